@@ -1,0 +1,86 @@
+---@meta tide.core
+-- What the C side provides as `require "tide.core"`, in every Lua state of a node (driver, worker, agent, console).
+-- Expected failures return nil, err; err = {code="T....", name="EBUSY", message=, where=, node=}; misuse raises.
+-- Values that travel (send, call, reply, spawn arguments) are nil, booleans, numbers, strings, arrays, string-keyed
+-- tables and tensors; functions, userdata and cycles raise with the path of the offending field.
+
+---@class tide.core
+local core = {}
+
+-- Times are seconds (floats) in Lua.
+core.version = "0.1.0"
+function core.build() end            --> {compiler=, lua=, libuv=, ..., cuda={available=false, reason=""}} for `tide version`
+
+---- nodes. A process runs at most one.
+---@param options {cluster?:string,name?:string,listen?:string,join?:string,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer}
+function core.node_start(options) end --> true | nil, err ; outside actors only (main.c's state)
+function core.node_run(source, chunk, argument) end --> starts a Lua actor on the control thread and blocks the calling OS thread until it ends: result | nil, err. SIGINT reaches it as core.interrupted()
+function core.node_stop(timeout_s) end
+function core.node() end              --> {id=, name=, endpoint=, cluster=, controller=id} | nil
+function core.members() end           --> {view=n, {id=,name=,state="up",store=,workers=,pid=,endpoint=,reason=}, ...}
+function core.links() end             --> array of tide_link_info fields, snake_case as in net.h
+function core.actors() end            --> array of {address="1:77", name=,type=,waits_for=,waits_s=,mailbox_messages=,...}
+function core.rss() end               --> bytes
+
+---- actors. Addresses are strings "node:id".
+---@param o {name?:string, source:string, chunk:string, role?:"compute"|"control", thread?:integer, argument?:any, link?:boolean}
+function core.spawn(o) end            --> address | nil, err ; on this node
+function core.self() end              --> address
+function core.send(to, value) end     --> true | nil, err
+function core.call(to, value, timeout_s) end --> value | nil, err   (err.name EUNREACHABLE, EDIED, EREFUSED, ETIMEDOUT)
+---Next message: {kind="cast"|"call"|"exit"|"stop", from=, call=id|nil, value=, code=, text=}; nil, err(ETIMEDOUT)
+function core.receive(timeout_s) end
+function core.answer(message, value) end       --> true | nil, err
+function core.answer_error(message, err) end   --> err table {code,name,message,where,node} travels whole
+function core.monitor(address) end    --> id ; exit messages then carry call=id
+function core.demonitor(id) end
+function core.link(address) end
+function core.trap_exits(on) end
+function core.kill(address) end
+function core.register(name) end      --> true | nil, err
+function core.whereis(name) end       --> address | nil, err ; "name" or "node/name"
+function core.sleep(s) end
+function core.now() end               --> monotonic seconds
+function core.wall() end
+function core.interrupted() end       --> number of SIGINT/SIGTERM seen by this process so far
+function core.fiber(f, ...) end       --> handle; runs f(...) concurrently in this state
+function core.fiber_wait(handle, timeout_s) end --> true, results... | nil, err (also the error f raised)
+function core.fiber_cancel(handle) end
+function core.log(level, text) end
+
+---- tensors: flat typed arrays with optional columns, printable, 1-based indexing; row-major
+---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"
+function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,2,3}) from a Lua array
+-- methods: #t (rows*columns), t[i], t[i]=v, t:rows(), t:columns(), t:type(), t:slice(first, count) (rows, shares storage),
+-- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
+
+---- tables
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, refuse_nan, seed
+function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
+function core.table_find(name) end
+function core.tables() end            --> array of {name=, ...stats}
+-- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
+-- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
+-- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
+
+---- kernels
+function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
+function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
+
+---- data and small things
+function core.sha256(text) end        --> hex
+function core.encode(value) end       --> msgpack string ; core.decode(string) -> value
+function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
+function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n)
+---Processes of the local provisioner: dies with this process; output appended to a file.
+function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
+function core.file_read(path) end     --> string | nil, err
+function core.file_write(path, text) end --> atomic: temporary, fsync, rename
+function core.mkdir(path) end
+function core.file_list(path) end
+function core.file_remove(path) end
+function core.terminal() end          --> {stdout=bool, stderr=bool, width=n, utf8=bool}
+function core.triples(paths, options) end --> data of tab-separated files: {entities={names}, relations={names}, parts={u32 tensor n x 3, ...}} | nil, err with file:line
+function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
+
+return core

@@ -1,0 +1,95 @@
+/*
+ * The actor system below the public API: what links, store and the Lua host need of it.
+ *
+ * One `tide_system` a node; one scheduler an executor. An actor belongs to one scheduler for life. All of a
+ * scheduler's structures belong to its thread except the inbox (any thread pushes), the actor slots' addresses
+ * (looked up by generation) and counters marked atomic.
+ */
+#ifndef TIDE_ACTOR_H
+#define TIDE_ACTOR_H
+
+#include "port/port.h"
+#include "wire/wire.h"
+
+struct tide_system;
+struct tide_fiber;
+
+struct tide_system_options {
+    struct tide_port *port;
+    const char *node_name;
+    unsigned io, compute, control; /* how many threads of each role (control: 0 or 1) */
+    void *loop;                    /* host's loop for the first I/O thread */
+};
+int tide_system_create(const struct tide_system_options *options, struct tide_node *node, struct tide_system **out);
+/* Stops all actors (TIDE_STOP to root actors in reverse order of spawning, killed after `timeout`), then the threads. */
+void tide_system_stop(struct tide_system *system, uint64_t timeout);
+void tide_system_destroy(struct tide_system *system);
+void tide_system_set_node_id(struct tide_system *system, uint16_t id); /* before other nodes are told of addresses */
+struct tide_system *tide_system_of(struct tide_node *node); /* provided by node.c */
+struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index);
+struct tide_port *tide_system_port(struct tide_system *system);
+
+/* ---- outgoing messages: what leaves for another node, handed over on the I/O thread ---- */
+/* Owned by whoever holds it; body = data then tail. */
+struct tide_outgoing {
+    struct tide_outgoing *next;
+    tide_address to, from;
+    uint64_t call;
+    const uint8_t *data;
+    struct tide_blob *tail; /* or NULL */
+    uint32_t size;          /* of data */
+    int32_t code;           /* ERROR, EXIT */
+    uint8_t kind;           /* enum tide_frame_kind */
+    uint8_t lane;
+};
+void tide_outgoing_free(struct tide_outgoing *message); /* any thread; unrefs the tail */
+static inline size_t tide_outgoing_body(const struct tide_outgoing *m) { return m->size + (m->tail ? m->tail->size : 0); }
+
+/* How the system reaches other nodes; set once by net before the first remote send. */
+struct tide_route {
+    void *arg;
+    /* Admission at the origin, any thread: reserves `bytes` of credit towards `node` in `lane`. 0; EBUSY (no credit);
+     * EUNREACHABLE. Replies and system frames are not asked for. With `waiter`, EBUSY means: tide_fiber_wake(waiter)
+     * is called when to try again. */
+    int (*admit)(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, struct tide_fiber *waiter);
+    /* I/O thread: *takes* the message and sends it, or fails it (calls get EUNREACHABLE by tide_system_fail_call). */
+    void (*send)(void *arg, struct tide_outgoing *message);
+    /* I/O thread, at the end of each turn: write what gathered. Returns when to be called again, as a turn does. */
+    uint64_t (*flush)(void *arg);
+};
+void tide_system_set_route(struct tide_system *system, const struct tide_route *route);
+
+/* ---- incoming: called by links on the I/O thread ---- */
+/* Consumed bytes are reported when the receiving actor is done with the message; used for credits. */
+struct tide_credit_account {
+    atomic_uint refs;
+    atomic_uint_fast64_t consumed[TIDE_LANE_COUNT]; /* bytes, running total; read by the link each flush */
+    void (*release)(struct tide_credit_account *);
+};
+/* Delivers one frame to the actor (or pending call) it is for. `owner`, if not NULL, keeps frame->body alive and is
+ * shared with the message (large bodies); else the body is copied. `account`: shared until consumed; may be NULL. */
+void tide_system_deliver(struct tide_system *system, const struct tide_frame *frame, struct tide_blob *owner,
+                         struct tide_credit_account *account);
+/* All that waits for something on `node`: calls fail with `code`, monitors and links fire. I/O thread. */
+void tide_system_node_down(struct tide_system *system, uint16_t node, int code, const char *reason);
+void tide_system_fail_call(struct tide_system *system, const struct tide_outgoing *message, int code, const char *reason);
+
+/* ---- fibers ---- */
+/* The fiber that runs, NULL in handlers and outside. */
+struct tide_fiber *tide_fiber_current(void);
+/* Suspends the current fiber until tide_fiber_wake; a wake that came before is not lost. `why` is a static string or
+ * lives until the wake. Spurious wake-ups are possible: re-check. deadline: ETIMEDOUT. ECANCELED if the actor is killed. */
+int tide_fiber_suspend(uint64_t deadline, const char *why);
+void tide_fiber_wake(struct tide_fiber *fiber); /* any thread; the fiber must not have ended */
+/* A further fiber of the calling actor (Lua's tide.spawn): shares its state, address and mailbox. */
+int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out);
+
+/* Sends with an explicit kind and from a service of the node (store, members) that is an actor of the I/O thread.
+ * `prepaid`: no admission (answers, forwards, grants). Inside, any thread of the node. *shares* tail. */
+int tide_system_send(struct tide_system *system, const struct tide_outgoing *prototype, bool prepaid);
+
+/* Actors with ids every node agrees on: spawned first, in this order, on I/O thread 0. */
+enum { TIDE_ID_REGISTRY = 1, TIDE_ID_MEMBERS = 2, TIDE_ID_STORE = 3 };
+static inline tide_address tide_address_make(uint16_t node, uint64_t id) { return ((uint64_t)node << 48) | id; }
+
+#endif

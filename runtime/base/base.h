@@ -1,0 +1,79 @@
+/* The ground floor: memory, error slots, assertions, locks, random streams, hashing. Knows nothing above it. */
+#ifndef TIDE_BASE_H
+#define TIDE_BASE_H
+
+#include "tide.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+/* ---- assertions (on in release: our own bugs, never a caller's mistake) ---- */
+_Noreturn void tide__assert_failed(const char *expression, const char *file, int line);
+#define TIDE_ASSERT(e) ((e) ? (void)0 : tide__assert_failed(#e, __FILE__, __LINE__))
+#define TIDE_LIKELY(e) __builtin_expect(!!(e), 1)
+#define TIDE_UNLIKELY(e) __builtin_expect(!!(e), 0)
+#define TIDE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define TIDE_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+/* ---- errors: each fiber owns a slot; the scheduler points the thread at the slot of the fiber that runs ---- */
+struct tide_error_slot {
+    int code;
+    char text[500];
+};
+/* Makes `slot` the current one of this thread and returns the previous (NULL: the thread's own). */
+struct tide_error_slot *tide__error_slot_swap(struct tide_error_slot *slot);
+/* A code of libuv or -errno as ours; other codes pass unchanged. */
+int tide__error_from_errno(int negative_errno);
+
+/* ---- memory: every allocation of runtime/ goes here; NULL on failure with ENOMEM set ---- */
+void *tide_alloc(size_t size);
+void *tide_alloc_zero(size_t count, size_t size);
+void *tide_alloc_aligned(size_t alignment, size_t size);
+void *tide_realloc(void *memory, size_t size);
+void tide_free(void *memory); /* of any of the above; NULL is fine */
+char *tide_strdup(const char *text);
+/* Address space that is committed when touched (slabs, fiber stacks); NULL on failure. `guard`: lowest page faults. */
+void *tide_map(size_t size, bool guard);
+void tide_unmap(void *memory, size_t size);
+void tide_decommit(void *memory, size_t size); /* contents are lost, address space stays */
+
+/* ---- spin lock: for a few instructions, never across a fiber switch ---- */
+struct tide_lock {
+    atomic_bool held;
+};
+void tide_lock(struct tide_lock *lock);
+void tide_unlock(struct tide_lock *lock);
+static inline void tide_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---- random: xoshiro256++ streams (sequential) and a pure function of (seed, key, index) (initial values) ---- */
+struct tide_random {
+    uint64_t s[4];
+};
+void tide_random_seed(struct tide_random *random, uint64_t seed);
+uint64_t tide_random_next(struct tide_random *random);
+double tide_random_uniform(struct tide_random *random);                 /* [0, 1) */
+uint64_t tide_random_below(struct tide_random *random, uint64_t limit); /* unbiased; limit > 0 */
+/* Philox4x32-10: four words from counter (key, index) under `seed`. Same on every machine and device. */
+void tide_philox(uint64_t seed, uint64_t key, uint64_t index, uint32_t out[4]);
+uint64_t tide_mix64(uint64_t x); /* splitmix64 finaliser: a bijection */
+
+/* ---- hashing ---- */
+uint64_t tide_hash(const void *data, size_t size, uint64_t seed);             /* XXH3-64 */
+void tide_sha256_hex(const void *data, size_t size, char out[65]);            /* identity of code and files */
+
+/* ---- log: one line a record to stderr or a sink: time, level, node, text. Any thread. ---- */
+enum tide_level { TIDE_LOG_DEBUG, TIDE_LOG_INFO, TIDE_LOG_WARN, TIDE_LOG_ERROR };
+typedef void (*tide_log_sink)(void *arg, enum tide_level level, const char *node, const char *text);
+void tide_log_set(enum tide_level least, tide_log_sink sink, void *arg); /* sink NULL: stderr */
+void tide_log(enum tide_level level, const char *node, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Identifier rule of interface.md: [a-z0-9][a-z0-9._-]{0,62} */
+bool tide_identifier_valid(const char *name);
+
+#endif

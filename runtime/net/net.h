@@ -1,0 +1,89 @@
+/*
+ * The net room: connections between nodes (link.c) and who is in the cluster (members.c).
+ * Everything here runs on I/O thread 0 unless marked "any thread".
+ *
+ * One connection per pair of nodes (the higher id dials the lower; a joiner dials who it was told to). After hello /
+ * hello_ok the connection has a peer id for life; its loss is the peer's death (sessions that survive a reconnect
+ * are a later layer inside link.c).
+ */
+#ifndef TIDE_NET_H
+#define TIDE_NET_H
+
+#include "actor/actor.h"
+
+struct tide_net;
+
+enum tide_member_state { TIDE_MEMBER_JOINING, TIDE_MEMBER_UP, TIDE_MEMBER_LEAVING, TIDE_MEMBER_LEFT, TIDE_MEMBER_DEAD };
+
+struct tide_member {
+    uint64_t incarnation; /* drawn at start, never reused */
+    uint16_t id;          /* 1..; given by the controller, never reused in a cluster's life; clients: 0x8000 and up */
+    uint8_t state;        /* enum tide_member_state */
+    bool store;           /* may be home of slots */
+    uint16_t workers;     /* compute threads */
+    int32_t pid;
+    char name[64];
+    char endpoint[160];
+    char reason[120];     /* LEFT, DEAD: why */
+};
+
+struct tide_net_options {
+    const char *cluster, *name, *listen, *join;
+    uint16_t workers;
+    bool store, client;
+};
+/* Creates the listener and the members actor (TIDE_ID_MEMBERS), sets the system's route. Before the threads serve
+ * others; errors as tide_node_create. The controller (join NULL) is UP with id 1 at once. */
+int tide_net_create(struct tide_system *system, const struct tide_net_options *options, struct tide_net **out);
+/* Starts dialling; tide_net_state tells how it goes. No-op on a controller. */
+int tide_net_join(struct tide_net *net);
+/* State of this node itself; reason: text of a failed join. Any thread. */
+int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacity);
+/* Asks the controller to take this node out in order (members see LEAVING; the store moves its slots away; then LEFT).
+ * Any thread; poll tide_net_state for TIDE_MEMBER_LEFT. On a controller: tells all members to end and drops links. */
+void tide_net_leave(struct tide_net *net);
+void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
+
+const char *tide_net_endpoint(const struct tide_net *net);
+const char *tide_net_cluster(const struct tide_net *net);
+uint16_t tide_net_controller(const struct tide_net *net); /* id; any thread */
+/* Copies up to `limit` members (the dead and left too, ordered by id); returns how many there are. Any thread. */
+size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit, uint64_t *view);
+/* Member by id; false if never seen. Any thread. */
+bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out);
+
+/* Called on I/O thread 0 for every change of a member's state, this node's own included, in view order. */
+struct tide_member_watch {
+    struct tide_member_watch *next;
+    void (*changed)(void *arg, const struct tide_member *member);
+    void *arg;
+};
+void tide_net_watch(struct tide_net *net, struct tide_member_watch *watch);
+/* Controller: the store has moved everything off a LEAVING member; it becomes LEFT. */
+void tide_net_evacuated(struct tide_net *net, uint16_t id);
+/* Watchers that need time to evacuate announce themselves; without any, LEAVING becomes LEFT at once. */
+void tide_net_expect_evacuation(struct tide_net *net);
+
+struct tide_link_info {
+    uint16_t peer;
+    bool up;
+    uint64_t bytes_out, bytes_in, frames_out, frames_in, writes; /* writes: system calls */
+    uint64_t queue_bytes;
+    uint64_t credit_used[TIDE_LANE_COUNT];
+    uint64_t round_trip_ns; /* of the last heartbeat */
+};
+size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit); /* any thread */
+
+/* Decoder of the handshake alone, for the fuzzer: body of a hello frame, bounded, no side effects. */
+struct tide_hello {
+    uint32_t version;
+    char cluster[64], name[64], to[64];
+    uint64_t incarnation;
+    uint16_t id, workers;
+    bool store, client;
+    int32_t pid;
+    char endpoint[160];
+};
+int tide_hello_parse(const void *body, size_t size, struct tide_hello *out);
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * The port: the only way to reach clocks, threads, sockets, files, processes and entropy. Two implementations,
+ * real.c on libuv and sim.c on one event heap; everything else in runtime/ is a pure function of what comes through
+ * here, so that the same code runs on a cluster and, byte for byte repeatably, in the simulator.
+ *
+ * A node has one port. Its work happens on *executors*: real ones are a thread and its loop (or the host's loop),
+ * simulated ones are entries in the event heap. An executor runs *turns*: after each it sleeps until the time the
+ * turn returned, until somebody wakes it, or until one of its streams has news.
+ */
+#ifndef TIDE_PORT_H
+#define TIDE_PORT_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+struct tide_executor;
+struct tide_stream;
+struct tide_listener;
+struct tide_file;
+struct tide_process;
+struct tide_port;
+
+struct tide_iovec {
+    const void *data;
+    size_t size;
+};
+
+/* Work of an executor. Returns when to run again unless woken: 0 = at once (other events are polled between),
+ * an absolute time of tide_port_now, or TIDE_NEVER. */
+typedef uint64_t (*tide_turn)(void *arg);
+
+struct tide_executor_options {
+    const char *name; /* thread name, up to 15 characters */
+    tide_turn turn;
+    bool (*pending)(void *arg); /* is there work? asked after the executor declared itself asleep; any state it reads is atomic */
+    void *arg;
+    void *loop; /* real: run on this uv_loop_t of the host instead of a thread */
+    int core;   /* pin to this core; -1: no */
+};
+
+/* Events of a stream, called on its executor, never from inside a call into the port, never after `closed`. */
+struct tide_stream_events {
+    void (*connected)(void *arg, struct tide_stream *stream); /* outgoing: usable now */
+    /* Where the next bytes go; size > 0. Called just before reading. size 0: stop reading until tide_stream_resume. */
+    void (*buffer)(void *arg, void **data, size_t *size);
+    void (*received)(void *arg, size_t size); /* so many bytes are in that buffer */
+    void (*writable)(void *arg);              /* after a short write: there is room again */
+    void (*closed)(void *arg, int reason);    /* once, last; 0 = closed by us, ECLOSED = end of stream, other codes; the stream is freed after it */
+};
+
+struct tide_peer_identity {
+    bool local_user;   /* Unix socket or in-process: uid is known */
+    uint32_t uid;
+    char address[64];  /* printable */
+};
+
+struct tide_file_info {
+    uint64_t size;
+    uint64_t modified_ns;
+    bool directory;
+};
+
+enum { TIDE_FILE_READ = 1, TIDE_FILE_WRITE = 2, TIDE_FILE_CREATE = 4, TIDE_FILE_TRUNCATE = 8, TIDE_FILE_EXCLUSIVE = 16, TIDE_FILE_APPEND = 32 };
+
+struct tide_process_options {
+    const char *const *argv; /* argv[0] is the program; NULL-terminated */
+    const char *const *env;  /* added to ours, "NAME=value", NULL-terminated, or NULL */
+    const char *output;      /* file that gets stdout and stderr, appended; NULL: ours */
+    bool dies_with_parent;
+    void (*ended)(void *arg, int exit_status, int signal); /* on the executor */
+    void *arg;
+};
+
+struct tide_port_ops {
+    uint64_t (*now)(struct tide_port *);  /* monotonic ns; any thread */
+    uint64_t (*wall)(struct tide_port *); /* ns since 1970, may jump; any thread */
+    uint64_t (*entropy)(struct tide_port *);
+    void (*destroy)(struct tide_port *);
+
+    int (*executor_start)(struct tide_port *, const struct tide_executor_options *, struct tide_executor **);
+    void (*executor_wake)(struct tide_executor *); /* any thread; cheap when awake or already woken */
+    void (*executor_stop)(struct tide_executor *); /* after its current turn no more; joins the thread; streams and listeners must be closed before. Not from itself */
+
+    int (*listen)(struct tide_executor *, const char *endpoint, void (*accepted)(void *arg, struct tide_stream *), void *arg, struct tide_listener **);
+    const char *(*listener_endpoint)(struct tide_listener *); /* with the port really bound */
+    void (*listener_close)(struct tide_listener *);
+    int (*connect)(struct tide_executor *, const char *endpoint, const struct tide_stream_events *, void *arg, struct tide_stream **);
+    void (*stream_accept)(struct tide_stream *, const struct tide_stream_events *, void *arg); /* inside `accepted`; else the stream is closed */
+    /* Takes as many bytes as fit now, returns how many (0..total) or a negative code; short: `writable` follows. */
+    ssize_t (*stream_write)(struct tide_stream *, const struct tide_iovec *, size_t count);
+    void (*stream_resume)(struct tide_stream *);
+    void (*stream_close)(struct tide_stream *); /* `closed` follows with 0 */
+    void (*stream_peer)(struct tide_stream *, struct tide_peer_identity *out);
+
+    /* Files block: not on an I/O executor's hot path. Offsets explicit; short reads only at the end of the file. */
+    int (*file_open)(struct tide_port *, const char *path, int flags, struct tide_file **);
+    ssize_t (*file_read)(struct tide_file *, void *data, size_t size, uint64_t offset);
+    int (*file_write)(struct tide_file *, const void *data, size_t size, uint64_t offset); /* all or an error */
+    int (*file_sync)(struct tide_file *);
+    void (*file_close)(struct tide_file *);
+    int (*file_info)(struct tide_port *, const char *path, struct tide_file_info *);
+    int (*file_rename)(struct tide_port *, const char *from, const char *to); /* and syncs the directory */
+    int (*file_unlink)(struct tide_port *, const char *path);
+    int (*file_mkdir)(struct tide_port *, const char *path, unsigned mode); /* 0 if it exists as a directory */
+    int (*file_list)(struct tide_port *, const char *path, void (*entry)(void *arg, const char *name), void *arg);
+
+    int (*process_start)(struct tide_executor *, const struct tide_process_options *, struct tide_process **);
+    int (*process_signal)(struct tide_process *, int signal);
+    int (*process_id)(struct tide_process *);
+    void (*process_release)(struct tide_process *); /* after `ended` */
+    int (*signal_watch)(struct tide_executor *, int signal, void (*fired)(void *arg, int signal), void *arg); /* arg NULL fn: stop watching */
+    uint64_t (*memory_resident)(struct tide_port *); /* bytes */
+    const char *(*environment)(struct tide_port *, const char *name); /* read at start only; NULL when unset */
+};
+
+struct tide_port {
+    const struct tide_port_ops *ops;
+    uint64_t seed;   /* of all streams of this node */
+    bool simulated;
+};
+
+/* Endpoints: "unix:PATH" (PATH begins with '/' or "@" never: no abstract sockets), "tcp:IPV4:PORT", "tcp:[IPV6]:PORT"
+ * (numeric; port 0 = any), simulated: "sim:NAME". Addresses outside loopback are the caller's to refuse. */
+
+/* seed 0: from the operating system. */
+int tide_port_real_create(uint64_t seed, struct tide_port **out);
+bool tide_endpoint_is_local(const char *endpoint); /* a Unix socket, loopback, or simulated */
+
+static inline uint64_t tide_port_now(struct tide_port *p) { return p->ops->now(p); }
+static inline void tide_executor_wake(struct tide_port *p, struct tide_executor *e) { p->ops->executor_wake(e); }
+/* A generator that depends only on (port seed, name): a new caller never shifts another's stream. */
+void tide_port_random(struct tide_port *port, const char *name, struct tide_random *out);
+
+/* ---- Simulator: several ports over one virtual world ---- */
+struct tide_sim;
+struct tide_sim_options {
+    uint64_t seed;
+    uint64_t latency_ns_min, latency_ns_max; /* per connection and write; default 10 us .. 200 us */
+    uint64_t turn_cost_ns;                   /* virtual time of a turn; default 1 us */
+    size_t chunk_max;                        /* arriving bytes are cut at seeded places of 1..chunk_max; default 65536 */
+};
+int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **out);
+void tide_sim_destroy(struct tide_sim *sim); /* after its ports */
+int tide_sim_port(struct tide_sim *sim, const char *node, struct tide_port **out);
+/* Runs events until `until` (virtual ns) or until `done` says true (asked after each event). Returns false when no
+ * event is left and done never said true. */
+bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg), void *arg);
+uint64_t tide_sim_now(const struct tide_sim *sim);
+uint64_t tide_sim_hash(const struct tide_sim *sim);   /* over (time, node, kind, length, bytes) of every event */
+uint64_t tide_sim_events(const struct tide_sim *sim);
+/* Faults: the node's executors stop for ever, its streams end at the peers with ECLOSED. */
+void tide_sim_crash(struct tide_sim *sim, const char *node);
+/* Executors of `node` do not run for `duration` (SIGSTOP). */
+void tide_sim_pause(struct tide_sim *sim, const char *node, uint64_t duration);
+/* Nothing passes between a and b (both ways) until healed by a second call with false. */
+void tide_sim_partition(struct tide_sim *sim, const char *a, const char *b, bool cut);
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * The store room: tables, slots, rows; reached by workers in shared memory (access.c) and by other nodes through the
+ * store actor (TIDE_ID_STORE) on I/O thread 0. The public half of the API is in tide.h.
+ */
+#ifndef TIDE_STORE_H
+#define TIDE_STORE_H
+
+#include "net/net.h"
+
+enum { TIDE_SLOT_COUNT = 4096 };
+
+struct tide_store;
+
+int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out);
+void tide_store_destroy(struct tide_store *store); /* after tide_system_stop */
+struct tide_store *tide_store_of(struct tide_node *node); /* provided by node.c */
+
+/* Tables of this node; returns how many there are. Any thread. */
+size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size_t limit);
+/* How many slots each node is home of, by the newest map this node knows: counts[id]. Any thread. */
+void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, uint64_t *version);
+
+#endif
