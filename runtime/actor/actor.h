@@ -26,11 +26,14 @@ void tide_system_stop(struct tide_system *system, uint64_t timeout);
 void tide_system_destroy(struct tide_system *system);
 void tide_system_set_node_id(struct tide_system *system, uint16_t id); /* before other nodes are told of addresses */
 struct tide_system *tide_system_of(struct tide_node *node); /* provided by node.c */
+/* Id of a node by its name; ENOENT. Provided by node.c. */
+int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id);
 struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index);
 struct tide_port *tide_system_port(struct tide_system *system);
 
 /* ---- outgoing messages: what leaves for another node, handed over on the I/O thread ---- */
-/* Owned by whoever holds it; body = data then tail. */
+/* Owned by whoever holds it; body = data then tail. The body is one msgpack value; of ERROR and EXIT it is already
+ * [code, text]. */
 struct tide_outgoing {
     struct tide_outgoing *next;
     tide_address to, from;
@@ -41,6 +44,7 @@ struct tide_outgoing {
     int32_t code;           /* ERROR, EXIT */
     uint8_t kind;           /* enum tide_frame_kind */
     uint8_t lane;
+    bool prepaid;           /* no credit was reserved by admit: the link charges it when it sends */
 };
 void tide_outgoing_free(struct tide_outgoing *message); /* any thread; unrefs the tail */
 static inline size_t tide_outgoing_body(const struct tide_outgoing *m) { return m->size + (m->tail ? m->tail->size : 0); }
@@ -56,6 +60,9 @@ struct tide_route {
     void (*send)(void *arg, struct tide_outgoing *message);
     /* I/O thread, at the end of each turn: write what gathered. Returns when to be called again, as a turn does. */
     uint64_t (*flush)(void *arg);
+    /* I/O thread, each turn once the system stops and all actors have ended: closes listener and links; true when
+     * every stream has reported `closed`. May be NULL. */
+    bool (*close)(void *arg);
 };
 void tide_system_set_route(struct tide_system *system, const struct tide_route *route);
 
@@ -80,7 +87,8 @@ struct tide_fiber *tide_fiber_current(void);
 /* Suspends the current fiber until tide_fiber_wake; a wake that came before is not lost. `why` is a static string or
  * lives until the wake. Spurious wake-ups are possible: re-check. deadline: ETIMEDOUT. ECANCELED if the actor is killed. */
 int tide_fiber_suspend(uint64_t deadline, const char *why);
-void tide_fiber_wake(struct tide_fiber *fiber); /* any thread; the fiber must not have ended */
+/* Any thread. Fibers are recycled, never freed while the system lives: a late wake is a spurious wake-up of another. */
+void tide_fiber_wake(struct tide_fiber *fiber);
 /* A further fiber of the calling actor (Lua's tide.spawn): shares its state, address and mailbox. */
 int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out);
 

@@ -71,6 +71,8 @@ void tide_sha256_hex(const void *data, size_t size, char out[65]);            /*
 enum tide_level { TIDE_LOG_DEBUG, TIDE_LOG_INFO, TIDE_LOG_WARN, TIDE_LOG_ERROR };
 typedef void (*tide_log_sink)(void *arg, enum tide_level level, const char *node, const char *text);
 void tide_log_set(enum tide_level least, tide_log_sink sink, void *arg); /* sink NULL: stderr */
+typedef uint64_t (*tide_log_clock)(void);
+void tide__log_set_clock(tide_log_clock clock); /* wall ns for stderr lines; the real port sets it */
 void tide_log(enum tide_level level, const char *node, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Identifier rule of interface.md: [a-z0-9][a-z0-9._-]{0,62} */

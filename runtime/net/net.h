@@ -46,6 +46,7 @@ void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
 
 const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);
+uint16_t tide_net_self(const struct tide_net *net);       /* own id, 0 until given; any thread */
 uint16_t tide_net_controller(const struct tide_net *net); /* id; any thread */
 /* Copies up to `limit` members (the dead and left too, ordered by id); returns how many there are. Any thread. */
 size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit, uint64_t *view);

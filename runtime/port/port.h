@@ -58,6 +58,7 @@ struct tide_peer_identity {
 struct tide_file_info {
     uint64_t size;
     uint64_t modified_ns;
+    uint32_t owner, mode; /* uid; permission bits */
     bool directory;
 };
 
@@ -77,6 +78,8 @@ struct tide_port_ops {
     uint64_t (*wall)(struct tide_port *); /* ns since 1970, may jump; any thread */
     uint64_t (*entropy)(struct tide_port *);
     void (*destroy)(struct tide_port *);
+    /* Outside: lets time pass (a host's loop that is ours on this thread runs meanwhile; the simulator runs events). */
+    void (*pause)(struct tide_port *, uint64_t ns);
 
     int (*executor_start)(struct tide_port *, const struct tide_executor_options *, struct tide_executor **);
     void (*executor_wake)(struct tide_executor *); /* any thread; cheap when awake or already woken */
@@ -111,6 +114,7 @@ struct tide_port_ops {
     void (*process_release)(struct tide_process *); /* after `ended` */
     int (*signal_watch)(struct tide_executor *, int signal, void (*fired)(void *arg, int signal), void *arg); /* arg NULL fn: stop watching */
     uint64_t (*memory_resident)(struct tide_port *); /* bytes */
+    uint32_t (*user)(struct tide_port *);            /* uid of this process */
     const char *(*environment)(struct tide_port *, const char *name); /* read at start only; NULL when unset */
 };
 
@@ -118,6 +122,7 @@ struct tide_port {
     const struct tide_port_ops *ops;
     uint64_t seed;   /* of all streams of this node */
     bool simulated;
+    bool crashed; /* simulated: its executors never run again */
 };
 
 /* Endpoints: "unix:PATH" (PATH begins with '/' or "@" never: no abstract sockets), "tcp:IPV4:PORT", "tcp:[IPV6]:PORT"

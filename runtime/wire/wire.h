@@ -29,7 +29,7 @@ struct tide_writer {
     uint8_t *data;
     size_t size, capacity;
     bool owned; /* data is heap memory (else the caller's initial buffer) */
-    int error;  /* 0 or ENOMEM */
+    int error;  /* 0, ENOMEM, or ELIMIT: longer than msgpack can say */
 };
 /* `initial` may be a stack buffer of `capacity` bytes, or NULL. */
 void tide_writer_init(struct tide_writer *w, void *initial, size_t capacity);
@@ -55,6 +55,7 @@ struct tide_reader {
     const uint8_t *at, *end;
     int error; /* 0 or EPROTO */
 };
+/* TIDE_UINT: only integers above INT64_MAX; all others are TIDE_INT whatever their encoding. */
 enum tide_type { TIDE_NIL, TIDE_BOOL, TIDE_INT, TIDE_UINT, TIDE_DOUBLE, TIDE_STRING, TIDE_BINARY, TIDE_ARRAY, TIDE_MAP, TIDE_EXT, TIDE_END };
 void tide_reader_init(struct tide_reader *r, const void *data, size_t size);
 enum tide_type tide_read_type(const struct tide_reader *r); /* of the next value; TIDE_END at the end or after an error */

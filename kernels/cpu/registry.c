@@ -1,0 +1,23 @@
+/* The kernels by name: a table fixed when the library is built. */
+#include "cpu/kernels.h"
+
+#include <string.h>
+
+static const struct tide_kernel *const kernels[] = {
+    &tide_kernel_kge_rank,
+    &tide_kernel_kge_train,
+    &tide_kernel_nearest_rows,
+};
+
+const struct tide_kernel *tide_kernel_at(size_t index) {
+    return index < sizeof(kernels) / sizeof(kernels[0]) ? kernels[index] : NULL;
+}
+
+const struct tide_kernel *tide_kernel_find(const char *name) {
+    for (size_t i = 0; tide_kernel_at(i); i++) {
+        if (strcmp(kernels[i]->name, name) == 0) {
+            return kernels[i];
+        }
+    }
+    return NULL;
+}

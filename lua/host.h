@@ -1,0 +1,163 @@
+/*
+ * The Lua host: what the binding files share. One `tide_lua` a lua_State: the program's own (main.c) or a Lua actor's.
+ *
+ * A state lives on one OS thread and is run by one or more fibers of one actor. Each fiber has a lua_State thread of
+ * its own; they switch only inside blocking C functions and, on the control thread, in the count hook. Binding code
+ * therefore uses the L it was given, and holds nothing across a blocking call that another fiber may take away.
+ *
+ * Lua errors unwind by longjmp: a C function that owns memory Lua does not know calls only functions that cannot
+ * raise until it has released it.
+ */
+#ifndef TIDE_LUA_HOST_H
+#define TIDE_LUA_HOST_H
+
+#include "actor/actor.h"
+#include "kernel.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+enum {
+    TIDE_LUA_STACK = 1 << 20,     /* of every fiber that runs Lua: Lua nests up to 200 C calls */
+    TIDE_LUA_HOOK_COUNT = 10000,  /* instructions between looks at the clock on the control thread */
+    TIDE_LUA_CLOSE_DEPTH = 100,   /* nested coroutine.close and wrap: Lua 5.4.4 crashes on thousands */
+};
+#define TIDE_LUA_SLICE UINT64_C(2000000) /* ns a script may hold the control thread while others wait */
+
+struct tide_lua;
+struct tide_lua_pending;
+
+/* A fiber that runs Lua; the main one is embedded in the host, others are userdata. */
+struct tide_lua_fiber {
+    struct tide_lua *host;
+    struct tide_fiber *fiber; /* NULL outside of a node */
+    lua_State *L;             /* its own Lua thread */
+    struct tide_lua_fiber *next;
+    const struct tide_lua_fiber *waits_for; /* in core.fiber_wait */
+    int argument_count, status;
+    unsigned close_depth;
+    bool cancelled, done, observed;
+};
+
+struct tide_lua {
+    struct tide_node *node; /* NULL in the program's state while no node runs */
+    struct tide_port *port;
+    lua_State *L;
+    struct tide_lua_fiber *fibers; /* that have not ended */
+    struct tide_lua_pending *pending; /* asynchronous table operations nobody waited for yet; oldest first */
+    struct tide_lua_fiber main;
+    uint64_t slice_start;
+    uint32_t hook_calls;
+    bool program;   /* main.c's state */
+    bool preempted; /* runs on a thread shared with other scripts */
+    bool killed;    /* the actor is being ended: no blocking call succeeds any more */
+};
+
+/* ---- host.c ---- */
+/* A state with all libraries and `tide.core`; node may be NULL (then `port` serves clock and files). */
+int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted, struct tide_lua **out);
+/* After all its fibers have ended. */
+void tide__lua_destroy(struct tide_lua *host);
+struct tide_lua *tide__lua_host(lua_State *L);
+/* The record of the fiber that runs. */
+struct tide_lua_fiber *tide__lua_current(struct tide_lua *host);
+/* After a blocking call: raises when it was cancelled, else returns `code`. */
+int tide__lua_resumed(lua_State *L, int code);
+/* Raises unless called by an actor on a fiber. */
+struct tide_lua *tide__lua_inside(lua_State *L);
+/* Message handler for lua_pcall: any error becomes an error table with `where` and `traceback`. */
+int tide__lua_traceback(lua_State *L);
+/* Loads a text chunk (never bytecode). */
+int tide__lua_load(lua_State *L, const char *source, size_t size, const char *chunk);
+
+/* ---- error.c ---- */
+/* Pushes nil and an error table of `code` with the fiber's error text; returns 2. */
+int tide__lua_failure(lua_State *L, int code);
+/* Pushes an error table; `where` NULL: the calling script's line. */
+void tide__lua_push_error(lua_State *L, const char *name, const char *message, const char *where);
+/* Raises an error table with `code` and the fiber's error text / the given text. */
+int tide__lua_raise(lua_State *L, int code);
+int tide__lua_raisef(lua_State *L, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The code of "EBUSY"; 0 if there is no such name. */
+int tide__lua_error_code(const char *name);
+/* One line of text for any error object; not raising, valid while the object stays on the stack. */
+const char *tide__lua_error_text(lua_State *L, int index);
+/* Error tables travel in the text of an error answer: message, then one line a field. */
+int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity);
+/* Pushes the error table of a failed call. */
+void tide__lua_error_unpack(lua_State *L, int code, const char *text);
+
+/* ---- value.c ---- */
+/* Writes the value at `index`; never raises. EINVAL or ELIMIT with the path of the offending field from `root`. */
+int tide__lua_encode(lua_State *L, int index, const char *root, struct tide_writer *w);
+/* Pushes the value of exactly one msgpack value. EPROTO, ELIMIT (nothing pushed). Raises when out of memory. */
+int tide__lua_decode(lua_State *L, const void *data, size_t size);
+/* The same without raising: ENOMEM. For callers that own memory. */
+int tide__lua_decode_safe(lua_State *L, const void *data, size_t size);
+
+/* ---- tensor.c ---- */
+/* Row-major; data of a slice belongs to its parent, which the slice keeps alive. */
+struct tide_lua_tensor {
+    struct tide_tensor t;
+    size_t element; /* bytes */
+};
+static inline size_t tide__lua_tensor_count(const struct tide_lua_tensor *tensor) {
+    return tensor->t.rows * tensor->t.columns;
+}
+/* Pushes a zeroed tensor. Raises on absurd sizes. */
+struct tide_lua_tensor *tide__lua_tensor_new(lua_State *L, int type, size_t rows, size_t columns);
+/* NULL if the value is no tensor; never raises. */
+struct tide_lua_tensor *tide__lua_tensor_at(lua_State *L, int index);
+struct tide_lua_tensor *tide__lua_tensor_check(lua_State *L, int index);
+const char *tide__lua_tensor_type_name(int type);
+/* Keys at `index` (u64 tensor in place; other integer tensors and arrays converted): replaces the value there. */
+const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count);
+
+/* ---- actor.c ---- */
+void tide__lua_push_address(lua_State *L, tide_address address);
+tide_address tide__lua_check_address(lua_State *L, int index);
+/* Seconds at `index` as ns; absent: `otherwise`. Negative raises; infinity is TIDE_NEVER. */
+uint64_t tide__lua_duration(lua_State *L, int index, uint64_t otherwise);
+uint64_t tide__lua_deadline(struct tide_lua *host, uint64_t duration);
+
+/* ---- fiber.c ---- */
+/* Cancels all fibers but the main one and waits until they have ended. */
+void tide__lua_fibers_end(struct tide_lua *host);
+
+/* ---- table.c ---- */
+/* The table at `index`, or NULL; never raises. */
+struct tide_table *tide__lua_table_at(lua_State *L, int index);
+/* Waits for all asynchronous operations: their tensors die with the state. */
+void tide__lua_pending_end(struct tide_lua *host);
+
+/* ---- spawn.c ---- */
+/* What an actor leaves behind for the OS thread that waits for it (core.node_run). */
+struct tide_lua_outcome {
+    void (*ended)(struct tide_lua_outcome *outcome); /* from the actor's thread, once, last */
+    uint8_t *data; /* its first result, or its error table, as msgpack; heap */
+    size_t size;
+    int code;
+    char text[500];
+};
+int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options, struct tide_lua_outcome *outcome,
+                    tide_address *out);
+
+/* ---- process.c ---- */
+/* Runs work(arg) on the node's first I/O thread and waits; `arg` is heap memory that `drop` frees when nobody needs
+ * it: after this returned 0 it is the caller's again, else it is gone. */
+int tide__lua_on_io(struct tide_node *node, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
+
+/* ---- the parts of tide.core: each adds its functions to the table on top of the stack ---- */
+void tide__lua_open_value(lua_State *L);
+void tide__lua_open_tensor(lua_State *L);
+void tide__lua_open_actor(lua_State *L);
+void tide__lua_open_fiber(lua_State *L);
+void tide__lua_open_table(lua_State *L);
+void tide__lua_open_kernel(lua_State *L);
+void tide__lua_open_node(lua_State *L);
+void tide__lua_open_process(lua_State *L);
+void tide__lua_open_data(lua_State *L);
+int tide__lua_open_core(lua_State *L); /* lua_CFunction: returns the module */
+
+#endif

@@ -1,0 +1,149 @@
+-- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and tells how the node is.
+-- It serves calls of any member and never waits for anything but its mailbox.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local agent = {}
+
+local POLL_S <const> = 0.1          -- how late a signal or the node's own death is noticed, at most
+local STATE_EVERY_S <const> = 0.5
+
+local WORKER <const> = [[return require("tide.worker").main(...)]]
+
+local state = {runs = {}}
+
+local ops = {}
+
+---Counters of this node; runs subtract what they were at their start.
+function ops.status()
+  local tables = {}
+  for _, stats in ipairs(core.tables() or {}) do tables[stats.name] = stats end
+  return {node = core.node(), tables = tables, links = core.links(), actors = core.actors(), rss_bytes = core.rss(),
+          now = core.now()}
+end
+
+---Takes a run's script: {run=, script={text, sha, args, args_sha, path, modules}, controller=}.
+function ops.load(request, message)
+  local sent = request.script
+  local sha = core.sha256(sent.text)
+  local known = state.runs[request.run]
+  local mine = known and known.script.sha or sha
+  if mine ~= sent.sha then
+    return nil, script.error("T0207", ("the script differs: the driver runs %s, this node has %s"):format(
+      sent.sha:sub(1, 12), mine:sub(1, 12)), {node = core.node().name})
+  end
+  local args_sha = known and known.script.args_sha or script.args_sha(sent.args)
+  if args_sha ~= sent.args_sha then
+    return nil, script.error("T0207", ("the script's options differ: the driver has %s, this node has %s"):format(
+      sent.args_sha:sub(1, 12), args_sha:sub(1, 12)), {node = core.node().name})
+  end
+  if not known then
+    local monitor = core.monitor(message.from)
+    state.runs[request.run] = {script = sent, controller = message.from, monitor = monitor, workers = {}}
+  end
+  return ops.status()
+end
+
+---Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, seed=, params=, tables=}; answers addresses.
+function ops.start(request)
+  local run = state.runs[request.run]
+  if not run then
+    return nil, script.error("T0401", ("run %s is not loaded here"):format(tostring(request.run)))
+  end
+  local addresses = {}
+  for i, rank in ipairs(request.ranks) do
+    local address, err = core.spawn {
+      source = WORKER, chunk = "@tide/worker.lua", role = "compute", thread = i - 1,
+      argument = {
+        rank = rank, workers = request.workers, node = core.node().name, seed = request.seed, params = request.params,
+        controller = run.controller, script = run.script, job = request.job, tables = request.tables,
+      },
+    }
+    if not address then return nil, err end
+    run.workers[#run.workers + 1] = address
+    addresses[i] = address
+  end
+  return {addresses = addresses}
+end
+
+local function forget(id)
+  local run = state.runs[id]
+  if not run then return end
+  for _, address in ipairs(run.workers) do core.kill(address) end
+  if run.monitor then core.demonitor(run.monitor) end
+  state.runs[id] = nil
+end
+
+---Ends a run's workers at once: {run=}.
+function ops.stop(request)
+  forget(request.run)
+  return {}
+end
+
+---Ends this node: {leave=bool}. With leave its slots are handed on first.
+function ops.quit(request)
+  state.ending = request.leave and "leave" or "now"
+  return {}
+end
+
+local function serve(message)
+  if message.kind == "exit" then
+    for id, run in pairs(state.runs) do
+      if run.controller == message.from then forget(id) end
+    end
+    return
+  end
+  if message.kind == "stop" then
+    state.ending = state.ending or "now"
+    return
+  end
+  local request = message.value
+  local op = type(request) == "table" and ops[request.op]
+  if not op then
+    if message.kind == "call" then
+      core.answer_error(message, script.error("T0113", "the agent does not know this request"))
+    end
+    return
+  end
+  local ok, answer, err = xpcall(op, script.failure, request, message)
+  if message.kind ~= "call" then return end
+  if not ok then
+    core.answer_error(message, answer)
+  elseif not answer then
+    core.answer_error(message, err)
+  else
+    core.answer(message, answer)
+  end
+end
+
+---@return table|nil this node's own member entry
+local function own_entry()
+  local id = (core.node() or {}).id
+  for _, member in ipairs(core.members() or {}) do
+    if member.id == id then return member end
+  end
+  return nil
+end
+
+---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
+function agent.main()
+  local ok, err = core.register("agent")
+  if not ok then return {why = "dead", reason = tostring(err)} end
+  core.trap_exits(true)
+  local looked_at = 0
+  while not state.ending do
+    local message = core.receive(POLL_S)
+    if message then serve(message) end
+    if core.interrupted() > 0 then state.ending = state.ending or "leave" end
+    if core.now() - looked_at >= STATE_EVERY_S then
+      looked_at = core.now()
+      local me = own_entry()
+      if me and (me.state == "dead" or me.state == "left") then
+        return {why = me.state, reason = me.reason}
+      end
+    end
+  end
+  return {why = state.ending}
+end
+
+return agent

@@ -1,0 +1,323 @@
+-- From the words of the command line to a command and its checked values.
+--
+-- A command is a table {name, summary, examples, arguments, options, run}. Its options and those of all commands are
+-- declared here once more for argparse, which parses and writes the shell completions; values are converted by
+-- `tide.options`, so that scripts and commands read "30s" and "4MiB" alike. Words before the command may be global
+-- options only; for a command whose last argument is `rest`, every word behind the script belongs to the script.
+
+local argparse = require "argparse"
+local errors = require "tide.errors"
+local options = require "tide.options"
+local text = require "tide.text"
+
+local arguments = {}
+
+---@class tide.option
+---@field name string long name without dashes
+---@field short? string one letter
+---@field type? string see tide.options; absent: a flag
+---@field choices? string[]
+---@field doc string
+---@field min? number
+---@field max? number
+---@field value? string placeholder in help texts
+
+---Options of every command.
+---@type tide.option[]
+arguments.common = {
+  {name = "json", doc = "JSON on stdout, a line per record; errors as JSON on stderr"},
+  {name = "plain", doc = "one record a line, tabs between fields, no header"},
+  {name = "quiet", short = "q", doc = "no talk on stderr but errors"},
+  {name = "verbose", short = "v", doc = "more talk; errors with the calls that led there"},
+  {name = "color", type = "string", choices = {"auto", "always", "never"}, value = "WHEN",
+   doc = "colours: auto, always or never"},
+  {name = "timeout", type = "duration", doc = "give up after this time, with exit code 124"},
+  {name = "help", short = "h", doc = "this text"},
+}
+
+---Options that several commands share; a command lists those it takes.
+---@type table<string, tide.option>
+arguments.shared = {
+  cluster = {name = "cluster", type = "string", value = "C",
+    doc = "name or endpoint of the cluster (default $TIDE_CLUSTER, else `local`)"},
+  yes = {name = "yes", short = "y", doc = "do not ask"},
+  dry_run = {name = "dry-run", short = "n", doc = "say what would happen and do nothing"},
+}
+
+local VERSION <const> = {name = "version", short = "V", doc = "same as `tide version`"}
+
+---The options that may stand before the command.
+---@return tide.option[]
+function arguments.global()
+  local list = {}
+  for _, option in ipairs(arguments.common) do list[#list + 1] = option end
+  local shared <const> = arguments.shared
+  table.move({shared.cluster, shared.yes, shared.dry_run, VERSION}, 1, 4, #list + 1, list)
+  return list
+end
+
+---The options a command takes, its own first.
+---@param command table
+---@return tide.option[]
+function arguments.of(command)
+  local list = {}
+  for _, option in ipairs(command.options or {}) do list[#list + 1] = option end
+  for _, option in ipairs(arguments.common) do list[#list + 1] = option end
+  return list
+end
+
+local function find_long(list, name)
+  for _, option in ipairs(list) do
+    if option.name == name then return option end
+  end
+end
+
+local function find_short(list, letter)
+  for _, option in ipairs(list) do
+    if option.short == letter then return option end
+  end
+end
+
+-- Does the word at hand end in an option that takes the following word as its value?
+local function wants_next(list, word)
+  if word:sub(1, 2) == "--" then
+    if word:find("=", 1, true) then return false end
+    local option <const> = find_long(list, word:sub(3))
+    return option ~= nil and option.type ~= nil
+  end
+  for i = 2, #word do
+    local option <const> = find_short(list, word:sub(i, i))
+    if option and option.type then return i == #word end
+  end
+  return false
+end
+
+local function is_option(word) return #word > 1 and word:sub(1, 1) == "-" end
+
+---Index of the first word that is no option and no value of one; #words + 1 when there is none. A `--` is skipped.
+local function first_operand(words, list, from)
+  local at = from
+  while at <= #words do
+    if words[at] == "--" then return at + 1 end
+    if not is_option(words[at]) then return at end
+    at = at + (wants_next(list, words[at]) and 2 or 1)
+  end
+  return #words + 1
+end
+
+---Is the word the path of a script rather than the name of a command?
+---@param word string
+---@return boolean
+function arguments.is_script(word)
+  return word:find("%.lua$") ~= nil or word:find("/", 1, true) ~= nil
+end
+
+-- Leading words in long form, one per option: `-n` means --dry-run here and --nodes behind `up`.
+local function long_form(words, last)
+  local list <const> = arguments.global()
+  local out, at = {}, 1
+  while at <= last do
+    local word <const> = words[at]
+    if word:sub(1, 2) == "--" then
+      out[#out + 1] = word
+      if wants_next(list, word) then
+        at = at + 1
+        out[#out + 1] = words[at]
+      end
+    else
+      for i = 2, #word do
+        local option <const> = find_short(list, word:sub(i, i))
+        out[#out + 1] = option and "--" .. option.name or "-" .. word:sub(i, i)
+      end
+    end
+    at = at + 1
+  end
+  return out
+end
+
+---Splits the command line.
+---@param words string[]
+---@return {leading: string[], name: string?, rest: string[]}
+function arguments.split(words)
+  local list <const> = arguments.global()
+  local at = first_operand(words, list, 1)
+  local last = at - 1
+  if last >= 1 and words[last] == "--" and at > 1 then last = last - 1 end
+  local leading <const> = long_form(words, math.min(last, #words))
+  local name = words[at]
+  if not name then return {leading = leading, rest = {}} end
+  if arguments.is_script(name) then
+    return {leading = leading, name = "run", rest = table.move(words, at, #words, 1, {})}
+  end
+  return {leading = leading, name = name, rest = table.move(words, at + 1, #words, 1, {})}
+end
+
+---Do words hold a flag (before any `--`)? Used before parsing, to report parse errors in the right form.
+---@param words string[]
+---@param name string
+---@param short? string
+---@return boolean
+function arguments.has_flag(words, name, short)
+  for _, word in ipairs(words) do
+    if word == "--" then return false end
+    if word == "--" .. name then return true end
+    if short and word:find("^%-%a+$") and word:find(short, 2, true) then return true end
+  end
+  return false
+end
+
+---- argparse ---------------------------------------------------------------------------------------------------------
+
+local function add_options(parser, list)
+  for _, option in ipairs(list) do
+    local names <const> = (option.short and "-" .. option.short .. " " or "") .. "--" .. option.name
+    local target <const> = option.name:gsub("-", "_")
+    if option.type then
+      local made = parser:option(names):target(target):argname(arguments.placeholder(option)):description(option.doc)
+      if option.choices then made:choices(option.choices) end
+    else
+      parser:flag(names):target(target):description(option.doc):count("*")
+    end
+  end
+end
+
+local function add_arguments(parser, command)
+  for _, argument in ipairs(command.arguments or {}) do
+    local made = parser:argument(argument.name):description(argument.doc)
+    if argument.rest then
+      made:args("*")
+    elseif argument.optional then
+      made:args("?")
+    end
+  end
+end
+
+---The word that stands for an option's value: "N", "TIME".
+---@param option tide.option
+---@return string
+function arguments.placeholder(option) return option.value or options.placeholder(option.type) end
+
+---One parser that knows all commands, for the shell completions.
+---@param commands table[]
+---@return table parser of argparse
+function arguments.tree(commands)
+  local root = argparse("tide", "Elastic parameter-server machine learning, scripted in Lua."):add_help(false)
+  root:require_command(false)
+  add_options(root, arguments.global())
+  for _, command in ipairs(commands) do
+    local parser = root:command(command.name, command.summary):add_help(false)
+    add_arguments(parser, command)
+    add_options(parser, arguments.of(command))
+  end
+  return root
+end
+
+local function option_names(command)
+  local names = {}
+  for _, option in ipairs(arguments.of(command)) do names[#names + 1] = "--" .. option.name end
+  return names
+end
+
+local SHARED_HINTS <const> = {
+  ["--cluster"] = "it does not use a running cluster", ["--yes"] = "it asks nothing",
+  ["--dry-run"] = "it changes nothing",
+}
+
+-- argparse explains in words; its words become errors of the catalogue.
+local function from_argparse(message, command)
+  local where <const> = "`tide " .. command.name .. "`"
+  local unknown <const> = message:match("unknown option '([^']*)'")
+  if unknown then
+    local flag <const> = unknown:match("^[^=]*")
+    local hint <const> = command.hints and command.hints[flag] or SHARED_HINTS[flag]
+    return errors.new("T0102", {
+      message = ("%s has no option `%s`%s"):format(where, flag, hint and ": " .. hint or ""),
+      help = text.did_you_mean(flag, option_names(command))
+        or ("`tide %s --help` lists the options"):format(command.name),
+    })
+  end
+  local single <const> = message:gsub("\n.*", ""):gsub("'([^']*)'", "`%1`")
+  local help <const> = ("`tide %s --help` shows the usage"):format(command.name)
+  local code = "T0103"
+  if single:find("too many arguments", 1, true) or single:find("does not take arguments", 1, true) then
+    code = "T0106"
+  elseif single:find("at most", 1, true) or single:find("can not be used together", 1, true) then
+    code = "T0107"
+  elseif single:find("must be one of", 1, true) then
+    code = "T0105"
+  end
+  return errors.new(code, {message = where .. ": " .. single, help = help})
+end
+
+local function check_bounds(option, value)
+  if option.min and value < option.min or option.max and value > option.max then
+    local bounds <const> = option.max and ("%d to %d"):format(option.min, option.max)
+      or ("%d or more"):format(option.min)
+    return nil, ("%s is out of bounds: %s"):format(tostring(value), bounds)
+  end
+  return value
+end
+
+local function convert(command, parsed)
+  local values = {}
+  for _, option in ipairs(arguments.of(command)) do
+    local key <const> = option.name:gsub("-", "_")
+    local given <const> = parsed[key]
+    if given ~= nil and not option.type then
+      values[key] = given ~= 0 and given ~= false
+    elseif given ~= nil then
+      local value, why, code = options.convert(option.type, given, {choices = option.choices})
+      if value ~= nil then value, why = check_bounds(option, value) end
+      if value == nil then
+        return nil, errors.new(code or "T0104", {message = ("--%s: %s"):format(option.name, why)})
+      end
+      values[key] = value
+    end
+  end
+  for _, argument in ipairs(command.arguments or {}) do
+    if not argument.rest then values[argument.name] = parsed[argument.name] end
+  end
+  return values
+end
+
+-- Words for argparse, and those that belong to the script.
+local function cut_script(command, words)
+  local at <const> = first_operand(words, arguments.of(command), 1)
+  local ours <const> = table.move(words, 1, math.min(at - 1, #words), 1, {})
+  if at > #words then return ours, {} end
+  if ours[#ours] ~= "--" then ours[#ours + 1] = "--" end
+  ours[#ours + 1] = words[at]
+  return ours, table.move(words, at + 1, #words, 1, {})
+end
+
+---Does the command line ask for the command's own help?
+---@param command table
+---@param words string[]
+---@return boolean
+function arguments.asks_for_help(command, words)
+  if command.takes_script then words = cut_script(command, words) end
+  return arguments.has_flag(words, "help", "h")
+end
+
+---Parses the words of one command.
+---@param command table
+---@param leading string[] global options from before the command
+---@param words string[]
+---@return table? values by name (`-` as `_`), `rest` for the words behind a script
+---@return tide.error? err
+function arguments.parse(command, leading, words)
+  local rest
+  if command.takes_script then words, rest = cut_script(command, words) end
+  local all <const> = table.move(words, 1, #words, #leading + 1, table.move(leading, 1, #leading, 1, {}))
+  local parser = argparse("tide " .. command.name):add_help(false)
+  add_arguments(parser, command)
+  add_options(parser, arguments.of(command))
+  local ok, parsed = parser:pparse(all)
+  if not ok then return nil, from_argparse(parsed, command) end
+  local values, err = convert(command, parsed)
+  if not values then return nil, err end
+  values.rest = rest
+  return values
+end
+
+return arguments

@@ -1,0 +1,333 @@
+-- Every error a user can meet: code -> {title, explanation, remedy, name, exit}.
+--
+-- Families: T01 usage and options, T02 scripts, T04 data and files, T05 cluster and links, T06 store and jobs,
+-- T09 kernels, T10 starting and stopping processes. `name` is the name shared with C ("EBUSY" = TIDE_EBUSY); of the
+-- entries that share one, the entry marked `generic` stands for errors that come from C with a name alone.
+-- `exit` is the exit code of a command that fails with this error. Texts say what happened, then what to do.
+
+local catalogue = {}
+
+local function entry(code, fields) catalogue[code] = fields end
+
+---- T01: usage and options -------------------------------------------------------------------------------------------
+
+entry("T0100", {
+  title = "help was asked for", exit = 0, name = "ECANCELED",
+  explanation = "Not a failure: --help ends a script before it does anything.",
+  remedy = "nothing to correct",
+})
+entry("T0101", {
+  title = "unknown command", exit = 2, name = "EINVAL",
+  explanation = "The first word that is not an option must be a command of `tide` or the path of a Lua script. "
+    .. "A script's path ends in `.lua` or contains a `/`.",
+  remedy = "`tide help` lists the commands; a script runs by `tide run SCRIPT`",
+})
+entry("T0102", {
+  title = "unknown option", exit = 2, name = "EINVAL",
+  explanation = "The command, or the script, has no option of this name. Options of `tide` stand before the script, "
+    .. "options of the script after it: `tide run [options of tide] SCRIPT [options of the script]`.",
+  remedy = "add --help to see the options",
+})
+entry("T0103", {
+  title = "something required is missing", exit = 2, name = "EINVAL",
+  explanation = "A required argument or option was not given, or an option that takes a value ends the line.",
+  remedy = "add --help to see what is required",
+})
+entry("T0104", {
+  title = "value of the wrong type", exit = 2, name = "EINVAL",
+  explanation = "The value of an option cannot be read as its type. Durations are written 250us, 20ms, 30s, 5m, 2h; "
+    .. "sizes 64KiB, 4MiB (1024) or 64kB, 4MB (1000); lists are separated by commas.",
+  remedy = "give a value of the type named above",
+})
+entry("T0105", {
+  title = "value outside the choices", exit = 2, name = "EINVAL",
+  explanation = "The option accepts only the listed values.",
+  remedy = "give one of the listed values",
+})
+entry("T0106", {
+  title = "too many arguments", exit = 2, name = "EINVAL",
+  explanation = "There are more arguments than the command or the script takes, or a flag got a value. Values with "
+    .. "blanks need quotes in the shell.",
+  remedy = "add --help to see the arguments",
+})
+entry("T0107", {
+  title = "options that exclude each other", exit = 2, name = "EINVAL",
+  explanation = "Two of the options ask for opposite things.",
+  remedy = "leave one of them out",
+})
+entry("T0108", {
+  title = "faulty declaration of options", exit = 1, name = "EINVAL",
+  explanation = "The table given to tide.options is wrong: each entry is name = {doc, default=, type=, choices=, "
+    .. "required=}; names are words of a-z, 0-9 and _.",
+  remedy = "correct the call of tide.options in the script",
+})
+entry("T0109", {
+  title = "needs confirmation", exit = 2, name = "EINVAL",
+  explanation = "The command ends or removes something and nobody is there to be asked: standard input is not a "
+    .. "terminal, or the answer was no.",
+  remedy = "repeat the command with -y",
+})
+entry("T0110", {
+  title = "no such file or directory", exit = 2, name = "ENOENT",
+  explanation = "An option of type `file` or `directory` names something that does not exist, cannot be read, or is "
+    .. "of the other kind. Relative paths start at the current directory.",
+  remedy = "check the path and its permissions",
+})
+entry("T0111", {
+  title = "faulty configuration", exit = 2, name = "EINVAL",
+  explanation = "A configuration file is Lua that returns a table of data; it sees no functions and has little time "
+    .. "and memory. Each key must be known and its value of the right type. The same holds for the environment "
+    .. "variables TIDE_...",
+  remedy = "`tide help config` lists the keys",
+})
+entry("T0112", {
+  title = "no help on this topic", exit = 2, name = "ENOENT",
+  explanation = "Topics are the commands, the error codes, and the pages that `tide help` lists.",
+  remedy = "`tide help` lists the topics",
+})
+entry("T0113", {
+  title = "wrong argument", exit = 2, name = "EINVAL", generic = true,
+  explanation = "A function of the library got an argument it cannot use: a faulty identifier, an empty list, a "
+    .. "negative size. Identifiers are up to 63 of a-z, 0-9, `.`, `_`, `-`, beginning with a letter or digit.",
+  remedy = "correct the argument named above",
+})
+entry("T0114", {
+  title = "faulty expression", exit = 2, name = "EINVAL",
+  explanation = "--where takes a Lua expression over the fields of a record, such as `rss_bytes > 1e9 and state == "
+    .. "\"up\"`; --sort takes one field. `--json` shows all fields of a record.",
+  remedy = "use a field that the record has",
+})
+
+---- T02: scripts -----------------------------------------------------------------------------------------------------
+
+entry("T0201", {
+  title = "syntax error in a script", exit = 1, name = "EINVAL",
+  explanation = "The script is not Lua 5.4. Nothing was started.",
+  remedy = "correct the line; `luac -p SCRIPT` checks a file without running it",
+})
+entry("T0202", {
+  title = "error in a script", exit = 1, name = "ECRASHED",
+  explanation = "The script raised an error that nothing caught. The place is the line that raised it; -v adds the "
+    .. "calls that led there.",
+  remedy = "correct the script; -v shows the calls that led there",
+})
+entry("T0203", {
+  title = "faulty job", exit = 1, name = "EINVAL",
+  explanation = "The table given to tide.job is wrong: a field is unknown, missing or of the wrong type, or two jobs "
+    .. "have one name.",
+  remedy = "correct the call of tide.job in the script",
+})
+entry("T0204", {
+  title = "faulty table declaration", exit = 1, name = "EINVAL",
+  explanation = "The table given to tide.table is wrong: a field is unknown, missing or of the wrong type.",
+  remedy = "correct the call of tide.table in the script",
+})
+entry("T0205", {
+  title = "script not found", exit = 2, name = "ENOENT",
+  explanation = "The script does not exist or cannot be read.",
+  remedy = "check the path; relative paths start at the current directory",
+})
+entry("T0206", {
+  title = "a value known only in main is used in a worker", exit = 1, name = "EINVAL",
+  explanation = "Worker functions run on other nodes, where the script is loaded anew; what tide.main made does not "
+    .. "exist there. No closure travels.",
+  remedy = "pass plain data by `params` of the job, or make the value at the top of the script",
+})
+entry("T0207", {
+  title = "another version of the script", exit = 1, name = "EMISMATCH",
+  explanation = "A node has a script, a module or options of another content hash than the driver's.",
+  remedy = "start the nodes from the same files, or let `tide run` send them",
+})
+entry("T0208", {
+  title = "nothing to run", exit = 1, name = "EINVAL",
+  explanation = "The script ended without tide.main(f) and without a job made by tide.job{}.",
+  remedy = "end the script with tide.main(f), or declare a job",
+})
+entry("T0209", {
+  title = "an actor crashed", exit = 1, name = "ECRASHED", generic = true,
+  explanation = "An actor ended by an error of its own code.",
+  remedy = "the message above is the actor's; correct its code",
+})
+entry("T0210", {
+  title = "interrupted", exit = 130, name = "ECANCELED",
+  explanation = "Ctrl-C or SIGINT ended the command.",
+  remedy = "run it again to start over",
+})
+entry("T0211", {
+  title = "cancelled", exit = 1, name = "ECANCELED", generic = true,
+  explanation = "The operation was given up by its owner: the run was stopped, or its actor is being ended.",
+  remedy = "nothing to correct if you stopped it; else see the error before this one",
+})
+
+---- T04: data and files ----------------------------------------------------------------------------------------------
+
+entry("T0401", {
+  title = "not found", exit = 1, name = "ENOENT", generic = true,
+  explanation = "There is no table, actor, name or file as asked for.",
+  remedy = "check the name; `tide tables` and `tide actors` list what a cluster has",
+})
+entry("T0402", {
+  title = "malformed data", exit = 1, name = "EPROTO",
+  explanation = "A data file does not have the format its reader expects. File and line are given.",
+  remedy = "correct the line, or name the right format",
+})
+entry("T0403", {
+  title = "the system failed to read or write", exit = 1, name = "EIO", generic = true,
+  explanation = "A file, pipe or device failed underneath.",
+  remedy = "check the path, its permissions and the device",
+})
+entry("T0404", {
+  title = "no space left", exit = 1, name = "ENOSPC", generic = true,
+  explanation = "The device is full. No file is left under its final name; an older file there is untouched.",
+  remedy = "free space or write elsewhere",
+})
+
+---- T05: cluster and links -------------------------------------------------------------------------------------------
+
+entry("T0501", {
+  title = "cluster or node unreachable", exit = 3, name = "EUNREACHABLE", generic = true,
+  explanation = "Nobody answers at the address: the cluster is not running, its name is another, or the network "
+    .. "between is cut. Nothing is started in its place.",
+  remedy = "`tide up` starts a local cluster; --cluster names another",
+})
+entry("T0502", {
+  title = "address in use", exit = 1, name = "EADDRINUSE", generic = true,
+  explanation = "Another process listens at the address.",
+  remedy = "choose another --listen address, or port 0 for any that is free",
+})
+entry("T0503", {
+  title = "another version", exit = 1, name = "EVERSION", generic = true,
+  explanation = "The peer, or the file, is of another version of Tide. Nodes of different versions refuse each other.",
+  remedy = "run the same version on all nodes; `tide version` prints it",
+})
+entry("T0504", {
+  title = "does not match", exit = 1, name = "EMISMATCH", generic = true,
+  explanation = "Both sides exist but differ: the name of the cluster, the options of a table, the shape of a file.",
+  remedy = "use equal names and options on both sides",
+})
+entry("T0505", {
+  title = "refused: no permission", exit = 4, name = "EPERM", generic = true,
+  explanation = "Credentials are missing or not enough, or the address needs credentials.",
+  remedy = "use a local address, or credentials that are good enough",
+})
+entry("T0506", {
+  title = "the peer speaks another language", exit = 1, name = "EPROTO", generic = true,
+  explanation = "Bytes arrived, or stand in a file, that are not in Tide's format: damaged, or not Tide's at all.",
+  remedy = "check the address or the file",
+})
+entry("T0507", {
+  title = "timed out", exit = 3, name = "ETIMEDOUT", generic = true,
+  explanation = "No answer came before the deadline. With --timeout the exit code is 124.",
+  remedy = "give more time by --timeout, or see what the other side waits for: `tide actors`",
+})
+entry("T0508", {
+  title = "died before it answered", exit = 5, name = "EDIED", generic = true,
+  explanation = "The actor, or the node it lived on, ended before it answered. What it had done stays done.",
+  remedy = "see the log of that node; `tide status` shows which nodes are up",
+})
+entry("T0509", {
+  title = "too many nodes lost", exit = 5, name = "EDIED",
+  explanation = "Nodes were lost and the run cannot go on: its rows lived there and nowhere else.",
+  remedy = "run again; the logs of the lost nodes tell why they ended",
+})
+entry("T0510", {
+  title = "closing", exit = 1, name = "ECLOSED", generic = true,
+  explanation = "The connection, node or table is being closed.",
+  remedy = "start the cluster again: `tide up`",
+})
+entry("T0511", {
+  title = "over a limit of the wire", exit = 1, name = "ELIMIT", generic = true,
+  explanation = "A message is larger, deeper or has more items than a decoder accepts.",
+  remedy = "send smaller messages; large arrays travel as tensors",
+})
+entry("T0512", {
+  title = "already exists", exit = 1, name = "EEXIST", generic = true,
+  explanation = "The name is taken by another node, table, actor or file.",
+  remedy = "choose another name, or end what holds it",
+})
+
+---- T06: store and jobs ----------------------------------------------------------------------------------------------
+
+entry("T0601", {
+  title = "busy", exit = 1, name = "EBUSY", generic = true,
+  explanation = "A mailbox, a queue or the credit of a link is full.",
+  remedy = "try again later; retry_after_s says when, if it is known",
+})
+entry("T0602", {
+  title = "key or index out of range", exit = 1, name = "ERANGE", generic = true,
+  explanation = "A key is outside the table's keys. The message names key and limit; nothing was read or written.",
+  remedy = "declare the table with more keys, or correct the key",
+})
+entry("T0603", {
+  title = "a declared limit is reached", exit = 1, name = "EFULL", generic = true,
+  explanation = "A hashed table holds as many keys as its limit allows, or an index has no free slot.",
+  remedy = "raise the limit where the table is declared",
+})
+entry("T0604", {
+  title = "not a finite number", exit = 1, name = "ENAN", generic = true,
+  explanation = "A push contains a NaN or an infinity and the table refuses them. Nothing of the push was applied.",
+  remedy = "lower the learning rate, or look for a division by zero in the worker",
+})
+entry("T0605", {
+  title = "out of memory", exit = 1, name = "ENOMEM", generic = true,
+  explanation = "Memory ran out, or a configured limit of it is reached.",
+  remedy = "use more nodes, smaller tables, or a higher limit",
+})
+entry("T0606", {
+  title = "not supported", exit = 1, name = "EUNSUPPORTED", generic = true,
+  explanation = "This build, or this kind of table, cannot do it.",
+  remedy = "`tide version` lists what the build contains",
+})
+entry("T0607", {
+  title = "refused by the other side", exit = 1, name = "EREFUSED", generic = true,
+  explanation = "The actor that was called answered with an error; its text follows.",
+  remedy = "the message above is the callee's; correct the request",
+})
+entry("T0608", {
+  title = "killed", exit = 1, name = "EKILLED", generic = true,
+  explanation = "The actor was ended from outside.",
+  remedy = "nothing to correct if you ended it; else see the error before this one",
+})
+entry("T0609", {
+  title = "a worker failed", exit = 1, name = "ECRASHED",
+  explanation = "The worker function of a job raised an error. The run was stopped.",
+  remedy = "correct the worker; -v shows the calls that led there",
+})
+
+---- T09: kernels -----------------------------------------------------------------------------------------------------
+
+entry("T0901", {
+  title = "unknown kernel", exit = 1, name = "ENOENT",
+  explanation = "The build has no kernel of this name.",
+  remedy = "`tide version` lists the kernels of this build",
+})
+entry("T0902", {
+  title = "wrong argument of a kernel", exit = 1, name = "EINVAL",
+  explanation = "A kernel got an argument that is unknown, missing, or of the wrong type or shape.",
+  remedy = "correct the argument named above",
+})
+
+---- T10: starting and stopping processes -----------------------------------------------------------------------------
+
+entry("T1001", {
+  title = "a node process did not start", exit = 1, name = "ECRASHED",
+  explanation = "A process was started and ended, or did not join in time. What was started before it was stopped.",
+  remedy = "the node's log tells why",
+})
+entry("T1002", {
+  title = "the cluster runs already", exit = 1, name = "EEXIST",
+  explanation = "A cluster of this name runs; `tide up` starts only new ones.",
+  remedy = "`tide status` shows it; `tide down` ends it; --cluster starts another beside it",
+})
+entry("T1003", {
+  title = "no such cluster runs", exit = 3, name = "ENOENT",
+  explanation = "There is no running cluster of this name for this user.",
+  remedy = "`tide up` starts one",
+})
+entry("T1099", {
+  title = "fault in Tide itself", exit = 1, name = "ECRASHED",
+  explanation = "The program met a state it should never be in. This is our mistake, not yours.",
+  remedy = "please report it with the text above; -v adds a trace",
+})
+
+return catalogue

@@ -1,0 +1,510 @@
+-- Clusters: node processes on this machine (for a run, or left behind by `tide up`), and how one attaches to them.
+--
+-- A run's cluster lives in the driver's process tree: the driver is the controller node, every worker node a child
+-- that dies with it. A cluster of `tide up` is one detached controller process whose children are the nodes; its run
+-- directory (mode 0700, under $XDG_RUNTIME_DIR/tide or /tmp/tide-<uid>) tells where it is and which processes it has.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local job = require "tide.job"
+
+local cluster = {}
+cluster.__index = cluster
+
+local JOIN_S <const> = 10
+local CLOSE_S <const> = 3
+local DOWN_S <const> = 30
+local POLL_S <const> = 0.02
+local NODES_MAX <const> = 256
+
+cluster.context = nil ---@type table|nil what the driver knows: options of the command, script, run id
+
+---- small things --------------------------------------------------------------------------------------------------
+
+local function read_text(path)
+  local file <close> = io.open(path, "rb")
+  return file and file:read("a") or nil
+end
+
+---The program of this process, to start nodes with.
+---@return string
+local function program()
+  local build = core.build() or {}
+  return build.program or os.getenv("TIDE_PROGRAM") or "/proc/self/exe"
+end
+
+---Start time of a process in clock ticks: a pid alone may have been given to another.
+---@param pid integer
+---@return string|nil
+function cluster.start_time(pid)
+  local stat = read_text(("/proc/%d/stat"):format(pid))
+  -- The name in brackets may hold blanks; fields are counted behind it, state is the third.
+  local rest = stat and stat:match("^.*%) (.*)$")
+  if not rest then return nil end
+  local index = 2
+  local state
+  for field in rest:gmatch("%S+") do
+    index = index + 1
+    if index == 3 then state = field end
+    if index == 22 then return state ~= "Z" and field or nil end
+  end
+  return nil
+end
+
+local function user_id()
+  return (read_text("/proc/self/status") or ""):match("\nUid:%s*(%d+)") or "0"
+end
+
+---@return string directory that holds a directory for each running cluster of this user
+function cluster.base_directory()
+  local runtime = os.getenv("XDG_RUNTIME_DIR")
+  if runtime and runtime ~= "" then return runtime .. "/tide" end
+  return "/tmp/tide-" .. user_id()
+end
+
+---@param name string
+function cluster.directory(name) return cluster.base_directory() .. "/" .. name end
+
+---Last lines of a node's log, for the error that its early end raises.
+local function last_lines(path, count)
+  local text = read_text(path) or ""
+  local lines = {}
+  for line in text:gmatch("[^\n]+") do lines[#lines + 1] = line end
+  return table.concat(lines, "\n", math.max(1, #lines - count + 1))
+end
+
+local function describe_end(ended)
+  if ended.signal and ended.signal ~= 0 then return ("ended by signal %d"):format(ended.signal) end
+  return ("ended with exit code %d"):format(ended.status or -1)
+end
+
+---- children ------------------------------------------------------------------------------------------------------
+
+---@return table child {name, process, log}
+local function start_child(o)
+  local argv = {program(), "node", "--join", o.endpoint, "--cluster", o.cluster, "--name", o.name,
+                "--workers", tostring(o.workers)}
+  local process, err = core.process(argv, {output = o.log})
+  if not process then error(errors.from(err, "T1001"), 0) end
+  return {name = o.name, process = process, log = o.log}
+end
+
+local function child_failure(child, ended)
+  local tail = last_lines(child.log, 5)
+  return errors.new("T1001", {
+    message = ("node %s %s before it had joined%s"):format(child.name, describe_end(ended),
+      tail ~= "" and "; its log ends with:\n" .. tail or ""),
+    where = child.log, node = child.name, state = "the other nodes were stopped"})
+end
+
+---Waits until all children are up members; raises with the log of the first that is not.
+local function wait_up(children, timeout_s)
+  local deadline = core.now() + timeout_s
+  while true do
+    local up = {}
+    for _, member in ipairs(core.members()) do
+      if member.state == "up" then up[member.name] = true end
+    end
+    local missing
+    for _, child in ipairs(children) do
+      local ended = child.process:ended()
+      if ended then error(child_failure(child, ended), 0) end
+      if not up[child.name] then missing = missing or child end
+    end
+    if not missing then return end
+    if core.now() > deadline then
+      error(errors.new("T1001", {message = ("node %s has not joined after %g s"):format(missing.name, timeout_s),
+                                 where = missing.log, node = missing.name}), 0)
+    end
+    core.sleep(POLL_S)
+  end
+end
+
+local function wait_ended(children, timeout_s)
+  local deadline = core.now() + timeout_s
+  while true do
+    local running = {}
+    for _, child in ipairs(children) do
+      if not child.process:ended() then running[#running + 1] = child end
+    end
+    if #running == 0 or core.now() > deadline then return running end
+    core.sleep(POLL_S)
+  end
+end
+
+---- the cluster of a run ------------------------------------------------------------------------------------------
+
+---@param name string of a member
+---@return string address of its agent
+local function agent_of(name)
+  local deadline = core.now() + 5
+  while true do
+    local address, err = core.whereis(name .. "/agent")
+    if address then return address end
+    if core.now() > deadline then error(errors.from(err), 0) end
+    core.sleep(POLL_S)
+  end
+end
+
+local function adopt_members(self)
+  self.members = {}
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" and (member.workers or 0) > 0 then self.members[#self.members + 1] = member end
+  end
+  table.sort(self.members, function(a, b) return a.id < b.id end)
+  if #self.members == 0 then
+    error(errors.new("T0501", {message = "the cluster has no node with workers"}), 0)
+  end
+  for _, member in ipairs(self.members) do member.agent = agent_of(member.name) end
+end
+
+---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
+---nothing is started: the nodes are those of that cluster.
+---@param o {nodes?: integer, workers?: integer}
+---@return table cluster to be closed
+function cluster.new(o)
+  o = o or {}
+  local context = cluster.context
+  if not context then
+    error(errors.new("T0113", {message = "tide.cluster works in tide.main, on the driver"}), 2)
+  end
+  local count = o.nodes or context.nodes or 2
+  local workers = o.workers or context.workers or 1
+  if math.type(count) ~= "integer" or count < 1 or count > NODES_MAX or math.type(workers) ~= "integer"
+    or workers < 1 then
+    error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes and at least one worker each"):format(
+      NODES_MAX)}), 2)
+  end
+  local self = setmetatable({context = context, run_id = context.run, children = {}, runs = {}}, cluster)
+  context.clusters[#context.clusters + 1] = self
+  if not context.attached then
+    local node = core.node()
+    local ok, err = pcall(function()
+      for i = 1, count do
+        self.children[i] = start_child {
+          endpoint = node.endpoint, cluster = node.cluster, name = "n" .. i, workers = workers,
+          log = ("%s/node-n%d.log"):format(context.directory, i),
+        }
+      end
+      wait_up(self.children, JOIN_S)
+    end)
+    if not ok then
+      self:close()
+      error(err, 0)
+    end
+  end
+  adopt_members(self)
+  if context.announce then context.announce(self) end
+  return self
+end
+
+---@return table[] {name, id, agent, workers} of the nodes that have workers
+function cluster:agents()
+  local list = {}
+  for i, member in ipairs(self.members) do
+    list[i] = {name = member.name, id = member.id, agent = member.agent, workers = member.workers}
+  end
+  return list
+end
+
+---@param job_ tide.job
+---@param params? table
+---@return tide.run
+function cluster:start(job_, params) return require("tide.run").start(self, job_, params) end
+
+---@return table[] members
+function cluster:nodes()
+  local list = {}
+  for _, member in ipairs(core.members()) do list[#list + 1] = member end
+  return list
+end
+
+---@param name string
+---@return table|nil handle, table? err
+function cluster:table(name) return core.table_find(name) end -- luacheck: ignore 212
+
+---Ends the runs and, if this process started them, the nodes.
+function cluster:close()
+  if self.closed then return end
+  self.closed = true
+  for _, run in ipairs(self.runs) do pcall(run.cancel, run) end
+  if #self.children == 0 then return end
+  for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end
+  if not self.members then
+    for _, child in ipairs(self.children) do child.process:signal(15) end
+  end
+  for _, child in ipairs(wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
+  wait_ended(self.children, 1)
+end
+
+cluster.__close = cluster.close
+
+---- `tide node` ---------------------------------------------------------------------------------------------------
+
+local AGENT <const> = [[return require("tide.agent").main(...)]]
+
+---Writes what others need to find a cluster: endpoint, and pid with start time of its processes.
+local function publish(name, endpoint, pids)
+  local directory = cluster.directory(name)
+  core.mkdir(cluster.base_directory())
+  core.mkdir(directory)
+  local lines = {}
+  for _, pid in ipairs(pids) do lines[#lines + 1] = ("%d %s"):format(pid, cluster.start_time(pid) or "0") end
+  local ok, err = core.file_write(directory .. "/pids", table.concat(lines, "\n") .. "\n")
+  if ok then ok, err = core.file_write(directory .. "/endpoint", endpoint .. "\n") end
+  return ok, err
+end
+
+local function unpublish(name)
+  local directory = cluster.directory(name)
+  core.file_remove(directory .. "/endpoint")
+  core.file_remove(directory .. "/pids")
+  core.file_remove(directory)
+end
+cluster.publish, cluster.unpublish = publish, unpublish
+
+---@return integer pid of this process
+function cluster.own_pid()
+  return math.tointeger((read_text("/proc/self/stat") or "0"):match("^(%d+)")) or 0
+end
+
+local function complain(err)
+  io.stderr:write(errors.format(errors.from(err), {}), "\n")
+  return errors.exit(errors.from(err))
+end
+
+---Body of `tide node`: joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
+---@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
+---  grace_s?:number, controller?:boolean, nodes?:integer, node_workers?:integer}
+---@return integer exit code
+function cluster.node_main(o)
+  local ok, err = core.node_start {
+    join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
+  }
+  if not ok then return complain(err) end
+  local ended
+  if o.controller then
+    ended, err = core.node_run([[return require("tide.cluster").control(...)]], "@tide/cluster.lua", {
+      cluster = o.cluster, nodes = o.nodes or 0, workers = o.node_workers or 1})
+  else
+    ended, err = core.node_run(AGENT, "@tide/agent.lua", {})
+  end
+  if not ended then
+    core.node_stop(0)
+    return complain(err)
+  end
+  if ended.why == "dead" then
+    core.node_stop(0)
+    return complain(errors.new("T0509", {
+      message = "the cluster has declared this node dead: " .. tostring(ended.reason or "no reason given")}))
+  end
+  core.node_stop(ended.why == "leave" and (o.grace_s or 25) or 0)
+  return 0
+end
+
+---Control actor of a cluster of `tide up`: starts the nodes as children, publishes where the cluster is, and ends
+---with them on SIGTERM.
+---@param a {cluster: string, nodes: integer, workers: integer}
+function cluster.control(a)
+  local node = core.node()
+  local directory = cluster.directory(a.cluster)
+  local children = {}
+  local ok, err = pcall(function()
+    for i = 1, a.nodes do
+      children[i] = start_child {
+        endpoint = node.endpoint, cluster = a.cluster, name = "n" .. i, workers = a.workers,
+        log = ("%s/node-n%d.log"):format(directory, i),
+      }
+    end
+    wait_up(children, JOIN_S)
+  end)
+  if not ok then
+    for _, child in ipairs(children) do child.process:signal(9) end
+    error(err, 0)
+  end
+  local pids = {cluster.own_pid()}
+  for _, child in ipairs(children) do pids[#pids + 1] = child.process:pid() end
+  publish(a.cluster, node.endpoint, pids)
+  core.register("control")
+  local ending
+  while not ending do
+    local message = core.receive(0.1)
+    if message and message.kind == "call" and type(message.value) == "table" and message.value.op == "quit" then
+      core.answer(message, {})
+      ending = true
+    elseif message and message.kind == "call" then
+      core.answer_error(message, errors.new("T0113", "this request is not known"))
+    elseif message and message.kind == "stop" then
+      ending = true
+    end
+    ending = ending or core.interrupted() > 0
+  end
+  for _, child in ipairs(children) do child.process:signal(15) end
+  for _, child in ipairs(wait_ended(children, DOWN_S)) do child.process:signal(9) end
+  unpublish(a.cluster)
+  return {why = "now"}
+end
+
+---- `tide up`, `tide down`, attaching ------------------------------------------------------------------------------
+
+---@return string[] names of this user's clusters whose controller runs
+function cluster.running()
+  local names = {}
+  for _, name in ipairs(core.file_list(cluster.base_directory()) or {}) do
+    if cluster.pids(name)[1] then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
+---@param name string
+---@return integer[] pids of the cluster's processes that still run, controller first; a reused pid is not counted
+function cluster.pids(name)
+  local pids = {}
+  for pid, started in (read_text(cluster.directory(name) .. "/pids") or ""):gmatch("(%d+) (%d+)") do
+    local number = math.tointeger(tonumber(pid))
+    if cluster.start_time(number) == started then pids[#pids + 1] = number end
+  end
+  return pids
+end
+
+---Starts a cluster that stays when this process ends.
+---@param o {cluster?: string, nodes?: integer, workers?: integer}
+---@return table|nil {cluster, endpoint, pids}, table? err
+function cluster.up(o)
+  local name = o.cluster or "local"
+  if not job.is_identifier(name) then
+    return nil, errors.new("T0113", ("`%s` is no name for a cluster"):format(tostring(name)))
+  end
+  if cluster.pids(name)[1] then
+    return nil, errors.new("T1002", {message = ("cluster `%s` runs already"):format(name)})
+  end
+  unpublish(name)
+  core.mkdir(cluster.base_directory())
+  core.mkdir(cluster.directory(name))
+  local log = cluster.directory(name) .. "/controller.log"
+  core.file_remove(log)
+  local process, err = core.process({
+    program(), "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
+    "--node-workers", tostring(o.workers or 1)}, {output = log, detach = true})
+  if not process then return nil, errors.from(err, "T1001") end
+  local deadline = core.now() + JOIN_S + 5
+  while core.now() < deadline do
+    local endpoint = read_text(cluster.directory(name) .. "/endpoint")
+    if endpoint then
+      return {cluster = name, endpoint = endpoint:match("^[^\n]*"), pids = cluster.pids(name), log = log}
+    end
+    local ended = process:ended()
+    if ended then
+      local tail = last_lines(log, 8)
+      return nil, errors.new("T1001", {
+        message = ("the controller %s%s"):format(describe_end(ended), tail ~= "" and "; its log ends with:\n" .. tail
+          or ""), where = log})
+    end
+    core.sleep(POLL_S)
+  end
+  process:signal(9)
+  return nil, errors.new("T1001", {message = "the cluster did not come up in time", where = log})
+end
+
+local function signal_pid(pid, signal)
+  local process = core.process({"/bin/kill", "-" .. signal, tostring(pid)}, {})
+  while process and not process:ended() do core.sleep(POLL_S) end
+end
+
+local function wait_gone(name, timeout_s)
+  local deadline = core.now() + timeout_s
+  while true do
+    local pids = cluster.pids(name)
+    if #pids == 0 or core.now() > deadline then return pids end
+    core.sleep(POLL_S)
+  end
+end
+
+---Ends a cluster of `tide up`: in order, then what is left by force.
+---@param o {cluster?: string, timeout_s?: number}
+---@return table|nil {cluster, ended, killed}, table? err
+function cluster.down(o)
+  local name = o.cluster
+  if not name then
+    local running = cluster.running()
+    if #running ~= 1 then
+      return nil, errors.new("T1003", {message = #running == 0 and "no cluster of yours runs"
+        or "several clusters run: " .. table.concat(running, ", "), help = "name one"})
+    end
+    name = running[1]
+  end
+  local pids = cluster.pids(name)
+  if #pids == 0 then
+    unpublish(name)
+    return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)})
+  end
+  signal_pid(pids[1], "TERM")
+  local left = wait_gone(name, o.timeout_s or DOWN_S)
+  for _, pid in ipairs(left) do signal_pid(pid, "KILL") end
+  if #left > 0 then wait_gone(name, 2) end
+  unpublish(name)
+  return {cluster = name, ended = #pids, killed = #left}
+end
+
+---Where a cluster is: by name, by endpoint, or the only one that runs.
+---@param wanted? string
+---@return string|nil endpoint, table? err, string? name
+function cluster.resolve(wanted)
+  if wanted and wanted:find(":", 1, true) then return wanted end
+  if wanted and wanted:find("/", 1, true) then return "unix:" .. wanted end
+  local name = wanted
+  if not name then
+    local running = cluster.running()
+    if #running ~= 1 then
+      return nil, errors.new("T0501", {message = #running == 0 and "no cluster of yours runs"
+        or "several clusters run: " .. table.concat(running, ", "), help = "name one by --cluster"})
+    end
+    name = running[1]
+  end
+  local endpoint = read_text(cluster.directory(name) .. "/endpoint")
+  if not endpoint or not cluster.pids(name)[1] then
+    return nil, errors.new("T0501", {message = ("no cluster `%s` runs here"):format(name)})
+  end
+  return endpoint:match("^[^\n]*"), nil, name
+end
+
+---Makes this process a client of a cluster: it sees members and may call their actors.
+---@param o {cluster?: string, endpoint?: string, timeout_s?: number}
+---@return true|nil, table? err
+function cluster.attach(o)
+  local endpoint, err, name = cluster.resolve(o.endpoint or o.cluster)
+  if not endpoint then return nil, err end
+  local ok, problem = core.node_start {client = true, join = endpoint, cluster = name, workers = 0, no_store = true}
+  if not ok then return nil, errors.from(problem, "T0501") end
+  return true
+end
+
+---What this process knows of the cluster it is attached to.
+---@return table {node, members}
+function cluster.snapshot()
+  return {node = core.node(), members = core.members()}
+end
+
+---Asks the agents of all nodes that are up.
+---@param what "status"
+---@return table|nil array of {name, id, state, answer | error} , table? err
+function cluster.gather(what)
+  return core.node_run([[return require("tide.cluster").gather_inside(...)]], "@tide/cluster.lua", {op = what})
+end
+
+function cluster.gather_inside(request)
+  local rows = {}
+  for _, member in ipairs(core.members()) do
+    local row = {name = member.name, id = member.id, state = member.state}
+    if member.state == "up" then
+      local address = core.whereis(member.name .. "/agent")
+      local answer, err
+      if address then answer, err = core.call(address, {op = request.op}, 5) end
+      row.answer, row.error = answer, err and errors.to_data(errors.from(err))
+    end
+    rows[#rows + 1] = row
+  end
+  return rows
+end
+
+return cluster

@@ -1,0 +1,452 @@
+-- The controller actor of one run, in the driver's process: starts the workers through the nodes' agents, gathers
+-- their reports, answers with new params, and tells the driver what happens.
+--
+-- It loads the script for on_report and the stop rule. Once the workers run it never waits for anything but its
+-- mailbox, so a lost node is noticed whatever else is going on. The driver asks it with long polls ("next"); events
+-- wait here, bounded, until the driver has time.
+--
+-- Reports are a rendezvous: the answer goes out when every worker that still runs has reported. While the driver
+-- iterates over reports it is held back until the driver asks for the next one, so that an evaluation in the body of
+-- that loop sees the parameters of exactly this report.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local controller = {}
+controller.__index = controller
+
+local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
+local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
+local EVENTS_MAX <const> = 1000
+local CALL_S <const> = 30
+local LOST <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
+
+---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total}
+function controller.new(a)
+  return setmetatable({
+    a = a, params = a.params or {}, state = {}, workers = {}, live = 0, ready = 0, monitors = {}, events = {},
+    dropped = 0, clock = 0, evaluations = {}, next_evaluation = 0, partial = {}, done_examples = 0,
+    started_at = core.now(), baseline = {}, progress_changed = false,
+  }, controller)
+end
+
+---- events for the driver -----------------------------------------------------------------------------------------
+
+function controller:flush()
+  if not self.poll then return end
+  local answer = {events = self.events, progress = self.progress_changed and self:progress() or nil}
+  core.answer(self.poll, answer)
+  self.poll, self.events, self.progress_changed = nil, {}, false
+end
+
+function controller:emit(event)
+  if #self.events >= EVENTS_MAX and event.kind == "log" then
+    self.dropped = self.dropped + 1
+    return
+  end
+  if self.dropped > 0 and #self.events < EVENTS_MAX then
+    self.events[#self.events + 1] = {kind = "log", text = ("(%d lines left out)"):format(self.dropped)}
+    self.dropped = 0
+  end
+  self.events[#self.events + 1] = event
+  self:flush()
+end
+
+function controller:progress()
+  return {n = self.clock, done = self.done_examples + (self.partial.examples or 0), total = self.a.total,
+          fields = self.partial, last = self.last}
+end
+
+---- failing -------------------------------------------------------------------------------------------------------
+
+function controller:end_workers()
+  for _, node in ipairs(self.a.nodes) do
+    if not node.lost then core.send(node.agent, {op = "stop", run = self.a.run}) end
+  end
+end
+
+---Ends the run with an error; the first one counts.
+function controller:fail(err)
+  if self.failed then return end
+  self.failed, self.suspect = err, nil
+  self:end_workers()
+  self:emit {kind = "failed", error = err}
+end
+
+---@return string|nil reason why a member is no longer up
+local function gone(name)
+  for _, member in ipairs(core.members() or {}) do
+    if member.name == name and member.state ~= "up" and member.state ~= "joining" then
+      return (member.reason and member.reason ~= "" and member.reason) or member.state
+    end
+  end
+  return nil
+end
+
+function controller:lose_node(node, reason)
+  node.lost = true
+  self:fail(script.error("T0509", ("node %s is lost: %s"):format(node.name, gone(node.name) or reason), {
+    node = node.name, state = "its part of the tables is gone; the other nodes are stopped"}))
+end
+
+---A failure that may be the consequence of a lost node waits a moment for the cause.
+function controller:fail_or_suspect(err)
+  if self.failed then return end
+  if LOST[err.name or ""] then
+    for _, node in ipairs(self.a.nodes) do
+      local reason = gone(node.name)
+      if reason then return self:lose_node(node, reason) end
+    end
+    self.suspect = self.suspect or {err = err, at = core.now()}
+  else
+    self:fail(err)
+  end
+end
+
+---- start ---------------------------------------------------------------------------------------------------------
+
+---Loads the script on every node and starts the workers. Raises what goes wrong.
+function controller:start()
+  local a = self.a
+  local rank = 0
+  for _, node in ipairs(a.nodes) do
+    self.monitors[core.monitor(node.agent)] = {node = node}
+    local answer, err = core.call(node.agent, {op = "load", run = a.run, script = a.script}, CALL_S)
+    if not answer then error(err, 0) end
+    self.baseline[node.name] = answer
+    node.ranks = {}
+    for _ = 1, node.workers do
+      rank = rank + 1
+      node.ranks[#node.ranks + 1] = rank
+    end
+  end
+  self.worker_count = rank
+  for _, node in ipairs(a.nodes) do
+    local answer, err = core.call(node.agent, {
+      op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, seed = a.seed, params = self.params,
+      tables = a.tables}, CALL_S)
+    if not answer then error(err, 0) end
+    for i, address in ipairs(answer.addresses) do
+      local r = node.ranks[i]
+      self.workers[r] = {rank = r, node = node, address = address, state = "starting"}
+      self.monitors[core.monitor(address)] = {worker = self.workers[r]}
+      self.live = self.live + 1
+    end
+  end
+end
+
+---- rendezvous ----------------------------------------------------------------------------------------------------
+
+---@return table[] workers that have not returned
+function controller:running()
+  local list = {}
+  for _, w in ipairs(self.workers) do
+    if w.state ~= "done" then list[#list + 1] = w end
+  end
+  return list
+end
+
+local function tell_all(workers, message, ids)
+  for _, w in ipairs(workers) do
+    if ids then message.id = w.waits.id end
+    core.send(w.address, message)
+    if ids then w.waits = nil end
+  end
+end
+
+---Answers the workers that wait in a report.
+function controller:release()
+  local held = self.held
+  if not held then return end
+  self.held = nil
+  local waiting = {}
+  for _, w in ipairs(self.workers) do
+    if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
+  end
+  tell_all(waiting, {op = "answer", params = self.params, stop = held.stop}, true)
+end
+
+local function sum_of(workers)
+  local sum, each = {}, {}
+  for i, w in ipairs(workers) do
+    each[i] = w.report
+    for k, v in pairs(w.report) do
+      if type(v) == "number" and k ~= "rank" then sum[k] = (sum[k] or 0) + v end
+    end
+  end
+  return sum, each
+end
+
+---@return string|nil why the stop rule of the job ends the run now
+function controller:stop_reason(sum)
+  local stop = self.job.stop or {}
+  if self.stopping then return self.stopping end
+  if stop.epochs and self.clock >= stop.epochs then return "epochs" end
+  local loss = sum.loss and (sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
+  if stop.loss and loss and loss <= stop.loss then return "loss" end
+  if self.stop_time_s and core.now() - self.started_at >= self.stop_time_s then return "time" end
+  return nil
+end
+
+function controller:complete_report(waiting)
+  self.clock = self.clock + 1
+  local sum, each = sum_of(waiting)
+  self.partial, self.last = {}, sum
+  self.done_examples = self.done_examples + (sum.examples or 0)
+  self.progress_changed = true
+  local event = {kind = "report"}
+  for k, v in pairs(sum) do event[k] = v end
+  event.n, event.clock, event.workers = self.clock, self.clock, each
+  event.elapsed_s = core.now() - self.started_at
+  if self.job.on_report then
+    local view = {id = self.a.run, params = self.params, state = self.state, n = self.clock}
+    local ok, answer = xpcall(self.job.on_report, script.failure, view, sum)
+    if not ok then return self:fail(answer) end
+    if type(answer) == "table" then
+      local params = {}
+      for k, v in pairs(self.params) do params[k] = v end
+      for k, v in pairs(answer) do params[k] = v end
+      self.params = params
+    end
+  end
+  event.params = self.params
+  event.stop = self:stop_reason(sum)
+  self.held = {stop = event.stop ~= nil}
+  local hold = self.hold
+  self:emit(event)
+  if not hold then self:release() end
+end
+
+---Looks whether all that still run have met; called after every arrival and every end.
+function controller:meet()
+  if self.failed or self.held then return end
+  local running = self:running()
+  if #running == 0 then
+    if not self.finished then
+      self.finished = true
+      self:emit {kind = "finished"}
+    end
+    return
+  end
+  local kinds, all = {}, true
+  for _, w in ipairs(running) do
+    if not w.waits then
+      all = false
+    else
+      local key = w.waits.kind == "barrier" and "barrier `" .. w.waits.name .. "`" or "report"
+      kinds[key] = (kinds[key] or 0) + 1
+    end
+  end
+  if not all then return end
+  local key = next(kinds)
+  if next(kinds, key) then
+    local parts = {}
+    for name, n in pairs(kinds) do parts[#parts + 1] = ("%d at %s"):format(n, name) end
+    table.sort(parts)
+    return self:fail(script.error("T0609", "the workers wait for different things: " .. table.concat(parts, ", "),
+      {help = "every worker must reach the same reports and barriers"}))
+  end
+  if key == "report" then
+    self:complete_report(running)
+  else
+    tell_all(running, {op = "pass"}, true)
+  end
+end
+
+---- what workers say ----------------------------------------------------------------------------------------------
+
+local from_worker = {}
+
+function from_worker.ready(self, w)
+  w.state = "ready"
+  self.ready = self.ready + 1
+  if self.ready == self.worker_count then
+    self.started_at = core.now()
+    for _, each in ipairs(self.workers) do
+      each.state = "running"
+      core.send(each.address, {op = "go", id = 0})
+    end
+    self:emit {kind = "started"}
+  end
+end
+
+function from_worker.report(self, w, m)
+  w.report = m.fields
+  w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
+  w.waits = {kind = "report", id = m.id}
+  self:meet()
+end
+
+function from_worker.barrier(self, w, m)
+  w.waits = {kind = "barrier", id = m.id, name = m.name}
+  self:meet()
+end
+
+function from_worker.progress(self, _, m)
+  for k, v in pairs(m.fields) do self.partial[k] = (self.partial[k] or 0) + v end
+  self.progress_changed = true
+  if self.poll and core.now() - self.polled_at >= 0.08 then self:flush() end
+end
+
+function from_worker.log(self, w, m)
+  self:emit {kind = "log", text = m.text, rank = w.rank, node = w.node.name}
+end
+
+function from_worker.done(self, w)
+  w.state, w.waits = "done", nil
+  self:meet()
+end
+
+function from_worker.failed(self, w, m)
+  local err = m.error
+  err.node = err.node or w.node.name
+  err.actor = ("worker %s/%d"):format(self.a.job, w.rank)
+  w.failed = true
+  self:fail_or_suspect(script.error(err.code or "T0609", err.message, err))
+end
+
+function from_worker.evaluated(self, w, m)
+  local e = self.evaluations[m.id]
+  if not e then return end
+  if m.error then
+    m.error.node = m.error.node or w.node.name
+    e.error = e.error or script.error(m.error.code or "T0609", m.error.message, m.error)
+  elseif type(m.sum) == "table" then
+    e.sums = e.sums or {}
+    for k, v in pairs(m.sum) do e.sums[k] = (e.sums[k] or 0) + v end
+  else
+    e.sum = (e.sum or 0) + (m.sum or 0)
+  end
+  e.count = e.count + (m.count or 0)
+  e.missing = e.missing - 1
+  if e.missing > 0 then return end
+  self.evaluations[m.id] = nil
+  local per = e.count > 0 and e.count or 1
+  local result = e.sum and e.sum / per
+  if e.sums then
+    result = {count = e.count}
+    for k, v in pairs(e.sums) do
+      if k ~= "count" then result[k] = v / per end
+    end
+  end
+  self:emit {kind = "evaluated", id = m.id, result = result, error = e.error}
+end
+
+---- what the driver asks ------------------------------------------------------------------------------------------
+
+local from_driver = {}
+
+---Long poll. {hold = whether reports wait for "continue"}
+function from_driver.next(self, request, message)
+  self.hold = request.hold
+  if request.continue then self:release() end
+  self.poll, self.polled_at = message, core.now()
+  if #self.events > 0 then self:flush() end
+end
+
+function from_driver.continue(self, request, message)
+  self.hold = request.hold
+  self:release()
+  if message.kind == "call" then core.answer(message, {}) end
+end
+
+function from_driver.evaluate(self, request, message)
+  self.next_evaluation = self.next_evaluation + 1
+  local id = self.next_evaluation
+  self.evaluations[id] = {missing = #self.workers, count = 0}
+  for _, w in ipairs(self.workers) do core.send(w.address, {op = "evaluate", id = id, name = request.name}) end
+  core.answer(message, {id = id})
+end
+
+function from_driver.set(self, request)
+  for k, v in pairs(request.params) do self.params[k] = v end
+end
+
+function from_driver.stop(self, request)
+  self.stopping = request.reason or "asked"
+  for _, w in ipairs(self.workers) do
+    if w.state ~= "done" then core.send(w.address, {op = "stop"}) end
+  end
+end
+
+---Counters of all nodes, each with what it was when the run began.
+function from_driver.counters(self, _, message)
+  local nodes = {}
+  for _, node in ipairs(self.a.nodes) do
+    local now, err = core.call(node.agent, {op = "status"}, CALL_S)
+    if not now then return core.answer_error(message, err) end
+    nodes[#nodes + 1] = {name = node.name, before = self.baseline[node.name], after = now}
+  end
+  core.answer(message, {nodes = nodes, elapsed_s = core.now() - self.started_at, clock = self.clock,
+                        examples = self.done_examples})
+end
+
+function from_driver.close(self, _, message)
+  self:end_workers()
+  self.closed = true
+  core.answer(message, {})
+end
+
+---- loop ----------------------------------------------------------------------------------------------------------
+
+function controller:exited(message)
+  local what = self.monitors[message.call]
+  if not what or self.failed or self.closed then return end
+  local reason = message.text and message.text ~= "" and message.text or tostring(message.code)
+  if what.node then return self:lose_node(what.node, reason) end
+  local w = what.worker
+  if w.failed then return end
+  local err = script.error("T0609", ("worker %d has ended: %s"):format(w.rank, reason), {node = w.node.name})
+  err.name = LOST[message.code or ""] and message.code or err.name
+  self.suspect = self.suspect or {err = err, at = core.now()}
+end
+
+function controller:handle(message)
+  local value = message.value
+  if message.kind == "exit" then return self:exited(message) end
+  if message.kind == "stop" then
+    self.closed = true
+    return
+  end
+  if type(value) ~= "table" then return end
+  if message.kind == "cast" and value.rank and from_worker[value.op] then
+    local w = self.workers[value.rank]
+    if w and not self.failed then from_worker[value.op](self, w, value) end
+  elseif from_driver[value.op] then
+    from_driver[value.op](self, value, message)
+  end
+end
+
+---Things that are due by time.
+function controller:tick()
+  if self.suspect and not self.failed then
+    for _, node in ipairs(self.a.nodes) do
+      local reason = gone(node.name)
+      if reason then return self:lose_node(node, reason) end
+    end
+    if core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
+  end
+  if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
+end
+
+---Body of the actor.
+function controller.main(a)
+  core.trap_exits(true)
+  local self = controller.new(a)
+  local ok, err = xpcall(function()
+    local loaded, problem = script.load {text = a.script.text, path = a.script.path, args = a.script.args,
+                                         role = "controller"}
+    if not loaded then error(problem, 0) end
+    self.job = script.jobs[a.job]
+    local time = self.job.stop and self.job.stop.time
+    self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
+    self:start()
+  end, script.failure)
+  if not ok then self:fail_or_suspect(err) end
+  while not self.closed do
+    local message = core.receive(self.poll and 0.05 or TICK_S)
+    if message then self:handle(message) end
+    self:tick()
+  end
+end
+
+return controller

@@ -1,0 +1,130 @@
+-- tide.data: lazy descriptions of data sets. Nothing is read until a field or a part is asked for, so a script may
+-- name its data at the top: the driver reads what it needs of it, every worker cuts out its own part.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local data = {}
+
+---@class tide.data.set
+---@field count integer examples in the training part (on a worker: in its own piece)
+---@field note string where the data is from and how it was split, for people
+local set = {}
+
+---Fields that start the reading.
+function set:__index(key)
+  local method = rawget(set, key)
+  if method then return method end
+  local loaded = set.read(self)
+  return loaded[key]
+end
+
+---Reads the data once; raises the reader's error with its file:line.
+function set.read(self)
+  local loaded = rawget(self, "loaded")
+  if loaded then return loaded end
+  local err
+  loaded, err = rawget(self, "reader")()
+  if not loaded then error(err, 0) end
+  rawset(self, "loaded", loaded)
+  return loaded
+end
+
+---Whole part: "train", "valid", "test".
+---@param name string
+---@return table tensor one example a row
+function set:whole(name)
+  local part = set.read(self).parts[name]
+  if not part then error(script.error("T0401", ("the data has no part `%s`"):format(tostring(name))), 2) end
+  return part
+end
+
+---First row (1-based) and number of rows of one of `workers` contiguous pieces, whose sizes differ by at most one.
+---@param count integer
+---@param rank integer 1..workers
+---@param workers integer
+function data.piece(count, rank, workers)
+  local from = (count * (rank - 1)) // workers
+  return from + 1, (count * rank) // workers - from
+end
+
+---The part as this worker sees it: its own piece, in an order that is shuffled once by the job's seed so that pieces
+---are alike. On the driver: the whole part.
+---@param name string
+---@return table tensor
+function set:part(name)
+  local whole = set.whole(self, name)
+  local cut = rawget(self, "cut_by")
+  if not cut then return whole end
+  local pieces = rawget(self, "pieces")
+  if not pieces[name] then
+    local shuffled = whole:copy()
+    shuffled:shuffle(cut.seed)
+    local first, count = data.piece(whole:rows(), cut.rank, cut.workers)
+    pieces[name] = shuffled:slice(first, count)
+  end
+  return pieces[name]
+end
+
+---The same data as seen by one of several workers.
+---@param rank integer 1..workers
+---@param workers integer
+---@param seed integer
+---@return tide.data.set
+function set:cut(rank, workers, seed)
+  return setmetatable({
+    reader = rawget(self, "reader"), loaded = rawget(self, "loaded"), pieces = {},
+    cut_by = {rank = rank, workers = workers, seed = seed},
+    count = rawget(self, "size_of") and rawget(self, "size_of")(rank, workers) or nil,
+  }, set)
+end
+
+---Iterates over a part in batches: first row (from 0, as kernels count) and number of rows.
+---@param name string
+---@param size integer rows in a batch
+function set:batches(name, size)
+  local rows, first = set.part(self, name):rows(), 0
+  return function()
+    if first >= rows then return nil end
+    local at, n = first, math.min(size, rows - first)
+    first = first + n
+    return at, n
+  end
+end
+
+---@param reader fun(): table|nil, table? the loaded fields with `parts`, or an error
+---@return tide.data.set
+function data.lazy(reader)
+  return setmetatable({reader = reader}, set)
+end
+
+---@param value any
+---@return boolean
+function data.is_set(value) return getmetatable(value) == set end
+
+data.triples = require "tide.data.triples" (data)
+data.wordnet = require "tide.data.wordnet" (data)
+
+---Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.
+---@param o {count: integer, read: fun(first: integer, last: integer): any}
+function data.source(o)
+  local source = data.lazy(function() return {parts = {}, count = o.count, note = o.note or ""} end)
+  rawset(source, "size_of", function(rank, workers)
+    local _, n = data.piece(o.count, rank, workers)
+    return n
+  end)
+  rawset(source, "examples", function(self)
+    local cut = rawget(self, "cut_by") or {rank = 1, workers = 1}
+    local first, n = data.piece(o.count, cut.rank, cut.workers)
+    return o.read(first, first + n - 1)
+  end)
+  return source
+end
+
+---@see tide.data.source
+function set:examples()
+  local f = rawget(self, "examples") or (set.read(self) and nil)
+  if not f then error(script.error("T0401", "only tide.data.source has examples(); use part()"), 2) end
+  return f(self)
+end
+
+return data

@@ -1,0 +1,229 @@
+-- Progress of long work on stderr: one redrawn line per bar on a terminal, now and then a plain line elsewhere.
+--
+--   mf  42%|████▏     | 8.4k/20k [00:12<00:17, 702 ex/s, loss=0.91, local=99.2%]
+--
+-- On a terminal the lines are redrawn at most ten times a second and cleared at the end. Without a terminal a bar
+-- prints one line per 10 % of its total or per 30 s. The rate is an exponential mean over 5 s. At most eight bars are
+-- shown. Nothing here reads a clock or a stream by itself: both are given, so that tests decide what time it is.
+
+local text = require "tide.text"
+local units = require "tide.units"
+
+local REDRAW_S <const> = 0.1
+local PLAIN_S <const> = 30
+local PLAIN_SHARE <const> = 0.1
+local RATE_MEAN_S <const> = 5
+local BARS_MAX <const> = 8
+local BAR_CELLS <const> = 10
+local EIGHTHS <const> = {"▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+
+---@class tide.progress.bar
+---@field name string
+---@field total? number
+---@field unit? string what is counted: "ex"
+local bar = {}
+bar.__index = bar
+
+---@class tide.progress
+---@field terminal boolean
+local progress = {}
+progress.__index = progress
+
+---@class tide.progress.options
+---@field write fun(text: string)
+---@field now fun(): number monotonic seconds
+---@field terminal? boolean
+---@field unicode? boolean
+---@field width? integer
+---@field quiet? boolean prints nothing at all
+
+---A group of bars that share the foot of the terminal.
+---@param o tide.progress.options
+---@return tide.progress
+function progress.new(o)
+  return setmetatable({
+    write = o.write, now = o.now, terminal = o.terminal or false, unicode = o.unicode or false,
+    width = o.width or 100, quiet = o.quiet or false, bars = {}, lines_shown = 0, drawn_at = -math.huge,
+  }, progress)
+end
+
+---Adds a bar.
+---@param o {name: string, total?: number, unit?: string}
+---@return tide.progress.bar
+function progress:add(o)
+  local now <const> = self.now()
+  local made = setmetatable({
+    group = self, name = o.name, total = o.total and o.total > 0 and o.total or nil, unit = o.unit or "it", count = 0,
+    started_at = now, rate_at = now, rate_count = 0, rate = nil, metrics = "", plain_at = now, plain_step = 0,
+    done = false,
+  }, bar)
+  self.bars[#self.bars + 1] = made
+  return made
+end
+
+local function format_metric(value)
+  if type(value) == "number" then
+    if math.type(value) == "integer" then return tostring(value) end
+    return ("%.3g"):format(value)
+  end
+  return text.clean(value)
+end
+
+-- An array of {name, value} keeps its order; a map is sorted by name.
+local function format_metrics(metrics)
+  local parts = {}
+  if #metrics > 0 then
+    for i, pair in ipairs(metrics) do parts[i] = text.clean(pair[1]) .. "=" .. format_metric(pair[2]) end
+  else
+    for i, name in ipairs(text.sorted_keys(metrics)) do
+      parts[i] = text.clean(name) .. "=" .. format_metric(metrics[name])
+    end
+  end
+  return table.concat(parts, ", ")
+end
+
+-- Exponential mean of the rate: a sample of dt seconds weighs 1 - exp(-dt / 5 s).
+local function update_rate(self, now)
+  local dt <const> = now - self.rate_at
+  if dt < REDRAW_S then return end
+  local sample <const> = (self.count - self.rate_count) / dt
+  local weight <const> = 1 - math.exp(-dt / RATE_MEAN_S)
+  self.rate = self.rate and self.rate + weight * (sample - self.rate) or sample
+  self.rate_at, self.rate_count = now, self.count
+end
+
+---Sets how much is done, and figures to show.
+---@param count number
+---@param metrics? table<string, any>|{[1]:string,[2]:any}[]
+function bar:update(count, metrics)
+  local group <const> = self.group
+  local now <const> = group.now()
+  self.count = count
+  if metrics then self.metrics = format_metrics(metrics) end
+  update_rate(self, now)
+  if group.quiet then return end
+  if group.terminal then
+    group:draw(now)
+  else
+    self:report(now)
+  end
+end
+
+---Marks the bar as done; its line stays until the group is closed.
+function bar:finish()
+  self.done = true
+  local now <const> = self.group.now()
+  self.finished_at = now
+  if not self.group.quiet and not self.group.terminal and self.printed_count ~= self.count then
+    self:print_plain(now)
+  end
+end
+
+function bar:share()
+  return self.total and math.max(0, math.min(1, self.count / self.total)) or nil
+end
+
+local function drawn_bar(share, unicode)
+  if not unicode then
+    local full <const> = math.floor(share * BAR_CELLS + 1e-9)
+    return ("#"):rep(full) .. ("-"):rep(BAR_CELLS - full)
+  end
+  local eighths <const> = math.floor(share * BAR_CELLS * 8 + 1e-9)
+  local full, part <const> = eighths // 8, eighths % 8
+  local cells <const> = ("█"):rep(full) .. (EIGHTHS[part] or "")
+  return cells .. (" "):rep(BAR_CELLS - full - (part > 0 and 1 or 0))
+end
+
+---The bar as one line.
+---@param now number
+---@param with_bar boolean the drawn bar, for terminals
+---@return string
+function bar:line(now, with_bar)
+  now = self.finished_at or now
+  local elapsed <const> = now - self.started_at
+  local share <const> = self:share()
+  local rate <const> = self.rate or (elapsed > 0 and self.count / elapsed) or nil
+  local head = text.clean(self.name) .. "  "
+  local times = units.format_clock(elapsed)
+  if share then
+    head = head .. ("%d%%"):format(math.floor(share * 100 + 1e-9))
+    head = head .. (with_bar and "|" .. drawn_bar(share, self.group.unicode) .. "| " or " ")
+    head = head .. units.format_count(self.count) .. "/" .. units.format_count(self.total)
+    if share < 1 then
+      local left <const> = rate and rate > 0 and (self.total - self.count) / rate or -1
+      times = times .. "<" .. units.format_clock(left)
+    end
+  else
+    head = head .. units.format_count(self.count) .. " " .. self.unit
+  end
+  local inside = times .. ", " .. (rate and units.format_rate(rate, self.unit) or "? " .. self.unit .. "/s")
+  if self.metrics ~= "" then inside = inside .. ", " .. self.metrics end
+  return head .. " [" .. inside .. "]"
+end
+
+function bar:print_plain(now)
+  self.plain_at = now
+  self.printed_count = self.count
+  self.group.write(self:line(now, false) .. "\n")
+end
+
+-- Without a terminal: a line when another tenth is reached or 30 s have passed.
+function bar:report(now)
+  local share <const> = self:share()
+  local step <const> = share and math.floor(share / PLAIN_SHARE + 1e-9) or 0
+  if step > self.plain_step or now - self.plain_at >= PLAIN_S then
+    self.plain_step = math.max(step, self.plain_step)
+    self:print_plain(now)
+  end
+end
+
+local function erase(self)
+  if self.lines_shown == 0 then return "" end
+  local up <const> = self.lines_shown > 1 and ("\27[%dA"):format(self.lines_shown - 1) or ""
+  self.lines_shown = 0
+  return "\r" .. up .. "\27[J"
+end
+
+---Draws all bars if the last drawing is old enough.
+---@param now? number
+---@param force? boolean
+function progress:draw(now, force)
+  if self.quiet or not self.terminal then return end
+  now = now or self.now()
+  if not force and now - self.drawn_at < REDRAW_S then return end
+  self.drawn_at = now
+  local lines = {}
+  for i, one in ipairs(self.bars) do
+    if i > BARS_MAX then
+      lines[#lines + 1] = ("and %d more"):format(#self.bars - BARS_MAX)
+      break
+    end
+    lines[#lines + 1] = text.cut(one:line(now, true), self.width - 1, self.unicode)
+  end
+  local start <const> = erase(self)
+  self.lines_shown = #lines
+  self.write(start .. table.concat(lines, "\n"))
+end
+
+---Prints a line of talk above the bars.
+---@param line string
+function progress:say(line)
+  if self.quiet then return end
+  if not self.terminal then return self.write(line .. "\n") end
+  self.write(erase(self) .. line .. "\n")
+  if #self.bars > 0 then self:draw(nil, true) end
+end
+
+---Ends all bars and clears their lines.
+function progress:close()
+  for _, one in ipairs(self.bars) do
+    if not one.done then one:finish() end
+  end
+  if self.terminal and not self.quiet then
+    local clear <const> = erase(self)
+    if clear ~= "" then self.write(clear) end
+  end
+  self.bars = {}
+end
+
+return progress

@@ -1,0 +1,296 @@
+-- A run: one job on a cluster, seen from the driver. The handle that cluster:start gives.
+--
+-- The run itself lives in its controller actor (controller.lua) and on the workers; this end polls the controller for
+-- what happened, draws the progress line meanwhile, and turns Ctrl-C into a stop: once at the next report, twice now.
+local core = require "tide.core"
+local script = require "tide.script"
+local summary = require "tide.summary"
+local errors = require "tide.errors"
+
+local run = {}
+run.__index = run
+
+local CONTROLLER <const> = [[return require("tide.controller").main(...)]]
+local POLL_S <const> = 30
+local LOG_LINES_SHOWN <const> = 200
+
+---@class tide.run
+---@field id string
+---@field params table params of the workers as of the newest report
+---@field tables table<string, table> handles by the job's names of them
+
+local function table_specs(job)
+  local specs = job.tables or {}
+  if type(specs) == "function" then specs = specs(job.data) end
+  if type(specs) ~= "table" then
+    error(script.error("T0113", ("`tables` of job `%s` gives a %s, not a table"):format(job.name, type(specs))), 0)
+  end
+  return specs
+end
+
+---Makes the job's tables on all nodes, or finds them.
+local function create_tables(job, seed)
+  local handles, names = {}, {}
+  for key, spec in pairs(table_specs(job)) do
+    local o = {}
+    for k, v in pairs(spec) do o[k] = v end
+    o.name = spec.name or (job.name .. "." .. key)
+    o.seed = spec.seed or seed
+    local handle, err = core.table(o)
+    if not handle then error(errors.from(err), 0) end
+    handles[key], names[key] = handle, o.name
+  end
+  return handles, names
+end
+
+local function total_of(job)
+  if job.progress and job.progress.total then return job.progress.total end
+  if job.data and job.stop and job.stop.epochs and job.data.count then return job.data.count * job.stop.epochs end
+  return nil
+end
+
+---@param cluster table
+---@param job tide.job
+---@param params? table over the job's own
+---@return tide.run
+function run.start(cluster, job, params)
+  if type(job) ~= "table" or not job.check_upvalues then
+    error(script.error("T0113", "cluster:start wants a job made by tide.job"), 3)
+  end
+  local ok, err = job:check_upvalues()
+  if not ok then error(err, 3) end
+  local merged = {}
+  for k, v in pairs(job.params or {}) do merged[k] = v end
+  for k, v in pairs(params or {}) do merged[k] = v end
+  local seed = job.seed or require("tide").seed
+  local self = setmetatable({
+    id = cluster.run_id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
+    started_at = core.now(), interrupts = core.interrupted(), lines_shown = 0, seed = seed,
+  }, run)
+  self.tables, self.table_names = create_tables(job, seed)
+  local context = cluster.context
+  local sent = {}
+  for k, v in pairs(context.script) do sent[k] = v end
+  sent.modules = script.modules
+  self.controller, err = core.spawn {
+    source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
+    argument = {
+      run = self.id, script = sent, job = job.name, params = merged, seed = seed, tables = self.table_names,
+      nodes = cluster:agents(), total = total_of(job),
+    },
+  }
+  if not self.controller then error(errors.from(err), 0) end
+  cluster.runs[#cluster.runs + 1] = self
+  self.line = context.progress and context.progress(job) or nil
+  return self
+end
+
+---- what is shown while waiting -----------------------------------------------------------------------------------
+
+function run:show_progress(p)
+  self.newest = p
+  if not self.line then return end
+  local f = next(p.fields or {}) and p.fields or p.last or {}
+  local shown = {}
+  if f.loss then shown.loss = f.examples and f.examples > 0 and f.loss / f.examples or f.loss end
+  self.line:update(p.done or 0, {total = p.total, fields = shown, epoch = p.n})
+end
+
+function run:clear_progress()
+  if self.line then self.line:clear() end
+end
+
+function run:show_log(event)
+  local context = self.cluster.context
+  local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
+  if context.log_file then
+    context.log_file:write(line, "\n")
+    context.log_file:flush()
+  end
+  if context.quiet or self.lines_shown > LOG_LINES_SHOWN then return end
+  self.lines_shown = self.lines_shown + 1
+  self:clear_progress()
+  io.stderr:write(line, "\n")
+  if self.lines_shown > LOG_LINES_SHOWN then
+    io.stderr:write("... the rest goes to ", context.log_path or "the run's log", " only\n")
+  end
+end
+
+function run:look_for_interrupts()
+  local seen = core.interrupted() - self.interrupts
+  if seen >= 2 then
+    error(errors.new("T0205", {message = "interrupted twice: killed", state = "the tables were not written"}), 0)
+  end
+  if seen == 1 and not self.stopping then
+    self.stopping = true
+    self.cluster.context.interrupted = true
+    self:clear_progress()
+    io.stderr:write("tide: stopping at the next report; Ctrl-C again kills now\n")
+    core.send(self.controller, {op = "stop", reason = "interrupted"})
+  end
+  local deadline = self.cluster.context.deadline
+  if deadline and core.now() >= deadline then
+    error(errors.new("T0507", {message = "the run took longer than --timeout", exit = 124,
+                               state = "the run was ended; nothing was written"}), 0)
+  end
+end
+
+---- events --------------------------------------------------------------------------------------------------------
+
+---One poll of the controller: moves everything on that has happened.
+function run:pump()
+  self:look_for_interrupts()
+  local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = self.go_on}, POLL_S)
+  self.go_on = nil
+  if not answer then
+    self.failed = self.failed or errors.from(err)
+    return
+  end
+  if answer.progress then self:show_progress(answer.progress) end
+  for _, event in ipairs(answer.events) do
+    if event.kind == "log" then
+      self:show_log(event)
+    elseif event.kind == "failed" then
+      self.failed = errors.from(event.error)
+    elseif event.kind == "evaluated" then
+      self.results[event.id] = event
+    elseif event.kind == "finished" then
+      self.finished = true
+    else
+      if event.kind == "report" then
+        self.params = event.params or self.params
+        self.history[#self.history + 1] = event
+      end
+      self.queue[#self.queue + 1] = event
+    end
+  end
+end
+
+function run:raise_failure()
+  if not self.failed then return end
+  self:clear_progress()
+  error(self.failed, 0)
+end
+
+local function take(self, kind)
+  for i, event in ipairs(self.queue) do
+    if event.kind == kind then
+      for _ = 1, i do table.remove(self.queue, 1) end
+      return event
+    end
+  end
+  self.queue = {}
+  return nil
+end
+
+---Iterates over what happens: "report" (once a report of all workers: the sums of its numbers, and n, clock,
+---elapsed_s, workers) or "started". While the body runs, the workers wait in their report, so that run:evaluate there
+---sees the parameters of exactly that report.
+---@param kind "report"|"started"
+---@return function iterator, nil, nil, table closing
+function run:events(kind)
+  self.holding = true
+  local closing = setmetatable({}, {__close = function()
+    self.holding = false
+    core.send(self.controller, {op = "continue", hold = false})
+  end})
+  return function()
+    local event = take(self, kind)
+    if event then
+      self:clear_progress()
+      return event
+    end
+    self.go_on = true
+    while true do
+      self:pump()
+      self:raise_failure()
+      event = take(self, kind)
+      if event then
+        self:clear_progress()
+        return event
+      end
+      if self.finished then return nil end
+    end
+  end, nil, nil, closing
+end
+
+---Runs job.evaluate[name] on every worker, where the job stands at a report or barrier or has returned.
+---@param name string
+---@return number|table mean sum / count; for a table of sums a table of means, with count
+function run:evaluate(name)
+  if not (self.job.evaluate and self.job.evaluate[name]) then
+    error(script.error("T0401", ("job `%s` has no evaluation `%s`"):format(self.job.name, tostring(name))), 2)
+  end
+  self:raise_failure()
+  local asked, err = core.call(self.controller, {op = "evaluate", name = name}, POLL_S)
+  if not asked then error(errors.from(err), 2) end
+  if self.line then self.line:update(self.newest and self.newest.done or 0, {note = "evaluating " .. name}) end
+  while not self.results[asked.id] do
+    self:pump()
+    self:raise_failure()
+  end
+  self:clear_progress()
+  local result = self.results[asked.id]
+  self.results[asked.id] = nil
+  if result.error then error(errors.from(result.error), 2) end
+  return result.result
+end
+
+---Waits until every worker has returned.
+---@return tide.summary
+function run:wait()
+  self.holding, self.go_on = false, true
+  while not self.finished do
+    self:pump()
+    self:raise_failure()
+    self.queue = {}
+  end
+  self:raise_failure()
+  self:clear_progress()
+  return self:summary()
+end
+
+---What the run did so far, over all nodes.
+---@return tide.summary
+function run:summary()
+  local counters, err = core.call(self.controller, {op = "counters"}, POLL_S)
+  if not counters then error(errors.from(err), 2) end
+  return summary.new(self, counters)
+end
+
+---Asks the workers to stop at their next report or w:stopping().
+function run:stop() core.send(self.controller, {op = "stop", reason = "asked"}) end
+
+---Changes params from the next report on.
+---@param params table
+function run:set(params) core.send(self.controller, {op = "set", params = params}) end
+
+---Ends the workers now.
+function run:cancel()
+  if self.closed then return end
+  self.closed = true
+  self:clear_progress()
+  core.call(self.controller, {op = "close"}, 2)
+end
+
+---Writes tables as one safetensors file each: `path` for a single one, `<path>.<name>.safetensors` for several.
+---@param path string
+---@param names string[] the job's names of tables
+---@return string[] paths
+function run:dump(path, names)
+  local paths = {}
+  for _, name in ipairs(names) do
+    local handle = self.tables[name]
+    if not handle then
+      error(script.error("T0401", ("job `%s` has no table `%s`"):format(self.job.name, tostring(name))), 2)
+    end
+    local target = path
+    if #names > 1 then target = ("%s.%s.safetensors"):format((path:gsub("%.safetensors$", "")), name) end
+    local ok, err = handle:save(target)
+    if not ok then error(errors.from(err), 2) end
+    paths[#paths + 1] = target
+  end
+  return paths
+end
+
+return run

@@ -1,0 +1,103 @@
+-- Loading of scripts, and what a script registers while it loads: its jobs and its main function.
+--
+-- The same script text is loaded in three roles: "driver" (runs tide.main), "controller" (a run's on_report and stop
+-- rule) and "worker" (job.worker, job.evaluate). No closure travels between them: a job is found by its name, and the
+-- text, the options and the modules that the script requires are compared by SHA-256 so that all roles run the same.
+local core = require "tide.core"
+local errors = require "tide.errors"
+
+local script = {
+  role = nil,        ---@type "driver"|"controller"|"worker"|nil what this Lua state is
+  path = nil,        ---@type string|nil of the loaded script
+  args = {},         ---@type string[] the script's own flags
+  jobs = {},         ---@type table<string, table> jobs by name
+  newest = nil,      ---@type table|nil the job registered last
+  main = nil,        ---@type function|nil what tide.main was given
+  in_main = false,   -- true while tide.main's function runs
+  modules = {},      ---@type table<string, {path: string, sha: string}> files that the script required
+}
+
+---A printable error that travels.
+---@param code string of the catalogue, "T0203"
+---@param message string
+---@param fields? table where, node, name, help
+---@return tide.error
+function script.error(code, message, fields)
+  local all = {message = message}
+  for k, v in pairs(fields or {}) do all[k] = v end
+  return errors.new(code, all)
+end
+
+---@return string|nil file:line of the innermost frame that lies in the script or in a module of it
+local function place_in(trace)
+  for file, line in trace:gmatch("\n%s*([^\n:]+):(%d+):") do
+    if not file:find("^%[") and not file:find("tide/", 1, true) then return file .. ":" .. line end
+  end
+  return nil
+end
+
+---Handler for xpcall: makes an error table of whatever was raised; its place is the script's line.
+---@param raised any
+---@return table err {code=, message=, where=, trace=}
+function script.failure(raised)
+  local trace = debug.traceback("", 2)
+  local err = errors.from(raised, "T0203")
+  if type(raised) ~= "table" and err.where and err.where:find("tide/", 1, true) then err.where = nil end
+  err.where = err.where or place_in(trace)
+  err.trace = err.trace or trace
+  return err
+end
+
+---Remembers by content every module that is found on the script's own path.
+local function watch_modules(directory)
+  package.path = directory .. "/?.lua;" .. package.path
+  local own = directory .. "/?.lua"
+  table.insert(package.searchers, 2, function(name)
+    local path = package.searchpath(name, own)
+    if not path then return nil end
+    local text = core.file_read(path)
+    if not text then return nil end
+    script.modules[name] = {path = path, sha = core.sha256(text)}
+    return assert(load(text, "@" .. path, "t")), path
+  end)
+end
+
+---Loads and runs a script's text; afterwards script.jobs and script.main are known.
+---@param o {text: string, path: string, args: string[], role: string}
+---@return true|nil, table? err
+function script.load(o)
+  script.role, script.path, script.args = o.role, o.path, o.args
+  arg = {[0] = o.path, table.unpack(o.args)}
+  watch_modules(o.path:match("^(.*)/[^/]*$") or ".")
+  local chunk, problem = load((o.text:gsub("^#[^\n]*", "")), "@" .. o.path, "t")
+  if not chunk then
+    local file, line, rest = problem:match("^(.-):(%d+): (.*)$")
+    return nil, script.error("T0202", rest or problem, {where = file and file .. ":" .. line})
+  end
+  local ok, err = xpcall(chunk, script.failure, table.unpack(o.args))
+  if not ok then return nil, err end
+  for _, job in pairs(script.jobs) do job:remember_upvalues() end
+  return true
+end
+
+---What identifies "the same script with the same options", besides its text.
+---@return string hex
+function script.args_sha(args)
+  return core.sha256(table.concat(args, "\0"))
+end
+
+---Compares the modules that this state has loaded with those of the driver.
+---@param expected table<string, {path: string, sha: string}>
+---@return true|nil, table? err T0207 with both hashes
+function script.check_modules(expected, node)
+  for name, mine in pairs(script.modules) do
+    local theirs = expected[name]
+    if theirs and theirs.sha ~= mine.sha then
+      return nil, script.error("T0207", ("module `%s` differs: the driver loaded %s, this node has %s"):format(
+        name, theirs.sha:sub(1, 12), mine.sha:sub(1, 12)), {where = mine.path, node = node})
+    end
+  end
+  return true
+end
+
+return script

@@ -1,0 +1,167 @@
+-- The printer of values: bounded, deterministic, safe for terminals.
+--
+-- It walks with raw access, so no metamethod of a value runs, and counts items, depth and characters. Arrays of records
+-- with equal fields become aligned tables; maps print their keys in order; cycles print as <1>; numbers have six
+-- significant digits, integers are whole; tensors and other userdata print by the summary of their type.
+
+local table_view = require "tide.table_view"
+local text = require "tide.text"
+
+local ITEMS_MAX <const> = 50
+local DEPTH_MAX <const> = 4
+local STRING_MAX <const> = 200
+local OUTPUT_MAX <const> = 64 * 1024
+local LINE_MAX <const> = 78
+
+local show = {}
+
+---@param number number
+---@return string
+function show.number(number)
+  if math.type(number) == "integer" then return tostring(number) end
+  return ("%.6g"):format(number)
+end
+
+---@param s string
+---@return string quoted, escaped, cut after 200 characters
+function show.string(s)
+  local length <const> = utf8.len(s) or #s
+  local more = ""
+  if length > STRING_MAX then
+    s = s:sub(1, utf8.len(s) and utf8.offset(s, STRING_MAX + 1) - 1 or STRING_MAX)
+    more = ("... %d more"):format(length - STRING_MAX)
+  end
+  local escaped <const> = s:gsub("[\\\"]", "\\%0"):gsub("\n", "\\n"):gsub("\t", "\\t"):gsub("\r", "\\r")
+  return '"' .. text.clean(escaped) .. '"' .. more
+end
+
+local KEY_ORDER <const> = {number = 1, string = 2, boolean = 3}
+
+local function ordered_keys(value)
+  local keys, count = {}, 0
+  for k in next, value do
+    count = count + 1
+    keys[count] = k
+  end
+  table.sort(keys, function(a, b)
+    local x, y = KEY_ORDER[type(a)] or 4, KEY_ORDER[type(b)] or 4
+    if x ~= y then return x < y end
+    if x <= 2 then return a < b end
+    return tostring(a) < tostring(b)
+  end)
+  return keys
+end
+
+local function is_array(value)
+  local count = 0
+  for k in next, value do
+    if math.type(k) ~= "integer" then return false end
+    count = count + 1
+  end
+  return count == rawlen(value)
+end
+
+local write -- forward: values contain values
+
+local function key_text(key)
+  if type(key) == "string" and key:find("^[%a_][%w_]*$") then return key end
+  if type(key) == "string" then return "[" .. show.string(key) .. "]" end
+  return "[" .. (type(key) == "number" and show.number(key) or text.clean(tostring(key))) .. "]"
+end
+
+local function items_of(value, state, depth)
+  local parts = {}
+  if is_array(value) then
+    for i = 1, math.min(rawlen(value), ITEMS_MAX) do parts[i] = write(rawget(value, i), state, depth + 1) end
+    if rawlen(value) > ITEMS_MAX then parts[#parts + 1] = ("... %d more"):format(rawlen(value) - ITEMS_MAX) end
+    return parts
+  end
+  local keys <const> = ordered_keys(value)
+  for i = 1, math.min(#keys, ITEMS_MAX) do
+    parts[i] = key_text(keys[i]) .. " = " .. write(rawget(value, keys[i]), state, depth + 1)
+  end
+  if #keys > ITEMS_MAX then parts[#parts + 1] = ("... %d more"):format(#keys - ITEMS_MAX) end
+  return parts
+end
+
+local function write_table(value, state, depth)
+  if state.open[value] then return ("<%d>"):format(state.open[value]) end
+  if next(value) == nil then return "{}" end
+  if depth >= DEPTH_MAX then return "{...}" end
+  state.count = state.count + 1
+  state.open[value] = state.count
+  local parts <const> = items_of(value, state, depth)
+  state.open[value] = nil
+  local one_line <const> = "{" .. table.concat(parts, ", ") .. "}"
+  local indent <const> = ("  "):rep(depth + 1)
+  if text.width(one_line) + 2 * depth <= LINE_MAX and not one_line:find("\n", 1, true) then return one_line end
+  return "{\n" .. indent .. table.concat(parts, ",\n" .. indent) .. "\n" .. ("  "):rep(depth) .. "}"
+end
+
+write = function(value, state, depth)
+  local kind <const> = type(value)
+  if kind == "number" then return show.number(value) end
+  if kind == "string" then return show.string(value) end
+  if kind == "table" then
+    if getmetatable(value) and rawget(value, "code") and rawget(value, "message") then
+      return "error[" .. text.clean(tostring(rawget(value, "code"))) .. "]: "
+        .. text.clean(tostring(rawget(value, "message")))
+    end
+    return write_table(value, state, depth)
+  end
+  if kind == "userdata" then
+    local ok, summary = pcall(tostring, value)
+    return ok and text.clean_lines(summary) or "<userdata>"
+  end
+  if kind == "function" then return "<function>" end
+  return text.clean(tostring(value))
+end
+
+-- Fields of an array of records that all have the same scalar fields; nil for anything else.
+local function record_columns(value)
+  if type(value) ~= "table" or rawlen(value) < 2 or not is_array(value) then return nil end
+  local first <const> = rawget(value, 1)
+  if type(first) ~= "table" or is_array(first) then return nil end
+  local keys <const> = ordered_keys(first)
+  for i = 1, math.min(rawlen(value), ITEMS_MAX) do
+    local record <const> = rawget(value, i)
+    if type(record) ~= "table" or #ordered_keys(record) ~= #keys then return nil end
+    for _, key in ipairs(keys) do
+      local cell <const> = rawget(record, key)
+      if type(key) ~= "string" or cell == nil or type(cell) == "table" then return nil end
+    end
+  end
+  return keys
+end
+
+local function record_table(value, keys, width)
+  local columns, rows = {}, {}
+  for i, key in ipairs(keys) do columns[i] = {key = key} end
+  for i = 1, math.min(rawlen(value), ITEMS_MAX) do
+    local row = {}
+    for _, key in ipairs(keys) do
+      local cell <const> = rawget(rawget(value, i), key)
+      row[key] = type(cell) == "string" and cell or type(cell) == "number" and cell or write(cell, {}, 1)
+    end
+    rows[i] = row
+  end
+  local lines <const> = table_view.lines(rows, columns, {width = width, unicode = true})
+  if rawlen(value) > ITEMS_MAX then lines[#lines + 1] = ("... %d more"):format(rawlen(value) - ITEMS_MAX) end
+  return table.concat(lines, "\n")
+end
+
+---Any value as text.
+---@param value any
+---@param o? {width?:integer}
+---@return string
+function show.value(value, o)
+  local keys <const> = record_columns(value)
+  local out = keys and record_table(value, keys, o and o.width or 100) or write(value, {open = {}, count = 0}, 0)
+  if #out > OUTPUT_MAX then
+    local kept <const> = out:sub(1, OUTPUT_MAX):gsub("[\xc2-\xf4][\x80-\xbf]*$", "")
+    out = kept .. ("\n... %d more bytes"):format(#out - #kept)
+  end
+  return out
+end
+
+return setmetatable(show, {__call = function(_, value, o) return show.value(value, o) end})

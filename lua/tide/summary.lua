@@ -1,0 +1,104 @@
+-- The summary of a run: what it did, how much of it stayed local, what went over the wire.
+local table_view = require "tide.table_view"
+
+local summary = {}
+
+---@class tide.summary
+---@field run string
+---@field reports integer
+---@field elapsed_s number
+---@field epoch_s number|nil mean time between reports
+---@field examples number
+---@field examples_per_s number
+---@field loss number|nil of the newest report, per example
+---@field pulls_local integer keys pulled from the worker's own node
+---@field pulls_remote integer
+---@field pushes_local integer
+---@field pushes_remote integer
+---@field local_share number|nil share of all accesses that stayed on the node
+---@field remote_share number|nil
+---@field wire_bytes integer bytes between processes
+---@field wire_messages integer frames between processes
+---@field nodes table[] the same figures by node
+summary.__index = summary
+
+local COUNTED <const> = {"pulls_local", "pulls_remote", "pushes_local", "pushes_remote"}
+
+local function link_sum(links, field)
+  local sum = 0
+  for _, link in ipairs(links or {}) do sum = sum + (link[field] or 0) end
+  return sum
+end
+
+---Figures of one node: now less what they were when the run began.
+local function of_node(node, tables)
+  local row = {node = node.name, rss_bytes = node.after.rss_bytes}
+  for _, field in ipairs(COUNTED) do row[field] = 0 end
+  for name in pairs(tables) do
+    local after, before = node.after.tables[name] or {}, (node.before.tables or {})[name] or {}
+    for _, field in ipairs(COUNTED) do
+      row[field] = row[field] + (after[field] or 0) - (before[field] or 0)
+    end
+  end
+  row.wire_bytes = link_sum(node.after.links, "bytes_out") - link_sum(node.before.links, "bytes_out")
+  row.wire_messages = link_sum(node.after.links, "frames_out") - link_sum(node.before.links, "frames_out")
+  return row
+end
+
+local function add_shares(row)
+  local here = row.pulls_local + row.pushes_local
+  local there = row.pulls_remote + row.pushes_remote
+  row.accesses_local, row.accesses_remote = here, there
+  if here + there > 0 then
+    row.local_share, row.remote_share = here / (here + there), there / (here + there)
+  end
+end
+
+---@param run tide.run
+---@param counters table of the controller: nodes = {{name, before, after}}, elapsed_s, clock, examples
+---@return tide.summary
+function summary.new(run, counters)
+  local self = {run = run.id, job = run.job.name, reports = counters.clock, elapsed_s = counters.elapsed_s,
+                examples = counters.examples, seed = run.seed, nodes = {}, stopped = run.stopping or nil}
+  local names = {}
+  for _, name in pairs(run.table_names) do names[name] = true end
+  for _, field in ipairs(COUNTED) do self[field] = 0 end
+  self.wire_bytes, self.wire_messages = 0, 0
+  for i, node in ipairs(counters.nodes) do
+    local row = of_node(node, names)
+    add_shares(row)
+    self.nodes[i] = row
+    for _, field in ipairs(COUNTED) do self[field] = self[field] + row[field] end
+    self.wire_bytes = self.wire_bytes + row.wire_bytes
+    self.wire_messages = self.wire_messages + row.wire_messages
+  end
+  add_shares(self)
+  local history = run.history
+  local last = history[#history]
+  if last then
+    self.epoch_s = last.elapsed_s / last.n
+    if last.elapsed_s > 0 then self.examples_per_s = self.examples / last.elapsed_s end
+    if last.loss then self.loss = last.examples and last.examples > 0 and last.loss / last.examples or last.loss end
+  end
+  return setmetatable(self, summary)
+end
+
+---A printable table.
+---@param fields? string[] of the summary; default: the most asked for
+---@return table printable by tostring
+function summary:table(fields)
+  fields = fields or {"reports", "elapsed_s", "examples_per_s", "loss", "local_share", "wire_bytes"}
+  local row = {}
+  for _, field in ipairs(fields) do row[field] = self[field] end
+  return table_view.new({row}, fields)
+end
+
+---Plain data for --json.
+---@return table
+function summary:to_data()
+  local data = {schema = "tide.summary/1"}
+  for k, v in pairs(self) do data[k] = v end
+  return data
+end
+
+return summary

@@ -1,0 +1,83 @@
+-- tide.table{}: the description of a parameter table, checked here, made on the nodes by core.table.
+local script = require "tide.script"
+local text = require "tide.text"
+
+local table_spec = {}
+
+local FIELDS <const> = {
+  name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
+  technique = true, slots = true, wire = true, refuse_nan = true, seed = true,
+}
+local CHOICES <const> = {
+  dtype = {f32 = true}, consistency = {sequential = true, async = true}, technique = {static = true},
+  slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
+}
+local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
+
+local function refuse(level, format, ...)
+  error(script.error("T0113", format:format(...)), level + 1)
+end
+
+local function count(value, what)
+  if math.type(value) ~= "integer" or value < 1 then refuse(4, "%s is %s, not a positive integer", what, value) end
+  return value
+end
+
+---Keys 0 .. n-1.
+---@param n integer
+function table_spec.dense(n) return {"dense", count(n, "the key count of tide.dense")} end
+
+---Any 64-bit keys; a table over its limit refuses new ones.
+---@param o? {limit?: integer}
+function table_spec.hashed(o) return {"hashed", o and o.limit or 0} end
+
+-- Initial values: pure functions of the table's seed and the key.
+function table_spec.zero() return {"zero"} end
+
+---@param o {low: number, high: number}
+function table_spec.uniform(o)
+  if type(o) ~= "table" or not o.low or not o.high then refuse(2, "tide.uniform wants {low=, high=}") end
+  return {"uniform", o.low, o.high}
+end
+
+---@param o {std: number}
+function table_spec.normal(o)
+  if type(o) ~= "table" or not o.std then refuse(2, "tide.normal wants {std=}") end
+  return {"normal", o.std}
+end
+
+---@param o {fan_in: number, fan_out: number}
+function table_spec.xavier(o)
+  if type(o) ~= "table" or not o.fan_in or not o.fan_out then refuse(2, "tide.xavier wants {fan_in=, fan_out=}") end
+  return {"xavier", o.fan_in, o.fan_out}
+end
+
+---@param fields table interface: keys, width, init, update, slots, wire, refuse_nan, seed
+---@return table spec
+function table_spec.new(fields)
+  if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end
+  local spec = {}
+  for key, value in pairs(fields) do
+    if not FIELDS[key] then
+      error(script.error("T0113", ("table field `%s` is not known"):format(tostring(key)),
+        {help = text.did_you_mean(tostring(key), text.sorted_keys(FIELDS))}), 2)
+    end
+    local choices = CHOICES[key]
+    if choices and not choices[value] then
+      refuse(2, "table field `%s` is `%s`; this version has %s", key, tostring(value),
+        table.concat(text.sorted_keys(choices), ", "))
+    end
+    spec[key] = value
+  end
+  if type(spec.keys) ~= "table" then refuse(2, "a table needs keys = tide.dense(n) or tide.hashed{}") end
+  count(spec.width, "the width of a table")
+  local update = type(spec.update) == "table" and spec.update[1] or spec.update or "add"
+  if not UPDATES[update] then refuse(2, "update rule `%s` is not known", tostring(update)) end
+  spec.update = type(spec.update) == "table" and spec.update or {update}
+  spec.init = spec.init or {"zero"}
+  -- Accepted because scripts say what they rely on; the store has one technique and one consistency in this version.
+  spec.dtype, spec.consistency, spec.technique = nil, nil, nil
+  return setmetatable(spec, table_spec)
+end
+
+return table_spec

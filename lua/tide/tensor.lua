@@ -1,0 +1,31 @@
+-- tide.tensor: typed arrays outside of tables. The arrays themselves are the core's; this adds the constructors.
+local core = require "tide.core"
+
+local tensor = {}
+
+---@param type string f32, f64, i32, i64, u64, u8, u32
+---@param rows integer
+---@param columns? integer
+function tensor.zeros(type, rows, columns) return core.tensor(type, rows, columns or 1) end
+
+---@param type string
+---@param values number[]
+function tensor.from(type, values) return core.tensor(type, values) end
+
+---Rows of all given tensors of one type and width, in order.
+---@param parts table[] tensors
+---@return table tensor
+function tensor.join(parts)
+  local first, rows = parts[1], 0
+  for _, t in ipairs(parts) do rows = rows + t:rows() end
+  local whole = core.tensor(first:type(), rows, first:columns())
+  local at = 0
+  for _, t in ipairs(parts) do
+    local n = #t
+    for i = 1, n do whole[at + i] = t[i] end
+    at = at + n
+  end
+  return whole
+end
+
+return tensor

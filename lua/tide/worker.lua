@@ -1,0 +1,242 @@
+-- A worker actor: loads the run's script in its own Lua state and runs job.worker(w) on a compute thread.
+--
+-- It talks with the run's controller by casts (op = ready, report, progress, barrier, log, done, failed, evaluated)
+-- and reads its mailbox only where the job waits or asks (report, barrier, stopping): those are the points at which
+-- evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until it is told to end.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local worker = {}
+
+local PROGRESS_EVERY_S <const> = 0.1
+
+---@class tide.worker
+---@field rank integer 1..workers
+---@field workers integer
+---@field node string name of the node it runs on
+---@field seed integer the job's seed; the same on all workers
+---@field rng table generator seeded by job and rank
+---@field tables table<string, table>
+---@field data tide.data.set|nil its own part
+---@field params table
+local w_methods = {}
+w_methods.__index = w_methods
+
+-- Raised to unwind job.worker when the run is over for this worker.
+local ENDED <const> = setmetatable({}, {__tostring = function() return "the run has ended" end})
+
+local function tell(self, message)
+  message.rank = self.rank
+  local ok, err = core.send(self.controller, message)
+  if not ok then error(err, 0) end
+end
+
+---Errors are cut down to what travels and what the driver prints.
+local function travelling(err)
+  if type(err) ~= "table" then return {code = "T0609", message = tostring(err)} end
+  return {code = err.code == "T0203" and "T0609" or err.code, name = err.name, message = tostring(err.message), where = err.where, node = err.node,
+          help = err.help, trace = err.trace}
+end
+
+local function evaluate(self, request)
+  local f = self.job.evaluate and self.job.evaluate[request.name]
+  if not f then
+    return tell(self, {op = "evaluated", id = request.id, error = {
+      code = "T0401", message = ("job `%s` has no evaluation `%s`"):format(self.job.name, request.name)}})
+  end
+  local ok, sum, count = xpcall(f, script.failure, self)
+  if not ok then
+    return tell(self, {op = "evaluated", id = request.id, error = travelling(sum)})
+  end
+  tell(self, {op = "evaluated", id = request.id, sum = sum, count = count})
+end
+
+---Handles one message; returns it when it is the answer that the caller waits for.
+local function serve(self, message)
+  local value = message.value
+  if message.kind == "stop" then error(ENDED, 0) end
+  if message.kind ~= "cast" or type(value) ~= "table" then return nil end
+  if value.op == "evaluate" then
+    evaluate(self, value)
+  elseif value.op == "stop" then
+    self.stop_asked = true
+  elseif value.op == "params" then
+    self.params = value.params
+  elseif value.op == "end" then
+    error(ENDED, 0)
+  else
+    return value
+  end
+  return nil
+end
+
+---Waits for the controller's `op` with this id, serving evaluations meanwhile.
+local function await(self, op, id)
+  local since <const> = core.now()
+  while true do
+    local message, err = core.receive()
+    if not message then error(err, 0) end
+    local value = serve(self, message)
+    if value and value.op == op and value.id == id then
+      self.wait_s = self.wait_s + core.now() - since
+      return value
+    end
+  end
+end
+
+local function flush_progress(self)
+  if next(self.partial) then
+    tell(self, {op = "progress", fields = self.partial})
+    self.partial = {}
+  end
+  self.progress_at = core.now()
+end
+
+---Reports numbers of this worker. Waits until every worker has reported: numeric fields are summed, and the answer of
+---on_report becomes w.params. With `wait = false` the numbers only move the progress line, and nothing waits.
+---@param fields table {loss=, examples=, ..., wait=false}
+---@return table params
+function w_methods:report(fields)
+  if fields.wait == false then
+    for k, v in pairs(fields) do
+      if type(v) == "number" then self.partial[k] = (self.partial[k] or 0) + v end
+    end
+    if core.now() - self.progress_at >= PROGRESS_EVERY_S then flush_progress(self) end
+    return self.params
+  end
+  self.partial = {}
+  self.reports = self.reports + 1
+  local now = core.now()
+  local sent = {}
+  for k, v in pairs(fields) do if k ~= "wait" then sent[k] = v end end
+  for k, v in pairs(self.spans) do sent[k] = v end
+  self.spans = {}
+  tell(self, {op = "report", id = self.reports, fields = sent,
+              elapsed_s = now - self.reported_at, wait_s = self.wait_s})
+  self.wait_s = 0
+  local answer = await(self, "answer", self.reports)
+  self.reported_at = core.now()
+  self.wait_s = 0
+  self.params = answer.params or self.params
+  self.stop_asked = self.stop_asked or answer.stop
+  return self.params
+end
+
+---Waits until every worker that still runs is at a barrier of this name.
+---@param name? string
+function w_methods:barrier(name)
+  name = name or "barrier"
+  self.barriers = self.barriers + 1
+  tell(self, {op = "barrier", id = self.barriers, name = name})
+  await(self, "pass", self.barriers)
+end
+
+---Ends this worker's clock interval.
+---@return integer clock
+function w_methods:clock()
+  self.clocks = self.clocks + 1
+  return self.clocks
+end
+
+---@return boolean whether the run is asked to stop: leave the loop after this step
+function w_methods:stopping()
+  while true do
+    local message = core.receive(0)
+    if not message then break end
+    serve(self, message)
+  end
+  return self.stop_asked
+end
+
+---Writes a record to the run's log.
+---@param record table|string
+function w_methods:log(record)
+  tell(self, {op = "log", text = type(record) == "table" and core.json_encode(record) or tostring(record)})
+end
+
+---Seconds until the value is closed are added to the next report as `<name>_s`.
+---@param name string
+function w_methods:span(name)
+  local from <const> = core.now()
+  return setmetatable({}, {__close = function()
+    local key = name .. "_s"
+    self.spans[key] = (self.spans[key] or 0) + core.now() - from
+  end})
+end
+
+---In workers, what a script prints goes to the run's log; a worker that ends the process would take a node with it.
+local function tame_globals(self)
+  function _G.print(...)
+    local parts = table.pack(...)
+    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+    tell(self, {op = "log", text = table.concat(parts, "\t")})
+  end
+  function os.exit()
+    error(script.error("T0113", "os.exit would end the node; return from the worker function instead"), 2)
+  end
+end
+
+local function find_tables(names)
+  local tables = {}
+  for key, name in pairs(names) do
+    local handle, err = core.table_find(name)
+    if not handle then error(err, 0) end
+    tables[key] = handle
+  end
+  return tables
+end
+
+---@param a table argument of the actor, see agent.lua
+function worker.new(a)
+  return setmetatable({
+    rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = a.params or {},
+    controller = a.controller, reports = 0, barriers = 0, clocks = 0, wait_s = 0, partial = {}, spans = {},
+    progress_at = 0, reported_at = core.now(), stop_asked = false,
+    rng = core.random(a.seed * 1000003 + a.rank),
+  }, w_methods)
+end
+
+local function prepare(self, a)
+  if core.sha256(a.script.text) ~= a.script.sha or script.args_sha(a.script.args) ~= a.script.args_sha then
+    error(script.error("T0207", ("the script differs: the driver runs %s, this node was given %s"):format(
+      a.script.sha:sub(1, 12), core.sha256(a.script.text):sub(1, 12)), {node = a.node}), 0)
+  end
+  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "worker"}
+  if ok then ok, err = script.check_modules(a.script.modules or {}, a.node) end
+  if not ok then error(err, 0) end
+  self.job = script.jobs[a.job]
+  if not self.job then
+    error(script.error("T0401", ("the script registers no job `%s` on this node"):format(a.job), {node = a.node}), 0)
+  end
+  self.tables = find_tables(a.tables or {})
+  if self.job.data then
+    self.data = self.job.data:cut(self.rank, self.workers, self.seed)
+  end
+end
+
+---Body of the actor.
+function worker.main(a)
+  local self = worker.new(a)
+  tame_globals(self)
+  local ok, err = xpcall(function()
+    prepare(self, a)
+    tell(self, {op = "ready"})
+    await(self, "go", 0)
+    self.reported_at = core.now()
+    self.job.worker(self)
+    flush_progress(self)
+    tell(self, {op = "done"})
+    while true do
+      local message, problem = core.receive()
+      if not message then error(problem, 0) end
+      serve(self, message)
+    end
+  end, function(raised) return raised == ENDED and raised or script.failure(raised) end)
+  if not ok and err ~= ENDED then
+    local failure = travelling(err)
+    failure.node = failure.node or self.node
+    tell(self, {op = "failed", error = failure})
+  end
+end
+
+return worker

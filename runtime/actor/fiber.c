@@ -1,0 +1,244 @@
+/*
+ * Fibers: the blocking actors' stacks. A fiber suspends by switching to its scheduler and is resumed on the same
+ * thread; a wake from any thread is one atomic exchange, plus a push of the fiber's own embedded message when it
+ * slept on another thread. State: RUNNING -> SUSPENDED by the owner, anything -> WOKEN by a waker.
+ */
+#include "actor/internal.h"
+
+enum { KILL_PATIENCE = 1000, STACKS_KEPT = 32 };
+
+static struct context_stack *take_stack(struct scheduler *s, size_t size) {
+    for (struct context_stack **at = &s->free_stacks; *at != NULL; at = &(*at)->next) {
+        if ((*at)->size == size) {
+            struct context_stack *stack = *at;
+            *at = stack->next;
+            s->free_stack_count--;
+            return stack;
+        }
+    }
+    return context_stack_create(size);
+}
+
+static void put_stack(struct scheduler *s, struct context_stack *stack) {
+    if (s->free_stack_count >= STACKS_KEPT) {
+        context_stack_destroy(stack);
+        return;
+    }
+    stack->next = s->free_stacks;
+    s->free_stacks = stack;
+    s->free_stack_count++;
+}
+
+static void back_to_scheduler(struct tide_fiber *fiber, bool last) {
+    struct scheduler *s = fiber->actor->scheduler;
+    context_switch(&fiber->context, &s->main_context, last);
+}
+
+static void fiber_entry(void *arg) {
+    struct tide_fiber *fiber = arg;
+    context_started(&fiber->context, &fiber->actor->scheduler->main_context);
+    fiber->run(fiber->arg);
+    fiber->ended = true;
+    back_to_scheduler(fiber, true);
+    TIDE_ASSERT(!"an ended fiber was resumed");
+}
+
+static void deadline_fire(struct scheduler *s, struct timer *timer) {
+    (void)s;
+    struct tide_fiber *fiber = TIDE_CONTAINER(timer, struct tide_fiber, deadline);
+    fiber->timed_out = true;
+    tide_fiber_wake(fiber);
+}
+
+int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), void *arg, size_t stack_bytes,
+                 struct tide_fiber **out) {
+    struct tide_fiber *fiber = s->free_fibers;
+    if (fiber != NULL) {
+        s->free_fibers = fiber->next;
+    } else {
+        fiber = tide_alloc_zero(1, sizeof *fiber);
+        if (fiber == NULL) {
+            return TIDE_ENOMEM;
+        }
+    }
+    struct context_stack *stack = take_stack(s, stack_bytes);
+    if (stack == NULL) {
+        fiber->next = s->free_fibers;
+        s->free_fibers = fiber;
+        return TIDE_ENOMEM;
+    }
+    fiber->actor = actor;
+    fiber->run = run;
+    fiber->arg = arg;
+    fiber->deadline = (struct timer){.fire = deadline_fire};
+    fiber->wake.op = OP_WAKE;
+    fiber->wake.fiber = fiber;
+    fiber->ended = fiber->receiving = fiber->main = fiber->timed_out = false;
+    fiber->cancelled_suspends = 0;
+    fiber->error.code = 0;
+    fiber->error.text[0] = 0;
+    atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
+    context_init(&fiber->context, stack, fiber_entry, fiber);
+    fiber->next = actor->fibers;
+    __atomic_store_n(&actor->fibers, fiber, __ATOMIC_RELEASE); /* read by tide_actors */
+    /* release: a late wake meant for the previous owner may come from any thread and reads fiber->actor */
+    atomic_store_explicit(&fiber->state, FIBER_SUSPENDED, memory_order_release);
+    *out = fiber;
+    return 0;
+}
+
+void fiber_recycle(struct scheduler *s, struct tide_fiber *fiber) {
+    timer_disarm(s, &fiber->deadline);
+    struct context_stack *stack = fiber->context.stack;
+    context_deinit(&fiber->context);
+    put_stack(s, stack);
+    fiber->actor = NULL;
+    /* A wake that is on its way finds RUNNING, leaves WOKEN, and the next owner starts from SUSPENDED. */
+    atomic_store_explicit(&fiber->state, FIBER_RUNNING, memory_order_relaxed);
+    fiber->next = s->free_fibers;
+    s->free_fibers = fiber;
+}
+
+void fibers_release(struct scheduler *s) {
+    while (s->free_fibers != NULL) {
+        struct tide_fiber *next = s->free_fibers->next;
+        tide_free(s->free_fibers);
+        s->free_fibers = next;
+    }
+    while (s->free_stacks != NULL) {
+        struct context_stack *next = s->free_stacks->next;
+        context_stack_destroy(s->free_stacks);
+        s->free_stacks = next;
+    }
+}
+
+void fiber_make_ready(struct scheduler *s, struct tide_fiber *fiber) {
+    struct actor *actor = fiber->actor;
+    if (actor == NULL) {
+        return;
+    }
+    fiber->ready_next = NULL;
+    if (actor->ready_tail == NULL) {
+        actor->ready_head = fiber;
+    } else {
+        actor->ready_tail->ready_next = fiber;
+    }
+    actor->ready_tail = fiber;
+    actor_schedule(s, actor);
+}
+
+void fiber_resume(struct scheduler *s, struct tide_fiber *fiber) {
+    /* acquire: pairs with every wake before this moment; none is lost, the fiber re-checks what it waits for */
+    atomic_exchange_explicit(&fiber->state, FIBER_RUNNING, memory_order_acq_rel);
+    timer_disarm(s, &fiber->deadline);
+    atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
+    s->current_fiber = fiber;
+    struct tide_error_slot *previous = tide__error_slot_swap(&fiber->error);
+    context_switch(&s->main_context, &fiber->context, false);
+    tide__error_slot_swap(previous);
+    s->current_fiber = NULL;
+}
+
+struct tide_fiber *tide_fiber_current(void) {
+    return tide__scheduler == NULL ? NULL : tide__scheduler->current_fiber;
+}
+
+/* A killed fiber that goes on suspending is abandoned: its stack is never continued. */
+static int killed_suspend(struct tide_fiber *fiber) {
+    if (++fiber->cancelled_suspends > KILL_PATIENCE) {
+        fiber->ended = true;
+        back_to_scheduler(fiber, false);
+    }
+    return tide_fail(TIDE_ECANCELED, "the actor is being ended");
+}
+
+int tide_fiber_suspend(uint64_t deadline, const char *why) {
+    struct scheduler *s = tide__scheduler;
+    TIDE_ASSERT(s != NULL && s->current_fiber != NULL);
+    struct tide_fiber *fiber = s->current_fiber;
+    struct actor *actor = fiber->actor;
+    if (actor->killed) {
+        return killed_suspend(fiber);
+    }
+    int expected = FIBER_RUNNING;
+    /* acquire on failure: pairs with the waker's exchange, its writes are visible when we go on */
+    if (!atomic_compare_exchange_strong_explicit(&fiber->state, &expected, FIBER_SUSPENDED, memory_order_acq_rel,
+                                                 memory_order_acquire)) {
+        atomic_exchange_explicit(&fiber->state, FIBER_RUNNING, memory_order_acq_rel);
+        return 0;
+    }
+    fiber->timed_out = false;
+    if (deadline != TIDE_NEVER && timer_arm(s, &fiber->deadline, deadline) < 0) {
+        atomic_store_explicit(&fiber->state, FIBER_RUNNING, memory_order_relaxed);
+        return TIDE_ENOMEM;
+    }
+    atomic_store_explicit(&fiber->waits_for, why, memory_order_relaxed);
+    atomic_store_explicit(&fiber->waits_since, s->now, memory_order_relaxed);
+    back_to_scheduler(fiber, false);
+    if (actor->killed) {
+        return killed_suspend(fiber);
+    }
+    if (fiber->timed_out) {
+        fiber->timed_out = false;
+        return tide_fail(TIDE_ETIMEDOUT, "time ran out while waiting for %s", why);
+    }
+    return 0;
+}
+
+void tide_fiber_wake(struct tide_fiber *fiber) {
+    /* acq_rel: what the waker wrote before is seen by the fiber after it resumes */
+    if (atomic_exchange_explicit(&fiber->state, FIBER_WOKEN, memory_order_acq_rel) != FIBER_SUSPENDED) {
+        return;
+    }
+    struct scheduler *owner = fiber->actor->scheduler; /* stable: a suspended fiber has its actor */
+    if (tide__scheduler == owner) {
+        fiber_make_ready(owner, fiber);
+    } else {
+        inbox_push(owner, &fiber->wake);
+    }
+}
+
+int tide_yield(void) {
+    struct tide_fiber *fiber = tide_fiber_current();
+    TIDE_ASSERT(fiber != NULL);
+    if (fiber->actor->killed) {
+        return killed_suspend(fiber);
+    }
+    /* WOKEN while queued: a wake from elsewhere must not queue it a second time. */
+    atomic_store_explicit(&fiber->state, FIBER_WOKEN, memory_order_relaxed);
+    fiber_make_ready(fiber->actor->scheduler, fiber);
+    atomic_store_explicit(&fiber->waits_for, "yield", memory_order_relaxed);
+    back_to_scheduler(fiber, false);
+    return fiber->actor->killed ? killed_suspend(fiber) : 0;
+}
+
+int tide_sleep(uint64_t duration) {
+    struct scheduler *s = tide__scheduler;
+    TIDE_ASSERT(s != NULL);
+    uint64_t now = tide_port_now(s->system->port);
+    uint64_t until = duration > TIDE_NEVER - 1 - now ? TIDE_NEVER - 1 : now + duration;
+    for (;;) {
+        int rc = tide_fiber_suspend(until, "sleep");
+        if (rc == TIDE_ETIMEDOUT) {
+            return 0;
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+}
+
+int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out) {
+    struct scheduler *s = tide__scheduler;
+    TIDE_ASSERT(s != NULL && s->current != NULL);
+    struct tide_fiber *fiber;
+    int rc = fiber_create(s, s->current, run, arg, stack_bytes == 0 ? s->current->stack_bytes : stack_bytes, &fiber);
+    if (rc < 0) {
+        return rc;
+    }
+    tide_fiber_wake(fiber);
+    if (out != NULL) {
+        *out = fiber;
+    }
+    return 0;
+}

@@ -1,0 +1,283 @@
+/*
+ * Inside the actor room: schedulers, actors, fibers, messages.
+ *
+ * Ownership by thread. Everything in a scheduler, its actors and its fibers belongs to the scheduler's thread, except
+ *   - `inbox`: a stack that any thread pushes and the owner takes whole (order restored by reversal),
+ *   - `freed`: messages of this scheduler's pool that other threads are done with,
+ *   - actor slots' `id`, mailbox counters and introspection fields: atomic, written by the owner, read by any,
+ *   - the slot free list and names of actors: under `slots_lock` (spawning from another thread is allowed).
+ * Actor slots and fibers are type-stable: they are recycled, never freed, so a stale pointer or address is harmless.
+ */
+#ifndef TIDE_ACTOR_INTERNAL_H
+#define TIDE_ACTOR_INTERNAL_H
+
+#include "actor/actor.h"
+#include "actor/context.h"
+
+enum {
+    SCHEDULERS_MAX = 256,
+    SLOT_CHUNK = 1024,
+    SLOT_CHUNKS_MAX = 16384, /* x SLOT_CHUNK = 2^24 actors a thread */
+    MESSAGE_CLASSES = 3,
+    ACTIVATION_MESSAGES = 64, /* messages an actor handles before others get their turn */
+    TURN_ACTIVATIONS = 256,
+};
+
+/* ---- messages ---- */
+
+enum message_op {
+    OP_MESSAGE,    /* deliver `in` to the mailbox of in.to */
+    OP_REPLY,      /* complete the pending call in.call of in.to (in.kind: TIDE_REPLY or TIDE_ERROR) */
+    OP_MONITOR,    /* in.from watches in.to under id in.call */
+    OP_DEMONITOR,
+    OP_LINK,
+    OP_UNLINK,
+    OP_EXIT,       /* in.from ended: monitor in.call, or the link when 0 */
+    OP_KILL,       /* end in.to with in.code */
+    OP_CANCEL,     /* the caller in.from gave up in.call */
+    OP_START,      /* make a spawned fiber actor runnable */
+    OP_WAKE,       /* embedded in a fiber */
+    OP_ROOM,       /* `fiber` waits until the mailbox of in.to has room */
+    OP_OUTGOING,   /* hand `out` to the route */
+    OP_NODE_DOWN,  /* node in.call ended with in.code */
+    OP_STOP,       /* stop phase of the whole scheduler: in.code = enum stop_phase */
+};
+
+struct message {
+    struct message *next;
+    union {
+        struct tide_message in;
+        struct tide_outgoing out;
+    } u;
+    struct scheduler *pool; /* whose slab it came from; NULL: heap */
+    struct tide_blob *owner; /* keeps data alive, or NULL: data is inline */
+    struct tide_credit_account *account;
+    struct tide_fiber *fiber; /* OP_WAKE, OP_ROOM */
+    uint32_t credit_bytes;
+    uint8_t size_class;
+    uint8_t op;
+};
+static inline unsigned char *message_bytes(struct message *message) {
+    return (unsigned char *)(message + 1);
+}
+
+struct message *message_create(struct scheduler *pool, size_t inline_bytes); /* pool NULL: any thread */
+void message_destroy(struct message *message);
+void message_pool_flush(struct scheduler *s); /* give other pools' messages back */
+void message_pool_release(struct scheduler *s);
+static inline struct message *message_of(const struct tide_message *in) {
+    return TIDE_CONTAINER(in, struct message, u.in);
+}
+
+/* ---- timers ---- */
+
+struct timer {
+    uint64_t when;
+    void (*fire)(struct scheduler *s, struct timer *timer);
+    uint32_t position; /* in the heap, from 1; 0: not armed */
+};
+int timer_arm(struct scheduler *s, struct timer *timer, uint64_t when);
+void timer_disarm(struct scheduler *s, struct timer *timer);
+void timers_fire(struct scheduler *s, uint64_t now);
+
+/* ---- calls in flight ---- */
+
+struct pending_call {
+    struct timer deadline;
+    struct pending_call *next; /* of its hash chain */
+    uint64_t id;
+    tide_address caller, callee;
+    struct tide_fiber *fiber; /* waits for it; NULL: the answer goes to the mailbox */
+    struct message *answer;
+    bool done;
+};
+
+/* A call an actor received and has not answered. */
+struct open_call {
+    struct open_call *next;
+    tide_address from;
+    uint64_t call;
+};
+
+/* ---- relations: monitors and links, one record at each side ---- */
+
+enum relation_kind { WATCHES, WATCHED_BY, LINKED };
+struct relation {
+    struct relation *next;
+    tide_address peer;
+    uint64_t id;
+    uint8_t kind;
+};
+
+struct actor_timer {
+    struct timer timer;
+    struct actor_timer *next;
+    struct actor *actor;
+    uint64_t id;
+};
+
+/* ---- fibers ---- */
+
+enum { FIBER_RUNNING, FIBER_WOKEN, FIBER_SUSPENDED };
+struct tide_fiber {
+    struct context context;
+    struct actor *actor;
+    struct tide_fiber *next;       /* of the actor's fibers, or of the free list */
+    struct tide_fiber *ready_next; /* of the actor's ready list */
+    struct timer deadline;
+    struct message wake;           /* pushed to the inbox by another thread's wake */
+    atomic_int state;
+    void (*run)(void *arg);
+    void *arg;
+    _Atomic(const char *) waits_for;
+    atomic_uint_fast64_t waits_since;
+    uint32_t cancelled_suspends;
+    bool ended, receiving, main, timed_out;
+    struct tide_error_slot error;
+};
+void fiber_resume(struct scheduler *s, struct tide_fiber *fiber); /* until it suspends or ends */
+int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), void *arg, size_t stack,
+                 struct tide_fiber **out);
+void fiber_recycle(struct scheduler *s, struct tide_fiber *fiber);
+void fiber_make_ready(struct scheduler *s, struct tide_fiber *fiber);
+void fibers_release(struct scheduler *s);
+
+/* ---- actors ---- */
+
+struct queue {
+    struct message *head, *tail;
+};
+
+enum actor_state { ACTOR_FREE, ACTOR_LIVE, ACTOR_ENDING };
+
+struct actor {
+    atomic_uint_fast64_t id; /* thread, generation, index; 0 when free */
+    struct scheduler *scheduler;
+    struct actor *run_next;
+    tide_handler handle;
+    tide_fiber_main run;
+    void *state;
+    void (*release)(void *state);
+    struct queue urgent, normal, bulk; /* system lane; answer, store and control; bulk */
+    struct tide_fiber *fibers, *ready_head, *ready_tail;
+    struct tide_fiber **room_waiters; /* senders of this node that wait for room */
+    struct relation *relations;
+    struct open_call *open_calls;
+    struct actor_timer *timers;
+    const char *type;
+    char *name; /* under slots_lock */
+    atomic_uint_fast64_t handled, handling_ns;
+    atomic_uint mailbox_messages, mailbox_bytes;
+    uint32_t messages_max, bytes_max;
+    uint32_t index, generation, next_free, room_count, stack_bytes;
+    int exit_reason;
+    uint8_t lifecycle; /* enum actor_state */
+    uint8_t bulk_debt;
+    bool scheduled, traps, killed, exiting, calls;
+};
+_Static_assert(sizeof(struct actor) <= 384, "an idle actor costs at most 512 bytes with its slot's overhead");
+
+/* ---- schedulers ---- */
+
+enum stop_phase { STOP_ASK = 1, STOP_KILL, STOP_ABANDON, STOP_CLOSE };
+
+struct scheduler {
+    /* owner thread */
+    struct tide_system *system;
+    struct tide_executor *executor;
+    struct actor *current;
+    struct tide_fiber *current_fiber;
+    struct context main_context;
+    struct actor *run_head, *run_tail;
+    struct timer **heap;
+    uint32_t heap_size, heap_capacity;
+    struct pending_call **calls;
+    uint32_t call_count, call_capacity;
+    uint64_t next_id;
+    struct message *free_messages[MESSAGE_CLASSES];
+    void *message_slabs;
+    struct { /* messages of one other pool, waiting to be given back together */
+        struct scheduler *target;
+        struct message *head, *tail;
+        uint32_t count;
+    } give_back;
+    struct tide_fiber *free_fibers;
+    struct context_stack *free_stacks;
+    uint32_t free_stack_count;
+    uint64_t now; /* of the turn */
+    uint32_t sample;
+    uint8_t index, role, stop;
+    bool in_turn, closed;
+
+    /* under slots_lock, except that a slot's fields belong to the owner once spawned */
+    struct tide_lock slots_lock;
+    struct actor **chunks;
+    uint32_t slot_count, free_slot;
+
+    /* any thread, atomic */
+    _Alignas(64) _Atomic(struct message *) inbox;
+    _Alignas(64) _Atomic(struct message *) freed;
+    _Alignas(64) atomic_uint actors_live;
+    atomic_bool stopped; /* closed and empty */
+};
+
+struct name_entry;
+struct tide_system {
+    struct tide_port *port;
+    struct tide_node *node;
+    char node_name[64];
+    atomic_uint node_id;
+    unsigned io, compute, control, count;
+    struct scheduler *schedulers[SCHEDULERS_MAX]; /* io first, then compute, then control */
+    struct tide_route route;
+    atomic_bool routed, stopping;
+    struct tide_lock names_lock;
+    struct name_entry *names;
+};
+
+extern _Thread_local struct scheduler *tide__scheduler; /* whose code runs on this thread; NULL outside */
+
+/* Pushes and wakes; any thread. */
+void inbox_push(struct scheduler *target, struct message *message);
+struct scheduler *scheduler_of(struct tide_system *system, tide_address to); /* NULL: no such thread */
+struct actor *actor_find(struct scheduler *s, tide_address who);              /* live or ending; NULL if gone */
+void actor_schedule(struct scheduler *s, struct actor *actor);
+void actor_activate(struct scheduler *s, struct actor *actor);
+void actor_end(struct scheduler *s, struct actor *actor, int reason, const char *text);
+void actor_kill(struct scheduler *s, struct actor *actor, int reason, const char *text);
+void scheduler_start_fiber(struct scheduler *s, struct actor *actor);
+void actor_slot_return(struct scheduler *s, struct actor *actor);
+void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message);
+struct message *mailbox_pop(struct actor *actor);
+void mailbox_handled(struct scheduler *s, struct actor *actor, size_t bytes);
+bool is_local(const struct tide_system *system, tide_address who);
+tide_address actor_address(const struct actor *actor);
+int scheduler_create(struct tide_system *system, unsigned index, enum tide_role role);
+void scheduler_release(struct scheduler *s);
+/* Ends all actors without running them: the node crashed in the simulator. */
+void scheduler_abandon(struct scheduler *s);
+void scheduler_dispatch(struct scheduler *s, struct message *message); /* *takes* */
+uint64_t scheduler_turn(void *arg);
+bool scheduler_pending(void *arg);
+
+/* Checks limits and room, then sends to a local mailbox or by the route. Inside. */
+int actor_send(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const void *data, size_t size,
+               struct tide_blob *tail);
+/* Fills and posts an outgoing frame; data is copied, tail shared. ENOMEM, EUNREACHABLE (the node has no net). */
+int outgoing_post(struct tide_system *system, const struct tide_outgoing *prototype);
+/* Sends op with a short text to a local or remote actor; never refused. `s` NULL: from outside, then local only. */
+void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_address from, uint64_t call, int code,
+                 const char *text);
+void relation_signal(struct scheduler *s, struct message *message); /* OP_MONITOR .. OP_EXIT */
+void relations_end(struct scheduler *s, struct actor *actor, int reason, const char *text);
+void relations_node_down(struct scheduler *s, struct actor *actor, uint16_t node, int code, const char *text);
+void calls_complete(struct scheduler *s, struct message *message);  /* OP_REPLY; *takes* */
+void calls_node_down(struct scheduler *s, uint16_t node, int code, const char *text);
+void calls_of_actor_end(struct scheduler *s, struct actor *actor);
+void open_call_add(struct actor *actor, const struct tide_message *message);
+bool open_call_take(struct actor *actor, tide_address from, uint64_t call);
+void registry_remove(struct tide_system *system, tide_address who);
+int registry_create(struct tide_system *system);
+void registry_release(struct tide_system *system);
+
+#endif

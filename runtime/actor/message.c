@@ -1,0 +1,190 @@
+/*
+ * Message blocks: three size classes from slabs of the scheduler that creates them, larger ones from the heap.
+ * A block freed on another thread goes home in batches: up to 32 of one pool travel in one exchange, because a
+ * malloc here and a free there costs six times as much (docs/performance.md).
+ */
+#include "actor/internal.h"
+
+static const uint32_t class_bytes[MESSAGE_CLASSES] = {224, 640, 4224};
+enum { SLAB_BYTES = 64 << 10, GIVE_BACK_MAX = 32, HEAP_CLASS = MESSAGE_CLASSES };
+
+static unsigned class_of(size_t total) {
+    for (unsigned i = 0; i < MESSAGE_CLASSES; i++) {
+        if (total <= class_bytes[i]) {
+            return i;
+        }
+    }
+    return HEAP_CLASS;
+}
+
+static bool add_slab(struct scheduler *s, unsigned size_class) {
+    char *slab = tide_alloc(SLAB_BYTES);
+    if (slab == NULL) {
+        return false;
+    }
+    *(void **)(void *)slab = s->message_slabs;
+    s->message_slabs = slab;
+    uint32_t bytes = class_bytes[size_class];
+    for (size_t at = 64; at + bytes <= SLAB_BYTES; at += bytes) {
+        struct message *m = (struct message *)(void *)(slab + at);
+        m->pool = s;
+        m->size_class = (uint8_t)size_class;
+        m->next = s->free_messages[size_class];
+        s->free_messages[size_class] = m;
+    }
+    return true;
+}
+
+static void take_freed(struct scheduler *s) {
+    /* acquire: pairs with the release in give_back, so that the freeing thread's last reads are over */
+    struct message *m = atomic_exchange_explicit(&s->freed, NULL, memory_order_acquire);
+    while (m != NULL) {
+        struct message *next = m->next;
+        m->next = s->free_messages[m->size_class];
+        s->free_messages[m->size_class] = m;
+        m = next;
+    }
+}
+
+struct message *message_create(struct scheduler *pool, size_t inline_bytes) {
+    size_t total = sizeof(struct message) + inline_bytes;
+    unsigned size_class = pool == NULL ? HEAP_CLASS : class_of(total);
+    struct message *m;
+    if (size_class == HEAP_CLASS) {
+        m = tide_alloc(total);
+        if (m == NULL) {
+            return NULL;
+        }
+        m->pool = NULL;
+        m->size_class = HEAP_CLASS;
+    } else {
+        if (pool->free_messages[size_class] == NULL) {
+            take_freed(pool);
+        }
+        if (pool->free_messages[size_class] == NULL && !add_slab(pool, size_class)) {
+            return NULL;
+        }
+        m = pool->free_messages[size_class];
+        pool->free_messages[size_class] = m->next;
+    }
+    m->next = NULL;
+    m->owner = NULL;
+    m->account = NULL;
+    m->fiber = NULL;
+    m->credit_bytes = 0;
+    m->op = OP_MESSAGE;
+    return m;
+}
+
+static void give_back(struct scheduler *target, struct message *head, struct message *tail) {
+    struct message *old = atomic_load_explicit(&target->freed, memory_order_relaxed);
+    do {
+        tail->next = old;
+        /* release: pairs with take_freed */
+    } while (!atomic_compare_exchange_weak_explicit(&target->freed, &old, head, memory_order_release,
+                                                    memory_order_relaxed));
+}
+
+void message_pool_flush(struct scheduler *s) {
+    if (s->give_back.count > 0) {
+        give_back(s->give_back.target, s->give_back.head, s->give_back.tail);
+        s->give_back.count = 0;
+        s->give_back.head = s->give_back.tail = NULL;
+    }
+}
+
+static void free_elsewhere(struct scheduler *s, struct message *m) {
+    if (s == NULL) {
+        give_back(m->pool, m, m);
+        return;
+    }
+    if (s->give_back.count > 0 && s->give_back.target != m->pool) {
+        message_pool_flush(s);
+    }
+    s->give_back.target = m->pool;
+    m->next = s->give_back.head;
+    s->give_back.head = m;
+    if (s->give_back.tail == NULL) {
+        s->give_back.tail = m;
+    }
+    if (++s->give_back.count == GIVE_BACK_MAX) {
+        message_pool_flush(s);
+    }
+}
+
+static void settle_credit(struct message *m) {
+    struct tide_credit_account *account = m->account;
+    atomic_fetch_add_explicit(&account->consumed[m->u.in.lane], m->credit_bytes, memory_order_relaxed);
+    struct scheduler *s = tide__scheduler;
+    if (s != NULL && s->role != TIDE_ROLE_IO) { /* the link grants credit in its flush: see that one comes */
+        tide_executor_wake(s->system->port, s->system->schedulers[0]->executor);
+    }
+    if (atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
+        account->release(account);
+    }
+}
+
+void message_destroy(struct message *m) {
+    if (m->op == OP_OUTGOING && m->u.out.tail != NULL) {
+        tide_blob_unref(m->u.out.tail);
+    }
+    if (m->owner != NULL) {
+        tide_blob_unref(m->owner);
+    }
+    if (m->account != NULL) {
+        settle_credit(m);
+    }
+    struct scheduler *s = tide__scheduler;
+    if (m->pool == NULL) {
+        tide_free(m);
+    } else if (m->pool == s) {
+        m->next = s->free_messages[m->size_class];
+        s->free_messages[m->size_class] = m;
+    } else {
+        free_elsewhere(s, m);
+    }
+}
+
+void message_pool_release(struct scheduler *s) {
+    while (s->message_slabs != NULL) {
+        void *next = *(void **)s->message_slabs;
+        tide_free(s->message_slabs);
+        s->message_slabs = next;
+    }
+}
+
+void tide_outgoing_free(struct tide_outgoing *outgoing) {
+    message_destroy(TIDE_CONTAINER(outgoing, struct message, u.out));
+}
+
+void tide_message_free(const struct tide_message *message) {
+    if (message != NULL) {
+        message_destroy(message_of(message));
+    }
+}
+
+/* ---- blobs ---- */
+
+static void release_own(struct tide_blob *blob) {
+    tide_free(blob);
+}
+
+struct tide_blob *tide_blob_create(size_t size) {
+    struct tide_blob *blob = tide_alloc(sizeof *blob + size);
+    if (blob != NULL) {
+        *blob = (struct tide_blob){.data = blob + 1, .size = size, .release = release_own, .refs = 1};
+    }
+    return blob;
+}
+
+struct tide_blob *tide_blob_ref(struct tide_blob *blob) {
+    __atomic_fetch_add(&blob->refs, 1, __ATOMIC_RELAXED);
+    return blob;
+}
+
+void tide_blob_unref(struct tide_blob *blob) {
+    /* acq_rel: the last one sees all that others did with the bytes before it frees them */
+    if (blob != NULL && __atomic_fetch_sub(&blob->refs, 1, __ATOMIC_ACQ_REL) == 1) {
+        blob->release(blob);
+    }
+}

@@ -1,0 +1,520 @@
+/*
+ * A scheduler's turn: take the inbox whole, fire timers, let runnable actors handle up to 64 messages each, and,
+ * on an I/O thread, let the route write what gathered. Runs on its executor's thread only.
+ */
+#include "actor/internal.h"
+
+#include <string.h>
+
+enum { BUDGET_NS = 200000, SAMPLE_EVERY = 16 };
+
+_Thread_local struct scheduler *tide__scheduler;
+
+struct scheduler *scheduler_of(struct tide_system *system, tide_address to) {
+    unsigned thread = (unsigned)(to >> 40) & 0xff;
+    return thread < system->count ? system->schedulers[thread] : NULL;
+}
+
+bool is_local(const struct tide_system *system, tide_address who) {
+    uint16_t node = tide_address_node(who);
+    return node == 0 || node == atomic_load_explicit(&system->node_id, memory_order_relaxed);
+}
+
+tide_address actor_address(const struct actor *actor) {
+    uint64_t node = atomic_load_explicit(&actor->scheduler->system->node_id, memory_order_relaxed);
+    return node << 48 | atomic_load_explicit(&actor->id, memory_order_relaxed);
+}
+
+struct actor *actor_find(struct scheduler *s, tide_address who) {
+    uint32_t index = (uint32_t)who & 0xffffff;
+    struct actor *chunk = __atomic_load_n(&s->chunks[index / SLOT_CHUNK], __ATOMIC_ACQUIRE); /* with slot_take */
+    if (chunk == NULL) {
+        return NULL;
+    }
+    struct actor *actor = &chunk[index % SLOT_CHUNK];
+    /* acquire: pairs with the release in actor_init of a spawn from another thread */
+    uint64_t id = atomic_load_explicit(&actor->id, memory_order_acquire);
+    return id != 0 && id == tide_address_id(who) ? actor : NULL;
+}
+
+/* ---- inbox ---- */
+
+void inbox_push(struct scheduler *target, struct message *message) {
+    struct message *old = atomic_load_explicit(&target->inbox, memory_order_relaxed);
+    do {
+        message->next = old;
+        /* release: pairs with the acquire in drain_inbox */
+    } while (!atomic_compare_exchange_weak_explicit(&target->inbox, &old, message, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+    if (old == NULL) { /* whoever found it empty wakes; later pushers ride along */
+        tide_executor_wake(target->system->port, target->executor);
+    }
+}
+
+bool scheduler_pending(void *arg) {
+    struct scheduler *s = arg;
+    return atomic_load_explicit(&s->inbox, memory_order_seq_cst) != NULL;
+}
+
+static void drain_inbox(struct scheduler *s) {
+    if (atomic_load_explicit(&s->inbox, memory_order_relaxed) == NULL) {
+        return;
+    }
+    struct message *newest = atomic_exchange_explicit(&s->inbox, NULL, memory_order_acq_rel);
+    struct message *oldest = NULL;
+    while (newest != NULL) {
+        struct message *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        struct message *next = oldest->next;
+        if (next != NULL) {
+            __builtin_prefetch(next->next);
+        }
+        scheduler_dispatch(s, oldest);
+        oldest = next;
+    }
+}
+
+/* ---- mailboxes ---- */
+
+static void queue_push(struct queue *queue, struct message *message) {
+    message->next = NULL;
+    if (queue->tail == NULL) {
+        queue->head = message;
+    } else {
+        queue->tail->next = message;
+    }
+    queue->tail = message;
+}
+
+static struct message *queue_pop(struct queue *queue) {
+    struct message *message = queue->head;
+    if (message != NULL) {
+        queue->head = message->next;
+        if (queue->head == NULL) {
+            queue->tail = NULL;
+        }
+    }
+    return message;
+}
+
+static void counter_add(atomic_uint *counter, uint32_t amount) { /* owner thread writes, others read */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount,
+                          memory_order_relaxed);
+}
+
+void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message) {
+    uint8_t lane = message->u.in.lane;
+    queue_push(lane == TIDE_LANE_SYSTEM ? &actor->urgent : lane == TIDE_LANE_BULK ? &actor->bulk : &actor->normal,
+               message);
+    counter_add(&actor->mailbox_messages, 1);
+    counter_add(&actor->mailbox_bytes, message->u.in.size);
+    if (actor->run == NULL) {
+        actor_schedule(s, actor);
+        return;
+    }
+    for (struct tide_fiber *f = actor->fibers; f != NULL; f = f->next) {
+        if (f->receiving) {
+            tide_fiber_wake(f);
+            return;
+        }
+    }
+}
+
+struct message *mailbox_pop(struct actor *actor) {
+    struct message *m = queue_pop(&actor->urgent);
+    if (m != NULL) {
+        return m;
+    }
+    if (actor->normal.head != NULL && (actor->bulk.head == NULL || actor->bulk_debt < 8)) {
+        actor->bulk_debt = (uint8_t)(actor->bulk.head == NULL ? 0 : actor->bulk_debt + 1);
+        return queue_pop(&actor->normal);
+    }
+    actor->bulk_debt = 0;
+    return queue_pop(&actor->bulk);
+}
+
+/* Called when a message has left the mailbox: counts it out and wakes senders once there is room for half. */
+void mailbox_handled(struct scheduler *s, struct actor *actor, size_t bytes) {
+    (void)s;
+    counter_add(&actor->mailbox_messages, (uint32_t)-1);
+    counter_add(&actor->mailbox_bytes, (uint32_t) - (int32_t)bytes);
+    atomic_store_explicit(&actor->handled, atomic_load_explicit(&actor->handled, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    if (TIDE_UNLIKELY(actor->room_count > 0) &&
+        atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2 &&
+        atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed) <= actor->bytes_max / 2) {
+        uint32_t count = actor->room_count;
+        actor->room_count = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            tide_fiber_wake(actor->room_waiters[i]);
+        }
+    }
+}
+
+static void wait_for_room(struct scheduler *s, struct message *m) {
+    struct actor *actor = actor_find(s, m->u.in.to);
+    struct tide_fiber *fiber = m->fiber;
+    message_destroy(m);
+    if (actor == NULL || atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2) {
+        tide_fiber_wake(fiber);
+        return;
+    }
+    struct tide_fiber **waiters =
+        tide_realloc(actor->room_waiters, (actor->room_count + 1) * sizeof(struct tide_fiber *));
+    if (waiters == NULL) { /* it polls instead */
+        tide_fiber_wake(fiber);
+        return;
+    }
+    actor->room_waiters = waiters;
+    waiters[actor->room_count++] = fiber;
+}
+
+/* ---- dispatch of what the inbox and local senders hand over ---- */
+
+static void deliver(struct scheduler *s, struct message *m) {
+    struct actor *actor = actor_find(s, m->u.in.to);
+    if (actor != NULL && actor->lifecycle == ACTOR_LIVE) {
+        mailbox_push(s, actor, m);
+        return;
+    }
+    if (m->u.in.kind == TIDE_CALL) {
+        signal_send(s, OP_REPLY, m->u.in.from, m->u.in.to, m->u.in.call, TIDE_EDIED, "no such actor");
+    }
+    message_destroy(m);
+}
+
+static void cancel_received(struct scheduler *s, struct message *m) {
+    struct actor *actor = actor_find(s, m->u.in.to);
+    if (actor == NULL || !open_call_take(actor, m->u.in.from, m->u.in.call)) {
+        message_destroy(m);
+        return;
+    }
+    m->op = OP_MESSAGE;
+    m->u.in.kind = TIDE_CANCEL;
+    m->u.in.lane = TIDE_LANE_CONTROL;
+    mailbox_push(s, actor, m);
+}
+
+static void each_actor(struct scheduler *s, void (*visit)(struct scheduler *, struct actor *, const struct message *),
+                       const struct message *m) {
+    uint32_t count = s->slot_count;
+    for (uint32_t i = count; i-- > 0;) { /* newest first: children before their parents */
+        struct actor *chunk = s->chunks[i / SLOT_CHUNK];
+        struct actor *actor = chunk == NULL ? NULL : &chunk[i % SLOT_CHUNK];
+        if (actor != NULL && atomic_load_explicit(&actor->id, memory_order_acquire) != 0 &&
+            actor->lifecycle == ACTOR_LIVE) {
+            visit(s, actor, m);
+        }
+    }
+}
+
+static void visit_node_down(struct scheduler *s, struct actor *actor, const struct message *m) {
+    relations_node_down(s, actor, (uint16_t)m->u.in.call, m->u.in.code, (const char *)m->u.in.data);
+}
+
+static void visit_stop(struct scheduler *s, struct actor *actor, const struct message *m) {
+    if (m->u.in.code != STOP_ASK) {
+        actor_kill(s, actor, TIDE_EKILLED, "the node stops");
+        return;
+    }
+    struct message *stop = message_create(s, 0);
+    if (stop == NULL) {
+        return; /* the next phase kills it */
+    }
+    stop->u.in = (struct tide_message){.to = actor_address(actor), .kind = TIDE_STOP, .lane = TIDE_LANE_SYSTEM};
+    mailbox_push(s, actor, stop);
+}
+
+void scheduler_dispatch(struct scheduler *s, struct message *m) {
+    struct actor *actor;
+    switch ((enum message_op)m->op) {
+    case OP_MESSAGE:
+        deliver(s, m);
+        return;
+    case OP_WAKE:
+        fiber_make_ready(s, m->fiber);
+        return;
+    case OP_OUTGOING:
+        s->system->route.send(s->system->route.arg, &m->u.out);
+        return;
+    case OP_REPLY:
+        calls_complete(s, m);
+        return;
+    case OP_MONITOR:
+    case OP_DEMONITOR:
+    case OP_LINK:
+    case OP_UNLINK:
+    case OP_EXIT:
+        relation_signal(s, m);
+        return;
+    case OP_CANCEL:
+        cancel_received(s, m);
+        return;
+    case OP_ROOM:
+        wait_for_room(s, m);
+        return;
+    case OP_KILL:
+        actor = actor_find(s, m->u.in.to);
+        if (actor != NULL) {
+            actor_kill(s, actor, m->u.in.code, "killed");
+        }
+        break;
+    case OP_START:
+        actor = actor_find(s, m->u.in.to);
+        if (actor != NULL) {
+            scheduler_start_fiber(s, actor);
+        }
+        break;
+    case OP_NODE_DOWN:
+        calls_node_down(s, (uint16_t)m->u.in.call, m->u.in.code, (const char *)m->u.in.data);
+        each_actor(s, visit_node_down, m);
+        break;
+    case OP_STOP:
+        s->stop = (uint8_t)m->u.in.code;
+        if (s->stop < STOP_CLOSE) {
+            each_actor(s, visit_stop, m);
+        }
+        break;
+    }
+    message_destroy(m);
+}
+
+/* ---- running actors ---- */
+
+void actor_schedule(struct scheduler *s, struct actor *actor) {
+    if (actor->scheduled) {
+        return;
+    }
+    actor->scheduled = true;
+    actor->run_next = NULL;
+    if (s->run_tail == NULL) {
+        s->run_head = actor;
+    } else {
+        s->run_tail->run_next = actor;
+    }
+    s->run_tail = actor;
+}
+
+static void handle_one(struct scheduler *s, struct actor *actor, struct message *m) {
+    const struct tide_message *in = &m->u.in;
+    size_t bytes = in->size;
+    bool stop = in->kind == TIDE_STOP;
+    if (in->kind == TIDE_CALL) {
+        open_call_add(actor, in);
+    }
+    int rc = actor->handle(actor->state, in);
+    message_destroy(m);
+    mailbox_handled(s, actor, bytes);
+    if (rc < 0) {
+        actor_end(s, actor, rc, tide_error_message());
+    } else if (actor->exiting) {
+        actor_end(s, actor, actor->exit_reason, "");
+    } else if (stop) {
+        actor_end(s, actor, 0, "");
+    } else if (actor->killed) {
+        actor_end(s, actor, actor->exit_reason, "killed");
+    }
+}
+
+/* Ended, and perhaps already somebody else: the slot may have been taken again by a spawn from another thread. */
+static bool is_gone(const struct actor *actor, uint64_t id) {
+    return atomic_load_explicit(&actor->id, memory_order_relaxed) != id;
+}
+
+static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
+    for (int i = 0; i < ACTIVATION_MESSAGES; i++) {
+        struct message *m = mailbox_pop(actor);
+        if (m == NULL) {
+            return;
+        }
+        handle_one(s, actor, m);
+        if (is_gone(actor, id)) {
+            return;
+        }
+    }
+    if (actor->urgent.head != NULL || actor->normal.head != NULL || actor->bulk.head != NULL) {
+        actor_schedule(s, actor);
+    }
+}
+
+static void fiber_over(struct scheduler *s, struct actor *actor, struct tide_fiber *fiber) {
+    struct tide_fiber **at = &actor->fibers;
+    while (*at != fiber) {
+        at = &(*at)->next;
+    }
+    __atomic_store_n(at, fiber->next, __ATOMIC_RELEASE); /* read by tide_actors */
+    char text[sizeof fiber->error.text];
+    memcpy(text, fiber->error.text, sizeof text);
+    bool main = fiber->main;
+    fiber_recycle(s, fiber);
+    if (main) { /* children are cancelled; the actor ends with the last of them */
+        actor->exiting = true;
+        if (actor->fibers != NULL) {
+            actor_kill(s, actor, actor->exit_reason, text);
+        }
+    }
+    if (actor->fibers == NULL) {
+        actor_end(s, actor, actor->exit_reason, actor->exit_reason == 0 ? "" : text);
+    }
+}
+
+static void run_fibers(struct scheduler *s, struct actor *actor, uint64_t id) {
+    struct tide_fiber *fiber = actor->ready_head;
+    struct tide_fiber *last = actor->ready_tail; /* those that become ready meanwhile run next time */
+    while (fiber != NULL) {
+        actor->ready_head = fiber->ready_next;
+        if (actor->ready_head == NULL) {
+            actor->ready_tail = NULL;
+        }
+        bool stop = fiber == last;
+        fiber_resume(s, fiber);
+        if (fiber->ended) {
+            fiber_over(s, actor, fiber);
+        }
+        if (is_gone(actor, id)) {
+            return;
+        }
+        if (stop) {
+            break;
+        }
+        fiber = actor->ready_head;
+    }
+    if (actor->ready_head != NULL) {
+        actor_schedule(s, actor);
+    }
+}
+
+void actor_activate(struct scheduler *s, struct actor *actor) {
+    actor->scheduled = false;
+    if (actor->lifecycle != ACTOR_LIVE) { /* it ended while it queued */
+        actor_slot_return(s, actor);
+        return;
+    }
+    bool sampled = ++s->sample % SAMPLE_EVERY == 0;
+    uint64_t began = sampled ? tide_port_now(s->system->port) : 0;
+    uint64_t id = atomic_load_explicit(&actor->id, memory_order_relaxed);
+    s->current = actor;
+    if (actor->run == NULL) {
+        run_handler(s, actor, id);
+    } else {
+        run_fibers(s, actor, id);
+    }
+    s->current = NULL;
+    if (sampled && !is_gone(actor, id)) {
+        uint64_t spent = (tide_port_now(s->system->port) - began) * SAMPLE_EVERY;
+        atomic_store_explicit(&actor->handling_ns,
+                              atomic_load_explicit(&actor->handling_ns, memory_order_relaxed) + spent,
+                              memory_order_relaxed);
+    }
+}
+
+static void run_actors(struct scheduler *s) {
+    for (unsigned i = 1; i <= TURN_ACTIVATIONS && s->run_head != NULL; i++) {
+        struct actor *actor = s->run_head;
+        s->run_head = actor->run_next;
+        if (s->run_head == NULL) {
+            s->run_tail = NULL;
+        }
+        actor_activate(s, actor);
+        if (i % 32 == 0) {
+            drain_inbox(s);
+            if (tide_port_now(s->system->port) - s->now > BUDGET_NS) {
+                return;
+            }
+        }
+    }
+}
+
+static uint64_t end_of_turn(struct scheduler *s) {
+    message_pool_flush(s);
+    uint64_t next = s->heap_size > 0 ? s->heap[1]->when : TIDE_NEVER;
+    if (s->role == TIDE_ROLE_IO && atomic_load_explicit(&s->system->routed, memory_order_acquire)) {
+        uint64_t flush = s->system->route.flush(s->system->route.arg);
+        next = flush < next ? flush : next;
+        if (s->stop == STOP_CLOSE && !s->closed) {
+            s->closed = s->system->route.close == NULL || s->system->route.close(s->system->route.arg);
+            next = 0;
+        }
+    } else if (s->stop == STOP_CLOSE) {
+        s->closed = true;
+    }
+    if (s->closed) {
+        atomic_store_explicit(&s->stopped, true, memory_order_release); /* with tide_system_stop */
+        return TIDE_NEVER;
+    }
+    return s->run_head != NULL ? 0 : next;
+}
+
+uint64_t scheduler_turn(void *arg) {
+    struct scheduler *s = arg;
+    struct scheduler *previous = tide__scheduler; /* the simulator runs all nodes on one thread */
+    tide__scheduler = s;
+    s->now = tide_port_now(s->system->port);
+    drain_inbox(s);
+    timers_fire(s, s->now);
+    run_actors(s);
+    uint64_t next = end_of_turn(s);
+    tide__scheduler = previous;
+    return next;
+}
+
+int scheduler_create(struct tide_system *system, unsigned index, enum tide_role role) {
+    struct scheduler *s = tide_alloc_aligned(64, sizeof *s);
+    if (s == NULL) {
+        return TIDE_ENOMEM;
+    }
+    memset(s, 0, sizeof *s);
+    s->system = system;
+    s->index = (uint8_t)index;
+    s->role = (uint8_t)role;
+    s->slot_count = 1; /* index 0 is nobody */
+    context_init_thread(&s->main_context);
+    s->chunks = tide_map(SLOT_CHUNKS_MAX * sizeof(struct actor *), false);
+    if (s->chunks == NULL) {
+        tide_free(s);
+        return TIDE_ENOMEM;
+    }
+    system->schedulers[index] = s;
+    return 0;
+}
+
+static void visit_abandon(struct scheduler *s, struct actor *actor, const struct message *m) {
+    (void)m;
+    while (actor->fibers != NULL) {
+        struct tide_fiber *fiber = actor->fibers;
+        actor->fibers = fiber->next;
+        fiber_recycle(s, fiber);
+    }
+    actor_end(s, actor, TIDE_EKILLED, "the node crashed");
+}
+
+void scheduler_abandon(struct scheduler *s) {
+    struct scheduler *previous = tide__scheduler;
+    tide__scheduler = s;
+    each_actor(s, visit_abandon, NULL);
+    for (uint32_t i = 0; i < s->call_capacity; i++) {
+        s->calls[i] = NULL; /* they lived on the fibers' stacks */
+    }
+    tide__scheduler = previous;
+}
+
+void scheduler_release(struct scheduler *s) {
+    fibers_release(s);
+    for (uint32_t i = 0; i * SLOT_CHUNK < s->slot_count; i++) {
+        if (s->chunks[i] != NULL) {
+            tide_unmap(s->chunks[i], SLOT_CHUNK * sizeof(struct actor));
+        }
+    }
+    tide_unmap(s->chunks, SLOT_CHUNKS_MAX * sizeof(struct actor *));
+    for (uint32_t i = 0; i < s->call_capacity; i++) {
+        TIDE_ASSERT(s->calls[i] == NULL);
+    }
+    tide_free(s->calls);
+    tide_free(s->heap);
+    message_pool_release(s);
+    tide_free(s);
+}

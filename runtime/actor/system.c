@@ -1,0 +1,176 @@
+/* Life of an actor system: threads up, threads down in an order that leaves nobody waiting. */
+#include "actor/internal.h"
+
+#include <string.h>
+
+struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index) {
+    unsigned first = role == TIDE_ROLE_IO ? 0 : role == TIDE_ROLE_COMPUTE ? system->io : system->io + system->compute;
+    unsigned count = role == TIDE_ROLE_IO ? system->io : role == TIDE_ROLE_COMPUTE ? system->compute : system->control;
+    return count == 0 ? NULL : system->schedulers[first + index % count]->executor;
+}
+
+struct tide_port *tide_system_port(struct tide_system *system) {
+    return system->port;
+}
+
+void tide_system_set_node_id(struct tide_system *system, uint16_t id) {
+    atomic_store_explicit(&system->node_id, id, memory_order_relaxed);
+}
+
+void tide_system_set_route(struct tide_system *system, const struct tide_route *route) {
+    system->route = *route;
+    atomic_store_explicit(&system->routed, true, memory_order_release); /* with every reader of route */
+}
+
+static int start_executors(struct tide_system *system, void *loop) {
+    static const char *const names[] = {"tide-io", "tide-compute", "tide-control"};
+    for (unsigned i = 0; i < system->count; i++) {
+        struct scheduler *s = system->schedulers[i];
+        char name[16];
+        snprintf(name, sizeof name, "%s%u", names[s->role], i);
+        struct tide_executor_options options = {.name = name,
+                                                .turn = scheduler_turn,
+                                                .pending = scheduler_pending,
+                                                .arg = s,
+                                                .loop = i == 0 ? loop : NULL,
+                                                .core = -1};
+        int rc = system->port->ops->executor_start(system->port, &options, &s->executor);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int tide_system_create(const struct tide_system_options *options, struct tide_node *node, struct tide_system **out) {
+    unsigned count = options->io + options->compute + options->control;
+    if (options->io == 0 || count > SCHEDULERS_MAX) {
+        return tide_fail(TIDE_EINVAL, "a node has 1 to %d threads, at least one for I/O", SCHEDULERS_MAX);
+    }
+    struct tide_system *system = tide_alloc_zero(1, sizeof *system);
+    if (system == NULL) {
+        return TIDE_ENOMEM;
+    }
+    system->port = options->port;
+    system->node = node;
+    system->io = options->io;
+    system->compute = options->compute;
+    system->control = options->control;
+    snprintf(system->node_name, sizeof system->node_name, "%s", options->node_name != NULL ? options->node_name : "");
+    *out = system; /* before the first spawn, which finds the system by its node */
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < count; i++) {
+        rc = scheduler_create(system, i,
+                              i < options->io                      ? TIDE_ROLE_IO
+                              : i < options->io + options->compute ? TIDE_ROLE_COMPUTE
+                                                                   : TIDE_ROLE_CONTROL);
+        system->count += rc == 0;
+    }
+    if (rc == 0) {
+        rc = start_executors(system, options->loop);
+    }
+    if (rc == 0) {
+        rc = registry_create(system);
+    }
+    if (rc < 0) {
+        tide_system_stop(system, 0);
+        tide_system_destroy(system);
+        *out = NULL;
+    }
+    return rc;
+}
+
+static unsigned actors_live(struct tide_system *system, bool io) {
+    unsigned live = 0;
+    for (unsigned i = 0; i < system->count; i++) {
+        struct scheduler *s = system->schedulers[i];
+        if ((s->role == TIDE_ROLE_IO) == io) {
+            live += atomic_load_explicit(&s->actors_live, memory_order_acquire);
+        }
+    }
+    return live;
+}
+
+static bool all_stopped(struct tide_system *system) {
+    for (unsigned i = 0; i < system->count; i++) {
+        struct scheduler *s = system->schedulers[i];
+        if (s->executor != NULL && !atomic_load_explicit(&s->stopped, memory_order_acquire)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void tell(struct tide_system *system, enum stop_phase phase, bool io, bool all) {
+    for (unsigned i = 0; i < system->count; i++) {
+        struct scheduler *s = system->schedulers[i];
+        struct message *m = s->executor != NULL && (all || (s->role == TIDE_ROLE_IO) == io) ? message_create(NULL, 0) : NULL;
+        if (m != NULL) {
+            m->op = OP_STOP;
+            m->u.in = (struct tide_message){.code = (int32_t)phase};
+            inbox_push(s, m);
+        }
+    }
+}
+
+static void wait_actors(struct tide_system *system, bool io, uint64_t timeout) {
+    uint64_t until = tide_port_now(system->port) + timeout;
+    while (actors_live(system, io) > 0 && tide_port_now(system->port) < until) {
+        system->port->ops->pause(system->port, TIDE_SECOND / 2000);
+    }
+}
+
+static void stop_executors(struct tide_system *system) {
+    for (unsigned i = system->count; i-- > 0;) {
+        if (system->schedulers[i]->executor != NULL) {
+            system->port->ops->executor_stop(system->schedulers[i]->executor);
+            system->schedulers[i]->executor = NULL;
+        }
+    }
+}
+
+void tide_system_stop(struct tide_system *system, uint64_t timeout) {
+    atomic_store_explicit(&system->stopping, true, memory_order_relaxed);
+    if (system->port->crashed) {
+        for (unsigned i = 0; i < system->count; i++) {
+            scheduler_abandon(system->schedulers[i]);
+        }
+        stop_executors(system);
+        return;
+    }
+    for (int io = 0; io <= 1; io++) { /* those that use the store and the links end first */
+        tell(system, STOP_ASK, io == 1, false);
+        wait_actors(system, io == 1, timeout);
+        if (actors_live(system, io == 1) > 0) {
+            tell(system, STOP_KILL, io == 1, false);
+            wait_actors(system, io == 1, 10 * TIDE_SECOND);
+        }
+    }
+    tell(system, STOP_CLOSE, false, true);
+    while (!all_stopped(system)) {
+        system->port->ops->pause(system->port, TIDE_SECOND / 2000);
+    }
+    stop_executors(system);
+}
+
+static void drop_inbox(struct scheduler *s) {
+    struct message *m = atomic_exchange_explicit(&s->inbox, NULL, memory_order_acquire);
+    while (m != NULL) {
+        struct message *next = m->next;
+        if (m->op != OP_WAKE) {
+            message_destroy(m);
+        }
+        m = next;
+    }
+}
+
+void tide_system_destroy(struct tide_system *system) {
+    for (unsigned i = 0; i < system->count; i++) {
+        drop_inbox(system->schedulers[i]);
+    }
+    for (unsigned i = 0; i < system->count; i++) {
+        scheduler_release(system->schedulers[i]);
+    }
+    registry_release(system);
+    tide_free(system);
+}

@@ -1,0 +1,134 @@
+/* Timers of a scheduler: a binary heap of embedded entries, so that arming allocates only when the heap grows. */
+#include "actor/internal.h"
+
+static void place(struct scheduler *s, struct timer *timer, uint32_t position) {
+    s->heap[position] = timer;
+    timer->position = position;
+}
+
+static void sift_up(struct scheduler *s, struct timer *timer, uint32_t position) {
+    while (position > 1 && timer->when < s->heap[position / 2]->when) {
+        place(s, s->heap[position / 2], position);
+        position /= 2;
+    }
+    place(s, timer, position);
+}
+
+static void sift_down(struct scheduler *s, struct timer *timer, uint32_t position) {
+    for (;;) {
+        uint32_t child = position * 2;
+        if (child > s->heap_size) {
+            break;
+        }
+        if (child < s->heap_size && s->heap[child + 1]->when < s->heap[child]->when) {
+            child++;
+        }
+        if (s->heap[child]->when >= timer->when) {
+            break;
+        }
+        place(s, s->heap[child], position);
+        position = child;
+    }
+    place(s, timer, position);
+}
+
+int timer_arm(struct scheduler *s, struct timer *timer, uint64_t when) {
+    timer_disarm(s, timer);
+    timer->when = when;
+    if (s->heap_size + 1 >= s->heap_capacity) {
+        uint32_t capacity = s->heap_capacity == 0 ? 64 : s->heap_capacity * 2;
+        struct timer **heap = tide_realloc(s->heap, capacity * sizeof(struct timer *));
+        if (heap == NULL) {
+            return TIDE_ENOMEM;
+        }
+        s->heap = heap;
+        s->heap_capacity = capacity;
+    }
+    s->heap_size++;
+    sift_up(s, timer, s->heap_size);
+    return 0;
+}
+
+void timer_disarm(struct scheduler *s, struct timer *timer) {
+    uint32_t position = timer->position;
+    if (position == 0) {
+        return;
+    }
+    timer->position = 0;
+    struct timer *last = s->heap[s->heap_size];
+    s->heap_size--;
+    if (last == timer) {
+        return;
+    }
+    if (position > 1 && last->when < s->heap[position / 2]->when) {
+        sift_up(s, last, position);
+    } else {
+        sift_down(s, last, position);
+    }
+}
+
+void timers_fire(struct scheduler *s, uint64_t now) {
+    while (s->heap_size > 0 && s->heap[1]->when <= now) {
+        struct timer *timer = s->heap[1];
+        timer_disarm(s, timer);
+        timer->fire(s, timer);
+    }
+}
+
+static void actor_timer_fire(struct scheduler *s, struct timer *timer) {
+    struct actor_timer *t = TIDE_CONTAINER(timer, struct actor_timer, timer);
+    struct actor *actor = t->actor;
+    struct actor_timer **at = &actor->timers;
+    while (*at != t) {
+        at = &(*at)->next;
+    }
+    *at = t->next;
+    struct message *m = message_create(s, 0);
+    if (m == NULL) { /* out of memory: the actor gets its tick a little later */
+        t->next = actor->timers;
+        actor->timers = t;
+        (void)timer_arm(s, timer, s->now + TIDE_SECOND / 100);
+        return;
+    }
+    m->u.in = (struct tide_message){
+        .to = actor_address(actor), .call = t->id, .kind = TIDE_TIMER, .lane = TIDE_LANE_CONTROL};
+    tide_free(t);
+    mailbox_push(s, actor, m);
+}
+
+int tide_timer_start(uint64_t delay, uint64_t *id) {
+    struct scheduler *s = tide__scheduler;
+    TIDE_ASSERT(s != NULL && s->current != NULL);
+    struct actor_timer *t = tide_alloc_zero(1, sizeof *t);
+    if (t == NULL) {
+        return TIDE_ENOMEM;
+    }
+    t->timer.fire = actor_timer_fire;
+    t->actor = s->current;
+    t->id = ++s->next_id;
+    int rc = timer_arm(s, &t->timer, tide_port_now(s->system->port) + delay);
+    if (rc < 0) {
+        tide_free(t);
+        return rc;
+    }
+    t->next = s->current->timers;
+    s->current->timers = t;
+    if (id != NULL) {
+        *id = t->id;
+    }
+    return 0;
+}
+
+void tide_timer_cancel(uint64_t id) {
+    struct scheduler *s = tide__scheduler;
+    TIDE_ASSERT(s != NULL && s->current != NULL);
+    for (struct actor_timer **at = &s->current->timers; *at != NULL; at = &(*at)->next) {
+        if ((*at)->id == id) {
+            struct actor_timer *t = *at;
+            *at = t->next;
+            timer_disarm(s, &t->timer);
+            tide_free(t);
+            return;
+        }
+    }
+}

@@ -1,0 +1,131 @@
+/*
+ * Error codes and error slots. A slot holds the code and text of the last failure of one fiber; the
+ * scheduler points the thread at the slot of the fiber it runs. A thread that runs no fiber has a
+ * slot of its own, so that tide_error_message never answers with somebody else's story.
+ */
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+/* libuv's code for "end of file", the only one of its own numbers that streams meet; the others
+ * are -errno. */
+enum { LIBUV_EOF = -4095, LIBUV_EAI_FIRST = -3014, LIBUV_EAI_LAST = -3000, ERRNO_LAST = -4095 };
+
+static _Thread_local struct tide_error_slot own_slot;
+static _Thread_local struct tide_error_slot *current_slot;
+
+static struct tide_error_slot *slot(void) {
+    return current_slot != NULL ? current_slot : &own_slot;
+}
+
+struct tide_error_slot *tide__error_slot_swap(struct tide_error_slot *next) {
+    struct tide_error_slot *previous = current_slot;
+    current_slot = next;
+    return previous;
+}
+
+const char *tide_error_message(void) {
+    return slot()->text;
+}
+
+int tide_fail(int code, const char *format, ...) {
+    struct tide_error_slot *s = slot();
+    /* Formatted aside first: a caller may pass the slot's own text as an argument ("saving:
+     * %s"). */
+    char text[sizeof s->text];
+    va_list arguments;
+    va_start(arguments, format);
+    if (vsnprintf(text, sizeof text, format, arguments) < 0) {
+        text[0] = '\0';
+    }
+    va_end(arguments);
+    s->code = code;
+    for (size_t i = 0; i < sizeof text; i++) {
+        s->text[i] = text[i];
+        if (text[i] == '\0') {
+            break;
+        }
+    }
+    return code;
+}
+
+void tide__assert_failed(const char *expression, const char *file, int line) {
+    fprintf(stderr, "tide: assertion failed: %s (%s:%d)\n", expression, file, line);
+    fflush(stderr);
+    abort();
+}
+
+const char *tide_error_name(int code) {
+    static const char *const names[] = {
+        "EINVAL",    "ENOMEM",       "EBUSY",   "ETIMEDOUT", "EUNREACHABLE", "EDIED",  "EREFUSED",
+        "ECANCELED", "ENOENT",       "EEXIST",  "EFULL",     "EPROTO",       "ELIMIT", "ERANGE",
+        "EIO",       "ENOSPC",       "EPERM",   "EVERSION",  "EMISMATCH",    "ENAN",   "EADDRINUSE",
+        "ECLOSED",   "EUNSUPPORTED", "EKILLED", "ECRASHED",
+    };
+    if (code > TIDE_EINVAL || code < TIDE_ECRASHED) {
+        return code == 0 ? "OK" : "E?";
+    }
+    return names[TIDE_EINVAL - code];
+}
+
+int tide__error_from_errno(int negative_errno) {
+    if (negative_errno >= 0 || negative_errno < ERRNO_LAST) {
+        return negative_errno; /* success, or already one of ours */
+    }
+    if (negative_errno == LIBUV_EOF) {
+        return TIDE_ECLOSED;
+    }
+    if (negative_errno >= LIBUV_EAI_FIRST && negative_errno <= LIBUV_EAI_LAST) {
+        return TIDE_EUNREACHABLE; /* a name that does not resolve */
+    }
+    switch (-negative_errno) {
+    case ENOMEM:
+    case ENOBUFS: return TIDE_ENOMEM;
+    case EAGAIN:
+    case EBUSY:
+    case EINTR: return TIDE_EBUSY;
+    case ETIMEDOUT: return TIDE_ETIMEDOUT;
+    case ECONNREFUSED:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case EHOSTDOWN: return TIDE_EUNREACHABLE;
+    case ECONNRESET:
+    case EPIPE:
+    case ECONNABORTED:
+    case ENOTCONN: return TIDE_ECLOSED;
+    case EACCES:
+    case EPERM:
+    case EROFS: return TIDE_EPERM;
+    case EINVAL:
+    case EBADF:
+    case EISDIR:
+    case ENOTDIR:
+    case ENAMETOOLONG:
+    case EADDRNOTAVAIL: return TIDE_EINVAL;
+    case ENOENT:
+    case ESRCH: return TIDE_ENOENT;
+    case EEXIST:
+    case ENOTEMPTY: return TIDE_EEXIST;
+    case ENOSPC:
+    case EDQUOT: return TIDE_ENOSPC;
+    case EMFILE:
+    case ENFILE:
+    case EFBIG:
+    case EMSGSIZE:
+    case E2BIG:
+    case ELOOP: return TIDE_ELIMIT;
+    case ERANGE:
+    case EOVERFLOW: return TIDE_ERANGE;
+    case EADDRINUSE: return TIDE_EADDRINUSE;
+    case ECANCELED: return TIDE_ECANCELED;
+    case ENOSYS:
+    case EOPNOTSUPP:
+    case EAFNOSUPPORT:
+    case EPROTONOSUPPORT: return TIDE_EUNSUPPORTED;
+    case EPROTO: return TIDE_EPROTO;
+    default: return TIDE_EIO;
+    }
+}

@@ -1,0 +1,80 @@
+/*
+ * Log: one record is one line. Records go to a sink (the node's, a test's, the simulator's ring) or
+ * to stderr. The clock belongs to the port: the real one hands it in, the simulator leaves it out
+ * so that no record carries wall time. Lines are cut at 1,000 bytes and control characters
+ * replaced, so that no peer's text forges a second line.
+ */
+#include "base/base.h"
+
+#include <stdarg.h>
+
+enum { LINE_MAX_BYTES = 1000 };
+
+static struct tide_lock sink_lock;
+/* under sink_lock */
+static tide_log_sink sink_function;
+static void *sink_arg;
+/* any thread, atomic */
+static _Atomic int least_level = TIDE_LOG_INFO;
+static _Atomic(tide_log_clock) wall_clock;
+
+void tide_log_set(enum tide_level least, tide_log_sink sink, void *arg) {
+    tide_lock(&sink_lock);
+    sink_function = sink;
+    sink_arg = arg;
+    tide_unlock(&sink_lock);
+    atomic_store_explicit(&least_level, (int)least, memory_order_relaxed);
+}
+
+void tide__log_set_clock(tide_log_clock clock) {
+    atomic_store_explicit(&wall_clock, clock, memory_order_relaxed);
+}
+
+/* "HH:MM:SS.mmm " in UTC; the day is the log collector's business. */
+static void format_time(char *out, size_t size, tide_log_clock clock) {
+    uint64_t ms = clock() / 1000000;
+    unsigned second = (unsigned)(ms / 1000 % 86400);
+    snprintf(out, size, "%02u:%02u:%02u.%03u ", second / 3600, second / 60 % 60, second % 60,
+             (unsigned)(ms % 1000));
+}
+
+static void to_stderr(enum tide_level level, const char *node, const char *text) {
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    char when[64] = "";
+    tide_log_clock clock = atomic_load_explicit(&wall_clock, memory_order_relaxed);
+    if (clock != NULL) {
+        format_time(when, sizeof when, clock);
+    }
+    /* One call of stdio a line: it locks the stream, so that lines of several threads do not
+     * mix. */
+    fprintf(stderr, "%s%-5s %s%s%s\n", when, names[level], node != NULL ? node : "",
+            node != NULL ? ": " : "", text);
+}
+
+void tide_log(enum tide_level level, const char *node, const char *format, ...) {
+    TIDE_ASSERT(level >= TIDE_LOG_DEBUG && level <= TIDE_LOG_ERROR);
+    if ((int)level < atomic_load_explicit(&least_level, memory_order_relaxed)) {
+        return;
+    }
+    char text[LINE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    if (vsnprintf(text, sizeof text, format, arguments) < 0) {
+        text[0] = '\0';
+    }
+    va_end(arguments);
+    for (char *c = text; *c != '\0'; c++) {
+        if ((unsigned char)*c < ' ' || *c == 127) {
+            *c = *c == '\n' || *c == '\t' ? ' ' : '?';
+        }
+    }
+    tide_lock(&sink_lock);
+    tide_log_sink sink = sink_function;
+    void *arg = sink_arg;
+    tide_unlock(&sink_lock);
+    if (sink != NULL) {
+        sink(arg, level, node, text);
+    } else {
+        to_stderr(level, node, text);
+    }
+}

@@ -1,0 +1,429 @@
+/*
+ * Children and signals. A child is forked by an executor thread, which lives as long as the node:
+ * the kernel's "die with your parent" means the thread that forked. Between fork and exec only
+ * async-signal-safe calls run, on memory prepared before. The child's end is read from a pidfd, so
+ * no SIGCHLD handler meets the host's.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pipe2 */
+#endif
+#include "port/real.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC (1U << 2)
+#endif
+
+struct tide_process {
+    struct tide_executor *executor; /* NULL: it has stopped */
+    struct tide_process_options options;
+    struct tide_process *next, **link;
+    uv_poll_t poll;
+    int pidfd;
+    pid_t pid;
+    bool ended;
+    bool handle_open;
+    bool released;
+};
+
+struct tide_real_signal {
+    struct tide_executor *executor;
+    uv_signal_t handle;
+    int number;
+    void (*fired)(void *arg, int signal);
+    void *arg;
+    struct tide_real_signal *next;
+};
+
+extern char **environ;
+
+/* What the child needs, made before the fork. */
+struct launch {
+    char *program; /* resolved: no PATH search in the child */
+    char *const *argv;
+    const char **env;
+    int input, output; /* output < 0: ours */
+    int report;        /* gets the errno of a failed exec */
+    pid_t parent;
+    bool dies_with_parent;
+};
+
+static void set_default_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = SIG_DFL;
+    for (int i = 1; i < NSIG; i++) {
+        (void)sigaction(i, &action, NULL); /* KILL and STOP refuse, which is fine */
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static _Noreturn void child_main(const struct launch *launch) {
+    int error = 0;
+    if (launch->dies_with_parent) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+            error = errno;
+        } else if (getppid() != launch->parent) {
+            _exit(127); /* the parent went before the request was in place */
+        }
+    }
+    if (error == 0 && setpgid(0, 0) != 0) {
+        error = errno;
+    }
+    if (error == 0 &&
+        (dup2(launch->input, 0) < 0 ||
+         (launch->output >= 0 && (dup2(launch->output, 1) < 0 || dup2(launch->output, 2) < 0)))) {
+        error = errno;
+    }
+    if (error == 0) {
+        /* A host may hold descriptors without close-on-exec. Old kernels lack the call; ours all
+         * have the flag. */
+        (void)syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
+        set_default_signals();
+        execve(launch->program, launch->argv, (char *const *)(uintptr_t)launch->env);
+        error = errno;
+    }
+    ssize_t n = write(launch->report, &error, sizeof error);
+    (void)n;
+    _exit(127);
+}
+
+/* The program file as a shell would find it; *gives*. */
+static int find_program(const char *name, char **out) {
+    const char *path = getenv("PATH");
+    if (strchr(name, '/') != NULL || path == NULL) {
+        *out = tide_strdup(name);
+        return *out != NULL ? 0 : TIDE_ENOMEM;
+    }
+    size_t room = strlen(path) + strlen(name) + 3;
+    char *candidate = tide_alloc(room);
+    if (candidate == NULL) {
+        return TIDE_ENOMEM;
+    }
+    while (*path != '\0') {
+        size_t length = strcspn(path, ":");
+        snprintf(candidate, room, "%.*s/%s", length > 0 ? (int)length : 1, length > 0 ? path : ".",
+                 name);
+        if (access(candidate, X_OK) == 0) {
+            *out = candidate;
+            return 0;
+        }
+        path += length + (path[length] == ':');
+    }
+    tide_free(candidate);
+    return tide_fail(TIDE_ENOENT, "starting %s: no such program in PATH", name);
+}
+
+static bool same_name(const char *a, const char *b) {
+    size_t length = strcspn(a, "=");
+    return strncmp(a, b, length + 1) == 0;
+}
+
+/* Ours, with `added` in place of or after it; *gives* the array, borrows the strings. */
+static const char **merge_environment(const char *const *added) {
+    size_t ours = 0, extra = 0, n = 0;
+    while (environ != NULL && environ[ours] != NULL) {
+        ours++;
+    }
+    while (added != NULL && added[extra] != NULL) {
+        extra++;
+    }
+    const char **merged = tide_alloc((ours + extra + 1) * sizeof *merged);
+    if (merged == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < ours; i++) {
+        bool replaced = false;
+        for (size_t j = 0; j < extra; j++) {
+            replaced |= same_name(added[j], environ[i]);
+        }
+        if (!replaced) {
+            merged[n++] = environ[i];
+        }
+    }
+    for (size_t j = 0; j < extra; j++) {
+        merged[n++] = added[j];
+    }
+    merged[n] = NULL;
+    return merged;
+}
+
+static void unlink_process(struct tide_process *p) {
+    if (p->link != NULL) {
+        *p->link = p->next;
+        if (p->next != NULL) {
+            p->next->link = p->link;
+        }
+        p->link = NULL;
+    }
+}
+
+static void free_process_when_done(struct tide_process *p) {
+    if (p->released && !p->handle_open) {
+        tide_free(p);
+    }
+}
+
+static void on_process_handle_closed(uv_handle_t *handle) {
+    struct tide_process *p = handle->data;
+    p->handle_open = false;
+    free_process_when_done(p);
+}
+
+static void stop_watching(struct tide_process *p) {
+    if (p->pidfd >= 0) {
+        uv_close((uv_handle_t *)&p->poll, on_process_handle_closed);
+        close(p->pidfd);
+        p->pidfd = -1;
+        unlink_process(p);
+    }
+}
+
+static void on_ended(uv_poll_t *poll, int status, int events) {
+    (void)status;
+    (void)events;
+    struct tide_process *p = poll->data;
+    tide__real_awake(p->executor);
+    int how = 0;
+    pid_t got;
+    do {
+        got = waitpid(p->pid, &how, WNOHANG);
+    } while (got < 0 && errno == EINTR);
+    if (got == 0) {
+        return;
+    }
+    p->ended = true;
+    stop_watching(p);
+    if (p->options.ended != NULL) {
+        if (got < 0) { /* the host reaped it: how it ended is not known */
+            p->options.ended(p->options.arg, -1, 0);
+        } else if (WIFSIGNALED(how)) {
+            p->options.ended(p->options.arg, 0, WTERMSIG(how));
+        } else {
+            p->options.ended(p->options.arg, WEXITSTATUS(how), 0);
+        }
+    }
+}
+
+/* Forks and waits until the child has become the program. Returns an errno. */
+static int fork_and_exec(struct launch *launch, pid_t *out) {
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) != 0) {
+        return errno;
+    }
+    launch->report = report[1];
+    launch->parent = getpid();
+    /* No handler of the host may run in the child. */
+    sigset_t all, previous;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
+    pid_t pid = fork();
+    int error = pid < 0 ? errno : 0;
+    if (pid == 0) {
+        child_main(launch);
+    }
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    close(report[1]);
+    if (pid > 0) {
+        ssize_t n;
+        int reported = 0;
+        do {
+            n = read(report[0], &reported, sizeof reported);
+        } while (n < 0 && errno == EINTR);
+        if (n == (ssize_t)sizeof reported) {
+            error = reported;
+            (void)waitpid(pid, NULL, 0);
+        }
+    }
+    close(report[0]);
+    *out = pid;
+    return error;
+}
+
+static int launch_process(const struct tide_process_options *options, pid_t *pid) {
+    struct launch launch = {
+        .input = -1, .output = -1, .dies_with_parent = options->dies_with_parent};
+    int error;
+    int code = find_program(options->argv[0], &launch.program);
+    if (code != 0) {
+        return code;
+    }
+    launch.argv = (char *const *)(uintptr_t)options->argv;
+    launch.env = merge_environment(options->env);
+    if (launch.env == NULL) {
+        code = TIDE_ENOMEM;
+        goto out;
+    }
+    launch.input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (launch.input < 0) {
+        code = tide__real_fail(errno, "opening", "/dev/null");
+        goto out;
+    }
+    if (options->output != NULL) {
+        launch.output = open(options->output, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+        if (launch.output < 0) {
+            code = tide__real_fail(errno, "opening", options->output);
+            goto out;
+        }
+    }
+    error = fork_and_exec(&launch, pid);
+    if (error != 0) {
+        code = tide__real_fail(error, "starting", launch.program);
+    }
+out:
+    if (launch.output >= 0) {
+        close(launch.output);
+    }
+    if (launch.input >= 0) {
+        close(launch.input);
+    }
+    tide_free(launch.env);
+    tide_free(launch.program);
+    return code;
+}
+
+/* Not yet watched, so nobody would learn of its end. */
+static int abandon_child(struct tide_process *p, int code) {
+    (void)kill(-p->pid, SIGKILL);
+    (void)waitpid(p->pid, NULL, 0);
+    tide_free(p);
+    return code;
+}
+
+int tide__real_process_start(struct tide_executor *e, const struct tide_process_options *options,
+                             struct tide_process **out) {
+    tide__real_check_thread(e);
+    if (options->argv == NULL || options->argv[0] == NULL) {
+        return tide_fail(TIDE_EINVAL, "starting a process: no program named");
+    }
+    struct tide_process *p = tide_alloc_zero(1, sizeof *p);
+    if (p == NULL) {
+        return TIDE_ENOMEM;
+    }
+    p->executor = e;
+    p->options = *options;
+    p->pidfd = -1;
+    int code = launch_process(options, &p->pid);
+    if (code != 0) {
+        tide_free(p);
+        return code;
+    }
+    int fd = (int)syscall(SYS_pidfd_open, p->pid, 0); /* close-on-exec by definition */
+    if (fd < 0) {
+        return abandon_child(p, tide__real_fail(errno, "watching", options->argv[0]));
+    }
+    code = uv_poll_init(e->loop, &p->poll, fd);
+    if (code != 0) {
+        close(fd);
+        return abandon_child(p, tide__real_fail(-code, "watching", options->argv[0]));
+    }
+    p->pidfd = fd;
+    p->handle_open = true;
+    p->poll.data = p;
+    code = uv_poll_start(&p->poll, UV_READABLE, on_ended);
+    TIDE_ASSERT(code == 0);
+    p->next = e->processes;
+    p->link = &e->processes;
+    if (p->next != NULL) {
+        p->next->link = &p->next;
+    }
+    e->processes = p;
+    *out = p;
+    return 0;
+}
+
+int tide__real_process_signal(struct tide_process *p, int signal_number) {
+    if (p->ended) { /* its number may be another's by now */
+        return tide_fail(TIDE_ENOENT, "process %d has ended", (int)p->pid);
+    }
+    /* The group: what it started goes with it. The group exists, for start waited until after
+     * setpgid. */
+    return kill(-p->pid, signal_number) == 0 ? 0
+                                             : tide__real_fail(errno, "signalling", "a process");
+}
+
+int tide__real_process_id(struct tide_process *p) {
+    return (int)p->pid;
+}
+
+void tide__real_process_release(struct tide_process *p) {
+    if (p->executor != NULL) {
+        tide__real_check_thread(p->executor);
+    }
+    stop_watching(p);
+    p->released = true;
+    free_process_when_done(p);
+}
+
+/* ---- signals ---- */
+
+static void on_signal(uv_signal_t *handle, int number) {
+    struct tide_real_signal *s = handle->data;
+    tide__real_awake(s->executor);
+    if (s->fired != NULL) {
+        s->fired(s->arg, number);
+    }
+}
+
+static void on_signal_handle_closed(uv_handle_t *handle) {
+    tide_free(handle->data);
+}
+
+int tide__real_signal_watch(struct tide_executor *e, int signal_number,
+                            void (*fired)(void *arg, int signal), void *arg) {
+    tide__real_check_thread(e);
+    for (struct tide_real_signal **link = &e->signals; *link != NULL; link = &(*link)->next) {
+        struct tide_real_signal *s = *link;
+        if (s->number == signal_number) { /* one watcher a signal: the new one replaces it */
+            *link = s->next;
+            s->fired = NULL;
+            uv_close((uv_handle_t *)&s->handle, on_signal_handle_closed);
+            break;
+        }
+    }
+    if (fired == NULL) {
+        return 0;
+    }
+    struct tide_real_signal *s = tide_alloc_zero(1, sizeof *s);
+    if (s == NULL) {
+        return TIDE_ENOMEM;
+    }
+    *s = (struct tide_real_signal){
+        .executor = e, .number = signal_number, .fired = fired, .arg = arg};
+    int code = uv_signal_init(e->loop, &s->handle);
+    if (code != 0) {
+        tide_free(s);
+        return tide__real_fail(-code, "watching", "a signal");
+    }
+    s->handle.data = s;
+    code = uv_signal_start(&s->handle, on_signal, signal_number);
+    if (code != 0) {
+        uv_close((uv_handle_t *)&s->handle, on_signal_handle_closed);
+        return tide__real_fail(-code, "watching", "a signal");
+    }
+    s->next = e->signals;
+    e->signals = s;
+    return 0;
+}
+
+void tide__real_processes_detach(struct tide_executor *e) {
+    while (e->processes != NULL) {
+        struct tide_process *p = e->processes;
+        stop_watching(p);
+        p->executor = NULL;
+    }
+    while (e->signals != NULL) {
+        (void)tide__real_signal_watch(e, e->signals->number, NULL, NULL);
+    }
+}

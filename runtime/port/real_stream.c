@@ -1,0 +1,491 @@
+/*
+ * Streams and listeners: our own non-blocking sockets, watched by uv_poll (level triggered), read
+ * and written directly because the layer above wants to know how many bytes a write took. Reads are
+ * asked for all the time, writability only after a short write. A stream ends in two steps:
+ * `finish` takes the socket away at once, and the loop delivers `closed` before its next turn, so
+ * that no owner is called from inside its own call. The struct is freed when both `closed` was
+ * delivered and libuv has let go of the handle.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* accept4, struct ucred */
+#endif
+#include "port/real.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* So many reads or accepts a wake-up at most: one busy peer does not hold the others. */
+enum { BURST_MAX = 32 };
+/* Unsent bytes in the kernel beyond which it reports a socket as full: what waits is ours to
+ * order by priority. */
+enum { UNSENT_BYTES_MAX = 256 * 1024 };
+
+#ifndef IOV_MAX
+#define IOV_MAX 1024
+#endif
+
+/* sendmsg takes our vectors as they are. */
+_Static_assert(sizeof(struct tide_iovec) == sizeof(struct iovec) &&
+                   offsetof(struct tide_iovec, data) == offsetof(struct iovec, iov_base) &&
+                   offsetof(struct tide_iovec, size) == offsetof(struct iovec, iov_len),
+               "struct tide_iovec is a struct iovec");
+
+struct tide_stream {
+    struct tide_executor *executor;
+    const struct tide_stream_events *events; /* NULL: accepted, and nobody has taken it yet */
+    void *arg;
+    uv_poll_t poll;
+    int fd;   /* -1: finished */
+    int mask; /* what the poll watches for */
+    int reason;
+    bool connecting;
+    bool reading;    /* false between a refused buffer and resume */
+    bool want_write; /* the last write was short */
+    bool handle_open;
+    bool delivered;
+    struct tide_stream *closing_next;
+};
+
+struct tide_listener {
+    struct tide_executor *executor;
+    void (*accepted)(void *arg, struct tide_stream *stream);
+    void *arg;
+    uv_poll_t poll;
+    int fd;
+    int spare; /* given up for a moment to refuse a connection when descriptors have run out */
+    bool is_unix;
+    bool closed;
+    dev_t device; /* of our socket file: another's in its place is not ours to unlink */
+    ino_t inode;
+    char endpoint[128];
+};
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void free_when_done(struct tide_stream *s) {
+    if (s->delivered && !s->handle_open) {
+        tide_free(s);
+    }
+}
+
+static void on_stream_handle_closed(uv_handle_t *handle) {
+    struct tide_stream *s = handle->data;
+    s->handle_open = false;
+    free_when_done(s);
+}
+
+/* Takes the socket away; `closed` follows from the loop. Only the first reason counts. */
+static void finish(struct tide_stream *s, int reason) {
+    if (s->fd < 0) {
+        return;
+    }
+    /* The handle first: libuv removes the descriptor's number from its epoll set, which may be
+     * another's after close. */
+    if (s->handle_open) {
+        uv_close((uv_handle_t *)&s->poll, on_stream_handle_closed);
+    }
+    close(s->fd);
+    s->fd = -1;
+    s->reason = reason;
+    s->closing_next = NULL;
+    *s->executor->closing_last = s;
+    s->executor->closing_last = &s->closing_next;
+}
+
+void tide__real_streams_deliver_closed(struct tide_executor *e) {
+    /* A snapshot: what a callback finishes waits for the next round. */
+    struct tide_stream *s = e->closing_first;
+    e->closing_first = NULL;
+    e->closing_last = &e->closing_first;
+    while (s != NULL) {
+        struct tide_stream *next = s->closing_next;
+        TIDE_ASSERT(e->streams_open > 0);
+        e->streams_open--;
+        s->delivered = true;
+        if (s->events != NULL) {
+            s->events->closed(s->arg, s->reason);
+        }
+        free_when_done(s);
+        s = next;
+    }
+}
+
+static void update_mask(struct tide_stream *s) {
+    if (s->fd < 0) {
+        return;
+    }
+    bool write = s->connecting || s->want_write;
+    int mask = (s->reading && !s->connecting ? UV_READABLE : 0) | (write ? UV_WRITABLE : 0);
+    if (mask == s->mask) {
+        return;
+    }
+    s->mask = mask;
+    int code = mask == 0 ? uv_poll_stop(&s->poll) : uv_poll_start(&s->poll, mask, on_poll);
+    TIDE_ASSERT(code == 0);
+}
+
+/* Takes fd (closes it on failure). */
+static int stream_create(struct tide_executor *e, int fd, bool connecting,
+                         struct tide_stream **out) {
+    struct tide_stream *s = tide_alloc_zero(1, sizeof *s);
+    if (s == NULL) {
+        close(fd);
+        return TIDE_ENOMEM;
+    }
+    int code = uv_poll_init(e->loop, &s->poll, fd);
+    if (code != 0) {
+        close(fd);
+        tide_free(s);
+        return tide__real_fail(-code, "watching", "a socket");
+    }
+    s->poll.data = s;
+    s->executor = e;
+    s->fd = fd;
+    s->connecting = connecting;
+    s->reading = true;
+    s->handle_open = true;
+    e->streams_open++;
+    *out = s;
+    return 0;
+}
+
+static void tune(int fd, int family) {
+    if (family != AF_UNIX) {
+        int on = 1, limit = UNSENT_BYTES_MAX;
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &limit, sizeof limit);
+    }
+}
+
+/* ---- reading and writing ---- */
+
+/* Reads until the socket is empty, the owner wants no more, or the burst is over. */
+static void receive(struct tide_stream *s) {
+    for (int i = 0; i < BURST_MAX && s->fd >= 0 && s->reading; i++) {
+        void *data = NULL;
+        size_t size = 0;
+        s->events->buffer(s->arg, &data, &size);
+        if (s->fd < 0) {
+            return; /* closed by its owner */
+        }
+        if (size == 0) {
+            s->reading = false;
+            return;
+        }
+        ssize_t n;
+        do {
+            n = recv(s->fd, data, size, 0);
+        } while (n < 0 && errno == EINTR);
+        if (n < 0 && errno == EAGAIN) {
+            return;
+        }
+        if (n <= 0) {
+            finish(s, n == 0 ? TIDE_ECLOSED : tide__error_from_errno(-errno));
+            return;
+        }
+        s->events->received(s->arg, (size_t)n);
+        if ((size_t)n < size) {
+            return; /* drained; should more have come meanwhile, the poll says so at once */
+        }
+    }
+}
+
+/* On loopback, connecting to a free port of the ephemeral range can meet itself (simultaneous
+ * open). */
+static bool is_self_connected(int fd) {
+    struct sockaddr_storage ours, theirs;
+    socklen_t our_size = sizeof ours, their_size = sizeof theirs;
+    memset(&ours, 0, sizeof ours);
+    memset(&theirs, 0, sizeof theirs);
+    return getsockname(fd, (struct sockaddr *)&ours, &our_size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&theirs, &their_size) == 0 &&
+           ours.ss_family != AF_UNIX && our_size == their_size &&
+           memcmp(&ours, &theirs, our_size) == 0;
+}
+
+/* A connection that cannot be made is "unreachable", whatever the kernel's reason. */
+static int connect_reason(int error_number) {
+    int code = tide__error_from_errno(-error_number);
+    bool own_fault =
+        code == TIDE_ENOMEM || code == TIDE_EPERM || code == TIDE_ELIMIT || code == TIDE_ETIMEDOUT;
+    return own_fault ? code : TIDE_EUNREACHABLE;
+}
+
+static void on_connected(struct tide_stream *s) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+        error = errno;
+    }
+    if (error == 0 && is_self_connected(s->fd)) {
+        error = ECONNREFUSED;
+    }
+    if (error != 0) {
+        finish(s, connect_reason(error));
+        return;
+    }
+    s->connecting = false;
+    s->events->connected(s->arg, s);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events) {
+    struct tide_stream *s = poll->data;
+    TIDE_ASSERT(s->fd >= 0 && s->events != NULL);
+    tide__real_awake(s->executor);
+    if (status < 0) {
+        s->mask = 0; /* libuv has stopped the handle: an error waits on the socket, and reading
+                        finds it */
+    }
+    if (s->connecting) {
+        on_connected(s);
+    } else if (status < 0 && !s->reading) {
+        finish(s, TIDE_ECLOSED);
+    } else {
+        if (status < 0 || (events & UV_READABLE) != 0) {
+            receive(s);
+        }
+        if (s->fd >= 0 && (events & UV_WRITABLE) != 0 && s->want_write) {
+            s->want_write = false;
+            s->events->writable(s->arg);
+        }
+    }
+    update_mask(s);
+}
+
+ssize_t tide__real_stream_write(struct tide_stream *s, const struct tide_iovec *iov, size_t count) {
+    tide__real_check_thread(s->executor);
+    if (s->fd < 0) {
+        return tide_fail(TIDE_ECLOSED, "the connection is closed");
+    }
+    size_t taken = 0;
+    while (!s->connecting && count > 0) {
+        size_t batch = count < IOV_MAX ? count : IOV_MAX, wanted = 0;
+        for (size_t i = 0; i < batch; i++) {
+            wanted += iov[i].size;
+        }
+        struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = batch};
+        ssize_t n;
+        do {
+            n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
+        } while (n < 0 && errno == EINTR);
+        if (n < 0 && errno != EAGAIN && errno != ENOBUFS) {
+            /* What the peer sent before it went is lost to us, as it is with any reset. */
+            int code = tide__real_fail(errno, "writing to", "a stream");
+            finish(s, code);
+            return code;
+        }
+        taken += n > 0 ? (size_t)n : 0;
+        if (n < 0 || (size_t)n < wanted) {
+            break;
+        }
+        iov += batch;
+        count -= batch;
+    }
+    if (count > 0) {
+        s->want_write = true;
+        update_mask(s);
+    }
+    return (ssize_t)taken;
+}
+
+void tide__real_stream_resume(struct tide_stream *s) {
+    tide__real_check_thread(s->executor);
+    s->reading = true;
+    update_mask(s);
+}
+
+void tide__real_stream_close(struct tide_stream *s) {
+    tide__real_check_thread(s->executor);
+    if (s->fd < 0) { /* its end was on the way already; it was our wish all the same */
+        s->reason = 0;
+    }
+    finish(s, 0);
+}
+
+void tide__real_stream_peer(struct tide_stream *s, struct tide_peer_identity *out) {
+    memset(out, 0, sizeof *out);
+    struct tide_real_address address;
+    memset(&address, 0, sizeof address);
+    address.size = sizeof address.storage;
+    if (s->fd < 0 || getpeername(s->fd, (struct sockaddr *)&address.storage, &address.size) != 0) {
+        snprintf(out->address, sizeof out->address, "closed");
+        return;
+    }
+    if (address.storage.ss_family != AF_UNIX) {
+        tide__real_address_print(&address, out->address, sizeof out->address);
+        return;
+    }
+    struct ucred credentials;
+    socklen_t size = sizeof credentials;
+    if (getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
+        out->local_user = true;
+        out->uid = credentials.uid;
+        snprintf(out->address, sizeof out->address, "unix:uid=%u,pid=%d", (unsigned)credentials.uid,
+                 (int)credentials.pid);
+    } else {
+        snprintf(out->address, sizeof out->address, "unix:");
+    }
+}
+
+/* ---- connecting and listening ---- */
+
+int tide__real_connect(struct tide_executor *e, const char *endpoint,
+                       const struct tide_stream_events *events, void *arg,
+                       struct tide_stream **out) {
+    tide__real_check_thread(e);
+    struct tide_real_address address;
+    int code = tide__real_address_parse(endpoint, &address);
+    if (code != 0) {
+        return code;
+    }
+    int family = address.storage.ss_family;
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return tide__real_fail(errno, "connecting to", endpoint);
+    }
+    tune(fd, family);
+    struct tide_stream *s;
+    code = stream_create(e, fd, true, &s);
+    if (code != 0) {
+        return code;
+    }
+    s->events = events;
+    s->arg = arg;
+    *out = s;
+    if (connect(fd, (const struct sockaddr *)&address.storage, address.size) != 0 &&
+        errno != EINPROGRESS) {
+        finish(s, connect_reason(errno)); /* told like any later failure: through `closed` */
+        return 0;
+    }
+    update_mask(s); /* also when connected at once: `connected` comes from the loop */
+    return 0;
+}
+
+void tide__real_stream_accept(struct tide_stream *s, const struct tide_stream_events *events,
+                              void *arg) {
+    TIDE_ASSERT(s->events == NULL && events != NULL);
+    s->events = events;
+    s->arg = arg;
+}
+
+/* No descriptor is free: the connection would stay in the backlog and keep the poll spinning. It
+ * is refused. */
+static void refuse_one(struct tide_listener *l) {
+    if (l->spare >= 0) {
+        close(l->spare);
+        int fd = accept(l->fd, NULL, NULL);
+        if (fd >= 0) {
+            close(fd);
+        }
+        l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    tide_log(TIDE_LOG_ERROR, NULL, "%s: out of file descriptors, a connection was refused",
+             l->endpoint);
+}
+
+static void on_accept(uv_poll_t *poll, int status, int events) {
+    (void)status;
+    (void)events;
+    struct tide_listener *l = poll->data;
+    tide__real_awake(l->executor);
+    for (int i = 0; i < BURST_MAX && !l->closed; i++) {
+        int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE) {
+                refuse_one(l);
+            }
+            if (errno == EINTR || errno == ECONNABORTED) {
+                continue;
+            }
+            return;
+        }
+        tune(fd, l->is_unix ? AF_UNIX : AF_INET);
+        struct tide_stream *s;
+        if (stream_create(l->executor, fd, false, &s) != 0) {
+            continue; /* the peer sees its connection end */
+        }
+        l->accepted(l->arg, s);
+        if (s->events == NULL) {
+            finish(s, 0);
+        } else {
+            update_mask(s);
+        }
+    }
+}
+
+static void on_listener_handle_closed(uv_handle_t *handle) {
+    tide_free(handle->data);
+}
+
+int tide__real_listen(struct tide_executor *e, const char *endpoint,
+                      void (*accepted)(void *arg, struct tide_stream *stream), void *arg,
+                      struct tide_listener **out) {
+    tide__real_check_thread(e);
+    struct tide_real_address address;
+    int code = tide__real_address_parse(endpoint, &address);
+    if (code != 0) {
+        return code;
+    }
+    struct tide_listener *l = tide_alloc_zero(1, sizeof *l);
+    if (l == NULL) {
+        return TIDE_ENOMEM;
+    }
+    int fd = tide__real_address_listen(&address, endpoint);
+    if (fd < 0) {
+        tide_free(l);
+        return fd;
+    }
+    l->executor = e;
+    l->accepted = accepted;
+    l->arg = arg;
+    l->fd = fd;
+    l->is_unix = address.storage.ss_family == AF_UNIX;
+    struct stat info;
+    if (l->is_unix && lstat(endpoint + 5, &info) == 0) {
+        l->device = info.st_dev;
+        l->inode = info.st_ino;
+    }
+    address.size = sizeof address.storage;
+    (void)getsockname(fd, (struct sockaddr *)&address.storage,
+                      &address.size); /* the port chosen for 0 */
+    tide__real_address_print(&address, l->endpoint, sizeof l->endpoint);
+    code = uv_poll_init(e->loop, &l->poll, fd);
+    if (code != 0) {
+        close(fd);
+        tide_free(l);
+        return tide__real_fail(-code, "listening on", endpoint);
+    }
+    l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    l->poll.data = l;
+    code = uv_poll_start(&l->poll, UV_READABLE, on_accept);
+    TIDE_ASSERT(code == 0);
+    *out = l;
+    return 0;
+}
+
+const char *tide__real_listener_endpoint(struct tide_listener *l) {
+    return l->endpoint;
+}
+
+void tide__real_listener_close(struct tide_listener *l) {
+    tide__real_check_thread(l->executor);
+    TIDE_ASSERT(!l->closed);
+    l->closed = true;
+    struct stat info;
+    if (l->is_unix && lstat(l->endpoint + 5, &info) == 0 && info.st_dev == l->device &&
+        info.st_ino == l->inode) {
+        (void)unlink(l->endpoint + 5);
+    }
+    uv_close((uv_handle_t *)&l->poll, on_listener_handle_closed);
+    close(l->fd);
+    if (l->spare >= 0) {
+        close(l->spare);
+    }
+}

@@ -1,0 +1,371 @@
+/*
+ * Access to rows: the walk that workers (on their own thread) and the store actor (for others) share, and the public
+ * pull and push.
+ *
+ * A pass visits keys in blocks so that the misses of one key overlap those of the next: slots of the whole block,
+ * then key words, then rows are prefetched before the first row is locked. Local rows are read and written under the
+ * lock bit of their key word; no allocation, no shared counter, no message. What is not served here is listed and
+ * goes to remote.c after the walk: two passes a call.
+ *
+ * A slot's route is read again after the word is locked: whoever moves a slot away changes the route first and locks
+ * every word after, so a row is never touched once it has left. A row without a word needs no lock to be read: it
+ * has its initial value if the slot was still served after the word was seen empty.
+ *
+ * Order within a call: once a key was missed, keys count as missed when any route changed since the pass began, so
+ * that a later duplicate cannot overtake an earlier one.
+ */
+#include "store/store_internal.h"
+
+enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
+
+/* ---- misses ---- */
+
+void tide__misses_init(struct tide__misses *misses) {
+    misses->at = misses->small;
+    misses->count = 0;
+    misses->capacity = TIDE_COUNT(misses->small);
+}
+
+void tide__misses_release(struct tide__misses *misses) {
+    if (misses->at != misses->small) {
+        tide_free(misses->at);
+    }
+    misses->at = misses->small;
+    misses->count = 0;
+}
+
+static int miss(struct tide__misses *misses, size_t position) {
+    if (misses->count == misses->capacity) {
+        bool small = misses->at == misses->small;
+        size_t capacity = misses->capacity * 4;
+        uint32_t *grown = tide_realloc(small ? NULL : misses->at, capacity * sizeof *grown);
+        if (!grown) {
+            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys of other nodes", misses->count);
+        }
+        if (small) {
+            memcpy(grown, misses->small, sizeof misses->small);
+        }
+        misses->at = grown;
+        misses->capacity = capacity;
+    }
+    misses->at[misses->count++] = (uint32_t)position;
+    return 0;
+}
+
+/* ---- one block ---- */
+
+struct block {
+    size_t count;
+    uint64_t keys[BLOCK];
+    uint32_t positions[BLOCK];
+    struct tide__slot *slots[BLOCK];
+    atomic_uint_fast64_t *words[BLOCK]; /* dense; NULL: the slot was never touched */
+};
+
+static inline void prefetch_row(const struct tide_table *table, atomic_uint_fast64_t *at, size_t bytes) {
+    uint64_t word = atomic_load_explicit(at, memory_order_acquire); /* the arena was set before the word's release */
+    if (tide__word_state(word) == TIDE__OWNED) {
+        const char *row = (const char *)tide__slab_row(&table->slab, (uint32_t)word);
+        for (size_t line = 0; line < bytes && line < LINES_AHEAD * LINE; line += LINE) {
+            __builtin_prefetch(row + line, 1);
+        }
+        __builtin_prefetch(row + bytes - 1, 1);
+    }
+}
+
+static void gather(const struct tide__pass *pass, struct block *b, bool create) {
+    struct tide_table *table = pass->table;
+    size_t left = pass->count - pass->at;
+    b->count = left < BLOCK ? left : BLOCK;
+    for (size_t j = 0; j < b->count; j++) {
+        uint32_t position = pass->index ? pass->index[pass->at + j] : (uint32_t)(pass->at + j);
+        uint64_t key;
+        memcpy(&key, (const char *)pass->keys + (size_t)position * sizeof key, sizeof key);
+        struct tide__slot *slot = &table->slots[tide__slot_of(table, key)];
+        __builtin_prefetch(slot);
+        b->positions[j] = position;
+        b->keys[j] = key;
+        b->slots[j] = slot;
+    }
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        return;
+    }
+    for (size_t j = 0; j < b->count; j++) {
+        uint32_t number = (uint32_t)(b->slots[j] - table->slots);
+        /* acquire: pairs with the release of tide__dense_words */
+        atomic_uint_fast64_t *words = atomic_load_explicit(&b->slots[j]->index, memory_order_acquire);
+        if (!words && create) {
+            words = tide__dense_words(table, number);
+        }
+        b->words[j] = words ? words + tide__place_of(table, number, b->keys[j]) : NULL;
+        __builtin_prefetch(b->words[j], 1);
+    }
+    if (b->count > 1) {
+        for (size_t j = 0; j < b->count; j++) {
+            if (b->words[j]) {
+                prefetch_row(table, b->words[j], table->row_floats * sizeof(float));
+            }
+        }
+    }
+}
+
+static inline bool served(const struct tide__pass *pass, const struct tide__slot *slot) {
+    /* acquire: pairs with the release of a route, so that `changes` below is at least as new */
+    uint32_t route = atomic_load_explicit(&slot->route, memory_order_acquire);
+    if (TIDE_UNLIKELY((route & pass->mask) != TIDE__MINE)) {
+        return false;
+    }
+    return TIDE_LIKELY(pass->misses->count == 0) ||
+           atomic_load_explicit(&pass->table->changes, memory_order_relaxed) == pass->changes;
+}
+
+/*
+ * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served elsewhere); EBUSY;
+ * ENOMEM.
+ */
+static inline int lock_key(const struct tide__pass *pass, const struct block *b, size_t j, bool create,
+                           atomic_uint_fast64_t **word, uint64_t *old) {
+    if (!served(pass, b->slots[j])) {
+        return TIDE__MISSED;
+    }
+    if (TIDE_UNLIKELY(pass->table->options.keys == TIDE_KEYS_HASHED)) {
+        return tide__hashed_lock(pass->table, b->keys[j], create, pass->mask, pass->patient, word, old);
+    }
+    *word = b->words[j];
+    if (TIDE_UNLIKELY(!*word)) {
+        if (create) {
+            return tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", pass->table->name);
+        }
+        return TIDE__NOT_FOUND;
+    }
+    if (!create) {
+        /* acquire: a slot that comes back has its route set after its words */
+        uint64_t seen = atomic_load_explicit(*word, memory_order_acquire);
+        if (tide__word_state(seen) == TIDE__ABSENT) {
+            return served(pass, b->slots[j]) ? TIDE__NOT_FOUND : TIDE__MISSED;
+        }
+    }
+    if (tide__word_lock(*word, pass->patient, old)) {
+        return TIDE_EBUSY;
+    }
+    if (TIDE_UNLIKELY(!served(pass, b->slots[j]))) {
+        tide__word_unlock(*word, *old);
+        return TIDE__MISSED;
+    }
+    return TIDE__FOUND;
+}
+
+typedef float float8 __attribute__((vector_size(32), aligned(1), may_alias));
+
+static inline void copy_floats(float *to, const float *from, size_t count) {
+    if (count < 8 || count > 256) {
+        if (count < 8) {
+            for (size_t i = 0; i < count; i++) {
+                memcpy(to + i, from + i, sizeof *to);
+            }
+            return;
+        }
+        memcpy(to, from, count * sizeof *to);
+        return;
+    }
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        *(float8 *)(void *)(to + i) = *(const float8 *)(const void *)(from + i);
+    }
+    /* the last eight once more instead of a loop over the rest */
+    *(float8 *)(void *)(to + count - 8) = *(const float8 *)(const void *)(from + count - 8);
+}
+
+int tide__pass_pull(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    const size_t width = pass->raw ? table->row_floats : table->width;
+    pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
+    while (pass->at < pass->count) {
+        struct block b;
+        gather(pass, &b, false);
+        for (size_t j = 0; j < b.count; j++) {
+            atomic_uint_fast64_t *word;
+            uint64_t old = 0;
+            float *out = pass->out + b.positions[j] * width;
+            int code = lock_key(pass, &b, j, false, &word, &old);
+            if (TIDE_LIKELY(code == TIDE__FOUND)) {
+                if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED)) {
+                    copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
+                    tide__word_unlock(word, old);
+                } else {
+                    tide__word_unlock(word, old);
+                    tide__row_init(&table->options, b.keys[j], out, pass->raw);
+                }
+            } else if (code == TIDE__NOT_FOUND) {
+                tide__row_init(&table->options, b.keys[j], out, pass->raw);
+            } else if (code != TIDE__MISSED || (code = miss(pass->misses, b.positions[j])) != 0) {
+                return code;
+            }
+            pass->at++;
+        }
+        tide__store_yield(table->store);
+    }
+    return 0;
+}
+
+/* A row for a locked word without one. */
+static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
+    uint64_t limit = table->options.keys == TIDE_KEYS_HASHED ? table->options.key_limit : 0;
+    if (limit && atomic_load_explicit(&table->slab.used, memory_order_relaxed) >= limit) {
+        return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node", table->name,
+                         (unsigned long long)limit);
+    }
+    uint32_t row;
+    int code = tide__slab_take(&table->slab, &row);
+    if (code) {
+        return code;
+    }
+    tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+    *old = tide__word_owned(*old, row);
+    return 0;
+}
+
+int tide__pass_push(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
+    pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
+    while (pass->at < pass->count) {
+        struct block b;
+        gather(pass, &b, true);
+        for (size_t j = 0; j < b.count; j++) {
+            atomic_uint_fast64_t *word;
+            uint64_t old = 0;
+            int code = lock_key(pass, &b, j, true, &word, &old);
+            if (TIDE_LIKELY(code == TIDE__FOUND)) {
+                uint64_t now = old;
+                if (TIDE_UNLIKELY(tide__word_state(old) != TIDE__OWNED)) {
+                    code = make_row(table, b.keys[j], &now);
+                    if (code < 0) {
+                        tide__word_unlock(word, old);
+                        return code;
+                    }
+                }
+                float *row = tide__slab_row(&table->slab, (uint32_t)now);
+                const uint8_t *delta = pass->in + b.positions[j] * row_bytes;
+                if (TIDE_UNLIKELY(pass->raw)) {
+                    memcpy(row, delta, row_bytes);
+                } else {
+                    tide__rule_apply(&table->options, row, delta);
+                }
+                tide__word_unlock(word, now);
+            } else if (code != TIDE__MISSED || (code = miss(pass->misses, b.positions[j])) != 0) {
+                return code;
+            }
+            pass->at++;
+        }
+        tide__store_yield(table->store);
+    }
+    return 0;
+}
+
+/* ---- calls ---- */
+
+static int check_keys(const struct tide_table *table, const uint64_t *keys, size_t count) {
+    if (count > UINT32_MAX / 2) {
+        return tide_fail(TIDE_ELIMIT, "%zu keys in one call on table '%s'", count, table->name);
+    }
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        return 0;
+    }
+    const uint64_t limit = table->options.key_count;
+    uint64_t bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        bad |= keys[i] >= limit;
+    }
+    for (size_t i = 0; bad && i < count; i++) {
+        if (keys[i] >= limit) {
+            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)keys[i],
+                             table->name, (unsigned long long)(limit - 1));
+        }
+    }
+    return 0;
+}
+
+/* Counts rows with a NaN or infinity; ENAN where the table refuses them. */
+static int check_rows(struct tide_table *table, const uint64_t *keys, size_t count, const float *rows) {
+    if (TIDE_LIKELY(tide__all_finite(rows, count * table->width))) {
+        return 0;
+    }
+    uint64_t bad = 0;
+    size_t first = 0;
+    for (size_t i = count; i-- > 0;) {
+        if (!tide__all_finite(rows + i * table->width, table->width)) {
+            bad++;
+            first = i;
+        }
+    }
+    tide__table_count(table, TIDE__NOT_FINITE, bad);
+    if (table->options.refuse_nan) {
+        return tide_fail(TIDE_ENAN, "the row pushed to key %llu of table '%s' has a NaN or infinity",
+                         (unsigned long long)keys[first], table->name);
+    }
+    return 0;
+}
+
+int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t key_count,
+                  float *out, const float *in, struct tide_ticket *ticket) {
+    struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
+    tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
+    int code = check_keys(table, keys, key_count);
+    if (!code && kind == TIDE__PUSH && !raw) {
+        code = check_rows(table, keys, key_count, in);
+    }
+    if (code) {
+        return code;
+    }
+    tide__store_yield(table->store);
+    struct tide__misses misses;
+    tide__misses_init(&misses);
+    struct tide__pass pass = {.table = table, .keys = keys, .count = key_count, .out = out,
+                              .in = (const uint8_t *)in, .mask = TIDE__FOR_WORKER, .raw = raw, .patient = true,
+                              .misses = &misses};
+    code = kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
+    tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, pass.at - misses.count);
+    if (!code && misses.count) {
+        code = tide__remote_start(&pass, kind, t);
+        if (!ticket) {
+            int result = tide__ticket_wait(t); /* also after an error: what was sent must not answer into our stack */
+            code = code ? code : result;
+        }
+    }
+    tide__misses_release(&misses);
+    return code;
+}
+
+int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
+                    struct tide_ticket *ticket) {
+    return tide__operate(table, TIDE__PULL, false, keys, key_count, rows, NULL, ticket);
+}
+
+int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count, const float *rows, unsigned flags,
+                    struct tide_ticket *ticket) {
+    (void)flags; /* the rows for each node are gathered into its message in any case: nothing of the caller's is kept */
+    return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
+}
+
+size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
+                             uint64_t *hit) {
+    memset(hit, 0, (key_count + 63) / 64 * sizeof *hit);
+    struct tide__misses misses;
+    tide__misses_init(&misses);
+    size_t hits = 0;
+    for (size_t i = 0; i < key_count; i++) {
+        if (table->options.keys == TIDE_KEYS_DENSE && keys[i] >= table->options.key_count) {
+            continue;
+        }
+        struct tide__pass pass = {.table = table, .keys = keys + i, .count = 1, .out = rows + i * table->width,
+                                  .mask = TIDE__FOR_WORKER, .patient = false, .misses = &misses};
+        misses.count = 0;
+        if (tide__pass_pull(&pass) == 0 && misses.count == 0) {
+            hit[i / 64] |= UINT64_C(1) << (i % 64);
+            hits++;
+        }
+    }
+    tide__table_count(table, TIDE__PULLS_LOCAL, hits);
+    return hits;
+}

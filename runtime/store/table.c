@@ -1,0 +1,439 @@
+/*
+ * Tables of a node: their objects, options, look-up and statistics; the store itself. Tables live until the store
+ * ends, so a pointer to one is good from any thread. How all nodes come to have the same tables: catalog.c.
+ */
+#include "store/store_internal.h"
+
+enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
+
+/* ---- options ---- */
+
+static int bad_options(const struct tide_table_options *o, const char *what) {
+    return tide_fail(TIDE_EINVAL, "table '%s': %s", o->name ? o->name : "", what);
+}
+
+static float or_default(float value, float otherwise) {
+    return value == 0.0f ? otherwise : value;
+}
+
+int tide__options_check(struct tide_table_options *o) {
+    if (!o->name || !tide_identifier_valid(o->name)) {
+        return bad_options(o, "the name is no identifier");
+    }
+    if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
+        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16) {
+        return bad_options(o, "unknown keys, slots, init, update or wire");
+    }
+    if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
+        return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width, TIDE__WIDTH_MAX);
+    }
+    if (o->keys == TIDE_KEYS_DENSE && (o->key_count == 0 || o->key_count > UINT64_C(1) << KEY_COUNT_MAX_LOG2)) {
+        return bad_options(o, "a dense table needs key_count in 1..2^48");
+    }
+    if (o->init == TIDE_INIT_XAVIER && !(o->init_a + o->init_b > 0)) {
+        return bad_options(o, "xavier needs fan-in and fan-out");
+    }
+    if (!(o->init_a - o->init_a == 0) || !(o->init_b - o->init_b == 0) || !(o->lr - o->lr == 0)) {
+        return bad_options(o, "init_a, init_b and lr must be finite");
+    }
+    if (o->keys == TIDE_KEYS_HASHED) {
+        o->slots = TIDE_SLOTS_HASH;
+        o->key_count = 0;
+    } else {
+        o->key_limit = 0;
+    }
+    if (o->update == TIDE_UPDATE_ADAGRAD) {
+        o->epsilon = or_default(o->epsilon, 1e-10f);
+    } else if (o->update == TIDE_UPDATE_ADAM) {
+        o->beta1 = or_default(o->beta1, 0.9f);
+        o->beta2 = or_default(o->beta2, 0.999f);
+        o->epsilon = or_default(o->epsilon, 1e-8f);
+        if (!(o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1)) {
+            return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
+        }
+    }
+    return 0;
+}
+
+bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
+    const float x[] = {a->init_a, a->init_b, a->lr, a->beta1, a->beta2, a->epsilon, a->sum_init};
+    const float y[] = {b->init_a, b->init_b, b->lr, b->beta1, b->beta2, b->epsilon, b->sum_init};
+    return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots && a->init == b->init &&
+           a->update == b->update && a->wire == b->wire && a->refuse_nan == b->refuse_nan &&
+           a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
+           a->seed == b->seed && memcmp(x, y, sizeof x) == 0;
+}
+
+void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
+    const float floats[] = {o->init_a, o->init_b, o->lr, o->beta1, o->beta2, o->epsilon, o->sum_init};
+    tide_write_array(w, 12);
+    tide_write_text(w, o->name);
+    tide_write_uint(w, o->keys);
+    tide_write_uint(w, o->slots);
+    tide_write_uint(w, o->init);
+    tide_write_uint(w, o->update);
+    tide_write_uint(w, o->wire);
+    tide_write_bool(w, o->refuse_nan);
+    tide_write_uint(w, o->key_count);
+    tide_write_uint(w, o->key_limit);
+    tide_write_uint(w, o->width);
+    tide_write_uint(w, o->seed);
+    tide_write_typed(w, TIDE_F32, floats, TIDE_COUNT(floats));
+}
+
+static uint8_t small(struct tide_reader *r) {
+    uint64_t value = tide_read_uint(r);
+    return value < UINT8_MAX ? (uint8_t)value : UINT8_MAX;
+}
+
+int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
+    memset(o, 0, sizeof *o);
+    if (tide_read_array(r) != 12) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 12");
+    }
+    tide_read_text(r, name, 64);
+    o->name = name;
+    o->keys = small(r);
+    o->slots = small(r);
+    o->init = small(r);
+    o->update = small(r);
+    o->wire = small(r);
+    o->refuse_nan = tide_read_bool(r);
+    o->key_count = tide_read_uint(r);
+    o->key_limit = tide_read_uint(r);
+    uint64_t width = tide_read_uint(r);
+    o->width = width <= TIDE__WIDTH_MAX ? (uint32_t)width : 0;
+    o->seed = tide_read_uint(r);
+    size_t count = 0;
+    float floats[7] = {0};
+    const void *data = tide_read_typed(r, TIDE_F32, &count);
+    if (r->error || count != TIDE_COUNT(floats)) {
+        return tide_fail(TIDE_EPROTO, "table options are damaged");
+    }
+    memcpy(floats, data, sizeof floats);
+    o->init_a = floats[0];
+    o->init_b = floats[1];
+    o->lr = floats[2];
+    o->beta1 = floats[3];
+    o->beta2 = floats[4];
+    o->epsilon = floats[5];
+    o->sum_init = floats[6];
+    return tide__options_check(o);
+}
+
+/* ---- tables ---- */
+
+int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_table_options *options,
+                     const uint16_t *homes, struct tide_table **out) {
+    struct tide_table *table = tide_alloc_aligned(_Alignof(struct tide_table), sizeof *table);
+    if (!table) {
+        return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
+    }
+    memset(table, 0, sizeof *table);
+    table->store = store;
+    table->options = *options;
+    (void)snprintf(table->name, sizeof table->name, "%s", options->name);
+    table->options.name = table->name;
+    (void)snprintf(table->why[0], sizeof table->why[0], "pull %s", table->name);
+    (void)snprintf(table->why[1], sizeof table->why[1], "push %s", table->name);
+    table->id = id;
+    table->width = options->width;
+    table->row_floats = options->width + (uint32_t)tide__rule_state(options->update, options->width);
+    table->places_max = (options->key_count + TIDE_SLOT_COUNT - 1) / TIDE_SLOT_COUNT;
+    tide__slab_init(&table->slab, table->row_floats);
+    uint16_t self = tide__store_self(store);
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        uint16_t home = homes ? homes[s] : self;
+        atomic_init(&table->slots[s].route, home == self ? home | TIDE__MINE : home);
+    }
+    table->parked_end = &table->parked;
+    *out = table;
+    return 0;
+}
+
+void tide__table_destroy(struct tide_table *table) {
+    if (table) {
+        tide__moves_table_release(table);
+        tide__slots_deinit(table);
+        tide__slab_deinit(&table->slab);
+        tide_free(table);
+    }
+}
+
+void tide__table_publish(struct tide_store *store, struct tide_table *table) {
+    TIDE_ASSERT(table->id > 0 && table->id < TIDE__TABLES_MAX);
+    atomic_store_explicit(&store->tables[table->id], table, memory_order_release); /* pairs with the look-ups below */
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    if (count < table->id) {
+        atomic_store_explicit(&store->table_count, table->id, memory_order_release);
+    }
+}
+
+struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id) {
+    if (id == 0 || id >= TIDE__TABLES_MAX) {
+        return NULL;
+    }
+    return atomic_load_explicit(&store->tables[id], memory_order_acquire); /* pairs with tide__table_publish */
+}
+
+static struct tide_table *find(struct tide_store *store, const char *name) {
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && atomic_load_explicit(&table->ready, memory_order_acquire) && strcmp(table->name, name) == 0) {
+            return table;
+        }
+    }
+    return NULL;
+}
+
+int tide_table_find(struct tide_node *node, const char *name, struct tide_table **out) {
+    struct tide_store *store = tide_store_of(node);
+    *out = store && name ? find(store, name) : NULL;
+    return *out ? 0 : tide_fail(TIDE_ENOENT, "no table '%s'", name ? name : "");
+}
+
+const struct tide_table_options *tide_table_options(const struct tide_table *table) {
+    return &table->options;
+}
+
+static int create_here(struct tide_store *store, const struct tide_table_options *options, struct tide_table **out) {
+    unsigned id = atomic_load_explicit(&store->table_count, memory_order_relaxed) + 1;
+    if (id >= TIDE__TABLES_MAX) {
+        return tide_fail(TIDE_EFULL, "a node holds at most %d tables", TIDE__TABLES_MAX - 1);
+    }
+    int code = tide__table_make(store, id, options, NULL, out);
+    if (!code) {
+        atomic_store(&(*out)->ready, true);
+        tide__table_publish(store, *out);
+    }
+    return code;
+}
+
+static int same_or_mismatch(struct tide_table *table, const struct tide_table_options *options, struct tide_table **out) {
+    if (!tide__options_equal(&table->options, options)) {
+        return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options->name);
+    }
+    *out = table;
+    return 0;
+}
+
+int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given, struct tide_table **out) {
+    struct tide_table_options options = *given;
+    int code = tide__options_check(&options);
+    if (code) {
+        return code;
+    }
+    struct tide_table *table = find(store, options.name);
+    if (table) {
+        return same_or_mismatch(table, &options, out);
+    }
+    if (!store->net) {
+        return create_here(store, &options, out);
+    }
+    struct tide_writer w;
+    uint8_t buffer[512];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__OP_CREATE);
+    tide__options_write(&w, &options);
+    struct tide_reply *reply = NULL;
+    code = w.error ? w.error
+                   : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data, w.size,
+                               TIDE_CALL_TIMEOUT, &reply);
+    tide_writer_release(&w);
+    if (code == TIDE_EREFUSED && strstr(tide_error_message(), "other options")) {
+        return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options.name);
+    }
+    if (code) {
+        return code;
+    }
+    tide_reply_free(reply);
+    table = find(store, options.name);
+    return table ? same_or_mismatch(table, &options, out)
+                 : tide_fail(TIDE_EPROTO, "the controller did not hand out table '%s'", options.name);
+}
+
+int tide_table_create(struct tide_node *node, const struct tide_table_options *options, struct tide_table **out) {
+    struct tide_store *store = tide_store_of(node);
+    return store ? tide__table_create_in(store, options, out)
+                 : tide_fail(TIDE_ECLOSED, "this node has no store");
+}
+
+/* ---- what one can ask of a table ---- */
+
+static unsigned stripe_of_thread(void) {
+    static atomic_uint threads;
+    static _Thread_local unsigned mine; /* 1 + stripe */
+    if (TIDE_UNLIKELY(!mine)) {
+        mine = 1 + atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) % TIDE__STRIPES;
+    }
+    return mine - 1;
+}
+
+void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount) {
+    atomic_fetch_add_explicit(&table->stripes[stripe_of_thread()].value[counter], amount, memory_order_relaxed);
+}
+
+static uint64_t total(const struct tide_table *table, enum tide__counter counter) {
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < TIDE__STRIPES; i++) {
+        sum += atomic_load_explicit(&table->stripes[i].value[counter], memory_order_relaxed);
+    }
+    return sum;
+}
+
+void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
+    *out = (struct tide_table_stats){
+        .pulls_local = total(table, TIDE__PULLS_LOCAL),
+        .pulls_remote = total(table, TIDE__PULLS_REMOTE),
+        .pushes_local = total(table, TIDE__PUSHES_LOCAL),
+        .pushes_remote = total(table, TIDE__PUSHES_REMOTE),
+        .served_pulls = total(table, TIDE__SERVED_PULLS),
+        .served_pushes = total(table, TIDE__SERVED_PUSHES),
+        .queued = total(table, TIDE__QUEUED),
+        .forwarded = total(table, TIDE__FORWARDED),
+        .messages_out = total(table, TIDE__MESSAGES_OUT),
+        .bytes_out = total(table, TIDE__BYTES_OUT),
+        .bytes_in = total(table, TIDE__BYTES_IN),
+        .not_finite = total(table, TIDE__NOT_FINITE),
+        .rows = atomic_load_explicit(&table->slab.used, memory_order_relaxed),
+        .memory_bytes = tide__slab_bytes(&table->slab) + sizeof *table +
+                        atomic_load_explicit(&table->index_bytes, memory_order_relaxed),
+    };
+}
+
+int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
+    if (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count) {
+        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)key, table->name,
+                         (unsigned long long)(table->options.key_count - 1));
+    }
+    *node = tide__route_home(
+        atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
+    return 0;
+}
+
+void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, uint64_t *version) {
+    memset(counts, 0, limit * sizeof *counts);
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        uint16_t home = tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
+        if (home < limit) {
+            counts[home]++;
+        }
+    }
+    if (version) {
+        *version = atomic_load_explicit(&table->map_version, memory_order_relaxed);
+    }
+}
+
+size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size_t limit) {
+    size_t found = 0;
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && atomic_load_explicit(&table->ready, memory_order_acquire)) {
+            if (found < limit) {
+                out[found] = table;
+            }
+            found++;
+        }
+    }
+    return found;
+}
+
+/* ---- the store ---- */
+
+uint16_t tide__store_self(struct tide_store *store) {
+    unsigned self = atomic_load_explicit(&store->self, memory_order_relaxed);
+    if (!self && store->node) { /* a joiner learns its id later than it makes its store */
+        self = tide_node_id(store->node);
+        atomic_store_explicit(&store->self, self, memory_order_relaxed);
+    }
+    return (uint16_t)self;
+}
+
+bool tide__store_is_controller(struct tide_store *store) {
+    return store->net && tide_net_controller(store->net) == tide__store_self(store);
+}
+
+bool tide_store_synced(struct tide_store *store) {
+    return atomic_load_explicit(&store->synced, memory_order_acquire); /* pairs with the handler of SYNCED */
+}
+
+int tide__store_create_bare(struct tide_store **out) {
+    struct tide_store *store = tide_alloc_zero(1, sizeof *store);
+    if (!store) {
+        return tide_fail(TIDE_ENOMEM, "no memory for the store");
+    }
+    atomic_init(&store->self, 1);
+    atomic_init(&store->synced, true);
+    store->stalled_end = &store->stalled;
+    *out = store;
+    return 0;
+}
+
+/* I/O thread 0. The store actor does the work: it may send and set timers. */
+static void member_changed(void *arg, const struct tide_member *member) {
+    struct tide_store *store = arg;
+    if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "node %s (%u) %s: %s", member->name, (unsigned)member->id,
+                       member->state == TIDE_MEMBER_DEAD ? "died" : "left", member->reason);
+        tide__pending_node_gone(store, member->id, text);
+    }
+    struct tide_writer w;
+    uint8_t buffer[16];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 1);
+    tide_write_uint(&w, TIDE__OP_MEMBERS);
+    (void)tide__store_send_writer(store, tide__store_self(store), &w);
+}
+
+int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out) {
+    struct tide_store *store;
+    int code = tide__store_create_bare(&store);
+    if (code) {
+        return code;
+    }
+    store->system = system;
+    store->net = net;
+    store->port = tide_system_port(system);
+    tide_port_random(store->port, "store.yield", &store->yields);
+    store->node = tide_system_node(system);
+    atomic_store(&store->self, 0);
+    atomic_store(&store->synced, !net || tide__store_is_controller(store));
+    struct tide_actor_options options = {.type = "store", .handle = tide__shard_handle, .state = store,
+                                         .role = TIDE_ROLE_IO, .messages_max = STORE_MESSAGES_MAX,
+                                         .bytes_max = STORE_BYTES_MAX};
+    tide_address address;
+    code = tide__catalog_create(store);
+    code = code ? code : tide__moves_create(store);
+    code = code ? code : tide_spawn(store->node, &options, &address);
+    if (code) {
+        tide_store_destroy(store);
+        return code;
+    }
+    TIDE_ASSERT(tide_address_id(address) == TIDE_ID_STORE);
+    if (net) {
+        store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
+        tide_net_watch(net, &store->watch);
+        tide_net_expect_evacuation(net);
+    }
+    *out = store;
+    return 0;
+}
+
+void tide_store_destroy(struct tide_store *store) {
+    if (!store) {
+        return;
+    }
+    tide__pending_deinit(store);
+    tide__shard_release(store);
+    unsigned count = atomic_load(&store->table_count);
+    for (unsigned id = 1; id <= count; id++) {
+        tide__table_destroy(tide__table_by_id(store, id));
+    }
+    tide__catalog_destroy(store);
+    tide__moves_destroy(store);
+    tide_free(store);
+}
