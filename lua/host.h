@@ -89,12 +89,13 @@ int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity);
 void tide__lua_error_unpack(lua_State *L, int code, const char *text);
 
 /* ---- value.c ---- */
-/* Writes the value at `index`; never raises. EINVAL or ELIMIT with the path of the offending field from `root`. */
-int tide__lua_encode(lua_State *L, int index, const char *root, struct tide_writer *w);
+/* Writes the value at `index`; never raises. EINVAL or ELIMIT with the path of the offending field from `root`.
+ * items_max: TIDE_ITEMS_MAX for messages, more for files. */
+int tide__lua_encode(lua_State *L, int index, const char *root, size_t items_max, struct tide_writer *w);
 /* Pushes the value of exactly one msgpack value. EPROTO, ELIMIT (nothing pushed). Raises when out of memory. */
-int tide__lua_decode(lua_State *L, const void *data, size_t size);
+int tide__lua_decode(lua_State *L, const void *data, size_t size, size_t items_max);
 /* The same without raising: ENOMEM. For callers that own memory. */
-int tide__lua_decode_safe(lua_State *L, const void *data, size_t size);
+int tide__lua_decode_safe(lua_State *L, const void *data, size_t size, size_t items_max);
 
 /* ---- tensor.c ---- */
 /* Row-major; data of a slice belongs to its parent, which the slice keeps alive. */

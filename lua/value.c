@@ -32,7 +32,7 @@ struct encoder {
     struct tide_writer *w;
     struct write_level levels[TIDE_DEPTH_MAX];
     int depth;
-    size_t items;
+    size_t items, items_max;
 };
 
 /* "value.params[3].f" of what is being written now. */
@@ -129,8 +129,8 @@ static int write_value(struct encoder *e) {
     lua_State *L = e->L;
     size_t size;
     const char *text;
-    if (++e->items > TIDE_ITEMS_MAX) {
-        return encode_fail(e, TIDE_ELIMIT, "more than 65536 values in one message: send numbers as a tensor");
+    if (++e->items > e->items_max) {
+        return encode_fail(e, TIDE_ELIMIT, "too many values in one message (65536): send numbers as a tensor");
     }
     switch (lua_type(L, -1)) {
     case LUA_TNIL:
@@ -196,8 +196,8 @@ static bool next_value(struct encoder *e) {
     return false;
 }
 
-int tide__lua_encode(lua_State *L, int index, const char *root, struct tide_writer *w) {
-    struct encoder e = {.L = L, .root = root, .w = w};
+int tide__lua_encode(lua_State *L, int index, const char *root, size_t items_max, struct tide_writer *w) {
+    struct encoder e = {.L = L, .root = root, .w = w, .items_max = items_max};
     int top = lua_gettop(L);
     if (!lua_checkstack(L, 2 * TIDE_DEPTH_MAX + 8)) {
         return tide_fail(TIDE_ENOMEM, "%s: no room on the Lua stack", root);
@@ -293,7 +293,7 @@ static int read_matrix(lua_State *L, struct tide_reader *r, size_t *items) {
         return 0;
     }
     int code = read_tensor(L, &ahead, columns);
-    *items += 4;
+    *items -= *items < 3 ? *items : 3;
     *r = ahead;
     return code < 0 ? code : 1;
 }
@@ -340,9 +340,10 @@ static int key_fail(void) {
 /* The cursor is at a container or a scalar: pushes it; a non-empty container becomes the level. */
 static int read_value(lua_State *L, struct tide_reader *r, struct read_level *levels, int *depth, size_t *items) {
     enum tide_type type = tide_read_type(r);
-    if (++*items > TIDE_ITEMS_MAX) {
-        return tide_fail(TIDE_ELIMIT, "more than 65536 values in one message");
+    if (*items == 0) {
+        return tide_fail(TIDE_ELIMIT, "more values than a message may have");
     }
+    --*items;
     if (type != TIDE_ARRAY && type != TIDE_MAP) {
         return read_scalar(L, r, type);
     }
@@ -356,7 +357,7 @@ static int read_value(lua_State *L, struct tide_reader *r, struct read_level *le
             return code < 0 ? code : 0;
         }
     }
-    if (count > TIDE_ITEMS_MAX) {
+    if (count > *items) {
         return tide_fail(TIDE_ELIMIT, "container of %zu values", count);
     }
     int array = type == TIDE_ARRAY ? (int)count : 0, map = type == TIDE_MAP ? (int)count : 0;
@@ -370,11 +371,11 @@ static int read_value(lua_State *L, struct tide_reader *r, struct read_level *le
     return 0;
 }
 
-int tide__lua_decode(lua_State *L, const void *data, size_t size) {
+int tide__lua_decode(lua_State *L, const void *data, size_t size, size_t items_max) {
     struct tide_reader r;
     struct read_level levels[TIDE_DEPTH_MAX];
     int depth = 0, top = lua_gettop(L), code = 0;
-    size_t items = 0;
+    size_t items = items_max;
     tide_reader_init(&r, data, size);
     luaL_checkstack(L, 2 * TIDE_DEPTH_MAX + 8, "decoding a message");
     for (;;) {
@@ -382,7 +383,7 @@ int tide__lua_decode(lua_State *L, const void *data, size_t size) {
         if (depth > 0 && levels[depth - 1].map) {
             enum tide_type type = tide_read_type(&r);
             bool fine = type == TIDE_STRING || type == TIDE_INT;
-            items++;
+            items -= items > 0;
             code = fine ? read_scalar(L, &r, type) : key_fail();
         }
         code = code < 0 ? code : read_value(L, &r, levels, &depth, &items);
@@ -421,18 +422,18 @@ int tide__lua_decode(lua_State *L, const void *data, size_t size) {
 
 struct safe_decode {
     const void *data;
-    size_t size;
+    size_t size, items_max;
     int code;
 };
 
 static int safe_decode_entry(lua_State *L) {
     struct safe_decode *job = lua_touserdata(L, 1);
-    job->code = tide__lua_decode(L, job->data, job->size);
+    job->code = tide__lua_decode(L, job->data, job->size, job->items_max);
     return job->code < 0 ? 0 : 1;
 }
 
-int tide__lua_decode_safe(lua_State *L, const void *data, size_t size) {
-    struct safe_decode job = {.data = data, .size = size};
+int tide__lua_decode_safe(lua_State *L, const void *data, size_t size, size_t items_max) {
+    struct safe_decode job = {.data = data, .size = size, .items_max = items_max};
     lua_pushcfunction(L, safe_decode_entry); /* a light function: no allocation */
     lua_pushlightuserdata(L, &job);
     if (lua_pcall(L, 1, 1, 0) != LUA_OK) {
@@ -445,34 +446,34 @@ int tide__lua_decode_safe(lua_State *L, const void *data, size_t size) {
     return job.code;
 }
 
+static int push_bytes(lua_State *L) {
+    const struct tide_writer *w = lua_touserdata(L, 1);
+    lua_pushlstring(L, (const char *)w->data, w->size);
+    return 1;
+}
+
 static int core_encode(lua_State *L) {
     luaL_checkany(L, 1);
     struct tide_writer w;
     uint8_t buffer[1024];
     tide_writer_init(&w, buffer, sizeof buffer);
-    int code = tide__lua_encode(L, 1, "value", &w);
+    int code = tide__lua_encode(L, 1, "value", TIDE_ITEMS_MAX, &w), status = LUA_OK;
+    if (code == 0) {
+        lua_pushcfunction(L, push_bytes);
+        lua_pushlightuserdata(L, &w);
+        status = lua_pcall(L, 1, 1, 0);
+    }
+    tide_writer_release(&w);
     if (code < 0) {
-        tide_writer_release(&w);
         return tide__lua_raise(L, code);
     }
-    if (w.owned) { /* the copy may raise: let Lua's own buffer hold the bytes first */
-        luaL_Buffer b;
-        lua_settop(L, 1);
-        char *room = luaL_buffinitsize(L, &b, w.size); /* raises before anything else can: w would leak, so see below */
-        memcpy(room, w.data, w.size);
-        size_t size = w.size;
-        tide_writer_release(&w);
-        luaL_pushresultsize(&b, size);
-        return 1;
-    }
-    lua_pushlstring(L, (const char *)w.data, w.size);
-    return 1;
+    return status == LUA_OK ? 1 : lua_error(L);
 }
 
 static int core_decode(lua_State *L) {
     size_t size;
     const char *data = luaL_checklstring(L, 1, &size);
-    int code = tide__lua_decode(L, data, size);
+    int code = tide__lua_decode(L, data, size, TIDE_ITEMS_MAX);
     return code < 0 ? tide__lua_failure(L, code) : 1;
 }
 

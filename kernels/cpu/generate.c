@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
@@ -241,7 +242,7 @@ int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink t
 static void text_lines(const struct tide_text_input *in, const double *law, struct output *out) {
     uint64_t state = in->seed, topic = 0;
     for (uint64_t i = 0; i < in->vocabulary && !out->error; i++) {
-        output_format(out, "w%" PRIu64 " %s", i, (i + 1) % in->sentence == 0 ? "\n" : "");
+        output_format(out, "w%" PRIu64 "%c", i, (i + 1) % in->sentence == 0 ? '\n' : ' ');
     }
     output_format(out, "\n");
     for (uint64_t i = 0; i < in->words && !out->error; i++) {
@@ -255,7 +256,7 @@ static void text_lines(const struct tide_text_input *in, const double *law, stru
         if (word >= in->vocabulary) {
             word = in->vocabulary - 1;
         }
-        output_format(out, "w%" PRIu64 " %s", word, (i + 1) % in->sentence == 0 ? "\n" : "");
+        output_format(out, "w%" PRIu64 "%c", word, (i + 1) % in->sentence == 0 ? '\n' : ' ');
     }
 }
 

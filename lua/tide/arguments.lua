@@ -56,6 +56,13 @@ function arguments.global()
   return list
 end
 
+---The global options that are not options of every command.
+---@return tide.option[]
+function arguments.global_only()
+  local list <const> = arguments.global()
+  return table.move(list, #arguments.common + 1, #list, 1, {})
+end
+
 ---The options a command takes, its own first.
 ---@param command table
 ---@return tide.option[]

@@ -212,7 +212,7 @@ end
 function cluster:start(job_, params) return require("tide.run").start(self, job_, params) end
 
 ---@return table[] members
-function cluster:nodes()
+function cluster.nodes()
   local list = {}
   for _, member in ipairs(core.members()) do list[#list + 1] = member end
   return list
@@ -220,7 +220,7 @@ end
 
 ---@param name string
 ---@return table|nil handle, table? err
-function cluster:table(name) return core.table_find(name) end -- luacheck: ignore 212
+function cluster.table(_, name) return core.table_find(name) end
 
 ---Ends the runs and, if this process started them, the nodes.
 function cluster:close()

@@ -391,12 +391,12 @@ end
 function controller:exited(message)
   local what = self.monitors[message.call]
   if not what or self.failed or self.closed then return end
-  local reason = message.text and message.text ~= "" and message.text or tostring(message.code)
+  local reason = message.text and message.text ~= "" and message.text or message.name or "no reason given"
   if what.node then return self:lose_node(what.node, reason) end
   local w = what.worker
   if w.failed then return end
   local err = script.error("T0609", ("worker %d has ended: %s"):format(w.rank, reason), {node = w.node.name})
-  err.name = LOST[message.code or ""] and message.code or err.name
+  if LOST[message.name or ""] then err.name = message.name end
   self.suspect = self.suspect or {err = err, at = core.now()}
 end
 

@@ -1,6 +1,5 @@
 -- tide.data: lazy descriptions of data sets. Nothing is read until a field or a part is asked for, so a script may
 -- name its data at the top: the driver reads what it needs of it, every worker cuts out its own part.
-local core = require "tide.core"
 local script = require "tide.script"
 
 local data = {}

@@ -29,28 +29,28 @@ function job.is_identifier(name)
 end
 
 local function check(fields)
-  if type(fields) ~= "table" then error(script.error("T0113", "tide.job wants a table of fields"), 3) end
+  if type(fields) ~= "table" then error(script.error("T0203", "tide.job wants a table of fields"), 3) end
   for key, value in pairs(fields) do
     local want = KNOWN[key]
     if not want then
-      error(script.error("T0113", ("job field `%s` is not known"):format(tostring(key)),
+      error(script.error("T0203", ("job field `%s` is not known"):format(tostring(key)),
         {help = text.did_you_mean(tostring(key), text.sorted_keys(KNOWN))}), 3)
     end
     local got, fits = type(value), false
     for _, t in ipairs(type(want) == "table" and want or {want}) do fits = fits or got == t end
     if not fits then
-      error(script.error("T0113", ("job field `%s` is a %s, not a %s"):format(key, got,
+      error(script.error("T0203", ("job field `%s` is a %s, not a %s"):format(key, got,
         type(want) == "table" and table.concat(want, " or a ") or want)), 3)
     end
   end
   if not job.is_identifier(fields.name) then
-    error(script.error("T0113", "a job needs a name of small letters, digits, `.`, `_`, `-`"), 3)
+    error(script.error("T0203", "a job needs a name of small letters, digits, `.`, `_`, `-`"), 3)
   end
   if not fields.worker then
-    error(script.error("T0113", ("job `%s` has no worker function"):format(fields.name)), 3)
+    error(script.error("T0203", ("job `%s` has no worker function"):format(fields.name)), 3)
   end
   for key in pairs(fields.stop or {}) do
-    if not STOPS[key] then error(script.error("T0113", ("stop rule `%s` is not known"):format(tostring(key))), 3) end
+    if not STOPS[key] then error(script.error("T0203", ("stop rule `%s` is not known"):format(tostring(key))), 3) end
   end
 end
 
@@ -60,11 +60,11 @@ end
 function job.new(fields)
   check(fields)
   if script.in_main then
-    error(script.error("T0206", ("job `%s` is made inside tide.main, which runs on the driver only"):format(fields.name),
+    error(script.error("T0206", ("job `%s` is made inside tide.main, which only the driver runs"):format(fields.name),
       {help = "move tide.job to the top of the script, where every worker runs it too"}), 2)
   end
   if script.jobs[fields.name] then
-    error(script.error("T0113", ("two jobs are called `%s`"):format(fields.name)), 2)
+    error(script.error("T0203", ("two jobs are called `%s`"):format(fields.name)), 2)
   end
   local self = setmetatable({}, job)
   for k, v in pairs(fields) do self[k] = v end

@@ -18,4 +18,27 @@ function json.decode(source)
   return value
 end
 
+---An object some of whose fields are arrays that may be empty: an empty table of Lua has no kind of its own.
+---@param fields table<string, any>
+---@param arrays table<string, any[]>
+---@return string
+function json.object(fields, arrays)
+  local parts, names = {}, {}
+  for name in pairs(fields) do names[#names + 1] = name end
+  for name in pairs(arrays) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    local encoded
+    if arrays[name] then
+      local items = {}
+      for k, item in ipairs(arrays[name]) do items[k] = json.encode(item) end
+      encoded = "[" .. table.concat(items, ",") .. "]"
+    else
+      encoded = json.encode(fields[name])
+    end
+    parts[i] = json.encode(name) .. ":" .. encoded
+  end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
 return json

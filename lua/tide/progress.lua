@@ -214,6 +214,12 @@ function progress:say(line)
   if #self.bars > 0 then self:draw(nil, true) end
 end
 
+---Clears the lines until the next drawing, so that something else may be printed there.
+function progress:hide()
+  local clear <const> = erase(self)
+  if clear ~= "" and not self.quiet then self.write(clear) end
+end
+
 ---Ends all bars and clears their lines.
 function progress:close()
   for _, one in ipairs(self.bars) do

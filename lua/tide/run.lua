@@ -81,24 +81,23 @@ function run.start(cluster, job, params)
   }
   if not self.controller then error(errors.from(err), 0) end
   cluster.runs[#cluster.runs + 1] = self
-  self.line = context.progress and context.progress(job) or nil
+  self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
+    or "ex"}
   return self
 end
 
 ---- what is shown while waiting -----------------------------------------------------------------------------------
 
 function run:show_progress(p)
-  self.newest = p
-  if not self.line then return end
   local f = next(p.fields or {}) and p.fields or p.last or {}
-  local shown = {}
-  if f.loss then shown.loss = f.examples and f.examples > 0 and f.loss / f.examples or f.loss end
-  self.line:update(p.done or 0, {total = p.total, fields = shown, epoch = p.n})
+  local shown = {{"epoch", (p.n or 0) + 1}}
+  if f.loss then
+    shown[2] = {"loss", (f.examples and f.examples > 0 and f.loss / f.examples or f.loss) + 0.0}
+  end
+  self.bar:update(p.done or 0, shown)
 end
 
-function run:clear_progress()
-  if self.line then self.line:clear() end
-end
+function run:clear_progress() self.cluster.context.progress:hide() end
 
 function run:show_log(event)
   local context = self.cluster.context
@@ -109,23 +108,21 @@ function run:show_log(event)
   end
   if context.quiet or self.lines_shown > LOG_LINES_SHOWN then return end
   self.lines_shown = self.lines_shown + 1
-  self:clear_progress()
-  io.stderr:write(line, "\n")
+  context.progress:say(line)
   if self.lines_shown > LOG_LINES_SHOWN then
-    io.stderr:write("... the rest goes to ", context.log_path or "the run's log", " only\n")
+    context.progress:say("... the rest goes to " .. (context.log_path or "the run's log") .. " only")
   end
 end
 
 function run:look_for_interrupts()
   local seen = core.interrupted() - self.interrupts
   if seen >= 2 then
-    error(errors.new("T0205", {message = "interrupted twice: killed", state = "the tables were not written"}), 0)
+    error(errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"}), 0)
   end
   if seen == 1 and not self.stopping then
     self.stopping = true
     self.cluster.context.interrupted = true
-    self:clear_progress()
-    io.stderr:write("tide: stopping at the next report; Ctrl-C again kills now\n")
+    self.cluster.context.progress:say("tide: stopping at the next report; Ctrl-C again kills now")
     core.send(self.controller, {op = "stop", reason = "interrupted"})
   end
   local deadline = self.cluster.context.deadline
@@ -224,7 +221,7 @@ function run:evaluate(name)
   self:raise_failure()
   local asked, err = core.call(self.controller, {op = "evaluate", name = name}, POLL_S)
   if not asked then error(errors.from(err), 2) end
-  if self.line then self.line:update(self.newest and self.newest.done or 0, {note = "evaluating " .. name}) end
+  self.bar:update(self.bar.count, {{"evaluating", name}})
   while not self.results[asked.id] do
     self:pump()
     self:raise_failure()

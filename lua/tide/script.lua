@@ -18,7 +18,7 @@ local script = {
 }
 
 ---A printable error that travels.
----@param code string of the catalogue, "T0203"
+---@param code string of the catalogue, "T0202"
 ---@param message string
 ---@param fields? table where, node, name, help
 ---@return tide.error
@@ -41,7 +41,7 @@ end
 ---@return table err {code=, message=, where=, trace=}
 function script.failure(raised)
   local trace = debug.traceback("", 2)
-  local err = errors.from(raised, "T0203")
+  local err = errors.from(raised, "T0202")
   if type(raised) ~= "table" and err.where and err.where:find("tide/", 1, true) then err.where = nil end
   err.where = err.where or place_in(trace)
   err.trace = err.trace or trace
@@ -66,13 +66,13 @@ end
 ---@param o {text: string, path: string, args: string[], role: string}
 ---@return true|nil, table? err
 function script.load(o)
-  script.role, script.path, script.args = o.role, o.path, o.args
-  arg = {[0] = o.path, table.unpack(o.args)}
+  script.role, script.path, script.args, script.source = o.role, o.path, o.args, o.text
+  rawset(_G, "arg", {[0] = o.path, table.unpack(o.args)})
   watch_modules(o.path:match("^(.*)/[^/]*$") or ".")
   local chunk, problem = load((o.text:gsub("^#[^\n]*", "")), "@" .. o.path, "t")
   if not chunk then
     local file, line, rest = problem:match("^(.-):(%d+): (.*)$")
-    return nil, script.error("T0202", rest or problem, {where = file and file .. ":" .. line})
+    return nil, script.error("T0201", rest or problem, {where = file and file .. ":" .. line})
   end
   local ok, err = xpcall(chunk, script.failure, table.unpack(o.args))
   if not ok then return nil, err end

@@ -83,14 +83,42 @@ function summary.new(run, counters)
   return setmetatable(self, summary)
 end
 
----A printable table.
----@param fields? string[] of the summary; default: the most asked for
----@return table printable by tostring
+local function format_of(field)
+  if field:find("_share$") then return "share" end
+  if field:find("_bytes$") then return "size" end
+  if field:find("_per_s$") then return "rate" end
+  if field:find("_s$") then return "duration" end
+  return nil
+end
+
+local function is_count(value) return math.type(value) == "integer" and value >= 10000 end
+
+local printable = {__index = {}}
+printable.__tostring = function(self)
+  local columns = {}
+  for i, field in ipairs(self.fields) do
+    local format = format_of(field)
+    if not format and is_count(self.rows[1] and self.rows[1][field]) then format = "count" end
+    columns[i] = {key = field, format = format}
+  end
+  return table.concat(table_view.lines(self.rows, columns, {width = 120}), "\n")
+end
+
+local DEFAULT <const> = {"reports", "elapsed_s", "examples_per_s", "loss", "local_share", "wire_bytes"}
+
+---A printable table of one row.
+---@param fields? string[] of the summary
+---@return table printable by print and tostring; .rows has the exact values
 function summary:table(fields)
-  fields = fields or {"reports", "elapsed_s", "examples_per_s", "loss", "local_share", "wire_bytes"}
-  local row = {}
-  for _, field in ipairs(fields) do row[field] = self[field] end
-  return table_view.new({row}, fields)
+  return setmetatable({rows = {self}, fields = fields or DEFAULT}, printable)
+end
+
+---A printable table of one row a node.
+---@param fields? string[]
+---@return table
+function summary:by_node(fields)
+  return setmetatable({rows = self.nodes, fields = fields or {
+    "node", "accesses_local", "accesses_remote", "local_share", "wire_bytes", "wire_messages"}}, printable)
 end
 
 ---Plain data for --json.

@@ -15,7 +15,7 @@ local CHOICES <const> = {
 local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
 
 local function refuse(level, format, ...)
-  error(script.error("T0113", format:format(...)), level + 1)
+  error(script.error("T0204", format:format(...)), level + 1)
 end
 
 local function count(value, what)
@@ -59,7 +59,7 @@ function table_spec.new(fields)
   local spec = {}
   for key, value in pairs(fields) do
     if not FIELDS[key] then
-      error(script.error("T0113", ("table field `%s` is not known"):format(tostring(key)),
+      error(script.error("T0204", ("table field `%s` is not known"):format(tostring(key)),
         {help = text.did_you_mean(tostring(key), text.sorted_keys(FIELDS))}), 2)
     end
     local choices = CHOICES[key]

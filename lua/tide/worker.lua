@@ -34,8 +34,8 @@ end
 ---Errors are cut down to what travels and what the driver prints.
 local function travelling(err)
   if type(err) ~= "table" then return {code = "T0609", message = tostring(err)} end
-  return {code = err.code == "T0203" and "T0609" or err.code, name = err.name, message = tostring(err.message), where = err.where, node = err.node,
-          help = err.help, trace = err.trace}
+  return {code = err.code == "T0202" and "T0609" or err.code, name = err.name, message = tostring(err.message),
+          where = err.where, node = err.node, help = err.help, trace = err.trace}
 end
 
 local function evaluate(self, request)
@@ -166,14 +166,14 @@ end
 
 ---In workers, what a script prints goes to the run's log; a worker that ends the process would take a node with it.
 local function tame_globals(self)
-  function _G.print(...)
+  rawset(_G, "print", function(...)
     local parts = table.pack(...)
     for i = 1, parts.n do parts[i] = tostring(parts[i]) end
     tell(self, {op = "log", text = table.concat(parts, "\t")})
-  end
-  function os.exit()
+  end)
+  rawset(os, "exit", function()
     error(script.error("T0113", "os.exit would end the node; return from the worker function instead"), 2)
-  end
+  end)
 end
 
 local function find_tables(names)

@@ -106,7 +106,7 @@ struct tide_link {
     uint64_t suspect_since;           /* 0: not suspected */
     uint8_t state, purpose;
     bool blocked;                     /* the socket is full: `writable` follows */
-    bool failed;                      /* a violation was logged */
+    bool was_up;
     char remote[64];
 };
 

@@ -43,6 +43,20 @@ static uint64_t real_entropy(struct tide_port *port) {
     return value;
 }
 
+static uint32_t real_user(struct tide_port *port) {
+    (void)port;
+    return (uint32_t)geteuid();
+}
+
+static void real_pause(struct tide_port *port, uint64_t ns) {
+    struct tide_real_port *real = (struct tide_real_port *)port;
+    if (real->hosted != NULL) {
+        uv_run(real->hosted, UV_RUN_NOWAIT);
+    }
+    struct timespec t = {.tv_sec = (time_t)(ns / TIDE_SECOND), .tv_nsec = (long)(ns % TIDE_SECOND)};
+    (void)nanosleep(&t, NULL);
+}
+
 static void real_destroy(struct tide_port *port) {
     tide_free(port);
 }
@@ -77,6 +91,7 @@ static const struct tide_port_ops real_ops = {
     .wall = real_wall,
     .entropy = real_entropy,
     .destroy = real_destroy,
+    .pause = real_pause,
     .executor_start = tide__real_executor_start,
     .executor_wake = tide__real_executor_wake,
     .executor_stop = tide__real_executor_stop,
@@ -105,14 +120,16 @@ static const struct tide_port_ops real_ops = {
     .process_release = tide__real_process_release,
     .signal_watch = tide__real_signal_watch,
     .memory_resident = real_memory_resident,
+    .user = real_user,
     .environment = real_environment,
 };
 
 int tide_port_real_create(uint64_t seed, struct tide_port **out) {
-    struct tide_port *port = tide_alloc_zero(1, sizeof *port);
-    if (port == NULL) {
+    struct tide_real_port *real = tide_alloc_zero(1, sizeof *real);
+    if (real == NULL) {
         return TIDE_ENOMEM;
     }
+    struct tide_port *port = &real->base;
     port->ops = &real_ops;
     port->seed = seed != 0 ? seed : real_entropy(port);
     tide__log_set_clock(log_clock);

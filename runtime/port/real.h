@@ -18,6 +18,11 @@ enum tide_real_state { TIDE_REAL_AWAKE, TIDE_REAL_SLEEPING, TIDE_REAL_NOTIFIED }
 
 struct tide_real_signal;
 
+struct tide_real_port {
+    struct tide_port base;
+    uv_loop_t *hosted; /* the host's loop with an executor of ours, or NULL; of the thread that made the node */
+};
+
 struct tide_executor {
     /* set once */
     struct tide_port *port;

@@ -266,6 +266,9 @@ int tide__real_executor_start(struct tide_port *port, const struct tide_executor
     e->closing_last = &e->closing_first;
     e->own_thread = options->loop == NULL;
     e->loop = e->own_thread ? &e->own_loop : options->loop;
+    if (!e->own_thread) {
+        ((struct tide_real_port *)port)->hosted = e->loop;
+    }
     e->self = pthread_self(); /* a host's loop runs on the thread that creates us */
     if (e->own_thread) {
         int code = uv_loop_init(&e->own_loop);

@@ -103,6 +103,8 @@ int tide__real_file_info(struct tide_port *port, const char *path, struct tide_f
     }
     out->size = (uint64_t)info.st_size;
     out->modified_ns = (uint64_t)info.st_mtim.tv_sec * TIDE_SECOND + (uint64_t)info.st_mtim.tv_nsec;
+    out->owner = (uint32_t)info.st_uid;
+    out->mode = (uint32_t)info.st_mode & 07777;
     out->directory = S_ISDIR(info.st_mode);
     return 0;
 }

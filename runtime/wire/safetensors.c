@@ -410,6 +410,10 @@ int tide_safetensors_header(struct tide_safetensor *tensors, size_t count,
         tide_write_text(&w, METADATA);
         tide_write_map(&w, metadata_count);
         for (size_t i = 0; i < metadata_count; i++) {
+            if (!metadata[i].key || !metadata[i].value) {
+                rc = tide_fail(TIDE_EINVAL, "safetensors: metadata %zu lacks key or value", i);
+                goto out;
+            }
             tide_write_text(&w, metadata[i].key);
             tide_write_text(&w, metadata[i].value);
         }

@@ -1,0 +1,45 @@
+-- `tide down`: ends a cluster of `tide up`.
+local arguments = require "tide.arguments"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+return {
+  name = "down",
+  brief = "end a cluster that `tide up` started",
+  summary = "Ends a cluster that `tide up` started. Rows that were not saved are lost.",
+  examples = {
+    {"tide down", "asks, then ends the one cluster that runs"},
+    {"tide down lab -y", "ends cluster `lab` without asking"},
+    {"tide down --dry-run", "what would be ended"},
+  },
+  arguments = {{name = "name", optional = true, doc = "the cluster; same as --cluster"}},
+  options = {arguments.shared.cluster, arguments.shared.yes, arguments.shared.dry_run},
+  run = function(context)
+    local o <const> = context.options
+    local name <const> = o.name or o.cluster
+    local what <const> = name and "cluster `" .. text.clean(name) .. "`" or "the one cluster that runs"
+    if o.dry_run then
+      if context.json then
+        context:print(context.core.json_encode {schema = "tide.down/1", cluster = name, dry_run = true})
+      else
+        context:print("would end " .. what)
+      end
+      return 0
+    end
+    local ok, err = context:confirm("End " .. what .. "?")
+    if not ok then return nil, err end
+    local down, problem = require("tide.cluster").down {cluster = name, timeout_s = context.timeout_s}
+    if not down then return nil, errors.from(problem, "T1003") end
+    local result = type(down) == "table" and down or {cluster = name}
+    if context.json then
+      local object = {}
+      for k, v in pairs(result) do object[k] = v end
+      object.schema = "tide.down/1"
+      context:print(context.core.json_encode(object))
+    else
+      context:say(("cluster `%s` is down"):format(text.clean(result.cluster or name or "?"))
+        .. ((result.killed or 0) > 0 and (", %d processes by force"):format(result.killed) or ""))
+    end
+    return 0
+  end,
+}

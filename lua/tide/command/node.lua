@@ -1,0 +1,39 @@
+-- `tide node`: one node in this process.
+local errors = require "tide.errors"
+
+return {
+  name = "node",
+  brief = "run one node in this process",
+  summary = "Runs one node in this process until it is told to end; SIGTERM makes it leave in order.",
+  examples = {
+    {"tide node --join unix:/run/user/1000/tide/lab/socket", "join a cluster"},
+    {"tide node --join tcp:127.0.0.1:7070 --workers 4", "with four workers"},
+    {"tide node --join tcp:127.0.0.1:7070 --no-store", "hold no parameters"},
+  },
+  options = {
+    {name = "join", type = "string", value = "ADDRESS", doc = "endpoint of any member; absent: a cluster of its own"},
+    {name = "cluster", type = "string", value = "C", doc = "name of the cluster (default $TIDE_CLUSTER, else `local`)"},
+    {name = "name", type = "string", value = "NAME", doc = "name of the node (default: given by the controller)"},
+    {name = "listen", type = "string", value = "ADDRESS",
+     doc = "unix:PATH or tcp:127.0.0.1:PORT (default: a socket in the run directory)"},
+    {name = "workers", short = "w", type = "integer", min = 0, max = 256, doc = "compute threads (default 1)"},
+    {name = "no-store", doc = "hold no parameter rows"},
+    {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
+    {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
+    {name = "nodes", type = "integer", min = 0, max = 256, doc = "with --controller: node processes to start"},
+    {name = "node-workers", type = "integer", min = 1, max = 256, doc = "with --controller: workers of each of them"},
+  },
+  run = function(context)
+    local o <const> = context.options
+    if o.controller and o.join then
+      return nil, errors.new("T0107", {
+        message = "--controller starts a new cluster and --join enters one", help = "leave one of them out",
+      })
+    end
+    return require("tide.cluster").node_main {
+      join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
+      no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
+      node_workers = o.node_workers, timeout_s = context.timeout_s,
+    }
+  end,
+}

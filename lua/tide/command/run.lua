@@ -1,0 +1,49 @@
+-- `tide run SCRIPT`: a local cluster for one script.
+local arguments = require "tide.arguments"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+local function check_script(path)
+  local file, why = io.open(path, "r")
+  local number, _
+  if file then
+    _, why, number = file:read(1)
+    file:close()
+    if not number then return true end
+  end
+  return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, ((why or ""):gsub("^.*: ", "")))})
+end
+
+return {
+  name = "run",
+  brief = "start a local cluster, run a script, stop",
+  summary = "Starts a local cluster, runs a script on it, and stops it.",
+  examples = {
+    {"tide run mf.lua", "as the script says"},
+    {"tide run mf.lua --nodes 4 --rank 32", "with options of the script"},
+    {"tide run --timeout 10m mf.lua", "options of tide stand before the script"},
+  },
+  arguments = {
+    {name = "script", doc = "a Lua file; `tide SCRIPT.lua` is the same"},
+    {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
+  },
+  options = {
+    {name = "nodes", type = "integer", min = 1, max = 256, doc = "node processes, if the script does not say"},
+    {name = "workers", short = "w", type = "integer", min = 1, max = 256,
+     doc = "workers of each node, if the script does not say"},
+    arguments.shared.dry_run,
+  },
+  hints = {["--cluster"] = "it starts a cluster of its own"},
+  takes_script = true,
+  run = function(context)
+    local o <const> = context.options
+    local ok, err = check_script(o.script)
+    if not ok then return nil, err end
+    if o.dry_run and context.verbose then context:say("dry run of " .. text.clean(o.script)) end
+    return require("tide.driver").run {
+      script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, interactive = false,
+      json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
+      timeout_s = context.timeout_s, dry_run = o.dry_run or false,
+    }
+  end,
+}

@@ -1,0 +1,81 @@
+-- `tide status`: a running cluster at a glance.
+local arguments = require "tide.arguments"
+local cluster_view = require "tide.cluster_view"
+local json = require "tide.json"
+local table_view = require "tide.table_view"
+local text = require "tide.text"
+local units = require "tide.units"
+
+local function sum(rows, key)
+  local total = 0
+  for _, row in ipairs(rows) do total = total + (row[key] or 0) end
+  return total
+end
+
+local function states(nodes)
+  local counts, parts = {}, {}
+  for _, node in ipairs(nodes) do
+    local state <const> = node.state or "?"
+    counts[state] = (counts[state] or 0) + 1
+  end
+  for _, state in ipairs(text.sorted_keys(counts)) do parts[#parts + 1] = counts[state] .. " " .. state end
+  return table.concat(parts, ", ")
+end
+
+local NODE_COLUMNS <const> = {
+  {key = "name", title = "node"}, {key = "state"}, {key = "workers"},
+  {key = "rss_bytes", title = "memory", format = "size"}, {key = "actors"},
+  {key = "mailbox_messages", title = "mail"}, {key = "problem"},
+}
+local TABLE_COLUMNS <const> = {
+  {key = "name", title = "table"}, {key = "rows", format = "count"},
+  {key = "memory_bytes", title = "memory", format = "size"},
+  {key = "local_share", title = "local", format = "share"},
+  {key = "bytes_out", title = "wire out", format = "size"},
+}
+
+local function print_for_people(context, view)
+  local o <const> = {
+    width = context.terminal.width, unicode = context.terminal.utf8, color = context:colored "stdout",
+  }
+  context:print(("cluster `%s`, view %s: nodes %s; %d tables, %s of rows"):format(
+    text.clean(view.cluster or "?"), tostring(view.view or "?"), states(view.nodes), #view.tables,
+    units.format_size(sum(view.tables, "memory_bytes"))))
+  context:print ""
+  context:print(table.concat(table_view.lines(view.nodes, NODE_COLUMNS, o), "\n"))
+  if #view.tables > 0 then
+    context:print ""
+    context:print(table.concat(table_view.lines(view.tables, TABLE_COLUMNS, o), "\n"))
+  end
+end
+
+local function print_plain(context, view)
+  context:print(table.concat({"cluster", text.clean(view.cluster or ""), tostring(view.view or "")}, "\t"))
+  for _, line in ipairs(table_view.plain_lines(view.nodes, NODE_COLUMNS)) do context:print("node\t" .. line) end
+  for _, line in ipairs(table_view.plain_lines(view.tables, TABLE_COLUMNS)) do context:print("table\t" .. line) end
+end
+
+return {
+  name = "status",
+  brief = "a running cluster at a glance",
+  summary = "Shows a running cluster: its nodes, their load, its tables.",
+  examples = {
+    {"tide status", "the one cluster that runs"},
+    {"tide status --cluster lab", "the cluster of that name"},
+    {"tide status --json", "everything as one JSON object"},
+  },
+  options = {arguments.shared.cluster},
+  run = function(context)
+    local view, err = cluster_view.read(context)
+    if not view then return nil, err end
+    if context.json then
+      context:print(json.object({schema = "tide.status/1", cluster = view.cluster, view = view.view},
+        {nodes = view.nodes, tables = view.tables}))
+    elseif context.plain then
+      print_plain(context, view)
+    else
+      print_for_people(context, view)
+    end
+    return 0
+  end,
+}

@@ -1,0 +1,64 @@
+-- `tide up`: a local cluster that stays.
+local arguments = require "tide.arguments"
+local errors = require "tide.errors"
+local json = require "tide.json"
+local text = require "tide.text"
+
+local function cluster_name(context)
+  return context.options.cluster or "local"
+end
+
+local function describe(context, up)
+  if context.json then
+    local fields = {schema = "tide.up/1"}
+    for k, v in pairs(up) do fields[k] = v end
+    fields.pids, fields.nodes = nil, nil
+    context:print(json.object(fields, {pids = up.pids or {}}))
+  elseif context.plain then
+    context:print(text.clean(up.cluster) .. "\t" .. text.clean(up.endpoint))
+  else
+    context:print(("cluster `%s` is up at %s"):format(text.clean(up.cluster), text.clean(up.endpoint)))
+    context:say("status: tide status --cluster " .. text.clean(up.cluster))
+    context:say("end:    tide down " .. text.clean(up.cluster) .. " -y")
+  end
+end
+
+return {
+  name = "up",
+  brief = "start a local cluster that stays",
+  summary = "Starts a cluster of node processes on this machine and leaves it running.",
+  examples = {
+    {"tide up", "two nodes, cluster `local`"},
+    {"tide up -n 4 --workers 2", "four nodes with two workers each"},
+    {"tide up --cluster lab --dry-run", "what would be started"},
+  },
+  options = {
+    {name = "nodes", short = "n", type = "integer", min = 1, max = 256, doc = "node processes (default 2)"},
+    {name = "workers", short = "w", type = "integer", min = 1, max = 256, doc = "workers of each node (default 1)"},
+    {name = "cluster", type = "string", value = "C", doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
+    {name = "dry-run", doc = "say what would happen and do nothing (-n is --nodes here)"},
+  },
+  hints = {["--yes"] = arguments.shared.yes and "it asks nothing"},
+  run = function(context)
+    local o <const> = context.options
+    local name <const> = cluster_name(context)
+    local nodes <const>, workers <const> = o.nodes or 2, o.workers or 1
+    if o.dry_run then
+      if context.json then
+        context:print(context.core.json_encode {
+          schema = "tide.up/1", cluster = name, workers = workers, dry_run = true, node_count = nodes,
+        })
+      else
+        context:print(("would start cluster `%s`: a controller and %d nodes with %d workers each"):format(
+          text.clean(name), nodes, workers))
+      end
+      return 0
+    end
+    local up, err = require("tide.cluster").up {
+      cluster = name, nodes = nodes, workers = workers, timeout_s = context.timeout_s,
+    }
+    if not up then return nil, errors.from(err, "T1001") end
+    describe(context, up)
+    return 0
+  end,
+}

@@ -1,0 +1,160 @@
+-- `require "tide"`: what scripts see. docs/scripting.md is the guide.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local job = require "tide.job"
+local options = require "tide.options"
+local script = require "tide.script"
+local table_spec = require "tide.table_spec"
+local units = require "tide.units"
+
+local tide = {
+  version = core.version,
+  seed = 1,                     ---@type integer of the script: its option `seed`, else 1
+  output = {json = false, plain = false, quiet = false}, ---@type table the command's flags, for scripts that print
+}
+
+---- the script ----------------------------------------------------------------------------------------------------
+
+---Declares and reads the script's flags.
+---@param spec table<string, table> name = {doc, default=, type=, choices=, required=}
+---@return table<string, any> values
+function tide.options(spec)
+  local values = options.declare(spec, script.args, {script = script.path, source = script.source})
+  if math.type(values.seed) == "integer" then tide.seed = values.seed end
+  return values
+end
+
+---The function that runs on the driver once the script has loaded; elsewhere it is ignored.
+---@param f fun()
+function tide.main(f)
+  if type(f) ~= "function" then error(script.error("T0113", "tide.main wants a function"), 2) end
+  if script.main then error(script.error("T0113", "a script has one tide.main"), 2) end
+  script.main = f
+end
+
+---@param fields table see tide.job
+---@return tide.job
+function tide.job(fields) return job.new(fields) end
+
+tide.table = table_spec.new
+tide.dense, tide.hashed = table_spec.dense, table_spec.hashed
+tide.zero, tide.uniform, tide.normal, tide.xavier =
+  table_spec.zero, table_spec.uniform, table_spec.normal, table_spec.xavier
+
+---A native inner loop by name: a function of named arguments that returns named numbers.
+---@param name string
+---@return fun(arguments: table): table<string, number>
+function tide.kernel(name)
+  local kernel, err = core.kernel(name)
+  if not kernel then error(errors.from(err, "T0901"), 2) end
+  return kernel
+end
+
+---The integers a..b as an array.
+---@param a integer
+---@param b integer
+---@return integer[]
+function tide.range(a, b)
+  local list = {}
+  for i = a, b do list[#list + 1] = i end
+  return list
+end
+
+---Monotonic seconds.
+---@return number
+function tide.now() return core.now() end
+
+---@param level "debug"|"info"|"warning"|"error"
+function tide.log(level, ...)
+  local parts = table.pack(...)
+  for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+  core.log(level, table.concat(parts, " "))
+end
+
+---- clusters ------------------------------------------------------------------------------------------------------
+
+---Starts node processes on this machine; with `tide run --cluster C` the nodes are those of C.
+---@param o? {nodes?: integer, workers?: integer}
+---@return table cluster, to be closed: `local cluster <close> = tide.cluster {}`
+function tide.cluster(o) return require("tide.cluster").new(o) end
+
+---- fibers --------------------------------------------------------------------------------------------------------
+
+local fiber = {}
+fiber.__index = fiber
+
+---@param timeout_s? number
+---@return any ... what the function returned; raises what it raised
+function fiber:wait(timeout_s)
+  local results = table.pack(core.fiber_wait(self.handle, timeout_s))
+  if not results[1] then error(errors.from(results[2], "T0202"), 2) end
+  return table.unpack(results, 2, results.n)
+end
+
+function fiber:cancel() core.fiber_cancel(self.handle) end
+
+---@return boolean whether it has ended
+function fiber:done() return self.finished.yes end
+
+---Runs f(...) concurrently in this script.
+---@return table handle with wait, cancel, done
+function tide.spawn(f, ...)
+  local finished = {yes = false}
+  local handle = core.fiber(function(...)
+    local mark <close> = setmetatable({}, {__close = function() finished.yes = true end}) -- luacheck: ignore 211
+    return f(...)
+  end, ...)
+  return setmetatable({handle = handle, finished = finished}, fiber)
+end
+
+---Runs all functions, waits for all, gives their first results in order. One that fails cancels the rest.
+---@param functions function[]
+---@return any[]
+function tide.all(functions)
+  local handles, results = {}, {}
+  for i, f in ipairs(functions) do handles[i] = tide.spawn(f) end
+  for i, h in ipairs(handles) do
+    local ok, result = pcall(h.wait, h)
+    if not ok then
+      for j = i + 1, #handles do handles[j]:cancel() end
+      error(result, 2)
+    end
+    results[i] = result
+  end
+  return results
+end
+
+---Runs f with a deadline.
+---@param time string|number "2s"
+---@param f function
+---@return any ... of f; raises when the time is over
+function tide.within(time, f)
+  local seconds, why = units.parse_duration(time)
+  if not seconds then error(script.error("T0113", why), 2) end
+  local h = tide.spawn(f)
+  local results = table.pack(core.fiber_wait(h.handle, seconds))
+  if not results[1] then
+    h:cancel()
+    error(errors.from(results[2], "T0202"), 2)
+  end
+  return table.unpack(results, 2, results.n)
+end
+
+---@param time string|number
+function tide.sleep(time)
+  local seconds, why = units.parse_duration(time)
+  if not seconds then error(script.error("T0113", why), 2) end
+  core.sleep(seconds)
+end
+
+tide.units = units
+
+-- Read when first asked for: most scripts use few of them.
+local LAZY <const> = {data = "tide.data", tensor = "tide.tensor", json = "tide.json", show = "tide.show"}
+return setmetatable(tide, {__index = function(self, key)
+  local name = LAZY[key]
+  if not name then return nil end
+  local module = require(name)
+  rawset(self, key, module)
+  return module
+end})

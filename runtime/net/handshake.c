@@ -1,0 +1,277 @@
+/*
+ * The handshake: hello from the dialler, hello_ok or an error from the other side, after which the connection belongs to
+ * one pair of incarnations for life. A joiner (id 0) is given an id by the controller; any other member answers it with
+ * the controller's endpoint and closes. Refusals are worded from the reader's side and logged on the writer's.
+ */
+#include "net/inside.h"
+
+#include <string.h>
+
+void tide__handshake_begin(struct tide_link *link) {
+    struct tide_net *net = link->net;
+    struct tide_hello hello = {.version = TIDE_PROTOCOL,
+                               .incarnation = net->incarnation,
+                               .id = tide__net_id(net),
+                               .store = net->store,
+                               .client = net->client,
+                               .workers = net->workers,
+                               .pid = net->pid};
+    snprintf(hello.cluster, sizeof hello.cluster, "%s", net->cluster);
+    snprintf(hello.name, sizeof hello.name, "%s", hello.id == 0 ? net->wanted_name : net->name);
+    snprintf(hello.endpoint, sizeof hello.endpoint, "%s", net->endpoint);
+    if (link->peer != NULL) {
+        struct known *known = tide__members_find(net, link->peer->id);
+        snprintf(hello.to, sizeof hello.to, "%s", known != NULL ? known->member.name : "");
+    }
+    uint8_t body[TIDE_FRAME_HELLO_MAX];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide__hello_write(&w, &hello);
+    tide__link_own(link, TIDE_FRAME_HELLO, w.data, w.size);
+    tide_writer_release(&w);
+}
+
+/* ---- accepting ---- */
+
+/* Says no to the peer in `theirs`, logs `ours`, closes when it is written. */
+static void refuse(struct tide_link *link, int code, const char *ours, const char *theirs) {
+    tide_log(TIDE_LOG_WARN, link->net->name, "refused %s: %s", link->remote, ours);
+    uint8_t body[400];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide__refusal_write(&w, code, theirs);
+    tide__link_own(link, TIDE_FRAME_ERROR, w.data, w.size);
+    tide_writer_release(&w);
+    tide__link_drain(link);
+}
+
+static void welcome(struct tide_link *link, uint16_t assigned_id, const char *assigned_name) {
+    struct tide_net *net = link->net;
+    struct tide_welcome answer = {.version = TIDE_PROTOCOL,
+                                  .incarnation = net->incarnation,
+                                  .id = tide__net_id(net),
+                                  .assigned_id = assigned_id};
+    snprintf(answer.cluster, sizeof answer.cluster, "%s", net->cluster);
+    snprintf(answer.name, sizeof answer.name, "%s", net->name);
+    snprintf(answer.endpoint, sizeof answer.endpoint, "%s", net->endpoint);
+    snprintf(answer.controller, sizeof answer.controller, "%s", net->controller_endpoint);
+    snprintf(answer.assigned_name, sizeof answer.assigned_name, "%s", assigned_name);
+    uint8_t body[TIDE_FRAME_HELLO_MAX];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide__welcome_write(&w, &answer);
+    tide__link_own(link, TIDE_FRAME_HELLO_OK, w.data, w.size);
+    tide_writer_release(&w);
+}
+
+static void accept_joiner(struct tide_link *link, const struct tide_hello *hello) {
+    struct tide_net *net = link->net;
+    if (!net->controls) {
+        if (net->controller_endpoint[0] == 0) {
+            refuse(link, TIDE_EBUSY, "a joiner, before this node has joined", "the peer has not joined itself yet");
+            return;
+        }
+        welcome(link, 0, "");
+        tide__link_drain(link);
+        return;
+    }
+    uint16_t id;
+    char name[64];
+    int error = tide__controller_admit(net, hello, &id, name);
+    struct tide_peer *peer = error == 0 ? tide__peer_make(net, id) : NULL;
+    if (peer == NULL) {
+        refuse(link, error == 0 ? TIDE_ENOMEM : error, tide_error_message(), tide_error_message());
+        return;
+    }
+    peer->incarnation = hello->incarnation;
+    peer->lost = false;
+    welcome(link, id, name);
+    tide__link_established(link, peer);
+    if (link->state == LINK_UP) {
+        tide__controller_greet(net, link);
+    }
+}
+
+/* A node that has its id already. 1: not decidable before the next view. */
+static int accept_known(struct tide_link *link, const struct tide_hello *hello) {
+    struct tide_net *net = link->net;
+    char text[160];
+    struct known *known = tide__members_find(net, hello->id);
+    if (!hello->client) {
+        if (known == NULL) {
+            return 1;
+        }
+        snprintf(text, sizeof text, "node '%s' was declared %s", known->member.name,
+                 known->member.state == TIDE_MEMBER_DEAD ? "dead" : "left");
+        if (known->member.incarnation != hello->incarnation) {
+            refuse(link, TIDE_EMISMATCH, "another incarnation of a known node",
+                   "this id belongs to another incarnation");
+            return 0;
+        }
+        if (known->member.state >= TIDE_MEMBER_LEFT) {
+            refuse(link, TIDE_ECLOSED, text, text);
+            return 0;
+        }
+    }
+    struct tide_peer *peer = tide__peer_make(net, hello->id);
+    if (peer == NULL || peer->link != NULL || (peer->lost && !hello->client)) {
+        snprintf(text, sizeof text, "node n%u %s", (unsigned)hello->id,
+                 peer == NULL ? "does not fit memory" : peer->lost ? "lost its connection" : "is connected already");
+        refuse(link, TIDE_EBUSY, text, text);
+        return 0;
+    }
+    if (hello->client) {
+        peer->lost = false;
+        for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) { /* ids of clients come round: nothing is owed from before */
+            atomic_store_explicit(&peer->outstanding[i], 0, memory_order_relaxed);
+        }
+    }
+    peer->incarnation = hello->incarnation;
+    welcome(link, 0, "");
+    tide__link_established(link, peer);
+    if (link->state == LINK_UP) {
+        tide__members_link_up(net, peer);
+    }
+    return 0;
+}
+
+static void decide(struct tide_link *link, const struct tide_hello *hello) {
+    struct tide_net *net = link->net;
+    char ours[200], theirs[200];
+    if (strcmp(hello->cluster, net->cluster) != 0) {
+        snprintf(ours, sizeof ours, "peer belongs to cluster '%s', not '%s'", hello->cluster, net->cluster);
+        snprintf(theirs, sizeof theirs, "peer belongs to cluster '%s', not '%s'", net->cluster, hello->cluster);
+        refuse(link, TIDE_EMISMATCH, ours, theirs);
+    } else if (hello->to[0] != 0 && strcmp(hello->to, net->name) != 0) {
+        snprintf(ours, sizeof ours, "peer looks for node '%s', this is '%s'", hello->to, net->name);
+        snprintf(theirs, sizeof theirs, "peer is node '%s', not '%s'", net->name, hello->to);
+        refuse(link, TIDE_EMISMATCH, ours, theirs);
+    } else if (hello->incarnation == net->incarnation) {
+        refuse(link, TIDE_EINVAL, "this node called itself", "a node cannot join itself");
+    } else if (hello->id == 0) {
+        accept_joiner(link, hello);
+    } else if (accept_known(link, hello) == 1) {
+        link->hello = *hello;
+        link->state = LINK_PARKED;
+    }
+}
+
+static int hello_received(struct tide_link *link, const struct tide_frame *frame) {
+    struct tide_hello hello;
+    int error = tide_hello_parse(frame->body, frame->body_size, &hello);
+    if (error == TIDE_EVERSION) {
+        char ours[100], theirs[100];
+        snprintf(ours, sizeof ours, "peer speaks protocol %u, this node speaks %u", (unsigned)hello.version,
+                 TIDE_PROTOCOL);
+        snprintf(theirs, sizeof theirs, "peer speaks protocol %u, this node speaks %u", TIDE_PROTOCOL,
+                 (unsigned)hello.version);
+        refuse(link, TIDE_EVERSION, ours, theirs);
+        return 0;
+    }
+    if (error != 0) {
+        return error;
+    }
+    decide(link, &hello);
+    return 0;
+}
+
+void tide__handshake_unpark(struct tide_net *net) {
+    struct tide_link *next;
+    for (struct tide_link *link = net->links; link != NULL; link = next) {
+        next = link->next;
+        if (link->state == LINK_PARKED) {
+            link->state = LINK_GREETING;
+            struct tide_hello hello = link->hello;
+            decide(link, &hello);
+        }
+    }
+}
+
+/* ---- dialling ---- */
+
+static void join_welcomed(struct tide_link *link, const struct tide_welcome *answer) {
+    struct tide_net *net = link->net;
+    if (answer->assigned_id == 0) {
+        char endpoint[160];
+        memcpy(endpoint, answer->controller, sizeof endpoint);
+        tide__link_drain(link);
+        int error = TIDE_EUNREACHABLE;
+        if (endpoint[0] != 0 && ++net->redirects <= REDIRECTS_MAX) {
+            error = tide__link_dial(net, endpoint, LINK_JOIN, NULL);
+        } else {
+            tide_fail(TIDE_EUNREACHABLE, "nobody who answers is the controller");
+        }
+        if (error != 0) {
+            tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+        }
+        return;
+    }
+    struct tide_peer *peer = tide__peer_make(net, answer->id);
+    if (peer == NULL) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ENOMEM, "out of memory");
+        return;
+    }
+    peer->incarnation = answer->incarnation;
+    tide__members_welcomed(net, peer, answer);
+    tide__link_established(link, peer);
+}
+
+static int welcome_received(struct tide_link *link, const struct tide_frame *frame) {
+    struct tide_net *net = link->net;
+    struct tide_welcome answer;
+    int error = tide__welcome_parse(frame->body, frame->body_size, &answer);
+    if (error == 0 && strcmp(answer.cluster, net->cluster) != 0) {
+        error = tide_fail(TIDE_EMISMATCH, "peer belongs to cluster '%s', not '%s'", answer.cluster, net->cluster);
+    }
+    if (link->purpose == LINK_JOIN) {
+        if (error != 0) {
+            tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+            return error;
+        }
+        if (answer.assigned_id != 0 && (answer.id == 0 || (answer.assigned_id >= CLIENT_ID_MIN) != net->client)) {
+            error = tide_fail(TIDE_EPROTO, "an id that is not ours");
+            tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+            return error;
+        }
+        join_welcomed(link, &answer);
+        return 0;
+    }
+    if (error == 0 && (answer.id != link->peer->id || answer.incarnation != link->peer->incarnation)) {
+        error = tide_fail(TIDE_EMISMATCH, "reached node n%u instead of n%u, or a later incarnation",
+                          (unsigned)answer.id, (unsigned)link->peer->id);
+    }
+    if (error != 0) {
+        return error;
+    }
+    tide__link_established(link, link->peer);
+    if (link->state == LINK_UP) {
+        tide__members_link_up(net, link->peer);
+    }
+    return 0;
+}
+
+static int refusal_received(struct tide_link *link, const struct tide_frame *frame) {
+    int code;
+    char text[200];
+    int error = tide__refusal_parse(frame->body, frame->body_size, &code, text, sizeof text);
+    if (link->purpose == LINK_JOIN) {
+        tide__net_become(link->net, TIDE_MEMBER_DEAD, error != 0 ? error : code,
+                         error != 0 ? tide_error_message() : text);
+    }
+    return error != 0 ? error : tide_fail(code, "it refused: %s", text);
+}
+
+int tide__handshake_frame(struct tide_link *link, const struct tide_frame *frame) {
+    if (link->state == LINK_GREETING && link->purpose == LINK_ACCEPTED && frame->kind == TIDE_FRAME_HELLO) {
+        return hello_received(link, frame);
+    }
+    if (link->state == LINK_GREETING && link->purpose != LINK_ACCEPTED) {
+        if (frame->kind == TIDE_FRAME_HELLO_OK) {
+            return welcome_received(link, frame);
+        }
+        if (frame->kind == TIDE_FRAME_ERROR) {
+            return refusal_received(link, frame);
+        }
+    }
+    return tide_fail(TIDE_EPROTO, "a frame of kind %u before the handshake is over", (unsigned)frame->kind);
+}

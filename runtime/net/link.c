@@ -1,0 +1,542 @@
+/*
+ * Links: one connection each, from dial or accept to the stream's end.
+ *
+ * Writing: whatever is queued during a turn leaves at its end, in as few system calls as the socket allows; a full
+ * socket continues from `writable`. Reading: frames are parsed where they landed (intake.c). Bytes that are not ours
+ * close the link with a logged reason and cost nobody else anything.
+ *
+ * A link is up for one pair of incarnations; its loss is reported upwards as the peer's. Sessions that survive a
+ * reconnect would live between the outbox and the stream: keep what is written until it is acknowledged, and attach the
+ * same outbox to the next stream in tide__link_established.
+ */
+#include "net/inside.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { LOGS_PER_SECOND = 8 };
+#define DIAL_TIMEOUT (3 * TIDE_SECOND)
+
+static const struct tide_stream_events stream_events;
+
+/* ---- making ---- */
+
+static struct tide_link *link_create(struct tide_net *net, enum link_purpose purpose, enum link_state state,
+                                     uint64_t timeout) {
+    struct tide_link *link = tide_alloc_zero(1, sizeof *link);
+    if (link == NULL) {
+        return NULL;
+    }
+    link->net = net;
+    link->purpose = (uint8_t)purpose;
+    link->state = (uint8_t)state;
+    link->deadline = tide__net_now(net) + timeout;
+    tide__intake_init(&link->intake);
+    tide__outbox_init(&link->outbox);
+    link->next = net->links;
+    link->place = &net->links;
+    if (link->next != NULL) {
+        link->next->place = &link->next;
+    }
+    net->links = link;
+    tide__net_wake(net); /* so that the tick learns of the deadline */
+    return link;
+}
+
+static void unlink_from_net(struct tide_link *link) {
+    *link->place = link->next;
+    if (link->next != NULL) {
+        link->next->place = link->place;
+    }
+}
+
+static void fail_unsent(void *arg, const struct tide_outgoing *m) {
+    struct tide_link *link = arg;
+    tide_system_fail_call(link->net->system, m, TIDE_EDIED, "the connection was lost");
+    if (link->peer != NULL) {
+        tide__peer_credit(link->peer, m->lane, TIDE_FRAME_HEAD + tide_outgoing_body(m));
+    }
+}
+
+static void account_drop(struct tide_credit_account *account) {
+    /* acq_rel: whoever drops the last count sees all others done with it */
+    if (account != NULL && atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
+        account->release(account);
+    }
+}
+
+void tide__link_free(struct tide_link *link) {
+    unlink_from_net(link);
+    tide__outbox_clear(&link->outbox, NULL, NULL);
+    tide__intake_deinit(&link->intake);
+    account_drop(link->account);
+    tide_free(link);
+}
+
+/* Whose process is at the other end? Only a Unix socket tells; loopback TCP is as trusted as the machine. */
+static bool is_ours(struct tide_net *net, struct tide_stream *stream, struct tide_peer_identity *identity) {
+    net->port->ops->stream_peer(stream, identity);
+    return net->port->simulated || !identity->local_user || identity->uid == 0 || identity->uid == geteuid();
+}
+
+static size_t count_strangers(const struct tide_net *net) {
+    size_t count = 0;
+    for (const struct tide_link *link = net->links; link != NULL; link = link->next) {
+        count += link->purpose == LINK_ACCEPTED && (link->state == LINK_GREETING || link->state == LINK_PARKED);
+    }
+    return count;
+}
+
+/* True if one more line about misbehaving peers may be logged in this second. */
+static bool may_log(struct tide_net *net) {
+    net->violations++;
+    uint64_t second = tide__net_now(net) / TIDE_SECOND;
+    if (second != net->violations_second) {
+        net->violations_second = second;
+        net->violations_logged = 0;
+    }
+    return net->violations_logged++ < LOGS_PER_SECOND;
+}
+
+void tide__link_accepted(void *arg, struct tide_stream *stream) {
+    struct tide_net *net = arg;
+    struct tide_peer_identity identity;
+    if (net->finished || count_strangers(net) >= UNAUTHENTICATED_MAX || !is_ours(net, stream, &identity)) {
+        if (!net->finished && may_log(net)) {
+            tide_log(TIDE_LOG_WARN, net->name, "refused a connection: %s",
+                     count_strangers(net) >= UNAUTHENTICATED_MAX ? "too many that have not said hello"
+                                                                 : "of another user");
+        }
+        return; /* what nobody takes the port closes */
+    }
+    struct tide_link *link = link_create(net, LINK_ACCEPTED, LINK_GREETING, HANDSHAKE_TIMEOUT);
+    if (link == NULL) {
+        return;
+    }
+    snprintf(link->remote, sizeof link->remote, "%s", identity.address);
+    link->stream = stream;
+    net->port->ops->stream_accept(stream, &stream_events, link);
+}
+
+int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose, struct tide_peer *peer) {
+    if (!tide_endpoint_is_local(endpoint)) {
+        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only", endpoint);
+    }
+    struct tide_link *link =
+        link_create(net, purpose, LINK_DIALLING, purpose == LINK_PROBE ? PROBE_TIMEOUT : DIAL_TIMEOUT);
+    if (link == NULL) {
+        return TIDE_ENOMEM;
+    }
+    snprintf(link->remote, sizeof link->remote, "%.63s", endpoint);
+    link->peer = peer;
+    int error = net->port->ops->connect(net->executor, endpoint, &stream_events, link, &link->stream);
+    if (error != 0) {
+        tide__link_free(link);
+        return error;
+    }
+    if (purpose == LINK_MESH) {
+        peer->link = link;
+    }
+    return 0;
+}
+
+/* ---- closing ---- */
+
+void tide__link_close(struct tide_link *link) {
+    if (link->state != LINK_CLOSED) {
+        link->state = LINK_CLOSED;
+        link->net->port->ops->stream_close(link->stream);
+    }
+}
+
+void tide__link_drain(struct tide_link *link) {
+    if (link->state == LINK_DIALLING) {
+        tide__link_close(link);
+    } else if (link->state != LINK_CLOSED && link->state != LINK_DRAINING) {
+        link->state = LINK_DRAINING;
+        link->deadline = tide__net_now(link->net) + DRAIN_TIMEOUT;
+        tide__net_wake(link->net);
+    }
+}
+
+void tide__link_violation(struct tide_link *link, const char *reason) {
+    if (link->state == LINK_CLOSED) {
+        return;
+    }
+    if (may_log(link->net)) {
+        char who[24] = "a stranger";
+        if (link->peer != NULL) {
+            snprintf(who, sizeof who, "n%u", (unsigned)link->peer->id);
+        }
+        tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who, link->remote, reason);
+    }
+    tide__link_close(link);
+}
+
+static void join_failed(struct tide_link *link, int code) {
+    char text[200];
+    snprintf(text, sizeof text, "no connection to %.63s: %s", link->remote,
+             code == TIDE_EUNREACHABLE  ? "nobody listens there"
+             : code == TIDE_ETIMEDOUT   ? "no answer"
+             : code == TIDE_ECLOSED     ? "the peer closed it before it answered"
+                                        : tide_error_name(code));
+    tide__net_become(link->net, TIDE_MEMBER_DEAD, code == 0 ? TIDE_EUNREACHABLE : code, text);
+}
+
+static void closed(void *arg, int reason) {
+    struct tide_link *link = arg;
+    struct tide_net *net = link->net;
+    struct tide_peer *peer = link->peer;
+    bool expected = link->state == LINK_CLOSED || link->state == LINK_DRAINING; /* our own doing */
+    link->state = LINK_CLOSED;
+    bool owns = peer != NULL && peer->link == link;
+    if (owns) {
+        peer->link = NULL;
+        atomic_store_explicit(&peer->up, false, memory_order_relaxed);
+    }
+    tide__outbox_clear(&link->outbox, fail_unsent, link);
+    if (net->finished) {
+        /* nobody is interested any more */
+    } else if (link->purpose == LINK_PROBE) {
+        tide__members_probed(net, peer, reason == TIDE_EUNREACHABLE);
+    } else if (link->was_up) {
+        tide__members_link_lost(net, peer, expected ? "closed by this node" : "connection lost");
+    } else if (link->purpose == LINK_JOIN) {
+        if (!expected || reason != 0) {
+            join_failed(link, reason);
+        }
+    } else if (owns) { /* a mesh link that did not come up: again, slower each time */
+        peer->redial_delay = peer->redial_delay == 0          ? 50 * TIDE_MILLISECOND
+                             : peer->redial_delay < TIDE_SECOND ? 2 * peer->redial_delay
+                                                                : TIDE_SECOND;
+        peer->redial_at = tide__net_now(net) + peer->redial_delay;
+    }
+    tide__link_free(link);
+    tide__net_wake(net);
+}
+
+/* ---- writing ---- */
+
+void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body, size_t size) {
+    struct tide_frame frame = {.kind = (uint8_t)kind, .lane = TIDE_LANE_SYSTEM};
+    if (kind == TIDE_FRAME_CAST && link->peer != NULL) {
+        frame.to = tide_address_make(link->peer->id, TIDE_ID_MEMBERS);
+        frame.from = tide_address_make(tide__net_id(link->net), TIDE_ID_MEMBERS);
+    }
+    if (tide__outbox_push_own(&link->outbox, &frame, body, size) != 0) {
+        tide__link_violation(link, "out of memory");
+    }
+    tide__net_wake(link->net);
+}
+
+void tide__link_flush(struct tide_link *link) {
+    if (link->state == LINK_DIALLING || link->state == LINK_CLOSED) {
+        return;
+    }
+    uint64_t frames = link->outbox.frames;
+    uint64_t bytes = 0, writes = 0;
+    int more = 0;
+    while (!link->blocked && (more = tide__outbox_gather(&link->outbox)) > 0) {
+        size_t count;
+        const struct tide_iovec *vectors = tide__outbox_vectors(&link->outbox, &count);
+        ssize_t n = link->net->port->ops->stream_write(link->stream, vectors, count);
+        if (n < 0) {
+            return; /* `closed` follows */
+        }
+        writes++;
+        bytes += (uint64_t)n;
+        tide__outbox_written(&link->outbox, (size_t)n);
+        tide__outbox_vectors(&link->outbox, &count);
+        link->blocked = count > 0;
+    }
+    if (more < 0) {
+        tide__link_violation(link, "out of memory");
+        return;
+    }
+    if (bytes > 0) {
+        link->wrote = tide__net_now(link->net);
+    }
+    if (link->peer != NULL && link->was_up) {
+        struct tide_peer *peer = link->peer;
+        atomic_fetch_add_explicit(&peer->bytes_out, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&peer->writes, writes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&peer->frames_out, link->outbox.frames - frames, memory_order_relaxed);
+        atomic_store_explicit(&peer->queue_bytes, link->outbox.queued_bytes, memory_order_relaxed);
+    }
+    if (link->state == LINK_DRAINING && tide__outbox_empty(&link->outbox)) {
+        tide__link_close(link);
+    }
+}
+
+/* Tells the peer what its messages' receivers have consumed: at once when it is much, else with the next beat. */
+void tide__link_grant(struct tide_link *link, bool all) {
+    uint64_t now[TIDE_LANE_COUNT] = {0};
+    bool worth = false;
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        now[i] = atomic_load_explicit(&link->account->consumed[i], memory_order_relaxed);
+        uint64_t news = now[i] - link->granted[i];
+        bool much = news > tide__credit_window(i) / 4 || (now[i] == link->delivered[i] && news >= 64 << 10);
+        worth = worth || much || (all && news > 0);
+    }
+    if (!worth) {
+        return;
+    }
+    uint8_t body[64];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, TIDE_LANE_COUNT - TIDE_LANE_STORE);
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        tide_write_uint(&w, now[i]);
+        link->granted[i] = now[i];
+    }
+    tide__link_own(link, TIDE_FRAME_CREDIT, w.data, w.size);
+    tide_writer_release(&w);
+}
+
+/* ---- reading ---- */
+
+static int credit_received(struct tide_link *link, const struct tide_frame *frame) {
+    struct tide_reader r;
+    tide_reader_init(&r, frame->body, frame->body_size);
+    size_t count = tide_read_array(&r);
+    uint64_t totals[TIDE_LANE_COUNT] = {0};
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        totals[i] = tide_read_uint(&r);
+        if (totals[i] < link->returned[i]) {
+            return tide_fail(TIDE_EPROTO, "credit of lane %u goes backwards", i);
+        }
+    }
+    if (r.error != 0 || count != TIDE_LANE_COUNT - TIDE_LANE_STORE) {
+        return tide_fail(TIDE_EPROTO, "a damaged credit frame");
+    }
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        tide__peer_credit(link->peer, i, totals[i] - link->returned[i]);
+        link->returned[i] = totals[i];
+    }
+    return 0;
+}
+
+static void send_beat(struct tide_link *link, uint64_t now) {
+    uint8_t body[40];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, now);
+    tide_write_uint(&w, link->peer_sent);
+    tide_write_uint(&w, link->peer_sent == 0 ? 0 : now - link->peer_sent_at);
+    tide__link_own(link, TIDE_FRAME_HEARTBEAT, w.data, w.size);
+    tide_writer_release(&w);
+}
+
+static int beat_received(struct tide_link *link, const struct tide_frame *frame) {
+    struct tide_reader r;
+    tide_reader_init(&r, frame->body, frame->body_size);
+    size_t count = tide_read_array(&r);
+    uint64_t sent = tide_read_uint(&r), echo = tide_read_uint(&r), kept = tide_read_uint(&r);
+    if (r.error != 0 || count != 3) {
+        return tide_fail(TIDE_EPROTO, "a damaged heartbeat");
+    }
+    uint64_t now = tide__net_now(link->net);
+    link->peer_sent = sent;
+    link->peer_sent_at = now;
+    if (echo != 0 && echo <= now && kept <= now - echo) {
+        atomic_store_explicit(&link->peer->round_trip_ns, now - echo - kept, memory_order_relaxed);
+    }
+    return 0;
+}
+
+/* A message for an actor here. The store reads its lane with the bounded cursor; all other bodies are scanned first. */
+static int message_received(struct tide_link *link, const struct tide_frame *frame, struct tide_blob *owner) {
+    struct tide_net *net = link->net;
+    uint64_t id = tide_address_id(frame->to);
+    bool own_cursor = frame->lane == TIDE_LANE_STORE && id == TIDE_ID_STORE;
+    if (!own_cursor) {
+        int error = tide_scan(frame->body, frame->body_size);
+        if (error != 0) {
+            return error;
+        }
+    }
+    if (tide_address_node(frame->to) != tide__net_id(net)) {
+        return tide_fail(TIDE_EPROTO, "a message for node n%u", (unsigned)tide_address_node(frame->to));
+    }
+    if (id == TIDE_ID_MEMBERS && frame->kind == TIDE_FRAME_CAST && frame->lane == TIDE_LANE_SYSTEM) {
+        tide__members_receive(link, frame);
+        return 0;
+    }
+    bool counted = tide__credit_window(frame->lane) != 0;
+    if (counted) {
+        link->delivered[frame->lane] += TIDE_FRAME_HEAD + frame->body_size;
+    }
+    tide_system_deliver(net->system, frame, owner, counted ? link->account : NULL);
+    return 0;
+}
+
+static int frame_received(void *arg, const struct tide_frame *frame, struct tide_blob *owner) {
+    struct tide_link *link = arg;
+    if (link->state == LINK_CLOSED || link->state == LINK_DRAINING) {
+        return TIDE_ECANCELED; /* too late to matter */
+    }
+    if (link->state != LINK_UP) {
+        return tide__handshake_frame(link, frame);
+    }
+    atomic_fetch_add_explicit(&link->peer->frames_in, 1, memory_order_relaxed);
+    switch (frame->kind) {
+    case TIDE_FRAME_CREDIT:
+        return credit_received(link, frame);
+    case TIDE_FRAME_HEARTBEAT:
+        return beat_received(link, frame);
+    case TIDE_FRAME_HELLO:
+    case TIDE_FRAME_HELLO_OK:
+        return tide_fail(TIDE_EPROTO, "a second handshake");
+    default:
+        return message_received(link, frame, owner);
+    }
+}
+
+static void connected(void *arg, struct tide_stream *stream) {
+    struct tide_link *link = arg;
+    (void)stream;
+    if (link->state != LINK_DIALLING) {
+        return;
+    }
+    if (link->purpose == LINK_PROBE) {
+        tide__link_close(link);
+        return;
+    }
+    struct tide_peer_identity identity;
+    if (!is_ours(link->net, link->stream, &identity)) {
+        tide__link_violation(link, "the listener belongs to another user");
+        if (link->purpose == LINK_JOIN) {
+            join_failed(link, TIDE_EPERM);
+        }
+        return;
+    }
+    link->state = LINK_GREETING;
+    link->deadline = tide__net_now(link->net) + HANDSHAKE_TIMEOUT;
+    tide__handshake_begin(link);
+    tide__link_flush(link);
+}
+
+static void buffer(void *arg, void **data, size_t *size) {
+    struct tide_link *link = arg;
+    *data = NULL;
+    *size = 0;
+    if (link->state != LINK_CLOSED && tide__intake_buffer(&link->intake, data, size) != 0) {
+        tide__link_violation(link, "out of memory");
+    }
+}
+
+static void received(void *arg, size_t size) {
+    struct tide_link *link = arg;
+    if (link->state == LINK_CLOSED) {
+        return;
+    }
+    if (link->state == LINK_DRAINING) { /* thrown away, but read: the peer must be able to write its last words */
+        tide__intake_deinit(&link->intake);
+        return;
+    }
+    link->bytes_in += size;
+    int error = tide__intake_received(&link->intake, size, frame_received, link);
+    if (error != 0 && link->state != LINK_CLOSED && link->state != LINK_DRAINING) {
+        tide__link_violation(link, tide_error_message());
+    }
+    if (link->state == LINK_UP) {
+        atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
+        tide__detector_beat(&link->detector, tide__net_now(link->net), BEAT_INTERVAL);
+    }
+}
+
+static void writable(void *arg) {
+    struct tide_link *link = arg;
+    link->blocked = false;
+    tide__link_flush(link);
+}
+
+static const struct tide_stream_events stream_events = {.connected = connected,
+                                                        .buffer = buffer,
+                                                        .received = received,
+                                                        .writable = writable,
+                                                        .closed = closed};
+
+/* ---- up, and the beat ---- */
+
+static void account_release(struct tide_credit_account *account) {
+    tide_free(account);
+}
+
+void tide__link_established(struct tide_link *link, struct tide_peer *peer) {
+    struct tide_net *net = link->net;
+    link->account = tide_alloc_zero(1, sizeof *link->account);
+    if (link->account == NULL) {
+        tide__link_violation(link, "out of memory");
+        return;
+    }
+    atomic_store_explicit(&link->account->refs, 1, memory_order_relaxed);
+    link->account->release = account_release;
+    uint64_t now = tide__net_now(net);
+    link->peer = peer;
+    link->state = LINK_UP;
+    link->was_up = true;
+    link->deadline = TIDE_NEVER;
+    link->wrote = now;
+    link->intake.greeting = false;
+    tide__detector_init(&link->detector, now, BEAT_INTERVAL);
+    peer->link = link;
+    peer->redial_at = TIDE_NEVER;
+    peer->redial_delay = 0;
+    atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
+    atomic_store_explicit(&peer->up, true, memory_order_relaxed);
+    struct tide_outgoing *m = peer->waiting;
+    peer->waiting = NULL;
+    peer->waiting_tail = &peer->waiting;
+    while (m != NULL) {
+        struct tide_outgoing *next = m->next;
+        tide__outbox_push(&link->outbox, m);
+        m = next;
+    }
+    tide__net_wake(net);
+}
+
+static void time_is_up(struct tide_link *link) {
+    if (link->state == LINK_DRAINING) {
+        tide__link_close(link);
+        return;
+    }
+    if (link->purpose == LINK_PROBE) {
+        tide__link_close(link);
+        return;
+    }
+    tide__link_violation(link, link->state == LINK_DIALLING ? "no answer" : "did not finish its hello in time");
+    if (link->purpose == LINK_JOIN) {
+        join_failed(link, TIDE_ETIMEDOUT);
+    }
+}
+
+void tide__link_tick(struct tide_link *link, uint64_t now, uint64_t excused) {
+    if (link->state == LINK_CLOSED) {
+        return;
+    }
+    if (now >= link->deadline) {
+        time_is_up(link);
+        return;
+    }
+    if (link->state != LINK_UP) {
+        return;
+    }
+    if (excused > 0) {
+        tide__detector_excuse(&link->detector, now, excused);
+    }
+    tide__link_grant(link, true);
+    if (now - link->wrote >= BEAT_INTERVAL - BEAT_INTERVAL / 8 && link->outbox.own == NULL) {
+        send_beat(link, now);
+    }
+    if (tide__detector_phi(&link->detector, now) >= TIDE_PHI_SUSPECT) {
+        if (link->suspect_since == 0) {
+            link->suspect_since = now;
+        }
+        tide__members_silent(link->net, link->peer, link->suspect_since, now);
+    } else if (link->suspect_since != 0) {
+        link->suspect_since = 0;
+        tide__members_heard(link->net, link->peer);
+    }
+}
