@@ -1,11 +1,11 @@
 /*
- * Speed of the kernels on one thread over plain tables in memory: what a store adds is measured elsewhere.
+ * Speed of the kernels on one thread over plain tables in memory: what a store adds is measured
+ * elsewhere.
  *
- *   kge_steps     examples/s of single examples, each with its own pulls and pushes (graph `kge`, d 100, 10 negatives)
- *   kge_batched   triples/s by mini-batches of 1024 with 1024 shared negatives, d 200, and the share of the time that
- *                 its matrix products alone would take
- *   kge_rank      triples/s ranked on both sides among 40,000 entities, d 200
- *   gemm          GFLOP/s of the sizes used above
+ *   kge_steps     examples/s of single examples, each with its own pulls and pushes (graph `kge`, d
+ * 100, 10 negatives) kge_batched   triples/s by mini-batches of 1024 with 1024 shared negatives, d
+ * 200, and the share of the time that its matrix products alone would take kge_rank      triples/s
+ * ranked on both sides among 40,000 entities, d 200 gemm          GFLOP/s of the sizes used above
  */
 #include "base/base.h"
 #include "cpu/kernels.h"

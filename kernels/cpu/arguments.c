@@ -24,7 +24,8 @@ int tide_kernel_whole(const struct tide_kernel *kernel, const struct tide_argume
     double number = number_of(kernel, arguments, index);
     if (!(number >= (double)least && number <= (double)most && number < 0x1p53) ||
         number != floor(number)) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "%s: %g is not a whole number from %llu to %llu",
+        return tide_kernel_fail(error, TIDE_EINVAL,
+                                "%s: %g is not a whole number from %llu to %llu",
                                 kernel->parameters[index].name, number, (unsigned long long)least,
                                 (unsigned long long)most);
     }

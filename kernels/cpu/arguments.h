@@ -11,7 +11,8 @@ enum { KERNEL_ERROR_SIZE = 256 };
 int tide_kernel_fail(char *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A number argument, or its default, as a whole number within [least, most]; else EINVAL naming it. */
+/* A number argument, or its default, as a whole number within [least, most]; else EINVAL naming it.
+ */
 int tide_kernel_whole(const struct tide_kernel *kernel, const struct tide_argument *arguments,
                       size_t index, uint64_t least, uint64_t most, uint64_t *out, char *error);
 /* A number argument, or its default; EINVAL unless finite and >= 0. */

@@ -17,9 +17,13 @@ static int probe(char *text, size_t capacity) {
     return 0;
 }
 
-static void *allocate(size_t bytes) { return tide_alloc_aligned(64, bytes ? bytes : 1); }
+static void *allocate(size_t bytes) {
+    return tide_alloc_aligned(64, bytes ? bytes : 1);
+}
 
-static void release(void *buffer) { tide_free(buffer); }
+static void release(void *buffer) {
+    tide_free(buffer);
+}
 
 static int copy(void *to, const void *from, size_t bytes) {
     if (bytes) {
@@ -41,4 +45,6 @@ static const struct tide_backend backend = {
     .gemm = tide_cpu_gemm,
 };
 
-const struct tide_backend *tide_backend_cpu(void) { return &backend; }
+const struct tide_backend *tide_backend_cpu(void) {
+    return &backend;
+}

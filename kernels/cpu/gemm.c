@@ -1,6 +1,6 @@
 /*
- * The one dense operation, on CBLAS. Arguments are checked here because a CBLAS library ends the process over a wrong
- * leading dimension; an empty product never reaches it.
+ * The one dense operation, on CBLAS. Arguments are checked here because a CBLAS library ends the
+ * process over a wrong leading dimension; an empty product never reaches it.
  */
 #include "cpu/gemm.h"
 #include "tide.h"
@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* One thread per call: Tide's workers are the parallelism. OpenBLAS's own switch, looked up by name so that any other
- * CBLAS links as well. */
+/* One thread per call: Tide's workers are the parallelism. OpenBLAS's own switch, looked up by name
+ * so that any other CBLAS links as well. */
 static void single_thread(void) {
     static atomic_bool done;
     if (atomic_exchange_explicit(&done, true, memory_order_relaxed)) {

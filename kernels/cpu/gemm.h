@@ -1,4 +1,5 @@
-/* The matrix product of the CPU backend, for kernels that stay on the CPU. See struct tide_backend for the meaning. */
+/* The matrix product of the CPU backend, for kernels that stay on the CPU. See struct tide_backend
+ * for the meaning. */
 #ifndef TIDE_CPU_GEMM_H
 #define TIDE_CPU_GEMM_H
 

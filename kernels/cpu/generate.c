@@ -1,6 +1,6 @@
 /*
- * The generators of generate.h. Every byte is fixed by tests: no multiplication and addition may be fused here, and no
- * draw may move.
+ * The generators of generate.h. Every byte is fixed by tests: no multiplication and addition may be
+ * fused here, and no draw may move.
  */
 #include "generate.h"
 #include "base/base.h"
@@ -22,7 +22,9 @@ static uint64_t next(uint64_t *state) {
     return tide_mix64(*state);
 }
 
-static double uniform(uint64_t *state) { return (double)(next(state) >> 11) * 0x1p-53; }
+static double uniform(uint64_t *state) {
+    return (double)(next(state) >> 11) * 0x1p-53;
+}
 
 static double gauss(uint64_t *state) {
     double u = uniform(state) + 1e-300;
@@ -209,8 +211,7 @@ static int graph_part(struct graph *g, uint64_t count, struct tide_sink sink) {
         uint64_t s = zipf(g->entities, in->entities, &g->state);
         uint64_t r = zipf(g->relations, in->relations, &g->state);
         uint64_t class = (s % CLASSES + r) % CLASSES;
-        uint64_t o =
-            class + CLASSES * (zipf(g->entities, in->entities, &g->state) / CLASSES);
+        uint64_t o = class + CLASSES * (zipf(g->entities, in->entities, &g->state) / CLASSES);
         if (o >= in->entities) {
             o = class;
         }
@@ -223,8 +224,10 @@ int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink t
                         struct tide_sink valid, struct tide_sink test) {
     if (input->entities < CLASSES || input->relations == 0 || input->entities > UINT32_MAX ||
         input->relations > UINT32_MAX) {
-        return tide_fail(TIDE_EINVAL, "graph: needs %d or more entities and a relation, each below "
-                         "2^32", CLASSES);
+        return tide_fail(TIDE_EINVAL,
+                         "graph: needs %d or more entities and a relation, each below "
+                         "2^32",
+                         CLASSES);
     }
     struct graph g = {input, zipf_create(input->entities, 0.6), zipf_create(input->relations, 1.0),
                       input->seed};
@@ -262,7 +265,8 @@ static void text_lines(const struct tide_text_input *in, const double *law, stru
 
 int tide_generate_text(const struct tide_text_input *input, struct tide_sink sink) {
     if (input->vocabulary == 0 || input->vocabulary > UINT32_MAX || input->sentence == 0) {
-        return tide_fail(TIDE_EINVAL, "text: needs a vocabulary below 2^32 and words in a sentence");
+        return tide_fail(TIDE_EINVAL,
+                         "text: needs a vocabulary below 2^32 and words in a sentence");
     }
     struct output out;
     double *law = zipf_create(input->vocabulary, 1.0);

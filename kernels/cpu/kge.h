@@ -1,11 +1,11 @@
 /*
- * Knowledge graph embeddings: what training, ranking and tests share. Both models are trilinear forms T(s, r, o), so
- * every derivative is the form with one argument left open ("toward" it), and the adjoint of a derivative is again
- * one of them with the incoming gradient in the open place:
+ * Knowledge graph embeddings: what training, ranking and tests share. Both models are trilinear
+ * forms T(s, r, o), so every derivative is the form with one argument left open ("toward" it), and
+ * the adjoint of a derivative is again one of them with the incoming gradient in the open place:
  *
- *   ComplEx (Trouillon et al., ICML 2016, eq. 9-11): T = Re <s, r, conj(o)>; d even, first half real parts, second half
- *           imaginary parts of every vector. Relation: d values.
- *   RESCAL  (Nickel et al., ICML 2011): T = s' M o, M row-major. Relation: d * d values.
+ *   ComplEx (Trouillon et al., ICML 2016, eq. 9-11): T = Re <s, r, conj(o)>; d even, first half
+ * real parts, second half imaginary parts of every vector. Relation: d values. RESCAL  (Nickel et
+ * al., ICML 2011): T = s' M o, M row-major. Relation: d * d values.
  */
 #ifndef TIDE_KGE_H
 #define TIDE_KGE_H
@@ -33,8 +33,9 @@ float kge_dot(size_t d, const float *x, const float *y);
 void kge_axpy(size_t d, float scale, const float *x, float *y);
 
 /*
- * One example: returns -log sigmoid(+-score) for label 1 or 0 and writes the three gradients of that loss.
- * gamma_e, gamma_r: L2 weights, gradient += gamma x; the regulariser gamma |x|^2 is added to *penalty. Both 0: none.
+ * One example: returns -log sigmoid(+-score) for label 1 or 0 and writes the three gradients of
+ * that loss. gamma_e, gamma_r: L2 weights, gradient += gamma x; the regulariser gamma |x|^2 is
+ * added to *penalty. Both 0: none.
  */
 float kge_step(enum kge_model model, size_t d, const float *s, const float *r, const float *o,
                bool label, float gamma_e, float gamma_r, float *gradient_s, float *gradient_r,
@@ -47,9 +48,8 @@ struct kge_loss_row {
 };
 /*
  * Replaces scores by d loss / d score.
- * softmax:  -log( e^own / (e^own + weight sum e^score) ): with weight = entities / count an estimate of the loss over
- *           all entities.
- * logistic: softplus(-own) + weight sum softplus(score).
+ * softmax:  -log( e^own / (e^own + weight sum e^score) ): with weight = entities / count an
+ * estimate of the loss over all entities. logistic: softplus(-own) + weight sum softplus(score).
  */
 struct kge_loss_row kge_softmax(float own, float *scores, size_t count, float weight);
 struct kge_loss_row kge_logistic(float own, float *scores, size_t count, float weight);

@@ -1,11 +1,11 @@
 /*
- * Mini-batches of a knowledge graph embedding. A batch's distinct keys are pulled once, all its negatives are one pool
- * of entities shared by every triple and both sides, so the scores and their gradients are three matrix products, and
- * the gradients of each key are summed and pushed once.
+ * Mini-batches of a knowledge graph embedding. A batch's distinct keys are pulled once, all its
+ * negatives are one pool of entities shared by every triple and both sides, so the scores and their
+ * gradients are three matrix products, and the gradients of each key are summed and pushed once.
  *
- * Three batches are under way: one whose rows are on their way here, one being computed, one whose gradients are on
- * their way to the owners. Hence rows miss at most the two pushes of this worker that were under way when they were
- * pulled; nothing else waits for the network.
+ * Three batches are under way: one whose rows are on their way here, one being computed, one whose
+ * gradients are on their way to the owners. Hence rows miss at most the two pushes of this worker
+ * that were under way when they were pulled; nothing else waits for the network.
  */
 #include "cpu/kge_train.h"
 #include "cpu/gemm.h"
@@ -21,7 +21,8 @@ struct transfer {
     int (*wait)(void *handle);
 };
 
-/* One batch. Row i of `rows` and `gradients` belongs to keys[i]; the pool comes first, so it is a matrix as it is. */
+/* One batch. Row i of `rows` and `gradients` belongs to keys[i]; the pool comes first, so it is a
+ * matrix as it is. */
 struct slot {
     size_t count; /* triples */
     size_t pool_count, key_count, relation_count;
@@ -181,7 +182,8 @@ static int transfer_push(struct transfer *transfer, const struct tide_rows *rows
     return error;
 }
 
-/* Draws the pool, lists the distinct keys of `count` triples from `first` of the order, and starts their pull. */
+/* Draws the pool, lists the distinct keys of `count` triples from `first` of the order, and starts
+ * their pull. */
 static int batch_fetch(struct batches *b, struct slot *slot, size_t first, size_t count) {
     struct kge_training *t = b->training;
     slot->count = count;
@@ -224,8 +226,9 @@ static int batch_send(struct batches *b, struct slot *slot) {
 
 /* ---- arithmetic ---- */
 
-/* L2: gamma |x|^2 with gradient gamma x (as for single examples). Cubic, ComplEx only: gamma sum |x_c|^3 over the
- * complex components, gradient 3 gamma |x_c| x_c (N3 of Lacroix et al., ICML 2018, eq. 7). */
+/* L2: gamma |x|^2 with gradient gamma x (as for single examples). Cubic, ComplEx only: gamma sum
+ * |x_c|^3 over the complex components, gradient 3 gamma |x_c| x_c (N3 of Lacroix et al., ICML 2018,
+ * eq. 7). */
 static double penalise(const struct kge_training *t, size_t width, float gamma, const float *x,
                        float *gradient) {
     if (gamma == 0) {
@@ -246,7 +249,8 @@ static double penalise(const struct kge_training *t, size_t width, float gamma, 
     return (double)gamma * sum;
 }
 
-/* Scores of one block to their gradients; own[q] becomes the gradient of the true triple's score. */
+/* Scores of one block to their gradients; own[q] becomes the gradient of the true triple's score.
+ */
 static void block_loss(struct batches *b, const struct slot *slot, size_t first, size_t count) {
     struct kge_training *t = b->training;
     size_t pool = slot->pool_count;
@@ -359,8 +363,7 @@ int kge_train_batches(struct kge_training *training) {
         struct slot *last = &b.slots[(i + 2) % SLOTS];
         error = transfer_wait(slot->pulls);
         if (!error && i + 1 < batch_count) {
-            error =
-                batch_fetch(&b, next, (i + 1) * training->batch, batch_size(training, i + 1));
+            error = batch_fetch(&b, next, (i + 1) * training->batch, batch_size(training, i + 1));
         }
         error = error ? error : batch_compute(&b, slot);
         error = error ? error : transfer_wait(last->pushes);

@@ -13,8 +13,8 @@ int kge_model_of(const struct tide_argument *model, enum kge_model *out, char *e
         *out = KGE_RESCAL;
         return 0;
     }
-    return tide_kernel_fail(error, TIDE_EINVAL, "model: \"%.60s\" is none of \"complex\", \"rescal\"",
-                            model->text);
+    return tide_kernel_fail(error, TIDE_EINVAL,
+                            "model: \"%.60s\" is none of \"complex\", \"rescal\"", model->text);
 }
 
 int kge_widths(enum kge_model model, const struct tide_rows *entities,
@@ -57,13 +57,14 @@ int kge_check(const uint32_t *triples, size_t first, size_t count, uint64_t enti
     for (size_t i = first; i < first + count; i++) {
         const uint32_t *t = triples + 3 * i;
         if (t[0] >= entity_count || t[2] >= entity_count) {
-            return tide_kernel_fail(error, TIDE_ERANGE, "triple %zu: entity %u, but entity_count is %llu",
-                                    i, t[0] >= entity_count ? t[0] : t[2],
-                                    (unsigned long long)entity_count);
+            return tide_kernel_fail(
+                error, TIDE_ERANGE, "triple %zu: entity %u, but entity_count is %llu", i,
+                t[0] >= entity_count ? t[0] : t[2], (unsigned long long)entity_count);
         }
         if (relation_count && t[1] >= relation_count) {
-            return tide_kernel_fail(error, TIDE_ERANGE, "triple %zu: relation %u, but the table has %llu",
-                                    i, t[1], (unsigned long long)relation_count);
+            return tide_kernel_fail(error, TIDE_ERANGE,
+                                    "triple %zu: relation %u, but the table has %llu", i, t[1],
+                                    (unsigned long long)relation_count);
         }
     }
     return 0;

@@ -1,6 +1,7 @@
 /*
- * The two trilinear models, their single example with its loss, and the losses of a row of scores. No allocation,
- * no state; everything here is compared with float64 loops (kernels/reference/) and central differences.
+ * The two trilinear models, their single example with its loss, and the losses of a row of scores.
+ * No allocation, no state; everything here is compared with float64 loops (kernels/reference/) and
+ * central differences.
  */
 #include "cpu/kge.h"
 #include "cpu/vector.h"
@@ -78,19 +79,19 @@ TIDE_BODY void add_toward_relation_body(enum kge_model model, size_t d, const fl
 }
 
 TIDE_VECTOR_PROCEDURE(toward_object,
-                     (enum kge_model model, size_t d, const float *s, const float *r, float *out,
-                      bool add),
-                     (model, d, s, r, out, add))
+                      (enum kge_model model, size_t d, const float *s, const float *r, float *out,
+                       bool add),
+                      (model, d, s, r, out, add))
 TIDE_VECTOR_PROCEDURE(toward_subject,
-                     (enum kge_model model, size_t d, const float *r, const float *o, float *out,
-                      bool add),
-                     (model, d, r, o, out, add))
+                      (enum kge_model model, size_t d, const float *r, const float *o, float *out,
+                       bool add),
+                      (model, d, r, o, out, add))
 TIDE_VECTOR_PROCEDURE(add_toward_relation,
-                     (enum kge_model model, size_t d, const float *s, const float *o, float *out),
-                     (model, d, s, o, out))
+                      (enum kge_model model, size_t d, const float *s, const float *o, float *out),
+                      (model, d, s, o, out))
 TIDE_VECTOR_FUNCTION(float, tide_dot, (size_t d, const float *x, const float *y), (d, x, y))
 TIDE_VECTOR_PROCEDURE(tide_axpy, (size_t d, float scale, const float *x, float *y),
-                     (d, scale, x, y))
+                      (d, scale, x, y))
 
 void kge_toward_object(enum kge_model model, size_t d, const float *s, const float *r, float *out) {
     toward_object(model, d, s, r, out, false);
@@ -116,9 +117,13 @@ void kge_add_toward_relation(enum kge_model model, size_t d, const float *s, con
     add_toward_relation(model, d, s, o, out);
 }
 
-float kge_dot(size_t d, const float *x, const float *y) { return tide_dot(d, x, y); }
+float kge_dot(size_t d, const float *x, const float *y) {
+    return tide_dot(d, x, y);
+}
 
-void kge_axpy(size_t d, float scale, const float *x, float *y) { tide_axpy(d, scale, x, y); }
+void kge_axpy(size_t d, float scale, const float *x, float *y) {
+    tide_axpy(d, scale, x, y);
+}
 
 /* ---- one example ---- */
 
@@ -245,13 +250,15 @@ TIDE_BODY struct kge_loss_row softmax_body(float own, float *scores, size_t coun
     }
     double mine = exp((double)own - (double)most), total = mine + (double)weight * sum;
     tide_scale_body(count, (float)((double)weight / total), scores, scores);
-    /* The share of the others, not 1 - mine / total: a learnt triple's gradient keeps its digits. */
+    /* The share of the others, not 1 - mine / total: a learnt triple's gradient keeps its digits.
+     */
     struct kge_loss_row row = {log(total) - ((double)own - (double)most),
                                (float)(-(double)weight * sum / total)};
     return row;
 }
 
-/* Sum of log(1 + e^-|x|) over a row: products of up to 64 factors in (1, 2] per lane, then one logarithm each. */
+/* Sum of log(1 + e^-|x|) over a row: products of up to 64 factors in (1, 2] per lane, then one
+ * logarithm each. */
 TIDE_BODY struct kge_loss_row logistic_body(float own, float *scores, size_t count, float weight) {
     double loss = 0;
     tide_v8 product = {1, 1, 1, 1, 1, 1, 1, 1}, above = {0};

@@ -1,14 +1,16 @@
 /*
- * kge_rank: ranks of true entities among all, both sides of each triple, raw and filtered (Bordes et al., NeurIPS 2013,
- * section 4.2). Rank = 1 + better ones + half of the ties; NaN is worse than every number and ties with NaN.
+ * kge_rank: ranks of true entities among all, both sides of each triple, raw and filtered (Bordes
+ * et al., NeurIPS 2013, section 4.2). Rank = 1 + better ones + half of the ties; NaN is worse than
+ * every number and ties with NaN.
  *
- * Scores of blocks of queries against chunks of entities are matrix products. A product may round differently in
- * different places of a matrix, so it only decides what is clearly better or worse; whatever lies within the rounding
- * bound of the true one's score, and whatever is known and to be left out, is scored again by one plain loop. Hence
- * ties are exact and the ranks do not depend on the BLAS library or on how entities fall into chunks.
+ * Scores of blocks of queries against chunks of entities are matrix products. A product may round
+ * differently in different places of a matrix, so it only decides what is clearly better or worse;
+ * whatever lies within the rounding bound of the true one's score, and whatever is known and to be
+ * left out, is scored again by one plain loop. Hence ties are exact and the ranks do not depend on
+ * the BLAS library or on how entities fall into chunks.
  *
- * Memory: 2 d floats per triple of the call, two chunks of entities, the known triples twice. Each call pulls the
- * entity table once, the next chunk while one is compared.
+ * Memory: 2 d floats per triple of the call, two chunks of entities, the known triples twice. Each
+ * call pulls the entity table once, the next chunk while one is compared.
  */
 #include "base/base.h"
 #include "cpu/arguments.h"
@@ -26,8 +28,7 @@ enum { MODEL, ENTITIES, RELATIONS, TRIPLES, KNOWN, FIRST, COUNT, ENTITY_COUNT, P
 static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [MODEL] = {"model", TIDE_TEXT, 0, false, 0, "\"complex\" (default) or \"rescal\""},
     [ENTITIES] = {"entities", TIDE_ROWS, 0, true, 0, "table: d values an entity"},
-    [RELATIONS] = {"relations", TIDE_ROWS, 0, true, 0,
-                   "table: d values a relation, rescal d * d"},
+    [RELATIONS] = {"relations", TIDE_ROWS, 0, true, 0, "table: d values a relation, rescal d * d"},
     [TRIPLES] = {"triples", TIDE_TENSOR, TIDE_U32, true, 0,
                  "n x 3: the subject, relation, object to rank"},
     [KNOWN] = {"known", TIDE_TENSOR, TIDE_U32, false, 0,
@@ -58,7 +59,8 @@ struct ranking {
     size_t first, count, known_count;
     uint64_t entity_count;
     struct known *known_objects, *known_subjects;
-    float *vectors;        /* 2 count x width: query 2 i asks for the object of triple i, 2 i + 1 for the subject */
+    float *vectors; /* 2 count x width: query 2 i asks for the object of triple i, 2 i + 1 for the
+                       subject */
     struct query *queries; /* 2 count */
     float *chunks[2], *scores;
     uint64_t *keys[2];
@@ -103,13 +105,14 @@ static const struct known *known_lower(const struct known *list, size_t count, s
     return list + low;
 }
 
-static void query_known(struct query *query, const struct known *list, size_t count,
-                        uint32_t fixed, uint32_t relation) {
+static void query_known(struct query *query, const struct known *list, size_t count, uint32_t fixed,
+                        uint32_t relation) {
     query->next = known_lower(list, count, (struct known){fixed, relation, 0});
     query->end = known_lower(list, count, (struct known){fixed, relation, UINT32_MAX});
 }
 
-/* Pulls the rows of up to `most` triples at a time and folds them into queries with their own scores. */
+/* Pulls the rows of up to `most` triples at a time and folds them into queries with their own
+ * scores. */
 static int make_queries(struct ranking *r, const size_t known_kept[2]) {
     size_t d = r->width, wide = r->relations.width;
     size_t most = ((size_t)1 << 22) / (wide + 2 * d) + 1; /* 16 MiB of rows */
@@ -151,8 +154,8 @@ static int make_queries(struct ranking *r, const size_t known_kept[2]) {
 
 /* ---- comparison ---- */
 
-/* Counts scores above `high` and lists the indices of those that are neither above `high` nor below `low`; NaN is
- * listed. Returns the count; *near_count grows. */
+/* Counts scores above `high` and lists the indices of those that are neither above `high` nor below
+ * `low`; NaN is listed. Returns the count; *near_count grows. */
 TIDE_BODY size_t scan_body(const float *scores, size_t count, float low, float high, uint32_t *near,
                            size_t *near_count) {
     tide_v8i above = {0};
@@ -203,13 +206,15 @@ static void judge(float score, float own, uint64_t *better, uint64_t *tied) {
     }
 }
 
-/* One query against the tile of entities base .. base + count - 1; `longest` bounds the length of their rows. */
+/* One query against the tile of entities base .. base + count - 1; `longest` bounds the length of
+ * their rows. */
 static void compare(struct ranking *r, size_t q, const float *scores, const float *rows,
                     uint64_t base, size_t count, float longest) {
     struct query *query = &r->queries[q];
     size_t d = r->width, near_count = 0;
     const float *vector = r->vectors + q * d;
-    /* Two sums of d products differ by at most 2 d 2^-24 |q| |e|; a little more for the lengths' own rounding. */
+    /* Two sums of d products differ by at most 2 d 2^-24 |q| |e|; a little more for the lengths'
+     * own rounding. */
     float slack = 2.1f * (float)(d + 8) * 0x1p-24f * query->length * longest + 1e-37f;
     query->better +=
         scan(scores, count, query->own - slack, query->own + slack, r->near, &near_count);
@@ -336,8 +341,22 @@ static int rank_all(struct ranking *r) {
     return error ? error : compare_all(r);
 }
 
-enum { ALL, MRR, HITS1, HITS3, HITS10, RANK, RAW_MRR, RAW_HITS1, RAW_HITS3, RAW_HITS10, RAW_RANK,
-       OBJECT_MRR, SUBJECT_MRR, RESULT_COUNT };
+enum {
+    ALL,
+    MRR,
+    HITS1,
+    HITS3,
+    HITS10,
+    RANK,
+    RAW_MRR,
+    RAW_HITS1,
+    RAW_HITS3,
+    RAW_HITS10,
+    RAW_RANK,
+    OBJECT_MRR,
+    SUBJECT_MRR,
+    RESULT_COUNT
+};
 
 /* Adds one rank to the five sums that start at `sums`. */
 static void add_rank(struct tide_result *sums, double rank) {
@@ -350,7 +369,7 @@ static void add_rank(struct tide_result *sums, double rank) {
 
 static void sum_up(const struct ranking *r, struct tide_result *results) {
     static const char *const names[RESULT_COUNT] = {
-        "count",    "mrr",       "hits1",      "hits3",    "hits10",     "rank",       "raw_mrr",
+        "count",     "mrr",       "hits1",      "hits3",    "hits10",     "rank",       "raw_mrr",
         "raw_hits1", "raw_hits3", "raw_hits10", "raw_rank", "object_mrr", "subject_mrr"};
     for (int i = 0; i < RESULT_COUNT; i++) {
         results[i] = (struct tide_result){names[i], 0};
@@ -358,8 +377,8 @@ static void sum_up(const struct ranking *r, struct tide_result *results) {
     for (size_t i = 0; i < 2 * r->count; i++) {
         const struct query *q = &r->queries[i];
         double raw = 1 + (double)q->better + (double)q->tied / 2;
-        double rank = 1 + (double)(q->better - q->known_better) +
-                      (double)(q->tied - q->known_tied) / 2;
+        double rank =
+            1 + (double)(q->better - q->known_better) + (double)(q->tied - q->known_tied) / 2;
         add_rank(&results[MRR], rank);
         add_rank(&results[RAW_MRR], raw);
         results[i % 2 ? SUBJECT_MRR : OBJECT_MRR].value += 1 / rank;
@@ -380,16 +399,16 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     code = code ? code : kge_widths(r.model, &r.entities, &r.relations, error);
     code = code ? code : tide_kernel_triples(k, arguments, TRIPLES, &triples, error);
     code = code ? code : kge_part(k, arguments, FIRST, COUNT, triples, &r.first, &r.count, error);
-    code = code ? code
-                : tide_kernel_whole(k, arguments, ENTITY_COUNT, 1, UINT32_MAX, &r.entity_count,
-                                    error);
-    code = code ? code : kge_check(r.triples, r.first, r.count, r.entity_count,
-                                   r.relations.key_count, error);
+    code =
+        code ? code
+             : tide_kernel_whole(k, arguments, ENTITY_COUNT, 1, UINT32_MAX, &r.entity_count, error);
+    code =
+        code ? code
+             : kge_check(r.triples, r.first, r.count, r.entity_count, r.relations.key_count, error);
     if (!code && arguments[KNOWN].given) {
         r.known_triples = arguments[KNOWN].tensor.data;
         code = tide_kernel_triples(k, arguments, KNOWN, &r.known_count, error);
-        code = code ? code
-                    : kge_check(r.known_triples, 0, r.known_count, r.entity_count, 0, error);
+        code = code ? code : kge_check(r.known_triples, 0, r.known_count, r.entity_count, 0, error);
     }
     if (code) {
         return code;

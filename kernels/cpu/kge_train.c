@@ -1,6 +1,7 @@
 /*
- * kge_train: one pass over a worker's triples, in a random order that `seed` fixes. The gradients of the loss are
- * pushed as they are; the tables' update rule (Adagrad) and its state live at the owners.
+ * kge_train: one pass over a worker's triples, in a random order that `seed` fixes. The gradients
+ * of the loss are pushed as they are; the tables' update rule (Adagrad) and its state live at the
+ * owners.
  */
 #include "cpu/kge_train.h"
 #include "cpu/arguments.h"
@@ -9,15 +10,29 @@
 #include <string.h>
 
 enum {
-    MODEL, ENTITIES, RELATIONS, TRIPLES, FIRST, COUNT, ENTITY_COUNT, MODE, NEGATIVES, BATCH, SEED,
-    LOSS, WEIGHT, PENALTY, GAMMA_ENTITY, GAMMA_RELATION, PARAMETER_COUNT
+    MODEL,
+    ENTITIES,
+    RELATIONS,
+    TRIPLES,
+    FIRST,
+    COUNT,
+    ENTITY_COUNT,
+    MODE,
+    NEGATIVES,
+    BATCH,
+    SEED,
+    LOSS,
+    WEIGHT,
+    PENALTY,
+    GAMMA_ENTITY,
+    GAMMA_RELATION,
+    PARAMETER_COUNT
 };
 
 static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [MODEL] = {"model", TIDE_TEXT, 0, false, 0, "\"complex\" (default) or \"rescal\""},
     [ENTITIES] = {"entities", TIDE_ROWS, 0, true, 0, "table: d values an entity"},
-    [RELATIONS] = {"relations", TIDE_ROWS, 0, true, 0,
-                   "table: d values a relation, rescal d * d"},
+    [RELATIONS] = {"relations", TIDE_ROWS, 0, true, 0, "table: d values a relation, rescal d * d"},
     [TRIPLES] = {"triples", TIDE_TENSOR, TIDE_U32, true, 0, "n x 3: subject, relation, object"},
     [FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "first triple of this call, from 0"},
     [COUNT] = {"count", TIDE_NUMBER, 0, false, -1, "triples of this call; -1: to the end"},
@@ -59,8 +74,7 @@ static int example(struct kge_training *t, struct example_buffers *buffers, uint
     t->steps++;
     t->calls += 4;
     error = t->entities.push(t->entities.table, entities, 2, gradients);
-    return error ? error
-                 : t->relations.push(t->relations.table, &relation, 1, gradients + 2 * d);
+    return error ? error : t->relations.push(t->relations.table, &relation, 1, gradients + 2 * d);
 }
 
 static int train_examples(struct kge_training *t) {
@@ -89,7 +103,8 @@ static int train_examples(struct kge_training *t) {
 
 static int choose(const struct tide_argument *arguments, struct kge_training *t, bool *steps,
                   char *error) {
-    static const char *const modes[] = {"batched", "steps"}, *const losses[] = {"softmax", "logistic"},
+    static const char *const modes[] = {"batched", "steps"},
+                             *const losses[] = {"softmax", "logistic"},
                              *const penalties[] = {"l2", "n3"};
     const struct tide_kernel *k = &tide_kernel_kge_train;
     size_t mode = 0, loss = 0, penalty = 0;
@@ -118,13 +133,13 @@ static int prepare(const struct tide_argument *arguments, struct kge_training *t
     t->triples = arguments[TRIPLES].tensor.data;
     int code = kge_widths(t->model, &t->entities, &t->relations, error);
     code = code ? code : tide_kernel_triples(k, arguments, TRIPLES, &triples, error);
-    code = code ? code
-                : kge_part(k, arguments, FIRST, COUNT, triples, first, &t->count, error);
+    code = code ? code : kge_part(k, arguments, FIRST, COUNT, triples, first, &t->count, error);
     code = code ? code
                 : tide_kernel_whole(k, arguments, ENTITY_COUNT, 1, UINT32_MAX, &t->entity_count,
                                     error);
-    code = code ? code : kge_check(t->triples, *first, t->count, t->entity_count,
-                                   t->relations.key_count, error);
+    code = code ? code
+                : kge_check(t->triples, *first, t->count, t->entity_count, t->relations.key_count,
+                            error);
     t->negatives = steps ? 10 : 1024;
     if (!code && arguments[NEGATIVES].given) {
         code = tide_kernel_whole(k, arguments, NEGATIVES, steps ? 0 : 1, 1 << 20, &number, error);

@@ -1,4 +1,5 @@
-/* Training, cut in two: kge_train.c checks arguments and walks single examples, kge_batch.c works by mini-batches. */
+/* Training, cut in two: kge_train.c checks arguments and walks single examples, kge_batch.c works
+ * by mini-batches. */
 #ifndef TIDE_KGE_TRAIN_H
 #define TIDE_KGE_TRAIN_H
 

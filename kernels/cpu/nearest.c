@@ -1,7 +1,8 @@
 /*
- * nearest_rows: the keys whose rows point in the direction of one key's row (cosine), for a look at a trained table.
- * Reads the whole table once, in chunks, the next one under way while one is compared. Rows of length 0 and rows with
- * a NaN are left out; of equal scores the smaller key comes first.
+ * nearest_rows: the keys whose rows point in the direction of one key's row (cosine), for a look at
+ * a trained table. Reads the whole table once, in chunks, the next one under way while one is
+ * compared. Rows of length 0 and rows with a NaN are left out; of equal scores the smaller key
+ * comes first.
  */
 #include "base/base.h"
 #include "cpu/arguments.h"

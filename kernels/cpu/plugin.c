@@ -1,7 +1,7 @@
 /*
- * The CUDA backend as a plugin: a shared object of our own build with one entry. It is refused, with the reason, when
- * its declarations are not those of this program, and left loaded afterwards: a driver's threads may run in it.
- * NULL is an answer, not a failure: the CPU goes on.
+ * The CUDA backend as a plugin: a shared object of our own build with one entry. It is refused,
+ * with the reason, when its declarations are not those of this program, and left loaded afterwards:
+ * a driver's threads may run in it. NULL is an answer, not a failure: the CPU goes on.
  */
 #include "kernel.h"
 #include "tide.h"
@@ -22,8 +22,9 @@ static const struct tide_backend *check(const struct tide_backend *backend, cons
     }
     /* abi and size come first and never move, so they can be read in a plugin of any age. */
     if (backend->abi != TIDE_KERNEL_ABI || backend->size != sizeof(*backend)) {
-        snprintf(text, capacity, "%s: made for interface %u of %u bytes, this program has %u of %zu",
-                 path, backend->abi, backend->size, TIDE_KERNEL_ABI, sizeof(*backend));
+        snprintf(text, capacity,
+                 "%s: made for interface %u of %u bytes, this program has %u of %zu", path,
+                 backend->abi, backend->size, TIDE_KERNEL_ABI, sizeof(*backend));
         return NULL;
     }
     if (strcmp(backend->build_id, TIDE_VERSION) != 0) {

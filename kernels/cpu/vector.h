@@ -1,10 +1,12 @@
 /*
- * Eight floats at a time, by the compilers' vector extension: the same source gives AVX2 code where the processor has
- * it and SSE or NEON code elsewhere, at any optimisation level and under the sanitizers (no ifunc, no intrinsics).
+ * Eight floats at a time, by the compilers' vector extension: the same source gives AVX2 code where
+ * the processor has it and SSE or NEON code elsewhere, at any optimisation level and under the
+ * sanitizers (no ifunc, no intrinsics).
  *
- * A hot function is written once as NAME_body (always inlined, no vector in its signature); TIDE_VECTOR_FUNCTION (for
- * void: _PROCEDURE) makes the wide and the plain instance and the function NAME that chooses. Results of the two differ in the last bits:
- * the wide one fuses multiply and add.
+ * A hot function is written once as NAME_body (always inlined, no vector in its signature);
+ * TIDE_VECTOR_FUNCTION (for void: _PROCEDURE) makes the wide and the plain instance and the
+ * function NAME that chooses. Results of the two differ in the last bits: the wide one fuses
+ * multiply and add.
  */
 #ifndef TIDE_KERNEL_VECTOR_H
 #define TIDE_KERNEL_VECTOR_H
@@ -27,18 +29,28 @@ static inline bool tide_cpu_wide(void) {
 }
 #else
 #define TIDE_WIDE
-static inline bool tide_cpu_wide(void) { return false; }
+static inline bool tide_cpu_wide(void) {
+    return false;
+}
 #endif
 
 #define TIDE_VECTOR_FUNCTION(type, name, parameters, arguments)                                    \
-    TIDE_WIDE static type name##_wide parameters { return name##_body arguments; }                 \
-    static type name##_plain parameters { return name##_body arguments; }                          \
+    TIDE_WIDE static type name##_wide parameters {                                                 \
+        return name##_body arguments;                                                              \
+    }                                                                                              \
+    static type name##_plain parameters {                                                          \
+        return name##_body arguments;                                                              \
+    }                                                                                              \
     static inline type name parameters {                                                           \
         return tide_cpu_wide() ? name##_wide arguments : name##_plain arguments;                   \
     }
 #define TIDE_VECTOR_PROCEDURE(name, parameters, arguments)                                         \
-    TIDE_WIDE static void name##_wide parameters { name##_body arguments; }                        \
-    static void name##_plain parameters { name##_body arguments; }                                 \
+    TIDE_WIDE static void name##_wide parameters {                                                 \
+        name##_body arguments;                                                                     \
+    }                                                                                              \
+    static void name##_plain parameters {                                                          \
+        name##_body arguments;                                                                     \
+    }                                                                                              \
     static inline void name parameters {                                                           \
         if (tide_cpu_wide()) {                                                                     \
             name##_wide arguments;                                                                 \
@@ -93,7 +105,8 @@ TIDE_BODY void tide_scale_body(size_t d, float scale, const float *x, float *out
 
 /*
  * out[0..8) = exp(x[0..8)), relative error < 3e-7; arguments are cut to [-87, 88]; NaN stays NaN.
- * exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2, exp(r) by its Taylor polynomial of degree 6.
+ * exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2, exp(r) by its Taylor polynomial of
+ * degree 6.
  */
 TIDE_BODY void tide_exp8_body(const float *in, float *out) {
     tide_v8 x = TIDE_V8C(in);

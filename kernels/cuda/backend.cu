@@ -1,9 +1,11 @@
 /*
- * The CUDA backend: device buffers, copies, and gemm by cuBLAS, which is opened when first needed so that the module
- * itself depends on no NVIDIA library (cudart is linked in). Without a driver or a device `probe` says so and nothing
- * else is called. A gemm returns when its work is queued on the default stream; the copies wait for it.
+ * The CUDA backend: device buffers, copies, and gemm by cuBLAS, which is opened when first needed
+ * so that the module itself depends on no NVIDIA library (cudart is linked in). Without a driver or
+ * a device `probe` says so and nothing else is called. A gemm returns when its work is queued on
+ * the default stream; the copies wait for it.
  *
- * Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)': the operands change places, nothing is transposed.
+ * Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)': the operands change places, nothing
+ * is transposed.
  */
 #include "kernel.h"
 #include "tide.h"
@@ -96,7 +98,9 @@ static void *allocate(size_t bytes) {
     return cudaMalloc(&buffer, bytes ? bytes : 1) == cudaSuccess ? buffer : NULL;
 }
 
-static void release(void *buffer) { cudaFree(buffer); }
+static void release(void *buffer) {
+    cudaFree(buffer);
+}
 
 static int upload(void *buffer, const void *host, size_t bytes) {
     return bytes ? code_of(cudaMemcpy(buffer, host, bytes, cudaMemcpyHostToDevice)) : 0;
@@ -138,10 +142,9 @@ static int gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k
         return TIDE_EUNSUPPORTED;
     }
     pthread_mutex_lock(&blas.lock);
-    cublasStatus_t status =
-        blas.gemm(blas.handle, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                  transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &alpha, b,
-                  (int)ldb, a, (int)lda, &beta, c, (int)ldc);
+    cublasStatus_t status = blas.gemm(blas.handle, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                      transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m,
+                                      (int)k, &alpha, b, (int)ldb, a, (int)lda, &beta, c, (int)ldc);
     pthread_mutex_unlock(&blas.lock);
     return status == CUBLAS_STATUS_SUCCESS ? 0 : TIDE_EIO;
 }

@@ -1,6 +1,6 @@
 /*
- * What the fast kernels are compared with: plain loops in float64, written from the formulas and sharing nothing with
- * the kernels. For tests; slow on purpose.
+ * What the fast kernels are compared with: plain loops in float64, written from the formulas and
+ * sharing nothing with the kernels. For tests; slow on purpose.
  */
 #ifndef TIDE_KERNEL_REFERENCE_H
 #define TIDE_KERNEL_REFERENCE_H
@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* c = alpha op(a) op(b) + beta c; shapes as in struct tide_backend. c's old values do not count when beta is 0. */
+/* c = alpha op(a) op(b) + beta c; shapes as in struct tide_backend. c's old values do not count
+ * when beta is 0. */
 static inline double reference_gemm_element(bool transpose_a, bool transpose_b, size_t k,
                                             double alpha, const float *a, size_t lda,
                                             const float *b, size_t ldb, double beta, double c,

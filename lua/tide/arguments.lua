@@ -21,6 +21,7 @@ local arguments = {}
 ---@field min? number
 ---@field max? number
 ---@field value? string placeholder in help texts
+---@field config? string setting that stands in when the option is not given
 
 ---Options of every command.
 ---@type tide.option[]
@@ -29,17 +30,17 @@ arguments.common = {
   {name = "plain", doc = "one record a line, tabs between fields, no header"},
   {name = "quiet", short = "q", doc = "no talk on stderr but errors"},
   {name = "verbose", short = "v", doc = "more talk; errors with the calls that led there"},
-  {name = "color", type = "string", choices = {"auto", "always", "never"}, value = "WHEN",
+  {name = "color", config = "color", type = "string", choices = {"auto", "always", "never"}, value = "WHEN",
    doc = "colours: auto, always or never"},
-  {name = "timeout", type = "duration", doc = "give up after this time, with exit code 124"},
+  {name = "timeout", config = "timeout", type = "duration", doc = "give up after this time, with exit code 124"},
   {name = "help", short = "h", doc = "this text"},
 }
 
 ---Options that several commands share; a command lists those it takes.
 ---@type table<string, tide.option>
 arguments.shared = {
-  cluster = {name = "cluster", type = "string", value = "C",
-    doc = "name or endpoint of the cluster (default $TIDE_CLUSTER, else `local`)"},
+  cluster = {name = "cluster", config = "cluster", type = "string", value = "C",
+    doc = "name or endpoint of the cluster (default $TIDE_CLUSTER, else the one that runs)"},
   yes = {name = "yes", short = "y", doc = "do not ask"},
   dry_run = {name = "dry-run", short = "n", doc = "say what would happen and do nothing"},
 }
@@ -232,7 +233,8 @@ local SHARED_HINTS <const> = {
 
 -- argparse explains in words; its words become errors of the catalogue.
 local function from_argparse(message, command)
-  local where <const> = "`tide " .. command.name .. "`"
+  local title <const> = command.name and "tide " .. command.name or "tide"
+  local where <const> = "`" .. title .. "`"
   local unknown <const> = message:match("unknown option '([^']*)'")
   if unknown then
     local flag <const> = unknown:match("^[^=]*")
@@ -240,11 +242,11 @@ local function from_argparse(message, command)
     return errors.new("T0102", {
       message = ("%s has no option `%s`%s"):format(where, flag, hint and ": " .. hint or ""),
       help = text.did_you_mean(flag, option_names(command))
-        or ("`tide %s --help` lists the options"):format(command.name),
+        or ("`%s --help` lists the options"):format(title),
     })
   end
   local single <const> = message:gsub("\n.*", ""):gsub("'([^']*)'", "`%1`")
-  local help <const> = ("`tide %s --help` shows the usage"):format(command.name)
+  local help <const> = ("`%s --help` shows the usage"):format(title)
   local code = "T0103"
   if single:find("too many arguments", 1, true) or single:find("does not take arguments", 1, true) then
     code = "T0106"
@@ -297,13 +299,12 @@ local function cut_script(command, words)
   return ours, table.move(words, at + 1, #words, 1, {})
 end
 
----Does the command line ask for the command's own help?
+---The words of a command that are not the script's.
 ---@param command table
 ---@param words string[]
----@return boolean
-function arguments.asks_for_help(command, words)
-  if command.takes_script then words = cut_script(command, words) end
-  return arguments.has_flag(words, "help", "h")
+---@return string[]
+function arguments.own_words(command, words)
+  return command.takes_script and (cut_script(command, words)) or words
 end
 
 ---Parses the words of one command.
@@ -316,7 +317,7 @@ function arguments.parse(command, leading, words)
   local rest
   if command.takes_script then words, rest = cut_script(command, words) end
   local all <const> = table.move(words, 1, #words, #leading + 1, table.move(leading, 1, #leading, 1, {}))
-  local parser = argparse("tide " .. command.name):add_help(false)
+  local parser = argparse("tide"):add_help(false)
   add_arguments(parser, command)
   add_options(parser, arguments.of(command))
   local ok, parsed = parser:pparse(all)

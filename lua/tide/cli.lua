@@ -4,6 +4,7 @@
 -- `run(context)` returns an exit code, or nil and an error. Nothing here ends the process.
 
 local arguments = require "tide.arguments"
+local config = require "tide.config"
 local errors = require "tide.errors"
 local text = require "tide.text"
 local usage = require "tide.usage"
@@ -176,29 +177,20 @@ local function failed(self, err)
   return err.code == "T0210" and EXIT_INTERRUPTED or exit_of(self, err)
 end
 
-local function settings(self, command)
-  local ok, config = pcall(require, "tide.config")
-  if not ok then return true end
-  local merged, err = config.fill(self, command)
-  if not merged then return nil, err end
-  return true
-end
-
 local function run_command(self, command, leading, words)
-  if command.takes_script then
-    note_early_flags(self, leading, words)
-  end
-  if arguments.asks_for_help(command, words) or arguments.has_flag(leading, "help", "h") then
+  local own <const> = arguments.own_words(command, words)
+  note_early_flags(self, leading, own)
+  if arguments.has_flag(own, "help", "h") or arguments.has_flag(leading, "help") then
     self:print(usage.command(command))
     return 0
   end
   local values, err = arguments.parse(command, leading, words)
   if not values then return nil, err end
-  use_options(self, values)
   if command.configured ~= false then
-    local ok, problem = settings(self, command)
+    local ok, problem = config.fill(self, command, values)
     if not ok then return nil, problem end
   end
+  use_options(self, values)
   return command.run(self)
 end
 
@@ -223,7 +215,7 @@ local function dispatch(self, words)
   end
   if not split.name then
     -- Options without a command: a wrong one is named, else the command is missing.
-    local _, err = arguments.parse({name = "COMMAND", options = arguments.global_only()}, split.leading, {})
+    local _, err = arguments.parse({options = arguments.global_only()}, split.leading, {})
     return nil, err or errors.new("T0103", {message = "a command is missing", help = "`tide help` lists the commands"})
   end
   local command <const> = by_name[split.name]

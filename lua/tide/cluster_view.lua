@@ -4,6 +4,7 @@
 -- membership alone and `problem`; it does not make the command fail.
 
 local errors = require "tide.errors"
+local text = require "tide.text"
 
 local cluster_view = {}
 
@@ -15,7 +16,7 @@ local cluster_view = {}
 function cluster_view.attached(context, f)
   local cluster <const> = require "tide.cluster"
   local wanted <const> = context.options.cluster
-  if context.verbose then context:say("connecting to " .. (wanted and "cluster `" .. wanted .. "`" or "the cluster")) end
+  if context.verbose then context:say("connecting to " .. (wanted and text.clean(wanted) or "the cluster")) end
   local ok, err = cluster.attach {cluster = wanted, timeout_s = context.timeout_s}
   if not ok then return nil, errors.from(err, "T0501") end
   local done, result, problem = xpcall(f, function(raised)

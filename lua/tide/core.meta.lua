@@ -79,7 +79,7 @@ function core.file_write(path, text) end --> atomic: temporary, fsync, rename
 function core.mkdir(path) end
 function core.file_list(path) end
 function core.file_remove(path) end
-function core.terminal() end          --> {stdout=bool, stderr=bool, width=n, utf8=bool}
+function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, utf8=bool}
 function core.triples(paths, options) end --> data of tab-separated files: {entities={names}, relations={names}, parts={u32 tensor n x 3, ...}} | nil, err with file:line
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 

@@ -73,6 +73,7 @@ function set:cut(rank, workers, seed)
   return setmetatable({
     reader = rawget(self, "reader"), loaded = rawget(self, "loaded"), pieces = {},
     cut_by = {rank = rank, workers = workers, seed = seed},
+    size_of = rawget(self, "size_of"), produce = rawget(self, "produce"),
     count = rawget(self, "size_of") and rawget(self, "size_of")(rank, workers) or nil,
   }, set)
 end
@@ -111,19 +112,19 @@ function data.source(o)
     local _, n = data.piece(o.count, rank, workers)
     return n
   end)
-  rawset(source, "examples", function(self)
-    local cut = rawget(self, "cut_by") or {rank = 1, workers = 1}
-    local first, n = data.piece(o.count, cut.rank, cut.workers)
+  rawset(source, "produce", function(cut)
+    local first, n = data.piece(o.count, cut and cut.rank or 1, cut and cut.workers or 1)
     return o.read(first, first + n - 1)
   end)
   return source
 end
 
----@see tide.data.source
+---What the reader of a tide.data.source gives for this worker's examples.
+---@return any
 function set:examples()
-  local f = rawget(self, "examples") or (set.read(self) and nil)
-  if not f then error(script.error("T0401", "only tide.data.source has examples(); use part()"), 2) end
-  return f(self)
+  local produce = rawget(self, "produce")
+  if not produce then error(script.error("T0401", "only tide.data.source has examples(); use part()"), 2) end
+  return produce(rawget(self, "cut_by"))
 end
 
 return data

@@ -216,7 +216,8 @@ function errors.format(err, options)
     out[#out + 1] = text.clean_lines(err.trace)
   end
   local help = help_of(err)
-  help = help and text.clean(help) .. "; " or ""
+  help = help and text.clean(help) or ""
+  if help ~= "" then help = help .. (help:find("[?.!]$") and " " or "; ") end
   out[#out + 1] = paint("36", "help:") .. " " .. help .. "more: tide help " .. text.clean(err.code)
   return table.concat(out, "\n")
 end

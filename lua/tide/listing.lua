@@ -9,7 +9,8 @@ local listing = {}
 local OPTIONS <const> = {
   arguments.shared.cluster,
   {name = "sort", type = "string", value = "FIELD",
-   doc = "order: numbers from the largest, text from A; `-FIELD` turns it round"},
+   doc = "order by a field: numbers from the largest, text from A"},
+  {name = "reverse", doc = "turn the order of --sort round"},
   {name = "where", type = "string", value = "EXPR", doc = "only records for which a Lua expression holds"},
   {name = "watch", type = "duration", doc = "print again after this time until interrupted"},
 }
@@ -27,7 +28,7 @@ function listing.print(context, rows, columns, schema)
   local o <const> = context.options
   local err
   if o.where then rows, err = table_view.where(rows, columns, o.where) end
-  if rows and o.sort then rows, err = table_view.sort(rows, columns, o.sort) end
+  if rows and o.sort then rows, err = table_view.sort(rows, columns, o.sort, o.reverse) end
   if not rows then return nil, err end
   local lines
   if context.json then
@@ -67,7 +68,6 @@ end
 function listing.command(command)
   local own = command.options or {}
   command.options = table.move(OPTIONS, 1, #OPTIONS, #own + 1, table.move(own, 1, #own, 1, {}))
-  command.hints = {["--sort-by"] = "write --sort FIELD"}
   function command.run(context)
     return cluster_view.attached(context, function(cluster) return print_until_done(command, context, cluster) end)
   end

@@ -28,21 +28,39 @@ function script.error(code, message, fields)
   return errors.new(code, all)
 end
 
----@return string|nil file:line of the innermost frame that lies in the script or in a module of it
-local function place_in(trace)
-  for file, line in trace:gmatch("\n%s*([^\n:]+):(%d+):") do
-    if not file:find("^%[") and not file:find("tide/", 1, true) then return file .. ":" .. line end
+---The script's file (or a module's of it) that a place in an error or trace names; Lua shortens long names.
+---@param file string
+---@return string|nil path
+local function own_file(file)
+  local tail = file:match("^%.%.%.(.*)$")
+  local function same(path) return path == file or (tail and path:sub(-#tail) == tail) end
+  if script.path and same(script.path) then return script.path end
+  for _, module in pairs(script.modules) do
+    if same(module.path) then return module.path end
   end
   return nil
 end
 
----Handler for xpcall: makes an error table of whatever was raised; its place is the script's line.
+---@return string|nil file:line of the innermost frame that lies in the script
+local function place_in(trace)
+  for file, line in trace:gmatch("\n%s*([^\n:]+):(%d+):") do
+    local path = own_file(file)
+    if path then return path .. ":" .. line end
+  end
+  return nil
+end
+
+---Handler for xpcall: makes an error of whatever was raised; its place is the script's line.
 ---@param raised any
----@return table err {code=, message=, where=, trace=}
+---@return tide.error
 function script.failure(raised)
   local trace = debug.traceback("", 2)
   local err = errors.from(raised, "T0202")
-  if type(raised) ~= "table" and err.where and err.where:find("tide/", 1, true) then err.where = nil end
+  local file, line = (err.where or ""):match("^(.*):(%d+)$")
+  if type(raised) ~= "table" and file then
+    local path = own_file(file)
+    err.where = path and path .. ":" .. line or nil
+  end
   err.where = err.where or place_in(trace)
   err.trace = err.trace or trace
   return err

@@ -23,9 +23,18 @@ local FORMATS <const> = {
   share = units.format_share, rate = units.format_rate,
 }
 
+-- The shortest decimal that reads back as the same number.
+local function exact_float(value)
+  for _, format in ipairs {"%.15g", "%.16g"} do
+    local short <const> = format:format(value)
+    if tonumber(short) == value then return short end
+  end
+  return ("%.17g"):format(value)
+end
+
 local function exact(value)
   if value == nil then return "" end
-  if type(value) == "number" and math.type(value) == "float" then return ("%.17g"):format(value) end
+  if type(value) == "number" and math.type(value) == "float" then return exact_float(value) end
   if type(value) == "table" then
     local items = {}
     for i, item in ipairs(value) do items[i] = exact(item) end
@@ -199,15 +208,14 @@ local function before(a, b)
   return tostring(a) < tostring(b)
 end
 
----Rows ordered by a field: numbers from the largest, text from A; equal ones keep their order. `-KEY` turns it round.
+---Rows ordered by a field: numbers from the largest, text from A; equal ones keep their order.
 ---@param rows table[]
 ---@param columns tide.column[]
----@param key string
+---@param name string
+---@param reversed? boolean
 ---@return table[]? sorted
 ---@return tide.error? err
-function table_view.sort(rows, columns, key)
-  local reversed <const> = key:sub(1, 1) == "-"
-  local name <const> = reversed and key:sub(2) or key
+function table_view.sort(rows, columns, name, reversed)
   local known <const> = fields_of(rows, columns)
   if not known[name] then
     return nil, errors.new("T0114", {
@@ -221,7 +229,7 @@ function table_view.sort(rows, columns, key)
   table.sort(sorted, function(x, y)
     local a, b = x[name], y[name]
     if before(a, b) then return not reversed end
-    if before(b, a) then return reversed end
+    if before(b, a) then return reversed or false end
     return place[x] < place[y]
   end)
   return sorted

@@ -18,6 +18,7 @@ Tide trains models with elastic parameter servers; jobs are scripts in Lua.
 
 Commands: run up down node status nodes actors tables links config
           version help completion
+
 More: `tide help`, `tide COMMAND --help`, `tide help T0501` for an error.]]
 
 local TOPICS <const> = {

@@ -195,6 +195,7 @@ struct tide_net {
     uint64_t published_view;
     int state, code;
     char reason[200];
+    struct tide_member_watch *new_watches;
 
     /* I/O thread */
     char name[64], endpoint[160], controller_endpoint[160];
@@ -203,8 +204,8 @@ struct tide_net {
     struct known *members; /* by id */
     size_t member_count, member_capacity;
     uint64_t view;
-    struct tide_member_watch *watches;
-    bool settling, joining, leave_sent, finished;
+    struct tide_member_watch *watches; /* those that were told of all members already */
+    bool settling, joining, leave_sent, finished, tick_soon;
     unsigned redirects;
     uint64_t tick_at, ticked;
     uint64_t violations, violations_logged, violations_second;

@@ -12,7 +12,6 @@
 #include "net/inside.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum { LOGS_PER_SECOND = 8 };
 #define DIAL_TIMEOUT (3 * TIDE_SECOND)
@@ -76,7 +75,8 @@ void tide__link_free(struct tide_link *link) {
 /* Whose process is at the other end? Only a Unix socket tells; loopback TCP is as trusted as the machine. */
 static bool is_ours(struct tide_net *net, struct tide_stream *stream, struct tide_peer_identity *identity) {
     net->port->ops->stream_peer(stream, identity);
-    return net->port->simulated || !identity->local_user || identity->uid == 0 || identity->uid == geteuid();
+    return net->port->simulated || !identity->local_user || identity->uid == 0 ||
+           identity->uid == net->port->ops->user(net->port);
 }
 
 static size_t count_strangers(const struct tide_net *net) {
@@ -170,6 +170,9 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
         }
         tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who, link->remote, reason);
     }
+    if (link->purpose == LINK_JOIN && !link->was_up) {
+        tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPROTO, reason);
+    }
     tide__link_close(link);
 }
 
@@ -202,7 +205,7 @@ static void closed(void *arg, int reason) {
     } else if (link->was_up) {
         tide__members_link_lost(net, peer, expected ? "closed by this node" : "connection lost");
     } else if (link->purpose == LINK_JOIN) {
-        if (!expected || reason != 0) {
+        if (!expected) {
             join_failed(link, reason);
         }
     } else if (owns) { /* a mesh link that did not come up: again, slower each time */
@@ -405,10 +408,10 @@ static void connected(void *arg, struct tide_stream *stream) {
     }
     struct tide_peer_identity identity;
     if (!is_ours(link->net, link->stream, &identity)) {
-        tide__link_violation(link, "the listener belongs to another user");
         if (link->purpose == LINK_JOIN) {
-            join_failed(link, TIDE_EPERM);
+            tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPERM, "the listener belongs to another user");
         }
+        tide__link_violation(link, "the listener belongs to another user");
         return;
     }
     link->state = LINK_GREETING;
@@ -506,10 +509,10 @@ static void time_is_up(struct tide_link *link) {
         tide__link_close(link);
         return;
     }
-    tide__link_violation(link, link->state == LINK_DIALLING ? "no answer" : "did not finish its hello in time");
     if (link->purpose == LINK_JOIN) {
         join_failed(link, TIDE_ETIMEDOUT);
     }
+    tide__link_violation(link, link->state == LINK_DIALLING ? "no answer" : "did not finish its hello in time");
 }
 
 void tide__link_tick(struct tide_link *link, uint64_t now, uint64_t excused) {

@@ -33,7 +33,8 @@ struct tide_net_options {
     bool store, client;
 };
 /* Creates the listener and the members actor (TIDE_ID_MEMBERS), sets the system's route. Before the threads serve
- * others; errors as tide_node_create. The controller (join NULL) is UP with id 1 at once. */
+ * others; errors as tide_node_create. The controller (join NULL) is UP with id 1 at once. When it fails after the
+ * listener was tried, *out is set all the same: tide_net_destroy it after tide_system_stop. */
 int tide_net_create(struct tide_system *system, const struct tide_net_options *options, struct tide_net **out);
 /* Starts dialling; tide_net_state tells how it goes. No-op on a controller. */
 int tide_net_join(struct tide_net *net);
@@ -53,13 +54,14 @@ size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t li
 /* Member by id; false if never seen. Any thread. */
 bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out);
 
-/* Called on I/O thread 0 for every change of a member's state, this node's own included, in view order. */
+/* Called on I/O thread 0, first for every member that is there already, then for every change of a member's state, this
+ * node's own included, in view order. */
 struct tide_member_watch {
     struct tide_member_watch *next;
     void (*changed)(void *arg, const struct tide_member *member);
     void *arg;
 };
-void tide_net_watch(struct tide_net *net, struct tide_member_watch *watch);
+void tide_net_watch(struct tide_net *net, struct tide_member_watch *watch); /* any thread */
 /* Controller: the store has moved everything off a LEAVING member; it becomes LEFT. */
 void tide_net_evacuated(struct tide_net *net, uint16_t id);
 /* Watchers that need time to evacuate announce themselves; without any, LEAVING becomes LEFT at once. */

@@ -217,7 +217,7 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
         peer->waiting_since = tide__net_now(net);
         if (net->client && peer->link == NULL) {
             peer->redial_at = peer->waiting_since;
-            net->tick_at = 0; /* at the end of this turn */
+            net->tick_soon = true;
         }
     }
     m->next = NULL;

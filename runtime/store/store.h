@@ -19,5 +19,9 @@ struct tide_store *tide_store_of(struct tide_node *node); /* provided by node.c 
 size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size_t limit);
 /* How many slots each node is home of, by the newest map this node knows: counts[id]. Any thread. */
 void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, uint64_t *version);
+/* Has the controller handed this (joined) node all tables that exist? Any thread. */
+bool tide_store_synced(struct tide_store *store);
+/* Gives up an operation whose caller is being ended: nothing is written to its rows any more. Instead of a wait. */
+void tide_ticket_abandon(struct tide_ticket *ticket);
 
 #endif

@@ -239,9 +239,6 @@ struct tide__pending {
     uint64_t id, sequence;
     struct tide_table *table;
     struct tide__ticket *ticket; /* NULL: nobody waits any more */
-    uint8_t *data;               /* the message until it is sent */
-    size_t size;
-    struct tide_blob *tail;
     uint32_t count, left; /* keys in it; keys not yet answered */
     uint16_t node;        /* where it was sent; this node: to the own store actor */
     uint16_t also;        /* where the store actor or an old home passed it on to, 0: nowhere */
@@ -267,10 +264,12 @@ void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text
 /* Answers of the store actor: a part of an operation is done. positions NULL: all in order. */
 void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text, const void *positions,
                           size_t count, int rows_code, const void *rows, size_t row_bytes);
+/* The whole operation was refused. */
+void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);
-/* Is an operation of the table up to `sequence` unanswered that went by `node` or by the own store actor? */
-bool tide__pending_by(struct tide_store *store, const struct tide_table *table, uint16_t node, uint64_t sequence);
+/* Is an operation of the table up to `sequence` unanswered? */
+bool tide__pending_before(struct tide_store *store, const struct tide_table *table, uint64_t sequence);
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
 
@@ -279,7 +278,7 @@ enum tide__op { /* first element of every body */
     TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw, positions u32|nil, keys u64] */
     TIDE__OP_PUSH = TIDE__PUSH, /* ... rows] */
     TIDE__OP_REPLY,             /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
-    TIDE__OP_MAP,               /* [op, table, id or 0, ask for an answer, slots u32, homes u32, versions u32] */
+    TIDE__OP_MAP,               /* [op, table, id or 0, passed on to, answer?, slots u32, homes u32, versions u32] */
     TIDE__OP_MAP_DONE,          /* [op, table, slots] to the controller: nothing goes by the old homes any more */
     TIDE__OP_TABLE,             /* [op, id, ready, options, map version, homes, versions] controller -> node */
     TIDE__OP_TABLE_DONE,        /* [op, id, ready] node -> controller */
@@ -292,6 +291,7 @@ enum tide__op { /* first element of every body */
     TIDE__OP_MOVE,              /* [op, table, version, new home, slots u32] controller -> old home */
     TIDE__OP_ROWS,              /* [op, table, slot, keys u64, rows f32 with state] old -> new home */
     TIDE__OP_SLOT_DONE,         /* [op, table, slot, version, lost to] old -> new home */
+    TIDE__OP_SLOT_HERE,         /* [op, table, slot] new -> old home: paces the move */
     TIDE__OP_MOVED,             /* [op, table, version, slots u32, lost u32] new home -> controller */
     TIDE__OP_MEMBERS,           /* [op] to oneself: the member list changed */
     TIDE__OP_COUNT

@@ -1,7 +1,8 @@
 /*
- * Tables in plain memory behind struct tide_rows, for the tests and benchmarks of kernels: no store, no fibers; every
- * asynchronous call is done when it returns. Updates: Adagrad as at an owner (sum += g^2; x -= lr g / sqrt(sum)), or
- * none, with the pushed gradients summed up for inspection.
+ * Tables in plain memory behind struct tide_rows, for the tests and benchmarks of kernels: no
+ * store, no fibers; every asynchronous call is done when it returns. Updates: Adagrad as at an
+ * owner (sum += g^2; x -= lr g / sqrt(sum)), or none, with the pushed gradients summed up for
+ * inspection.
  */
 #ifndef PLAIN_ROWS_H
 #define PLAIN_ROWS_H
@@ -16,9 +17,9 @@
 struct plain_table {
     uint32_t width;
     uint64_t count;
-    float lr;     /* 0: values stay, `sums` collects the pushed gradients */
-    float *rows;  /* count x width */
-    float *sums;  /* the same: Adagrad sums, or gradients */
+    float lr;    /* 0: values stay, `sums` collects the pushed gradients */
+    float *rows; /* count x width */
+    float *sums; /* the same: Adagrad sums, or gradients */
     uint64_t pulls, pushes, pulled_keys, pushed_keys; /* calls and keys */
     uint64_t fail_after; /* calls until one fails with EDIED; 0: never */
     uint64_t open;       /* started, not yet waited for */
@@ -135,7 +136,8 @@ static inline int plain_wait(void *handle) {
     return 0;
 }
 
-/* Rows uniform in [-scale, scale) from `seed` (0: all zero). sum_init: start of the Adagrad sums. */
+/* Rows uniform in [-scale, scale) from `seed` (0: all zero). sum_init: start of the Adagrad sums.
+ */
 static inline void plain_init(struct plain_table *t, uint64_t count, uint32_t width, float lr,
                               float scale, float sum_init, uint64_t seed) {
     memset(t, 0, sizeof(*t));

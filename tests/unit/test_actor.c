@@ -577,6 +577,6 @@ static int run(const char *name, bool sim) {
 
 int main(void) {
     int failed = run("real", false);
-    //SIM failed += run("simulated", true);
+    failed += run("simulated", true);
     return failed + atomic_load(&failures);
 }

@@ -61,8 +61,8 @@ static void graph_kge_is_the_same_bytes_everywhere(void **state) {
     (void)state;
     const struct tide_graph_input input = {10000, 50, 20000, 1000, 1000, 2};
     struct text train, valid, test;
-    assert_int_equal(
-        tide_generate_graph(&input, sink_of(&train), sink_of(&valid), sink_of(&test)), 0);
+    assert_int_equal(tide_generate_graph(&input, sink_of(&train), sink_of(&valid), sink_of(&test)),
+                     0);
     expect(&train, 20000, "2779\t15\t2834\n", "611434722716c369");
     expect(&valid, 1000, "", "a2bc1b0a08a6d329");
     expect(&test, 1000, "", "a056305da4ba9c4a");
@@ -72,8 +72,8 @@ static void graph_kge_small_is_the_same_bytes_everywhere(void **state) {
     (void)state;
     const struct tide_graph_input input = {2000, 20, 4000, 200, 200, 2};
     struct text train, valid, test;
-    assert_int_equal(
-        tide_generate_graph(&input, sink_of(&train), sink_of(&valid), sink_of(&test)), 0);
+    assert_int_equal(tide_generate_graph(&input, sink_of(&train), sink_of(&valid), sink_of(&test)),
+                     0);
     expect(&train, 4000, "572\t7\t599\n", "994ec7fad06f9707");
     expect(&valid, 200, "", "ecb420cffe1dd4bc");
     expect(&test, 200, "", "f0228208f3cea391");

@@ -12,7 +12,8 @@ return {
   },
   options = {
     {name = "join", type = "string", value = "ADDRESS", doc = "endpoint of any member; absent: a cluster of its own"},
-    {name = "cluster", type = "string", value = "C", doc = "name of the cluster (default $TIDE_CLUSTER, else `local`)"},
+    {name = "cluster", config = "cluster", type = "string", value = "C",
+     doc = "name of the cluster (default $TIDE_CLUSTER, else `local`)"},
     {name = "name", type = "string", value = "NAME", doc = "name of the node (default: given by the controller)"},
     {name = "listen", type = "string", value = "ADDRESS",
      doc = "unix:PATH or tcp:127.0.0.1:PORT (default: a socket in the run directory)"},

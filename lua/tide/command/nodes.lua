@@ -13,7 +13,8 @@ return listing.command {
   schema = "tide.node/1",
   columns = {
     {key = "name"}, {key = "id", right = true}, {key = "state"}, {key = "workers"}, {key = "store"},
-    {key = "rss_bytes", title = "memory", format = "size"}, {key = "actors"}, {key = "mailbox_messages", title = "mail"},
+    {key = "rss_bytes", title = "memory", format = "size"}, {key = "actors"},
+    {key = "mailbox_messages", title = "mail"},
     {key = "pid"}, {key = "endpoint"}, {key = "problem"},
   },
   rows = function(view) return view.nodes end,

@@ -1,7 +1,6 @@
 -- `tide run SCRIPT`: a local cluster for one script.
 local arguments = require "tide.arguments"
 local errors = require "tide.errors"
-local text = require "tide.text"
 
 local function check_script(path)
   local file, why = io.open(path, "r")
@@ -17,7 +16,7 @@ end
 return {
   name = "run",
   brief = "start a local cluster, run a script, stop",
-  summary = "Starts a local cluster, runs a script on it, and stops it.",
+  summary = "Starts a local cluster, runs a script on it, and stops it; --cluster takes one that runs.",
   examples = {
     {"tide run mf.lua", "as the script says"},
     {"tide run mf.lua --nodes 4 --rank 32", "with options of the script"},
@@ -28,20 +27,20 @@ return {
     {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
   },
   options = {
-    {name = "nodes", type = "integer", min = 1, max = 256, doc = "node processes, if the script does not say"},
-    {name = "workers", short = "w", type = "integer", min = 1, max = 256,
+    {name = "nodes", config = "nodes", type = "integer", min = 1, max = 256, doc = "node processes, if the script does not say"},
+    {name = "workers", config = "workers", short = "w", type = "integer", min = 1, max = 256,
      doc = "workers of each node, if the script does not say"},
+    {name = "cluster", config = "cluster", type = "string", value = "C",
+     doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
     arguments.shared.dry_run,
   },
-  hints = {["--cluster"] = "it starts a cluster of its own"},
   takes_script = true,
   run = function(context)
     local o <const> = context.options
     local ok, err = check_script(o.script)
     if not ok then return nil, err end
-    if o.dry_run and context.verbose then context:say("dry run of " .. text.clean(o.script)) end
     return require("tide.driver").run {
-      script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, interactive = false,
+      script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster, interactive = false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
       timeout_s = context.timeout_s, dry_run = o.dry_run or false,
     }

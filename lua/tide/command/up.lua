@@ -1,12 +1,7 @@
 -- `tide up`: a local cluster that stays.
-local arguments = require "tide.arguments"
 local errors = require "tide.errors"
 local json = require "tide.json"
 local text = require "tide.text"
-
-local function cluster_name(context)
-  return context.options.cluster or "local"
-end
 
 local function describe(context, up)
   if context.json then
@@ -33,15 +28,17 @@ return {
     {"tide up --cluster lab --dry-run", "what would be started"},
   },
   options = {
-    {name = "nodes", short = "n", type = "integer", min = 1, max = 256, doc = "node processes (default 2)"},
-    {name = "workers", short = "w", type = "integer", min = 1, max = 256, doc = "workers of each node (default 1)"},
-    {name = "cluster", type = "string", value = "C", doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
+    {name = "nodes", config = "nodes", short = "n", type = "integer", min = 1, max = 256,
+     doc = "node processes (default 2)"},
+    {name = "workers", config = "workers", short = "w", type = "integer", min = 1, max = 256,
+     doc = "workers of each node (default 1)"},
+    {name = "cluster", config = "cluster", type = "string", value = "C",
+     doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
     {name = "dry-run", doc = "say what would happen and do nothing (-n is --nodes here)"},
   },
-  hints = {["--yes"] = arguments.shared.yes and "it asks nothing"},
   run = function(context)
     local o <const> = context.options
-    local name <const> = cluster_name(context)
+    local name <const> = o.cluster or "local"
     local nodes <const>, workers <const> = o.nodes or 2, o.workers or 1
     if o.dry_run then
       if context.json then

@@ -1,0 +1,7 @@
+-- Lua of the project: 5.4, no globals but those of a test runner in its files.
+std = "lua54"
+max_line_length = 120
+-- Declarations of what C provides: parameters are named for their annotations.
+files["lua/tide/core.meta.lua"] = {ignore = {"212", "631"}}
+files["tests/lua/*_spec.lua"] = {std = "lua54+busted"}
+exclude_files = {"build/**", "build-*/**"}

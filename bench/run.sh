@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# All benchmarks one after the other, peers beside ours. One line a row; --json: one object a line.
+set -euo pipefail
+build=$1
+shift
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OPENBLAS_NUM_THREADS=1
+
+[[ " $* " == *" --json "* ]] || echo "# $(date -u +%F) $(uname -m), $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), load $(cut -d' ' -f1 /proc/loadavg)"
+"$build/bench/bench_actors" "$@"
+if command -v g++ >/dev/null && [ -e /usr/include/caf/all.hpp ]; then
+  g++ -std=c++17 -O2 "$here/peers/peer_caf.cpp" -lcaf_core -o "$work/peer_caf" && "$work/peer_caf" "$@"
+fi
+if command -v erlc >/dev/null; then
+  erlc -o "$work" "$here/peers/peer_erlang.erl"
+  had_epmd=$(pgrep -x epmd || true)
+  json=""
+  [[ " $* " == *" --json "* ]] && json=json
+  (cd "$work" && erl -noshell +P 2000000 -pa "$work" -sname tide_bench_a -setcookie tide_bench -s peer_erlang main $json)
+  [ -n "$had_epmd" ] || epmd -kill >/dev/null 2>&1 || true
+fi
+for bench in lua wire kernels; do
+  "$build/bench/bench_$bench" "$@"
+done
+"$build/bench/bench_echo" "$@"
+"$build/bench/bench_links" --net tcp "$@"
+if [ -e /usr/include/zmq.h ]; then
+  cc -std=gnu11 -O2 -I"$here/.." "$here/peers/peer_zmq.c" -lzmq -o "$work/peer_zmq" && "$work/peer_zmq" "$@"
+fi
+"$build/bench/bench_store" --net tcp "$@"

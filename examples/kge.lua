@@ -1,0 +1,157 @@
+-- Knowledge graph embeddings: ComplEx and RESCAL on WordNet or on any triples, filtered ranking at the end.
+--   tide run kge.lua                                  WordNet, four node processes
+--   tide run kge.lua --data wn18rr/ --model rescal    a directory with train.txt, valid.txt, test.txt
+local tide = require "tide"
+
+local opt = tide.options {
+  data       = {"directory with train.txt, valid.txt, test.txt; without it: WordNet", type = "directory"},
+  wordnet    = {"where the WordNet database is", default = "/usr/share/wordnet"},
+  model      = {"scores of triples", default = "complex", choices = {"complex", "rescal"}},
+  dim        = {"numbers of an entity: complex ones for complex", default = 100},
+  epochs     = {"passes over the training triples", default = 8},
+  batch      = {"triples in a mini-batch", default = 1024},
+  neg        = {"entities drawn against a batch (mode steps: against a triple's side)", default = 1024},
+  lr         = {"learning rate of Adagrad", default = 0.1},
+  loss       = {"loss of a batch", default = "softmax", choices = {"softmax", "logistic"}},
+  penalty    = {"kind of regulariser", default = "l2", choices = {"l2", "n3"}},
+  gamma      = {"weight of the regulariser", default = 0.0},
+  mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
+  nodes      = {"node processes on this machine", default = 4},
+  workers    = {"workers of each node", default = 1},
+  seed       = {"of initial values, orders and draws", default = 1},
+  eval_every = {"rank a sample of the valid part after every so many epochs; 0: never", default = 0},
+  eval_limit = {"test triples that are ranked at the end; 0: all", default = 0},
+  save       = {"file for the trained tables", type = "string"},
+  json       = {"one JSON object instead of text", default = false},
+}
+
+local data = opt.data and tide.data.triples(opt.data) or tide.data.wordnet(opt.wordnet)
+local width = opt.model == "complex" and 2 * opt.dim or opt.dim
+
+---Sums of a ranking over the first `limit` triples of this worker's piece of a part.
+local function rank(w, part, limit)
+  local triples, ranker = w.data:part(part), tide.kernel "kge_rank"
+  local rows = limit > 0 and math.min(triples:rows(), limit // w.workers + 1) or triples:rows()
+  local known = tide.tensor.join {w.data:whole "train", w.data:whole "valid", w.data:whole "test"}
+  return ranker {
+    model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = triples,
+    known = known, first = 0, count = rows, entity_count = w.data.entity_count,
+  }
+end
+
+local job = tide.job {
+  name = "kge",
+  data = data,
+  seed = opt.seed,
+  stop = {epochs = opt.epochs},
+
+  tables = function(d)                       -- asked once, when the data's header is known
+    local update, init = {"adagrad", lr = opt.lr}, tide.normal {std = 0.05}
+    return {
+      entities  = tide.table {keys = tide.dense(d.entity_count), width = width, init = init, update = update},
+      relations = tide.table {keys = tide.dense(d.relation_count), init = init, update = update,
+                              width = opt.model == "rescal" and width * width or width},
+    }
+  end,
+
+  worker = function(w)                       -- on every worker, on its own fiber; calls that wait suspend only it
+    local train, triples = tide.kernel "kge_train", w.data:part "train"
+    local per_call = opt.mode == "batched" and 4 * opt.batch or 1000
+    for epoch = 1, opt.epochs do
+      triples:shuffle(w.seed + 1000 * w.rank + epoch)
+      local loss, examples = 0, 0
+      for first, count in w.data:batches("train", per_call) do
+        local r = train {
+          model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = triples,
+          first = first, count = count, entity_count = w.data.entity_count, mode = opt.mode, batch = opt.batch,
+          negatives = opt.neg, loss = opt.loss, penalty = opt.penalty, gamma_e = opt.gamma, gamma_r = opt.gamma,
+          seed = (w.seed * 1000 + epoch) * 1000003 + w.rank * 65537 + first,
+        }
+        loss, examples = loss + r.loss, examples + count
+        w:report {loss = r.loss, examples = count, wait = false}                    -- moves the progress line
+      end
+      w:report {loss = loss, examples = examples}                                   -- waits for all
+      if w:stopping() then break end
+    end
+  end,
+
+  evaluate = {                               -- sums and count of each worker's piece; the driver gets the means
+    valid = function(w)
+      local r = rank(w, "valid", 500)
+      return r, r.count
+    end,
+    test = function(w)
+      local r = rank(w, "test", opt.eval_limit)
+      return r, r.count
+    end,
+  },
+}
+
+---Well-known entities for a look at the result, as far as the data has them; else the first ones.
+local function samples()
+  local found, wanted = {}, {["dog.noun.01"] = 1, ["paris.noun.01"] = 2, ["piano.noun.01"] = 3, ["run.verb.01"] = 4}
+  for key, name in ipairs(data.entities) do
+    local place = wanted[name]
+    if place then found[place] = key - 1 end
+  end
+  local list = {}
+  for place = 1, 4 do list[#list + 1] = found[place] end
+  return #list > 0 and list or {0, 1, 2}
+end
+
+---Names of the entities whose rows point the same way.
+local function neighbours(run, key)
+  local r = tide.kernel "nearest_rows" {rows = run.tables.entities, key = key, count = data.entity_count, limit = 5}
+  local names = {}
+  for i = 1, 5 do
+    local k = r["key" .. i]
+    if k then names[i] = data.entities[math.tointeger(k) + 1] end
+  end
+  return {entity = data.entities[key + 1], nearest = names}
+end
+
+local function say(...)
+  if not opt.json and not tide.output.json then print(string.format(...)) end
+end
+
+tide.main(function()
+  say("data: %s", data.note)
+  local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
+  local run = cluster:start(job)
+  for r in run:events "report" do
+    local valid = opt.eval_every > 0 and r.n % opt.eval_every == 0 and run:evaluate "valid"
+    say("epoch %2d  loss %.4f  %7.2f s%s", r.n, r.loss / r.examples, r.elapsed_s,
+      valid and ("  valid MRR %.4f"):format(valid.mrr) or "")
+  end
+  local summary = run:wait()
+  local began = tide.now()
+  local test = run:evaluate "test"
+  local near = {}
+  for i, key in ipairs(samples()) do near[i] = neighbours(run, key) end
+  local files = opt.save and run:dump(opt.save, {"entities", "relations"}) or {}
+
+  if opt.json or tide.output.json then
+    local result = summary:to_data()
+    result.schema, result.model, result.data, result.nearest, result.files = "tide.kge/1", opt.model, data.note, near,
+      files
+    result.mrr, result.hits1, result.hits3, result.hits10 = test.mrr, test.hits1, test.hits3, test.hits10
+    result.mean_rank, result.ranked = test.rank, test.count
+    print(tide.json.encode(result))
+    return
+  end
+  say("\nfiltered ranking of %d test triples among %d entities, both sides (%.1f s)", test.count, data.entity_count,
+    tide.now() - began)
+  say("  MRR %.4f   Hits@1 %.4f   Hits@3 %.4f   Hits@10 %.4f   mean rank %.0f\n", test.mrr, test.hits1, test.hits3,
+    test.hits10, test.rank)
+  print(summary:table {"reports", "epoch_s", "examples_per_s", "accesses_local", "accesses_remote", "local_share",
+                       "wire_bytes", "wire_messages"})
+  say("\nnearest neighbours")
+  for _, n in ipairs(near) do say("  %-18s %s", n.entity, table.concat(n.nearest, ", ")) end
+  for _, file in ipairs(files) do say("written: %s", file) end
+  say [[
+
+what next
+  tide run examples/kge.lua --epochs 20 --eval-every 5     train longer, rank the valid part on the way
+  tide run examples/kge.lua --model rescal --dim 50        another model
+  tide run examples/kge.lua --help                         all options]]
+end)

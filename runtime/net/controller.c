@@ -1,0 +1,320 @@
+/*
+ * The controller's decisions: who may join and under which id and name, who is dead, who has left. Each decision makes a
+ * new view, which goes to all.
+ *
+ * A node is declared dead when the controller sees it gone or silent itself, when two others report it, or when one
+ * report stands for two seconds: then one of the two cannot stay, and it is the one against whom more is reported, the
+ * younger if that is equal. A report of mere silence is withdrawn when the silence ends; a lost connection is not.
+ */
+#include "net/inside.h"
+
+#include <string.h>
+
+static struct known *living(struct tide_net *net, uint16_t id) {
+    struct known *known = tide__members_find(net, id);
+    return known != NULL && known->member.state <= TIDE_MEMBER_LEAVING ? known : NULL;
+}
+
+/* A new view: to everybody connected, then into effect here. */
+static void commit(struct tide_net *net) {
+    net->view++;
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide__members_write_view(net, &w);
+    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+        if (link->state == LINK_UP) {
+            tide__members_cast(net, link, &w);
+        }
+    }
+    tide_writer_release(&w);
+    tide__members_publish(net);
+    tide__members_settle(net);
+    tide__handshake_unpark(net);
+}
+
+static void set_state(struct known *known, enum tide_member_state state, const char *reason) {
+    known->member.state = (uint8_t)state;
+    snprintf(known->member.reason, sizeof known->member.reason, "%s", reason);
+    known->changed = true;
+}
+
+/* ---- joining ---- */
+
+static int admit_client(struct tide_net *net, const struct tide_hello *hello, uint16_t *id, char name[64]) {
+    for (unsigned tries = 0; tries < UINT16_MAX - CLIENT_ID_MIN; tries++) {
+        uint16_t candidate = net->next_client;
+        net->next_client = candidate == UINT16_MAX ? CLIENT_ID_MIN : (uint16_t)(candidate + 1);
+        struct tide_peer *peer = tide__peer(net, candidate);
+        if (peer == NULL || peer->link == NULL) {
+            *id = candidate;
+            snprintf(name, 64, "%.50s", hello->name);
+            if (name[0] == 0) {
+                snprintf(name, 64, "client%u", (unsigned)candidate - CLIENT_ID_MIN);
+            }
+            return 0;
+        }
+    }
+    return tide_fail(TIDE_EBUSY, "too many clients");
+}
+
+static bool name_taken(const struct tide_net *net, const char *name) {
+    for (size_t i = 0; i < net->member_count; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        if (m->state <= TIDE_MEMBER_LEAVING && strcmp(m->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_member(const struct tide_net *net, const struct tide_hello *hello) {
+    size_t count = 0;
+    for (size_t i = 0; i < net->member_count; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        if (m->incarnation == hello->incarnation) {
+            return tide_fail(TIDE_EEXIST, "this incarnation is node '%s' already", m->name);
+        }
+        count += m->state <= TIDE_MEMBER_LEAVING;
+    }
+    if (hello->name[0] != 0 && name_taken(net, hello->name)) {
+        return tide_fail(TIDE_EEXIST, "the name '%s' is taken in cluster '%s'", hello->name, net->cluster);
+    }
+    if (count >= MEMBERS_MAX || net->next_id >= CLIENT_ID_MIN) {
+        return tide_fail(TIDE_EFULL, "the cluster takes no more members");
+    }
+    if (hello->endpoint[0] == 0 || !tide_endpoint_is_local(hello->endpoint)) {
+        return tide_fail(TIDE_EINVAL, "a member needs a listener on this machine");
+    }
+    return 0;
+}
+
+int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id, char name[64]) {
+    if (net->finished) {
+        return tide_fail(TIDE_ECLOSED, "the cluster is ending");
+    }
+    if (hello->client) {
+        return admit_client(net, hello, id, name);
+    }
+    int error = check_member(net, hello);
+    if (error != 0) {
+        return error;
+    }
+    struct tide_member m = {.incarnation = hello->incarnation,
+                            .id = net->next_id++,
+                            .state = TIDE_MEMBER_JOINING,
+                            .store = hello->store,
+                            .workers = hello->workers,
+                            .pid = hello->pid};
+    snprintf(m.name, sizeof m.name, "%s", hello->name);
+    if (m.name[0] == 0) {
+        snprintf(m.name, sizeof m.name, "n%u", (unsigned)m.id);
+        for (unsigned k = 2; name_taken(net, m.name); k++) {
+            snprintf(m.name, sizeof m.name, "n%u.%u", (unsigned)m.id, k);
+        }
+    }
+    memcpy(m.endpoint, hello->endpoint, sizeof m.endpoint);
+    if (tide__members_add(net, &m) == NULL) {
+        return TIDE_ENOMEM;
+    }
+    *id = m.id;
+    memcpy(name, m.name, 64);
+    return 0;
+}
+
+void tide__controller_greet(struct tide_net *net, struct tide_link *link) {
+    if (link->peer->id < CLIENT_ID_MIN) {
+        commit(net);
+        return;
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide__members_write_view(net, &w);
+    tide__members_cast(net, link, &w);
+    tide_writer_release(&w);
+}
+
+/* READY carries the ids the joiner is connected to: it is up when all that are up are among them. */
+static void ready(struct tide_net *net, uint16_t from, struct tide_reader *r) {
+    struct known *joiner = tide__members_find(net, from);
+    size_t count = tide_read_array(r);
+    if (joiner == NULL || joiner->member.state != TIDE_MEMBER_JOINING || r->error != 0) {
+        return;
+    }
+    for (size_t i = 0; i < net->member_count; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        bool found = m->id == from || m->id == tide__net_id(net) || m->state != TIDE_MEMBER_UP;
+        struct tide_reader ids = *r;
+        for (size_t k = 0; k < count && !found; k++) {
+            found = tide_read_uint(&ids) == m->id;
+        }
+        if (!found) {
+            return; /* it will say so again when it sees the view that tells of the other */
+        }
+    }
+    set_state(joiner, TIDE_MEMBER_UP, "");
+    tide_log(TIDE_LOG_INFO, net->name, "node %s (n%u) joined", joiner->member.name, (unsigned)from);
+    commit(net);
+}
+
+/* ---- death ---- */
+
+static void drop_reports(struct tide_net *net, uint16_t id) {
+    struct report **at = &net->reports;
+    while (*at != NULL) {
+        struct report *r = *at;
+        if (r->reporter == id || r->subject == id) {
+            *at = r->next;
+            tide_free(r);
+        } else {
+            at = &r->next;
+        }
+    }
+}
+
+static unsigned reports_against(const struct tide_net *net, uint16_t subject) {
+    unsigned count = 0;
+    for (const struct report *r = net->reports; r != NULL; r = r->next) {
+        count += r->subject == subject;
+    }
+    return count;
+}
+
+/* Whom this report ends now; 0: nobody yet. */
+static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t now) {
+    struct tide_peer *peer = tide__peer(net, r->subject);
+    bool seen = r->reporter == tide__net_id(net) || (peer != NULL && peer->lost);
+    unsigned against = reports_against(net, r->subject);
+    if (seen || against >= 2) {
+        return r->subject;
+    }
+    if (now - r->since < REPORT_PATIENCE) {
+        return 0;
+    }
+    unsigned counter = reports_against(net, r->reporter);
+    bool reporter_goes = counter > against || (counter == against && r->reporter > r->subject);
+    return reporter_goes ? r->reporter : r->subject;
+}
+
+void tide__controller_resolve(struct tide_net *net, uint64_t now) {
+    bool any = false;
+    for (struct report *r = net->reports; r != NULL;) {
+        uint16_t victim = verdict(net, r, now);
+        struct known *known = victim == 0 ? NULL : living(net, victim);
+        if (known == NULL) {
+            r = r->next;
+            continue;
+        }
+        char reason[120];
+        snprintf(reason, sizeof reason, "%s", victim == r->subject ? r->reason : "others cannot reach it");
+        set_state(known, TIDE_MEMBER_DEAD, reason);
+        drop_reports(net, victim);
+        any = true;
+        r = net->reports; /* the list has changed */
+    }
+    if (any) {
+        commit(net);
+    }
+}
+
+void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost,
+                             const char *reason) {
+    if (net->finished || living(net, subject) == NULL || living(net, reporter) == NULL || subject == reporter ||
+        subject == tide__net_id(net)) {
+        return;
+    }
+    struct report *r = net->reports;
+    while (r != NULL && (r->reporter != reporter || r->subject != subject)) {
+        r = r->next;
+    }
+    if (r == NULL) {
+        r = tide_alloc_zero(1, sizeof *r);
+        if (r == NULL) {
+            return;
+        }
+        r->reporter = reporter;
+        r->subject = subject;
+        r->since = tide__net_now(net);
+        r->next = net->reports;
+        net->reports = r;
+    }
+    r->lost = r->lost || lost;
+    snprintf(r->reason, sizeof r->reason, "%s", reason);
+    tide__controller_resolve(net, tide__net_now(net));
+}
+
+void tide__controller_withdraw(struct tide_net *net, uint16_t reporter, uint16_t subject) {
+    for (struct report **at = &net->reports; *at != NULL; at = &(*at)->next) {
+        struct report *r = *at;
+        if (r->reporter == reporter && r->subject == subject && !r->lost) {
+            *at = r->next;
+            tide_free(r);
+            return;
+        }
+    }
+}
+
+/* ---- leaving ---- */
+
+void tide__controller_leaving(struct tide_net *net, uint16_t id) {
+    struct known *known = living(net, id);
+    if (known == NULL || known->member.state == TIDE_MEMBER_LEAVING) {
+        return;
+    }
+    bool wait = net->evacuations && known->member.store;
+    set_state(known, TIDE_MEMBER_LEAVING, "");
+    commit(net);
+    if (!wait) {
+        tide_net_evacuated(net, id);
+    }
+}
+
+void tide_net_evacuated(struct tide_net *net, uint16_t id) {
+    struct known *known = tide__members_find(net, id);
+    if (net->controls && known != NULL && known->member.state == TIDE_MEMBER_LEAVING) {
+        set_state(known, TIDE_MEMBER_LEFT, "left");
+        drop_reports(net, id);
+        commit(net);
+    }
+}
+
+void tide_net_expect_evacuation(struct tide_net *net) {
+    net->evacuations = true;
+}
+
+void tide__controller_end(struct tide_net *net) {
+    for (size_t i = 0; i < net->member_count; i++) {
+        if (net->members[i].member.state <= TIDE_MEMBER_LEAVING) {
+            set_state(&net->members[i], TIDE_MEMBER_LEFT, "the cluster ended");
+        }
+    }
+    commit(net);
+}
+
+void tide__controller_release(struct tide_net *net) {
+    while (net->reports != NULL) {
+        struct report *next = net->reports->next;
+        tide_free(net->reports);
+        net->reports = next;
+    }
+}
+
+void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb, struct tide_reader *r) {
+    if (verb == VERB_READY) {
+        ready(net, from, r);
+    } else if (verb == VERB_LEAVE) {
+        tide__controller_leaving(net, from);
+    } else if (verb == VERB_SUSPECT || verb == VERB_CLEAR) {
+        uint64_t subject = tide_read_uint(r);
+        bool lost = tide_read_bool(r);
+        char reason[96];
+        tide_read_text(r, reason, sizeof reason);
+        if (r->error != 0 || subject > UINT16_MAX) {
+            return;
+        }
+        if (verb == VERB_SUSPECT) {
+            tide__controller_report(net, from, (uint16_t)subject, lost, reason);
+        } else {
+            tide__controller_withdraw(net, from, (uint16_t)subject);
+        }
+    }
+}

@@ -1,0 +1,512 @@
+/*
+ * Members: what this node knows of the others, and what follows when that changes.
+ *
+ * The controller numbers views and pushes each as a whole list; everybody applies the newer and ignores the older. A
+ * change has effects first (dial, close, fail what waits), then the watchers hear of it. A state only moves forward:
+ * JOINING, UP, LEAVING, then LEFT or DEAD for ever.
+ *
+ * Everybody watches everybody it is connected to: an end of stream is followed by one attempt to connect again, whose
+ * refusal says that the process is gone; silence is judged by the accrual detector. What is seen is reported to the
+ * controller, which alone declares deaths (controller.c). The controller itself is judged by each member alone: its
+ * end is the end of the cluster's membership until fail-over exists.
+ */
+#include "net/inside.h"
+
+#include <string.h>
+
+enum { MEMBER_FIELDS = 9 };
+
+/* ---- the list ---- */
+
+static size_t position(const struct tide_net *net, uint16_t id) {
+    size_t low = 0, high = net->member_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (net->members[middle].member.id < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+struct known *tide__members_find(struct tide_net *net, uint16_t id) {
+    size_t at = position(net, id);
+    return at < net->member_count && net->members[at].member.id == id ? &net->members[at] : NULL;
+}
+
+struct known *tide__members_add(struct tide_net *net, const struct tide_member *member) {
+    if (net->member_count == net->member_capacity) {
+        size_t capacity = net->member_capacity == 0 ? 8 : 2 * net->member_capacity;
+        struct known *grown = tide_realloc(net->members, capacity * sizeof *grown);
+        if (grown == NULL) {
+            return NULL;
+        }
+        net->members = grown;
+        net->member_capacity = capacity;
+    }
+    size_t at = position(net, member->id);
+    memmove(&net->members[at + 1], &net->members[at], (net->member_count - at) * sizeof net->members[0]);
+    net->member_count++;
+    net->members[at] = (struct known){.member = *member, .changed = true};
+    return &net->members[at];
+}
+
+/* The copy that other threads read. */
+void tide__members_publish(struct tide_net *net) {
+    struct tide_member *copy = tide_alloc(net->member_count * sizeof *copy + 1);
+    if (copy == NULL) {
+        return; /* readers keep the last one */
+    }
+    for (size_t i = 0; i < net->member_count; i++) {
+        copy[i] = net->members[i].member;
+    }
+    tide_lock(&net->lock);
+    struct tide_member *old = net->published;
+    net->published = copy;
+    net->published_count = net->member_count;
+    net->published_view = net->view;
+    tide_unlock(&net->lock);
+    tide_free(old);
+}
+
+/* ---- what follows from a change ---- */
+
+static void self_changed(struct tide_net *net, const struct tide_member *m) {
+    char text[200];
+    switch (m->state) {
+    case TIDE_MEMBER_DEAD:
+        snprintf(text, sizeof text, "this node was declared dead: %s", m->reason);
+        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_EDIED, text);
+        tide__net_finish(net, net->controls);
+        break;
+    case TIDE_MEMBER_LEFT:
+        tide__net_become(net, TIDE_MEMBER_LEFT, 0, m->reason);
+        tide__net_finish(net, true);
+        break;
+    default:
+        tide__net_become(net, (enum tide_member_state)m->state, 0, m->reason);
+        break;
+    }
+}
+
+static void lives(struct tide_net *net, const struct tide_member *m) {
+    struct tide_peer *peer = tide__peer_make(net, m->id);
+    if (peer == NULL || net->finished) {
+        return;
+    }
+    if (peer->incarnation == 0) {
+        peer->incarnation = m->incarnation;
+    }
+    if (peer->lost) {
+        return;
+    }
+    atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
+    if (!net->client && tide__net_id(net) > m->id && peer->link == NULL && peer->redial_at == TIDE_NEVER) {
+        peer->redial_at = tide__net_now(net);
+        net->tick_soon = true;
+    }
+}
+
+static void departed(struct tide_net *net, const struct tide_member *m) {
+    struct tide_peer *peer = tide__peer(net, m->id);
+    if (peer == NULL) {
+        return;
+    }
+    char text[200];
+    bool dead = m->state == TIDE_MEMBER_DEAD;
+    snprintf(text, sizeof text, dead ? "node %s died: %s" : "node %s left", m->name, m->reason);
+    tide_log(dead ? TIDE_LOG_WARN : TIDE_LOG_INFO, net->name, "%s", text);
+    if (peer->link != NULL) {
+        /* The controller's last view must reach the one it is about. */
+        if (net->controls || !dead) {
+            tide__link_drain(peer->link);
+        } else {
+            tide__link_close(peer->link);
+        }
+    }
+    peer->lost = true;
+    tide__peer_down(net, peer, dead ? TIDE_EDIED : TIDE_ECLOSED, text);
+}
+
+static void tell(struct tide_member_watch *watch, const struct tide_member *member) {
+    for (; watch != NULL; watch = watch->next) {
+        watch->changed(watch->arg, member);
+    }
+}
+
+/* Those that began to watch since the last time hear of everybody who is there. */
+static void greet_new_watches(struct tide_net *net) {
+    tide_lock(&net->lock);
+    struct tide_member_watch *fresh = net->new_watches;
+    net->new_watches = NULL;
+    tide_unlock(&net->lock);
+    if (fresh == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < net->member_count; i++) {
+        struct tide_member member = net->members[i].member; /* a watcher may change the list */
+        if (!net->members[i].changed && member.state <= TIDE_MEMBER_LEAVING) {
+            tell(fresh, &member);
+        }
+    }
+    struct tide_member_watch **end = &net->watches;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = fresh;
+}
+
+void tide__members_settle(struct tide_net *net) {
+    if (net->settling) {
+        return; /* the loop below, further up the stack, sees to it */
+    }
+    net->settling = true;
+    greet_new_watches(net);
+    for (size_t i = 0; i < net->member_count;) {
+        struct known *known = &net->members[i];
+        if (!known->changed) {
+            i++;
+            continue;
+        }
+        known->changed = false;
+        struct tide_member member = known->member;
+        if (member.id == tide__net_id(net)) {
+            self_changed(net, &member);
+        } else if (member.state <= TIDE_MEMBER_LEAVING) {
+            lives(net, &member);
+        } else {
+            departed(net, &member);
+        }
+        tell(net->watches, &member);
+        i = 0; /* effects and watchers may have changed others, earlier in the list too */
+    }
+    net->settling = false;
+}
+
+/* ---- views ---- */
+
+static void write_member(struct tide_writer *w, const struct tide_member *m) {
+    tide_write_array(w, MEMBER_FIELDS);
+    tide_write_uint(w, m->id);
+    tide_write_uint(w, m->incarnation);
+    tide_write_uint(w, m->state);
+    tide_write_bool(w, m->store);
+    tide_write_uint(w, m->workers);
+    tide_write_int(w, m->pid);
+    tide_write_text(w, m->name);
+    tide_write_text(w, m->endpoint);
+    tide_write_text(w, m->reason);
+}
+
+/* The living and the last of the departed, by id. */
+void tide__members_write_view(struct tide_net *net, struct tide_writer *w) {
+    size_t departures = 0;
+    for (size_t i = 0; i < net->member_count; i++) {
+        departures += net->members[i].member.state > TIDE_MEMBER_LEAVING;
+    }
+    size_t skipped = departures > DEPARTED_MAX ? departures - DEPARTED_MAX : 0;
+    tide_write_array(w, 3);
+    tide_write_uint(w, VERB_VIEW);
+    tide_write_uint(w, net->view);
+    tide_write_array(w, net->member_count - skipped);
+    for (size_t i = 0; i < net->member_count; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        if (m->state > TIDE_MEMBER_LEAVING && skipped > 0) {
+            skipped--;
+            continue;
+        }
+        write_member(w, m);
+    }
+}
+
+static void read_member(struct tide_reader *r, struct tide_member *m) {
+    *m = (struct tide_member){0};
+    size_t fields = tide_read_array(r);
+    uint64_t id = tide_read_uint(r);
+    m->incarnation = tide_read_uint(r);
+    uint64_t state = tide_read_uint(r);
+    m->store = tide_read_bool(r);
+    uint64_t workers = tide_read_uint(r);
+    int64_t pid = tide_read_int(r);
+    tide_read_text(r, m->name, sizeof m->name);
+    tide_read_text(r, m->endpoint, sizeof m->endpoint);
+    tide_read_text(r, m->reason, sizeof m->reason);
+    if (fields != MEMBER_FIELDS || id == 0 || id >= CLIENT_ID_MIN || state > TIDE_MEMBER_DEAD ||
+        workers > UINT16_MAX || pid < 0 || pid > INT32_MAX || m->incarnation == 0 ||
+        !tide_identifier_valid(m->name)) {
+        r->error = TIDE_EPROTO;
+        return;
+    }
+    m->id = (uint16_t)id;
+    m->state = (uint8_t)state;
+    m->workers = (uint16_t)workers;
+    m->pid = (int32_t)pid;
+}
+
+static int merge(struct tide_net *net, const struct tide_member *m) {
+    struct known *known = tide__members_find(net, m->id);
+    if (known == NULL) {
+        known = tide__members_add(net, m);
+        if (known == NULL) {
+            return TIDE_ENOMEM;
+        }
+        known->changed = m->state <= TIDE_MEMBER_LEAVING; /* strangers who are gone already concern nobody here */
+        return 0;
+    }
+    if (known->member.incarnation != m->incarnation) {
+        return tide_fail(TIDE_EPROTO, "a view changes the incarnation of n%u", (unsigned)m->id);
+    }
+    if (m->state > known->member.state && known->member.state <= TIDE_MEMBER_LEAVING) {
+        known->member = *m;
+        known->changed = true;
+    }
+    return 0;
+}
+
+/* Joining: tells the controller once every member that is up is connected. */
+static void report_ready(struct tide_net *net) {
+    struct known *self = tide__members_find(net, tide__net_id(net));
+    struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
+    if (net->controls || self == NULL || self->member.state != TIDE_MEMBER_JOINING || controller == NULL ||
+        controller->link == NULL) {
+        return;
+    }
+    size_t linked = 0;
+    for (size_t i = 0; i < net->member_count; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        struct tide_peer *peer = m->id == self->member.id ? NULL : tide__peer(net, m->id);
+        bool up = peer != NULL && peer->link != NULL && peer->link->state == LINK_UP;
+        if (!up && m->id != self->member.id && (m->state == TIDE_MEMBER_UP)) {
+            return;
+        }
+        linked += up;
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, VERB_READY);
+    tide_write_array(&w, linked);
+    for (size_t i = 0; i < net->member_count; i++) {
+        uint16_t id = net->members[i].member.id;
+        struct tide_peer *peer = id == self->member.id ? NULL : tide__peer(net, id);
+        if (peer != NULL && peer->link != NULL && peer->link->state == LINK_UP) {
+            tide_write_uint(&w, id);
+        }
+    }
+    tide__members_cast(net, controller->link, &w);
+    tide_writer_release(&w);
+}
+
+static int apply_view(struct tide_net *net, struct tide_reader *r) {
+    uint64_t view = tide_read_uint(r);
+    size_t count = tide_read_array(r);
+    if (r->error != 0 || count > MEMBERS_MAX + DEPARTED_MAX) {
+        return tide_fail(TIDE_EPROTO, "a damaged view");
+    }
+    if (view <= net->view) {
+        return 0;
+    }
+    struct tide_reader check = *r; /* all or nothing */
+    struct tide_member member;
+    for (size_t i = 0; i < count; i++) {
+        read_member(&check, &member);
+    }
+    if (check.error != 0) {
+        return tide_fail(TIDE_EPROTO, "a damaged view");
+    }
+    for (size_t i = 0; i < count; i++) {
+        read_member(r, &member);
+        int error = merge(net, &member);
+        if (error != 0) {
+            return error;
+        }
+    }
+    net->view = view;
+    tide__members_publish(net);
+    tide__members_settle(net);
+    if (net->client && !net->finished) {
+        tide__net_become(net, TIDE_MEMBER_UP, 0, "");
+    }
+    tide__handshake_unpark(net);
+    report_ready(net);
+    return 0;
+}
+
+void tide__members_cast(struct tide_net *net, struct tide_link *link, const struct tide_writer *w) {
+    if (w->error != 0 || w->size > TIDE_FRAME_MAX) {
+        tide_log(TIDE_LOG_ERROR, net->name, "a membership message was not sent: out of memory");
+        return;
+    }
+    tide__link_own(link, TIDE_FRAME_CAST, w->data, w->size);
+}
+
+void tide__members_receive(struct tide_link *link, const struct tide_frame *frame) {
+    struct tide_net *net = link->net;
+    struct tide_reader r;
+    tide_reader_init(&r, frame->body, frame->body_size);
+    size_t count = tide_read_array(&r);
+    uint64_t verb = tide_read_uint(&r);
+    if (r.error != 0 || count < 1) {
+        tide__link_violation(link, "a damaged membership message");
+    } else if (verb == VERB_VIEW && link->peer->id == tide_net_controller(net) && !net->controls) {
+        if (apply_view(net, &r) != 0) {
+            tide__link_violation(link, tide_error_message());
+        }
+    } else if (net->controls) {
+        tide__controller_receive(net, link->peer->id, (unsigned)(verb & 255), &r);
+    }
+}
+
+void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller, const struct tide_welcome *welcome) {
+    memcpy(net->name, welcome->assigned_name, sizeof net->name);
+    memcpy(net->controller_endpoint, welcome->endpoint, sizeof net->controller_endpoint);
+    tide_system_set_node_id(net->system, welcome->assigned_id);
+    atomic_store_explicit(&net->controller, controller->id, memory_order_relaxed);
+    atomic_store_explicit(&net->id, welcome->assigned_id, memory_order_relaxed);
+}
+
+void tide__members_link_up(struct tide_net *net, struct tide_peer *peer) {
+    (void)peer;
+    report_ready(net);
+}
+
+/* ---- suspicion ---- */
+
+static void send_report(struct tide_net *net, enum member_verb verb, uint16_t subject, bool lost, const char *reason) {
+    struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
+    if (controller == NULL || controller->link == NULL || controller->link->state != LINK_UP) {
+        return;
+    }
+    uint8_t body[200];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 4);
+    tide_write_uint(&w, verb);
+    tide_write_uint(&w, subject);
+    tide_write_bool(&w, lost);
+    tide_write_text(&w, reason);
+    tide__members_cast(net, controller->link, &w);
+    tide_writer_release(&w);
+}
+
+static void report(struct tide_net *net, uint16_t subject, bool lost, const char *reason) {
+    if (net->controls) {
+        tide__controller_report(net, tide__net_id(net), subject, lost, reason);
+    } else {
+        send_report(net, VERB_SUSPECT, subject, lost, reason);
+    }
+}
+
+static void controller_gone(struct tide_net *net, const char *reason) {
+    struct known *known = tide__members_find(net, tide_net_controller(net));
+    if (known == NULL || known->member.state > TIDE_MEMBER_LEAVING) {
+        return;
+    }
+    known->member.state = TIDE_MEMBER_DEAD;
+    snprintf(known->member.reason, sizeof known->member.reason, "%s", reason);
+    known->changed = true;
+    tide__members_publish(net);
+    tide__members_settle(net);
+    char text[200];
+    snprintf(text, sizeof text, "controller is gone: %s", reason);
+    bool leaving = atomic_load_explicit(&net->leave_wanted, memory_order_relaxed);
+    tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED, text);
+}
+
+void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason) {
+    char text[160];
+    if (peer->id >= CLIENT_ID_MIN) {
+        snprintf(text, sizeof text, "client n%u is gone: %s", (unsigned)peer->id, reason);
+        tide__peer_down(net, peer, TIDE_EDIED, text);
+        return;
+    }
+    struct known *known = tide__members_find(net, peer->id);
+    if (known == NULL) { /* the controller, before its first view */
+        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ECLOSED, "the controller closed the connection");
+        return;
+    }
+    if (known->member.state > TIDE_MEMBER_LEAVING) {
+        return; /* its end has been dealt with */
+    }
+    if (peer->id == tide_net_controller(net)) {
+        controller_gone(net, reason);
+        return;
+    }
+    if (net->client) { /* not this node's to judge: the next message dials again */
+        snprintf(text, sizeof text, "the connection to node %s was lost", known->member.name);
+        tide__peer_down(net, peer, TIDE_EDIED, text);
+        atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
+        return;
+    }
+    peer->lost = true;
+    atomic_store_explicit(&peer->reachable, false, memory_order_relaxed);
+    tide__peer_wake(peer);
+    if (known->member.endpoint[0] == 0 ||
+        tide__link_dial(net, known->member.endpoint, LINK_PROBE, peer) != 0) {
+        tide__members_probed(net, peer, true);
+    }
+}
+
+void tide__members_probed(struct tide_net *net, struct tide_peer *peer, bool refused) {
+    report(net, peer->id, true, refused ? "connection lost (process ended?)" : "connection lost");
+}
+
+void tide__members_silent(struct tide_net *net, struct tide_peer *peer, uint64_t since, uint64_t now) {
+    if (peer->id >= CLIENT_ID_MIN || net->client) {
+        if (peer->id != tide_net_controller(net)) {
+            tide__link_violation(peer->link, "silent");
+            return;
+        }
+    }
+    char text[64];
+    snprintf(text, sizeof text, "no heartbeat for %.1f s", (double)(now - peer->link->detector.last) / 1e9);
+    if (peer->id == tide_net_controller(net)) {
+        if (now - since >= CONTROLLER_PATIENCE) {
+            controller_gone(net, text);
+        }
+    } else if (since == now || net->controls) {
+        report(net, peer->id, false, text);
+    }
+}
+
+void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
+    if (net->controls) {
+        tide__controller_withdraw(net, tide__net_id(net), peer->id);
+    } else if (!net->client && peer->id < CLIENT_ID_MIN) {
+        send_report(net, VERB_CLEAR, peer->id, false, "");
+    }
+}
+
+/* ---- the tick: dials and messages that waited too long ---- */
+
+static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint, uint64_t now) {
+    peer->redial_at = TIDE_NEVER;
+    int error = tide__link_dial(net, endpoint, LINK_MESH, peer);
+    if (error != 0) {
+        tide_log(TIDE_LOG_WARN, net->name, "n%u: %s", (unsigned)peer->id, tide_error_message());
+        peer->redial_at = now + TIDE_SECOND;
+    }
+}
+
+void tide__members_tick(struct tide_net *net, uint64_t now) {
+    for (size_t i = 0; i < net->member_count && !net->finished; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        struct tide_peer *peer = tide__peer(net, m->id);
+        if (peer == NULL || m->id == tide__net_id(net) || m->state > TIDE_MEMBER_LEAVING) {
+            continue;
+        }
+        if (peer->link == NULL && !peer->lost && now >= peer->redial_at && (!net->client || peer->waiting != NULL)) {
+            dial_member(net, peer, m->endpoint, now);
+        }
+        if (peer->waiting != NULL && now - peer->waiting_since >= WAITING_TIMEOUT) {
+            char text[120];
+            snprintf(text, sizeof text, "no connection to node %s within 3 s", m->name);
+            tide__peer_fail_waiting(net, peer, TIDE_EUNREACHABLE, text);
+        }
+    }
+    if (net->controls) {
+        tide__controller_resolve(net, now);
+    }
+}

@@ -1,0 +1,436 @@
+/*
+ * The net of a node: made before the cluster is entered, driven by the end of every turn of I/O thread 0 (flush), closed
+ * when the actor system stops. Other threads see copies under a lock and counters; what they want done (join, leave) is a
+ * flag that the next turn sees.
+ */
+#include "net/inside.h"
+#include "actor/internal.h" /* the node of a system, for tide_spawn */
+
+#include <string.h>
+#include <unistd.h>
+
+void tide__net_wake(struct tide_net *net) {
+    tide_executor_wake(net->port, net->executor);
+}
+
+void tide__net_become(struct tide_net *net, enum tide_member_state state, int code, const char *reason) {
+    tide_lock(&net->lock);
+    bool final = net->state == TIDE_MEMBER_LEFT || net->state == TIDE_MEMBER_DEAD;
+    bool changed = !final && (int)state != net->state;
+    if (changed) {
+        net->state = (int)state;
+        net->code = code;
+        snprintf(net->reason, sizeof net->reason, "%s", reason);
+    }
+    tide_unlock(&net->lock);
+    if (changed && state == TIDE_MEMBER_DEAD) {
+        tide_log(TIDE_LOG_ERROR, net->name, "%s", reason);
+    }
+}
+
+void tide__net_finish(struct tide_net *net, bool orderly) {
+    net->finished = true;
+    if (net->listener != NULL) {
+        net->port->ops->listener_close(net->listener);
+        net->listener = NULL;
+    }
+    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+        if (orderly && link->state == LINK_UP) {
+            tide__link_drain(link);
+        } else if (link->state != LINK_DRAINING) {
+            tide__link_close(link);
+        }
+    }
+    tide__net_wake(net);
+}
+
+/* ---- the turn ---- */
+
+static void become_controller(struct tide_net *net) {
+    struct tide_member self = {.incarnation = net->incarnation,
+                               .id = 1,
+                               .state = TIDE_MEMBER_UP,
+                               .store = net->store,
+                               .workers = net->workers,
+                               .pid = net->pid};
+    snprintf(net->name, sizeof net->name, "%s", net->wanted_name[0] != 0 ? net->wanted_name : "c0");
+    memcpy(self.name, net->name, sizeof self.name);
+    memcpy(self.endpoint, net->endpoint, sizeof self.endpoint);
+    memcpy(net->controller_endpoint, net->endpoint, sizeof net->controller_endpoint);
+    tide_system_set_node_id(net->system, 1);
+    atomic_store_explicit(&net->id, 1, memory_order_relaxed);
+    atomic_store_explicit(&net->controller, 1, memory_order_relaxed);
+    net->next_id = 2;
+    net->next_client = CLIENT_ID_MIN;
+    net->view = 1;
+    if (tide__members_add(net, &self) == NULL) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ENOMEM, "out of memory");
+        return;
+    }
+    tide__members_publish(net);
+    tide__members_settle(net);
+}
+
+/* The first turn: a listener can be made on its own executor only. */
+static void open_listener(struct tide_net *net) {
+    int error = 0;
+    if (!net->client) {
+        error = net->port->ops->listen(net->executor, net->listen, tide__link_accepted, net, &net->listener);
+    }
+    if (error != 0) {
+        net->listener = NULL;
+        tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+        net->finished = true;
+    } else {
+        if (net->listener != NULL) {
+            snprintf(net->endpoint, sizeof net->endpoint, "%s", net->port->ops->listener_endpoint(net->listener));
+        }
+        if (net->controls) {
+            become_controller(net);
+        }
+    }
+    atomic_store_explicit(&net->opened, true, memory_order_release); /* with tide_net_create and the endpoint's readers */
+}
+
+static void begin_join(struct tide_net *net) {
+    net->joining = true;
+    if (net->controls || net->finished) {
+        return;
+    }
+    int error = tide__link_dial(net, net->join, LINK_JOIN, NULL);
+    if (error != 0) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+    }
+}
+
+static void begin_leave(struct tide_net *net) {
+    net->leave_sent = true;
+    if (net->finished) {
+        return;
+    }
+    if (net->controls) {
+        tide__controller_end(net);
+        return;
+    }
+    struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
+    bool linked = controller != NULL && controller->link != NULL && controller->link->state == LINK_UP;
+    if (net->client || !linked) {
+        tide__net_become(net, TIDE_MEMBER_LEFT, 0, "left");
+        tide__net_finish(net, true);
+        return;
+    }
+    uint8_t body[8];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 1);
+    tide_write_uint(&w, VERB_LEAVE);
+    tide__members_cast(net, controller->link, &w);
+    tide_writer_release(&w);
+}
+
+/* A tick that comes late says that this process stood still; the silence it then hears is its own. */
+static void tick(struct tide_net *net, uint64_t now) {
+    uint64_t late = now > net->tick_at ? now - net->tick_at : 0;
+    uint64_t excused = late > 2 * BEAT_INTERVAL ? late : 0;
+    net->tick_soon = false;
+    net->tick_at = now + BEAT_INTERVAL;
+    struct tide_link *next;
+    for (struct tide_link *link = net->links; link != NULL; link = next) {
+        next = link->next;
+        tide__link_tick(link, now, excused);
+    }
+    tide__members_tick(net, now);
+}
+
+static bool has_new_watches(struct tide_net *net) {
+    tide_lock(&net->lock);
+    bool any = net->new_watches != NULL;
+    tide_unlock(&net->lock);
+    return any;
+}
+
+static uint64_t flush(void *arg) {
+    struct tide_net *net = arg;
+    if (!atomic_load_explicit(&net->opened, memory_order_relaxed)) {
+        open_listener(net);
+    }
+    /* acquire: pairs with the release in tide_net_join, tide_net_leave */
+    if (!net->joining && atomic_load_explicit(&net->join_wanted, memory_order_acquire)) {
+        begin_join(net);
+    }
+    if (!net->leave_sent && atomic_load_explicit(&net->leave_wanted, memory_order_acquire)) {
+        begin_leave(net);
+    }
+    if (has_new_watches(net)) {
+        tide__members_settle(net);
+    }
+    uint64_t now = tide__net_now(net);
+    bool busy = net->links != NULL || net->member_count > 1;
+    if (busy && net->tick_at == TIDE_NEVER) { /* from rest */
+        net->tick_at = now + BEAT_INTERVAL;
+    }
+    if (net->tick_soon || now >= net->tick_at) {
+        tick(net, now);
+    }
+    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+        if (link->state == LINK_UP) {
+            tide__link_grant(link, false);
+        }
+        tide__link_flush(link);
+    }
+    if (net->links == NULL && (net->finished || net->member_count <= 1)) {
+        net->tick_at = TIDE_NEVER;
+    }
+    return net->tick_at;
+}
+
+static bool close_all(void *arg) {
+    struct tide_net *net = arg;
+    tide__net_finish(net, false);
+    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+        tide__link_close(link);
+    }
+    return net->links == NULL;
+}
+
+static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, struct tide_fiber *waiter) {
+    struct tide_peer *peer = tide__peer(arg, node);
+    if (peer == NULL) {
+        return tide_fail(TIDE_EUNREACHABLE, "node n%u is not known here", (unsigned)node);
+    }
+    return tide__peer_admit(peer, lane, bytes, waiter);
+}
+
+static void send(void *arg, struct tide_outgoing *message) {
+    tide__peer_send(arg, message);
+}
+
+/* ---- the members actor: answers who asks for the list ---- */
+
+static int members_handle(void *state, const struct tide_message *message) {
+    struct tide_net *net = state;
+    if (message->kind != TIDE_CALL) {
+        return 0;
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide__members_write_view(net, &w);
+    if (w.error == 0) {
+        tide_answer(message->from, message->call, w.data, w.size);
+    } else {
+        tide_answer_error(message->from, message->call, w.error, "out of memory");
+    }
+    tide_writer_release(&w);
+    return 0;
+}
+
+/* ---- life ---- */
+
+static int check_options(const struct tide_net_options *o) {
+    if (!tide_identifier_valid(o->cluster) || (o->name != NULL && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
+        return tide_fail(TIDE_EINVAL, "cluster and node names are lower-case letters, digits and . _ -, at most 63");
+    }
+    if (o->client ? o->join == NULL : o->listen == NULL) {
+        return tide_fail(TIDE_EINVAL, o->client ? "a client needs a member to join" : "a member needs a listener");
+    }
+    if (!o->client && !tide_endpoint_is_local(o->listen)) {
+        return tide_fail(TIDE_EPERM,
+                         "%s: other machines would need credentials to connect; this version listens on Unix sockets "
+                         "and loopback only",
+                         o->listen);
+    }
+    if (o->join != NULL && !tide_endpoint_is_local(o->join)) {
+        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only", o->join);
+    }
+    if ((o->listen != NULL && strlen(o->listen) >= 160) || (o->join != NULL && strlen(o->join) >= 160)) {
+        return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
+    }
+    return 0;
+}
+
+static struct tide_net *net_alloc(struct tide_system *system, const struct tide_net_options *o) {
+    struct tide_net *net = tide_alloc_zero(1, sizeof *net);
+    if (net == NULL) {
+        return NULL;
+    }
+    net->system = system;
+    net->port = tide_system_port(system);
+    net->executor = tide_system_executor(system, TIDE_ROLE_IO, 0);
+    snprintf(net->cluster, sizeof net->cluster, "%s", o->cluster);
+    snprintf(net->listen, sizeof net->listen, "%s", o->listen != NULL ? o->listen : "");
+    snprintf(net->join, sizeof net->join, "%s", o->join != NULL ? o->join : "");
+    snprintf(net->wanted_name, sizeof net->wanted_name, "%s", o->name != NULL ? o->name : "");
+    snprintf(net->name, sizeof net->name, "%s", net->wanted_name);
+    do {
+        net->incarnation = net->port->ops->entropy(net->port);
+    } while (net->incarnation == 0);
+    net->workers = o->workers;
+    net->store = o->store;
+    net->client = o->client;
+    net->controls = o->join == NULL;
+    net->pid = net->port->simulated ? 0 : (int32_t)getpid();
+    net->state = TIDE_MEMBER_JOINING;
+    net->tick_at = TIDE_NEVER;
+    return net;
+}
+
+int tide_net_create(struct tide_system *system, const struct tide_net_options *options, struct tide_net **out) {
+    int error = check_options(options);
+    if (error != 0) {
+        return error;
+    }
+    struct tide_net *net = net_alloc(system, options);
+    if (net == NULL) {
+        return TIDE_ENOMEM;
+    }
+    tide_address address;
+    error = tide_spawn(system->node,
+                       &(struct tide_actor_options){
+                           .name = "members", .type = "members", .handle = members_handle, .state = net},
+                       &address);
+    if (error != 0) {
+        tide_free(net);
+        return error;
+    }
+    TIDE_ASSERT(tide_address_id(address) == TIDE_ID_MEMBERS);
+    *out = net;
+    struct tide_route route = {.arg = net, .admit = admit, .send = send, .flush = flush, .close = close_all};
+    tide_system_set_route(system, &route);
+    tide__net_wake(net);
+    uint64_t until = tide__net_now(net) + 5 * TIDE_SECOND;
+    /* acquire: pairs with the release in open_listener */
+    while (!atomic_load_explicit(&net->opened, memory_order_acquire)) {
+        if (tide__net_now(net) > until) {
+            return tide_fail(TIDE_ETIMEDOUT, "the I/O thread does not run");
+        }
+        net->port->ops->pause(net->port, TIDE_MILLISECOND / 10);
+    }
+    char reason[200];
+    int code;
+    if (tide_net_state(net, &code, reason, sizeof reason) == TIDE_MEMBER_DEAD) {
+        return tide_fail(code, "%s", reason);
+    }
+    return 0;
+}
+
+int tide_net_join(struct tide_net *net) {
+    atomic_store_explicit(&net->join_wanted, true, memory_order_release); /* with flush */
+    tide__net_wake(net);
+    return 0;
+}
+
+void tide_net_leave(struct tide_net *net) {
+    atomic_store_explicit(&net->leave_wanted, true, memory_order_release); /* with flush */
+    tide__net_wake(net);
+}
+
+void tide_net_destroy(struct tide_net *net) {
+    while (net->links != NULL) { /* only of a node that crashed in the simulator: its streams never reported */
+        tide__link_free(net->links);
+    }
+    tide__peers_release(net);
+    tide__controller_release(net);
+    tide_free(net->members);
+    tide_free(net->published);
+    tide_free(net);
+}
+
+/* ---- any thread ---- */
+
+int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacity) {
+    tide_lock(&net->lock);
+    int state = net->state;
+    *code = net->code;
+    if (capacity > 0) {
+        snprintf(reason, capacity, "%s", net->reason);
+    }
+    tide_unlock(&net->lock);
+    return state;
+}
+
+const char *tide_net_endpoint(const struct tide_net *net) {
+    /* acquire: pairs with the release in open_listener; the text never changes after it */
+    return atomic_load_explicit(&net->opened, memory_order_acquire) ? net->endpoint : "";
+}
+
+const char *tide_net_cluster(const struct tide_net *net) {
+    return net->cluster;
+}
+
+uint16_t tide_net_controller(const struct tide_net *net) {
+    return (uint16_t)atomic_load_explicit(&net->controller, memory_order_relaxed);
+}
+
+uint16_t tide_net_self(const struct tide_net *net) {
+    return (uint16_t)atomic_load_explicit(&net->id, memory_order_relaxed);
+}
+
+size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit, uint64_t *view) {
+    tide_lock(&net->lock);
+    size_t count = net->published_count;
+    size_t copied = count < limit ? count : limit;
+    if (copied > 0) {
+        memcpy(out, net->published, copied * sizeof *out);
+    }
+    if (view != NULL) {
+        *view = net->published_view;
+    }
+    tide_unlock(&net->lock);
+    return count;
+}
+
+bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out) {
+    bool found = false;
+    tide_lock(&net->lock);
+    for (size_t i = 0; i < net->published_count && !found; i++) {
+        found = net->published[i].id == id;
+        if (found) {
+            *out = net->published[i];
+        }
+    }
+    tide_unlock(&net->lock);
+    return found;
+}
+
+void tide_net_watch(struct tide_net *net, struct tide_member_watch *watch) {
+    tide_lock(&net->lock);
+    watch->next = net->new_watches;
+    net->new_watches = watch;
+    tide_unlock(&net->lock);
+    tide__net_wake(net);
+}
+
+static void copy_info(struct tide_peer *peer, struct tide_link_info *out) {
+    *out = (struct tide_link_info){
+        .peer = peer->id,
+        .up = atomic_load_explicit(&peer->up, memory_order_relaxed),
+        .bytes_out = atomic_load_explicit(&peer->bytes_out, memory_order_relaxed),
+        .bytes_in = atomic_load_explicit(&peer->bytes_in, memory_order_relaxed),
+        .frames_out = atomic_load_explicit(&peer->frames_out, memory_order_relaxed),
+        .frames_in = atomic_load_explicit(&peer->frames_in, memory_order_relaxed),
+        .writes = atomic_load_explicit(&peer->writes, memory_order_relaxed),
+        .queue_bytes = atomic_load_explicit(&peer->queue_bytes, memory_order_relaxed),
+        .round_trip_ns = atomic_load_explicit(&peer->round_trip_ns, memory_order_relaxed)};
+    for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
+        out->credit_used[i] = atomic_load_explicit(&peer->outstanding[i], memory_order_relaxed);
+    }
+}
+
+size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit) {
+    size_t count = 0;
+    for (unsigned id = 1; id <= UINT16_MAX; id++) {
+        if ((id & 255) == 0 && atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire) == NULL) {
+            id += 255; /* an empty page */
+            continue;
+        }
+        struct tide_peer *peer = tide__peer(net, (uint16_t)id);
+        if (peer == NULL || atomic_load_explicit(&peer->frames_in, memory_order_relaxed) == 0) {
+            continue; /* never connected */
+        }
+        if (count < limit) {
+            copy_info(peer, &out[count]);
+        }
+        count++;
+    }
+    return count;
+}

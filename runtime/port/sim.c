@@ -1,0 +1,495 @@
+/*
+ * The simulator: one heap of events on a virtual clock, driven by one seed. Nodes are objects;
+ * their executors are entries that are busy until a time. A turn takes no time while it runs and
+ * `turn_cost` afterwards; time inside a turn or callback stands still. As on the real port, a turn
+ * follows every callback of a stream.
+ *
+ * It models order, delay, partition, pause and crash (correctness seeds). It does not model
+ * bandwidth, disks that fail, or memory limits. One thread: nothing here is atomic.
+ */
+#include "port/sim.h"
+
+#include <string.h>
+
+enum { HEAP_ARITY = 4 };
+/* Virtual wall time starts at a fixed moment, so that names and files made from it repeat. */
+static const uint64_t wall_start = UINT64_C(1700000000) * TIDE_SECOND;
+
+/* ---- event heap ---- */
+
+void tide__sim_grow(void **array, size_t count, size_t *room, size_t element) {
+    if (count == *room) {
+        *room = *room != 0 ? 2 * *room : 16;
+        *array = tide_realloc(*array, *room * element);
+        TIDE_ASSERT(*array != NULL);
+    }
+}
+
+static bool before(const struct sim_event *a, const struct sim_event *b) {
+    return a->time != b->time ? a->time < b->time : a->tie < b->tie;
+}
+
+void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uint16_t node,
+                    void *object, uint32_t generation) {
+    TIDE_ASSERT(time >= sim->now && time != TIDE_NEVER);
+    void *heap = sim->heap;
+    tide__sim_grow(&heap, sim->heap_count, &sim->heap_room, sizeof *sim->heap);
+    sim->heap = heap;
+    /* mix64 is a bijection and the sequence is unique: no two ties are equal */
+    struct sim_event event = {.time = time,
+                              .tie = tide_mix64(tide_mix64(sim->options.seed) + sim->sequence++),
+                              .object = object,
+                              .generation = generation,
+                              .kind = (uint16_t)kind,
+                              .node = node};
+    size_t i = sim->heap_count++;
+    while (i > 0 && before(&event, &sim->heap[(i - 1) / HEAP_ARITY])) {
+        sim->heap[i] = sim->heap[(i - 1) / HEAP_ARITY];
+        i = (i - 1) / HEAP_ARITY;
+    }
+    sim->heap[i] = event;
+}
+
+static struct sim_event pop(struct tide_sim *sim) {
+    TIDE_ASSERT(sim->heap_count > 0);
+    struct sim_event top = sim->heap[0];
+    struct sim_event last = sim->heap[--sim->heap_count];
+    size_t i = 0;
+    for (;;) {
+        size_t first = i * HEAP_ARITY + 1, least = first;
+        if (first >= sim->heap_count) {
+            break;
+        }
+        for (size_t child = first + 1; child < first + HEAP_ARITY && child < sim->heap_count;
+             child++) {
+            if (before(&sim->heap[child], &sim->heap[least])) {
+                least = child;
+            }
+        }
+        if (!before(&sim->heap[least], &last)) {
+            break;
+        }
+        sim->heap[i] = sim->heap[least];
+        i = least;
+    }
+    sim->heap[i] = last;
+    return top;
+}
+
+void tide__sim_fold(struct tide_sim *sim, const struct sim_event *event, size_t length,
+                    uint64_t checksum) {
+    uint64_t record[4] = {event->time, (uint64_t)event->node << 16 | event->kind, length, checksum};
+    sim->hash = tide_hash(record, sizeof record, sim->hash);
+    sim->processed++;
+}
+
+/* ---- executors ---- */
+
+uint64_t tide__sim_not_before(const struct tide_executor *e) {
+    if (e->dead) {
+        return TIDE_NEVER;
+    }
+    uint64_t until = e->busy_until > e->node->paused_until ? e->busy_until : e->node->paused_until;
+    return until > e->sim->now ? until : 0;
+}
+
+/* Only the earliest wish stays; an earlier one outdates the event that is in the heap. */
+static void schedule(struct tide_executor *e, uint64_t time) {
+    if (time < e->sim->now) {
+        time = e->sim->now;
+    }
+    if (e->dead || time >= e->scheduled) {
+        return;
+    }
+    e->scheduled = time;
+    e->references++;
+    tide__sim_push(e->sim, time, SIM_TURN, e->node->index, e, ++e->generation);
+}
+
+void tide__sim_executor_wake(struct tide_executor *e) {
+    if (e->in_turn) {
+        e->woken = true;
+    } else {
+        schedule(e, e->busy_until);
+    }
+}
+
+static void free_executor_when_done(struct tide_executor *e) {
+    if (!e->stopped || e->references > 0) {
+        return;
+    }
+    struct tide_executor **link = &e->sim->executors;
+    while (*link != e) {
+        link = &(*link)->next;
+    }
+    *link = e->next;
+    tide_free(e);
+}
+
+void tide__sim_executor_unref(struct tide_executor *e) {
+    TIDE_ASSERT(e->references > 0);
+    e->references--;
+    free_executor_when_done(e);
+}
+
+static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
+    struct tide_executor *e = event->object;
+    bool outdated = e->dead || event->generation != e->generation;
+    tide__sim_executor_unref(e); /* frees it only if it is stopped, and so outdated */
+    if (outdated) {
+        return;
+    }
+    e->scheduled = TIDE_NEVER;
+    uint64_t later = tide__sim_not_before(e);
+    if (later != 0) {
+        schedule(e, later);
+        return;
+    }
+    tide__sim_fold(sim, event, 0, 0);
+    e->in_turn = true;
+    e->woken = false;
+    uint64_t next = e->options.turn(e->options.arg);
+    e->in_turn = false;
+    e->busy_until = sim->now + sim->options.turn_cost_ns;
+    bool again =
+        next == 0 || (e->options.pending != NULL ? e->options.pending(e->options.arg) : e->woken);
+    if (again) {
+        next = e->busy_until;
+    }
+    if (next != TIDE_NEVER) {
+        schedule(e, next > e->busy_until ? next : e->busy_until);
+    }
+}
+
+static int sim_executor_start(struct tide_port *port, const struct tide_executor_options *options,
+                              struct tide_executor **out) {
+    struct sim_port *p = (struct sim_port *)port;
+    TIDE_ASSERT(options->turn != NULL);
+    if (p->node->crashed) {
+        return tide_fail(TIDE_ECLOSED, "simulated node %s has crashed", p->node->name);
+    }
+    struct tide_executor *e = tide_alloc_zero(1, sizeof *e);
+    if (e == NULL) {
+        return TIDE_ENOMEM;
+    }
+    e->sim = p->node->sim;
+    e->node = p->node;
+    e->options = *options;
+    e->options.name = NULL;
+    e->scheduled = TIDE_NEVER;
+    e->next = e->sim->executors;
+    e->sim->executors = e;
+    schedule(e, e->sim->now);
+    *out = e;
+    return 0;
+}
+
+static void sim_executor_stop(struct tide_executor *e) {
+    TIDE_ASSERT(!e->in_turn && !e->stopped);
+    TIDE_ASSERT(e->dead || e->streams_open == 0);
+    e->dead = e->stopped = true;
+    free_executor_when_done(e);
+}
+
+/* ---- the rest of the port ---- */
+
+static uint64_t sim_now(struct tide_port *port) {
+    return ((struct sim_port *)port)->node->sim->now;
+}
+
+static uint64_t sim_wall(struct tide_port *port) {
+    return wall_start + sim_now(port);
+}
+
+static uint64_t sim_entropy(struct tide_port *port) {
+    return tide_random_next(&((struct sim_port *)port)->entropy);
+}
+
+static void sim_pause(struct tide_port *port, uint64_t ns) {
+    struct tide_sim *sim = ((struct sim_port *)port)->node->sim;
+    (void)tide_sim_run(sim, sim->now + ns, NULL, NULL);
+}
+
+static uint32_t sim_user(struct tide_port *port) {
+    (void)port;
+    return 0;
+}
+
+static void sim_destroy_port(struct tide_port *port) {
+    struct sim_node *node = ((struct sim_port *)port)->node;
+    if (node->port == (struct sim_port *)port) {
+        node->port = NULL;
+    }
+    tide_free(port);
+}
+
+static int sim_process_start(struct tide_executor *e, const struct tide_process_options *options,
+                             struct tide_process **out) {
+    (void)e;
+    (void)options;
+    (void)out;
+    return tide_fail(TIDE_EUNSUPPORTED, "the simulator starts no processes");
+}
+
+static int sim_process_signal(struct tide_process *process, int signal_number) {
+    (void)process;
+    (void)signal_number;
+    return tide_fail(TIDE_EUNSUPPORTED, "the simulator has no processes");
+}
+
+static int sim_process_id(struct tide_process *process) {
+    (void)process;
+    return TIDE_EUNSUPPORTED;
+}
+
+static void sim_process_release(struct tide_process *process) {
+    TIDE_ASSERT(process == NULL);
+}
+
+/* Nobody sends signals here; watching them is fine. */
+static int sim_signal_watch(struct tide_executor *e, int signal_number,
+                            void (*fired)(void *arg, int signal), void *arg) {
+    (void)e;
+    (void)signal_number;
+    (void)fired;
+    (void)arg;
+    return 0;
+}
+
+static uint64_t sim_memory_resident(struct tide_port *port) {
+    (void)port;
+    return 0;
+}
+
+static const char *sim_environment(struct tide_port *port, const char *name) {
+    (void)port;
+    (void)name;
+    return NULL;
+}
+
+static const struct tide_port_ops sim_ops = {
+    .now = sim_now,
+    .wall = sim_wall,
+    .entropy = sim_entropy,
+    .destroy = sim_destroy_port,
+    .pause = sim_pause,
+    .user = sim_user,
+    .executor_start = sim_executor_start,
+    .executor_wake = tide__sim_executor_wake,
+    .executor_stop = sim_executor_stop,
+    .listen = tide__sim_listen,
+    .listener_endpoint = tide__sim_listener_endpoint,
+    .listener_close = tide__sim_listener_close,
+    .connect = tide__sim_connect,
+    .stream_accept = tide__sim_stream_accept,
+    .stream_write = tide__sim_stream_write,
+    .stream_resume = tide__sim_stream_resume,
+    .stream_close = tide__sim_stream_close,
+    .stream_peer = tide__sim_stream_peer,
+    .file_open = tide__sim_file_open,
+    .file_read = tide__sim_file_read,
+    .file_write = tide__sim_file_write,
+    .file_sync = tide__sim_file_sync,
+    .file_close = tide__sim_file_close,
+    .file_info = tide__sim_file_info,
+    .file_rename = tide__sim_file_rename,
+    .file_unlink = tide__sim_file_unlink,
+    .file_mkdir = tide__sim_file_mkdir,
+    .file_list = tide__sim_file_list,
+    .process_start = sim_process_start,
+    .process_signal = sim_process_signal,
+    .process_id = sim_process_id,
+    .process_release = sim_process_release,
+    .signal_watch = sim_signal_watch,
+    .memory_resident = sim_memory_resident,
+    .environment = sim_environment,
+};
+
+/* ---- the world ---- */
+
+int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **out) {
+    struct tide_sim_options o = options != NULL ? *options : (struct tide_sim_options){0};
+    if (o.latency_ns_min == 0 && o.latency_ns_max == 0) {
+        o.latency_ns_min = 10000;
+        o.latency_ns_max = 200000;
+    }
+    if (o.latency_ns_max < o.latency_ns_min) {
+        return tide_fail(TIDE_EINVAL, "simulator: the least latency is above the most");
+    }
+    o.turn_cost_ns = o.turn_cost_ns != 0 ? o.turn_cost_ns : 1000;
+    o.chunk_max = o.chunk_max != 0 ? o.chunk_max : 65536;
+    struct tide_sim *sim = tide_alloc_zero(1, sizeof *sim);
+    if (sim == NULL) {
+        return TIDE_ENOMEM;
+    }
+    sim->options = o;
+    sim->hash = o.seed;
+    sim->free_port = 40000;
+    *out = sim;
+    return 0;
+}
+
+void tide_sim_destroy(struct tide_sim *sim) {
+    tide__sim_streams_destroy(sim);
+    while (sim->executors != NULL) {
+        struct tide_executor *e = sim->executors;
+        sim->executors = e->next;
+        tide_free(e);
+    }
+    for (size_t i = 0; i < sim->node_count; i++) {
+        tide__sim_files_deinit(sim->nodes[i]);
+        tide_free(sim->nodes[i]);
+    }
+    tide_free(sim->nodes);
+    tide_free(sim->cuts);
+    tide_free(sim->heap);
+    tide_free(sim);
+}
+
+static struct sim_node *find_node(const struct tide_sim *sim, const char *name) {
+    for (size_t i = 0; i < sim->node_count; i++) {
+        if (strcmp(sim->nodes[i]->name, name) == 0) {
+            return sim->nodes[i];
+        }
+    }
+    return NULL;
+}
+
+static struct sim_node *add_node(struct tide_sim *sim, const char *name) {
+    struct sim_node *node = tide_alloc_zero(1, sizeof *node);
+    if (node == NULL) {
+        return NULL;
+    }
+    void *nodes = sim->nodes;
+    tide__sim_grow(&nodes, sim->node_count, &sim->node_room, sizeof *sim->nodes);
+    sim->nodes = nodes;
+    node->sim = sim;
+    node->index = (uint16_t)sim->node_count;
+    snprintf(node->name, sizeof node->name, "%s", name);
+    tide__sim_files_init(node);
+    sim->nodes[sim->node_count++] = node;
+    return node;
+}
+
+int tide_sim_port(struct tide_sim *sim, const char *name, struct tide_port **out) {
+    if (name == NULL || strlen(name) >= SIM_NAME_MAX || sim->node_count >= SIM_NODES_MAX) {
+        return tide_fail(TIDE_EINVAL, "simulator: a node needs a name of up to %d bytes",
+                         SIM_NAME_MAX - 1);
+    }
+    struct sim_node *node = find_node(sim, name);
+    if (node == NULL) {
+        node = add_node(sim, name);
+    }
+    struct sim_port *p = tide_alloc_zero(1, sizeof *p);
+    if (node == NULL || p == NULL) {
+        tide_free(p);
+        return TIDE_ENOMEM;
+    }
+    /* A second port of a name is the node started again: other random numbers, the same files. */
+    node->crashed = false;
+    node->incarnation++;
+    p->node = node;
+    node->port = p;
+    p->port.ops = &sim_ops;
+    p->port.simulated = true;
+    p->port.seed = tide_hash(name, strlen(name), sim->options.seed + node->incarnation);
+    tide_random_seed(&p->entropy, tide_mix64(p->port.seed));
+    *out = &p->port;
+    return 0;
+}
+
+static void dispatch(struct tide_sim *sim, const struct sim_event *event) {
+    if (event->kind == SIM_TURN) {
+        run_turn(sim, event);
+    } else {
+        tide__sim_stream_event(sim, event);
+    }
+}
+
+bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg), void *arg) {
+    if (done != NULL && done(arg)) {
+        return true;
+    }
+    while (sim->heap_count > 0 && sim->heap[0].time <= until) {
+        struct sim_event event = pop(sim);
+        TIDE_ASSERT(event.time >= sim->now);
+        sim->now = event.time;
+        dispatch(sim, &event);
+        if (done != NULL && done(arg)) {
+            return true;
+        }
+    }
+    if (until != TIDE_NEVER && until > sim->now) {
+        sim->now = until;
+    }
+    return done == NULL && sim->heap_count > 0;
+}
+
+uint64_t tide_sim_now(const struct tide_sim *sim) {
+    return sim->now;
+}
+
+uint64_t tide_sim_hash(const struct tide_sim *sim) {
+    return sim->hash;
+}
+
+uint64_t tide_sim_events(const struct tide_sim *sim) {
+    return sim->processed;
+}
+
+/* ---- faults ---- */
+
+void tide_sim_crash(struct tide_sim *sim, const char *name) {
+    struct sim_node *node = find_node(sim, name);
+    TIDE_ASSERT(node != NULL);
+    node->crashed = true;
+    if (node->port != NULL) {
+        node->port->port.crashed = true;
+    }
+    for (struct tide_executor *e = sim->executors; e != NULL; e = e->next) {
+        if (e->node == node) {
+            e->dead = true;
+        }
+    }
+    tide__sim_streams_crash(sim, node);
+}
+
+void tide_sim_pause(struct tide_sim *sim, const char *name, uint64_t duration) {
+    struct sim_node *node = find_node(sim, name);
+    TIDE_ASSERT(node != NULL);
+    if (sim->now + duration > node->paused_until) {
+        node->paused_until = sim->now + duration;
+    }
+}
+
+static size_t find_cut(const struct tide_sim *sim, const struct sim_node *a,
+                       const struct sim_node *b) {
+    for (size_t i = 0; i < sim->cut_count; i++) {
+        const struct sim_cut *cut = &sim->cuts[i];
+        if ((cut->a == a->index && cut->b == b->index) ||
+            (cut->a == b->index && cut->b == a->index)) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *a,
+                      const struct sim_node *b) {
+    return sim->cut_count > 0 && find_cut(sim, a, b) != SIZE_MAX;
+}
+
+void tide_sim_partition(struct tide_sim *sim, const char *name_a, const char *name_b, bool cut) {
+    struct sim_node *a = find_node(sim, name_a), *b = find_node(sim, name_b);
+    TIDE_ASSERT(a != NULL && b != NULL && a != b);
+    size_t i = find_cut(sim, a, b);
+    if (cut && i == SIZE_MAX) {
+        void *cuts = sim->cuts;
+        tide__sim_grow(&cuts, sim->cut_count, &sim->cut_room, sizeof *sim->cuts);
+        sim->cuts = cuts;
+        sim->cuts[sim->cut_count++] = (struct sim_cut){.a = a->index, .b = b->index};
+    } else if (!cut && i != SIZE_MAX) {
+        sim->cuts[i] = sim->cuts[--sim->cut_count];
+        tide__sim_streams_heal(sim);
+    }
+}

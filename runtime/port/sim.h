@@ -1,0 +1,154 @@
+/* Private to the simulator: the event heap, nodes and executors (sim.c), streams (sim_stream.c),
+ * files (sim_file.c). */
+#ifndef TIDE_PORT_SIM_H
+#define TIDE_PORT_SIM_H
+
+#include "port/port.h"
+
+enum { SIM_NODES_MAX = 65535, SIM_NAME_MAX = 64 };
+
+enum sim_kind {
+    SIM_TURN,
+    SIM_CONNECT,
+    SIM_CONNECTED,
+    SIM_ARRIVE,
+    SIM_READ,
+    SIM_WRITABLE,
+    SIM_CLOSED
+};
+
+/* Ordered by (time, tie); tie = hash(seed, sequence), so the order of equal times is arbitrary
+ * but repeatable. */
+struct sim_event {
+    uint64_t time;
+    uint64_t tie;
+    void *object; /* executor of a turn, else stream; each counts its events and lives until the
+                     last is gone */
+    uint32_t generation; /* of a turn: an executor that was scheduled anew ignores the older one */
+    uint16_t kind;
+    uint16_t node;
+};
+
+struct sim_inode {
+    unsigned refs; /* its name and its open files */
+    bool directory;
+    uint64_t modified;
+    uint8_t *data;
+    size_t size, room;
+};
+
+struct sim_entry {
+    char *path;
+    struct sim_inode *inode;
+};
+
+/* Outlives its ports: a node that crashed and starts again finds its files. */
+struct sim_node {
+    struct tide_sim *sim;
+    char name[SIM_NAME_MAX];
+    uint16_t index;
+    bool crashed;
+    struct sim_port *port; /* of its present life */
+    unsigned incarnation;
+    uint64_t paused_until;
+    struct sim_entry *entries; /* sorted by path */
+    size_t entry_count, entry_room;
+};
+
+struct sim_port {
+    struct tide_port port;
+    struct sim_node *node;
+    struct tide_random entropy;
+};
+
+struct tide_executor {
+    struct tide_sim *sim;
+    struct sim_node *node;
+    struct tide_executor_options options;
+    uint64_t busy_until;
+    uint64_t scheduled; /* time of the turn that counts; TIDE_NEVER: none */
+    uint32_t generation;
+    unsigned
+        references; /* turns in the heap, streams, listeners: freed after the last, when stopped */
+    unsigned streams_open;
+    bool in_turn, woken;
+    bool dead; /* crashed or stopped: nothing of it is called any more */
+    bool stopped;
+    struct tide_executor *next;
+};
+
+struct sim_cut {
+    uint16_t a, b;
+};
+
+struct tide_sim {
+    struct tide_sim_options options;
+    uint64_t now;
+    uint64_t sequence;
+    uint64_t hash;
+    uint64_t processed;
+    struct sim_event *heap; /* 4-ary */
+    size_t heap_count, heap_room;
+    struct sim_node **nodes;
+    size_t node_count, node_room;
+    struct sim_cut *cuts;
+    size_t cut_count, cut_room;
+    struct tide_executor *executors;
+    struct tide_stream *streams;
+    struct tide_listener *listeners;
+    uint64_t connections;
+    uint16_t free_port;
+};
+
+/* Makes room for one more element; the simulator is a tool of tests and asserts that memory
+ * lasts. */
+void tide__sim_grow(void **array, size_t count, size_t *room, size_t element);
+void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uint16_t node,
+                    void *object, uint32_t generation);
+/* Every event that has an effect goes into the run's hash. */
+void tide__sim_fold(struct tide_sim *sim, const struct sim_event *event, size_t length,
+                    uint64_t checksum);
+/* 0: the executor may take the event now; else when to try again; TIDE_NEVER: it is dead. */
+uint64_t tide__sim_not_before(const struct tide_executor *executor);
+void tide__sim_executor_unref(struct tide_executor *executor);
+void tide__sim_executor_wake(struct tide_executor *executor);
+bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *a,
+                      const struct sim_node *b);
+
+/* sim_stream.c */
+void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event);
+void tide__sim_streams_crash(struct tide_sim *sim, struct sim_node *node);
+void tide__sim_streams_heal(struct tide_sim *sim);
+void tide__sim_streams_destroy(struct tide_sim *sim);
+int tide__sim_listen(struct tide_executor *executor, const char *endpoint,
+                     void (*accepted)(void *arg, struct tide_stream *stream), void *arg,
+                     struct tide_listener **out);
+const char *tide__sim_listener_endpoint(struct tide_listener *listener);
+void tide__sim_listener_close(struct tide_listener *listener);
+int tide__sim_connect(struct tide_executor *executor, const char *endpoint,
+                      const struct tide_stream_events *events, void *arg, struct tide_stream **out);
+void tide__sim_stream_accept(struct tide_stream *stream, const struct tide_stream_events *events,
+                             void *arg);
+ssize_t tide__sim_stream_write(struct tide_stream *stream, const struct tide_iovec *iov,
+                               size_t count);
+void tide__sim_stream_resume(struct tide_stream *stream);
+void tide__sim_stream_close(struct tide_stream *stream);
+void tide__sim_stream_peer(struct tide_stream *stream, struct tide_peer_identity *out);
+
+/* sim_file.c */
+void tide__sim_files_init(struct sim_node *node);
+void tide__sim_files_deinit(struct sim_node *node);
+int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
+                        struct tide_file **out);
+ssize_t tide__sim_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset);
+int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, uint64_t offset);
+int tide__sim_file_sync(struct tide_file *file);
+void tide__sim_file_close(struct tide_file *file);
+int tide__sim_file_info(struct tide_port *port, const char *path, struct tide_file_info *out);
+int tide__sim_file_rename(struct tide_port *port, const char *from, const char *to);
+int tide__sim_file_unlink(struct tide_port *port, const char *path);
+int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode);
+int tide__sim_file_list(struct tide_port *port, const char *path,
+                        void (*entry)(void *arg, const char *name), void *arg);
+
+#endif

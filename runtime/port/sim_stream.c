@@ -1,0 +1,529 @@
+/*
+ * Streams of the simulator: two ends, each with a queue of segments that are on their way to it. A
+ * write makes one segment; it arrives after a drawn delay, in order (arrival times in one direction
+ * strictly increase). What has arrived is handed over in pieces cut at seeded places. The queue of
+ * the receiving end is the window: beyond 4 MiB unread a write is short and `writable` follows when
+ * half of it is free. A partition holds what would arrive; the end of a stream travels like bytes.
+ * Each connection draws from its own generator.
+ */
+#include "port/sim.h"
+
+#include <string.h>
+
+static const size_t window_bytes = 4 << 20;
+static const uint64_t connect_timeout = TIDE_SECOND; /* into a partition */
+
+struct sim_segment {
+    struct sim_segment *next;
+    size_t size, offset;
+    bool end; /* the peer has closed; carries no bytes */
+    uint8_t data[];
+};
+
+struct tide_stream {
+    struct tide_executor *executor;
+    const struct tide_stream_events *events;
+    void *arg;
+    struct tide_stream *peer;   /* NULL: not connected, or freed */
+    struct sim_node *peer_node; /* known once connected */
+    struct tide_random random;
+    char *target; /* endpoint of a connection in the making */
+    uint64_t began;
+    struct sim_segment *first, **last; /* towards us */
+    size_t queued_bytes;
+    size_t arrived; /* segments at the front that are here */
+    size_t held;    /* arrivals that a partition keeps back */
+    uint64_t last_arrival;
+    unsigned events_open; /* in the heap */
+    int reason;
+    bool connected, reading, want_write;
+    bool read_scheduled, writable_scheduled;
+    bool finished, delivered;
+    bool orphan; /* of a crashed node: its owner may still hold it, so it stays until the world ends
+                  */
+    struct tide_stream *next; /* all of the world */
+};
+
+struct tide_listener {
+    struct tide_executor *executor;
+    void (*accepted)(void *arg, struct tide_stream *stream);
+    void *arg;
+    char *endpoint;
+    struct tide_listener *next;
+};
+
+static uint64_t draw_latency(struct tide_sim *sim, struct tide_random *random) {
+    uint64_t span = sim->options.latency_ns_max - sim->options.latency_ns_min;
+    return sim->options.latency_ns_min + tide_random_below(random, span + 1);
+}
+
+static void push(struct tide_stream *s, uint64_t time, enum sim_kind kind) {
+    s->events_open++;
+    tide__sim_push(s->executor->sim, time, kind, s->executor->node->index, s, 0);
+}
+
+static void drop_segments(struct tide_stream *s) {
+    while (s->first != NULL) {
+        struct sim_segment *segment = s->first;
+        s->first = segment->next;
+        tide_free(segment);
+    }
+    s->last = &s->first;
+    s->queued_bytes = s->arrived = s->held = 0;
+}
+
+static void free_stream(struct tide_stream *s) {
+    struct tide_stream **link = &s->executor->sim->streams;
+    while (*link != s) {
+        link = &(*link)->next;
+    }
+    *link = s->next;
+    if (s->peer != NULL) {
+        s->peer->peer = NULL;
+    }
+    drop_segments(s);
+    tide__sim_executor_unref(s->executor);
+    tide_free(s->target);
+    tide_free(s);
+}
+
+static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
+    struct tide_stream *s = tide_alloc_zero(1, sizeof *s);
+    if (s == NULL) {
+        return NULL;
+    }
+    s->executor = e;
+    s->reading = true;
+    s->last = &s->first;
+    tide_random_seed(&s->random, seed);
+    s->next = e->sim->streams;
+    e->sim->streams = s;
+    e->streams_open++;
+    e->references++;
+    return s;
+}
+
+/* One more segment towards `to` is on its way. */
+static void send_segment(struct tide_stream *to, struct sim_segment *segment,
+                         struct tide_random *random) {
+    struct tide_sim *sim = to->executor->sim;
+    segment->next = NULL;
+    *to->last = segment;
+    to->last = &segment->next;
+    to->queued_bytes += segment->size;
+    uint64_t arrival = sim->now + draw_latency(sim, random);
+    to->last_arrival = arrival > to->last_arrival ? arrival : to->last_arrival + 1;
+    push(to, to->last_arrival, SIM_ARRIVE);
+}
+
+static void send_end(struct tide_stream *s) {
+    struct tide_stream *to = s->peer;
+    if (to != NULL && !to->finished) {
+        struct sim_segment *segment = tide_alloc_zero(1, sizeof *segment);
+        TIDE_ASSERT(segment != NULL);
+        segment->end = true;
+        send_segment(to, segment, &s->random);
+    }
+}
+
+static void finish(struct tide_stream *s, int reason, uint64_t when) {
+    if (!s->finished) {
+        s->finished = true;
+        s->reason = reason;
+        push(s, when, SIM_CLOSED);
+    }
+}
+
+static void schedule_read(struct tide_stream *s) {
+    if (s->connected && s->reading && s->arrived > 0 && !s->read_scheduled && !s->finished) {
+        s->read_scheduled = true;
+        push(s, s->executor->sim->now, SIM_READ);
+    }
+}
+
+/* ---- what events do ---- */
+
+static struct tide_listener *find_listener(struct tide_sim *sim, const char *endpoint) {
+    struct tide_listener *l = sim->listeners;
+    /* those of a crashed node stay in the list for their owner to close, but nobody answers
+     * there */
+    while (l != NULL && (l->executor->dead || strcmp(l->endpoint, endpoint) != 0)) {
+        l = l->next;
+    }
+    return l;
+}
+
+static void on_connect(struct tide_sim *sim, const struct sim_event *event, struct tide_stream *s) {
+    struct tide_listener *l = find_listener(sim, s->target);
+    if (s->finished) {
+        return; /* given up meanwhile */
+    }
+    if (l != NULL && tide__sim_is_cut(sim, s->executor->node, l->executor->node)) {
+        uint64_t fails = s->began + connect_timeout;
+        finish(s, TIDE_EUNREACHABLE, fails > sim->now ? fails : sim->now);
+        return;
+    }
+    if (l == NULL) {
+        finish(s, TIDE_EUNREACHABLE, sim->now + draw_latency(sim, &s->random));
+        return;
+    }
+    uint64_t later = tide__sim_not_before(l->executor);
+    TIDE_ASSERT(later != TIDE_NEVER);
+    if (later != 0) {
+        push(s, later, SIM_CONNECT);
+        return;
+    }
+    tide__sim_fold(sim, event, 0, 0);
+    struct tide_stream *server = create(l->executor, tide_random_next(&s->random));
+    TIDE_ASSERT(server != NULL);
+    server->connected = true;
+    server->peer = s;
+    server->peer_node = s->executor->node;
+    s->peer = server;
+    s->peer_node = l->executor->node;
+    s->last_arrival = sim->now + draw_latency(sim, &s->random); /* no byte overtakes the news */
+    push(s, s->last_arrival, SIM_CONNECTED);
+    l->accepted(l->arg, server);
+    if (server->events == NULL) {
+        tide__sim_stream_close(server);
+    }
+    tide__sim_executor_wake(server->executor);
+}
+
+static void on_connected(struct tide_sim *sim, struct tide_stream *s) {
+    if (tide__sim_is_cut(sim, s->executor->node, s->peer_node)) {
+        send_end(s);
+        uint64_t fails = s->began + connect_timeout;
+        finish(s, TIDE_EUNREACHABLE, fails > sim->now ? fails : sim->now);
+        return;
+    }
+    s->connected = true;
+    s->events->connected(s->arg, s);
+    if (s->want_write && !s->finished && !s->writable_scheduled) {
+        s->writable_scheduled = true;
+        push(s, sim->now, SIM_WRITABLE);
+    }
+    schedule_read(s);
+}
+
+static void on_arrive(struct tide_sim *sim, const struct sim_event *event, struct tide_stream *s) {
+    if (s->finished) {
+        return;
+    }
+    if (tide__sim_is_cut(sim, s->executor->node, s->peer_node)) {
+        s->held++;
+        return;
+    }
+    tide__sim_fold(sim, event, 0, 0);
+    s->arrived++;
+    schedule_read(s);
+}
+
+/* The sender learns of the room after a delay, and not for every byte of it. */
+static void tell_writable(struct tide_sim *sim, struct tide_stream *s) {
+    struct tide_stream *from = s->peer;
+    if (from != NULL && from->want_write && !from->finished && !from->writable_scheduled &&
+        s->queued_bytes <= window_bytes / 2) {
+        from->writable_scheduled = true;
+        push(from, sim->now + draw_latency(sim, &s->random), SIM_WRITABLE);
+    }
+}
+
+static void pop_segment(struct tide_stream *s) {
+    struct sim_segment *segment = s->first;
+    s->first = segment->next;
+    if (s->first == NULL) {
+        s->last = &s->first;
+    }
+    s->arrived--;
+    tide_free(segment);
+}
+
+/* Copies arrived bytes, across segments, and says how many. */
+static size_t take_bytes(struct tide_stream *s, uint8_t *data, size_t size) {
+    size_t taken = 0;
+    while (taken < size && s->arrived > 0 && !s->first->end) {
+        struct sim_segment *segment = s->first;
+        size_t n = segment->size - segment->offset;
+        n = n < size - taken ? n : size - taken;
+        memcpy(data + taken, segment->data + segment->offset, n);
+        taken += n;
+        segment->offset += n;
+        if (segment->offset == segment->size) {
+            pop_segment(s);
+        }
+    }
+    s->queued_bytes -= taken;
+    return taken;
+}
+
+static void on_read(struct tide_sim *sim, const struct sim_event *event, struct tide_stream *s) {
+    s->read_scheduled = false;
+    if (s->finished || !s->reading || s->arrived == 0) {
+        return;
+    }
+    void *data = NULL;
+    size_t size = 0;
+    s->events->buffer(s->arg, &data, &size);
+    if (s->finished) {
+        return;
+    }
+    if (size == 0) {
+        s->reading = false;
+        return;
+    }
+    if (s->first->end) {
+        tide__sim_fold(sim, event, 0, 0);
+        finish(s, TIDE_ECLOSED, sim->now);
+        return;
+    }
+    size_t piece = 1 + (size_t)tide_random_below(&s->random, sim->options.chunk_max);
+    size_t taken = take_bytes(s, data, size < piece ? size : piece);
+    tide__sim_fold(sim, event, taken, tide_hash(data, taken, 0));
+    tell_writable(sim, s);
+    s->events->received(s->arg, taken);
+    schedule_read(s);
+}
+
+static void on_closed(struct tide_stream *s) {
+    TIDE_ASSERT(s->finished && !s->delivered);
+    s->delivered = true;
+    TIDE_ASSERT(s->executor->streams_open > 0);
+    s->executor->streams_open--;
+    drop_segments(s);
+    if (s->events != NULL) {
+        s->events->closed(s->arg, s->reason);
+    }
+}
+
+void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event) {
+    struct tide_stream *s = event->object;
+    struct tide_executor *e = s->executor;
+    s->events_open--;
+    bool network =
+        event->kind == SIM_CONNECT || event->kind == SIM_ARRIVE; /* happens without our executor */
+    uint64_t later = network && !e->dead ? 0 : tide__sim_not_before(e);
+    if (later == TIDE_NEVER) {
+        s->orphan = true; /* nobody is told */
+    } else if (later != 0) {
+        push(s, later, event->kind);
+        return;
+    } else if (event->kind == SIM_CONNECT) {
+        on_connect(sim, event, s);
+    } else if (event->kind == SIM_ARRIVE) {
+        on_arrive(sim, event, s);
+    } else if (event->kind == SIM_READ) {
+        on_read(sim, event, s);
+    } else if (event->kind == SIM_CLOSED) {
+        tide__sim_fold(sim, event, 0, (uint64_t)(unsigned)-s->reason);
+        on_closed(s);
+    } else if (!s->finished) {
+        tide__sim_fold(sim, event, 0, 0);
+        if (event->kind == SIM_CONNECTED) {
+            on_connected(sim, s);
+        } else {
+            s->writable_scheduled = s->want_write = false;
+            s->events->writable(s->arg);
+        }
+    }
+    if (!e->dead && !network) {
+        tide__sim_executor_wake(e); /* as on the real port, the turn follows every callback */
+    }
+    if (s->delivered && !s->orphan && s->events_open == 0) {
+        free_stream(s);
+    }
+}
+
+/* ---- operations ---- */
+
+static bool endpoint_valid(const char *endpoint) {
+    return endpoint != NULL &&
+           (strncmp(endpoint, "sim:", 4) == 0 || strncmp(endpoint, "unix:/", 6) == 0 ||
+            strncmp(endpoint, "tcp:", 4) == 0);
+}
+
+int tide__sim_connect(struct tide_executor *e, const char *endpoint,
+                      const struct tide_stream_events *events, void *arg,
+                      struct tide_stream **out) {
+    struct tide_sim *sim = e->sim;
+    if (!endpoint_valid(endpoint)) {
+        return tide_fail(TIDE_EINVAL, "endpoint \"%s\": sim:NAME is wanted",
+                         endpoint != NULL ? endpoint : "");
+    }
+    struct tide_stream *s =
+        create(e, tide_mix64(sim->options.seed ^ tide_mix64(++sim->connections)));
+    if (s == NULL) {
+        return TIDE_ENOMEM;
+    }
+    s->target = tide_strdup(endpoint);
+    TIDE_ASSERT(s->target != NULL);
+    s->events = events;
+    s->arg = arg;
+    s->began = sim->now;
+    push(s, sim->now + draw_latency(sim, &s->random), SIM_CONNECT);
+    *out = s;
+    return 0;
+}
+
+int tide__sim_listen(struct tide_executor *e, const char *endpoint,
+                     void (*accepted)(void *arg, struct tide_stream *stream), void *arg,
+                     struct tide_listener **out) {
+    struct tide_sim *sim = e->sim;
+    if (!endpoint_valid(endpoint)) {
+        return tide_fail(TIDE_EINVAL, "endpoint \"%s\": sim:NAME is wanted",
+                         endpoint != NULL ? endpoint : "");
+    }
+    if (find_listener(sim, endpoint) != NULL) {
+        return tide_fail(TIDE_EADDRINUSE, "listening on %s: address already in use", endpoint);
+    }
+    struct tide_listener *l = tide_alloc_zero(1, sizeof *l);
+    size_t length = strlen(endpoint), room = length + 8;
+    char *name = tide_alloc(room);
+    if (l == NULL || name == NULL) {
+        tide_free(l);
+        tide_free(name);
+        return TIDE_ENOMEM;
+    }
+    bool any_port = strncmp(endpoint, "tcp:", 4) == 0 && strcmp(endpoint + length - 2, ":0") == 0;
+    if (any_port) {
+        do {
+            snprintf(name, room, "%.*s%u", (int)(length - 1), endpoint, (unsigned)sim->free_port++);
+        } while (find_listener(sim, name) != NULL);
+    } else {
+        snprintf(name, room, "%s", endpoint);
+    }
+    *l = (struct tide_listener){.executor = e, .accepted = accepted, .arg = arg, .endpoint = name};
+    l->next = sim->listeners;
+    sim->listeners = l;
+    e->references++;
+    *out = l;
+    return 0;
+}
+
+const char *tide__sim_listener_endpoint(struct tide_listener *l) {
+    return l->endpoint;
+}
+
+static void remove_listener(struct tide_listener *l) {
+    struct tide_listener **link = &l->executor->sim->listeners;
+    while (*link != l) {
+        link = &(*link)->next;
+    }
+    *link = l->next;
+    tide__sim_executor_unref(l->executor);
+    tide_free(l->endpoint);
+    tide_free(l);
+}
+
+void tide__sim_listener_close(struct tide_listener *l) {
+    remove_listener(l);
+}
+
+void tide__sim_stream_accept(struct tide_stream *s, const struct tide_stream_events *events,
+                             void *arg) {
+    TIDE_ASSERT(s->events == NULL && events != NULL);
+    s->events = events;
+    s->arg = arg;
+}
+
+ssize_t tide__sim_stream_write(struct tide_stream *s, const struct tide_iovec *iov, size_t count) {
+    if (s->finished) {
+        return tide_fail(TIDE_ECLOSED, "the connection is closed");
+    }
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        total += iov[i].size;
+    }
+    struct tide_stream *to = s->peer;
+    if (s->connected && (to == NULL || to->finished)) {
+        return (ssize_t)total; /* the peer is gone, which we have yet to hear: the bytes are lost */
+    }
+    size_t room = 0;
+    if (s->connected && to->queued_bytes < window_bytes) {
+        room = window_bytes - to->queued_bytes;
+    }
+    size_t size = total < room ? total : room;
+    if (size < total) {
+        s->want_write = true;
+    }
+    if (size == 0) {
+        return 0;
+    }
+    struct sim_segment *segment = tide_alloc(sizeof *segment + size);
+    if (segment == NULL) {
+        return TIDE_ENOMEM;
+    }
+    *segment = (struct sim_segment){.size = size};
+    for (size_t at = 0; at < size; iov++) {
+        size_t n = iov->size < size - at ? iov->size : size - at;
+        if (n > 0) {
+            memcpy(segment->data + at, iov->data, n);
+        }
+        at += n;
+    }
+    send_segment(to, segment, &s->random);
+    return (ssize_t)size;
+}
+
+void tide__sim_stream_resume(struct tide_stream *s) {
+    s->reading = true;
+    schedule_read(s);
+}
+
+void tide__sim_stream_close(struct tide_stream *s) {
+    if (s->finished) {
+        s->reason = 0;
+        return;
+    }
+    send_end(s);
+    finish(s, 0, s->executor->sim->now);
+    tell_writable(s->executor->sim,
+                  s); /* who waits for room need not wait: what it writes is dropped */
+}
+
+void tide__sim_stream_peer(struct tide_stream *s, struct tide_peer_identity *out) {
+    memset(out, 0, sizeof *out);
+    out->local_user = true;
+    snprintf(out->address, sizeof out->address, "sim:%.50s",
+             s->peer_node != NULL ? s->peer_node->name : "");
+}
+
+/* ---- faults and the end ---- */
+
+void tide__sim_streams_crash(struct tide_sim *sim, struct sim_node *node) {
+    for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
+        if (s->executor->node != node || s->delivered) {
+            continue;
+        }
+        if (!s->finished) {
+            send_end(s);
+        }
+        s->finished = s->orphan = true;
+    }
+}
+
+void tide__sim_streams_heal(struct tide_sim *sim) {
+    for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
+        if (s->held == 0 || tide__sim_is_cut(sim, s->executor->node, s->peer_node)) {
+            continue;
+        }
+        /* Each held arrival happens now, one after the other and before what is still on its
+         * way. They are counted, not named: an arrival means "the next segment is here". */
+        for (size_t i = 0; i < s->held; i++) {
+            push(s, sim->now + i, SIM_ARRIVE);
+        }
+        if (s->last_arrival < sim->now + s->held) {
+            s->last_arrival = sim->now + s->held;
+        }
+        s->held = 0;
+    }
+}
+
+void tide__sim_streams_destroy(struct tide_sim *sim) {
+    while (sim->streams != NULL) {
+        free_stream(sim->streams);
+    }
+    while (sim->listeners != NULL) {
+        remove_listener(sim->listeners);
+    }
+}

@@ -1,0 +1,658 @@
+/*
+ * Operations on keys of other nodes, at their origin: tickets, the table of unanswered messages, grouping by
+ * destination, and answers scattered into the caller's rows.
+ *
+ * One message a node and call (cut at 4 MiB of keys and rows in either direction). Completion is by id: every message
+ * is an entry of the pending table; an answer for no entry is counted and dropped. A message may be answered in parts
+ * when a slot moved away from under it.
+ *
+ * The pending lock covers the table of entries *and* every change of a route. A worker groups keys by routes it read
+ * without the lock; registration fails if a route changed since, and the worker looks again. Hence whoever changes a
+ * route knows, by the sequence number at that moment, every operation that still goes the old way (move.c: fences).
+ *
+ * An entry is `busy` while an answer is worked in; whoever set that owns it. A caller that gives up (killed, timed
+ * out) detaches its ticket from entries that are not busy and waits for those that are.
+ */
+#include "store/store_internal.h"
+
+#define COUNT_MASK UINT64_C(0xffff)
+#define FIBER_MASK UINT64_C(0x7fffffffffff)
+#define BUSY (UINT64_C(1) << 63)
+enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000 };
+
+_Static_assert(sizeof(struct tide__ticket) <= sizeof(struct tide_ticket), "a ticket lies in the public one");
+
+/* ---- tickets ---- */
+
+void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind, float *rows) {
+    memset(ticket, 0, sizeof *ticket);
+    ticket->table = table;
+    ticket->rows = rows;
+    ticket->kind = (uint8_t)kind;
+}
+
+static struct tide_fiber *ticket_fiber(uint64_t state) {
+    return (struct tide_fiber *)(uintptr_t)((state >> 16) & FIBER_MASK);
+}
+
+/* Keeps the first failure. Only whoever owns a busy entry of the ticket, or its caller, comes here. */
+static void ticket_error(struct tide__ticket *ticket, int code, const char *text) {
+    int none = 0;
+    if (code && atomic_compare_exchange_strong(&ticket->result, &none, code)) {
+        ticket->text = text ? tide_strdup(text) : NULL;
+    }
+}
+
+/* One message is done. After the last the ticket is not touched any more: its memory may be gone. */
+void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text) {
+    ticket_error(ticket, code, text);
+    uint64_t old = atomic_load_explicit(&ticket->state, memory_order_relaxed), next;
+    do {
+        TIDE_ASSERT(old & COUNT_MASK);
+        bool last = (old & COUNT_MASK) == 1;
+        next = !last ? old - 1 : ticket_fiber(old) ? (old - 1) | BUSY : 0;
+        /* release: rows, result and text before the count; pairs with the acquires of done and wait */
+    } while (!atomic_compare_exchange_weak_explicit(&ticket->state, &old, next, memory_order_acq_rel,
+                                                    memory_order_relaxed));
+    if (next & BUSY) {
+        tide_fiber_wake(ticket_fiber(next));
+        atomic_store_explicit(&ticket->state, 0, memory_order_release); /* pairs with the wait below */
+    }
+}
+
+/* Takes the ticket away from whatever is still unanswered. */
+static void ticket_detach(struct tide__ticket *ticket) {
+    struct tide__pending_table *pending = &ticket->table->store->pending;
+    for (;;) {
+        bool busy = false;
+        tide_lock(&pending->lock);
+        for (struct tide__pending *p = pending->first; p; p = p->next) {
+            if (p->ticket == ticket && p->busy) {
+                busy = true;
+            } else if (p->ticket == ticket) {
+                p->ticket = NULL;
+            }
+        }
+        tide_unlock(&pending->lock);
+        if (!busy) {
+            return;
+        }
+        tide_pause();
+    }
+}
+
+static int ticket_result(struct tide__ticket *ticket) {
+    int code = atomic_load_explicit(&ticket->result, memory_order_relaxed);
+    char *text = ticket->text;
+    ticket->text = NULL;
+    if (code) {
+        tide_fail(code, "%s", text ? text : tide_error_name(code));
+    }
+    tide_free(text);
+    return code;
+}
+
+int tide__ticket_wait(struct tide__ticket *ticket) {
+    struct tide_fiber *self = tide_fiber_current();
+    uint64_t deadline = 0;
+    for (;;) {
+        uint64_t state = atomic_load_explicit(&ticket->state, memory_order_acquire); /* with tide__ticket_finish */
+        if (state == 0) {
+            return ticket_result(ticket);
+        }
+        if (state & BUSY) {
+            tide_pause();
+            continue;
+        }
+        if (!self) {
+            ticket_detach(ticket);
+            tide_free(ticket->text);
+            return tide_fail(TIDE_EINVAL, "only a fiber can wait for keys of other nodes");
+        }
+        if (!ticket_fiber(state)) {
+            uint64_t next = state | (uint64_t)(uintptr_t)self << 16;
+            /* release: the fiber before the last finish reads it */
+            if (!atomic_compare_exchange_weak_explicit(&ticket->state, &state, next, memory_order_release,
+                                                       memory_order_relaxed)) {
+                continue;
+            }
+        }
+        if (!deadline) {
+            deadline = tide_port_now(ticket->table->store->port) + TIDE_CALL_TIMEOUT;
+        }
+        int code = tide_fiber_suspend(deadline, ticket->table->why[ticket->kind == TIDE__PUSH]);
+        if (code && atomic_load_explicit(&ticket->state, memory_order_acquire) != 0) {
+            ticket_detach(ticket);
+            tide_free(ticket->text);
+            atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
+            return tide_fail(code, "%s: %s", ticket->table->why[ticket->kind == TIDE__PUSH],
+                             code == TIDE_ETIMEDOUT ? "no answer in 30 s" : "the fiber is being ended");
+        }
+    }
+}
+
+bool tide_ticket_done(const struct tide_ticket *ticket) {
+    const struct tide__ticket *t = (const struct tide__ticket *)(const void *)ticket;
+    return atomic_load_explicit(&t->state, memory_order_acquire) == 0; /* with tide__ticket_finish */
+}
+
+int tide_ticket_wait(struct tide_ticket *ticket) {
+    return tide__ticket_wait((struct tide__ticket *)(void *)ticket);
+}
+
+void tide_ticket_abandon(struct tide_ticket *ticket) {
+    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
+    if (atomic_load_explicit(&t->state, memory_order_acquire) != 0) { /* with tide__ticket_finish */
+        ticket_detach(t);
+    }
+    tide_free(t->text);
+    t->text = NULL;
+}
+
+/* ---- pending entries ---- */
+
+void tide__node_text(struct tide_store *store, uint16_t node, char out[96]) {
+    struct tide_member member;
+    if (store->net && tide_net_member(store->net, node, &member)) {
+        (void)snprintf(out, 96, "%s (%u)", member.name, (unsigned)node);
+    } else {
+        (void)snprintf(out, 96, "%u", (unsigned)node);
+    }
+}
+
+/* Lock held. */
+static int grow_slots(struct tide__pending_table *t) {
+    uint32_t capacity = t->capacity ? t->capacity * 2 : 256;
+    if (capacity > TIDE__PENDING_MAX) {
+        return TIDE_EBUSY;
+    }
+    struct tide__pending **by_slot = tide_realloc(t->by_slot, capacity * sizeof(struct tide__pending *));
+    t->by_slot = by_slot ? by_slot : t->by_slot;
+    uint32_t *generation = tide_realloc(t->generation, capacity * sizeof *generation);
+    t->generation = generation ? generation : t->generation;
+    uint32_t *free_slots = tide_realloc(t->free_slots, capacity * sizeof *free_slots);
+    t->free_slots = free_slots ? free_slots : t->free_slots;
+    if (!by_slot || !generation || !free_slots) {
+        return TIDE_ENOMEM;
+    }
+    for (uint32_t i = t->capacity; i < capacity; i++) {
+        by_slot[i] = NULL;
+        generation[i] = 1;
+        free_slots[t->free_count++] = t->capacity + capacity - 1 - i;
+    }
+    t->capacity = capacity;
+    return 0;
+}
+
+static int reserve(struct tide__pending_table *t, uint64_t *id) {
+    int code = 0;
+    tide_lock(&t->lock);
+    if (t->free_count == 0) {
+        code = grow_slots(t);
+    }
+    if (!code) {
+        uint32_t slot = t->free_slots[--t->free_count];
+        *id = (uint64_t)t->generation[slot] << 32 | slot;
+    }
+    tide_unlock(&t->lock);
+    return code ? tide_fail(code, "too many unanswered operations") : 0;
+}
+
+/* Lock held. */
+static void release_id(struct tide__pending_table *t, uint64_t id) {
+    uint32_t slot = (uint32_t)id;
+    t->by_slot[slot] = NULL;
+    t->generation[slot] = t->generation[slot] == UINT32_MAX ? 1 : t->generation[slot] + 1;
+    t->free_slots[t->free_count++] = slot;
+}
+
+static void unlink_and_free(struct tide__pending_table *t, struct tide__pending *p) {
+    tide_lock(&t->lock);
+    *(p->prev ? &p->prev->next : &t->first) = p->next;
+    *(p->next ? &p->next->prev : &t->last) = p->prev;
+    release_id(t, p->id);
+    tide_unlock(&t->lock);
+    tide_free(p);
+}
+
+/* The entry, now ours; NULL: unknown or in somebody's hands. */
+static struct tide__pending *take(struct tide__pending_table *t, uint64_t id) {
+    uint32_t slot = (uint32_t)id;
+    tide_lock(&t->lock);
+    struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
+    if (p && (p->id != id || p->busy)) {
+        p = NULL;
+    }
+    if (p) {
+        p->busy = true;
+    }
+    tide_unlock(&t->lock);
+    return p;
+}
+
+/* Rows of an answer into the caller's memory. False: the answer does not fit the question. */
+static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t count, int rows_code, const uint8_t *rows,
+                    size_t row_bytes) {
+    const size_t floats = p->raw ? p->table->row_floats : p->table->width;
+    const bool half = rows_code != TIDE_F32;
+    if (row_bytes != floats * (half ? 2 : 4)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint32_t position = (uint32_t)i;
+        if (positions) {
+            memcpy(&position, positions + i * sizeof position, sizeof position);
+        }
+        if (position >= p->count) {
+            return false;
+        }
+        if (!p->ticket) {
+            continue; /* nobody waits */
+        }
+        float *out = p->ticket->rows + p->index[position] * floats;
+        if (half) {
+            tide__half_to_floats(rows + i * row_bytes, out, floats,
+                                 rows_code == TIDE_F16 ? TIDE_WIRE_F16 : TIDE_WIRE_BF16);
+        } else {
+            memcpy(out, rows + i * row_bytes, row_bytes);
+        }
+    }
+    return true;
+}
+
+void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text, const void *positions,
+                          size_t count, int rows_code, const void *rows, size_t row_bytes) {
+    struct tide__pending_table *t = &store->pending;
+    struct tide__pending *p = take(t, id);
+    if (!p) {
+        atomic_fetch_add_explicit(&store->replies_unknown, 1, memory_order_relaxed);
+        return;
+    }
+    bool fits = count > 0 && count <= p->left && (positions || count == p->count);
+    if (fits && !code && p->kind == TIDE__PULL) {
+        fits = rows && scatter(p, positions, count, rows_code, rows, row_bytes);
+    }
+    if (!fits) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        code = TIDE_EPROTO;
+        text = "a node answered with the wrong number of rows";
+        count = p->left;
+    }
+    p->left -= (uint32_t)count;
+    if (p->left == 0) {
+        if (p->ticket) {
+            tide__ticket_finish(p->ticket, code, text);
+        }
+        unlink_and_free(t, p);
+        return;
+    }
+    if (p->ticket) {
+        ticket_error(p->ticket, code, text);
+    }
+    tide_lock(&t->lock);
+    p->busy = false;
+    tide_unlock(&t->lock);
+}
+
+void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text) {
+    struct tide__pending *p = take(&store->pending, id);
+    if (!p) {
+        atomic_fetch_add_explicit(&store->replies_unknown, 1, memory_order_relaxed);
+        return;
+    }
+    if (p->ticket) {
+        tide__ticket_finish(p->ticket, code, text);
+    }
+    unlink_and_free(&store->pending, p);
+}
+
+static bool is_gone(const struct tide__pending_table *t, uint16_t node) {
+    return t->gone[node / 8] >> (node % 8) & 1;
+}
+
+void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node) {
+    struct tide__pending_table *t = &store->pending;
+    bool gone = false;
+    uint32_t slot = (uint32_t)id;
+    tide_lock(&t->lock);
+    struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
+    if (p && p->id == id) {
+        p->also = node;
+        gone = is_gone(t, node) && !p->busy;
+    }
+    tide_unlock(&t->lock);
+    if (gone) {
+        char name[96], text[160];
+        tide__node_text(store, node, name);
+        (void)snprintf(text, sizeof text, "node %s died", name);
+        tide__pending_refused(store, id, TIDE_EDIED, text);
+    }
+}
+
+void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text) {
+    struct tide__pending_table *t = &store->pending;
+    for (;;) {
+        /* Up to a batch at a time: the list is walked from the start again, but what is gone is not in it then. */
+        struct tide__pending *batch[64];
+        size_t count = 0;
+        tide_lock(&t->lock);
+        t->gone[node / 8] |= (uint8_t)(1u << (node % 8));
+        for (struct tide__pending *p = t->first; p && count < TIDE_COUNT(batch); p = p->next) {
+            if ((p->node == node || p->also == node) && !p->busy) {
+                p->busy = true;
+                batch[count++] = p;
+            }
+        }
+        tide_unlock(&t->lock);
+        for (size_t i = 0; i < count; i++) {
+            if (batch[i]->ticket) {
+                tide__ticket_finish(batch[i]->ticket, TIDE_EDIED, text);
+            }
+            unlink_and_free(t, batch[i]);
+        }
+        if (count < TIDE_COUNT(batch)) {
+            return;
+        }
+    }
+}
+
+bool tide__pending_before(struct tide_store *store, const struct tide_table *table, uint64_t sequence) {
+    bool found = false;
+    tide_lock(&store->pending.lock);
+    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found; p = p->next) {
+        found = p->table == table;
+    }
+    tide_unlock(&store->pending.lock);
+    return found;
+}
+
+void tide__pending_deinit(struct tide_store *store) {
+    struct tide__pending_table *t = &store->pending;
+    for (struct tide__pending *p = t->first; p;) {
+        struct tide__pending *next = p->next;
+        tide_free(p);
+        p = next;
+    }
+    tide_free(t->by_slot);
+    tide_free(t->generation);
+    tide_free(t->free_slots);
+}
+
+/* ---- grouping ---- */
+
+struct request { /* a message on its way out; apart from its entry, which may end at any moment once registered */
+    struct request *next;
+    struct tide__pending *pending; /* until registered */
+    uint64_t id;
+    struct tide_writer body;
+    struct tide_blob *tail;
+    uint16_t node;
+};
+
+static void request_free(struct tide_store *store, struct request *r) {
+    if (r->pending) { /* never registered */
+        tide_lock(&store->pending.lock);
+        release_id(&store->pending, r->id);
+        tide_unlock(&store->pending.lock);
+        tide_free(r->pending);
+    }
+    tide_writer_release(&r->body);
+    tide_blob_unref(r->tail);
+    tide_free(r);
+}
+
+static void requests_free(struct tide_store *store, struct request *r) {
+    while (r) {
+        struct request *next = r->next;
+        request_free(store, r);
+        r = next;
+    }
+}
+
+static uint8_t wire_code(const struct tide_table *table, bool raw) {
+    return raw || table->options.wire == TIDE_WIRE_F32 ? TIDE_F32
+           : table->options.wire == TIDE_WIRE_F16      ? TIDE_F16
+                                                       : TIDE_BF16;
+}
+
+static int write_rows(struct request *r, const struct tide__pass *pass, const uint32_t *positions, size_t count) {
+    struct tide_table *table = pass->table;
+    const size_t floats = pass->raw ? table->row_floats : table->width;
+    const uint8_t code = wire_code(table, pass->raw);
+    const size_t bytes = floats * (code == TIDE_F32 ? 4 : 2);
+    r->tail = tide_blob_create(count * bytes);
+    if (!r->tail) {
+        return tide_fail(TIDE_ENOMEM, "no memory for %zu rows to push", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *row = pass->in + (size_t)positions[i] * floats * 4;
+        char *out = (char *)r->tail->data + i * bytes;
+        if (code == TIDE_F32) {
+            memcpy(out, row, bytes);
+        } else {
+            tide__floats_to_half(row, out, floats, table->options.wire);
+        }
+    }
+    tide_write_typed_head(&r->body, code, count * floats);
+    return 0;
+}
+
+/* One message for `count` keys at `positions` of the call. */
+static int make_request(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket, uint16_t node,
+                        const uint32_t *positions, size_t count, struct request **out) {
+    struct tide_table *table = pass->table;
+    struct tide_store *store = table->store;
+    struct tide__pending *p = tide_alloc_zero(1, sizeof *p + count * sizeof p->index[0]);
+    struct request *r = tide_alloc_zero(1, sizeof *r);
+    if (!p || !r || reserve(&store->pending, &r->id)) {
+        tide_free(p);
+        tide_free(r);
+        return TIDE_ENOMEM;
+    }
+    *p = (struct tide__pending){.id = r->id, .table = table, .ticket = ticket, .count = (uint32_t)count,
+                                .left = (uint32_t)count, .node = node, .kind = (uint8_t)kind, .raw = pass->raw};
+    memcpy(p->index, positions, count * sizeof *positions);
+    r->pending = p;
+    r->node = node;
+    *out = r;
+    struct tide_writer *w = &r->body;
+    tide_writer_init(w, NULL, 0);
+    tide_write_array(w, kind == TIDE__PUSH ? 10 : 9);
+    tide_write_uint(w, kind);
+    tide_write_uint(w, table->id);
+    tide_write_uint(w, r->id);
+    tide_write_uint(w, atomic_load_explicit(&table->map_version, memory_order_relaxed));
+    tide_write_uint(w, tide__store_self(store));
+    tide_write_uint(w, 0);
+    tide_write_bool(w, pass->raw);
+    tide_write_nil(w);
+    tide_write_typed_head(w, TIDE_U64, count);
+    char *keys = tide_write_reserve(w, count * sizeof(uint64_t));
+    for (size_t i = 0; keys && i < count; i++) {
+        memcpy(keys + i * 8, (const char *)pass->keys + (size_t)positions[i] * 8, 8);
+    }
+    int code = kind == TIDE__PUSH ? write_rows(r, pass, positions, count) : 0;
+    return code ? code : w->error ? tide_fail(w->error, "no memory for a message of %zu keys", count) : 0;
+}
+
+/* Messages for the misses of a pass. *stale: a route changed meanwhile, or a key is served here now. */
+static int group(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket,
+                 struct request **out, bool *stale) {
+    struct tide_table *table = pass->table;
+    const struct tide__misses *m = pass->misses;
+    const uint16_t self = tide__store_self(table->store);
+    uint32_t small[NODES_SMALL] = {0}, *start = small;
+    uint16_t *node = NULL, highest = 0;
+    uint32_t *order = tide_alloc(m->count * (sizeof *order + sizeof *node));
+    struct request **end = out;
+    int code = 0;
+    if (!order) {
+        return tide_fail(TIDE_ENOMEM, "no memory to group %zu keys", m->count);
+    }
+    node = (uint16_t *)(void *)(order + m->count);
+    for (size_t i = 0; i < m->count && !*stale; i++) {
+        uint64_t key;
+        memcpy(&key, (const char *)pass->keys + (size_t)m->at[i] * 8, 8);
+        /* acquire: pairs with the release of a route, for `changes` */
+        uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_acquire);
+        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE;
+        node[i] = route & (TIDE__WORKER_HOLD | TIDE__MINE) ? self : tide__route_home(route);
+        highest = node[i] > highest ? node[i] : highest;
+    }
+    if (highest + 2 > NODES_SMALL) {
+        start = tide_alloc_zero(highest + 2u, sizeof *start);
+    }
+    if (!start || *stale) {
+        code = start ? 0 : TIDE_ENOMEM;
+        goto out;
+    }
+    for (size_t i = 0; i < m->count; i++) { /* counting sort: stable, so duplicates keep their order */
+        start[node[i] + 1]++;
+    }
+    for (unsigned n = 0; n <= highest; n++) {
+        start[n + 1] += start[n];
+    }
+    for (size_t i = 0; i < m->count; i++) {
+        order[start[node[i]]++] = m->at[i]; /* start[n] becomes the end of n's keys */
+    }
+    const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
+    const size_t most = TIDE__MESSAGE_BYTES / (row_bytes + 16) + 1;
+    for (unsigned n = 0, at = 0; n <= highest && !code; n++) {
+        while (at < start[n] && !code) {
+            size_t count = start[n] - at < most ? start[n] - at : most;
+            code = make_request(pass, kind, ticket, (uint16_t)n, order + at, count, end);
+            end = *end ? &(*end)->next : end;
+            at += (unsigned)count;
+        }
+    }
+out:
+    if (start != small) {
+        tide_free(start);
+    }
+    tide_free(order);
+    return code;
+}
+
+/* From here on the entries may be answered. False: routes changed, nothing was registered. */
+static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct request *requests, uint64_t changes,
+                   size_t *count) {
+    struct tide__pending_table *t = &table->store->pending;
+    const uint16_t self = tide__store_self(table->store);
+    *count = 0;
+    for (struct request *r = requests; r; r = r->next) {
+        ++*count;
+    }
+    atomic_store_explicit(&ticket->state, *count + 1, memory_order_relaxed); /* one for ourselves while we send */
+    tide_lock(&t->lock);
+    if (atomic_load_explicit(&table->changes, memory_order_relaxed) != changes) {
+        tide_unlock(&t->lock);
+        atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
+        return false;
+    }
+    for (struct request *r = requests; r; r = r->next) {
+        struct tide__pending *p = r->pending;
+        p->sequence = ++t->sequence;
+        p->prev = t->last;
+        *(t->last ? &t->last->next : &t->first) = p;
+        t->last = p;
+        t->by_slot[(uint32_t)p->id] = p;
+        table->self_sent += r->node == self;
+        r->pending = NULL;
+    }
+    tide_unlock(&t->lock);
+    return true;
+}
+
+static void fail_request(struct tide_table *table, const struct request *r, int code) {
+    struct tide_store *store = table->store;
+    char name[96], text[700];
+    tide__node_text(store, r->node, name);
+    if (code == TIDE_EDIED) {
+        (void)snprintf(text, sizeof text, "node %s died", name);
+    } else if (code == TIDE_EUNREACHABLE) {
+        (void)snprintf(text, sizeof text, "no route to node %s", name);
+    } else {
+        (void)snprintf(text, sizeof text, "%s", tide_error_message());
+    }
+    if (r->node == tide__store_self(store)) {
+        tide_lock(&store->pending.lock);
+        table->self_sent--;
+        tide_unlock(&store->pending.lock);
+    }
+    struct tide__pending *p = take(&store->pending, r->id);
+    if (p) {
+        if (p->ticket) {
+            tide__ticket_finish(p->ticket, code, text);
+        }
+        unlink_and_free(&store->pending, p);
+    }
+}
+
+static void send_requests(struct tide_table *table, struct request *requests) {
+    struct tide_store *store = table->store;
+    uint64_t messages = 0, bytes = 0;
+    for (struct request *r = requests; r; r = r->next) {
+        int code = 0;
+        tide_lock(&store->pending.lock);
+        if (is_gone(&store->pending, r->node)) {
+            code = TIDE_EDIED;
+        }
+        tide_unlock(&store->pending.lock);
+        if (!code) {
+            code = tide__store_send(store, r->node, TIDE_LANE_STORE, false, r->body.data, r->body.size, r->tail);
+        }
+        if (code) {
+            fail_request(table, r, code);
+        }
+        messages++;
+        bytes += r->body.size + (r->tail ? r->tail->size : 0);
+    }
+    tide__table_count(table, TIDE__MESSAGES_OUT, messages);
+    tide__table_count(table, TIDE__BYTES_OUT, bytes);
+}
+
+/* Routes changed between the walk and the registration: what has come here meanwhile is done here. */
+static int walk_again(struct tide__pass *pass, enum tide__kind kind) {
+    struct tide__misses left;
+    tide__misses_init(&left);
+    struct tide__pass again = *pass;
+    again.index = pass->misses->at;
+    again.count = pass->misses->count;
+    again.at = 0;
+    again.misses = &left;
+    int code = kind == TIDE__PULL ? tide__pass_pull(&again) : tide__pass_push(&again);
+    tide__table_count(pass->table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, again.at - left.count);
+    memcpy(pass->misses->at, left.at, left.count * sizeof *left.at);
+    pass->misses->count = left.count;
+    tide__misses_release(&left);
+    return code;
+}
+
+int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket) {
+    struct tide_table *table = pass->table;
+    struct tide_store *store = table->store;
+    if (!store->system) {
+        return tide_fail(TIDE_EUNREACHABLE, "table '%s' is of this process only", table->name);
+    }
+    for (;;) {
+        tide__store_yield(store); /* between the local pass and the remote one */
+        struct request *requests = NULL;
+        bool stale = false;
+        uint64_t changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* before the routes are read */
+        int code = group(pass, kind, ticket, &requests, &stale);
+        size_t messages = 0;
+        if (!code && !stale && enlist(table, ticket, requests, changes, &messages)) {
+            tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_REMOTE : TIDE__PUSHES_REMOTE,
+                              pass->misses->count);
+            send_requests(table, requests);
+            requests_free(store, requests);
+            tide__ticket_finish(ticket, 0, NULL);
+            return 0;
+        }
+        requests_free(store, requests);
+        code = code ? code : walk_again(pass, kind);
+        if (code || pass->misses->count == 0) {
+            return code;
+        }
+    }
+}

@@ -1,0 +1,729 @@
+/*
+ * The store actor: operations that come as messages, from other nodes and from this node's workers while a fence
+ * holds them. Runs on I/O thread 0 and never waits: an operation whose row is locked for long goes to the `stalled`
+ * queue (and then every later one behind it, so order is kept); an operation on a slot whose rows are still under way
+ * is `parked` until they are here; an operation on a slot that lives elsewhere is forwarded to its home.
+ *
+ * Bytes of other nodes are checked before they are used: a message that is not well formed is answered with an error
+ * if its id could be read, else counted and dropped. A key out of range never reaches a row.
+ */
+#include "store/store_internal.h"
+
+enum { HOPS_MAX = 8, REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000, LOGGED_MAX = 10 };
+
+struct tide__job {
+    struct tide__job *next;
+    struct tide_table *table;
+    uint64_t id;
+    const uint8_t *positions; /* u32 in the origin's message, unaligned; NULL: 0..count-1 */
+    const uint8_t *keys;      /* u64, unaligned */
+    const uint8_t *rows;      /* as they came, unaligned */
+    uint32_t count;
+    uint16_t origin;
+    uint8_t kind, hops;
+    bool raw;
+    bool own; /* straight from a worker of this node: waits behind fences */
+    bool queued_once;
+    size_t at;                 /* of the walk, when it stalled */
+    struct tide_blob *values;  /* pull: rows read so far */
+    float *deltas;             /* push with short values: widened rows */
+    struct tide__misses misses;
+    uint8_t *copy; /* the message, once it had to wait */
+    size_t copy_bytes;
+};
+
+static size_t job_floats(const struct tide__job *job) {
+    return job->raw ? job->table->row_floats : job->table->width;
+}
+
+static uint8_t job_code(const struct tide__job *job) {
+    uint8_t wire = job->table->options.wire;
+    return job->raw || wire == TIDE_WIRE_F32 ? TIDE_F32 : wire == TIDE_WIRE_F16 ? TIDE_F16 : TIDE_BF16;
+}
+
+static size_t job_wire_row(const struct tide__job *job) {
+    return job_floats(job) * (job_code(job) == TIDE_F32 ? 4 : 2);
+}
+
+static uint64_t key_at(const struct tide__job *job, size_t i) {
+    uint64_t key;
+    memcpy(&key, job->keys + i * sizeof key, sizeof key);
+    return key;
+}
+
+static uint32_t position_at(const struct tide__job *job, size_t i) {
+    uint32_t position = (uint32_t)i;
+    if (job->positions) {
+        memcpy(&position, job->positions + i * sizeof position, sizeof position);
+    }
+    return position;
+}
+
+/* What the walk and the answer needed; the job may be processed again after it. */
+static void job_reset(struct tide__job *job) {
+    tide_blob_unref(job->values);
+    job->values = NULL;
+    tide_free(job->deltas);
+    job->deltas = NULL;
+    tide__misses_release(&job->misses);
+    job->at = 0;
+}
+
+static void job_free(struct tide_store *store, struct tide__job *job) {
+    job_reset(job);
+    store->parked_bytes -= job->copy_bytes;
+    tide_free(job->copy);
+    tide_free(job);
+}
+
+/* ---- sending ---- */
+
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid, const void *data,
+                     size_t size, struct tide_blob *tail) {
+    tide_address to = tide_address_make(node, TIDE_ID_STORE);
+    if (node == 0) {
+        return tide_fail(TIDE_EUNREACHABLE, "no node");
+    }
+    if (node == tide__store_self(store)) {
+        return tide_send_blob(to, lane, data, size, tail);
+    }
+    struct tide_outgoing message = {.to = to, .from = tide_address_make(tide__store_self(store), TIDE_ID_STORE),
+                                    .data = data, .size = (uint32_t)size, .tail = tail, .kind = TIDE_FRAME_CAST,
+                                    .lane = (uint8_t)lane};
+    return tide_system_send(store->system, &message, prepaid);
+}
+
+int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *w) {
+    int code = w->error ? w->error
+                        : tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, NULL);
+    tide_writer_release(w);
+    return code;
+}
+
+static void malformed(struct tide_store *store, uint16_t from, const char *what) {
+    uint64_t before = atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+    if (before < LOGGED_MAX) {
+        tide_log(TIDE_LOG_WARN, store->node ? tide_node_name(store->node) : "", "store: damaged %s from node %u", what,
+                 (unsigned)from);
+    }
+}
+
+/* ---- answers ---- */
+
+static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, int code, const char *text,
+                        const struct tide__job *job, const uint32_t *indices, size_t count) {
+    struct tide_writer w;
+    uint8_t buffer[256];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 7);
+    tide_write_uint(&w, TIDE__OP_REPLY);
+    tide_write_uint(&w, id);
+    tide_write_int(&w, code);
+    tide_write_text(&w, text);
+    if (job) {
+        tide_write_typed_head(&w, TIDE_U32, count);
+        uint8_t *out = tide_write_reserve(&w, count * 4);
+        for (size_t i = 0; out && i < count; i++) {
+            uint32_t position = position_at(job, indices ? indices[i] : i);
+            memcpy(out + i * 4, &position, 4);
+        }
+    } else {
+        tide_write_nil(&w);
+    }
+    tide_write_uint(&w, count);
+    tide_write_nil(&w);
+    if (!w.error) {
+        (void)tide__store_send(store, origin, TIDE_LANE_ANSWER, true, w.data, w.size, NULL);
+    }
+    tide_writer_release(&w);
+}
+
+static void job_error(const struct tide__job *job, int code, const char *text, const uint32_t *indices, size_t count) {
+    struct tide_store *store = job->table->store;
+    if (job->origin == tide__store_self(store)) {
+        uint32_t *positions = tide_alloc((count ? count : 1) * sizeof *positions);
+        for (size_t i = 0; positions && i < count; i++) {
+            positions[i] = position_at(job, indices ? indices[i] : i);
+        }
+        if (positions) {
+            tide__pending_answer(store, job->id, code, text, positions, count, TIDE_F32, NULL, 0);
+        }
+        tide_free(positions);
+        return;
+    }
+    reply_error(store, job->origin, job->id, code, text, job, indices, count);
+}
+
+/* Answers everything but the misses. The rows lie in job->values, row i at i; they are closed up over the gaps. */
+static void reply_done(struct tide__job *job) {
+    struct tide_store *store = job->table->store;
+    const size_t floats = job_floats(job), done = job->count - job->misses.count;
+    if (done == 0) {
+        return;
+    }
+    struct tide_writer w;
+    uint8_t buffer[128];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 7);
+    tide_write_uint(&w, TIDE__OP_REPLY);
+    tide_write_uint(&w, job->id);
+    tide_write_int(&w, 0);
+    tide_write_nil(&w);
+    const uint8_t *positions = job->positions;
+    if (job->misses.count == 0 && !positions) {
+        tide_write_nil(&w);
+    } else {
+        tide_write_typed_head(&w, TIDE_U32, done);
+        uint8_t *out = tide_write_reserve(&w, done * 4);
+        positions = out;
+        size_t to = 0, next_miss = 0;
+        for (size_t i = 0; out && i < job->count; i++) {
+            if (next_miss < job->misses.count && job->misses.at[next_miss] == i) {
+                next_miss++;
+                continue;
+            }
+            uint32_t position = position_at(job, i);
+            memcpy(out + to * 4, &position, 4);
+            if (job->values && to != i) {
+                float *values = job->values->data;
+                memmove(values + to * floats, values + i * floats, floats * sizeof *values);
+            }
+            to++;
+        }
+    }
+    tide_write_uint(&w, done);
+    if (job->origin == tide__store_self(store)) {
+        if (!w.error) {
+            tide__pending_answer(store, job->id, 0, NULL, positions, done, TIDE_F32,
+                                 job->values ? job->values->data : NULL, floats * sizeof(float));
+        }
+        tide_writer_release(&w);
+        return;
+    }
+    if (job->values) {
+        const uint8_t code = job_code(job);
+        if (code != TIDE_F32) {
+            tide__floats_to_half(job->values->data, job->values->data, done * floats, job->table->options.wire);
+        }
+        job->values->size = done * job_wire_row(job);
+        tide_write_typed_head(&w, code, done * floats);
+    } else {
+        tide_write_nil(&w);
+    }
+    if (!w.error) {
+        (void)tide__store_send(store, job->origin, TIDE_LANE_ANSWER, true, w.data, w.size, job->values);
+    }
+    tide__table_count(job->table, TIDE__MESSAGES_OUT, 1);
+    tide__table_count(job->table, TIDE__BYTES_OUT, w.size + (job->values ? job->values->size : 0));
+    tide_writer_release(&w);
+}
+
+/* ---- what is not served here ---- */
+
+/* The keys of `job` at `indices`, as a message like the one it came in. */
+static int write_part(const struct tide__job *job, const uint32_t *indices, size_t count, struct tide_writer *w) {
+    const size_t row = job_wire_row(job);
+    tide_write_array(w, job->kind == TIDE__PUSH ? 10 : 9);
+    tide_write_uint(w, job->kind);
+    tide_write_uint(w, job->table->id);
+    tide_write_uint(w, job->id);
+    tide_write_uint(w, atomic_load_explicit(&job->table->map_version, memory_order_relaxed));
+    tide_write_uint(w, job->origin);
+    tide_write_uint(w, job->hops + 1u);
+    tide_write_bool(w, job->raw);
+    tide_write_typed_head(w, TIDE_U32, count);
+    uint8_t *positions = tide_write_reserve(w, count * 4);
+    for (size_t i = 0; positions && i < count; i++) {
+        uint32_t position = position_at(job, indices[i]);
+        memcpy(positions + i * 4, &position, 4);
+    }
+    tide_write_typed_head(w, TIDE_U64, count);
+    uint8_t *keys = tide_write_reserve(w, count * 8);
+    for (size_t i = 0; keys && i < count; i++) {
+        memcpy(keys + i * 8, job->keys + (size_t)indices[i] * 8, 8);
+    }
+    if (job->kind == TIDE__PUSH) {
+        tide_write_typed_head(w, job_code(job), count * job_floats(job));
+        uint8_t *rows = tide_write_reserve(w, count * row);
+        for (size_t i = 0; rows && i < count; i++) {
+            memcpy(rows + i * row, job->rows + (size_t)indices[i] * row, row);
+        }
+    }
+    return w->error;
+}
+
+/* "Your map is old": the new homes of the slots of these keys. */
+static void tell_origin(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home) {
+    struct tide_table *table = job->table;
+    uint32_t slots[256], homes[256], versions[256];
+    size_t found = 0;
+    for (size_t i = 0; i < count && found < TIDE_COUNT(slots); i++) {
+        uint32_t slot = tide__slot_of(table, key_at(job, indices[i]));
+        bool known = false;
+        for (size_t j = 0; j < found && !known; j++) {
+            known = slots[j] == slot;
+        }
+        if (!known) {
+            slots[found] = slot;
+            homes[found] = home;
+            versions[found++] = table->slot_versions[slot];
+        }
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 8);
+    tide_write_uint(&w, TIDE__OP_MAP);
+    tide_write_uint(&w, table->id);
+    tide_write_uint(&w, job->id);
+    tide_write_uint(&w, home);
+    tide_write_bool(&w, false);
+    tide_write_typed(&w, TIDE_U32, slots, found);
+    tide_write_typed(&w, TIDE_U32, homes, found);
+    tide_write_typed(&w, TIDE_U32, versions, found);
+    (void)tide__store_send_writer(table->store, job->origin, &w);
+}
+
+static void forward(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home) {
+    struct tide_table *table = job->table;
+    struct tide_store *store = table->store;
+    char name[96], text[160];
+    tide__node_text(store, home, name);
+    if (job->hops + 1 >= HOPS_MAX) {
+        (void)snprintf(text, sizeof text, "an operation was passed on %d times", HOPS_MAX);
+        job_error(job, TIDE_EREFUSED, text, indices, count);
+        return;
+    }
+    unsigned state = store->member_state[home];
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    int code = state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT ? TIDE_EDIED
+                                                                            : write_part(job, indices, count, &w);
+    if (!code) { /* prepaid: the origin's credit covers every leg */
+        code = tide__store_send(store, home, TIDE_LANE_STORE, true, w.data, w.size, NULL);
+    }
+    tide_writer_release(&w);
+    if (code) {
+        (void)snprintf(text, sizeof text, "node %s %s", name, code == TIDE_EDIED ? "died" : "cannot be reached");
+        job_error(job, code, text, indices, count);
+        return;
+    }
+    tide__table_count(table, TIDE__FORWARDED, job->own ? 0 : count);
+    if (job->origin == tide__store_self(store)) {
+        tide__pending_passed_on(store, job->id, home);
+    } else {
+        tell_origin(job, indices, count, home);
+    }
+}
+
+static bool parse_job(const void *body, size_t size, struct tide_store *store, struct tide__job *job);
+
+/* A copy of a part of the job that waits on its own. NULL: out of memory or over the limit. */
+static struct tide__job *detach_part(const struct tide__job *job, const uint32_t *indices, size_t count) {
+    struct tide_store *store = job->table->store;
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    struct tide__job *part = tide_alloc_zero(1, sizeof *part);
+    if (!part || write_part(job, indices, count, &w) || store->parked_bytes + w.size > TIDE__PARKED_BYTES_MAX) {
+        tide_free(part);
+        tide_writer_release(&w);
+        return NULL;
+    }
+    bool parsed = parse_job(w.data, w.size, store, part);
+    TIDE_ASSERT(parsed); /* we wrote it */
+    part->copy = w.data; /* no initial buffer: it is on the heap */
+    part->copy_bytes = w.size;
+    part->own = job->own;
+    part->hops = job->hops;
+    part->queued_once = true;
+    store->parked_bytes += w.size;
+    return part;
+}
+
+static void park(const struct tide__job *job, const uint32_t *indices, size_t count) {
+    struct tide_table *table = job->table;
+    struct tide__job *part = detach_part(job, indices, count);
+    if (!part) {
+        job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices, count);
+        return;
+    }
+    *table->parked_end = part;
+    table->parked_end = &part->next;
+    if (!job->queued_once) {
+        tide__table_count(table, TIDE__QUEUED, count);
+    }
+}
+
+static uint16_t destination(const struct tide__job *job, uint32_t index) {
+    uint32_t slot = tide__slot_of(job->table, key_at(job, index));
+    uint32_t route = atomic_load_explicit(&job->table->slots[slot].route, memory_order_relaxed);
+    bool waits = (route & TIDE__MINE) || (job->own && (route & TIDE__OWN_HOLD));
+    return waits ? 0 : tide__route_home(route);
+}
+
+/* Parks and forwards the misses; keys of one destination go together, in order. */
+static void dispatch_misses(const struct tide__job *job) {
+    const struct tide__misses *m = &job->misses;
+    uint32_t *rest = tide_alloc(2 * m->count * sizeof *rest);
+    if (!rest) {
+        job_error(job, TIDE_ENOMEM, "no memory to pass an operation on", m->at, m->count);
+        return;
+    }
+    uint32_t *part = rest + m->count;
+    size_t left = m->count;
+    memcpy(rest, m->at, left * sizeof *rest);
+    while (left) {
+        uint16_t to = destination(job, rest[0]);
+        size_t in_part = 0, kept = 0;
+        for (size_t i = 0; i < left; i++) {
+            if (destination(job, rest[i]) == to) {
+                part[in_part++] = rest[i];
+            } else {
+                rest[kept++] = rest[i];
+            }
+        }
+        left = kept;
+        if (to == 0) {
+            park(job, part, in_part);
+        } else {
+            forward(job, part, in_part, to);
+        }
+    }
+    tide_free(rest);
+}
+
+/* ---- execution ---- */
+
+static int prepare(struct tide__job *job) {
+    if (job->kind == TIDE__PULL && !job->values) {
+        job->values = tide_blob_create(job->count * job_floats(job) * sizeof(float));
+        return job->values ? 0 : TIDE_ENOMEM;
+    }
+    if (job->kind == TIDE__PUSH && job_code(job) != TIDE_F32 && !job->deltas) {
+        const size_t floats = job->count * job_floats(job);
+        job->deltas = tide_alloc(floats * sizeof *job->deltas);
+        if (!job->deltas) {
+            return TIDE_ENOMEM;
+        }
+        tide__half_to_floats(job->rows, job->deltas, floats, job->table->options.wire);
+    }
+    return 0;
+}
+
+/* 0: all of it is executed, answered, parked or on its way. EBUSY: a row is locked; call again with the same job. */
+static int process(struct tide__job *job) {
+    struct tide_table *table = job->table;
+    if (job->at == 0) {
+        tide__misses_init(&job->misses);
+    }
+    int code = prepare(job);
+    struct tide__pass pass = {.table = table, .keys = job->keys, .count = job->count, .at = job->at,
+                              .out = job->values ? job->values->data : NULL,
+                              .in = job->deltas ? (const uint8_t *)job->deltas : job->rows,
+                              .mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN, .raw = job->raw,
+                              .patient = false, .misses = &job->misses};
+    if (!code) {
+        code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
+        job->at = pass.at;
+    }
+    if (code == TIDE_EBUSY) {
+        return code;
+    }
+    if (code) {
+        job_error(job, code, tide_error_message(), NULL, job->count);
+    } else {
+        tide__table_count(table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
+                          job->origin == tide__store_self(table->store) ? 0 : job->count - job->misses.count);
+        if (job->misses.count) {
+            dispatch_misses(job); /* before reply_done moves the rows; positions are read from the message */
+        }
+        reply_done(job);
+    }
+    if (job->own && !job->queued_once) {
+        table->self_handled++;
+    }
+    return 0;
+}
+
+static void retry_later(struct tide_store *store, uint64_t delay) {
+    uint64_t id;
+    if (!store->timer_set && tide_timer_start(delay, &id) == 0) {
+        store->timer_set = true;
+    }
+}
+
+static void stall(struct tide_store *store, struct tide__job *job) {
+    *store->stalled_end = job;
+    store->stalled_end = &job->next;
+    retry_later(store, RETRY_NS);
+}
+
+/* A job on the heap: processes it, or queues it behind what already waits for a row. *takes* */
+static void process_or_stall(struct tide_store *store, struct tide__job *job) {
+    if (store->stalled || process(job) == TIDE_EBUSY) {
+        stall(store, job);
+        return;
+    }
+    job_free(store, job);
+}
+
+static void stalled_retry(struct tide_store *store) {
+    while (store->stalled) {
+        struct tide__job *job = store->stalled;
+        if (process(job) == TIDE_EBUSY) {
+            retry_later(store, RETRY_NS);
+            return;
+        }
+        store->stalled = job->next;
+        if (!store->stalled) {
+            store->stalled_end = &store->stalled;
+        }
+        job_free(store, job);
+    }
+}
+
+void tide__parked_retry(struct tide_table *table) {
+    struct tide__job *job = table->parked;
+    table->parked = NULL;
+    table->parked_end = &table->parked;
+    while (job) {
+        struct tide__job *next = job->next;
+        job->next = NULL;
+        process_or_stall(table->store, job);
+        job = next;
+    }
+}
+
+/* ---- messages ---- */
+
+static bool keys_in_range(const struct tide__job *job, uint64_t *bad) {
+    if (job->table->options.keys == TIDE_KEYS_HASHED) {
+        return true;
+    }
+    for (size_t i = 0; i < job->count; i++) {
+        if (key_at(job, i) >= job->table->options.key_count) {
+            *bad = key_at(job, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void refuse(struct tide_store *store, const struct tide__job *job, int code, const char *text) {
+    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+    if (job->origin != 0 && job->id != 0) {
+        reply_error(store, job->origin, job->id, code, text, NULL, NULL, 0);
+    }
+}
+
+/* Points into body. False: not an operation we can execute; answered where possible. */
+static bool parse_job(const void *body, size_t size, struct tide_store *store, struct tide__job *job) {
+    struct tide_reader r;
+    tide_reader_init(&r, body, size);
+    size_t fields = tide_read_array(&r), positions = 0, count = 0, values = 0;
+    uint64_t kind = tide_read_uint(&r), table_id = tide_read_uint(&r);
+    job->id = tide_read_uint(&r);
+    (void)tide_read_uint(&r); /* map version of the sender: for people who look at traffic */
+    uint64_t origin = tide_read_uint(&r), hops = tide_read_uint(&r);
+    job->raw = tide_read_bool(&r);
+    job->origin = origin <= UINT16_MAX ? (uint16_t)origin : 0;
+    job->kind = (uint8_t)kind;
+    job->hops = hops < HOPS_MAX ? (uint8_t)hops : HOPS_MAX;
+    job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
+    job->keys = tide_read_typed(&r, TIDE_U64, &count);
+    if (r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
+        fields != (kind == TIDE__PUSH ? 10 : 9) || hops >= HOPS_MAX) {
+        refuse(store, job, TIDE_EPROTO, "a damaged operation");
+        return false;
+    }
+    job->count = (uint32_t)count;
+    job->table = tide__table_by_id(store, table_id);
+    char text[160];
+    if (!job->table) {
+        (void)snprintf(text, sizeof text, "no table with id %llu here", (unsigned long long)table_id);
+        refuse(store, job, TIDE_ENOENT, text);
+        return false;
+    }
+    if (kind == TIDE__PUSH) {
+        job->rows = tide_read_typed(&r, job_code(job), &values);
+        if (r.error || values % job_floats(job) != 0 || values / job_floats(job) != count) {
+            refuse(store, job, TIDE_EPROTO, "rows do not match the keys");
+            return false;
+        }
+    } else if (count > REPLY_BYTES_MAX / (job_floats(job) * sizeof(float)) + 1) {
+        refuse(store, job, TIDE_ELIMIT, "more rows than fit an answer");
+        return false;
+    }
+    uint64_t bad;
+    if (!keys_in_range(job, &bad)) {
+        (void)snprintf(text, sizeof text, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)bad,
+                       job->table->name, (unsigned long long)(job->table->options.key_count - 1));
+        refuse(store, job, TIDE_ERANGE, text);
+        return false;
+    }
+    return true;
+}
+
+static void on_operation(struct tide_store *store, uint16_t from, const struct tide_message *message) {
+    struct tide__job job;
+    memset(&job, 0, offsetof(struct tide__job, misses));
+    job.copy = NULL;
+    job.copy_bytes = 0;
+    tide__misses_init(&job.misses);
+    if (!parse_job(message->data, message->size, store, &job)) {
+        return;
+    }
+    job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
+    tide__table_count(job.table, TIDE__BYTES_IN, message->size);
+    int code = store->stalled ? TIDE_EBUSY : process(&job);
+    if (code != TIDE_EBUSY) {
+        job_reset(&job);
+        return;
+    }
+    /* It has to wait for a row: keep the message and start it over or go on where the walk stopped. */
+    struct tide__job *kept = tide_alloc(sizeof *kept);
+    uint8_t *copy = tide_alloc(message->size);
+    if (!kept || !copy) {
+        job_error(&job, TIDE_ENOMEM, "no memory to queue an operation", NULL, job.count);
+        job_reset(&job);
+        tide_free(kept);
+        tide_free(copy);
+        return;
+    }
+    memcpy(copy, message->data, message->size);
+    memcpy(kept, &job, sizeof job);
+    if (job.misses.at == job.misses.small) {
+        kept->misses.at = kept->misses.small;
+    }
+    kept->copy = copy;
+    kept->copy_bytes = message->size;
+    store->parked_bytes += message->size;
+    kept->positions = job.positions ? copy + (job.positions - message->data) : NULL;
+    kept->keys = copy + (job.keys - message->data);
+    kept->rows = job.rows ? copy + (job.rows - message->data) : NULL;
+    stall(store, kept);
+}
+
+/* [op, id, code, text|nil, positions|nil, count, rows|nil] */
+static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    size_t positions_count = 0, text_size = 0, rows_size = 0;
+    int rows_code = TIDE_F32;
+    char text[300] = "";
+    uint64_t id = tide_read_uint(r);
+    int64_t code = tide_read_int(r);
+    if (!tide_read_nil(r)) {
+        const char *at = tide_read_string(r, &text_size);
+        (void)snprintf(text, sizeof text, "%.*s", (int)(text_size < 299 ? text_size : 299), at ? at : "");
+    }
+    const void *positions = tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &positions_count);
+    uint64_t count = tide_read_uint(r);
+    const void *rows = tide_read_nil(r) ? NULL : tide_read_ext(r, &rows_code, &rows_size);
+    bool whole = !positions && count == 0 && code < 0; /* refused as a whole */
+    bool known = rows_code == TIDE_F32 || rows_code == TIDE_F16 || rows_code == TIDE_BF16;
+    if (r->error || code > 0 || code < INT32_MIN || (positions && positions_count != count) || !known ||
+        (rows && (count == 0 || rows_size % count != 0))) {
+        malformed(store, from, "answer");
+        tide__pending_refused(store, id, TIDE_EPROTO, "a damaged answer");
+        return;
+    }
+    if (whole) {
+        tide__pending_refused(store, id, (int)code, text);
+    } else {
+        tide__pending_answer(store, id, (int)code, text, positions, (size_t)count, rows_code, rows,
+                             rows ? rows_size / (size_t)count : 0);
+    }
+}
+
+static void on_members(struct tide_store *store) {
+    uint64_t view;
+    size_t count = tide_net_members(store->net, NULL, 0, &view);
+    struct tide_member *members = tide_alloc((count + 8) * sizeof *members);
+    if (!members) {
+        retry_later(store, TIDE_SECOND / 100);
+        return;
+    }
+    size_t got = tide_net_members(store->net, members, count + 8, &view);
+    for (size_t i = 0; i < got && i < count + 8; i++) {
+        struct tide_member *m = &members[i];
+        if (store->member_state[m->id] == 1 + m->state) {
+            continue;
+        }
+        store->member_state[m->id] = (uint8_t)(1 + m->state);
+        tide__catalog_member(store, m);
+        tide__move_member(store, m);
+    }
+    tide_free(members);
+}
+
+static void on_cast(struct tide_store *store, const struct tide_message *message) {
+    uint16_t from = tide_address_node(message->from), self = tide__store_self(store);
+    from = from ? from : self;
+    struct tide_reader r;
+    tide_reader_init(&r, message->data, message->size);
+    size_t fields = tide_read_array(&r);
+    uint64_t op = tide_read_uint(&r);
+    if (r.error || fields == 0) {
+        malformed(store, from, "message");
+        return;
+    }
+    switch (op) {
+    case TIDE__OP_PULL:
+    case TIDE__OP_PUSH: on_operation(store, from, message); break;
+    case TIDE__OP_REPLY: on_reply(store, from, &r); break;
+    case TIDE__OP_MAP: tide__move_map(store, from, &r); break;
+    case TIDE__OP_TABLE:
+        if (from == tide_net_controller(store->net)) {
+            tide__catalog_table(store, &r);
+        }
+        break;
+    case TIDE__OP_SYNCED:
+        atomic_store_explicit(&store->synced, true, memory_order_release); /* pairs with tide_store_synced */
+        break;
+    case TIDE__OP_TABLE_DONE: tide__catalog_done(store, from, &r); break;
+    case TIDE__OP_MEMBERS: on_members(store); break;
+    default:
+        if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_COUNT) {
+            tide__move_message(store, from, (int)op, &r);
+        } else {
+            malformed(store, from, "message");
+        }
+    }
+}
+
+int tide__shard_handle(void *state, const struct tide_message *message) {
+    struct tide_store *store = state;
+    switch (message->kind) {
+    case TIDE_CAST: on_cast(store, message); break;
+    case TIDE_CALL: {
+        struct tide_reader r;
+        tide_reader_init(&r, message->data, message->size);
+        (void)tide_read_array(&r);
+        tide__catalog_call(store, message, &r);
+        break;
+    }
+    case TIDE_TIMER: store->timer_set = false; break;
+    default: break;
+    }
+    stalled_retry(store);
+    if (tide__moves_waiting(store)) {
+        tide__moves_advance(store);
+        retry_later(store, TIDE_SECOND / 1000);
+    }
+    return 0;
+}
+
+void tide__shard_release(struct tide_store *store) {
+    while (store->stalled) {
+        struct tide__job *job = store->stalled;
+        store->stalled = job->next;
+        job_free(store, job);
+    }
+    unsigned count = atomic_load(&store->table_count);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        while (table && table->parked) {
+            struct tide__job *job = table->parked;
+            table->parked = job->next;
+            job_free(store, job);
+        }
+    }
+}

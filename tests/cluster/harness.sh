@@ -1,0 +1,115 @@
+# What the end-to-end tests share. Each test is one script: it sources this file, runs $TIDE in a directory of its own,
+# and ends with `finish`. A process that a test starts in the background is ended by its pid.
+#
+# TIDE names the program; TIDE_LUA_PATH may name lua/ to test Lua files that are not built in.
+set -u
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+TIDE=${TIDE:-$root/build/tide}
+TIDE=$(readlink -f "$TIDE")
+work=$(mktemp -d "${TMPDIR:-/tmp}/tide-test-XXXXXX")
+export XDG_RUNTIME_DIR=$work/run
+mkdir -m 0700 "$XDG_RUNTIME_DIR"
+cd "$work" || exit 1
+failures=0
+started=()
+
+cleanup() {
+    local pid
+    for pid in "${started[@]:-}"; do
+        [ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null
+    done
+    cd / && rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# run EXPECTED_EXIT ARGUMENTS...: runs tide; stdout in out.txt, stderr in err.txt, seconds in $seconds.
+run() {
+    local expected=$1 began code
+    shift
+    began=$(date +%s%N)
+    timeout -k 5 120 "$TIDE" "$@" >out.txt 2>err.txt </dev/null
+    code=$?
+    seconds=$(( ($(date +%s%N) - began) / 1000000 ))
+    seconds=$(printf '%d.%03d' $((seconds / 1000)) $((seconds % 1000)))
+    if [ "$code" != "$expected" ]; then
+        fail "tide $* ended with $code, not $expected"
+        sed 's/^/  out: /' out.txt | tail -15
+        sed 's/^/  err: /' err.txt | tail -15
+    fi
+}
+
+# says FILE PATTERN: an extended regular expression.
+says() {
+    if ! grep -Eq -- "$2" "$1"; then
+        fail "$1 does not say /$2/"
+        sed "s/^/  $1: /" "$1" | tail -15
+    fi
+}
+
+says_not() {
+    if grep -Eq -- "$2" "$1"; then
+        fail "$1 says /$2/"
+        grep -E -- "$2" "$1" | sed "s/^/  $1: /" | head -5
+    fi
+}
+
+# Pids of node processes that belong to this test: their log and sockets lie under its directory.
+node_pids() {
+    local link
+    for link in /proc/[0-9]*/cwd; do
+        if [ "$(readlink "$link" 2>/dev/null)" = "$work" ] && [ "$(readlink "${link%cwd}exe")" = "$TIDE" ]; then
+            link=${link#/proc/}
+            echo "${link%/cwd}"
+        fi
+    done
+}
+
+# Nothing that runs $TIDE in this directory is left. A process that is told to end may take a moment.
+nothing_left() {
+    local tries
+    for tries in 1 2 3 4 5 6 7 8 9 10; do
+        [ -z "$(node_pids)" ] && return
+        sleep 0.1
+    done
+    fail "processes are left: $(node_pids | tr '\n' ' ')"
+    node_pids | xargs -r kill -KILL
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds.
+wait_for() {
+    local limit=$1 i
+    shift
+    for ((i = 0; i < limit * 20; i++)); do
+        "$@" && return 0
+        sleep 0.05
+    done
+    fail "waited ${limit} s in vain for: $*"
+    return 1
+}
+
+# Triples whose object follows from subject and relation: a model that learns them ranks far better than chance.
+make_triples() {
+    awk -v seed="${1:-1}" -v dir="$2" 'BEGIN {
+        srand(seed)
+        for (i = 0; i < 4000; i++) {
+            s = int(rand() * 60); r = int(rand() * 4)
+            o = (s * (2 * r + 1) + 7 * r) % 60
+            part = i % 20 == 0 ? "valid" : (i % 20 == 1 ? "test" : "train")
+            printf "e%d\tr%d\te%d\n", s, r, o > (dir "/" part ".txt")
+        }
+    }'
+}
+
+finish() {
+    if [ "$failures" -gt 0 ]; then
+        echo "$failures checks failed"
+        exit 1
+    fi
+    echo "ok"
+    exit 0
+}

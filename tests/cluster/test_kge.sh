@@ -1,0 +1,34 @@
+#!/bin/bash
+# Training on four node processes learns: the loss falls, and the ranking is far better than chance.
+. "$(dirname "$0")/harness.sh"
+mkdir data && make_triples 1 data
+
+train() {
+    run 0 run "$root/examples/kge.lua" --data data --dim 16 --batch 128 --neg 32 --nodes 4 --json "$@"
+}
+value() { sed -n "s/.*\"$1\": *\\([-0-9.e]*\\).*/\\1/p" out.txt; }
+more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
+
+for model in complex rescal; do
+    train --model $model --epochs 1
+    mrr_1=$(value mrr)
+    loss_1=$(value loss)
+    train --model $model --epochs 15
+    mrr_15=$(value mrr)
+    more "$mrr_15" "$mrr_1" || fail "$model: MRR does not rise: $mrr_1, then $mrr_15"
+    more "$mrr_15" 0.3 || fail "$model: MRR $mrr_15 after 15 epochs, chance is 0.08"
+    more "$loss_1" "$(value loss)" || fail "$model: the loss does not fall"
+    says err.txt '^$|^[^e]' # no error on stderr
+    nothing_left
+done
+remote=$(value accesses_remote)
+more "$remote" 0 || fail "four nodes and no remote access"
+more "$(value wire_bytes)" 0 || fail "no bytes on the wire"
+
+run 0 run "$root/examples/kge.lua" --data data --dim 8 --epochs 2 --nodes 2 --workers 2 --save out.safetensors
+says out.txt 'MRR 0\.[0-9]+'
+says out.txt 'what next'
+says err.txt 'tide: again: tide run '
+[ -s out.entities.safetensors ] && [ -s out.relations.safetensors ] || fail "the tables were not written"
+nothing_left
+finish

@@ -1,0 +1,99 @@
+#!/bin/bash
+# What is wrong with a script or its data is said with its place, by the right exit code, and nothing stays behind.
+. "$(dirname "$0")/harness.sh"
+
+cat >boom.lua <<'LUA'
+local tide = require "tide"
+local opt = tide.options {nodes = {"nodes", default = 3}}
+local boom = tide.job {name = "boom", worker = function(w)
+  w:barrier "start"
+  if w.rank == 2 then
+    local x = nil
+    print(x.field)
+  end
+  w:report {loss = 1}
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.nodes}
+  local run = cluster:start(boom)
+  run:wait()
+end)
+LUA
+run 1 run boom.lua
+says err.txt 'boom\.lua:7'
+says err.txt 'on n2 \(worker boom/2\)'
+says err.txt "attempt to index a nil value \(local 'x'\)"
+nothing_left
+
+run 2 run boom.lua --nods 2
+says err.txt 'T0102'
+says err.txt 'did you mean .--nodes'
+nothing_left
+
+run 0 run boom.lua --help
+says out.txt '\-\-nodes'
+
+echo 'local x = = 1' >syntax.lua
+run 1 run syntax.lua
+says err.txt 'T0201'
+says err.txt 'syntax\.lua:1'
+
+run 2 run missing.lua
+says err.txt 'missing\.lua'
+
+echo 'local tide = require "tide"' >empty.lua
+run 1 run empty.lua
+says err.txt 'T0208'
+
+cat >inside.lua <<'LUA'
+local tide = require "tide"
+tide.main(function()
+  tide.job {name = "late", worker = function() end}
+end)
+LUA
+run 1 run inside.lua
+says err.txt 'T0206'
+says err.txt 'inside\.lua:3'
+
+cat >upvalue.lua <<'LUA'
+local tide = require "tide"
+local cluster
+local job = tide.job {name = "up", worker = function() print(cluster) end}
+tide.main(function()
+  cluster = tide.cluster {nodes = 1}
+  cluster:start(job):wait()
+end)
+LUA
+run 1 run upvalue.lua
+says err.txt 'T0206'
+says err.txt 'upvalue .cluster.'
+nothing_left
+
+mkdir data && make_triples 1 data
+sed -i '3s/.*/only two/' data/valid.txt
+run 1 run "$root/examples/kge.lua" --data data --nodes 2
+says err.txt 'valid\.txt:3'
+nothing_left
+
+run 2 run "$root/examples/kge.lua" --data nowhere
+says err.txt 'nowhere'
+
+# A module that changes between the driver's load and the workers': both hashes are named.
+echo 'return 1' >part.lua
+cat >differs.lua <<'LUA'
+local tide = require "tide"
+local part = require "part"
+local job = tide.job {name = "d", worker = function() return part end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local file = assert(io.open("part.lua", "w"))
+  file:write("return 2\n")
+  file:close()
+  cluster:start(job):wait()
+end)
+LUA
+run 1 run differs.lua
+says err.txt 'T0207'
+says err.txt 'the driver loaded [0-9a-f]{12}, this node has [0-9a-f]{12}'
+nothing_left
+finish

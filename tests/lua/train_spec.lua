@@ -1,0 +1,491 @@
+-- The parts of running a script that need no node: jobs, table declarations, data cuts, the controller's bookkeeping,
+-- a worker's conversation with it, the summary. The core is a fake that keeps what is sent.
+local fake
+
+local function new_fake()
+  local f = {time = 0, sent = {}, inbox = {}, answers = {}, errors = {}, members_list = {}, monitors = 0, called = {}}
+  f.core = {
+    version = "0", now = function() return f.time end,
+    send = function(to, value)
+      local copy = {}
+      for k, v in pairs(value) do copy[k] = v end
+      f.sent[#f.sent + 1] = {to = to, value = copy}
+      return true
+    end,
+    call = function(to, value)
+      f.called[#f.called + 1] = {to = to, value = value}
+      return f.reply(to, value)
+    end,
+    receive = function()
+      local message = table.remove(f.inbox, 1)
+      if not message then return nil, {name = "ETIMEDOUT", message = "nothing came"} end
+      return message
+    end,
+    answer = function(message, value)
+      f.answers[#f.answers + 1] = {message = message, value = value}
+      return true
+    end,
+    answer_error = function(message, err)
+      f.errors[#f.errors + 1] = {message = message, err = err}
+      return true
+    end,
+    monitor = function(address)
+      f.monitors = f.monitors + 1
+      f.monitored = f.monitored or {}
+      f.monitored[address] = f.monitors
+      return f.monitors
+    end,
+    members = function() return f.members_list end,
+    sha256 = function(text)
+      local h = 17
+      for i = 1, #text do h = (h * 31 + text:byte(i)) % 4294967291 end
+      return ("%016x"):format(h):rep(4)
+    end,
+    random = function() return {} end,
+    json_encode = function() return "{}" end,
+    table_find = function(name) return {name = name} end,
+    file_read = function() return nil end,
+    interrupted = function() return 0 end,
+    kernel = function() return nil, {name = "ENOENT", code = "T0901", message = "no such kernel"} end,
+  }
+  f.reply = function(_, value)
+    if value.op == "load" then return {tables = {}, links = {}} end
+    if value.op == "start" then
+      local addresses = {}
+      for i, rank in ipairs(value.ranks) do addresses[i] = "w:" .. rank end
+      return {addresses = addresses}
+    end
+    return {}
+  end
+  return f
+end
+
+local function fresh()
+  for name in pairs(package.loaded) do
+    if name == "tide" or name:find("^tide%.") then package.loaded[name] = nil end
+  end
+  fake = new_fake()
+  package.loaded["tide.core"] = fake.core
+end
+
+local function script_of(text, path)
+  return {text = text, path = path or "x.lua", sha = fake.core.sha256(text), args = {}, modules = {},
+          args_sha = require("tide.script").args_sha({})}
+end
+
+local function caught(f, ...)
+  local ok, err = pcall(f, ...)
+  assert.is_false(ok)
+  return err
+end
+
+describe("a job", function()
+  before_each(fresh)
+
+  it("names the nearest known field for an unknown one", function()
+    local err = caught(require("tide.job").new, {name = "j", worker = print, evaluat = {}})
+    assert.equal("T0203", err.code)
+    assert.match("evaluat", err.message)
+    assert.match("evaluate", err.help)
+  end)
+
+  it("refuses a name that is no identifier, and a missing worker", function()
+    local job = require "tide.job"
+    assert.equal("T0203", caught(job.new, {name = "Bad Name", worker = print}).code)
+    assert.equal("T0203", caught(job.new, {name = "j"}).code)
+    assert.equal("T0203", caught(job.new, {name = "j", worker = 3}).code)
+  end)
+
+  it("refuses a second job of the same name", function()
+    local job = require "tide.job"
+    job.new {name = "j", worker = print}
+    assert.match("two jobs", caught(job.new, {name = "j", worker = print}).message)
+  end)
+
+  it("made inside main is refused with T0206", function()
+    require("tide.script").in_main = true
+    assert.equal("T0206", caught(require("tide.job").new, {name = "j", worker = print}).code)
+  end)
+
+  it("finds an upvalue that only main fills", function()
+    local cluster
+    local j = require("tide.job").new {name = "j", worker = function() return cluster end}
+    j:remember_upvalues()
+    assert.is_true(j:check_upvalues())
+    cluster = {}
+    local ok, err = j:check_upvalues()
+    assert.is_nil(ok)
+    assert.equal("T0206", err.code)
+    assert.match("`cluster`", err.message)
+  end)
+end)
+
+describe("a table declaration", function()
+  before_each(fresh)
+
+  it("fills in rule and initial values", function()
+    local spec = require "tide.table_spec"
+    local t = spec.new {keys = spec.dense(10), width = 4}
+    assert.same({"dense", 10}, t.keys)
+    assert.same({"add"}, t.update)
+    assert.same({"zero"}, t.init)
+  end)
+
+  it("refuses unknown fields, rules, techniques and sizes", function()
+    local spec = require "tide.table_spec"
+    local function refused(fields, pattern)
+      local err = caught(spec.new, fields)
+      assert.equal("T0204", err.code)
+      assert.match(pattern, err.message)
+    end
+    refused({keys = {"dense", 1}, width = 4, widht = 3}, "widht")
+    refused({keys = {"dense", 1}, width = 4, update = "adagrat"}, "adagrat")
+    refused({keys = {"dense", 1}, width = 4, technique = "relocate"}, "relocate")
+    refused({keys = {"dense", 1}, width = 0}, "width")
+    refused({keys = {"dense", 1}, width = 1.5}, "width")
+    refused({width = 4}, "keys")
+    assert.equal("T0204", caught(spec.dense, -1).code)
+    assert.equal("T0204", caught(spec.normal, {}).code)
+  end)
+end)
+
+describe("cutting data", function()
+  before_each(fresh)
+
+  it("gives every row to exactly one worker, in pieces of nearly equal size", function()
+    local data = require "tide.data"
+    for _, case in ipairs {{0, 3}, {1, 4}, {7, 3}, {100, 4}, {101, 7}} do
+      local count, workers = case[1], case[2]
+      local at = 1
+      for rank = 1, workers do
+        local first, n = data.piece(count, rank, workers)
+        assert.equal(at, first)
+        assert.is_true(n >= count // workers and n <= count // workers + 1)
+        at = at + n
+      end
+      assert.equal(count + 1, at)
+    end
+  end)
+
+  it("reads nothing until something is asked for, and then once", function()
+    local data = require "tide.data"
+    local reads = 0
+    local set = data.lazy(function()
+      reads = reads + 1
+      return {parts = {}, count = 5, note = "n"}
+    end)
+    assert.equal(0, reads)
+    assert.equal(5, set.count)
+    assert.equal("n", set.note)
+    assert.equal(1, reads)
+  end)
+
+  it("raises the reader's error with its place", function()
+    local data = require "tide.data"
+    local set = data.lazy(function() return nil, {code = "T0402", where = "train.txt:3", message = "two columns"} end)
+    local err = caught(function() return set.count end)
+    assert.equal("train.txt:3", err.where)
+  end)
+
+  it("names a part that is not there", function()
+    local data = require "tide.data"
+    local set = data.lazy(function() return {parts = {}} end)
+    assert.match("`dev`", caught(function() return set:part "dev" end).message)
+  end)
+
+  it("of one's own hands each worker its range", function()
+    local data = require "tide.data"
+    local set = data.source {count = 10, read = function(first, last) return {first, last} end}
+    assert.same({4, 6}, set:cut(2, 3, 1):examples())
+    assert.equal(3, set:cut(2, 3, 1).count)
+  end)
+end)
+
+local JOB <const> = [[
+local tide = require "tide"
+tide.job {name = "j", worker = function(w) return w end, params = {eps = 1}, stop = {epochs = 3},
+  evaluate = {e = function() return 6, 2 end},
+  on_report = function(run, sum) run.state.n = (run.state.n or 0) + 1; return {eps = sum.loss + run.state.n} end}
+]]
+
+local function start_controller(text)
+  local controller = require "tide.controller"
+  local script = require "tide.script"
+  local a = {
+    run = "r", script = script_of(text or JOB), job = "j", seed = 1, params = {eps = 1}, tables = {},
+    nodes = {{name = "n1", id = 2, agent = "a:1", workers = 2}, {name = "n2", id = 3, agent = "a:2", workers = 1}},
+  }
+  local c = controller.new(a)
+  assert(script.load {text = a.script.text, path = "x.lua", args = {}, role = "controller"})
+  c.job = script.jobs.j
+  c:start()
+  return c
+end
+
+local function from(c, rank, value)
+  value.rank = rank
+  c:handle {kind = "cast", from = "w:" .. rank, value = value}
+end
+
+local function events_of(c)
+  local message = {kind = "call", from = "d:1", call = 1, value = {op = "next", hold = c.hold}}
+  c:handle(message)
+  fake.time = fake.time + 1
+  c:tick()
+  return fake.answers[#fake.answers].value.events
+end
+
+local function sent_to(address, op)
+  local list = {}
+  for _, s in ipairs(fake.sent) do
+    if s.to == address and s.value.op == op then list[#list + 1] = s.value end
+  end
+  return list
+end
+
+describe("the controller of a run", function()
+  before_each(fresh)
+
+  it("starts ranks node by node and lets them go when all are ready", function()
+    local c = start_controller()
+    assert.equal("a:1", c.workers[2].node.agent)
+    assert.equal("a:2", c.workers[3].node.agent)
+    from(c, 1, {op = "ready"})
+    from(c, 2, {op = "ready"})
+    assert.equal(0, #sent_to("w:1", "go"))
+    from(c, 3, {op = "ready"})
+    for rank = 1, 3 do assert.equal(1, #sent_to("w:" .. rank, "go")) end
+  end)
+
+  it("sums reports, asks on_report, and answers only when all have reported", function()
+    local c = start_controller()
+    from(c, 1, {op = "report", id = 1, fields = {loss = 1, examples = 10, note = "x"}})
+    from(c, 2, {op = "report", id = 1, fields = {loss = 2, examples = 10}})
+    assert.equal(0, #sent_to("w:1", "answer"))
+    from(c, 3, {op = "report", id = 1, fields = {loss = 3, examples = 20}})
+    local answer = sent_to("w:3", "answer")[1]
+    assert.equal(7, answer.params.eps)
+    assert.is_false(answer.stop)
+    local events = events_of(c)
+    assert.equal("report", events[1].kind)
+    assert.equal(6, events[1].loss)
+    assert.equal(40, events[1].examples)
+    assert.equal(1, events[1].n)
+    assert.equal(3, #events[1].workers)
+  end)
+
+  it("stops by the rule of the job", function()
+    local c = start_controller()
+    for id = 1, 3 do
+      for rank = 1, 3 do from(c, rank, {op = "report", id = id, fields = {loss = 1}}) end
+    end
+    local answers = sent_to("w:1", "answer")
+    assert.same({false, false, true}, {answers[1].stop, answers[2].stop, answers[3].stop})
+  end)
+
+  it("holds the answer while the driver looks at a report", function()
+    local c = start_controller()
+    c:handle {kind = "call", from = "d:1", call = 1, value = {op = "next", hold = true}}
+    for rank = 1, 3 do from(c, rank, {op = "report", id = 1, fields = {loss = 1}}) end
+    assert.equal(0, #sent_to("w:1", "answer"))
+    c:handle {kind = "call", from = "d:1", call = 2, value = {op = "next", hold = true, continue = true}}
+    assert.equal(1, #sent_to("w:1", "answer"))
+  end)
+
+  it("lets a barrier pass when every worker that still runs is there", function()
+    local c = start_controller()
+    from(c, 1, {op = "barrier", id = 1, name = "b"})
+    from(c, 2, {op = "barrier", id = 4, name = "b"})
+    assert.equal(0, #sent_to("w:1", "pass"))
+    from(c, 3, {op = "done"})
+    assert.equal(1, sent_to("w:1", "pass")[1].id)
+    assert.equal(4, sent_to("w:2", "pass")[1].id)
+  end)
+
+  it("fails a run whose workers wait for different things, instead of hanging", function()
+    local c = start_controller()
+    from(c, 1, {op = "barrier", id = 1, name = "b"})
+    from(c, 2, {op = "report", id = 1, fields = {}})
+    from(c, 3, {op = "barrier", id = 1, name = "other"})
+    local events = events_of(c)
+    assert.equal("failed", events[1].kind)
+    assert.match("1 at barrier `b`, 1 at barrier `other`, 1 at report", events[1].error.message, 1, true)
+  end)
+
+  it("means evaluations over all workers", function()
+    local c = start_controller()
+    c:handle {kind = "call", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
+    local id = fake.answers[#fake.answers].value.id
+    for rank = 1, 3 do from(c, rank, {op = "evaluated", id = id, sum = {mrr = rank, hits = 1}, count = 2}) end
+    local event = events_of(c)[1]
+    assert.equal(1, event.result.mrr)
+    assert.equal(0.5, event.result.hits)
+    assert.equal(6, event.result.count)
+  end)
+
+  it("reports a worker's error with node and rank, and ends the others", function()
+    local c = start_controller()
+    from(c, 3, {op = "failed", error = {code = "T0609", message = "boom", where = "x.lua:4"}})
+    local event = events_of(c)[1]
+    assert.equal("failed", event.kind)
+    assert.equal("n2", event.error.node)
+    assert.equal("worker j/3", event.error.actor)
+    assert.equal("x.lua:4", event.error.where)
+    assert.equal(1, #sent_to("a:1", "stop"))
+  end)
+
+  it("names the lost node and its reason, not the access that failed because of it", function()
+    local c = start_controller()
+    from(c, 1, {op = "failed", error = {code = "T0508", name = "EDIED", message = "pull: n2 died"}})
+    assert.is_nil(c.failed)
+    fake.members_list = {{name = "n1", state = "up"}, {name = "n2", state = "dead", reason = "connection lost"}}
+    c:handle {kind = "exit", call = fake.monitored["a:2"], name = "EDIED", text = "node died"}
+    local event = events_of(c)[1]
+    assert.equal("T0509", event.error.code)
+    assert.equal("n2", event.error.node)
+    assert.match("connection lost", event.error.message)
+  end)
+
+  it("fails with the access itself when no node turns out to be lost", function()
+    local c = start_controller()
+    from(c, 1, {op = "failed", error = {code = "T0508", name = "EDIED", message = "pull: gone"}})
+    fake.time = fake.time + 5
+    c:tick()
+    assert.equal("T0508", c.failed.code)
+  end)
+
+  it("keeps a bounded number of log lines and says how many were left out", function()
+    local c = start_controller()
+    for i = 1, 1500 do from(c, 1, {op = "log", text = "line " .. i}) end
+    local events = events_of(c)
+    assert.equal(1000, #events)
+    from(c, 1, {op = "log", text = "later"})
+    events = events_of(c)
+    assert.match("500 lines left out", events[1].text)
+  end)
+
+  it("ends with an error of on_report", function()
+    local c = start_controller((JOB:gsub("run.state.n = ", "error 'bad rate'; run.state.n = ")))
+    for rank = 1, 3 do from(c, rank, {op = "report", id = 1, fields = {loss = 1}}) end
+    assert.match("bad rate", c.failed.message)
+    assert.equal("x.lua:4", c.failed.where)
+  end)
+end)
+
+local function run_worker(text, inbox, changes)
+  local a = {rank = 2, workers = 3, node = "n1", seed = 5, params = {eps = 1}, controller = "c:1", job = "j",
+             tables = {}, script = script_of(text)}
+  for k, v in pairs(changes or {}) do a[k] = v end
+  fake.inbox = inbox
+  local exit, plain_print = os.exit, print
+  require("tide.worker").main(a)
+  rawset(os, "exit", exit)
+  rawset(_G, "print", plain_print)
+  local ops = {}
+  for i, s in ipairs(fake.sent) do ops[i] = s.value.op end
+  return ops
+end
+
+local GO <const> = {kind = "cast", value = {op = "go", id = 0}}
+local END <const> = {kind = "cast", value = {op = "end"}}
+
+describe("a worker", function()
+  before_each(fresh)
+
+  it("runs the job's function and then serves evaluations until the end", function()
+    local ops = run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function(w) print("hello", w.rank) end, evaluate = {e = function() return 6, 2 end}}
+    ]], {GO, {kind = "cast", value = {op = "evaluate", id = 3, name = "e"}}, END})
+    assert.same({"ready", "log", "done", "evaluated"}, ops)
+    assert.equal("hello\t2", fake.sent[2].value.text)
+    assert.same({6, 2}, {fake.sent[4].value.sum, fake.sent[4].value.count})
+  end)
+
+  it("takes new params from a report and serves an evaluation while it waits there", function()
+    local ops = run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", evaluate = {e = function(w) return w.params.eps, 1 end}, worker = function(w)
+        w:report {loss = 1}
+        print(w.params.eps, w:stopping())
+      end}
+    ]], {GO, {kind = "cast", value = {op = "evaluate", id = 1, name = "e"}},
+      {kind = "cast", value = {op = "answer", id = 1, params = {eps = 9}, stop = true}}})
+    assert.same({"ready", "report", "evaluated", "log", "done"}, {table.unpack(ops, 1, 5)})
+    assert.equal("9\ttrue", fake.sent[4].value.text)
+  end)
+
+  it("sends an error with the script's line", function()
+    run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function()\n  local x = nil + 1\nend}', {GO})
+    local failed = fake.sent[#fake.sent].value
+    assert.equal("failed", failed.op)
+    assert.equal("T0609", failed.error.code)
+    assert.equal("x.lua:3", failed.error.where)
+    assert.equal("n1", failed.error.node)
+  end)
+
+  it("refuses a script of another hash", function()
+    local other = script_of "return 1"
+    other.sha = ("0"):rep(64)
+    run_worker("", {GO}, {script = other})
+    assert.equal("T0207", fake.sent[#fake.sent].value.error.code)
+  end)
+
+  it("may not end the process", function()
+    run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function() os.exit(3) end}', {GO})
+    assert.match("os.exit", fake.sent[#fake.sent].value.error.message)
+  end)
+
+  it("ignores main", function()
+    local ops = run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function() end}
+      tide.main(function() error "main ran" end)
+    ]], {GO, END})
+    assert.same({"ready", "done"}, ops)
+  end)
+end)
+
+describe("loading a script", function()
+  before_each(fresh)
+
+  it("names the line of a syntax error", function()
+    local ok, err = require("tide.script").load {text = "x = = 1", path = "bad.lua", args = {}, role = "driver"}
+    assert.is_nil(ok)
+    assert.equal("T0201", err.code)
+    assert.equal("bad.lua:1", err.where)
+  end)
+
+  it("refuses a module that differs from the driver's", function()
+    local script = require "tide.script"
+    script.modules.m = {path = "m.lua", sha = ("a"):rep(64)}
+    local ok, err = script.check_modules({m = {path = "m.lua", sha = ("b"):rep(64)}}, "n3")
+    assert.is_nil(ok)
+    assert.equal("T0207", err.code)
+    assert.match("bbbbbbbbbbbb", err.message)
+    assert.match("aaaaaaaaaaaa", err.message)
+  end)
+end)
+
+describe("the summary of a run", function()
+  before_each(fresh)
+
+  it("counts from the start of the run and keeps shares", function()
+    local summary = require "tide.summary"
+    local function status(pulls_local, pulls_remote, bytes)
+      return {tables = {["j.t"] = {pulls_local = pulls_local, pulls_remote = pulls_remote, pushes_local = 0,
+                                   pushes_remote = 0}}, links = {{bytes_out = bytes, frames_out = 1}}}
+    end
+    local s = summary.new({id = "r", job = {name = "j"}, table_names = {t = "j.t"},
+                           history = {{n = 2, elapsed_s = 4, loss = 6, examples = 3}}},
+      {clock = 2, elapsed_s = 5, examples = 8,
+       nodes = {{name = "n1", before = status(10, 0, 100), after = status(40, 10, 600)}}})
+    assert.equal(30, s.pulls_local)
+    assert.equal(10, s.pulls_remote)
+    assert.equal(0.75, s.local_share)
+    assert.equal(500, s.wire_bytes)
+    assert.equal(2, s.loss)
+    assert.equal(2, s.epoch_s)
+    assert.match("75.0%%", tostring(s:table {"local_share", "wire_bytes"}))
+  end)
+end)
