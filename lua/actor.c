@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- arguments ---- */
 
@@ -343,8 +342,7 @@ static int core_sleep(lua_State *L) {
     uint64_t duration = tide__lua_duration(L, 1, 0);
     struct tide_lua *host = tide__lua_host(L);
     if (host->program) { /* the program's own thread, which no actor shares */
-        struct timespec span = {.tv_sec = (time_t)(duration / TIDE_SECOND), .tv_nsec = (long)(duration % TIDE_SECOND)};
-        (void)nanosleep(&span, NULL);
+        host->port->ops->pause(host->port, duration);
         return 0;
     }
     (void)tide__lua_inside(L);

@@ -42,7 +42,7 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [NEGATIVES] = {"negatives", TIDE_NUMBER, 0, false, -1,
                    "batched: entities drawn for a batch (1024); steps: per triple and side (10)"},
     [BATCH] = {"batch", TIDE_NUMBER, 0, false, 1024, "triples a mini-batch"},
-    [SEED] = {"seed", TIDE_NUMBER, 0, false, 1, "of order and draws; another one each epoch"},
+    [SEED] = {"seed", TIDE_NUMBER, 0, false, 1, "of order and draws; another one for each epoch and worker"},
     [LOSS] = {"loss", TIDE_TEXT, 0, false, 0, "batched: \"softmax\" (default) or \"logistic\""},
     [WEIGHT] = {"weight", TIDE_NUMBER, 0, false, 10,
                 "logistic: weight of all negatives of a side, where the true triple has 1"},

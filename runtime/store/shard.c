@@ -221,7 +221,8 @@ static void reply_done(struct tide__job *job) {
 /* ---- what is not served here ---- */
 
 /* The keys of `job` at `indices`, as a message like the one it came in. */
-static int write_part(const struct tide__job *job, const uint32_t *indices, size_t count, struct tide_writer *w) {
+static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices, size_t count,
+                      struct tide_writer *w) {
     const size_t row = job_wire_row(job);
     tide_write_array(w, job->kind == TIDE__PUSH ? 10 : 9);
     tide_write_uint(w, job->kind);
@@ -229,7 +230,7 @@ static int write_part(const struct tide__job *job, const uint32_t *indices, size
     tide_write_uint(w, job->id);
     tide_write_uint(w, atomic_load_explicit(&job->table->map_version, memory_order_relaxed));
     tide_write_uint(w, job->origin);
-    tide_write_uint(w, job->hops + 1u);
+    tide_write_uint(w, hops);
     tide_write_bool(w, job->raw);
     tide_write_typed_head(w, TIDE_U32, count);
     uint8_t *positions = tide_write_reserve(w, count * 4);
@@ -297,7 +298,7 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     int code = state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT ? TIDE_EDIED
-                                                                            : write_part(job, indices, count, &w);
+                                                                            : write_part(job, job->hops + 1u, indices, count, &w);
     if (!code) { /* prepaid: the origin's credit covers every leg */
         code = tide__store_send(store, home, TIDE_LANE_STORE, true, w.data, w.size, NULL);
     }
@@ -323,7 +324,7 @@ static struct tide__job *detach_part(const struct tide__job *job, const uint32_t
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     struct tide__job *part = tide_alloc_zero(1, sizeof *part);
-    if (!part || write_part(job, indices, count, &w) || store->parked_bytes + w.size > TIDE__PARKED_BYTES_MAX) {
+    if (!part || write_part(job, job->hops, indices, count, &w) || store->parked_bytes + w.size > TIDE__PARKED_BYTES_MAX) {
         tide_free(part);
         tide_writer_release(&w);
         return NULL;
@@ -333,7 +334,6 @@ static struct tide__job *detach_part(const struct tide__job *job, const uint32_t
     part->copy = w.data; /* no initial buffer: it is on the heap */
     part->copy_bytes = w.size;
     part->own = job->own;
-    part->hops = job->hops;
     part->queued_once = true;
     store->parked_bytes += w.size;
     return part;

@@ -1,5 +1,7 @@
 -- The parts of running a script that need no node: jobs, table declarations, data cuts, the controller's bookkeeping,
 -- a worker's conversation with it, the summary. The core is a fake that keeps what is sent.
+package.path = "lua/?.lua;lua/?/init.lua;" .. package.path
+
 local fake
 
 local function new_fake()
@@ -395,7 +397,8 @@ describe("a worker", function()
   it("runs the job's function and then serves evaluations until the end", function()
     local ops = run_worker([[
       local tide = require "tide"
-      tide.job {name = "j", worker = function(w) print("hello", w.rank) end, evaluate = {e = function() return 6, 2 end}}
+      tide.job {name = "j", worker = function(w) print("hello", w.rank) end,
+        evaluate = {e = function() return 6, 2 end}}
     ]], {GO, {kind = "cast", value = {op = "evaluate", id = 3, name = "e"}}, END})
     assert.same({"ready", "log", "done", "evaluated"}, ops)
     assert.equal("hello\t2", fake.sent[2].value.text)
@@ -416,7 +419,8 @@ describe("a worker", function()
   end)
 
   it("sends an error with the script's line", function()
-    run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function()\n  local x = nil + 1\nend}', {GO})
+    run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function()\n local x = nil + 1\nend}',
+      {GO})
     local failed = fake.sent[#fake.sent].value
     assert.equal("failed", failed.op)
     assert.equal("T0609", failed.error.code)

@@ -1,0 +1,447 @@
+/*
+ * Files, JSON, hashes, random numbers, the terminal, and the readers of data sets. File functions block the thread:
+ * they are for scripts at their start and end. All files go through the port.
+ */
+#include "host.h"
+#include "text.h"
+#include "wire/json.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { JSON_VALUES_MAX = TIDE_JSON_ITEMS_MAX, TEXTS_MAX = 4 };
+
+static const char random_metatable; /* its address is the registry key */
+
+static int done(lua_State *L, int code) {
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+/* ---- files ---- */
+
+/* *gives* the whole file, zero-terminated. */
+static int read_file(struct tide_port *port, const char *path, char **out, size_t *size) {
+    struct tide_file_info info;
+    struct tide_file *file;
+    int code = port->ops->file_info(port, path, &info);
+    if (code < 0) {
+        return code;
+    }
+    if (info.directory) {
+        return tide_fail(TIDE_EINVAL, "%s is a directory", path);
+    }
+    code = port->ops->file_open(port, path, TIDE_FILE_READ, &file);
+    if (code < 0) {
+        return code;
+    }
+    size_t capacity = info.size + 1, used = 0; /* 0 of files that the kernel makes up: read until the end */
+    char *text = tide_alloc(capacity + 1);
+    code = text ? 0 : TIDE_ENOMEM;
+    while (code == 0) {
+        ssize_t got = port->ops->file_read(file, text + used, capacity - used, used);
+        code = got < 0 ? (int)got : 0;
+        used += got > 0 ? (size_t)got : 0;
+        if (code < 0 || used < capacity) {
+            break;
+        }
+        capacity = capacity < 4096 ? 4096 : 2 * capacity;
+        char *grown = tide_realloc(text, capacity + 1);
+        code = grown ? 0 : TIDE_ENOMEM;
+        text = grown ? grown : text;
+    }
+    port->ops->file_close(file);
+    if (code < 0) {
+        tide_free(text);
+        return code;
+    }
+    text[used] = 0;
+    *out = text;
+    *size = used;
+    return 0;
+}
+
+struct bytes {
+    const char *data;
+    size_t size;
+};
+
+static int push_bytes(lua_State *L) {
+    const struct bytes *bytes = lua_touserdata(L, 1);
+    lua_pushlstring(L, bytes->data, bytes->size);
+    return 1;
+}
+
+/* Pushes a string of heap memory and frees it, also when Lua has no room for it. */
+static void push_owned(lua_State *L, char *data, size_t size) {
+    struct bytes bytes = {data, size};
+    lua_pushcfunction(L, push_bytes);
+    lua_pushlightuserdata(L, &bytes);
+    int status = lua_pcall(L, 1, 1, 0);
+    tide_free(data);
+    if (status != LUA_OK) {
+        lua_error(L);
+    }
+}
+
+static int core_file_read(lua_State *L) {
+    const char *path = luaL_checkstring(L, 1);
+    char *text;
+    size_t size;
+    int code = read_file(tide__lua_host(L)->port, path, &text, &size);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    push_owned(L, text, size);
+    return 1;
+}
+
+static int write_file(struct tide_port *port, const char *path, const char *temporary, const char *data, size_t size) {
+    struct tide_file *file;
+    int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE;
+    int code = port->ops->file_open(port, temporary, flags, &file);
+    if (code < 0) {
+        return code;
+    }
+    code = port->ops->file_write(file, data, size, 0);
+    code = code < 0 ? code : port->ops->file_sync(file);
+    port->ops->file_close(file);
+    code = code < 0 ? code : port->ops->file_rename(port, temporary, path);
+    if (code < 0) { /* the reason stays that of the failed write */
+        struct tide_error_slot slot = {0}, *previous = tide__error_slot_swap(&slot);
+        (void)port->ops->file_unlink(port, temporary);
+        tide__error_slot_swap(previous);
+    }
+    return code;
+}
+
+static int core_file_write(lua_State *L) {
+    size_t size;
+    const char *path = luaL_checkstring(L, 1), *data = luaL_checklstring(L, 2, &size);
+    struct tide_port *port = tide__lua_host(L)->port;
+    char unique[24];
+    (void)snprintf(unique, sizeof unique, "%08x", (unsigned)port->ops->entropy(port));
+    const char *temporary = lua_pushfstring(L, "%s.%s.part", path, unique);
+    return done(L, write_file(port, path, temporary, data, size));
+}
+
+static int core_mkdir(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    return done(L, port->ops->file_mkdir(port, luaL_checkstring(L, 1), 0777));
+}
+
+static int core_file_remove(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    return done(L, port->ops->file_unlink(port, luaL_checkstring(L, 1)));
+}
+
+struct listing {
+    struct tide_writer names; /* zero-terminated, one after the other */
+    size_t count;
+};
+
+static void add_entry(void *arg, const char *name) {
+    struct listing *listing = arg;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        return;
+    }
+    size_t size = strlen(name) + 1;
+    void *room = tide_write_reserve(&listing->names, size);
+    if (room) {
+        memcpy(room, name, size);
+        listing->count++;
+    }
+}
+
+static int push_listing(lua_State *L) {
+    const struct listing *listing = lua_touserdata(L, 1);
+    const char *name = (const char *)listing->names.data;
+    lua_createtable(L, (int)listing->count, 0);
+    for (size_t i = 0; i < listing->count; i++) {
+        lua_pushstring(L, name);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+        name += strlen(name) + 1;
+    }
+    return 1;
+}
+
+/* Names in the order of the directory; scripts that print them sort. */
+static int core_file_list(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    struct listing listing = {0};
+    const char *path = luaL_checkstring(L, 1);
+    tide_writer_init(&listing.names, NULL, 0);
+    int code = port->ops->file_list(port, path, add_entry, &listing), status = LUA_OK;
+    code = code < 0 ? code : listing.names.error;
+    if (code == 0) {
+        lua_pushcfunction(L, push_listing);
+        lua_pushlightuserdata(L, &listing);
+        status = lua_pcall(L, 1, 1, 0);
+    }
+    tide_writer_release(&listing.names);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    return status == LUA_OK ? 1 : lua_error(L);
+}
+
+/* ---- JSON, hashes ---- */
+
+static int core_json_encode(lua_State *L) {
+    luaL_checkany(L, 1);
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    char *text = NULL;
+    size_t size = 0;
+    int code = tide__lua_encode(L, 1, "value", JSON_VALUES_MAX, &w);
+    code = code < 0 ? code : tide_json_from_msgpack(w.data, w.size, &text, &size);
+    tide_writer_release(&w);
+    if (code < 0) {
+        return tide__lua_raise(L, code);
+    }
+    push_owned(L, text, size);
+    return 1;
+}
+
+static int core_json_decode(lua_State *L) {
+    size_t size;
+    const char *text = luaL_checklstring(L, 1, &size);
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    int code = tide_json_to_msgpack(text, size, &w);
+    code = code < 0 ? code : w.error < 0 ? tide_fail(w.error, "out of memory") : 0;
+    code = code < 0 ? code : tide__lua_decode_safe(L, w.data, w.size, JSON_VALUES_MAX);
+    tide_writer_release(&w);
+    return code < 0 ? tide__lua_failure(L, code) : 1;
+}
+
+static int core_sha256(lua_State *L) {
+    size_t size;
+    const char *text = luaL_checklstring(L, 1, &size);
+    char hex[65];
+    tide_sha256_hex(text, size, hex);
+    lua_pushstring(L, hex);
+    return 1;
+}
+
+/* ---- random numbers ---- */
+
+static struct tide_random *check_random(lua_State *L) {
+    struct tide_random *random = lua_touserdata(L, 1);
+    if (random && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1)) {
+        lua_rawgetp(L, LUA_REGISTRYINDEX, &random_metatable);
+        if (lua_rawequal(L, -1, -2)) {
+            lua_pop(L, 2);
+            return random;
+        }
+    }
+    luaL_typeerror(L, 1, "random generator");
+    return NULL;
+}
+
+static int random_next(lua_State *L) {
+    lua_pushinteger(L, (lua_Integer)tide_random_next(check_random(L)));
+    return 1;
+}
+
+static int random_uniform(lua_State *L) {
+    lua_pushnumber(L, tide_random_uniform(check_random(L)));
+    return 1;
+}
+
+static int random_below(lua_State *L) {
+    struct tide_random *random = check_random(L);
+    lua_Integer limit = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, limit > 0, 2, "below(n) needs n of at least 1");
+    lua_pushinteger(L, (lua_Integer)tide_random_below(random, (uint64_t)limit));
+    return 1;
+}
+
+static int core_random(lua_State *L) {
+    uint64_t seed = (uint64_t)luaL_checkinteger(L, 1);
+    struct tide_random *random = lua_newuserdatauv(L, sizeof *random, 0);
+    tide_random_seed(random, seed);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &random_metatable);
+    lua_setmetatable(L, -2);
+    return 1;
+}
+
+/* ---- terminal ---- */
+
+static int core_terminal(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *locale = NULL;
+    for (size_t i = 0; i < TIDE_COUNT(names) && !(locale && locale[0]); i++) {
+        locale = port->ops->environment(port, names[i]);
+    }
+    struct winsize window = {0};
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 || ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0;
+    lua_createtable(L, 0, 5);
+    lua_pushboolean(L, isatty(STDIN_FILENO));
+    lua_setfield(L, -2, "stdin");
+    lua_pushboolean(L, isatty(STDOUT_FILENO));
+    lua_setfield(L, -2, "stdout");
+    lua_pushboolean(L, isatty(STDERR_FILENO));
+    lua_setfield(L, -2, "stderr");
+    lua_pushinteger(L, known && window.ws_col > 0 ? window.ws_col : 100);
+    lua_setfield(L, -2, "width");
+    lua_pushboolean(L, locale && (strstr(locale, "UTF-8") || strstr(locale, "utf8") || strstr(locale, "UTF8")));
+    lua_setfield(L, -2, "utf8");
+    return 1;
+}
+
+/* ---- data sets ---- */
+
+struct reading {
+    struct tide_text texts[TEXTS_MAX];
+    char *data[TEXTS_MAX];
+    size_t count;
+    struct tide_triples triples;
+    struct tide_wordnet_counts counts;
+};
+
+static void reading_release(struct reading *reading) {
+    for (size_t i = 0; i < reading->count; i++) {
+        tide_free(reading->data[i]);
+    }
+    reading->count = 0;
+}
+
+static int reading_add(struct reading *reading, struct tide_port *port, const char *path, const char *name) {
+    size_t size;
+    int code = read_file(port, path, &reading->data[reading->count], &size);
+    if (code == 0) {
+        reading->texts[reading->count] =
+            (struct tide_text){.name = name, .data = reading->data[reading->count], .size = size};
+        reading->count++;
+    }
+    return code;
+}
+
+/* An array of names; of ids alone, the names are the ids. */
+static void push_names(lua_State *L, const struct tide_names *names) {
+    lua_createtable(L, names->count < INT32_MAX ? (int)names->count : 0, 0);
+    for (size_t i = 0; i < names->count; i++) {
+        if (names->pool) {
+            lua_pushlstring(L, names->pool + names->offsets[i], names->offsets[i + 1] - names->offsets[i] - 1);
+        } else {
+            lua_pushfstring(L, "%I", (lua_Integer)i);
+        }
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+}
+
+/* In a protected call: the result table of a struct reading at light userdata 1. */
+static int push_triples(lua_State *L) {
+    static const char *const parts[TIDE_TRIPLE_PARTS] = {"train", "valid", "test"};
+    const struct reading *reading = lua_touserdata(L, 1);
+    const struct tide_triples *t = &reading->triples;
+    lua_createtable(L, 0, 4);
+    push_names(L, &t->entities);
+    lua_setfield(L, -2, "entities");
+    push_names(L, &t->relations);
+    lua_setfield(L, -2, "relations");
+    lua_createtable(L, TIDE_TRIPLE_PARTS, TIDE_TRIPLE_PARTS);
+    for (int i = 0; i < TIDE_TRIPLE_PARTS; i++) {
+        if (!t->parts[i]) {
+            continue;
+        }
+        struct tide_lua_tensor *part = tide__lua_tensor_new(L, TIDE_U32, t->counts[i], 3);
+        memcpy(part->t.data, t->parts[i], t->counts[i] * 3 * sizeof(uint32_t));
+        lua_pushvalue(L, -1);
+        lua_rawseti(L, -3, i + 1);
+        lua_setfield(L, -2, parts[i]);
+    }
+    lua_setfield(L, -2, "parts");
+    lua_pushstring(L, t->note);
+    lua_setfield(L, -2, "note");
+    return 1;
+}
+
+/* Pushes the outcome of a reader and frees what it gave. */
+static int finish_reading(lua_State *L, struct reading *reading, int code) {
+    int status = LUA_OK;
+    reading_release(reading);
+    if (code == 0) {
+        lua_pushcfunction(L, push_triples);
+        lua_pushlightuserdata(L, reading);
+        status = lua_pcall(L, 1, 1, 0);
+    }
+    tide_triples_release(&reading->triples);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    return status == LUA_OK ? 1 : lua_error(L);
+}
+
+/* core.triples({train, valid, test}, {ids = bool}) */
+static int core_triples(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 2);
+    bool ids = false;
+    if (!lua_isnil(L, 2)) {
+        luaL_checktype(L, 2, LUA_TTABLE);
+        lua_getfield(L, 2, "ids");
+        ids = lua_toboolean(L, -1);
+    }
+    size_t count = lua_rawlen(L, 1);
+    if (count < 1 || count > TIDE_TRIPLE_PARTS) {
+        return luaL_error(L, "triples: 1 to 3 paths (train, valid, test), not %I", (lua_Integer)count);
+    }
+    const char *paths[TIDE_TRIPLE_PARTS] = {0};
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, 1, (lua_Integer)i + 1); /* stays on the stack */
+        if (lua_type(L, -1) != LUA_TSTRING) {
+            return luaL_error(L, "triples: path %I is not a string", (lua_Integer)i + 1);
+        }
+        paths[i] = lua_tostring(L, -1);
+    }
+    struct reading reading = {0};
+    int code = 0;
+    for (size_t i = 0; i < count && code == 0; i++) {
+        code = reading_add(&reading, tide__lua_host(L)->port, paths[i], paths[i]);
+    }
+    code = code < 0 ? code : tide_text_triples(reading.texts, count, ids, &reading.triples);
+    return finish_reading(L, &reading, code);
+}
+
+static int core_wordnet(lua_State *L) {
+    static const char *const files[TIDE_WORDNET_FILES] = {"data.noun", "data.verb", "data.adj", "data.adv"};
+    const char *directory = luaL_checkstring(L, 1);
+    const char *paths[TIDE_WORDNET_FILES];
+    lua_settop(L, 2);
+    for (size_t i = 0; i < TIDE_WORDNET_FILES; i++) {
+        paths[i] = lua_pushfstring(L, "%s/%s", directory, files[i]);
+    }
+    struct reading reading = {0};
+    int code = 0;
+    for (size_t i = 0; i < TIDE_WORDNET_FILES && code == 0; i++) {
+        code = reading_add(&reading, tide__lua_host(L)->port, paths[i], paths[i]);
+    }
+    code = code < 0 ? code : tide_text_wordnet(reading.texts, &reading.triples, &reading.counts);
+    return finish_reading(L, &reading, code);
+}
+
+void tide__lua_open_data(lua_State *L) {
+    static const luaL_Reg functions[] = {
+        {"sha256", core_sha256},       {"json_encode", core_json_encode}, {"json_decode", core_json_decode},
+        {"random", core_random},       {"file_read", core_file_read},     {"file_write", core_file_write},
+        {"mkdir", core_mkdir},         {"file_list", core_file_list},     {"file_remove", core_file_remove},
+        {"terminal", core_terminal},   {"triples", core_triples},         {"wordnet", core_wordnet},
+        {NULL, NULL},
+    };
+    static const luaL_Reg methods[] = {
+        {"next", random_next}, {"uniform", random_uniform}, {"below", random_below}, {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+    lua_createtable(L, 0, 2);
+    luaL_newlib(L, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &random_metatable);
+}

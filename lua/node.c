@@ -1,0 +1,366 @@
+/*
+ * The node of this process: starting, stopping, running a script on it, and what it tells about cluster, links and
+ * actors. node_start, node_run and node_stop belong to the program's own state, outside of actors.
+ */
+#include "host.h"
+#include "net/net.h"
+#include "store/store.h"
+
+#include <semaphore.h>
+#include <signal.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <openssl/opensslv.h>
+#include <uv/version.h>
+
+enum { MEMBERS_MAX = 1024, LINKS_MAX = 1024 };
+
+static atomic_uint interrupts; /* SIGINT and SIGTERM this process has seen */
+
+/* ---- signals ---- */
+
+static void interrupted(void *arg, int signal) {
+    (void)arg;
+    (void)signal;
+    atomic_fetch_add_explicit(&interrupts, 1, memory_order_relaxed);
+}
+
+static void watch_signals(void *arg) {
+    struct tide_system *system = *(struct tide_system **)arg;
+    struct tide_port *port = tide_system_port(system);
+    struct tide_executor *executor = tide_system_executor(system, TIDE_ROLE_IO, 0);
+    (void)port->ops->signal_watch(executor, SIGINT, interrupted, NULL);
+    (void)port->ops->signal_watch(executor, SIGTERM, interrupted, NULL);
+}
+
+static void unwatch_signals(void *arg) {
+    struct tide_system *system = *(struct tide_system **)arg;
+    struct tide_port *port = tide_system_port(system);
+    struct tide_executor *executor = tide_system_executor(system, TIDE_ROLE_IO, 0);
+    (void)port->ops->signal_watch(executor, SIGINT, NULL, NULL);
+    (void)port->ops->signal_watch(executor, SIGTERM, NULL, NULL);
+}
+
+static void on_io(struct tide_node *node, void (*work)(void *)) {
+    struct tide_system **system = tide_alloc(sizeof(struct tide_system *));
+    if (system) {
+        *system = tide_system_of(node);
+        if (tide__lua_on_io(node, work, system, tide_free) == 0) {
+            tide_free(system);
+        }
+    }
+}
+
+static int core_interrupted(lua_State *L) {
+    lua_pushinteger(L, (lua_Integer)atomic_load_explicit(&interrupts, memory_order_relaxed));
+    return 1;
+}
+
+/* ---- life ---- */
+
+static struct tide_lua *check_program(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    if (!host->program) {
+        luaL_error(L, "only the program itself can do this, not an actor");
+    }
+    return host;
+}
+
+static const char *text_option(lua_State *L, const char *name) {
+    int type = lua_getfield(L, 1, name); /* stays on the stack */
+    if (type != LUA_TNIL && type != LUA_TSTRING) {
+        luaL_error(L, "node_start: field '%s' is %s, not a string", name, lua_typename(L, type));
+    }
+    return type == LUA_TNIL ? NULL : lua_tostring(L, -1);
+}
+
+static bool flag_option(lua_State *L, const char *name) {
+    lua_getfield(L, 1, name);
+    bool value = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return value;
+}
+
+static int core_node_start(lua_State *L) {
+    struct tide_lua *host = check_program(L);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    if (host->node) {
+        return tide__lua_failure(L, tide_fail(TIDE_EEXIST, "a node runs in this process already"));
+    }
+    struct tide_node_options o = {.cluster = text_option(L, "cluster"),
+                                  .name = text_option(L, "name"),
+                                  .listen = text_option(L, "listen"),
+                                  .join = text_option(L, "join"),
+                                  .no_store = flag_option(L, "no_store"),
+                                  .client = flag_option(L, "client")};
+    lua_getfield(L, 1, "workers");
+    lua_Integer workers = luaL_optinteger(L, -1, 1);
+    if (workers < 0 || workers > 256) {
+        return luaL_error(L, "node_start: workers = %I is not in 0..256", workers);
+    }
+    o.workers = (unsigned)workers;
+    lua_getfield(L, 1, "seed");
+    o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
+    int code = tide_node_create(&o, &host->node);
+    if (code < 0) {
+        host->node = NULL;
+        return tide__lua_failure(L, code);
+    }
+    on_io(host->node, watch_signals);
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+static int core_node_stop(lua_State *L) {
+    struct tide_lua *host = check_program(L);
+    uint64_t timeout = tide__lua_duration(L, 1, 5 * TIDE_SECOND);
+    if (host->node) {
+        on_io(host->node, unwatch_signals);
+        tide_node_destroy(host->node, timeout);
+        host->node = NULL;
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+/* node_run's wait: the one place where the program's thread blocks on an actor. */
+struct node_run {
+    struct tide_lua_outcome outcome;
+    sem_t ended;
+};
+
+static void run_ended(struct tide_lua_outcome *outcome) {
+    struct node_run *run = TIDE_CONTAINER(outcome, struct node_run, outcome);
+    (void)sem_post(&run->ended);
+}
+
+/* Pushes result | nil, err. */
+static int push_outcome(lua_State *L, struct tide_lua_outcome *outcome) {
+    int code = outcome->data ? tide__lua_decode_safe(L, outcome->data, outcome->size, TIDE_ITEMS_MAX) : TIDE_ENOENT;
+    tide_free(outcome->data);
+    if (outcome->code == 0) {
+        return code < 0 ? (lua_pushnil(L), 1) : 1;
+    }
+    lua_pushnil(L);
+    tide__lua_push_error(L, tide_error_name(outcome->code), outcome->text, "");
+    if (code == 0 && lua_type(L, -3) == LUA_TTABLE) { /* the error object itself: its fields win */
+        lua_pushnil(L);
+        while (lua_next(L, -4)) {
+            lua_pushvalue(L, -2);
+            lua_insert(L, -2);
+            lua_rawset(L, -4);
+        }
+    }
+    return 2;
+}
+
+static int core_node_run(lua_State *L) {
+    struct tide_lua *host = check_program(L);
+    struct tide_lua_options o = {
+        .source = luaL_checkstring(L, 1), .chunk = luaL_optstring(L, 2, NULL), .role = TIDE_ROLE_CONTROL};
+    lua_settop(L, 3);
+    if (!host->node) {
+        return luaL_error(L, "node_run: no node runs");
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    int code = tide__lua_encode(L, 3, "argument", TIDE_ITEMS_MAX, &w);
+    if (code < 0) {
+        tide_writer_release(&w);
+        return tide__lua_raise(L, code);
+    }
+    o.argument = w.data;
+    o.argument_size = w.size;
+    struct node_run run = {.outcome = {.ended = run_ended, .code = TIDE_ECRASHED}};
+    (void)snprintf(run.outcome.text, sizeof run.outcome.text, "the script's actor did not start");
+    (void)sem_init(&run.ended, 0, 0);
+    code = tide__lua_spawn(host->node, &o, &run.outcome, NULL);
+    tide_writer_release(&w);
+    if (code == 0) {
+        while (sem_wait(&run.ended) != 0) { /* EINTR: signals are the I/O thread's */
+        }
+    }
+    (void)sem_destroy(&run.ended);
+    return code < 0 ? tide__lua_failure(L, code) : push_outcome(L, &run.outcome);
+}
+
+/* ---- what there is ---- */
+
+static void set_text(lua_State *L, const char *key, const char *value) {
+    if (value && value[0]) {
+        lua_pushstring(L, value);
+        lua_setfield(L, -2, key);
+    }
+}
+
+static void set_integer(lua_State *L, const char *key, uint64_t value) {
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, key);
+}
+
+static void set_flag(lua_State *L, const char *key, bool value) {
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, key);
+}
+
+static int core_node(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    if (!host->node) {
+        lua_pushnil(L);
+        return 1;
+    }
+    struct tide_net *net = tide_net_of(host->node);
+    lua_createtable(L, 0, 5);
+    set_integer(L, "id", tide_node_id(host->node));
+    set_text(L, "name", tide_node_name(host->node));
+    set_text(L, "endpoint", tide_node_endpoint(host->node));
+    set_text(L, "cluster", tide_net_cluster(net));
+    set_integer(L, "controller", tide_net_controller(net));
+    return 1;
+}
+
+static int core_members(lua_State *L) {
+    static const char *const states[] = {"joining", "up", "leaving", "left", "dead"};
+    struct tide_lua *host = tide__lua_host(L);
+    if (!host->node) {
+        return luaL_error(L, "no node runs");
+    }
+    struct tide_member *members = lua_newuserdatauv(L, MEMBERS_MAX * sizeof *members, 0);
+    uint64_t view;
+    size_t count = tide_net_members(tide_net_of(host->node), members, MEMBERS_MAX, &view);
+    count = count < MEMBERS_MAX ? count : MEMBERS_MAX;
+    lua_createtable(L, (int)count, 1);
+    set_integer(L, "view", view);
+    for (size_t i = 0; i < count; i++) {
+        const struct tide_member *m = &members[i];
+        lua_createtable(L, 0, 8);
+        set_integer(L, "id", m->id);
+        set_text(L, "name", m->name);
+        set_text(L, "state", m->state < TIDE_COUNT(states) ? states[m->state] : "?");
+        set_flag(L, "store", m->store);
+        set_integer(L, "workers", m->workers);
+        set_integer(L, "pid", (uint64_t)m->pid);
+        set_text(L, "endpoint", m->endpoint);
+        set_text(L, "reason", m->reason);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+static int core_links(lua_State *L) {
+    static const char *const lanes[] = {"system", "answer", "store", "control", "bulk"};
+    _Static_assert(TIDE_COUNT(lanes) == TIDE_LANE_COUNT, "a name a lane");
+    struct tide_lua *host = tide__lua_host(L);
+    if (!host->node) {
+        return luaL_error(L, "no node runs");
+    }
+    struct tide_link_info *links = lua_newuserdatauv(L, LINKS_MAX * sizeof *links, 0);
+    size_t count = tide_net_links(tide_net_of(host->node), links, LINKS_MAX);
+    count = count < LINKS_MAX ? count : LINKS_MAX;
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        const struct tide_link_info *link = &links[i];
+        lua_createtable(L, 0, 10);
+        set_integer(L, "peer", link->peer);
+        set_flag(L, "up", link->up);
+        set_integer(L, "bytes_out", link->bytes_out);
+        set_integer(L, "bytes_in", link->bytes_in);
+        set_integer(L, "frames_out", link->frames_out);
+        set_integer(L, "frames_in", link->frames_in);
+        set_integer(L, "writes", link->writes);
+        set_integer(L, "queue_bytes", link->queue_bytes);
+        set_integer(L, "round_trip_ns", link->round_trip_ns);
+        lua_createtable(L, 0, TIDE_LANE_COUNT);
+        for (size_t lane = 0; lane < TIDE_LANE_COUNT; lane++) {
+            set_integer(L, lanes[lane], link->credit_used[lane]);
+        }
+        lua_setfield(L, -2, "credit_used");
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+static void push_actor(lua_State *L, const struct tide_actor_info *info, uint64_t now) {
+    static const char *const roles[] = {"io", "compute", "control"};
+    lua_createtable(L, 0, 11);
+    tide__lua_push_address(L, info->address);
+    lua_setfield(L, -2, "address");
+    set_text(L, "name", info->name);
+    set_text(L, "type", info->type);
+    if (info->waits_for[0]) {
+        set_text(L, "waits_for", info->waits_for);
+        lua_pushnumber(L, now > info->waits_since ? (double)(now - info->waits_since) * 1e-9 : 0);
+        lua_setfield(L, -2, "waits_s");
+    }
+    set_integer(L, "messages_handled", info->messages_handled);
+    lua_pushnumber(L, (double)info->handling_ns * 1e-9);
+    lua_setfield(L, -2, "handling_s");
+    set_integer(L, "mailbox_messages", info->mailbox_messages);
+    set_integer(L, "mailbox_bytes", info->mailbox_bytes);
+    set_text(L, "role", info->role < TIDE_COUNT(roles) ? roles[info->role] : "?");
+    set_integer(L, "thread", info->thread);
+    set_flag(L, "fiber", info->fiber);
+}
+
+static int core_actors(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    if (!host->node) {
+        return luaL_error(L, "no node runs");
+    }
+    size_t limit = tide_actors(host->node, NULL, 0) + 16; /* some may start meanwhile */
+    struct tide_actor_info *infos = lua_newuserdatauv(L, limit * sizeof *infos, 0);
+    size_t count = tide_actors(host->node, infos, limit);
+    count = count < limit ? count : limit;
+    uint64_t now = tide_port_now(host->port);
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        push_actor(L, &infos[i], now);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+static int core_rss(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    lua_pushinteger(L, (lua_Integer)port->ops->memory_resident(port));
+    return 1;
+}
+
+static int core_build(lua_State *L) {
+    char reason[256] = "";
+    lua_createtable(L, 0, 7);
+#ifdef __clang__
+    set_text(L, "compiler", "clang " __clang_version__);
+#else
+    set_text(L, "compiler", "gcc " __VERSION__);
+#endif
+    set_text(L, "version", TIDE_VERSION);
+    set_integer(L, "protocol", TIDE_PROTOCOL);
+    set_text(L, "lua", LUA_RELEASE);
+    lua_pushfstring(L, "%d.%d.%d", UV_VERSION_MAJOR, UV_VERSION_MINOR, UV_VERSION_PATCH);
+    lua_setfield(L, -2, "libuv");
+    set_text(L, "jansson", JANSSON_VERSION);
+    set_text(L, "openssl", OPENSSL_VERSION_TEXT);
+    const struct tide_backend *cuda = tide_backend_cuda(NULL, reason, sizeof reason);
+    lua_createtable(L, 0, 2);
+    set_flag(L, "available", cuda != NULL);
+    set_text(L, cuda ? "device" : "reason", reason);
+    lua_setfield(L, -2, "cuda");
+    return 1;
+}
+
+void tide__lua_open_node(lua_State *L) {
+    static const luaL_Reg functions[] = {
+        {"build", core_build},       {"node_start", core_node_start},
+        {"node_run", core_node_run}, {"node_stop", core_node_stop},
+        {"node", core_node},         {"members", core_members},
+        {"links", core_links},       {"actors", core_actors},
+        {"rss", core_rss},           {"interrupted", core_interrupted},
+        {NULL, NULL},
+    };
+    luaL_setfuncs(L, functions, 0);
+    lua_pushliteral(L, TIDE_VERSION);
+    lua_setfield(L, -2, "version");
+}

@@ -1,0 +1,38 @@
+/* The controller's list of tables: catalog.c keeps it, move.c plans over it. I/O thread 0. */
+#ifndef TIDE_STORE_CATALOG_H
+#define TIDE_STORE_CATALOG_H
+
+#include "store/store_internal.h"
+
+enum tide__catalog_phase {
+    TIDE__CATALOG_PREPARE, /* nodes make the table */
+    TIDE__CATALOG_COMMIT,  /* nodes let it be found */
+    TIDE__CATALOG_READY,
+    TIDE__CATALOG_FAILED,
+};
+
+struct tide__caller;
+struct tide__catalog_entry {
+    struct tide__catalog_entry *next;
+    struct tide_table_options options;
+    char name[64];
+    uint32_t id;
+    enum tide__catalog_phase phase;
+    uint32_t version; /* of the slot map */
+    uint16_t homes[TIDE_SLOT_COUNT];
+    uint32_t versions[TIDE_SLOT_COUNT];
+    struct tide__caller *callers; /* of CREATE, until their node has the table */
+    uint32_t waiting_count;
+    uint8_t waiting[65536 / 8]; /* nodes that have not finished this round */
+    uint8_t has[65536 / 8];     /* nodes where the table can be found */
+};
+
+struct tide__catalog {
+    struct tide__catalog_entry *entries;
+    uint32_t last_id;
+};
+
+/* Ids of nodes that may be home of slots, ascending; *gives* the array. */
+int tide__catalog_homes(struct tide_store *store, uint16_t **out, size_t *count);
+
+#endif

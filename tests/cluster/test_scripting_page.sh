@@ -1,0 +1,16 @@
+#!/bin/bash
+# Every Lua block of docs/scripting.md is a script that runs.
+. "$(dirname "$0")/harness.sh"
+
+awk '/^```lua$/ { n++; inside = 1; next } /^```$/ { inside = 0 } inside { print > ("block" n ".lua") }' \
+    "$root/docs/scripting.md"
+for script in block*.lua; do
+    run 0 run "$script"
+    cp out.txt "${script%.lua}.out"
+    nothing_left
+done
+says block1.out 'row 7 begins with[[:space:]]+9'
+says block2.out 'mean size'
+says block3.out 'sum of squares[[:space:]]+333833500(\.0)?[[:space:]]+of[[:space:]]+1000'
+says block4.out 'within its deadline:[[:space:]]+false'
+finish
