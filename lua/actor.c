@@ -365,12 +365,19 @@ static int core_wall(lua_State *L) {
     return 1;
 }
 
+static const char *const levels[] = {"debug", "info", "warn", "error", NULL}; /* enum tide_level */
+
 static int core_log(lua_State *L) {
-    static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
     int level = luaL_checkoption(L, 1, "info", levels);
     const char *text = luaL_tolstring(L, 2, NULL);
     struct tide_lua *host = tide__lua_host(L);
     tide_log((enum tide_level)level, host->node ? tide_node_name(host->node) : "tide", "%s", text);
+    return 0;
+}
+
+/* Of the whole process: records below it are dropped. */
+static int core_log_level(lua_State *L) {
+    tide_log_set((enum tide_level)luaL_checkoption(L, 1, NULL, levels), NULL, NULL);
     return 0;
 }
 
@@ -394,6 +401,7 @@ void tide__lua_open_actor(lua_State *L) {
         {"now", core_now},
         {"wall", core_wall},
         {"log", core_log},
+        {"log_level", core_log_level},
         {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);

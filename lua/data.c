@@ -131,7 +131,9 @@ static int core_file_write(lua_State *L) {
 
 static int core_mkdir(lua_State *L) {
     struct tide_port *port = tide__lua_host(L)->port;
-    return done(L, port->ops->file_mkdir(port, luaL_checkstring(L, 1), 0777));
+    lua_Integer mode = luaL_optinteger(L, 2, 0777); /* less the umask */
+    luaL_argcheck(L, mode >= 0 && mode <= 0777, 2, "permission bits");
+    return done(L, port->ops->file_mkdir(port, luaL_checkstring(L, 1), (unsigned)mode));
 }
 
 static int core_file_remove(lua_State *L) {

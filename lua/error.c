@@ -154,10 +154,7 @@ int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity) {
 void tide__lua_error_unpack(lua_State *L, int code, const char *text) {
     tide__lua_push_error(L, tide_error_name(code), text, NULL);
     int table = lua_gettop(L);
-    if (code == TIDE_EREFUSED) {
-        lua_pushboolean(L, true);
-        lua_setfield(L, table, "refused");
-    }
+    bool refused = code == TIDE_EREFUSED;
     size_t end = strlen(text);
     for (;;) { /* the fields stand at the end, one a line */
         size_t line = end;
@@ -179,6 +176,11 @@ void tide__lua_error_unpack(lua_State *L, int code, const char *text) {
         lua_pushlstring(L, text + value, end - value);
         lua_setfield(L, table, key);
         end = line - 1;
+        refused = true;
+    }
+    if (refused) { /* whatever its name: the callee is alive and said no */
+        lua_pushboolean(L, true);
+        lua_setfield(L, table, "refused");
     }
     lua_pushlstring(L, text, end);
     lua_setfield(L, table, "message");

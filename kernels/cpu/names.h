@@ -1,4 +1,4 @@
-/* A dictionary from names to 0, 1, ... in order of first appearance; private to the text readers. */
+/* A dictionary from names to 0, 1, ... by first appearance; private to the text readers. */
 #ifndef TIDE_CPU_NAMES_H
 #define TIDE_CPU_NAMES_H
 

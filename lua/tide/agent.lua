@@ -128,7 +128,7 @@ end
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
 function agent.main()
   local ok, err = core.register("agent")
-  if not ok then return {why = "dead", reason = tostring(err)} end
+  if not ok then return {why = "dead", reason = err and err.message} end
   core.trap_exits(true)
   local looked_at = 0
   while not state.ending do

@@ -25,12 +25,14 @@ local function read_text(path)
   return file and file:read("a") or nil
 end
 
----The program of this process, to start nodes with.
+---The program of this process, to start nodes with: how it was called, seen from the program's own state.
 ---@return string
 local function program()
-  local build = core.build() or {}
-  return build.program or os.getenv("TIDE_PROGRAM") or "/proc/self/exe"
+  local context = cluster.context
+  return context and context.program or cluster.program or (arg and arg[0]) or "/proc/self/exe"
 end
+
+local function shell_quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
 ---Start time of a process in clock ticks: a pid alone may have been given to another.
 ---@param pid integer
@@ -150,7 +152,11 @@ local function adopt_members(self)
   for _, member in ipairs(core.members()) do
     if member.state == "up" and (member.workers or 0) > 0 then self.members[#self.members + 1] = member end
   end
-  table.sort(self.members, function(a, b) return a.id < b.id end)
+  -- By name, n2 before n10: ids follow the order of joining, which differs from run to run.
+  table.sort(self.members, function(a, b)
+    if #a.name ~= #b.name then return #a.name < #b.name end
+    return a.name < b.name
+  end)
   if #self.members == 0 then
     error(errors.new("T0501", {message = "the cluster has no node with workers"}), 0)
   end
@@ -242,11 +248,17 @@ cluster.__close = cluster.close
 
 local AGENT <const> = [[return require("tide.agent").main(...)]]
 
+local PRIVATE <const> = 448 -- 0700: who can write there could pose as a node
+
+local function make_directories(name)
+  core.mkdir(cluster.base_directory(), PRIVATE)
+  core.mkdir(cluster.directory(name), PRIVATE)
+end
+
 ---Writes what others need to find a cluster: endpoint, and pid with start time of its processes.
 local function publish(name, endpoint, pids)
   local directory = cluster.directory(name)
-  core.mkdir(cluster.base_directory())
-  core.mkdir(directory)
+  make_directories(name)
   local lines = {}
   for _, pid in ipairs(pids) do lines[#lines + 1] = ("%d %s"):format(pid, cluster.start_time(pid) or "0") end
   local ok, err = core.file_write(directory .. "/pids", table.concat(lines, "\n") .. "\n")
@@ -258,7 +270,6 @@ local function unpublish(name)
   local directory = cluster.directory(name)
   core.file_remove(directory .. "/endpoint")
   core.file_remove(directory .. "/pids")
-  core.file_remove(directory)
 end
 cluster.publish, cluster.unpublish = publish, unpublish
 
@@ -284,7 +295,7 @@ function cluster.node_main(o)
   local ended
   if o.controller then
     ended, err = core.node_run([[return require("tide.cluster").control(...)]], "@tide/cluster.lua", {
-      cluster = o.cluster, nodes = o.nodes or 0, workers = o.node_workers or 1})
+      cluster = core.node().cluster, nodes = o.nodes or 0, workers = o.node_workers or 1, program = program()})
   else
     ended, err = core.node_run(AGENT, "@tide/agent.lua", {})
   end
@@ -305,6 +316,7 @@ end
 ---with them on SIGTERM.
 ---@param a {cluster: string, nodes: integer, workers: integer}
 function cluster.control(a)
+  cluster.program = a.program
   local node = core.node()
   local directory = cluster.directory(a.cluster)
   local children = {}
@@ -367,6 +379,15 @@ function cluster.pids(name)
   return pids
 end
 
+---Starts this program in a session of its own, its output in `log`; a last line tells its exit code. There is no node
+---in this process yet that could start children, hence the shell.
+local function start_detached(log, ...)
+  local words = {shell_quoted(program())}
+  for _, word in ipairs {...} do words[#words + 1] = shell_quoted(word) end
+  local script = table.concat(words, " ") .. "; echo ended $?"
+  return os.execute(("setsid sh -c %s </dev/null >>%s 2>&1 &"):format(shell_quoted(script), shell_quoted(log)))
+end
+
 ---Starts a cluster that stays when this process ends.
 ---@param o {cluster?: string, nodes?: integer, workers?: integer}
 ---@return table|nil {cluster, endpoint, pids}, table? err
@@ -379,36 +400,34 @@ function cluster.up(o)
     return nil, errors.new("T1002", {message = ("cluster `%s` runs already"):format(name)})
   end
   unpublish(name)
-  core.mkdir(cluster.base_directory())
-  core.mkdir(cluster.directory(name))
+  make_directories(name)
   local log = cluster.directory(name) .. "/controller.log"
   core.file_remove(log)
-  local process, err = core.process({
-    program(), "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
-    "--node-workers", tostring(o.workers or 1)}, {output = log, detach = true})
-  if not process then return nil, errors.from(err, "T1001") end
+  if not start_detached(log, "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
+    "--node-workers", tostring(o.workers or 1), "--no-store", "--workers", "0") then
+    return nil, errors.new("T1001", {message = "the controller's process could not be started", where = log})
+  end
   local deadline = core.now() + JOIN_S + 5
   while core.now() < deadline do
     local endpoint = read_text(cluster.directory(name) .. "/endpoint")
     if endpoint then
       return {cluster = name, endpoint = endpoint:match("^[^\n]*"), pids = cluster.pids(name), log = log}
     end
-    local ended = process:ended()
-    if ended then
-      local tail = last_lines(log, 8)
-      return nil, errors.new("T1001", {
-        message = ("the controller %s%s"):format(describe_end(ended), tail ~= "" and "; its log ends with:\n" .. tail
-          or ""), where = log})
+    local text = read_text(log) or ""
+    local status = text:match("\nended (%d+)\n$") or text:match("^ended (%d+)\n$")
+    if status then
+      unpublish(name)
+      return nil, errors.new("T1001", {message = ("the controller ended with exit code %s; its log ends with:\n%s")
+        :format(status, last_lines(log, 8))})
     end
     core.sleep(POLL_S)
   end
-  process:signal(9)
+  cluster.down {cluster = name}
   return nil, errors.new("T1001", {message = "the cluster did not come up in time", where = log})
 end
 
 local function signal_pid(pid, signal)
-  local process = core.process({"/bin/kill", "-" .. signal, tostring(pid)}, {})
-  while process and not process:ended() do core.sleep(POLL_S) end
+  os.execute(("kill -%s %d 2>/dev/null"):format(signal, pid))
 end
 
 local function wait_gone(name, timeout_s)

@@ -44,12 +44,21 @@ local function run_bounded(chunk)
   local steps = 0
   local limit <const> = collectgarbage "count" + MEMORY_KIB_MAX
   strings.__index = nil
-  debug.sethook(function()
+  local function stop(why)
+    debug.sethook()
+    error(why .. ": a configuration is data", 3)
+  end
+  local function watch()
     steps = steps + 1
-    if steps > STEPS_MAX then error("it takes too long: a configuration is data", 2) end
-    if collectgarbage "count" > limit then error("it needs too much memory: a configuration is data", 2) end
-  end, "", 1)
-  local ok, result = pcall(chunk)
+    if steps > STEPS_MAX then stop "it takes too long" end
+    if collectgarbage "count" > limit then stop "it needs too much memory" end
+  end
+  local ok, result = pcall(function()
+    debug.sethook(watch, "", 1)
+    local value <const> = chunk()
+    debug.sethook()
+    return value
+  end)
   debug.sethook()
   strings.__index = index
   return ok, result

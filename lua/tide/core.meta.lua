@@ -47,6 +47,7 @@ function core.fiber(f, ...) end       --> handle; runs f(...) concurrently in th
 function core.fiber_wait(handle, timeout_s) end --> true, results... | nil, err (also the error f raised)
 function core.fiber_cancel(handle) end
 function core.log(level, text) end
+function core.log_level(level) end    -- of the whole process: "debug", "info" (at start), "warn", "error"
 
 ---- tensors: flat typed arrays with optional columns, printable, 1-based indexing; row-major
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"
@@ -76,7 +77,7 @@ function core.random(seed) end        --> generator: :next() u64 as integer, :un
 function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
 function core.file_write(path, text) end --> atomic: temporary, fsync, rename
-function core.mkdir(path) end
+function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
 function core.file_remove(path) end
 function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, utf8=bool}

@@ -1,8 +1,18 @@
 -- tide.data: lazy descriptions of data sets. Nothing is read until a field or a part is asked for, so a script may
 -- name its data at the top: the driver reads what it needs of it, every worker cuts out its own part.
+local errors = require "tide.errors"
 local script = require "tide.script"
 
 local data = {}
+
+---An error of the core's readers, "FILE: line N: what": its place becomes the error's.
+function data.reader_error(err)
+  local converted = errors.from(err)
+  local file, line, rest = converted.message:match("^(.-): line (%d+): (.*)$")
+  if file then return errors.new("T0402", {message = rest, where = file .. ":" .. line}) end
+  converted.where, converted.node = nil, nil
+  return converted
+end
 
 ---@class tide.data.set
 ---@field count integer examples in the training part (on a worker: in its own piece)
@@ -23,7 +33,7 @@ function set.read(self)
   if loaded then return loaded end
   local err
   loaded, err = rawget(self, "reader")()
-  if not loaded then error(err, 0) end
+  if not loaded then error(data.reader_error(err), 0) end
   rawset(self, "loaded", loaded)
   return loaded
 end

@@ -67,6 +67,7 @@ function driver.run(o)
     endpoint, err, name = require("tide.cluster").resolve(o.cluster)
     if not endpoint then return complain(err, o) end
   end
+  core.log_level(o.verbose and "info" or "warn")
   local started
   started, err = core.node_start {
     cluster = o.cluster and name or "run-" .. id, name = o.cluster and "driver-" .. id:sub(-4) or "driver",
@@ -76,7 +77,8 @@ function driver.run(o)
   local args = o.args or {}
   local result
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
-    run = id, nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
+    program = arg and arg[0], run = id,
+    nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
     quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })

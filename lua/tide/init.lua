@@ -64,7 +64,7 @@ end
 ---@return number
 function tide.now() return core.now() end
 
----@param level "debug"|"info"|"warning"|"error"
+---@param level "debug"|"info"|"warn"|"error"
 function tide.log(level, ...)
   local parts = table.pack(...)
   for i = 1, parts.n do parts[i] = tostring(parts[i]) end

@@ -81,7 +81,8 @@ local CONVERTERS <const> = {
 
 ---The names of all types, sorted.
 options.types = text.sorted_keys(CONVERTERS)
-table.insert(options.types, 5, "list")
+options.types[#options.types + 1] = "list"
+table.sort(options.types)
 
 ---A string of the command line as a value.
 ---@param type_name string

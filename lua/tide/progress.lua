@@ -205,14 +205,6 @@ function progress:draw(now, force)
   self.write(start .. table.concat(lines, "\n"))
 end
 
----Clears the bars from the terminal, so that something else can be printed; the next drawing brings them back.
-function progress:hide()
-  if self.terminal and not self.quiet and self.lines_shown > 0 then
-    self.write(erase(self))
-    self.drawn_at = -math.huge
-  end
-end
-
 ---Prints a line of talk above the bars.
 ---@param line string
 function progress:say(line)

@@ -89,8 +89,9 @@ end
 ---- what is shown while waiting -----------------------------------------------------------------------------------
 
 function run:show_progress(p)
-  local f = next(p.fields or {}) and p.fields or p.last or {}
-  local shown = {{"epoch", (p.n or 0) + 1}}
+  local running = next(p.fields or {}) ~= nil
+  local f = running and p.fields or p.last or {}
+  local shown = {{"epoch", (p.n or 0) + (running and 1 or 0)}}
   if f.loss then
     shown[2] = {"loss", (f.examples and f.examples > 0 and f.loss / f.examples or f.loss) + 0.0}
   end
@@ -243,6 +244,7 @@ function run:wait()
     self.queue = {}
   end
   self:raise_failure()
+  if not self.bar.done then self.bar:finish() end
   self:clear_progress()
   return self:summary()
 end

@@ -158,7 +158,10 @@ local STEPS_MAX <const> = 100000
 
 -- Runs a compiled expression with a bound on its steps: an endless expression must not hang the command.
 local function bounded(f)
-  debug.sethook(function() error("the expression takes too long", 0) end, "", STEPS_MAX)
+  debug.sethook(function()
+    debug.sethook()
+    error("the expression takes too long", 0)
+  end, "", STEPS_MAX)
   local ok, value = pcall(f)
   debug.sethook()
   return ok, value

@@ -111,7 +111,7 @@ end
 ---@return string[]
 function text.nearest(word, names)
   local found = {}
-  local limit <const> = math.max(1, #word // 3)
+  local limit <const> = math.min(4, math.max(1, #word // 3))
   for _, name in ipairs(names) do
     local d = text.distance(word:lower():sub(1, 64), name:lower():sub(1, 64))
     if #word >= 3 and name:sub(1, #word) == word then d = math.min(d, 1) end

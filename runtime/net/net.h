@@ -45,6 +45,7 @@ int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacit
 void tide_net_leave(struct tide_net *net);
 void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
 
+struct tide_net *tide_net_of(struct tide_node *node); /* provided by node.c */
 const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);
 uint16_t tide_net_self(const struct tide_net *net);       /* own id, 0 until given; any thread */

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <uv.h>
 
-/* What a waker finds. AWAKE -> SLEEPING by the executor; anything -> NOTIFIED by wakers; -> AWAKE
- * when a turn starts. Only the waker that takes it out of SLEEPING pays for a system call. */
+/* What a waker finds. The executor goes from AWAKE to SLEEPING, wakers make it NOTIFIED, a turn
+ * AWAKE. Only the waker that takes it out of SLEEPING pays for a system call. */
 enum tide_real_state { TIDE_REAL_AWAKE, TIDE_REAL_SLEEPING, TIDE_REAL_NOTIFIED };
 
 struct tide_real_signal;

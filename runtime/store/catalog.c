@@ -147,12 +147,10 @@ static void answer_callers(struct tide__catalog_entry *entry) {
 }
 
 static void round_ended(struct tide_store *store, struct tide__catalog_entry *entry) {
-    if (entry->waiting_count > 0) {
-        return;
-    }
-    if (entry->phase == TIDE__CATALOG_PREPARE) {
+    if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_PREPARE) {
         start_round(store, entry, TIDE__CATALOG_COMMIT);
-    } else if (entry->phase == TIDE__CATALOG_COMMIT) {
+    }
+    if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_COMMIT) {
         entry->phase = TIDE__CATALOG_READY;
     }
     answer_callers(entry);
@@ -397,7 +395,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
         entry->waiting_count--;
     }
     round_ended(store, entry);
-    tide__moves_advance(store);
+    tide__plan_advance(store);
 }
 
 /* ---- members ---- */

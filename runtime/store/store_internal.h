@@ -102,8 +102,6 @@ struct tide__stripe {
 
 struct tide__job;      /* shard.c: an operation of a message, while it waits */
 struct tide__fence;    /* move.c */
-struct tide__arrival;  /* move.c */
-struct tide__departure;
 
 struct tide_table {
     /* set before the table is published, then constant */
@@ -132,7 +130,7 @@ struct tide_table {
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
-    struct tide__arrival *arrivals;
+    bool map_answer_wanted; /* the controller waits for MAP_DONE */
 };
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount);
 
@@ -273,13 +271,13 @@ bool tide__pending_before(struct tide_store *store, const struct tide_table *tab
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
 
-/* ---- shard.c: messages of the store actor ---- */
+/* ---- shard.c, inbox.c: messages of the store actor ---- */
 enum tide__op { /* first element of every body */
     TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw, positions u32|nil, keys u64] */
     TIDE__OP_PUSH = TIDE__PUSH, /* ... rows] */
     TIDE__OP_REPLY,             /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
     TIDE__OP_MAP,               /* [op, table, id or 0, passed on to, answer?, slots u32, homes u32, versions u32] */
-    TIDE__OP_MAP_DONE,          /* [op, table, slots] to the controller: nothing goes by the old homes any more */
+    TIDE__OP_MAP_DONE,          /* [op, table] to the controller: nothing goes by the old homes any more */
     TIDE__OP_TABLE,             /* [op, id, ready, options, map version, homes, versions] controller -> node */
     TIDE__OP_TABLE_DONE,        /* [op, id, ready] node -> controller */
     TIDE__OP_SYNCED,            /* [op] controller -> node: you have all tables now */
@@ -302,6 +300,11 @@ void tide__shard_release(struct tide_store *store);
 int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid, const void *data,
                      size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *writer); /* and releases it */
+/* A PULL or PUSH message. */
+void tide__operation(struct tide_store *store, uint16_t from, const struct tide_message *message);
+/* Wakes the actor after `delay` for what is stalled or moves. */
+void tide__retry_later(struct tide_store *store, uint64_t delay);
+void tide__stalled_retry(struct tide_store *store);
 /* Operations that waited for a slot look again. */
 void tide__parked_retry(struct tide_table *table);
 
@@ -328,6 +331,8 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
 void tide__move_member(struct tide_store *store, const struct tide_member *member);
 /* Looks for work that other events made possible: fences to lift, departures to go on, slots to plan. */
 void tide__moves_advance(struct tide_store *store);
+/* The controller: the same for its plans. */
+void tide__plan_advance(struct tide_store *store);
 bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
 
 /* ---- table.c ---- */
@@ -351,7 +356,7 @@ struct tide_store {
     /* I/O thread */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
     struct tide__job *stalled, **stalled_end;
-    bool timer_set, watch_posted;
+    bool timer_set;
     uint64_t parked_bytes;
     struct tide__catalog *catalog; /* controller */
     struct tide__moves *moves;

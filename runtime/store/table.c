@@ -372,7 +372,13 @@ int tide__store_create_bare(struct tide_store **out) {
     return 0;
 }
 
-/* I/O thread 0. The store actor does the work: it may send and set timers. */
+/* The store actor looks at the member list: it may send and set timers. Any thread. */
+static void post_members(struct tide_store *store) {
+    static const uint8_t body[] = {0x91, TIDE__OP_MEMBERS};
+    (void)tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), body, sizeof body);
+}
+
+/* I/O thread 0. */
 static void member_changed(void *arg, const struct tide_member *member) {
     struct tide_store *store = arg;
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
@@ -381,12 +387,7 @@ static void member_changed(void *arg, const struct tide_member *member) {
                        member->state == TIDE_MEMBER_DEAD ? "died" : "left", member->reason);
         tide__pending_node_gone(store, member->id, text);
     }
-    struct tide_writer w;
-    uint8_t buffer[16];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 1);
-    tide_write_uint(&w, TIDE__OP_MEMBERS);
-    (void)tide__store_send_writer(store, tide__store_self(store), &w);
+    post_members(store);
 }
 
 int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out) {
@@ -418,6 +419,7 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
         store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
         tide_net_watch(net, &store->watch);
         tide_net_expect_evacuation(net);
+        post_members(store);
     }
     *out = store;
     return 0;

@@ -128,6 +128,10 @@ static inline enum tide__head_error tide__head_read(const uint8_t *at, const uin
     if (tag < 0xc0) {
         return tide__head_scalar(left, tag & 31u, TIDE_STRING, h);
     }
+    if (tag >= 0xcc && tag <= 0xd3) {
+        bool above = tag == 0xcf && left > 1 && at[1] >= 0x80;
+        return tide__head_scalar(left, 1u << (tag & 3), above ? TIDE_UINT : TIDE_INT, h);
+    }
     switch (tag) {
     case 0xc0:
         h->type = TIDE_NIL;
@@ -147,18 +151,6 @@ static inline enum tide__head_error tide__head_read(const uint8_t *at, const uin
     case 0xca:
     case 0xcb:
         return tide__head_scalar(left, 4u << (tag - 0xca), TIDE_DOUBLE, h);
-    case 0xcc:
-    case 0xcd:
-    case 0xce:
-    case 0xcf:
-        return tide__head_scalar(left, 1u << (tag - 0xcc),
-                                 tag == 0xcf && left > 1 && at[1] >= 0x80 ? TIDE_UINT : TIDE_INT,
-                                 h);
-    case 0xd0:
-    case 0xd1:
-    case 0xd2:
-    case 0xd3:
-        return tide__head_scalar(left, 1u << (tag - 0xd0), TIDE_INT, h);
     case 0xd4:
     case 0xd5:
     case 0xd6:

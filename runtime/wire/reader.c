@@ -146,6 +146,15 @@ double tide_read_double(struct tide_reader *r) {
 
 const char *tide_read_string(struct tide_reader *r, size_t *size) {
     struct tide__head h;
+    if (TIDE_LIKELY(r->at != r->end && (*r->at & 0xe0) == 0xa0)) { /* most keys and names */
+        size_t short_size = *r->at & 31u;
+        if (TIDE_LIKELY((size_t)(r->end - r->at) > short_size)) {
+            const char *short_text = (const char *)r->at + 1;
+            *size = short_size;
+            r->at += 1 + short_size;
+            return short_text;
+        }
+    }
     *size = 0;
     if (!reader_head(r, TIDE_STRING, &h)) {
         return NULL;

@@ -263,6 +263,15 @@ describe("tide", function()
       assert.equal("lab", support.cluster.calls[1][2].cluster)
     end)
 
+    it("takes a name, not a path or an endpoint", function()
+      for _, name in ipairs {"../x", "unix:/x", "A B", "--"} do
+        local r = tide {"down", "-y", "--cluster=" .. name}
+        assert.equal(2, r.code)
+        assert.truthy(r.err:find("T0113", 1, true))
+      end
+      assert.equal(0, #support.cluster.calls)
+    end)
+
     it("only says what it would do under --dry-run", function()
       assert.equal("would end cluster `lab`\n", tide("down -n lab").out)
       assert.equal(0, #support.cluster.calls)

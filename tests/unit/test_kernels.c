@@ -394,6 +394,8 @@ static void steps_push_the_gradient_of_each_example(void **state) {
         set_triples(&s, "triples", batch_ids + 12, 1); /* 7, 3, 9 */
         set_text(&s, "mode", "steps");
         set_number(&s, "negatives", N);
+        set_number(&s, "gamma_e", 0);
+        set_number(&s, "gamma_r", 0);
         int n = run(&s, results);
         assert_int_equal(plain_result(results, n, "steps"), 1 + 2 * N);
         assert_int_equal(s.entities.pulls, 1 + 2 * N);
@@ -546,6 +548,11 @@ static void wrong_arguments_are_named(void **state) {
     set_number(&s, "gamma_e", -1);
     expect_refusal(&s, TIDE_EINVAL, "gamma_e");
     set_number(&s, "gamma_e", 0);
+    set_text(&s, "mode", "steps");
+    set_text(&s, "penalty", "n3");
+    expect_refusal(&s, TIDE_EINVAL, "batched");
+    set_text(&s, "mode", "batched");
+    set_text(&s, "penalty", "l2");
     set_text(&s, "loss", "hinge");
     expect_refusal(&s, TIDE_EINVAL, "\"softmax\", \"logistic\"");
     set_text(&s, "loss", "softmax");

@@ -740,8 +740,8 @@ struct raw {
     char endpoint[160];
     uint8_t out[4096], in[8192];
     size_t out_size, in_size;
-    bool begun, quit;
-    atomic_bool closed;
+    bool begun;
+    atomic_bool go, closed; /* go: executor is set */
     atomic_uint got;
 };
 
@@ -772,7 +772,7 @@ static uint64_t raw_turn(void *arg) {
                                                      .received = raw_received, .writable = raw_writable,
                                                      .closed = raw_closed};
     struct raw *r = arg;
-    if (!r->begun) {
+    if (!r->begun && atomic_load(&r->go)) {
         r->begun = true;
         r->port->ops->connect(r->executor, r->endpoint, &events, r, &r->stream);
     }
@@ -790,6 +790,7 @@ static bool raw_talk(struct world *w, struct raw *r, uint64_t limit) {
     if (r->port->ops->executor_start(r->port, &o, &r->executor) != 0) {
         abort();
     }
+    atomic_store(&r->go, true);
     r->port->ops->executor_wake(r->executor);
     uint64_t until = world_now(w) + limit;
     while (!atomic_load(&r->closed) && world_now(w) < until) {
@@ -841,7 +842,7 @@ static void garbage_closes_the_connection_and_harms_nobody(void **state) {
     struct world w;
     world_open(&w, is_simulated(state), 12);
     assert_non_null(world_add(&w, "c0"));
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < (is_simulated(state) ? 1 : 4); kind++) { /* a simulated machine has one port */
         struct raw r = {0};
         struct tide_hello h = good_hello();
         strcpy(h.cluster, "test");
@@ -867,9 +868,6 @@ static void garbage_closes_the_connection_and_harms_nobody(void **state) {
         }
         assert_true(raw_talk(&w, &r, 2 * TIDE_SECOND));
         raw_end(&r);
-        if (is_simulated(state)) {
-            break; /* one machine name is one port */
-        }
     }
     assert_non_null(world_add(&w, "later"));
     world_close(&w);

@@ -17,6 +17,9 @@ return {
   run = function(context)
     local o <const> = context.options
     local name <const> = o.name or o.cluster
+    if name and not name:find("^[a-z0-9][a-z0-9._-]*$") then
+      return nil, errors.new("T0113", {message = ("`%s` is no name of a cluster"):format(name)})
+    end
     local what <const> = name and "cluster `" .. text.clean(name) .. "`" or "the one cluster that runs"
     if o.dry_run then
       if context.json then

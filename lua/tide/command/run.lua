@@ -27,7 +27,8 @@ return {
     {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
   },
   options = {
-    {name = "nodes", config = "nodes", type = "integer", min = 1, max = 256, doc = "node processes, if the script does not say"},
+    {name = "nodes", config = "nodes", type = "integer", min = 1, max = 256,
+     doc = "node processes, if the script does not say"},
     {name = "workers", config = "workers", short = "w", type = "integer", min = 1, max = 256,
      doc = "workers of each node, if the script does not say"},
     {name = "cluster", config = "cluster", type = "string", value = "C",

@@ -1,0 +1,150 @@
+/*
+ * The mailbox of the store actor (TIDE_ID_STORE, I/O thread 0): what comes is checked, told apart and handed to the file
+ * that knows what to do. A message that cannot be read is counted and logged, the first few times; it never ends the
+ * actor.
+ */
+#include "store/store_internal.h"
+
+enum { LOGGED_MAX = 10 };
+
+/* ---- sending ---- */
+
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid, const void *data,
+                     size_t size, struct tide_blob *tail) {
+    tide_address to = tide_address_make(node, TIDE_ID_STORE);
+    if (node == 0) {
+        return tide_fail(TIDE_EUNREACHABLE, "no node");
+    }
+    if (node == tide__store_self(store)) {
+        return tide_send_blob(to, lane, data, size, tail);
+    }
+    struct tide_outgoing message = {.to = to, .from = tide_address_make(tide__store_self(store), TIDE_ID_STORE),
+                                    .data = data, .size = (uint32_t)size, .tail = tail, .kind = TIDE_FRAME_CAST,
+                                    .lane = (uint8_t)lane};
+    return tide_system_send(store->system, &message, prepaid);
+}
+
+int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *w) {
+    int code = w->error ? w->error
+                        : tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, NULL);
+    tide_writer_release(w);
+    return code;
+}
+
+static void malformed(struct tide_store *store, uint16_t from, const char *what) {
+    uint64_t before = atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+    if (before < LOGGED_MAX) {
+        tide_log(TIDE_LOG_WARN, store->node ? tide_node_name(store->node) : "", "store: damaged %s from node %u", what,
+                 (unsigned)from);
+    }
+}
+
+/* ---- messages ---- */
+
+/* [op, id, code, text|nil, positions|nil, count, rows|nil] */
+static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    size_t positions_count = 0, text_size = 0, rows_size = 0;
+    int rows_code = TIDE_F32;
+    char text[300] = "";
+    uint64_t id = tide_read_uint(r);
+    int64_t code = tide_read_int(r);
+    if (!tide_read_nil(r)) {
+        const char *at = tide_read_string(r, &text_size);
+        (void)snprintf(text, sizeof text, "%.*s", (int)(text_size < 299 ? text_size : 299), at ? at : "");
+    }
+    const void *positions = tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &positions_count);
+    uint64_t count = tide_read_uint(r);
+    const void *rows = tide_read_nil(r) ? NULL : tide_read_ext(r, &rows_code, &rows_size);
+    bool whole = !positions && count == 0 && code < 0; /* refused as a whole */
+    bool known = rows_code == TIDE_F32 || rows_code == TIDE_F16 || rows_code == TIDE_BF16;
+    if (r->error || code > 0 || code < INT32_MIN || (positions && positions_count != count) || !known ||
+        (rows && (count == 0 || rows_size % count != 0))) {
+        malformed(store, from, "answer");
+        tide__pending_refused(store, id, TIDE_EPROTO, "a damaged answer");
+        return;
+    }
+    if (whole) {
+        tide__pending_refused(store, id, (int)code, text);
+    } else {
+        tide__pending_answer(store, id, (int)code, text, positions, (size_t)count, rows_code, rows,
+                             rows ? rows_size / (size_t)count : 0);
+    }
+}
+
+static void on_members(struct tide_store *store) {
+    uint64_t view;
+    size_t count = tide_net_members(store->net, NULL, 0, &view);
+    struct tide_member *members = tide_alloc((count + 8) * sizeof *members);
+    if (!members) {
+        tide__retry_later(store, TIDE_SECOND / 100);
+        return;
+    }
+    size_t got = tide_net_members(store->net, members, count + 8, &view);
+    for (size_t i = 0; i < got && i < count + 8; i++) {
+        struct tide_member *m = &members[i];
+        if (store->member_state[m->id] == 1 + m->state) {
+            continue;
+        }
+        store->member_state[m->id] = (uint8_t)(1 + m->state);
+        tide__catalog_member(store, m);
+        tide__move_member(store, m);
+    }
+    tide_free(members);
+}
+
+static void on_cast(struct tide_store *store, const struct tide_message *message) {
+    uint16_t from = tide_address_node(message->from), self = tide__store_self(store);
+    from = from ? from : self;
+    struct tide_reader r;
+    tide_reader_init(&r, message->data, message->size);
+    size_t fields = tide_read_array(&r);
+    uint64_t op = tide_read_uint(&r);
+    if (r.error || fields == 0) {
+        malformed(store, from, "message");
+        return;
+    }
+    switch (op) {
+    case TIDE__OP_PULL:
+    case TIDE__OP_PUSH: tide__operation(store, from, message); break;
+    case TIDE__OP_REPLY: on_reply(store, from, &r); break;
+    case TIDE__OP_MAP: tide__move_map(store, from, &r); break;
+    case TIDE__OP_TABLE:
+        if (from == tide_net_controller(store->net)) {
+            tide__catalog_table(store, &r);
+        }
+        break;
+    case TIDE__OP_SYNCED:
+        atomic_store_explicit(&store->synced, true, memory_order_release); /* pairs with tide_store_synced */
+        break;
+    case TIDE__OP_TABLE_DONE: tide__catalog_done(store, from, &r); break;
+    case TIDE__OP_MEMBERS: on_members(store); break;
+    default:
+        if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_COUNT) {
+            tide__move_message(store, from, (int)op, &r);
+        } else {
+            malformed(store, from, "message");
+        }
+    }
+}
+
+int tide__shard_handle(void *state, const struct tide_message *message) {
+    struct tide_store *store = state;
+    switch (message->kind) {
+    case TIDE_CAST: on_cast(store, message); break;
+    case TIDE_CALL: {
+        struct tide_reader r;
+        tide_reader_init(&r, message->data, message->size);
+        (void)tide_read_array(&r);
+        tide__catalog_call(store, message, &r);
+        break;
+    }
+    case TIDE_TIMER: store->timer_set = false; break;
+    default: break;
+    }
+    tide__stalled_retry(store);
+    if (tide__moves_waiting(store)) {
+        tide__moves_advance(store);
+        tide__retry_later(store, TIDE_SECOND / 1000);
+    }
+    return 0;
+}

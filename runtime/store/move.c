@@ -1,0 +1,603 @@
+/*
+ * Slots change their home. The controller takes every slot off a member that is LEAVING, in batches (table, from, to):
+ *
+ *   controller --EXPECT--> new home: it awaits the slots, operations on them queue there     (EXPECTED back)
+ *   controller --MOVE--> old home: slot by slot it changes its route, sends the rows and SLOT_DONE in one turn, and
+ *       forwards what still comes; the ordered store lane puts every forwarded operation behind the rows
+ *   new home --MOVED--> controller, when it has all
+ *   controller --MAP--> all, when all batches of the member are done; MAP_DONE comes back when no operation goes by an
+ *       old home any more; then the member is evacuated
+ *
+ * Origins (fence). An origin that learns of a new home (by MAP, or because it is the new home) sends nothing to it
+ * while it has unanswered operations: workers hand operations on the slot to their own store actor (WORKER_HOLD),
+ * which parks them (OWN_HOLD). When everything up to the change is answered the parked ones go out in order; when no
+ * worker's message is left in the actor's mailbox, workers route for themselves again. So the operations of one
+ * worker on one key keep their order.
+ *
+ * What dies with a node is lost (no replicas yet) and said so: slots whose rows were on their way from or to a dead
+ * node keep it as their home, and operations on them fail with EDIED.
+ */
+#include "store/move.h"
+
+enum { IN_FLIGHT_MAX = 8, SLOTS_MAX = TIDE_SLOT_COUNT, ROWS_BYTES = 1 << 20, TURN_BYTES = 256 << 10 };
+
+struct tide__fence { /* an origin's */
+    struct tide__fence *next;
+    uint64_t sequence; /* operations up to here may go the old way */
+    bool ready;        /* they are answered; waits for the mailbox */
+    uint32_t count;
+    uint32_t slots[]; /* UINT32_MAX: a newer fence has it */
+};
+
+struct arrival { /* at the new home */
+    struct arrival *next;
+    struct tide_table *table;
+    uint32_t version, count, left;
+    uint16_t from;
+    uint32_t lost_count;
+    uint32_t *lost; /* slots that will not come: slot | node they died with << 16 */
+    uint32_t slots[];
+};
+
+struct departure { /* at the old home */
+    struct departure *next;
+    struct tide_table *table;
+    uint32_t version, count, at, in_flight;
+    uint16_t to;
+    uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home lives */
+    float *rows;
+    size_t packed, capacity, turn_bytes;
+    uint32_t slots[];
+};
+
+int tide__moves_create(struct tide_store *store) {
+    store->moves = tide_alloc_zero(1, sizeof *store->moves);
+    return store->moves ? 0 : tide_fail(TIDE_ENOMEM, "no memory for slot moves");
+}
+
+static void arrival_free(struct arrival *arrival) {
+    tide_free(arrival->lost);
+    tide_free(arrival);
+}
+
+static void departure_free(struct departure *departure) {
+    tide_free(departure->keys);
+    tide_free(departure->rows);
+    tide_free(departure);
+}
+
+void tide__moves_destroy(struct tide_store *store) {
+    struct tide__moves *m = store->moves;
+    while (m && m->arrivals) {
+        struct arrival *next = m->arrivals->next;
+        arrival_free(m->arrivals);
+        m->arrivals = next;
+    }
+    while (m && m->departures) {
+        struct departure *next = m->departures->next;
+        departure_free(m->departures);
+        m->departures = next;
+    }
+    if (m) {
+        tide__plan_release(store);
+    }
+    tide_free(m);
+}
+
+void tide__moves_table_release(struct tide_table *table) {
+    while (table->fences) {
+        struct tide__fence *next = table->fences->next;
+        tide_free(table->fences);
+        table->fences = next;
+    }
+}
+
+bool tide__moves_waiting(const struct tide_store *store) {
+    return store->moves->fences > 0 || store->moves->departures;
+}
+
+/* ---- routes ---- */
+
+static uint32_t route_of(const struct tide_table *table, uint32_t slot) {
+    return atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed); /* only this thread writes */
+}
+
+/* Pending lock held, `changes` bumped before. */
+static void set_route(struct tide_table *table, uint32_t slot, uint32_t route) {
+    /* release: `changes` and the slot's rows before the route; pairs with the acquires of passes */
+    atomic_store_explicit(&table->slots[slot].route, route, memory_order_release);
+}
+
+static void routes_begin(struct tide_table *table) {
+    tide_lock(&table->store->pending.lock);
+    atomic_fetch_add_explicit(&table->changes, 1, memory_order_release); /* pairs with the acquire in remote_start */
+}
+
+static void routes_end(struct tide_table *table) {
+    tide_unlock(&table->store->pending.lock);
+}
+
+static void raise_version(struct tide_table *table, uint32_t version) {
+    if (atomic_load_explicit(&table->map_version, memory_order_relaxed) < version) {
+        atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
+    }
+}
+
+/* ---- messages of slots ---- */
+
+/* Bounded and unaligned. NULL: damaged. */
+static const uint8_t *read_slots(struct tide_reader *r, size_t *count) {
+    const uint8_t *slots = tide_read_typed(r, TIDE_U32, count);
+    if (r->error || *count > SLOTS_MAX) {
+        return NULL;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        uint32_t slot;
+        memcpy(&slot, slots + i * 4, 4);
+        if (slot >= TIDE_SLOT_COUNT) {
+            return NULL;
+        }
+    }
+    return slots;
+}
+
+static uint32_t at(const uint8_t *numbers, size_t i) {
+    uint32_t value;
+    memcpy(&value, numbers + i * 4, sizeof value);
+    return value;
+}
+
+/* [op, table, version, node, slots] */
+void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table, uint32_t version, uint16_t node,
+                       const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 6);
+    tide_write_uint(&w, (uint64_t)op);
+    tide_write_uint(&w, table);
+    tide_write_uint(&w, version);
+    tide_write_uint(&w, node);
+    tide_write_typed(&w, TIDE_U32, slots, count);
+    tide_write_typed(&w, TIDE_U32, lost, lost_count);
+    if (tide__store_send_writer(store, to, &w)) {
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "a slot move was not told to node %u: %s", (unsigned)to,
+                 tide_error_message());
+    }
+}
+
+/* ---- fences ---- */
+
+/* The new homes of slots, from one moment on. `awaited`: this node is the new home and the rows are under way. */
+static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes, uint16_t home,
+                        const uint8_t *versions, uint32_t version, size_t count, bool awaited) {
+    const uint16_t self = tide__store_self(table->store);
+    struct tide__fence *fence = tide_alloc_zero(1, sizeof *fence + count * sizeof fence->slots[0]);
+    if (!fence) {
+        return TIDE_ENOMEM;
+    }
+    routes_begin(table);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t slot = at(slots, i), new_version = versions ? at(versions, i) : version;
+        uint16_t to = homes ? (uint16_t)at(homes, i) : home;
+        if (new_version <= table->slot_versions[slot] || (to == self && !awaited)) {
+            continue; /* old news */
+        }
+        table->slot_versions[slot] = new_version;
+        raise_version(table, new_version);
+        for (struct tide__fence *f = table->fences; f; f = f->next) {
+            for (uint32_t j = 0; j < f->count; j++) {
+                f->slots[j] = f->slots[j] == slot ? UINT32_MAX : f->slots[j];
+            }
+        }
+        fence->slots[fence->count++] = slot;
+        set_route(table, slot, to | (awaited ? TIDE__MINE | TIDE__AWAITED : 0) | TIDE__OWN_HOLD | TIDE__WORKER_HOLD);
+    }
+    fence->sequence = table->store->pending.sequence;
+    routes_end(table);
+    if (fence->count == 0) {
+        tide_free(fence);
+        return 0;
+    }
+    fence->next = table->fences;
+    table->fences = fence;
+    table->store->moves->fences++;
+    return 0;
+}
+
+static void clear_flag(struct tide_table *table, const struct tide__fence *fence, uint32_t flag) {
+    for (uint32_t i = 0; i < fence->count; i++) {
+        if (fence->slots[i] != UINT32_MAX) {
+            set_route(table, fence->slots[i], route_of(table, fence->slots[i]) & ~flag);
+        }
+    }
+}
+
+/* True: the fence is gone. */
+static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
+    if (!fence->ready && !tide__pending_before(table->store, table, fence->sequence)) {
+        routes_begin(table);
+        clear_flag(table, fence, TIDE__OWN_HOLD);
+        routes_end(table);
+        fence->ready = true;
+        tide__parked_retry(table);
+    }
+    if (!fence->ready) {
+        return false;
+    }
+    routes_begin(table);
+    bool drained = table->self_sent == table->self_handled;
+    if (drained) {
+        clear_flag(table, fence, TIDE__WORKER_HOLD);
+    }
+    routes_end(table);
+    return drained;
+}
+
+static void fences_advance(struct tide_table *table) {
+    for (struct tide__fence **place = &table->fences; *place;) {
+        struct tide__fence *fence = *place;
+        if (fence_advance(table, fence)) {
+            *place = fence->next;
+            tide_free(fence);
+            table->store->moves->fences--;
+        } else {
+            place = &fence->next;
+        }
+    }
+    if (!table->fences && table->map_answer_wanted) {
+        table->map_answer_wanted = false;
+        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE, table->id, 0, 0, NULL, 0,
+                   NULL, 0);
+    }
+}
+
+/* [table, id or 0, passed on to, answer?, slots, homes, versions]; the op is read. */
+void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    size_t count = 0, homes_count = 0, versions_count = 0;
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    uint64_t id = tide_read_uint(r), passed_on = tide_read_uint(r);
+    bool answer = tide_read_bool(r);
+    const uint8_t *slots = read_slots(r, &count);
+    const uint8_t *homes = tide_read_typed(r, TIDE_U32, &homes_count);
+    const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
+    if (!table || r->error || !slots || homes_count != count || versions_count != count) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    if (id && passed_on && passed_on <= UINT16_MAX) {
+        tide__pending_passed_on(store, id, (uint16_t)passed_on);
+    }
+    (void)change_homes(table, slots, homes, 0, versions, 0, count, false); /* ENOMEM: the old home forwards */
+    table->map_answer_wanted |= answer && from == tide_net_controller(store->net);
+    fences_advance(table);
+}
+
+/* ---- the new home ---- */
+
+static void arrival_tell(struct tide_store *store, const struct arrival *a) {
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_MOVED, a->table->id, a->version, a->from, a->slots,
+               a->count, a->lost, a->lost_count);
+}
+
+static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version, uint16_t from,
+                      const uint8_t *slots, size_t count) {
+    struct arrival *a = tide_alloc_zero(1, sizeof *a + count * sizeof a->slots[0]);
+    uint32_t *lost = tide_alloc((count + 1) * sizeof *lost);
+    if (!a || !lost || change_homes(table, slots, NULL, tide__store_self(store), NULL, version, count, true)) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to take over slots");
+        tide_free(a);
+        tide_free(lost);
+        return;
+    }
+    *a = (struct arrival){.next = store->moves->arrivals, .table = table, .version = version, .count = (uint32_t)count,
+                          .from = from, .lost = lost};
+    for (size_t i = 0; i < count; i++) {
+        a->slots[i] = at(slots, i);
+        a->left += (route_of(table, a->slots[i]) & TIDE__AWAITED) != 0;
+    }
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, table->id, version, from, a->slots,
+                    count, NULL, 0);
+    if (a->left == 0) {
+        arrival_tell(store, a);
+        arrival_free(a);
+        return;
+    }
+    store->moves->arrivals = a;
+}
+
+static void slot_is_here(struct tide_store *store, struct tide_table *table, uint32_t slot, uint16_t lost_to) {
+    uint32_t route = route_of(table, slot);
+    if (!(route & TIDE__AWAITED)) {
+        return;
+    }
+    routes_begin(table);
+    if (lost_to) {
+        set_route(table, slot, lost_to | (route & (TIDE__OWN_HOLD | TIDE__WORKER_HOLD)));
+    } else {
+        set_route(table, slot, route & ~TIDE__AWAITED);
+    }
+    routes_end(table);
+    for (struct arrival **place = &store->moves->arrivals; *place; place = &(*place)->next) {
+        struct arrival *a = *place;
+        uint32_t i = 0;
+        while (i < a->count && (a->table != table || a->slots[i] != slot)) {
+            i++;
+        }
+        if (i == a->count || a->left == 0) {
+            continue;
+        }
+        if (lost_to) {
+            a->lost[a->lost_count++] = slot | (uint32_t)lost_to << 16;
+        }
+        if (--a->left == 0) {
+            *place = a->next;
+            arrival_tell(store, a);
+            arrival_free(a);
+        }
+        break;
+    }
+    tide__parked_retry(table);
+}
+
+/* [table, slot, keys, rows with state] */
+static void on_rows(struct tide_store *store, struct tide_table *table, struct tide_reader *r) {
+    size_t count = 0, floats = 0;
+    uint64_t slot = tide_read_uint(r);
+    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
+    const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
+    bool good = !r->error && slot < TIDE_SLOT_COUNT && floats % table->row_floats == 0 &&
+                floats / table->row_floats == count && (route_of(table, (uint32_t)slot) & TIDE__AWAITED);
+    for (size_t i = 0; i < count && good; i++) {
+        uint64_t key;
+        memcpy(&key, keys + i * 8, sizeof key);
+        good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
+               tide__slot_of(table, key) == slot;
+    }
+    if (!good) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    struct tide__misses misses;
+    tide__misses_init(&misses);
+    struct tide__pass pass = {.table = table, .keys = keys, .count = count, .in = rows, .mask = TIDE__MINE,
+                              .raw = true, .patient = true, .misses = &misses};
+    int code = tide__pass_push(&pass);
+    if (code) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "rows of table '%s' are lost on arrival: %s", table->name,
+                 tide_error_message());
+    }
+    tide__misses_release(&misses);
+}
+
+/* ---- the old home ---- */
+
+static void on_move(struct tide_store *store, struct tide_table *table, uint32_t version, uint16_t to,
+                    const uint8_t *slots, size_t count) {
+    struct departure *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
+    const size_t row_bytes = table->row_floats * sizeof(float), capacity = ROWS_BYTES / row_bytes + 1;
+    uint64_t *keys = tide_alloc(capacity * sizeof *keys);
+    float *rows = tide_alloc(capacity * row_bytes);
+    if (!d || !keys || !rows) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to hand slots over");
+        tide_free(d);
+        tide_free(keys);
+        tide_free(rows);
+        return;
+    }
+    *d = (struct departure){.table = table, .version = version, .count = (uint32_t)count, .to = to, .keys = keys,
+                            .rows = rows, .capacity = capacity};
+    for (size_t i = 0; i < count; i++) {
+        d->slots[i] = at(slots, i);
+    }
+    struct departure **end = &store->moves->departures;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = d;
+}
+
+static int ship(struct departure *d) {
+    if (d->packed == 0) {
+        return 0;
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 5);
+    tide_write_uint(&w, TIDE__OP_ROWS);
+    tide_write_uint(&w, d->table->id);
+    tide_write_uint(&w, d->slots[d->at]);
+    tide_write_typed(&w, TIDE_U64, d->keys, d->packed);
+    tide_write_typed(&w, TIDE_F32, d->rows, d->packed * d->table->row_floats);
+    d->turn_bytes += w.size;
+    int code = tide__store_send_writer(d->table->store, d->to, &w);
+    d->packed = code ? d->packed : 0;
+    return code;
+}
+
+static int pack(void *arg, uint64_t key, const float *row) {
+    struct departure *d = arg;
+    int code = d->packed == d->capacity ? ship(d) : 0;
+    if (!code) {
+        d->keys[d->packed] = key;
+        memcpy(d->rows + d->packed * d->table->row_floats, row, d->table->row_floats * sizeof(float));
+        d->packed++;
+    }
+    return code;
+}
+
+/* The slot's route changes before its rows leave: from then on workers and messages go to the new home, which knows
+ * that the rows are coming. Out of memory: the rest leaves at the next try; the new home waits for SLOT_DONE. */
+static int depart_slot(struct tide_store *store, struct departure *d, uint32_t slot) {
+    struct tide_table *table = d->table;
+    uint16_t lost_to = 0;
+    if (route_of(table, slot) & TIDE__MINE) {
+        routes_begin(table);
+        set_route(table, slot, d->to);
+        table->slot_versions[slot] = d->version;
+        raise_version(table, d->version);
+        routes_end(table);
+    } else if (tide__route_home(route_of(table, slot)) != d->to) {
+        lost_to = tide__route_home(route_of(table, slot)); /* it left for a node that died */
+    }
+    int code = lost_to ? 0 : tide__slot_drain(table, slot, pack, d);
+    code = code ? code : ship(d);
+    if (code) {
+        return code;
+    }
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 5);
+    tide_write_uint(&w, TIDE__OP_SLOT_DONE);
+    tide_write_uint(&w, table->id);
+    tide_write_uint(&w, slot);
+    tide_write_uint(&w, d->version);
+    tide_write_uint(&w, lost_to);
+    return tide__store_send_writer(store, d->to, &w);
+}
+
+static void departures_advance(struct tide_store *store) {
+    struct departure *d = store->moves->departures;
+    if (!d) {
+        return;
+    }
+    d->turn_bytes = 0; /* a slot goes in one turn; between turns operations are served */
+    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES) {
+        uint32_t slot = d->slots[d->at], route = route_of(d->table, slot);
+        bool settled = !(route & (TIDE__AWAITED | TIDE__OWN_HOLD | TIDE__WORKER_HOLD));
+        if (!settled || depart_slot(store, d, slot)) {
+            break;
+        }
+        d->at++;
+        d->in_flight++;
+    }
+    if (d->at == d->count && d->in_flight == 0) {
+        store->moves->departures = d->next;
+        departure_free(d);
+    }
+}
+
+static void on_slot_here(struct tide_store *store, const struct tide_table *table, uint32_t slot) {
+    for (struct departure *d = store->moves->departures; d; d = d->next) {
+        for (uint32_t i = 0; i < d->at && d->table == table; i++) {
+            if (d->slots[i] == slot && d->in_flight > 0) {
+                d->in_flight--;
+                return;
+            }
+        }
+    }
+}
+
+/* ---- events ---- */
+
+void tide__moves_advance(struct tide_store *store) {
+    departures_advance(store);
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count && store->moves->fences; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && table->fences) {
+            fences_advance(table);
+        }
+    }
+}
+
+/* [table, version, node, slots, lost], or shorter ones; the op is read. */
+void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    const bool controls = from == tide_net_controller(store->net);
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    if (!table) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    if (op == TIDE__OP_ROWS) {
+        on_rows(store, table, r);
+        return;
+    }
+    if (op == TIDE__OP_SLOT_DONE || op == TIDE__OP_SLOT_HERE) {
+        uint64_t slot = tide_read_uint(r);
+        (void)tide_read_uint(r);
+        uint64_t lost_to = tide_read_uint(r);
+        if (r->error || slot >= TIDE_SLOT_COUNT || lost_to > UINT16_MAX) {
+            atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        } else if (op == TIDE__OP_SLOT_HERE) {
+            on_slot_here(store, table, (uint32_t)slot);
+        } else {
+            slot_is_here(store, table, (uint32_t)slot, (uint16_t)lost_to);
+            struct tide_writer w;
+            uint8_t buffer[64];
+            tide_writer_init(&w, buffer, sizeof buffer);
+            tide_write_array(&w, 5);
+            tide_write_uint(&w, TIDE__OP_SLOT_HERE);
+            tide_write_uint(&w, table->id);
+            tide_write_uint(&w, slot);
+            tide_write_uint(&w, 0);
+            tide_write_uint(&w, 0);
+            (void)tide__store_send_writer(store, from, &w);
+        }
+        return;
+    }
+    size_t count = 0, lost_count = 0;
+    uint64_t version = tide_read_uint(r), node = tide_read_uint(r);
+    const uint8_t *slots = read_slots(r, &count);
+    const uint8_t *lost = tide_read_typed(r, TIDE_U32, &lost_count);
+    if (r->error || !slots || !lost || version > UINT32_MAX || node > UINT16_MAX) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    switch (op) {
+    case TIDE__OP_EXPECT:
+        if (controls) {
+            on_expect(store, table, (uint32_t)version, (uint16_t)node, slots, count);
+        }
+        break;
+    case TIDE__OP_MOVE:
+        if (controls) {
+            on_move(store, table, (uint32_t)version, (uint16_t)node, slots, count);
+        }
+        break;
+    case TIDE__OP_EXPECTED: tide__plan_expected(store, table->id, (uint32_t)version); break;
+    case TIDE__OP_MOVED: tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count); break;
+    case TIDE__OP_MAP_DONE: tide__plan_answered(store, from, false); break;
+    default: break;
+    }
+    tide__plan_advance(store);
+    tide__moves_advance(store);
+}
+
+/* A dead or departed node: what it should have sent will not come, what it should have taken stays. */
+static void member_gone(struct tide_store *store, uint16_t id) {
+    struct tide__moves *m = store->moves;
+    for (struct arrival *a = m->arrivals, *next; a; a = next) {
+        next = a->next;
+        if (a->from != id) {
+            continue;
+        }
+        for (uint32_t i = 0, count = a->count; i < count; i++) {
+            uint32_t slot = a->slots[i];
+            bool last = a->left == 1 && (route_of(a->table, slot) & TIDE__AWAITED);
+            slot_is_here(store, a->table, slot, id);
+            if (last) {
+                break; /* the arrival is gone */
+            }
+        }
+    }
+    for (struct departure **place = &m->departures; *place;) {
+        struct departure *d = *place;
+        if (d->to == id) {
+            *place = d->next;
+            departure_free(d);
+        } else {
+            place = &d->next;
+        }
+    }
+}
+
+void tide__move_member(struct tide_store *store, const struct tide_member *member) {
+    if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+        member_gone(store, member->id);
+    }
+    if (tide__store_is_controller(store)) {
+        tide__plan_member(store, member);
+    }
+    tide__moves_advance(store);
+}

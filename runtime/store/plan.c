@@ -1,0 +1,298 @@
+/*
+ * The controller's side of slot moves: batches that empty a LEAVING member, the map that tells everybody, and the
+ * moment at which nothing goes by the old home any more. What nodes do: move.c.
+ */
+#include "store/move.h"
+
+struct batch { /* at the controller */
+    struct batch *next;
+    uint32_t table, version, count;
+    uint16_t from, to;
+    uint32_t slots[];
+};
+
+struct leaver { /* at the controller */
+    struct leaver *next;
+    uint16_t id;
+    bool told;             /* MAP was sent to all */
+    uint32_t answers_left; /* MAP_DONE of (member, table) */
+    uint8_t *awaited;      /* how many tables each member still owes an answer for: u16 by id */
+};
+
+static void leaver_free(struct leaver *leaver) {
+    tide_free(leaver->awaited);
+    tide_free(leaver);
+}
+
+static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t id) {
+    struct tide__catalog_entry *e = store->catalog->entries;
+    while (e && e->id != id) {
+        e = e->next;
+    }
+    return e;
+}
+
+static int plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from, uint16_t to,
+                      const uint16_t *plan) {
+    struct batch *b = tide_alloc_zero(1, sizeof *b + TIDE_SLOT_COUNT * sizeof b->slots[0]);
+    if (!b) {
+        return TIDE_ENOMEM;
+    }
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        if (plan[s] == to) {
+            b->slots[b->count++] = s;
+        }
+    }
+    if (b->count == 0) {
+        tide_free(b);
+        return 0;
+    }
+    b->table = entry->id;
+    b->version = ++entry->version;
+    b->from = from;
+    b->to = to;
+    b->next = store->moves->batches;
+    store->moves->batches = b;
+    tide__move_send(store, to, TIDE__OP_EXPECT, b->table, b->version, from, b->slots, b->count, NULL, 0);
+    return 0;
+}
+
+/* Gives the slots of a table at `from` to the other homes, the one with the fewest first. 1: there are moves. */
+static int plan_table(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
+                      const uint16_t *targets, size_t target_count) {
+    uint16_t *plan = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *plan);
+    uint32_t *load = tide_alloc_zero(target_count + 1, sizeof *load);
+    bool any = false, planned[TIDE_SLOT_COUNT] = {false};
+    int code = plan && load ? 0 : TIDE_ENOMEM;
+    for (const struct batch *b = store->moves->batches; b; b = b->next) {
+        for (uint32_t i = 0; i < b->count && b->table == entry->id; i++) {
+            planned[b->slots[i]] = true;
+        }
+    }
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {
+        for (size_t t = 0; t < target_count; t++) {
+            load[t] += entry->homes[s] == targets[t];
+        }
+    }
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {
+        if (entry->homes[s] != from) {
+            continue;
+        }
+        any = true;
+        if (planned[s]) {
+            continue;
+        }
+        size_t least = 0;
+        for (size_t t = 1; t < target_count; t++) {
+            least = load[t] < load[least] ? t : least;
+        }
+        plan[s] = targets[least];
+        load[least]++;
+    }
+    for (size_t t = 0; t < target_count && !code; t++) {
+        code = plan_batch(store, entry, from, targets[t], plan);
+    }
+    tide_free(plan);
+    tide_free(load);
+    return code < 0 ? code : any;
+}
+
+static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node) {
+    uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT];
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        slots[s] = s;
+        homes[s] = entry->homes[s];
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 8);
+    tide_write_uint(&w, TIDE__OP_MAP);
+    tide_write_uint(&w, entry->id);
+    tide_write_uint(&w, 0);
+    tide_write_uint(&w, 0);
+    tide_write_bool(&w, true);
+    tide_write_typed(&w, TIDE_U32, slots, TIDE_SLOT_COUNT);
+    tide_write_typed(&w, TIDE_U32, homes, TIDE_SLOT_COUNT);
+    tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+    (void)tide__store_send_writer(store, node, &w);
+}
+
+static bool lives(const struct tide_store *store, unsigned node) {
+    return store->member_state[node] == 1 + TIDE_MEMBER_UP || store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
+}
+
+/* Everybody must know the new homes, and have nothing on its way by the old ones, before the old home may end. */
+static void tell_all(struct tide_store *store, struct leaver *leaver) {
+    leaver->awaited = tide_alloc_zero(0x8000 * 2, 1);
+    if (!leaver->awaited) {
+        return; /* tried again at the next event */
+    }
+    leaver->told = true;
+    uint16_t owed;
+    for (unsigned node = 1; node < 0x8000; node++) {
+        if (!lives(store, node)) {
+            continue;
+        }
+        owed = 0;
+        for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+            if (e->phase == TIDE__CATALOG_READY) {
+                send_map(store, e, (uint16_t)node);
+                owed++;
+            }
+        }
+        memcpy(leaver->awaited + 2 * node, &owed, sizeof owed);
+        leaver->answers_left += owed;
+    }
+}
+
+void tide__plan_answered(struct tide_store *store, uint16_t node, bool all) {
+    for (struct leaver *l = store->moves->leavers; l; l = l->next) {
+        if (l->awaited && node < 0x8000) {
+            uint16_t owed, drop;
+            memcpy(&owed, l->awaited + 2 * node, sizeof owed);
+            drop = all ? owed : owed > 0;
+            owed = (uint16_t)(owed - drop);
+            memcpy(l->awaited + 2 * node, &owed, sizeof owed);
+            l->answers_left -= drop;
+        }
+    }
+}
+
+/* True: it is evacuated. */
+static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
+    if (leaver->told) {
+        return leaver->answers_left == 0;
+    }
+    uint16_t *targets = NULL;
+    size_t count = 0;
+    if (tide__catalog_homes(store, &targets, &count)) {
+        return false;
+    }
+    bool waits = false, holds = false;
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->phase == TIDE__CATALOG_FAILED) {
+            continue;
+        }
+        if (e->phase != TIDE__CATALOG_READY) {
+            waits = true; /* its creation ends soon; then its slots are planned */
+        } else if (count > 0) {
+            waits |= plan_table(store, e, leaver->id, targets, count) != 0;
+        } else {
+            holds = true;
+        }
+    }
+    tide_free(targets);
+    if (!waits && holds) {
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "node %u leaves and nobody can take its slots",
+                 (unsigned)leaver->id);
+    }
+    if (!waits) {
+        tell_all(store, leaver);
+    }
+    return leaver->told && leaver->answers_left == 0;
+}
+
+void tide__plan_advance(struct tide_store *store) {
+    for (struct leaver **place = &store->moves->leavers; *place;) {
+        struct leaver *leaver = *place;
+        bool gone = !lives(store, leaver->id);
+        if (!gone && !leaver_advance(store, leaver)) {
+            place = &leaver->next;
+            continue;
+        }
+        *place = leaver->next;
+        if (!gone) {
+            tide_net_evacuated(store->net, leaver->id);
+        }
+        leaver_free(leaver);
+    }
+}
+
+static struct batch **find_batch(struct tide_store *store, uint32_t table, uint32_t version) {
+    struct batch **place = &store->moves->batches;
+    while (*place && ((*place)->table != table || (*place)->version != version)) {
+        place = &(*place)->next;
+    }
+    return *place ? place : NULL;
+}
+
+void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t version) {
+    struct batch **place = find_batch(store, table, version);
+    if (place) {
+        struct batch *b = *place;
+        tide__move_send(store, b->from, TIDE__OP_MOVE, b->table, b->version, b->to, b->slots, b->count, NULL, 0);
+    }
+}
+
+static void tell_everybody(struct tide_store *store, const struct tide__catalog_entry *entry) {
+    for (unsigned node = 1; node < 0x8000; node++) {
+        if (lives(store, node)) {
+            send_map(store, entry, (uint16_t)node);
+        }
+    }
+}
+
+/* lost: slot | node << 16 of slots that did not come and whose rows died with that node. */
+void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version, const uint8_t *lost,
+                      size_t lost_count) {
+    struct batch **place = find_batch(store, table, version);
+    struct tide__catalog_entry *entry = entry_of(store, table);
+    if (!place || !entry) {
+        return;
+    }
+    struct batch *b = *place;
+    for (uint32_t i = 0; i < b->count; i++) {
+        uint32_t slot = b->slots[i];
+        uint16_t home = b->to;
+        for (size_t j = 0; j < lost_count; j++) {
+            uint32_t gone;
+            memcpy(&gone, lost + j * 4, sizeof gone);
+            home = (gone & 0xffff) == slot ? (uint16_t)(gone >> 16) : home;
+        }
+        entry->homes[slot] = home;
+        entry->versions[slot] = b->version;
+    }
+    if (!lives(store, b->from)) { /* no orderly end of the move will tell the others */
+        tell_everybody(store, entry);
+    }
+    *place = b->next;
+    tide_free(b);
+}
+
+void tide__plan_member(struct tide_store *store, const struct tide_member *member) {
+    if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+        for (struct batch **place = &store->moves->batches; *place;) { /* of a live leaver they are planned anew */
+            struct batch *b = *place;
+            if (b->to == member->id) {
+                *place = b->next;
+                tide_free(b);
+            } else {
+                place = &b->next;
+            }
+        }
+        tide__plan_answered(store, member->id, true);
+    }
+    if (member->state == TIDE_MEMBER_LEAVING) {
+        struct leaver *leaver = tide_alloc_zero(1, sizeof *leaver);
+        if (leaver) {
+            leaver->id = member->id;
+            leaver->next = store->moves->leavers;
+            store->moves->leavers = leaver;
+        }
+    }
+    tide__plan_advance(store);
+}
+
+void tide__plan_release(struct tide_store *store) {
+    struct tide__moves *m = store->moves;
+    while (m->batches) {
+        struct batch *next = m->batches->next;
+        tide_free(m->batches);
+        m->batches = next;
+    }
+    while (m->leavers) {
+        struct leaver *next = m->leavers->next;
+        leaver_free(m->leavers);
+        m->leavers = next;
+    }
+}

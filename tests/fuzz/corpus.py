@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz targets into tests/fuzz/corpus/<target>/; run it after adding one."""
+import json
+import os
+import struct
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+
+
+def write(target, name, data):
+    os.makedirs(os.path.join(HERE, target), exist_ok=True)
+    with open(os.path.join(HERE, target, name), "wb") as out:
+        out.write(data)
+
+
+def frame(body, kind=0, lane=3):
+    head = bytes([0x95, kind | lane << 4]) + b"".join(b"\xcf" + struct.pack(">Q", v) for v in (1, 2, 3))
+    return struct.pack("<I", len(head) + len(body)) + head + body
+
+
+def safetensors(header, data):
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+FRAMES = {
+    "nil": b"\xc0",
+    "integers": b"\x98\x00\xff\xcc\x80\xcd\x01\x00\xce\x00\x01\x00\x00\xcf" + b"\xff" * 8
+                + b"\xd1\x80\x00\xd3" + b"\x80" + b"\0" * 7,
+    "map": b"\x83\xa1k\x01\xa4text\xd9\x05hello\xa5array\x93\xc2\xc3\xcb\x3f\xf8" + b"\0" * 6,
+    "typed": b"\x92\xd6\x01\0\0\x80\x3f\xc7\x10\x07" + b"\x01" + b"\0" * 15,
+    "key-twice": b"\x82\xa1a\x01\xa1a\x02",
+    "deep": b"\x91" * 17 + b"\xc0",
+    "announces-gigabytes": bytes.fromhex("dd00df0001c0"),
+    "timestamp": b"\xd6\xff\0\0\0\0",
+    "frame-cast": frame(b"\x81\xa1k\xc4\x02ab"),
+    "frame-hello": frame(b"\x82\xa4name\xa1n\xa7version\x01", kind=6, lane=0),
+    "frame-small": struct.pack("<I", 6) + b"\x95\x41\x01\x01\x01\xc0",
+}
+
+TENSOR = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
+SAFETENSORS = {
+    "one": safetensors({"w": TENSOR}, b"\0" * 16),
+    "two": safetensors({"__metadata__": {"tide.table": "w"}, "values": {**TENSOR, "data_offsets": [8, 24]},
+                        "keys": {"dtype": "U64", "shape": [1], "data_offsets": [0, 8]}}, b"\0" * 24),
+    "header-only": json.dumps({"w": TENSOR}).encode(),
+    "overlap": safetensors({"a": TENSOR, "b": TENSOR}, b"\0" * 16),
+    "empty": safetensors({}, b""),
+    "overflow": json.dumps({"w": {"dtype": "F64", "shape": [1 << 62, 4], "data_offsets": [0, 0]}}).encode(),
+}
+
+NOUN = (b"  1 licence\n00000100 03 n 02 Entity 0 thing 0 002 ~ 00000200 n 0000 + 00000300 v 0102 | g\n"
+        b"00000200 03 n 01 entity 0 001 @ 00000100 n 0000 | g\n")
+VERB = b"00000300 29 v 01 be 0 001 + 00000100 n 0201 01 + 02 00 | g\n"
+ADJ = b"00000400 00 s 01 big(p) 0 000 | g\n"
+TEXTS = {
+    "lines": b"\x00\xef\xbb\xbfone\r\n\ntwo",
+    "lines-nul": b"\x00a\nb\0c",
+    "names": b"\x01a\tr\tb\r\nb\ts\ta\n\x01c\tr\ta\x01",
+    "names-bad": b"\x01a\tr\n",
+    "ids": b"\x020\t1\t2\n3\t0\t4294967294\n",
+    "wordnet": b"\x03" + b"\x01".join([NOUN, VERB, ADJ, b""]),
+    "wordnet-dangling": b"\x03" + NOUN,
+}
+
+for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS)):
+    for seed, content in seeds.items():
+        write(target, seed, content)
