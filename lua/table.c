@@ -494,8 +494,7 @@ static int table_homes(lua_State *L) {
             lua_rawseti(L, -2, i);
         }
     }
-    lua_pushinteger(L, (lua_Integer)version);
-    return 2;
+    return 1;
 }
 
 static int save_or_load(lua_State *L, int (*operation)(struct tide_table *, const char *)) {

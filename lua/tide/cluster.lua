@@ -234,6 +234,7 @@ function cluster:close()
   self.closed = true
   for _, run in ipairs(self.runs) do pcall(run.cancel, run) end
   if #self.children == 0 then return end
+  core.log_level "error" -- that these nodes end is no news
   for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end
   if not self.members then
     for _, child in ipairs(self.children) do child.process:signal(15) end

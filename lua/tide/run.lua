@@ -89,6 +89,7 @@ end
 ---- what is shown while waiting -----------------------------------------------------------------------------------
 
 function run:show_progress(p)
+  self.newest = p
   local running = next(p.fields or {}) ~= nil
   local f = running and p.fields or p.last or {}
   local shown = {{"epoch", (p.n or 0) + (running and 1 or 0)}}
@@ -244,7 +245,10 @@ function run:wait()
     self.queue = {}
   end
   self:raise_failure()
-  if not self.bar.done then self.bar:finish() end
+  if not self.bar.done then
+    if self.newest then self:show_progress(self.newest) end
+    self.bar:finish()
+  end
   self:clear_progress()
   return self:summary()
 end

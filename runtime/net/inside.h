@@ -177,6 +177,7 @@ struct tide_net {
     struct tide_system *system;
     struct tide_port *port;
     struct tide_executor *executor;
+    tide_address members_actor;
     char cluster[64], listen[160], join[160], wanted_name[64];
     uint64_t incarnation;
     uint16_t workers;

@@ -7,10 +7,18 @@
 #include "actor/internal.h" /* the node of a system, for tide_spawn */
 
 #include <string.h>
-#include <unistd.h>
 
 void tide__net_wake(struct tide_net *net) {
     tide_executor_wake(net->port, net->executor);
+}
+
+/* Another thread wants flush to look at a flag. A message, not a bare wake: an executor that was just about to sleep
+ * asks its inbox for reasons not to, and knows no other. */
+static void poke(struct tide_net *net) {
+    static const uint8_t nil = 0xc0;
+    if (tide_post(net->system->node, net->members_actor, &nil, 1) != 0) {
+        tide__net_wake(net);
+    }
 }
 
 void tide__net_become(struct tide_net *net, enum tide_member_state state, int code, const char *reason) {
@@ -268,7 +276,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->store = o->store;
     net->client = o->client;
     net->controls = o->join == NULL;
-    net->pid = net->port->simulated ? 0 : (int32_t)getpid();
+    net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
     net->tick_at = TIDE_NEVER;
     return net;
@@ -283,20 +291,19 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
     if (net == NULL) {
         return TIDE_ENOMEM;
     }
-    tide_address address;
     error = tide_spawn(system->node,
                        &(struct tide_actor_options){
                            .name = "members", .type = "members", .handle = members_handle, .state = net},
-                       &address);
+                       &net->members_actor);
     if (error != 0) {
         tide_free(net);
         return error;
     }
-    TIDE_ASSERT(tide_address_id(address) == TIDE_ID_MEMBERS);
+    TIDE_ASSERT(tide_address_id(net->members_actor) == TIDE_ID_MEMBERS);
     *out = net;
     struct tide_route route = {.arg = net, .admit = admit, .send = send, .flush = flush, .close = close_all};
     tide_system_set_route(system, &route);
-    tide__net_wake(net);
+    poke(net);
     uint64_t until = tide__net_now(net) + 5 * TIDE_SECOND;
     /* acquire: pairs with the release in open_listener */
     while (!atomic_load_explicit(&net->opened, memory_order_acquire)) {
@@ -315,13 +322,13 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
 
 int tide_net_join(struct tide_net *net) {
     atomic_store_explicit(&net->join_wanted, true, memory_order_release); /* with flush */
-    tide__net_wake(net);
+    poke(net);
     return 0;
 }
 
 void tide_net_leave(struct tide_net *net) {
     atomic_store_explicit(&net->leave_wanted, true, memory_order_release); /* with flush */
-    tide__net_wake(net);
+    poke(net);
 }
 
 void tide_net_destroy(struct tide_net *net) {
@@ -397,7 +404,7 @@ void tide_net_watch(struct tide_net *net, struct tide_member_watch *watch) {
     watch->next = net->new_watches;
     net->new_watches = watch;
     tide_unlock(&net->lock);
-    tide__net_wake(net);
+    poke(net);
 }
 
 static void copy_info(struct tide_peer *peer, struct tide_link_info *out) {

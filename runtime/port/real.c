@@ -48,6 +48,11 @@ static uint32_t real_user(struct tide_port *port) {
     return (uint32_t)geteuid();
 }
 
+static int real_pid(struct tide_port *port) {
+    (void)port;
+    return (int)getpid();
+}
+
 static void real_pause(struct tide_port *port, uint64_t ns) {
     struct tide_real_port *real = (struct tide_real_port *)port;
     if (real->hosted != NULL) {
@@ -121,6 +126,7 @@ static const struct tide_port_ops real_ops = {
     .signal_watch = tide__real_signal_watch,
     .memory_resident = real_memory_resident,
     .user = real_user,
+    .pid = real_pid,
     .environment = real_environment,
 };
 

@@ -215,6 +215,11 @@ static uint32_t sim_user(struct tide_port *port) {
     return 0;
 }
 
+static int sim_pid(struct tide_port *port) {
+    (void)port;
+    return 0;
+}
+
 static void sim_destroy_port(struct tide_port *port) {
     struct sim_node *node = ((struct sim_port *)port)->node;
     if (node->port == (struct sim_port *)port) {
@@ -274,6 +279,7 @@ static const struct tide_port_ops sim_ops = {
     .destroy = sim_destroy_port,
     .pause = sim_pause,
     .user = sim_user,
+    .pid = sim_pid,
     .executor_start = sim_executor_start,
     .executor_wake = tide__sim_executor_wake,
     .executor_stop = sim_executor_stop,

@@ -198,8 +198,9 @@ static void on_connected(struct tide_sim *sim, struct tide_stream *s) {
         return;
     }
     s->connected = true;
+    bool waiting = s->want_write; /* since a write before this; a later one waits for its own room */
     s->events->connected(s->arg, s);
-    if (s->want_write && !s->finished && !s->writable_scheduled) {
+    if (waiting && !s->finished && !s->writable_scheduled) {
         s->writable_scheduled = true;
         push(s, sim->now, SIM_WRITABLE);
     }

@@ -13,7 +13,8 @@
 static bool same_key(const msgpack_object *a, const msgpack_object *b) {
     return a->type == MSGPACK_OBJECT_STR && b->type == MSGPACK_OBJECT_STR &&
            a->via.str.size == b->via.str.size &&
-           memcmp(a->via.str.ptr, b->via.str.ptr, a->via.str.size) == 0;
+           (a->via.str.size == 0 || /* then ptr may be NULL */
+            memcmp(a->via.str.ptr, b->via.str.ptr, a->via.str.size) == 0);
 }
 
 static bool repeats_key(const msgpack_object_map *map) {

@@ -105,7 +105,8 @@ static void the_argument_and_the_name_reach_the_actor(void **state) {
         "local t, err = core.spawn {source = '', chunk = '@x', name = 'child'} assert(not t and err.name == 'EEXIST')\n"
         "local id = core.monitor(a) core.kill(a) local e = core.receive(5)\n"
         "assert(e.kind == 'exit' and e.call == id and e.from == a and e.name == 'EKILLED', e.name)\n"
-        "t, err = core.whereis 'child' assert(not t and err.name == 'ENOENT')\n"
+        "for i = 1, 100 do t, err = core.whereis 'child' if not t then break end core.sleep(0.01) end\n"
+        "assert(not t and err.name == 'ENOENT')\n"
         "fails('argument.f: a function cannot travel', core.spawn, {source = '', argument = {f = print}})");
 }
 
@@ -135,7 +136,7 @@ static void failures_of_calls_are_told_apart(void **state) {
         "v, err = core.call(a, 'silence', 0.05) assert(err.name == 'ETIMEDOUT')\n"
         "v, err = core.call(a, 'die') assert(err.name == 'EDIED', tostring(err))\n"
         "v, err = core.call('77:1234', 1) assert(err.name == 'EUNREACHABLE', err.name)\n"
-        "assert(err.where == 'test.lua:1', err.where)");
+        "assert(err.where:find '^test.lua:%d+$', err.where)");
 }
 
 static void receive_times_out_and_sleep_sleeps(void **state) {
@@ -157,7 +158,7 @@ static void fibers_run_side_by_side_in_one_state(void **state) {
         "local h = core.fiber(function() core.sleep(10) end)\n"
         "local ok, err = core.fiber_wait(h, 0.02) assert(ok == nil and err.name == 'ETIMEDOUT') core.fiber_cancel(h)\n"
         "local e = core.fiber(function() error 'boom' end) ok, err = core.fiber_wait(e)\n"
-        "assert(ok == nil and err.message == 'boom' and err.where == 'test.lua:1' and err.trace)\n"
+        "assert(ok == nil and err.message == 'boom' and err.where:find '^test.lua:%d+$' and err.trace)\n"
         "e = core.fiber(function() error({name = 'EMINE', message = 'm'}) end) ok, err = core.fiber_wait(e)\n"
         "assert(ok == nil and err.name == 'EMINE')\n"
         "fails('fiber', core.fiber_wait, {})");

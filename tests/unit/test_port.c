@@ -399,7 +399,6 @@ static void a_reader_that_stops_makes_writes_short_until_it_resumes(void **state
         assert_true(world_wait(&w, &l->listening));
         link_connect(l);
         world_sleep(&w, 50000000);
-        if(atomic_load(&l->client.closed)) printf("XX %s %d\n", w.kind->name, l->client.reason);
         assert_false(atomic_load(&l->client.closed));
         if (!w.kind->real) { /* other threads' fields are theirs while they run */
             assert_true(l->client.short_seen);

@@ -1,0 +1,453 @@
+/* What only the real port has: waking across threads, a host's loop, socket files, children,
+ * signals. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "port_world.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <uv.h>
+
+/* ---- waking ---- */
+
+struct inbox {
+    struct tide_port *port;
+    _Atomic long posted;
+    _Atomic long seen;
+    bool with_pending;
+    int turns;
+};
+
+static uint64_t take(void *arg) {
+    struct inbox *inbox = arg;
+    inbox->turns++;
+    /* acquire: pairs with the release in the poster, through the executor's state */
+    atomic_store(&inbox->seen, atomic_load_explicit(&inbox->posted, memory_order_acquire));
+    return TIDE_NEVER;
+}
+
+static bool has_more(void *arg) {
+    struct inbox *inbox = arg;
+    return atomic_load(&inbox->posted) != atomic_load(&inbox->seen);
+}
+
+static bool wait_for(_Atomic long *value, long wanted) {
+    for (int i = 0; i < 2000000; i++) {
+        if (atomic_load(value) >= wanted) {
+            return true;
+        }
+        if (i > 1000) {
+            nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
+        }
+    }
+    return false;
+}
+
+/* Posts with relaxed stores: whatever order is needed, the port provides. Every post waits until
+ * it is seen, so each meets the executor on its way to sleep, asleep, or on its way up. */
+static void no_wake_is_lost(void **state) {
+    (void)state;
+    struct tide_port *port;
+    assert_int_equal(tide_port_real_create(1, &port), 0);
+    for (int with_pending = 0; with_pending < 2; with_pending++) {
+        struct inbox inbox = {.port = port};
+        struct tide_executor_options options = {
+            .turn = take, .arg = &inbox, .pending = with_pending ? has_more : NULL, .core = -1};
+        struct tide_executor *e;
+        assert_int_equal(port->ops->executor_start(port, &options, &e), 0);
+        for (long i = 1; i <= 3000; i++) {
+            atomic_store_explicit(&inbox.posted, i, memory_order_relaxed);
+            tide_executor_wake(port, e);
+            assert_true(wait_for(&inbox.seen, i));
+            for (volatile long spin = 0; spin < i % 200 * 20; spin++) {
+            }
+        }
+        port->ops->executor_stop(e);
+    }
+    port->ops->destroy(port);
+}
+
+struct poster {
+    struct tide_port *port;
+    struct tide_executor *executor;
+    struct inbox *inbox;
+};
+
+static void *post_many(void *arg) {
+    struct poster *p = arg;
+    for (int i = 0; i < 20000; i++) {
+        atomic_fetch_add_explicit(&p->inbox->posted, 1, memory_order_relaxed);
+        tide_executor_wake(p->port, p->executor);
+    }
+    return NULL;
+}
+
+static void many_threads_wake_one_executor(void **state) {
+    (void)state;
+    struct inbox inbox = {0};
+    struct poster p = {.inbox = &inbox};
+    assert_int_equal(tide_port_real_create(1, &p.port), 0);
+    struct tide_executor_options options = {
+        .turn = take, .pending = has_more, .arg = &inbox, .core = 0};
+    assert_int_equal(p.port->ops->executor_start(p.port, &options, &p.executor), 0);
+    pthread_t threads[3];
+    for (size_t i = 0; i < TIDE_COUNT(threads); i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, post_many, &p), 0);
+    }
+    for (size_t i = 0; i < TIDE_COUNT(threads); i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_true(wait_for(&inbox.seen, 60000));
+    p.port->ops->executor_stop(p.executor);
+    p.port->ops->destroy(p.port);
+}
+
+static double cpu_seconds(void) {
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void an_idle_executor_uses_no_processor_time(void **state) {
+    (void)state;
+    struct inbox inbox = {0};
+    struct tide_port *port;
+    assert_int_equal(tide_port_real_create(1, &port), 0);
+    struct tide_executor_options options = {
+        .turn = take, .pending = has_more, .arg = &inbox, .core = -1};
+    struct tide_executor *e;
+    assert_int_equal(port->ops->executor_start(port, &options, &e), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    double before = cpu_seconds();
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    assert_true(cpu_seconds() - before < 0.003);
+    port->ops->executor_stop(e);
+    assert_int_equal(inbox.turns, 1);
+    port->ops->destroy(port);
+}
+
+static void executors_start_and_stop_a_hundred_times(void **state) {
+    (void)state;
+    struct tide_port *port;
+    assert_int_equal(tide_port_real_create(1, &port), 0);
+    for (int i = 0; i < 100; i++) {
+        struct inbox inbox = {0};
+        struct tide_executor_options options = {.turn = take, .arg = &inbox, .core = -1};
+        struct tide_executor *e;
+        assert_int_equal(port->ops->executor_start(port, &options, &e), 0);
+        if (i % 2 == 0) {
+            tide_executor_wake(port, e);
+        }
+        port->ops->executor_stop(e);
+    }
+    port->ops->destroy(port);
+}
+
+static void an_executor_runs_on_a_hosts_loop(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    struct inbox inbox = {0};
+    struct poster p = {.inbox = &inbox};
+    assert_int_equal(tide_port_real_create(1, &p.port), 0);
+    struct tide_executor_options options = {
+        .turn = take, .pending = has_more, .arg = &inbox, .loop = &loop, .core = -1};
+    assert_int_equal(p.port->ops->executor_start(p.port, &options, &p.executor), 0);
+    assert_int_equal(inbox.turns, 0); /* only inside the loop */
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, post_many, &p), 0);
+    while (atomic_load(&inbox.seen) < 20000) {
+        uv_run(&loop, UV_RUN_ONCE);
+    }
+    pthread_join(thread, NULL);
+    p.port->ops->executor_stop(p.executor);
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0); /* nothing of ours keeps the loop alive */
+    assert_int_equal(uv_loop_close(&loop), 0);
+    p.port->ops->destroy(p.port);
+}
+
+/* ---- what runs on the executor's thread ---- */
+
+struct errand {
+    struct tide_port *port;
+    struct tide_executor *executor;
+    void (*run)(struct errand *errand);
+    const void *input;
+    struct tide_listener *listener;
+    struct tide_process *process;
+    int code, exit_status, signal, fired;
+    atomic_bool go, done, ended;
+};
+
+static uint64_t errand_turn(void *arg) {
+    struct errand *errand = arg;
+    if (atomic_load(&errand->go)) {
+        atomic_store(&errand->go, false);
+        errand->run(errand);
+        atomic_store(&errand->done, true);
+    }
+    return TIDE_NEVER;
+}
+
+static void errands_open(struct errand *errand) {
+    memset(errand, 0, sizeof *errand);
+    assert_int_equal(tide_port_real_create(1, &errand->port), 0);
+    struct tide_executor_options options = {.turn = errand_turn, .arg = errand, .core = -1};
+    assert_int_equal(errand->port->ops->executor_start(errand->port, &options, &errand->executor),
+                     0);
+}
+
+static void wait_flag(atomic_bool *flag) {
+    for (int i = 0; i < 10000 && !atomic_load(flag); i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(atomic_load(flag));
+}
+
+static int errand_do(struct errand *errand, void (*run)(struct errand *errand), const void *input) {
+    errand->run = run;
+    errand->input = input;
+    atomic_store(&errand->done, false);
+    atomic_store(&errand->go, true);
+    tide_executor_wake(errand->port, errand->executor);
+    wait_flag(&errand->done);
+    return errand->code;
+}
+
+static void errands_close(struct errand *errand) {
+    errand->port->ops->executor_stop(errand->executor);
+    errand->port->ops->destroy(errand->port);
+}
+
+/* ---- socket files ---- */
+
+static void ignore_stream(void *arg, struct tide_stream *stream) {
+    (void)arg;
+    (void)stream;
+}
+
+static void do_listen(struct errand *errand) {
+    errand->code = errand->port->ops->listen(errand->executor, errand->input, ignore_stream, errand,
+                                             &errand->listener);
+}
+
+static void do_unlisten(struct errand *errand) {
+    errand->port->ops->listener_close(errand->listener);
+    errand->code = 0;
+}
+
+static void a_stale_socket_file_is_replaced_and_another_file_is_not(void **state) {
+    (void)state;
+    char directory[] = "/tmp/tide-port-XXXXXX", endpoint[64], *path = endpoint + 5;
+    assert_non_null(mkdtemp(directory));
+    snprintf(endpoint, sizeof endpoint, "unix:%s/s", directory);
+    struct errand errand;
+    errands_open(&errand);
+
+    /* what a killed node leaves behind: bound, and nobody listens */
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    close(fd);
+    assert_int_equal(errand_do(&errand, do_listen, endpoint), 0);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_int_equal(errand_do(&errand, do_unlisten, NULL), 0);
+    assert_int_equal(stat(path, &info), -1); /* unlinked */
+
+    /* a plain file of that name is somebody's data */
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(errand_do(&errand, do_listen, endpoint), TIDE_EADDRINUSE);
+    assert_int_equal(unlink(path), 0);
+
+    /* a file that took our socket's place is not ours to remove */
+    assert_int_equal(errand_do(&errand, do_listen, endpoint), 0);
+    assert_int_equal(unlink(path), 0);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(errand_do(&errand, do_unlisten, NULL), 0);
+    assert_int_equal(unlink(path), 0);
+    errands_close(&errand);
+    assert_int_equal(rmdir(directory), 0);
+}
+
+/* ---- children and signals ---- */
+
+static void on_ended(void *arg, int exit_status, int signal_number) {
+    struct errand *errand = arg;
+    errand->exit_status = exit_status;
+    errand->signal = signal_number;
+    atomic_store(&errand->ended, true);
+}
+
+static void do_start(struct errand *errand) {
+    struct tide_process_options options = *(const struct tide_process_options *)errand->input;
+    options.ended = on_ended;
+    options.arg = errand;
+    atomic_store(&errand->ended, false);
+    errand->code = errand->port->ops->process_start(errand->executor, &options, &errand->process);
+}
+
+static void do_signal(struct errand *errand) {
+    errand->code = errand->port->ops->process_signal(errand->process, *(const int *)errand->input);
+}
+
+static void do_release(struct errand *errand) {
+    errand->port->ops->process_release(errand->process);
+}
+
+static void a_child_ends_with_its_status_and_writes_its_output(void **state) {
+    (void)state;
+    char directory[] = "/tmp/tide-port-XXXXXX", path[64], text[64] = "";
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/out", directory);
+    struct errand errand;
+    errands_open(&errand);
+    const char *const argv[] = {"sh", "-c", "echo $TIDE_TEST; echo err >&2; exit 7", NULL};
+    const char *const env[] = {"TIDE_TEST=value", NULL};
+    struct tide_process_options options = {
+        .argv = argv, .env = env, .output = path, .dies_with_parent = true};
+    for (int i = 0; i < 2; i++) { /* the second appends */
+        assert_int_equal(errand_do(&errand, do_start, &options), 0);
+        assert_true(errand.port->ops->process_id(errand.process) > 1);
+        wait_flag(&errand.ended);
+        assert_int_equal(errand.exit_status, 7);
+        assert_int_equal(errand.signal, 0);
+        int number = SIGTERM;
+        assert_int_equal(errand_do(&errand, do_signal, &number), TIDE_ENOENT);
+        errand_do(&errand, do_release, NULL);
+    }
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), 20);
+    fclose(file);
+    assert_string_equal(text, "value\nerr\nvalue\nerr\n");
+    assert_int_equal(unlink(path), 0);
+    errands_close(&errand);
+    assert_int_equal(rmdir(directory), 0);
+}
+
+static void a_signal_ends_a_child(void **state) {
+    (void)state;
+    struct errand errand;
+    errands_open(&errand);
+    const char *const argv[] = {"sleep", "100", NULL};
+    struct tide_process_options options = {.argv = argv};
+    assert_int_equal(errand_do(&errand, do_start, &options), 0);
+    int number = SIGTERM;
+    assert_int_equal(errand_do(&errand, do_signal, &number), 0);
+    wait_flag(&errand.ended);
+    assert_int_equal(errand.signal, SIGTERM);
+    errand_do(&errand, do_release, NULL);
+    errands_close(&errand);
+}
+
+static void a_child_dies_with_the_thread_that_started_it(void **state) {
+    (void)state;
+    struct errand errand;
+    errands_open(&errand);
+    const char *const argv[] = {"sleep", "100", NULL};
+    struct tide_process_options options = {.argv = argv, .dies_with_parent = true};
+    assert_int_equal(errand_do(&errand, do_start, &options), 0);
+    pid_t pid = errand.port->ops->process_id(errand.process);
+    struct tide_process *process = errand.process;
+    const struct tide_port_ops *ops = errand.port->ops;
+    errands_close(&errand);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid); /* hangs if the child lives on */
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_false(atomic_load(&errand.ended)); /* nobody was there to be told */
+    ops->process_release(process);
+}
+
+static void a_program_that_cannot_start_is_an_error(void **state) {
+    (void)state;
+    struct errand errand;
+    errands_open(&errand);
+    static const char *const programs[][2] = {
+        {"/nonexistent/program", NULL}, {"tide-no-such-program", NULL}, {"/tmp", NULL}};
+    static const int codes[] = {TIDE_ENOENT, TIDE_ENOENT, TIDE_EPERM};
+    for (size_t i = 0; i < TIDE_COUNT(programs); i++) {
+        struct tide_process_options options = {.argv = programs[i]};
+        assert_int_equal(errand_do(&errand, do_start, &options), codes[i]);
+    }
+    const char *const none[] = {NULL};
+    assert_int_equal(errand_do(&errand, do_start, &(struct tide_process_options){.argv = none}),
+                     TIDE_EINVAL);
+    const char *const argv[] = {"true", NULL};
+    struct tide_process_options options = {.argv = argv, .output = "/nonexistent/out"};
+    assert_int_equal(errand_do(&errand, do_start, &options), TIDE_ENOENT);
+    errands_close(&errand);
+}
+
+static void on_fired(void *arg, int signal_number) {
+    struct errand *errand = arg;
+    errand->fired += signal_number == SIGUSR2;
+    atomic_store(&errand->ended, true);
+}
+
+static void do_watch(struct errand *errand) {
+    errand->code = errand->port->ops->signal_watch(errand->executor, SIGUSR2, on_fired, errand);
+}
+
+static void a_watched_signal_reaches_the_executor(void **state) {
+    (void)state;
+    struct errand errand;
+    errands_open(&errand);
+    assert_int_equal(errand_do(&errand, do_watch, NULL), 0);
+    assert_int_equal(errand_do(&errand, do_watch, NULL), 0); /* replaces */
+    kill(getpid(), SIGUSR2);
+    wait_flag(&errand.ended);
+    errands_close(&errand);
+    assert_int_equal(errand.fired, 1);
+}
+
+static void the_process_knows_its_memory_and_environment(void **state) {
+    (void)state;
+    struct tide_port *port;
+    assert_int_equal(tide_port_real_create(0, &port), 0);
+    assert_true(port->seed != 0 && !port->simulated);
+    assert_true(port->ops->entropy(port) != port->ops->entropy(port));
+    assert_true(port->ops->memory_resident(port) > 100000);
+    assert_non_null(port->ops->environment(port, "PATH"));
+    assert_null(port->ops->environment(port, "TIDE_NO_SUCH_NAME"));
+    uint64_t now = port->ops->now(port);
+    assert_true(port->ops->now(port) >= now);
+    assert_true(port->ops->wall(port) > UINT64_C(1700000000) * TIDE_SECOND);
+    port->ops->destroy(port);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_wake_is_lost),
+        cmocka_unit_test(many_threads_wake_one_executor),
+        cmocka_unit_test(an_idle_executor_uses_no_processor_time),
+        cmocka_unit_test(executors_start_and_stop_a_hundred_times),
+        cmocka_unit_test(an_executor_runs_on_a_hosts_loop),
+        cmocka_unit_test(a_stale_socket_file_is_replaced_and_another_file_is_not),
+        cmocka_unit_test(a_child_ends_with_its_status_and_writes_its_output),
+        cmocka_unit_test(a_signal_ends_a_child),
+        cmocka_unit_test(a_child_dies_with_the_thread_that_started_it),
+        cmocka_unit_test(a_program_that_cannot_start_is_an_error),
+        cmocka_unit_test(a_watched_signal_reaches_the_executor),
+        cmocka_unit_test(the_process_knows_its_memory_and_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
