@@ -9,12 +9,12 @@ local opt = tide.options {
   model      = {"scores of triples", default = "complex", choices = {"complex", "rescal"}},
   dim        = {"numbers of an entity: complex ones for complex", default = 100},
   epochs     = {"passes over the training triples", default = 8},
-  batch      = {"triples in a mini-batch", default = 1024},
-  neg        = {"entities drawn against a batch (mode steps: against a triple's side)", default = 1024},
-  lr         = {"learning rate of Adagrad", default = 0.1},
+  batch      = {"triples in a mini-batch", default = 512},
+  neg        = {"entities drawn against a batch (mode steps: against a triple's side)", default = 512},
+  lr         = {"learning rate of Adagrad", default = 0.3},
   loss       = {"loss of a batch", default = "softmax", choices = {"softmax", "logistic"}},
-  penalty    = {"kind of regulariser", default = "l2", choices = {"l2", "n3"}},
-  gamma      = {"weight of the regulariser", default = 0.0},
+  penalty    = {"kind of regulariser", default = "n3", choices = {"l2", "n3"}},
+  gamma      = {"weight of the regulariser", default = 0.15},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
   nodes      = {"node processes on this machine", default = 4},
   workers    = {"workers of each node", default = 1},
@@ -46,7 +46,7 @@ local job = tide.job {
   stop = {epochs = opt.epochs},
 
   tables = function(d)                       -- asked once, when the data's header is known
-    local update, init = {"adagrad", lr = opt.lr}, tide.normal {std = 0.05}
+    local update, init = {"adagrad", lr = opt.lr, sum_init = 1e-6}, tide.uniform {low = -0.1, high = 0.1}
     return {
       entities  = tide.table {keys = tide.dense(d.entity_count), width = width, init = init, update = update},
       relations = tide.table {keys = tide.dense(d.relation_count), init = init, update = update,
@@ -89,7 +89,7 @@ local job = tide.job {
 
 ---Well-known entities for a look at the result, as far as the data has them; else the first ones.
 local function samples()
-  local found, wanted = {}, {["dog.noun.01"] = 1, ["paris.noun.01"] = 2, ["piano.noun.01"] = 3, ["run.verb.01"] = 4}
+  local found, wanted = {}, {["dog.n.01"] = 1, ["paris.n.01"] = 2, ["piano.n.01"] = 3, ["whisper.v.01"] = 4}
   for key, name in ipairs(data.entities) do
     local place = wanted[name]
     if place then found[place] = key - 1 end
@@ -139,7 +139,7 @@ tide.main(function()
     print(tide.json.encode(result))
     return
   end
-  say("\nfiltered ranking of %d test triples among %d entities, both sides (%.1f s)", test.count, data.entity_count,
+  say("\nfiltered ranking of %d test triples among %d entities, both sides (%.1f s)", test.count // 2, data.entity_count,
     tide.now() - began)
   say("  MRR %.4f   Hits@1 %.4f   Hits@3 %.4f   Hits@10 %.4f   mean rank %.0f\n", test.mrr, test.hits1, test.hits3,
     test.hits10, test.rank)

@@ -1,4 +1,5 @@
-/* The module `tide.core`: the parts in one table. lua/tide/core.meta.lua documents every function. */
+/* The module `tide.core`: the parts in one table. lua/tide/core.meta.lua documents every function.
+ */
 #include "host.h"
 
 int tide__lua_open_core(lua_State *L) {

@@ -1,6 +1,6 @@
 /*
- * Files, JSON, hashes, random numbers, the terminal, and the readers of data sets. File functions block the thread:
- * they are for scripts at their start and end. All files go through the port.
+ * Files, JSON, hashes, random numbers, the terminal, and the readers of data sets. File functions
+ * block the thread: they are for scripts at their start and end. All files go through the port.
  */
 #include "host.h"
 #include "text.h"
@@ -39,7 +39,8 @@ static int read_file(struct tide_port *port, const char *path, char **out, size_
     if (code < 0) {
         return code;
     }
-    size_t capacity = info.size + 1, used = 0; /* 0 of files that the kernel makes up: read until the end */
+    size_t capacity = info.size + 1,
+           used = 0; /* 0 of files that the kernel makes up: read until the end */
     char *text = tide_alloc(capacity + 1);
     code = text ? 0 : TIDE_ENOMEM;
     while (code == 0) {
@@ -100,7 +101,8 @@ static int core_file_read(lua_State *L) {
     return 1;
 }
 
-static int write_file(struct tide_port *port, const char *path, const char *temporary, const char *data, size_t size) {
+static int write_file(struct tide_port *port, const char *path, const char *temporary,
+                      const char *data, size_t size) {
     struct tide_file *file;
     int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE;
     int code = port->ops->file_open(port, temporary, flags, &file);
@@ -282,7 +284,8 @@ static int core_terminal(lua_State *L) {
         locale = port->ops->environment(port, names[i]);
     }
     struct winsize window = {0};
-    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 || ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0;
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ||
+                 ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0;
     lua_createtable(L, 0, 5);
     lua_pushboolean(L, isatty(STDIN_FILENO));
     lua_setfield(L, -2, "stdin");
@@ -292,7 +295,8 @@ static int core_terminal(lua_State *L) {
     lua_setfield(L, -2, "stderr");
     lua_pushinteger(L, known && window.ws_col > 0 ? window.ws_col : 100);
     lua_setfield(L, -2, "width");
-    lua_pushboolean(L, locale && (strstr(locale, "UTF-8") || strstr(locale, "utf8") || strstr(locale, "UTF8")));
+    lua_pushboolean(
+        L, locale && (strstr(locale, "UTF-8") || strstr(locale, "utf8") || strstr(locale, "UTF8")));
     lua_setfield(L, -2, "utf8");
     return 1;
 }
@@ -314,7 +318,8 @@ static void reading_release(struct reading *reading) {
     reading->count = 0;
 }
 
-static int reading_add(struct reading *reading, struct tide_port *port, const char *path, const char *name) {
+static int reading_add(struct reading *reading, struct tide_port *port, const char *path,
+                       const char *name) {
     size_t size;
     int code = read_file(port, path, &reading->data[reading->count], &size);
     if (code == 0) {
@@ -330,7 +335,8 @@ static void push_names(lua_State *L, const struct tide_names *names) {
     lua_createtable(L, names->count < INT32_MAX ? (int)names->count : 0, 0);
     for (size_t i = 0; i < names->count; i++) {
         if (names->pool) {
-            lua_pushlstring(L, names->pool + names->offsets[i], names->offsets[i + 1] - names->offsets[i] - 1);
+            lua_pushlstring(L, names->pool + names->offsets[i],
+                            names->offsets[i + 1] - names->offsets[i] - 1);
         } else {
             lua_pushfstring(L, "%I", (lua_Integer)i);
         }
@@ -393,7 +399,8 @@ static int core_triples(lua_State *L) {
     }
     size_t count = lua_rawlen(L, 1);
     if (count < 1 || count > TIDE_TRIPLE_PARTS) {
-        return luaL_error(L, "triples: 1 to 3 paths (train, valid, test), not %I", (lua_Integer)count);
+        return luaL_error(L, "triples: 1 to 3 paths (train, valid, test), not %I",
+                          (lua_Integer)count);
     }
     const char *paths[TIDE_TRIPLE_PARTS] = {0};
     for (size_t i = 0; i < count; i++) {
@@ -413,7 +420,8 @@ static int core_triples(lua_State *L) {
 }
 
 static int core_wordnet(lua_State *L) {
-    static const char *const files[TIDE_WORDNET_FILES] = {"data.noun", "data.verb", "data.adj", "data.adv"};
+    static const char *const files[TIDE_WORDNET_FILES] = {"data.noun", "data.verb", "data.adj",
+                                                          "data.adv"};
     const char *directory = luaL_checkstring(L, 1);
     const char *paths[TIDE_WORDNET_FILES];
     lua_settop(L, 2);
@@ -431,10 +439,18 @@ static int core_wordnet(lua_State *L) {
 
 void tide__lua_open_data(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"sha256", core_sha256},       {"json_encode", core_json_encode}, {"json_decode", core_json_decode},
-        {"random", core_random},       {"file_read", core_file_read},     {"file_write", core_file_write},
-        {"mkdir", core_mkdir},         {"file_list", core_file_list},     {"file_remove", core_file_remove},
-        {"terminal", core_terminal},   {"triples", core_triples},         {"wordnet", core_wordnet},
+        {"sha256", core_sha256},
+        {"json_encode", core_json_encode},
+        {"json_decode", core_json_decode},
+        {"random", core_random},
+        {"file_read", core_file_read},
+        {"file_write", core_file_write},
+        {"mkdir", core_mkdir},
+        {"file_list", core_file_list},
+        {"file_remove", core_file_remove},
+        {"terminal", core_terminal},
+        {"triples", core_triples},
+        {"wordnet", core_wordnet},
         {NULL, NULL},
     };
     static const luaL_Reg methods[] = {

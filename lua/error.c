@@ -1,6 +1,6 @@
 /*
- * Errors as Lua sees them: tables {name=, message=, where=, node=} with a metatable that prints them; and their way
- * through the text of an error answer to a caller on another node.
+ * Errors as Lua sees them: tables {name=, message=, where=, node=} with a metatable that prints
+ * them; and their way through the text of an error answer to a caller on another node.
  */
 #include "host.h"
 
@@ -10,10 +10,11 @@
 static const char error_metatable; /* its address is the registry key */
 
 static const int codes[] = {
-    TIDE_EINVAL,    TIDE_ENOMEM,  TIDE_EBUSY,   TIDE_ETIMEDOUT, TIDE_EUNREACHABLE, TIDE_EDIED,   TIDE_EREFUSED,
-    TIDE_ECANCELED, TIDE_ENOENT,  TIDE_EEXIST,  TIDE_EFULL,     TIDE_EPROTO,       TIDE_ELIMIT,  TIDE_ERANGE,
-    TIDE_EIO,       TIDE_ENOSPC,  TIDE_EPERM,   TIDE_EVERSION,  TIDE_EMISMATCH,    TIDE_ENAN,    TIDE_EADDRINUSE,
-    TIDE_ECLOSED,   TIDE_EUNSUPPORTED, TIDE_EKILLED, TIDE_ECRASHED,
+    TIDE_EINVAL,     TIDE_ENOMEM,   TIDE_EBUSY,        TIDE_ETIMEDOUT, TIDE_EUNREACHABLE,
+    TIDE_EDIED,      TIDE_EREFUSED, TIDE_ECANCELED,    TIDE_ENOENT,    TIDE_EEXIST,
+    TIDE_EFULL,      TIDE_EPROTO,   TIDE_ELIMIT,       TIDE_ERANGE,    TIDE_EIO,
+    TIDE_ENOSPC,     TIDE_EPERM,    TIDE_EVERSION,     TIDE_EMISMATCH, TIDE_ENAN,
+    TIDE_EADDRINUSE, TIDE_ECLOSED,  TIDE_EUNSUPPORTED, TIDE_EKILLED,   TIDE_ECRASHED,
 };
 
 int tide__lua_error_code(const char *name) {
@@ -101,7 +102,8 @@ int tide__lua_raisef(lua_State *L, int code, const char *format, ...) {
     return lua_error(L);
 }
 
-/* A string field read without metamethods and without creating strings that could run out of memory uncaught. */
+/* A string field read without metamethods and without creating strings that could run out of memory
+ * uncaught. */
 static const char *raw_field(lua_State *L, int index, const char *key) {
     lua_pushstring(L, key);
     const char *text = lua_rawget(L, index) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
@@ -136,7 +138,8 @@ int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity) {
             if (!text || strlen(text) > 63 || strchr(text, '\n')) {
                 continue;
             }
-            used += (size_t)snprintf(fields + used, sizeof fields - used, "\n  %s: %s", packed_fields[i], text);
+            used += (size_t)snprintf(fields + used, sizeof fields - used, "\n  %s: %s",
+                                     packed_fields[i], text);
             if (i == 0 && tide__lua_error_code(text)) {
                 code = tide__lua_error_code(text);
             }
@@ -165,7 +168,8 @@ void tide__lua_error_unpack(lua_State *L, int code, const char *text) {
         for (size_t i = 0; line > 0 && i < TIDE_COUNT(packed_fields); i++) {
             size_t length = strlen(packed_fields[i]);
             if (end - line > length + 4 && memcmp(text + line, "  ", 2) == 0 &&
-                memcmp(text + line + 2, packed_fields[i], length) == 0 && text[line + 2 + length] == ':') {
+                memcmp(text + line + 2, packed_fields[i], length) == 0 &&
+                text[line + 2 + length] == ':') {
                 key = packed_fields[i];
             }
         }

@@ -1,12 +1,14 @@
 /*
- * core.fiber: further fibers of a Lua actor, each with a Lua thread of its own in the actor's state. A handle is a
- * userdata that embeds the fiber's record; the registry holds it while the fiber lives, it holds the Lua thread.
+ * core.fiber: further fibers of a Lua actor, each with a Lua thread of its own in the actor's
+ * state. A handle is a userdata that embeds the fiber's record; the registry holds it while the
+ * fiber lives, it holds the Lua thread.
  */
 #include "host.h"
 
 static const char handle_metatable; /* its address is the registry key */
 
-/* Ends the fiber's present and later suspensions with ECANCELED; absent in builds whose scheduler cannot. */
+/* Ends the fiber's present and later suspensions with ECANCELED; absent in builds whose scheduler
+ * cannot. */
 void tide_fiber_cancel(struct tide_fiber *fiber) __attribute__((weak));
 
 static struct tide_lua_fiber *check_handle(lua_State *L) {
@@ -45,8 +47,8 @@ static void fiber_run(void *arg) {
         }
     }
     fiber->fiber = NULL;
-    /* Unanchors the handle: the next collection may free it and L. Assigning nil to a key that exists does not
-     * allocate, so it cannot raise. */
+    /* Unanchors the handle: the next collection may free it and L. Assigning nil to a key that
+     * exists does not allocate, so it cannot raise. */
     if (lua_checkstack(L, 2)) {
         lua_pushnil(L);
         lua_rawsetp(L, LUA_REGISTRYINDEX, fiber);
@@ -84,7 +86,8 @@ static int core_fiber(lua_State *L) {
     return 1;
 }
 
-/* Moves results or the error to the waiter: true, results... | nil, err. They stay for further waits. */
+/* Moves results or the error to the waiter: true, results... | nil, err. They stay for further
+ * waits. */
 static int push_outcome(lua_State *L, struct tide_lua_fiber *fiber) {
     fiber->observed = true;
     int count = lua_gettop(fiber->L) - 1;
@@ -146,16 +149,20 @@ static int core_fiber_cancel(lua_State *L) {
 /* An error that nobody waited for must not vanish. */
 static int handle_collected(lua_State *L) {
     struct tide_lua_fiber *fiber = lua_touserdata(L, 1);
-    if (fiber->done && !fiber->observed && fiber->status != LUA_OK && fiber->host->node && !fiber->host->killed) {
-        tide_log(TIDE_LOG_WARN, tide_node_name(fiber->host->node), "a fiber ended with an error nobody waited for: %s",
+    if (fiber->done && !fiber->observed && fiber->status != LUA_OK && fiber->host->node &&
+        !fiber->host->killed) {
+        tide_log(TIDE_LOG_WARN, tide_node_name(fiber->host->node),
+                 "a fiber ended with an error nobody waited for: %s",
                  tide__lua_error_text(fiber->L, -1));
     }
     return 0;
 }
 
 void tide__lua_open_fiber(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"fiber", core_fiber}, {"fiber_wait", core_fiber_wait}, {"fiber_cancel", core_fiber_cancel}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"fiber", core_fiber},
+                                         {"fiber_wait", core_fiber_wait},
+                                         {"fiber_cancel", core_fiber_cancel},
+                                         {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_createtable(L, 0, 2);
     lua_pushcfunction(L, handle_collected);

@@ -1,6 +1,7 @@
 /*
- * Lua states: creation, the embedded modules, the guards around coroutine.close and wrap, and the hook that lets
- * scripts share the control thread. Garbage collection is incremental (Lua 5.4.4's generational mode has a defect).
+ * Lua states: creation, the embedded modules, the guards around coroutine.close and wrap, and the
+ * hook that lets scripts share the control thread. Garbage collection is incremental (Lua 5.4.4's
+ * generational mode has a defect).
  */
 #include "host.h"
 #include "embedded.h"
@@ -9,7 +10,8 @@
 
 struct tide_lua *tide__lua_host(lua_State *L) {
     struct tide_lua *host;
-    memcpy(&host, lua_getextraspace(L), sizeof host); /* new Lua threads get a copy of the main one's */
+    memcpy(&host, lua_getextraspace(L),
+           sizeof host); /* new Lua threads get a copy of the main one's */
     return host;
 }
 
@@ -62,8 +64,8 @@ int tide__lua_resumed(lua_State *L, int code) {
     return code;
 }
 
-/* Switches to other work of the thread when this script has used its slice. In virtual time a slice is a number of
- * instructions, so that runs repeat. */
+/* Switches to other work of the thread when this script has used its slice. In virtual time a slice
+ * is a number of instructions, so that runs repeat. */
 static void slice_hook(lua_State *L, lua_Debug *ar) {
     (void)ar;
     struct tide_lua *host = tide__lua_host(L);
@@ -121,14 +123,16 @@ static void guard_coroutines(lua_State *L) {
 }
 
 static int refuse_exit(lua_State *L) {
-    return luaL_error(L, "os.exit would end the whole node: return from the script or raise an error instead");
+    return luaL_error(
+        L, "os.exit would end the whole node: return from the script or raise an error instead");
 }
 
 /* ---- loading ---- */
 
 int tide__lua_load(lua_State *L, const char *source, size_t size, const char *chunk) {
     size_t skip = 0;
-    if (size > 0 && source[0] == '#') { /* "#!/usr/bin/env tide": the newline stays, lines keep their numbers */
+    if (size > 0 &&
+        source[0] == '#') { /* "#!/usr/bin/env tide": the newline stays, lines keep their numbers */
         while (skip < size && source[skip] != '\n') {
             skip++;
         }
@@ -136,8 +140,10 @@ int tide__lua_load(lua_State *L, const char *source, size_t size, const char *ch
     return luaL_loadbufferx(L, source + skip, size - skip, chunk, "t");
 }
 
-/* Reads DIR/a/b.lua or DIR/a/b/init.lua for module a.b; pushes the text and its path, or nothing. */
-static bool read_module(lua_State *L, struct tide_port *port, const char *directory, const char *name) {
+/* Reads DIR/a/b.lua or DIR/a/b/init.lua for module a.b; pushes the text and its path, or nothing.
+ */
+static bool read_module(lua_State *L, struct tide_port *port, const char *directory,
+                        const char *name) {
     const char *path = luaL_gsub(L, name, ".", "/");
     static const char *const shapes[] = {"%s/%s.lua", "%s/%s/init.lua"};
     for (size_t i = 0; i < TIDE_COUNT(shapes); i++) {
@@ -152,7 +158,9 @@ static bool read_module(lua_State *L, struct tide_port *port, const char *direct
         char *text = tide_alloc(info.size + 1);
         ssize_t got = text ? port->ops->file_read(handle, text, info.size, 0) : -1;
         port->ops->file_close(handle);
-        int status = got < 0 ? LUA_ERRFILE : tide__lua_load(L, text, (size_t)got, lua_pushfstring(L, "@%s", file));
+        int status = got < 0
+                         ? LUA_ERRFILE
+                         : tide__lua_load(L, text, (size_t)got, lua_pushfstring(L, "@%s", file));
         tide_free(text);
         if (status != LUA_OK) {
             lua_error(L);
@@ -165,7 +173,8 @@ static bool read_module(lua_State *L, struct tide_port *port, const char *direct
 static int search_module(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     struct tide_lua *host = tide__lua_host(L);
-    const char *directory = host->port ? host->port->ops->environment(host->port, "TIDE_LUA_PATH") : NULL;
+    const char *directory =
+        host->port ? host->port->ops->environment(host->port, "TIDE_LUA_PATH") : NULL;
     if (directory && directory[0] && read_module(L, host->port, directory, name)) {
         lua_pushliteral(L, ":TIDE_LUA_PATH:");
         return 2;
@@ -173,7 +182,8 @@ static int search_module(lua_State *L) {
     for (const struct tide_embedded_module *m = tide_embedded_modules; m->name; m++) {
         if (strcmp(m->name, name) == 0) {
             const char *path = luaL_gsub(L, name, ".", "/");
-            if (tide__lua_load(L, m->source, m->size, lua_pushfstring(L, "@%s.lua", path)) != LUA_OK) {
+            if (tide__lua_load(L, m->source, m->size, lua_pushfstring(L, "@%s.lua", path)) !=
+                LUA_OK) {
                 return lua_error(L);
             }
             lua_pushliteral(L, ":embedded:");
@@ -202,7 +212,8 @@ static void add_searcher(lua_State *L) {
 
 /* ---- message handler ---- */
 
-/* "script.lua:12: text" becomes where and message. Pushes an error table for the string at index 1. */
+/* "script.lua:12: text" becomes where and message. Pushes an error table for the string at index 1.
+ */
 static void split_position(lua_State *L) {
     const char *text = lua_tostring(L, 1), *colon = strchr(text, ':');
     while (colon) {
@@ -250,7 +261,8 @@ static int setup(lua_State *L) {
         lua_setfield(L, -2, "exit");
         lua_pop(L, 1);
     }
-    luaL_requiref(L, "tide.core", tide__lua_open_core, 0); /* its metatables are needed even by arguments */
+    luaL_requiref(L, "tide.core", tide__lua_open_core,
+                  0); /* its metatables are needed even by arguments */
     lua_pop(L, 1);
     return 0;
 }
@@ -265,7 +277,8 @@ static void *allocate(void *ud, void *memory, size_t old_size, size_t size) {
     return tide_realloc(memory, size);
 }
 
-int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted, struct tide_lua **out) {
+int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted,
+                     struct tide_lua **out) {
     _Static_assert(LUA_VERSION_NUM == 504, "Tide is written for Lua 5.4");
     struct tide_lua *host = tide_alloc_zero(1, sizeof *host);
     if (!host) {
@@ -286,7 +299,8 @@ int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preemp
     lua_gc(host->L, LUA_GCINC, 0, 0, 0);
     lua_pushcfunction(host->L, setup);
     if (lua_pcall(host->L, 0, 0, 0) != LUA_OK) {
-        int code = tide_fail(TIDE_ENOMEM, "cannot set up a Lua state: %s", tide__lua_error_text(host->L, -1));
+        int code = tide_fail(TIDE_ENOMEM, "cannot set up a Lua state: %s",
+                             tide__lua_error_text(host->L, -1));
         tide__lua_destroy(host);
         return code;
     }

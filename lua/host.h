@@ -1,12 +1,14 @@
 /*
- * The Lua host: what the binding files share. One `tide_lua` a lua_State: the program's own (main.c) or a Lua actor's.
+ * The Lua host: what the binding files share. One `tide_lua` a lua_State: the program's own
+ * (main.c) or a Lua actor's.
  *
- * A state lives on one OS thread and is run by one or more fibers of one actor. Each fiber has a lua_State thread of
- * its own; they switch only inside blocking C functions and, on the control thread, in the count hook. Binding code
- * therefore uses the L it was given, and holds nothing across a blocking call that another fiber may take away.
+ * A state lives on one OS thread and is run by one or more fibers of one actor. Each fiber has a
+ * lua_State thread of its own; they switch only inside blocking C functions and, on the control
+ * thread, in the count hook. Binding code therefore uses the L it was given, and holds nothing
+ * across a blocking call that another fiber may take away.
  *
- * Lua errors unwind by longjmp: a C function that owns memory Lua does not know calls only functions that cannot
- * raise until it has released it.
+ * Lua errors unwind by longjmp: a C function that owns memory Lua does not know calls only
+ * functions that cannot raise until it has released it.
  */
 #ifndef TIDE_LUA_HOST_H
 #define TIDE_LUA_HOST_H
@@ -19,11 +21,13 @@
 #include <lualib.h>
 
 enum {
-    TIDE_LUA_STACK = 1 << 20,     /* of every fiber that runs Lua: Lua nests up to 200 C calls */
-    TIDE_LUA_HOOK_COUNT = 10000,  /* instructions between looks at the clock on the control thread */
-    TIDE_LUA_CLOSE_DEPTH = 100,   /* nested coroutine.close and wrap: Lua 5.4.4 crashes on thousands */
+    TIDE_LUA_STACK = 1 << 20,    /* of every fiber that runs Lua: Lua nests up to 200 C calls */
+    TIDE_LUA_HOOK_COUNT = 10000, /* instructions between looks at the clock on the control thread */
+    TIDE_LUA_CLOSE_DEPTH =
+        100, /* nested coroutine.close and wrap: Lua 5.4.4 crashes on thousands */
 };
-#define TIDE_LUA_SLICE UINT64_C(2000000) /* ns a script may hold the control thread while others wait */
+#define TIDE_LUA_SLICE                                                                             \
+    UINT64_C(2000000) /* ns a script may hold the control thread while others wait */
 
 struct tide_lua;
 struct tide_lua_pending;
@@ -45,7 +49,8 @@ struct tide_lua {
     struct tide_port *port;
     lua_State *L;
     struct tide_lua_fiber *fibers; /* that have not ended */
-    struct tide_lua_pending *pending; /* asynchronous table operations nobody waited for yet; oldest first */
+    struct tide_lua_pending
+        *pending; /* asynchronous table operations nobody waited for yet; oldest first */
     struct tide_lua_fiber main;
     uint64_t slice_start;
     uint32_t hook_calls;
@@ -55,8 +60,10 @@ struct tide_lua {
 };
 
 /* ---- host.c ---- */
-/* A state with all libraries and `tide.core`; node may be NULL (then `port` serves clock and files). */
-int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted, struct tide_lua **out);
+/* A state with all libraries and `tide.core`; node may be NULL (then `port` serves clock and
+ * files). */
+int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted,
+                     struct tide_lua **out);
 /* After all its fibers have ended. */
 void tide__lua_destroy(struct tide_lua *host);
 struct tide_lua *tide__lua_host(lua_State *L);
@@ -78,7 +85,8 @@ int tide__lua_failure(lua_State *L, int code);
 void tide__lua_push_error(lua_State *L, const char *name, const char *message, const char *where);
 /* Raises an error table with `code` and the fiber's error text / the given text. */
 int tide__lua_raise(lua_State *L, int code);
-int tide__lua_raisef(lua_State *L, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int tide__lua_raisef(lua_State *L, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The code of "EBUSY"; 0 if there is no such name. */
 int tide__lua_error_code(const char *name);
 /* One line of text for any error object; not raising, valid while the object stays on the stack. */
@@ -89,10 +97,12 @@ int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity);
 void tide__lua_error_unpack(lua_State *L, int code, const char *text);
 
 /* ---- value.c ---- */
-/* Writes the value at `index`; never raises. EINVAL or ELIMIT with the path of the offending field from `root`.
- * items_max: TIDE_ITEMS_MAX for messages, more for files. */
-int tide__lua_encode(lua_State *L, int index, const char *root, size_t items_max, struct tide_writer *w);
-/* Pushes the value of exactly one msgpack value. EPROTO, ELIMIT (nothing pushed). Raises when out of memory. */
+/* Writes the value at `index`; never raises. EINVAL or ELIMIT with the path of the offending field
+ * from `root`. items_max: TIDE_ITEMS_MAX for messages, more for files. */
+int tide__lua_encode(lua_State *L, int index, const char *root, size_t items_max,
+                     struct tide_writer *w);
+/* Pushes the value of exactly one msgpack value. EPROTO, ELIMIT (nothing pushed). Raises when out
+ * of memory. */
 int tide__lua_decode(lua_State *L, const void *data, size_t size, size_t items_max);
 /* The same without raising: ENOMEM. For callers that own memory. */
 int tide__lua_decode_safe(lua_State *L, const void *data, size_t size, size_t items_max);
@@ -112,7 +122,8 @@ struct tide_lua_tensor *tide__lua_tensor_new(lua_State *L, int type, size_t rows
 struct tide_lua_tensor *tide__lua_tensor_at(lua_State *L, int index);
 struct tide_lua_tensor *tide__lua_tensor_check(lua_State *L, int index);
 const char *tide__lua_tensor_type_name(int type);
-/* Keys at `index` (u64 tensor in place; other integer tensors and arrays converted): replaces the value there. */
+/* Keys at `index` (u64 tensor in place; other integer tensors and arrays converted): replaces the
+ * value there. */
 const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count);
 
 /* ---- actor.c ---- */
@@ -141,13 +152,14 @@ struct tide_lua_outcome {
     int code;
     char text[500];
 };
-int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options, struct tide_lua_outcome *outcome,
-                    tide_address *out);
+int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options,
+                    struct tide_lua_outcome *outcome, tide_address *out);
 
 /* ---- process.c ---- */
-/* Runs work(arg) on the node's first I/O thread and waits; `arg` is heap memory that `drop` frees when nobody needs
- * it: after this returned 0 it is the caller's again, else it is gone. */
-int tide__lua_on_io(struct tide_node *node, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
+/* Runs work(arg) on the node's first I/O thread and waits; `arg` is heap memory that `drop` frees
+ * when nobody needs it: after this returned 0 it is the caller's again, else it is gone. */
+int tide__lua_on_io(struct tide_node *node, void (*work)(void *arg), void *arg,
+                    void (*drop)(void *arg));
 
 /* ---- the parts of tide.core: each adds its functions to the table on top of the stack ---- */
 void tide__lua_open_value(lua_State *L);

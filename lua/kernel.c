@@ -1,7 +1,7 @@
 /*
- * Kernels from Lua: core.kernel(name) is a function of one table of named arguments, checked against the kernel's
- * declaration before it runs; it returns a table of named numbers. A table handle becomes `tide_rows`, whose calls
- * suspend the fiber.
+ * Kernels from Lua: core.kernel(name) is a function of one table of named arguments, checked
+ * against the kernel's declaration before it runs; it returns a table of named numbers. A table
+ * handle becomes `tide_rows`, whose calls suspend the fiber.
  */
 #include "host.h"
 
@@ -19,11 +19,13 @@ static int rows_push(void *table, const uint64_t *keys, size_t key_count, const 
     return tide_table_push(table, keys, key_count, rows, 0, NULL);
 }
 
-static int rows_pull_start(void *table, const uint64_t *keys, size_t key_count, float *rows, void *handle) {
+static int rows_pull_start(void *table, const uint64_t *keys, size_t key_count, float *rows,
+                           void *handle) {
     return tide_table_pull(table, keys, key_count, rows, handle);
 }
 
-static int rows_push_start(void *table, const uint64_t *keys, size_t key_count, const float *rows, void *handle) {
+static int rows_push_start(void *table, const uint64_t *keys, size_t key_count, const float *rows,
+                           void *handle) {
     return tide_table_push(table, keys, key_count, rows, TIDE_TAKE, handle);
 }
 
@@ -49,24 +51,27 @@ static struct tide_rows rows_of(struct tide_table *table) {
 
 /* ---- arguments ---- */
 
-static const char *const type_names[] = {"a number", "a string", "a tensor", "a table handle", "a boolean"};
+static const char *const type_names[] = {"a number", "a string", "a tensor", "a table handle",
+                                         "a boolean"};
 
-static int wrong(lua_State *L, const struct tide_kernel *kernel, const struct tide_parameter *p, int index) {
+static int wrong(lua_State *L, const struct tide_kernel *kernel, const struct tide_parameter *p,
+                 int index) {
     struct tide_lua_tensor *tensor = tide__lua_tensor_at(L, index);
-    const char *what = tensor                                ? "a tensor"
-                       : tide__lua_table_at(L, index)        ? "a table handle"
-                                                             : luaL_typename(L, index);
+    const char *what = tensor                         ? "a tensor"
+                       : tide__lua_table_at(L, index) ? "a table handle"
+                                                      : luaL_typename(L, index);
     if (tensor && p->type == TIDE_TENSOR) {
-        return luaL_error(L, "kernel %s: '%s' is a %s tensor, it must be %s (%s)", kernel->name, p->name,
-                          tide__lua_tensor_type_name(tensor->t.type), tide__lua_tensor_type_name(p->element), p->doc);
+        return luaL_error(L, "kernel %s: '%s' is a %s tensor, it must be %s (%s)", kernel->name,
+                          p->name, tide__lua_tensor_type_name(tensor->t.type),
+                          tide__lua_tensor_type_name(p->element), p->doc);
     }
     return luaL_error(L, "kernel %s: '%s' is %s, it must be %s (%s)", kernel->name, p->name, what,
                       type_names[p->type], p->doc);
 }
 
 /* Converts the value on top of the stack, which stays there and so stays alive. */
-static void read_argument(lua_State *L, const struct tide_kernel *kernel, const struct tide_parameter *p,
-                          struct tide_argument *a) {
+static void read_argument(lua_State *L, const struct tide_kernel *kernel,
+                          const struct tide_parameter *p, struct tide_argument *a) {
     int top = lua_gettop(L), number;
     a->number = p->number;
     if (lua_isnil(L, -1)) {
@@ -115,7 +120,8 @@ static void read_argument(lua_State *L, const struct tide_kernel *kernel, const 
     }
 }
 
-/* An argument that no parameter has: the mistake is usually a misspelt name, so the declared ones are listed. */
+/* An argument that no parameter has: the mistake is usually a misspelt name, so the declared ones
+ * are listed. */
 static void check_names(lua_State *L, const struct tide_kernel *kernel) {
     lua_pushnil(L);
     while (lua_next(L, 1)) {
@@ -127,8 +133,8 @@ static void check_names(lua_State *L, const struct tide_kernel *kernel) {
             char names[300];
             size_t used = 0;
             for (size_t i = 0; i < kernel->parameter_count && used < sizeof names - 64; i++) {
-                used += (size_t)snprintf(names + used, sizeof names - used, "%s%.50s", i > 0 ? ", " : "",
-                                         kernel->parameters[i].name);
+                used += (size_t)snprintf(names + used, sizeof names - used, "%s%.50s",
+                                         i > 0 ? ", " : "", kernel->parameters[i].name);
             }
             luaL_error(L, "kernel %s: no parameter is named '%s'; there are: %s", kernel->name,
                        luaL_tolstring(L, -2, NULL), names);
@@ -157,7 +163,8 @@ static int kernel_call(lua_State *L) {
     int count = kernel->run(arguments, results, reason);
     (void)tide__lua_resumed(L, count < 0 ? count : 0);
     if (count < 0) {
-        return tide__lua_raisef(L, count, "kernel %s: %s", kernel->name, reason[0] ? reason : tide_error_name(count));
+        return tide__lua_raisef(L, count, "kernel %s: %s", kernel->name,
+                                reason[0] ? reason : tide_error_name(count));
     }
     lua_createtable(L, 0, count);
     for (int i = 0; i < count; i++) {
@@ -171,7 +178,8 @@ static int core_kernel(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     const struct tide_kernel *kernel = tide_kernel_find(name);
     if (!kernel) {
-        return tide__lua_raisef(L, TIDE_ENOENT, "no kernel is named \"%s\"; core.kernels() lists them", name);
+        return tide__lua_raisef(L, TIDE_ENOENT,
+                                "no kernel is named \"%s\"; core.kernels() lists them", name);
     }
     if (kernel->parameter_count > PARAMETERS_MAX) {
         return luaL_error(L, "kernel %s declares too many parameters", name);
@@ -186,7 +194,8 @@ static void push_parameter(lua_State *L, const struct tide_parameter *p) {
     lua_createtable(L, 0, 5);
     lua_pushstring(L, p->name);
     lua_setfield(L, -2, "name");
-    lua_pushstring(L, p->type == TIDE_TENSOR && p->element ? tide__lua_tensor_type_name(p->element) : names[p->type]);
+    lua_pushstring(L, p->type == TIDE_TENSOR && p->element ? tide__lua_tensor_type_name(p->element)
+                                                           : names[p->type]);
     lua_setfield(L, -2, "type");
     lua_pushboolean(L, p->required);
     lua_setfield(L, -2, "required");
@@ -222,6 +231,7 @@ static int core_kernels(lua_State *L) {
 }
 
 void tide__lua_open_kernel(lua_State *L) {
-    static const luaL_Reg functions[] = {{"kernel", core_kernel}, {"kernels", core_kernels}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"kernel", core_kernel}, {"kernels", core_kernels}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

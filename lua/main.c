@@ -1,6 +1,7 @@
 /*
- * The `tide` program: a Lua state with the embedded modules, which runs require("tide.cli").main(arg). Its number is
- * the exit status. Everything else a user sees is written in Lua.
+ * The `tide` program: a Lua state with the embedded modules, which runs
+ * require("tide.cli").main(arg). Its number is the exit status. Everything else a user sees is
+ * written in Lua.
  */
 #include "host.h"
 
@@ -57,7 +58,9 @@ int main(int argc, char **argv) {
     } else {
         int exact;
         lua_Integer number = lua_tointegerx(L, -1, &exact);
-        status = exact ? (int)(number & 255) : lua_toboolean(L, -1) || lua_isnil(L, -1) ? 0 : EXIT_FAILED;
+        status = exact                                      ? (int)(number & 255)
+                 : lua_toboolean(L, -1) || lua_isnil(L, -1) ? 0
+                                                            : EXIT_FAILED;
     }
     (void)fflush(stdout);
     if (host->node) { /* an error left it running: others should see it leave */

@@ -1,6 +1,7 @@
 /*
- * The node of this process: starting, stopping, running a script on it, and what it tells about cluster, links and
- * actors. node_start, node_run and node_stop belong to the program's own state, outside of actors.
+ * The node of this process: starting, stopping, running a script on it, and what it tells about
+ * cluster, links and actors. node_start, node_run and node_stop belong to the program's own state,
+ * outside of actors.
  */
 #include "host.h"
 #include "net/net.h"
@@ -138,7 +139,9 @@ static void run_ended(struct tide_lua_outcome *outcome) {
 
 /* Pushes result | nil, err. */
 static int push_outcome(lua_State *L, struct tide_lua_outcome *outcome) {
-    int code = outcome->data ? tide__lua_decode_safe(L, outcome->data, outcome->size, TIDE_ITEMS_MAX) : TIDE_ENOENT;
+    int code = outcome->data
+                   ? tide__lua_decode_safe(L, outcome->data, outcome->size, TIDE_ITEMS_MAX)
+                   : TIDE_ENOENT;
     tide_free(outcome->data);
     if (outcome->code == 0) {
         return code < 0 ? (lua_pushnil(L), 1) : 1;
@@ -158,8 +161,9 @@ static int push_outcome(lua_State *L, struct tide_lua_outcome *outcome) {
 
 static int core_node_run(lua_State *L) {
     struct tide_lua *host = check_program(L);
-    struct tide_lua_options o = {
-        .source = luaL_checkstring(L, 1), .chunk = luaL_optstring(L, 2, NULL), .role = TIDE_ROLE_CONTROL};
+    struct tide_lua_options o = {.source = luaL_checkstring(L, 1),
+                                 .chunk = luaL_optstring(L, 2, NULL),
+                                 .role = TIDE_ROLE_CONTROL};
     lua_settop(L, 3);
     if (!host->node) {
         return luaL_error(L, "node_run: no node runs");
@@ -353,11 +357,16 @@ static int core_build(lua_State *L) {
 
 void tide__lua_open_node(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"build", core_build},       {"node_start", core_node_start},
-        {"node_run", core_node_run}, {"node_stop", core_node_stop},
-        {"node", core_node},         {"members", core_members},
-        {"links", core_links},       {"actors", core_actors},
-        {"rss", core_rss},           {"interrupted", core_interrupted},
+        {"build", core_build},
+        {"node_start", core_node_start},
+        {"node_run", core_node_run},
+        {"node_stop", core_node_stop},
+        {"node", core_node},
+        {"members", core_members},
+        {"links", core_links},
+        {"actors", core_actors},
+        {"rss", core_rss},
+        {"interrupted", core_interrupted},
         {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);

@@ -1,6 +1,6 @@
 /*
- * What must happen on an I/O thread: child processes and signals. A piece of work hops there as a short-lived actor;
- * the caller waits on its fiber.
+ * What must happen on an I/O thread: child processes and signals. A piece of work hops there as a
+ * short-lived actor; the caller waits on its fiber.
  */
 #include "host.h"
 
@@ -45,7 +45,8 @@ static void hop_release(void *state) {
     hop_leave(hop);
 }
 
-int tide__lua_on_io(struct tide_node *node, void (*work)(void *arg), void *arg, void (*drop)(void *arg)) {
+int tide__lua_on_io(struct tide_node *node, void (*work)(void *arg), void *arg,
+                    void (*drop)(void *arg)) {
     struct hop *hop = tide_alloc_zero(1, sizeof *hop);
     if (!hop) {
         drop(arg);
@@ -139,7 +140,8 @@ static void start_work(void *arg) {
                                      .arg = child};
     atomic_fetch_add_explicit(&child->holders, 1, memory_order_relaxed);
     struct tide_process *process = NULL;
-    start->code = child->port->ops->process_start(tide_system_executor(start->system, TIDE_ROLE_IO, 0), &o, &process);
+    start->code = child->port->ops->process_start(
+        tide_system_executor(start->system, TIDE_ROLE_IO, 0), &o, &process);
     if (start->code < 0) {
         (void)snprintf(start->reason, sizeof start->reason, "%s", tide_error_message());
         child_leave(child);
@@ -167,7 +169,8 @@ static char **copy_argv(lua_State *L, size_t count) {
     return argv;
 }
 
-static struct start *start_create(lua_State *L, struct tide_lua *host, size_t count, const char *output) {
+static struct start *start_create(lua_State *L, struct tide_lua *host, size_t count,
+                                  const char *output) {
     struct start *start = tide_alloc_zero(1, sizeof *start);
     if (!start) {
         return NULL;
@@ -195,7 +198,8 @@ static int core_process(lua_State *L) {
     size_t count = lua_rawlen(L, 1);
     for (size_t i = 1; i <= count; i++) {
         if (lua_rawgeti(L, 1, (lua_Integer)i) != LUA_TSTRING) {
-            return luaL_error(L, "process: argument %I is %s, not a string", (lua_Integer)i, luaL_typename(L, -1));
+            return luaL_error(L, "process: argument %I is %s, not a string", (lua_Integer)i,
+                              luaL_typename(L, -1));
         }
         lua_pop(L, 1);
     }
@@ -259,7 +263,8 @@ struct signalling {
 static void signal_work(void *arg) {
     struct signalling *s = arg;
     struct child *child = s->child;
-    s->code = child->process ? child->port->ops->process_signal(child->process, s->signal) : TIDE_ENOENT;
+    s->code =
+        child->process ? child->port->ops->process_signal(child->process, s->signal) : TIDE_ENOENT;
 }
 
 static void signal_drop(void *arg) {
@@ -282,7 +287,9 @@ static int process_signal(lua_State *L) {
     atomic_fetch_add_explicit(&child->holders, 1, memory_order_relaxed);
     int code = tide__lua_on_io(host->node, signal_work, s, signal_drop);
     if (code == 0) {
-        code = s->code < 0 ? tide_fail(s->code, "process %d does not take signal %d", child->pid, signal) : 0;
+        code = s->code < 0
+                   ? tide_fail(s->code, "process %d does not take signal %d", child->pid, signal)
+                   : 0;
         signal_drop(s);
     }
     code = tide__lua_resumed(L, code);

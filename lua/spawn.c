@@ -1,6 +1,6 @@
 /*
- * Lua actors: a state of its own on a fiber, running one chunk as its main function. The state is made on the actor's
- * thread and closed when the last of its fibers has ended.
+ * Lua actors: a state of its own on a fiber, running one chunk as its main function. The state is
+ * made on the actor's thread and closed when the last of its fibers has ended.
  */
 #include "host.h"
 
@@ -57,8 +57,8 @@ static int crash(lua_State *L) {
         trace = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
         lua_pop(L, 2); /* the table keeps them */
     }
-    return tide_fail(TIDE_ECRASHED, "%s%s%.300s%s%s", where, where[0] ? ": " : "", message, trace[0] ? "\n" : "",
-                     trace);
+    return tide_fail(TIDE_ECRASHED, "%s%s%.300s%s%s", where, where[0] ? ": " : "", message,
+                     trace[0] ? "\n" : "", trace);
 }
 
 /* In a protected call, so that errors of decoding and loading are handled like the script's own. */
@@ -68,8 +68,9 @@ static int run_chunk(lua_State *L) {
     if (tide__lua_load(L, actor->source, actor->source_size, actor->chunk) != LUA_OK) {
         return lua_error(L);
     }
-    int code = actor->argument_size > 0 ? tide__lua_decode(L, actor->argument, actor->argument_size, TIDE_ITEMS_MAX)
-                                        : (lua_pushnil(L), 0);
+    int code = actor->argument_size > 0
+                   ? tide__lua_decode(L, actor->argument, actor->argument_size, TIDE_ITEMS_MAX)
+                   : (lua_pushnil(L), 0);
     if (code < 0) {
         return tide__lua_raise(L, code);
     }
@@ -80,7 +81,8 @@ static int run_chunk(lua_State *L) {
 static int actor_run(void *state) {
     struct lua_actor *actor = state;
     struct tide_system *system = tide_system_of(actor->node);
-    int code = tide__lua_create(actor->node, tide_system_port(system), actor->preempted, &actor->host);
+    int code =
+        tide__lua_create(actor->node, tide_system_port(system), actor->preempted, &actor->host);
     if (code < 0) {
         return code;
     }
@@ -101,13 +103,14 @@ static int actor_run(void *state) {
     }
     if (actor->outcome) {
         actor->outcome->code = code;
-        (void)snprintf(actor->outcome->text, sizeof actor->outcome->text, "%s", tide_error_message());
+        (void)snprintf(actor->outcome->text, sizeof actor->outcome->text, "%s",
+                       tide_error_message());
     }
     return code;
 }
 
-int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options, struct tide_lua_outcome *outcome,
-                    tide_address *out) {
+int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options,
+                    struct tide_lua_outcome *outcome, tide_address *out) {
     struct lua_actor *actor = tide_alloc_zero(1, sizeof *actor);
     if (!actor) {
         return TIDE_ENOMEM;
@@ -117,7 +120,8 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
     actor->source = tide_strdup(options->source);
     actor->chunk = tide_strdup(options->chunk ? options->chunk : "=script");
     actor->argument = options->argument_size > 0 ? tide_alloc(options->argument_size) : NULL;
-    /* Scripts share the control thread. On an I/O thread they would hold up the node: they go to control too. */
+    /* Scripts share the control thread. On an I/O thread they would hold up the node: they go to
+     * control too. */
     actor->preempted = options->role != TIDE_ROLE_COMPUTE;
     if (!actor->source || !actor->chunk || (options->argument_size > 0 && !actor->argument)) {
         actor_release(actor);
@@ -150,7 +154,8 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
     return 0;
 }
 
-int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *options, tide_address *out) {
+int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *options,
+                   tide_address *out) {
     if (!node || !options || !options->source || options->role > TIDE_ROLE_CONTROL) {
         return tide_fail(TIDE_EINVAL, "a Lua actor needs a node, a source and a role");
     }

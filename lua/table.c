@@ -1,10 +1,12 @@
 /*
- * Tables for Lua: creating and finding them, pull and push (which suspend the calling fiber, or return a ticket),
- * introspection. A handle is a userdata around the table, which lives as long as the node.
+ * Tables for Lua: creating and finding them, pull and push (which suspend the calling fiber, or
+ * return a ticket), introspection. A handle is a userdata around the table, which lives as long as
+ * the node.
  *
- * Asynchronous operations write into tensors while Lua may drop its handles, so each operation is a record of the
- * host's `pending` list that holds its tensors in the registry until it was waited for. A record whose ticket was
- * dropped is swept once the operation is done; all are waited for before the state closes.
+ * Asynchronous operations write into tensors while Lua may drop its handles, so each operation is a
+ * record of the host's `pending` list that holds its tensors in the registry until it was waited
+ * for. A record whose ticket was collected is swept once the operation is done; all are waited for
+ * before the state closes.
  */
 #include "host.h"
 #include "store/store.h"
@@ -20,17 +22,17 @@ struct handle {
     struct tide_table *table;
 };
 
+/* Record and userdata point at each other until one of them goes. */
+struct ticket {
+    struct tide_lua_pending *pending; /* NULL once waited for */
+};
+
 struct tide_lua_pending {
     struct tide_lua_pending *next;
+    struct ticket *handle; /* NULL: collected, or being waited for */
     struct tide_ticket ticket;
     int tensors;  /* registry reference to {rows, keys} */
     bool waiting; /* a fiber is in tide_ticket_wait */
-    bool dropped; /* no ticket userdata is left */
-};
-
-struct ticket {
-    struct tide_lua_pending *pending; /* NULL once waited for */
-    int code;                         /* then: how it ended */
 };
 
 static void *userdata_of(lua_State *L, int index, const void *key) {
@@ -71,17 +73,19 @@ static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "a
 static const char *const slot_names[] = {"hash", "range", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
 
-static uint8_t choice(lua_State *L, const char *field, const char *value, const char *const names[]) {
+static uint8_t choice(lua_State *L, const char *field, const char *value,
+                      const char *const names[]) {
     for (int i = 0; names[i]; i++) {
         if (value && strcmp(names[i], value) == 0) {
             return (uint8_t)i;
         }
     }
-    return (uint8_t)luaL_error(L, "table: %s = \"%s\" is not one of its values", field, value ? value : "?");
+    return (uint8_t)luaL_error(L, "table: %s = \"%s\" is not one of its values", field,
+                               value ? value : "?");
 }
 
-/* Field `name` of the spec as {kind, ...}: pushes a table whose [1] is the kind, and returns the kind. A plain string
- * stands for a table of itself; absent: NULL and nothing pushed. */
+/* Field `name` of the spec as {kind, ...}: pushes a table whose [1] is the kind, and returns the
+ * kind. A plain string stands for a table of itself; absent: NULL and nothing pushed. */
 static const char *field_kind(lua_State *L, const char *name) {
     int type = lua_getfield(L, 1, name);
     if (type == LUA_TNIL) {
@@ -93,7 +97,8 @@ static const char *field_kind(lua_State *L, const char *name) {
         lua_insert(L, -2);
         lua_rawseti(L, -2, 1);
     } else if (type != LUA_TTABLE) {
-        luaL_error(L, "table: field '%s' is %s, not a name or {name, ...}", name, lua_typename(L, type));
+        luaL_error(L, "table: field '%s' is %s, not a name or {name, ...}", name,
+                   lua_typename(L, type));
     }
     if (lua_rawgeti(L, -1, 1) != LUA_TSTRING) {
         luaL_error(L, "table: field '%s' does not begin with a name", name);
@@ -140,7 +145,8 @@ static void read_init(lua_State *L, struct tide_table_options *o) {
         return;
     }
     o->init = choice(L, "init", kind, init_names);
-    static const char *const first[] = {"", "low", "std", "fan_in"}, *const second[] = {"", "high", "", "fan_out"};
+    static const char *const first[] = {"", "low", "std", "fan_in"}, *const second[] = {
+                                                                         "", "high", "", "fan_out"};
     if (o->init != TIDE_INIT_ZERO) {
         o->init_a = (float)number_of(L, 2, first[o->init], o->init == TIDE_INIT_UNIFORM ? 0 : 1);
         o->init_b = (float)(o->init == TIDE_INIT_NORMAL ? 0 : number_of(L, 3, second[o->init], 1));
@@ -174,8 +180,9 @@ static const char *text_field(lua_State *L, const char *name) {
 }
 
 static void check_fields(lua_State *L) {
-    static const char *const known[] = {"name", "keys",       "width", "init",        "update",    "slots",
-                                        "wire", "refuse_nan", "seed",  "consistency", "technique", "dtype"};
+    static const char *const known[] = {"name",   "keys",        "width",     "init",
+                                        "update", "slots",       "wire",      "refuse_nan",
+                                        "seed",   "consistency", "technique", "dtype"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -247,6 +254,9 @@ static void pending_free(lua_State *L, struct tide_lua *host, struct tide_lua_pe
             break;
         }
     }
+    if (pending->handle) {
+        pending->handle->pending = NULL;
+    }
     luaL_unref(L, LUA_REGISTRYINDEX, pending->tensors);
     tide_free(pending);
 }
@@ -256,11 +266,11 @@ static void pending_sweep(lua_State *L, struct tide_lua *host) {
     struct tide_lua_pending *pending = host->pending;
     for (int i = 0; i < SWEPT_A_CALL && pending; i++) {
         struct tide_lua_pending *next = pending->next;
-        if (pending->dropped && tide_ticket_done(&pending->ticket)) {
+        if (!pending->handle && !pending->waiting && tide_ticket_done(&pending->ticket)) {
             int code = tide_ticket_wait(&pending->ticket);
             if (code < 0) {
-                tide_log(TIDE_LOG_WARN, tide_node_name(host->node), "an operation nobody waited for failed: %s",
-                         tide_error_message());
+                tide_log(TIDE_LOG_WARN, tide_node_name(host->node),
+                         "an operation nobody waited for failed: %s", tide_error_message());
             }
             pending_free(L, host, pending);
         }
@@ -281,7 +291,8 @@ void tide__lua_pending_end(struct tide_lua *host) {
 }
 
 /* Pushes a ticket with a fresh record that holds the values at `rows` and `keys`. */
-static struct tide_lua_pending *push_ticket(lua_State *L, struct tide_lua *host, int rows, int keys) {
+static struct tide_lua_pending *push_ticket(lua_State *L, struct tide_lua *host, int rows,
+                                            int keys) {
     pending_sweep(L, host);
     struct ticket *ticket = lua_newuserdatauv(L, sizeof *ticket, 0);
     *ticket = (struct ticket){0};
@@ -306,6 +317,7 @@ static struct tide_lua_pending *push_ticket(lua_State *L, struct tide_lua *host,
     }
     *last = pending;
     ticket->pending = pending;
+    pending->handle = ticket;
     return pending;
 }
 
@@ -328,6 +340,7 @@ static int ticket_wait(lua_State *L) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, pending->tensors);
     lua_rawgeti(L, -1, 1); /* a pull's rows; true of a push */
     ticket->pending = NULL;
+    pending->handle = NULL;
     pending->waiting = true;
     int code = tide_ticket_wait(&pending->ticket);
     pending_free(L, host, pending);
@@ -344,7 +357,7 @@ static int ticket_done(lua_State *L) {
 static int ticket_collected(lua_State *L) {
     struct ticket *ticket = lua_touserdata(L, 1);
     if (ticket->pending) {
-        ticket->pending->dropped = true;
+        ticket->pending->handle = NULL;
     }
     return 0;
 }
@@ -372,8 +385,8 @@ static int table_pull(lua_State *L) {
     if (option(L, 3, "into")) {
         rows = tide__lua_tensor_check(L, lua_gettop(L));
         if (rows->t.type != TIDE_F32 || tide__lua_tensor_count(rows) != count * width) {
-            return luaL_error(L, "pull: `into` must be an f32 tensor of %I x %I", (lua_Integer)count,
-                              (lua_Integer)width);
+            return luaL_error(L, "pull: `into` must be an f32 tensor of %I x %I",
+                              (lua_Integer)count, (lua_Integer)width);
         }
     } else {
         rows = tide__lua_tensor_new(L, TIDE_F32, count, width);
@@ -386,7 +399,6 @@ static int table_pull(lua_State *L) {
     struct tide_lua_pending *pending = push_ticket(L, host, at, 2);
     code = tide_table_pull(table, keys, count, rows->t.data, &pending->ticket);
     if (code < 0) {
-        ((struct ticket *)lua_touserdata(L, -1))->pending = NULL;
         pending_free(L, host, pending);
         return tide__lua_failure(L, code);
     }
@@ -401,8 +413,8 @@ static int table_push(lua_State *L) {
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
     struct tide_lua_tensor *rows = tide__lua_tensor_check(L, 3);
     if (rows->t.type != TIDE_F32 || tide__lua_tensor_count(rows) != count * width) {
-        return luaL_error(L, "push: rows of %I keys must be an f32 tensor of %I x %I", (lua_Integer)count,
-                          (lua_Integer)count, (lua_Integer)width);
+        return luaL_error(L, "push: rows of %I keys must be an f32 tensor of %I x %I",
+                          (lua_Integer)count, (lua_Integer)count, (lua_Integer)width);
     }
     int code;
     if (!option(L, 4, "async")) {
@@ -417,7 +429,6 @@ static int table_push(lua_State *L) {
     struct tide_lua_pending *pending = push_ticket(L, host, lua_gettop(L), 2);
     code = tide_table_push(table, keys, count, rows->t.data, 0, &pending->ticket);
     if (code < 0) {
-        ((struct ticket *)lua_touserdata(L, -1))->pending = NULL;
         pending_free(L, host, pending);
         return tide__lua_failure(L, code);
     }
@@ -430,7 +441,8 @@ static int table_pull_local(lua_State *L) {
     lua_settop(L, 2);
     size_t count;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
-    struct tide_lua_tensor *rows = tide__lua_tensor_new(L, TIDE_F32, count, tide_table_options(table)->width);
+    struct tide_lua_tensor *rows =
+        tide__lua_tensor_new(L, TIDE_F32, count, tide_table_options(table)->width);
     uint8_t *hits = tide__lua_tensor_new(L, TIDE_U8, count, 1)->t.data;
     size_t words = (count + 63) / 64;
     uint64_t *bits = lua_newuserdatauv(L, words * sizeof *bits + 1, 0);
@@ -463,11 +475,20 @@ static void push_stats(lua_State *L, struct tide_table *table) {
         const char *name;
         uint64_t value;
     } fields[] = {
-        {"pulls_local", s.pulls_local},   {"pulls_remote", s.pulls_remote},   {"pushes_local", s.pushes_local},
-        {"pushes_remote", s.pushes_remote}, {"served_pulls", s.served_pulls}, {"served_pushes", s.served_pushes},
-        {"queued", s.queued},             {"forwarded", s.forwarded},         {"messages_out", s.messages_out},
-        {"bytes_out", s.bytes_out},       {"bytes_in", s.bytes_in},           {"not_finite", s.not_finite},
-        {"rows", s.rows},                 {"memory_bytes", s.memory_bytes},
+        {"pulls_local", s.pulls_local},
+        {"pulls_remote", s.pulls_remote},
+        {"pushes_local", s.pushes_local},
+        {"pushes_remote", s.pushes_remote},
+        {"served_pulls", s.served_pulls},
+        {"served_pushes", s.served_pushes},
+        {"queued", s.queued},
+        {"forwarded", s.forwarded},
+        {"messages_out", s.messages_out},
+        {"bytes_out", s.bytes_out},
+        {"bytes_in", s.bytes_in},
+        {"not_finite", s.not_finite},
+        {"rows", s.rows},
+        {"memory_bytes", s.memory_bytes},
     };
     lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 1);
     for (size_t i = 0; i < TIDE_COUNT(fields); i++) {
@@ -517,7 +538,8 @@ static int table_load(lua_State *L) {
     return save_or_load(L, tide_table_load);
 }
 
-static void push_kind(lua_State *L, const char *field, const char *kind, const double *values, int count) {
+static void push_kind(lua_State *L, const char *field, const char *kind, const double *values,
+                      int count) {
     lua_createtable(L, 1 + count, 0);
     lua_pushstring(L, kind);
     lua_rawseti(L, -2, 1);
@@ -614,15 +636,19 @@ static int core_tables(lua_State *L) {
 }
 
 void tide__lua_open_table(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"table", core_table}, {"table_find", core_table_find}, {"tables", core_tables}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"table", core_table},
+                                         {"table_find", core_table_find},
+                                         {"tables", core_tables},
+                                         {NULL, NULL}};
     static const luaL_Reg methods[] = {
-        {"pull", table_pull},   {"push", table_push},   {"pull_local", table_pull_local}, {"where", table_where},
-        {"stats", table_stats}, {"homes", table_homes}, {"save", table_save},             {"load", table_load},
-        {NULL, NULL},
+        {"pull", table_pull},   {"push", table_push},   {"pull_local", table_pull_local},
+        {"where", table_where}, {"stats", table_stats}, {"homes", table_homes},
+        {"save", table_save},   {"load", table_load},   {NULL, NULL},
     };
-    static const luaL_Reg table_meta[] = {{"__tostring", table_tostring}, {"__eq", table_equal}, {NULL, NULL}};
-    static const luaL_Reg ticket_methods[] = {{"wait", ticket_wait}, {"done", ticket_done}, {NULL, NULL}};
+    static const luaL_Reg table_meta[] = {
+        {"__tostring", table_tostring}, {"__eq", table_equal}, {NULL, NULL}};
+    static const luaL_Reg ticket_methods[] = {
+        {"wait", ticket_wait}, {"done", ticket_done}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     luaL_newlib(L, table_meta);
     luaL_newlib(L, methods);

@@ -1,6 +1,7 @@
 /*
- * Tensors in Lua: flat typed arrays, row-major, with optional columns; 1-based; every access checked. The elements
- * live in Lua's memory, so that the collector sees what they weigh. A slice points into its parent and keeps it alive.
+ * Tensors in Lua: flat typed arrays, row-major, with optional columns; 1-based; every access
+ * checked. The elements live in Lua's memory, so that the collector sees what they weigh. A slice
+ * points into its parent and keeps it alive.
  */
 #include "host.h"
 
@@ -34,15 +35,16 @@ static void set_metatable(lua_State *L) {
 
 struct tide_lua_tensor *tide__lua_tensor_new(lua_State *L, int type, size_t rows, size_t columns) {
     size_t element = tide_ext_element_size(type), count, bytes;
-    if (__builtin_mul_overflow(rows, columns, &count) || __builtin_mul_overflow(count, element, &bytes) ||
-        bytes > (size_t)1 << 46) {
+    if (__builtin_mul_overflow(rows, columns, &count) ||
+        __builtin_mul_overflow(count, element, &bytes) || bytes > (size_t)1 << 46) {
         luaL_error(L, "tensor of %f x %f elements is too large", (double)rows, (double)columns);
         return NULL;
     }
     struct tide_lua_tensor *tensor = lua_newuserdatauv(L, sizeof *tensor + ALIGNMENT + bytes, 0);
     uintptr_t start = ((uintptr_t)(tensor + 1) + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1);
     *tensor = (struct tide_lua_tensor){
-        .t = {.data = (void *)start, .rows = rows, .columns = columns, .type = (uint8_t)type}, .element = element};
+        .t = {.data = (void *)start, .rows = rows, .columns = columns, .type = (uint8_t)type},
+        .element = element};
     memset(tensor->t.data, 0, bytes);
     set_metatable(L);
     return tensor;
@@ -114,7 +116,8 @@ static void set_element(lua_State *L, struct tide_lua_tensor *tensor, size_t i, 
         int number;
         double value = lua_tonumberx(L, index, &number);
         if (!number) {
-            luaL_error(L, "a tensor cannot hold %s (element %I)", luaL_tolstring(L, index, NULL), (lua_Integer)i + 1);
+            luaL_error(L, "a tensor cannot hold %s (element %I)", luaL_tolstring(L, index, NULL),
+                       (lua_Integer)i + 1);
         }
         if (tensor->t.type == TIDE_F32) {
             ((float *)data)[i] = (float)value;
@@ -218,15 +221,16 @@ static int tensor_tostring(lua_State *L) {
     size_t count = tide__lua_tensor_count(tensor);
     char text[400];
     size_t used = tensor->t.columns == 1
-                      ? (size_t)snprintf(text, sizeof text, "%s[%zu] {", tide__lua_tensor_type_name(tensor->t.type),
-                                         tensor->t.rows)
+                      ? (size_t)snprintf(text, sizeof text, "%s[%zu] {",
+                                         tide__lua_tensor_type_name(tensor->t.type), tensor->t.rows)
                       : (size_t)snprintf(text, sizeof text, "%s[%zu x %zu] {",
                                          tide__lua_tensor_type_name(tensor->t.type), tensor->t.rows,
                                          tensor->t.columns);
     for (size_t i = 0; i < count && i < SHOWN_MAX; i++) {
         const char *comma = i > 0 ? ", " : "";
         if (is_float(tensor)) {
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.6g", comma, element_number(tensor, i));
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.6g", comma,
+                                     element_number(tensor, i));
         } else if (tensor->t.type == TIDE_U64) {
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64, comma,
                                      ((const uint64_t *)tensor->t.data)[i]);
@@ -269,7 +273,8 @@ static int tensor_slice(lua_State *L) {
     }
     struct tide_lua_tensor *slice = lua_newuserdatauv(L, sizeof *slice, 1);
     *slice = *parent;
-    slice->t.data = (char *)parent->t.data + (size_t)(first - 1) * parent->t.columns * parent->element;
+    slice->t.data =
+        (char *)parent->t.data + (size_t)(first - 1) * parent->t.columns * parent->element;
     slice->t.rows = (size_t)count;
     lua_pushvalue(L, 1);
     lua_setiuservalue(L, -2, 1);
@@ -279,7 +284,8 @@ static int tensor_slice(lua_State *L) {
 
 static int tensor_copy(lua_State *L) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
-    struct tide_lua_tensor *copy = tide__lua_tensor_new(L, tensor->t.type, tensor->t.rows, tensor->t.columns);
+    struct tide_lua_tensor *copy =
+        tide__lua_tensor_new(L, tensor->t.type, tensor->t.rows, tensor->t.columns);
     memcpy(copy->t.data, tensor->t.data, tide__lua_tensor_count(tensor) * tensor->element);
     return 1;
 }
@@ -320,7 +326,8 @@ static int tensor_sum(lua_State *L) {
     return 1;
 }
 
-/* Pushes the least (sign 1) or greatest (sign -1) element; nil of an empty tensor; NaN only when all are. */
+/* Pushes the least (sign 1) or greatest (sign -1) element; nil of an empty tensor; NaN only when
+ * all are. */
 static int extreme(lua_State *L, double sign) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
     size_t count = tide__lua_tensor_count(tensor), best = 0;
@@ -376,7 +383,8 @@ static int tensor_totable(lua_State *L) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
     size_t count = tide__lua_tensor_count(tensor);
     if (count > INT32_MAX) {
-        return luaL_error(L, "tensor of %I elements is too large for a Lua table", (lua_Integer)count);
+        return luaL_error(L, "tensor of %I elements is too large for a Lua table",
+                          (lua_Integer)count);
     }
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0; i < count; i++) {
@@ -413,7 +421,8 @@ static int core_tensor(lua_State *L) {
     }
     size_t count = lua_rawlen(L, 2);
     if (columns == 0 || count % columns != 0) {
-        return luaL_error(L, "%I values do not fill rows of %I columns", (lua_Integer)count, (lua_Integer)columns);
+        return luaL_error(L, "%I values do not fill rows of %I columns", (lua_Integer)count,
+                          (lua_Integer)columns);
     }
     struct tide_lua_tensor *tensor = tide__lua_tensor_new(L, type, count / columns, columns);
     for (size_t i = 0; i < count; i++) {
@@ -435,7 +444,8 @@ const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count) {
         luaL_typeerror(L, index, "u64 tensor or array of keys");
     }
     if (tensor && is_float(tensor)) {
-        luaL_error(L, "keys are integers, not a %s tensor", tide__lua_tensor_type_name(tensor->t.type));
+        luaL_error(L, "keys are integers, not a %s tensor",
+                   tide__lua_tensor_type_name(tensor->t.type));
     }
     *count = tensor ? tide__lua_tensor_count(tensor) : lua_rawlen(L, index);
     uint64_t *keys = tide__lua_tensor_new(L, TIDE_U64, *count, 1)->t.data;
@@ -460,9 +470,18 @@ const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count) {
 
 void tide__lua_open_tensor(lua_State *L) {
     static const luaL_Reg methods[] = {
-        {"rows", tensor_rows}, {"columns", tensor_columns}, {"type", tensor_type},       {"slice", tensor_slice},
-        {"copy", tensor_copy}, {"fill", tensor_fill},       {"sum", tensor_sum},         {"min", tensor_min},
-        {"max", tensor_max},   {"shuffle", tensor_shuffle}, {"bytes", tensor_bytes},     {"totable", tensor_totable},
+        {"rows", tensor_rows},
+        {"columns", tensor_columns},
+        {"type", tensor_type},
+        {"slice", tensor_slice},
+        {"copy", tensor_copy},
+        {"fill", tensor_fill},
+        {"sum", tensor_sum},
+        {"min", tensor_min},
+        {"max", tensor_max},
+        {"shuffle", tensor_shuffle},
+        {"bytes", tensor_bytes},
+        {"totable", tensor_totable},
         {NULL, NULL},
     };
     static const luaL_Reg meta[] = {

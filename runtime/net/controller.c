@@ -1,10 +1,11 @@
 /*
- * The controller's decisions: who may join and under which id and name, who is dead, who has left. Each decision makes a
- * new view, which goes to all.
+ * The controller's decisions: who may join and under which id and name, who is dead, who has left.
+ * Each decision makes a new view, which goes to all.
  *
- * A node is declared dead when the controller sees it gone or silent itself, when two others report it, or when one
- * report stands for two seconds: then one of the two cannot stay, and it is the one against whom more is reported, the
- * younger if that is equal. A report of mere silence is withdrawn when the silence ends; a lost connection is not.
+ * A node is declared dead when the controller sees it gone or silent itself, when two others report
+ * it, or when one report stands for two seconds: then one of the two cannot stay, and it is the one
+ * against whom more is reported, the younger if that is equal. A report of mere silence is
+ * withdrawn when the silence ends; a lost connection is not.
  */
 #include "net/inside.h"
 
@@ -40,7 +41,8 @@ static void set_state(struct known *known, enum tide_member_state state, const c
 
 /* ---- joining ---- */
 
-static int admit_client(struct tide_net *net, const struct tide_hello *hello, uint16_t *id, char name[64]) {
+static int admit_client(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
+                        char name[64]) {
     for (unsigned tries = 0; tries < UINT16_MAX - CLIENT_ID_MIN; tries++) {
         uint16_t candidate = net->next_client;
         net->next_client = candidate == UINT16_MAX ? CLIENT_ID_MIN : (uint16_t)(candidate + 1);
@@ -77,7 +79,8 @@ static int check_member(const struct tide_net *net, const struct tide_hello *hel
         count += m->state <= TIDE_MEMBER_LEAVING;
     }
     if (hello->name[0] != 0 && name_taken(net, hello->name)) {
-        return tide_fail(TIDE_EEXIST, "the name '%s' is taken in cluster '%s'", hello->name, net->cluster);
+        return tide_fail(TIDE_EEXIST, "the name '%s' is taken in cluster '%s'", hello->name,
+                         net->cluster);
     }
     if (count >= MEMBERS_MAX || net->next_id >= CLIENT_ID_MIN) {
         return tide_fail(TIDE_EFULL, "the cluster takes no more members");
@@ -88,7 +91,8 @@ static int check_member(const struct tide_net *net, const struct tide_hello *hel
     return 0;
 }
 
-int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id, char name[64]) {
+int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
+                           char name[64]) {
     if (net->finished) {
         return tide_fail(TIDE_ECLOSED, "the cluster is ending");
     }
@@ -133,7 +137,8 @@ void tide__controller_greet(struct tide_net *net, struct tide_link *link) {
     tide_writer_release(&w);
 }
 
-/* READY carries the ids the joiner is connected to: it is up when all that are up are among them. */
+/* READY carries the ids the joiner is connected to: it is up when all that are up are among them.
+ */
 static void ready(struct tide_net *net, uint16_t from, struct tide_reader *r) {
     struct known *joiner = tide__members_find(net, from);
     size_t count = tide_read_array(r);
@@ -205,7 +210,8 @@ void tide__controller_resolve(struct tide_net *net, uint64_t now) {
             continue;
         }
         char reason[120];
-        snprintf(reason, sizeof reason, "%s", victim == r->subject ? r->reason : "others cannot reach it");
+        snprintf(reason, sizeof reason, "%s",
+                 victim == r->subject ? r->reason : "others cannot reach it");
         set_state(known, TIDE_MEMBER_DEAD, reason);
         drop_reports(net, victim);
         any = true;
@@ -218,8 +224,8 @@ void tide__controller_resolve(struct tide_net *net, uint64_t now) {
 
 void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost,
                              const char *reason) {
-    if (net->finished || living(net, subject) == NULL || living(net, reporter) == NULL || subject == reporter ||
-        subject == tide__net_id(net)) {
+    if (net->finished || living(net, subject) == NULL || living(net, reporter) == NULL ||
+        subject == reporter || subject == tide__net_id(net)) {
         return;
     }
     struct report *r = net->reports;
@@ -260,7 +266,8 @@ void tide__controller_leaving(struct tide_net *net, uint16_t id) {
     if (known == NULL || known->member.state == TIDE_MEMBER_LEAVING) {
         return;
     }
-    bool wait = net->evacuations && known->member.store;
+    bool wait =
+        atomic_load_explicit(&net->evacuations, memory_order_relaxed) && known->member.store;
     set_state(known, TIDE_MEMBER_LEAVING, "");
     commit(net);
     if (!wait) {
@@ -278,7 +285,7 @@ void tide_net_evacuated(struct tide_net *net, uint16_t id) {
 }
 
 void tide_net_expect_evacuation(struct tide_net *net) {
-    net->evacuations = true;
+    atomic_store_explicit(&net->evacuations, true, memory_order_relaxed);
 }
 
 void tide__controller_end(struct tide_net *net) {
@@ -298,7 +305,8 @@ void tide__controller_release(struct tide_net *net) {
     }
 }
 
-void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb, struct tide_reader *r) {
+void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb,
+                              struct tide_reader *r) {
     if (verb == VERB_READY) {
         ready(net, from, r);
     } else if (verb == VERB_LEAVE) {

@@ -1,7 +1,8 @@
 /*
- * The handshake: hello from the dialler, hello_ok or an error from the other side, after which the connection belongs to
- * one pair of incarnations for life. A joiner (id 0) is given an id by the controller; any other member answers it with
- * the controller's endpoint and closes. Refusals are worded from the reader's side and logged on the writer's.
+ * The handshake: hello from the dialler, hello_ok or an error from the other side, after which the
+ * connection belongs to one pair of incarnations for life. A joiner (id 0) is given an id by the
+ * controller; any other member answers it with the controller's endpoint and closes. Refusals are
+ * worded from the reader's side and logged on the writer's.
  */
 #include "net/inside.h"
 
@@ -68,7 +69,8 @@ static void accept_joiner(struct tide_link *link, const struct tide_hello *hello
     struct tide_net *net = link->net;
     if (!net->controls) {
         if (net->controller_endpoint[0] == 0) {
-            refuse(link, TIDE_EBUSY, "a joiner, before this node has joined", "the peer has not joined itself yet");
+            refuse(link, TIDE_EBUSY, "a joiner, before this node has joined",
+                   "the peer has not joined itself yet");
             return;
         }
         welcome(link, 0, "");
@@ -116,13 +118,16 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
     struct tide_peer *peer = tide__peer_make(net, hello->id);
     if (peer == NULL || peer->link != NULL || (peer->lost && !hello->client)) {
         snprintf(text, sizeof text, "node n%u %s", (unsigned)hello->id,
-                 peer == NULL ? "does not fit memory" : peer->lost ? "lost its connection" : "is connected already");
+                 peer == NULL ? "does not fit memory"
+                 : peer->lost ? "lost its connection"
+                              : "is connected already");
         refuse(link, TIDE_EBUSY, text, text);
         return 0;
     }
     if (hello->client) {
         peer->lost = false;
-        for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) { /* ids of clients come round: nothing is owed from before */
+        for (unsigned i = 0; i < TIDE_LANE_COUNT;
+             i++) { /* ids of clients come round: nothing is owed from before */
             atomic_store_explicit(&peer->outstanding[i], 0, memory_order_relaxed);
         }
     }
@@ -139,8 +144,10 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
     struct tide_net *net = link->net;
     char ours[200], theirs[200];
     if (strcmp(hello->cluster, net->cluster) != 0) {
-        snprintf(ours, sizeof ours, "peer belongs to cluster '%s', not '%s'", hello->cluster, net->cluster);
-        snprintf(theirs, sizeof theirs, "peer belongs to cluster '%s', not '%s'", net->cluster, hello->cluster);
+        snprintf(ours, sizeof ours, "peer belongs to cluster '%s', not '%s'", hello->cluster,
+                 net->cluster);
+        snprintf(theirs, sizeof theirs, "peer belongs to cluster '%s', not '%s'", net->cluster,
+                 hello->cluster);
         refuse(link, TIDE_EMISMATCH, ours, theirs);
     } else if (hello->to[0] != 0 && strcmp(hello->to, net->name) != 0) {
         snprintf(ours, sizeof ours, "peer looks for node '%s', this is '%s'", hello->to, net->name);
@@ -161,10 +168,10 @@ static int hello_received(struct tide_link *link, const struct tide_frame *frame
     int error = tide_hello_parse(frame->body, frame->body_size, &hello);
     if (error == TIDE_EVERSION) {
         char ours[100], theirs[100];
-        snprintf(ours, sizeof ours, "peer speaks protocol %u, this node speaks %u", (unsigned)hello.version,
-                 TIDE_PROTOCOL);
-        snprintf(theirs, sizeof theirs, "peer speaks protocol %u, this node speaks %u", TIDE_PROTOCOL,
-                 (unsigned)hello.version);
+        snprintf(ours, sizeof ours, "peer speaks protocol %u, this node speaks %u",
+                 (unsigned)hello.version, TIDE_PROTOCOL);
+        snprintf(theirs, sizeof theirs, "peer speaks protocol %u, this node speaks %u",
+                 TIDE_PROTOCOL, (unsigned)hello.version);
         refuse(link, TIDE_EVERSION, ours, theirs);
         return 0;
     }
@@ -221,14 +228,16 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
     struct tide_welcome answer;
     int error = tide__welcome_parse(frame->body, frame->body_size, &answer);
     if (error == 0 && strcmp(answer.cluster, net->cluster) != 0) {
-        error = tide_fail(TIDE_EMISMATCH, "peer belongs to cluster '%s', not '%s'", answer.cluster, net->cluster);
+        error = tide_fail(TIDE_EMISMATCH, "peer belongs to cluster '%s', not '%s'", answer.cluster,
+                          net->cluster);
     }
     if (link->purpose == LINK_JOIN) {
         if (error != 0) {
             tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
             return error;
         }
-        if (answer.assigned_id != 0 && (answer.id == 0 || (answer.assigned_id >= CLIENT_ID_MIN) != net->client)) {
+        if (answer.assigned_id != 0 &&
+            (answer.id == 0 || (answer.assigned_id >= CLIENT_ID_MIN) != net->client)) {
             error = tide_fail(TIDE_EPROTO, "an id that is not ours");
             tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
             return error;
@@ -236,7 +245,8 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
         join_welcomed(link, &answer);
         return 0;
     }
-    if (error == 0 && (answer.id != link->peer->id || answer.incarnation != link->peer->incarnation)) {
+    if (error == 0 &&
+        (answer.id != link->peer->id || answer.incarnation != link->peer->incarnation)) {
         error = tide_fail(TIDE_EMISMATCH, "reached node n%u instead of n%u, or a later incarnation",
                           (unsigned)answer.id, (unsigned)link->peer->id);
     }
@@ -262,7 +272,8 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
 }
 
 int tide__handshake_frame(struct tide_link *link, const struct tide_frame *frame) {
-    if (link->state == LINK_GREETING && link->purpose == LINK_ACCEPTED && frame->kind == TIDE_FRAME_HELLO) {
+    if (link->state == LINK_GREETING && link->purpose == LINK_ACCEPTED &&
+        frame->kind == TIDE_FRAME_HELLO) {
         return hello_received(link, frame);
     }
     if (link->state == LINK_GREETING && link->purpose != LINK_ACCEPTED) {
@@ -273,5 +284,6 @@ int tide__handshake_frame(struct tide_link *link, const struct tide_frame *frame
             return refusal_received(link, frame);
         }
     }
-    return tide_fail(TIDE_EPROTO, "a frame of kind %u before the handshake is over", (unsigned)frame->kind);
+    return tide_fail(TIDE_EPROTO, "a frame of kind %u before the handshake is over",
+                     (unsigned)frame->kind);
 }

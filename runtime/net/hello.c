@@ -1,6 +1,7 @@
 /*
- * Handshake bodies. The reader of bytes from strangers: every text is bounded and checked against its rule before it is
- * kept, every number against its range. Of another version only the version itself is looked at.
+ * Handshake bodies. The reader of bytes from strangers: every text is bounded and checked against
+ * its rule before it is kept, every number against its range. Of another version only the version
+ * itself is looked at.
  */
 #include "net/hello.h"
 
@@ -55,8 +56,8 @@ static int read_opening(struct tide_reader *r, size_t fields, const char *what, 
         return tide_fail(TIDE_EPROTO, "%s: not an array that begins with a version", what);
     }
     if (*version != TIDE_PROTOCOL) {
-        return tide_fail(TIDE_EVERSION, "peer speaks protocol %u, this node speaks %u", (unsigned)*version,
-                         TIDE_PROTOCOL);
+        return tide_fail(TIDE_EVERSION, "peer speaks protocol %u, this node speaks %u",
+                         (unsigned)*version, TIDE_PROTOCOL);
     }
     if (count != fields) {
         return tide_fail(TIDE_EPROTO, "%s: %zu fields, %zu are expected", what, count, fields);

@@ -1,10 +1,12 @@
-/* The handshake's three bodies, encoded and decoded; pure. (tide_hello_parse is in net.h, for the fuzzer.) */
+/* The handshake's three bodies, encoded and decoded; pure. (tide_hello_parse is in net.h, for the
+ * fuzzer.) */
 #ifndef TIDE_NET_HELLO_H
 #define TIDE_NET_HELLO_H
 
 #include "net/net.h"
 
-/* What the accepting side says of itself, and to a joiner: who it is from now on, or where the controller listens. */
+/* What the accepting side says of itself, and to a joiner: who it is from now on, or where the
+ * controller listens. */
 struct tide_welcome {
     uint32_t version;
     char cluster[64], name[64];

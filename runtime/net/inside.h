@@ -1,13 +1,15 @@
 /*
  * Private to the net room: the node's view of the cluster, its peers and its links.
  *
- * Everything belongs to I/O thread 0 except what is marked otherwise. A *peer* is another node by id: its admission
- * counters are used by every thread, so it is never freed while the node lives. A *link* is one connection, from dial or
- * accept to the stream's `closed`. A *known* node is an entry of the member list.
+ * Everything belongs to I/O thread 0 except what is marked otherwise. A *peer* is another node by
+ * id: its admission counters are used by every thread, so it is never freed while the node lives. A
+ * *link* is one connection, from dial or accept to the stream's `closed`. A *known* node is an
+ * entry of the member list.
  *
  *   link.c       streams, frames in and out, beats           handshake.c  hello to hello_ok
- *   peer.c       peers, admission, credit                    members.c    views and what follows from them
- *   controller.c who may join, who is dead, who has left     net.c        the contract of net.h, the turn's hook
+ *   peer.c       peers, admission, credit                    members.c    views and what follows
+ * from them controller.c who may join, who is dead, who has left     net.c        the contract of
+ * net.h, the turn's hook
  */
 #ifndef TIDE_NET_INSIDE_H
 #define TIDE_NET_INSIDE_H
@@ -29,11 +31,14 @@ enum {
 
 #define BEAT_INTERVAL (100 * TIDE_MILLISECOND)
 #define HANDSHAKE_TIMEOUT (5 * TIDE_SECOND)
-#define DRAIN_TIMEOUT (1 * TIDE_SECOND)      /* a link that closes in order has this long to write what it holds */
+#define DRAIN_TIMEOUT                                                                              \
+    (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
 #define PROBE_TIMEOUT (300 * TIDE_MILLISECOND)
-#define WAITING_TIMEOUT (3 * TIDE_SECOND)    /* messages to a peer that is being dialled */
-#define REPORT_PATIENCE (2 * TIDE_SECOND)    /* one reporter alone: its subject is evicted after this */
-#define CONTROLLER_PATIENCE (2 * TIDE_SECOND) /* a silent controller is given this much more than others */
+#define WAITING_TIMEOUT (3 * TIDE_SECOND) /* messages to a peer that is being dialled */
+#define REPORT_PATIENCE                                                                            \
+    (2 * TIDE_SECOND) /* one reporter alone: its subject is evicted after this */
+#define CONTROLLER_PATIENCE                                                                        \
+    (2 * TIDE_SECOND) /* a silent controller is given this much more than others */
 
 /* ---- peers (peer.c) ---- */
 
@@ -46,44 +51,51 @@ struct tide_link;
 struct tide_peer {
     uint16_t id;
     /* any thread, atomic */
-    atomic_bool reachable;                                /* admission is open */
-    atomic_uint_fast64_t outstanding[TIDE_LANE_COUNT];    /* bytes admitted or sent that the peer has not consumed */
+    atomic_bool reachable; /* admission is open */
+    atomic_uint_fast64_t
+        outstanding[TIDE_LANE_COUNT]; /* bytes admitted or sent that the peer has not consumed */
     struct tide_lock lock;
-    struct credit_waiter *waiters;                        /* under lock */
-    atomic_bool up;                                       /* counters: written by the I/O thread */
-    atomic_uint_fast64_t bytes_out, bytes_in, frames_out, frames_in, writes, queue_bytes, round_trip_ns;
+    struct credit_waiter *waiters; /* under lock */
+    atomic_bool up;                /* counters: written by the I/O thread */
+    atomic_uint_fast64_t bytes_out, bytes_in, frames_out, frames_in, writes, queue_bytes,
+        round_trip_ns;
     /* I/O thread */
-    struct tide_link *link;                               /* dialling or up; NULL */
+    struct tide_link *link; /* dialling or up; NULL */
     uint64_t incarnation;
-    struct tide_outgoing *waiting, **waiting_tail;        /* until the link is up */
+    struct tide_outgoing *waiting, **waiting_tail; /* until the link is up */
     uint64_t waiting_since;
-    uint64_t redial_at, redial_delay;                     /* TIDE_NEVER: not now */
-    bool lost;                                            /* its link ended: this incarnation gets no second one */
+    uint64_t redial_at, redial_delay; /* TIDE_NEVER: not now */
+    bool lost;                        /* its link ended: this incarnation gets no second one */
 };
 
 struct tide_net;
-struct tide_peer *tide__peer(const struct tide_net *net, uint16_t id);             /* any thread; NULL: never seen */
-struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id);              /* NULL: ENOMEM */
+struct tide_peer *tide__peer(const struct tide_net *net,
+                             uint16_t id); /* any thread; NULL: never seen */
+struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id); /* NULL: ENOMEM */
 void tide__peers_release(struct tide_net *net);
-int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, struct tide_fiber *waiter);
-void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes);       /* prepaid messages */
-void tide__peer_credit(struct tide_peer *peer, unsigned lane, uint64_t bytes);     /* consumed, or never sent */
+int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes,
+                     struct tide_fiber *waiter);
+void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes); /* prepaid messages */
+void tide__peer_credit(struct tide_peer *peer, unsigned lane,
+                       uint64_t bytes); /* consumed, or never sent */
 void tide__peer_wake(struct tide_peer *peer);
-size_t tide__credit_window(unsigned lane);                                         /* 0: the lane needs none */
-void tide__peer_send(struct tide_net *net, struct tide_outgoing *message);         /* *takes* */
-void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code, const char *reason);
-/* Its end, as everybody above is to see it: queues fail, credit is given up, calls end with code. */
+size_t tide__credit_window(unsigned lane); /* 0: the lane needs none */
+void tide__peer_send(struct tide_net *net, struct tide_outgoing *message); /* *takes* */
+void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code,
+                             const char *reason);
+/* Its end, as everybody above is to see it: queues fail, credit is given up, calls end with code.
+ */
 void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, const char *reason);
 
 /* ---- links (link.c, handshake.c) ---- */
 
 enum link_state {
-    LINK_DIALLING,  /* outgoing, not connected yet */
-    LINK_GREETING,  /* hello is on its way, in either direction */
-    LINK_PARKED,    /* a hello of a node that no view has told of yet */
+    LINK_DIALLING, /* outgoing, not connected yet */
+    LINK_GREETING, /* hello is on its way, in either direction */
+    LINK_PARKED,   /* a hello of a node that no view has told of yet */
     LINK_UP,
-    LINK_DRAINING,  /* closes when all is written */
-    LINK_CLOSED,    /* `closed` of the stream is to come */
+    LINK_DRAINING, /* closes when all is written */
+    LINK_CLOSED,   /* `closed` of the stream is to come */
 };
 enum link_purpose { LINK_ACCEPTED, LINK_JOIN, LINK_MESH, LINK_PROBE };
 
@@ -91,40 +103,42 @@ struct tide_link {
     struct tide_net *net;
     struct tide_link *next, **place;
     struct tide_stream *stream;
-    struct tide_peer *peer;        /* mesh and probe: from the start; else once up */
+    struct tide_peer *peer; /* mesh and probe: from the start; else once up */
     struct tide_credit_account *account;
     struct tide_intake intake;
     struct tide_outbox outbox;
     struct tide_detector detector;
-    struct tide_hello hello;       /* of a parked one */
-    uint64_t deadline;             /* of the present state, or TIDE_NEVER */
-    uint64_t wrote;                /* when bytes last went out */
+    struct tide_hello hello; /* of a parked one */
+    uint64_t deadline;       /* of the present state, or TIDE_NEVER */
+    uint64_t wrote;          /* when bytes last went out */
     uint64_t bytes_out, bytes_in, frames_in, writes;
     uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
     uint64_t returned[TIDE_LANE_COUNT];                            /* what the peer told consumed */
     uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
     uint64_t suspect_since;           /* 0: not suspected */
     uint8_t state, purpose;
-    bool blocked;                     /* the socket is full: `writable` follows */
+    bool blocked; /* the socket is full: `writable` follows */
     bool was_up;
     char remote[64];
 };
 
-int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose, struct tide_peer *peer);
+int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose,
+                    struct tide_peer *peer);
 void tide__link_accepted(void *net, struct tide_stream *stream);
-void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body, size_t size);
+void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body,
+                    size_t size);
 void tide__link_flush(struct tide_link *link);
-void tide__link_close(struct tide_link *link);  /* now */
-void tide__link_drain(struct tide_link *link);  /* when all is written */
+void tide__link_close(struct tide_link *link); /* now */
+void tide__link_drain(struct tide_link *link); /* when all is written */
 void tide__link_violation(struct tide_link *link, const char *reason);
 void tide__link_established(struct tide_link *link, struct tide_peer *peer);
 void tide__link_tick(struct tide_link *link, uint64_t now, uint64_t excused);
 void tide__link_grant(struct tide_link *link, bool all);
 void tide__link_free(struct tide_link *link);
 
-void tide__handshake_begin(struct tide_link *link);                        /* dialler, connected */
+void tide__handshake_begin(struct tide_link *link); /* dialler, connected */
 int tide__handshake_frame(struct tide_link *link, const struct tide_frame *frame);
-void tide__handshake_unpark(struct tide_net *net);                         /* a new view is there */
+void tide__handshake_unpark(struct tide_net *net); /* a new view is there */
 
 /* ---- members (members.c, controller.c) ---- */
 
@@ -132,13 +146,13 @@ enum member_verb { VERB_VIEW = 1, VERB_READY, VERB_SUSPECT, VERB_CLEAR, VERB_LEA
 
 struct known {
     struct tide_member member;
-    bool changed;        /* effects and watchers are still to come */
+    bool changed; /* effects and watchers are still to come */
 };
 
 struct report {
     struct report *next;
     uint16_t reporter, subject;
-    bool lost;           /* the connection is gone, not only silent */
+    bool lost; /* the connection is gone, not only silent */
     uint64_t since;
     char reason[96];
 };
@@ -147,23 +161,30 @@ void tide__members_receive(struct tide_link *link, const struct tide_frame *fram
 void tide__members_link_up(struct tide_net *net, struct tide_peer *peer);
 void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason);
 void tide__members_probed(struct tide_net *net, struct tide_peer *peer, bool refused);
-void tide__members_silent(struct tide_net *net, struct tide_peer *peer, uint64_t since, uint64_t now);
+void tide__members_silent(struct tide_net *net, struct tide_peer *peer, uint64_t since,
+                          uint64_t now);
 void tide__members_heard(struct tide_net *net, struct tide_peer *peer);
 void tide__members_tick(struct tide_net *net, uint64_t now);
 struct known *tide__members_find(struct tide_net *net, uint16_t id);
-struct known *tide__members_add(struct tide_net *net, const struct tide_member *member); /* NULL: ENOMEM */
+struct known *tide__members_add(struct tide_net *net,
+                                const struct tide_member *member); /* NULL: ENOMEM */
 /* Effects and watchers of all that changed; safe to call from inside a watcher. */
 void tide__members_settle(struct tide_net *net);
 void tide__members_publish(struct tide_net *net);
-void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller, const struct tide_welcome *welcome);
+void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller,
+                            const struct tide_welcome *welcome);
 void tide__members_write_view(struct tide_net *net, struct tide_writer *w);
 void tide__members_cast(struct tide_net *net, struct tide_link *link, const struct tide_writer *w);
 
 /* Decides on a joiner or client; gives id and name. Negative: refused, text in the error slot. */
-int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id, char name[64]);
-void tide__controller_greet(struct tide_net *net, struct tide_link *link); /* after admit, link established */
-void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb, struct tide_reader *r);
-void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost, const char *reason);
+int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
+                           char name[64]);
+void tide__controller_greet(struct tide_net *net,
+                            struct tide_link *link); /* after admit, link established */
+void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb,
+                              struct tide_reader *r);
+void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost,
+                             const char *reason);
 void tide__controller_withdraw(struct tide_net *net, uint16_t reporter, uint16_t subject);
 void tide__controller_resolve(struct tide_net *net, uint64_t now);
 void tide__controller_leaving(struct tide_net *net, uint16_t id);
@@ -212,17 +233,20 @@ struct tide_net {
     uint64_t violations, violations_logged, violations_second;
     /* controller */
     uint16_t next_id, next_client;
-    bool evacuations;
+    atomic_bool evacuations; /* any thread */
     struct report *reports;
 };
 
 static inline uint16_t tide__net_id(struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->id, memory_order_relaxed);
 }
-static inline uint64_t tide__net_now(struct tide_net *net) { return tide_port_now(net->port); }
+static inline uint64_t tide__net_now(struct tide_net *net) {
+    return tide_port_now(net->port);
+}
 void tide__net_wake(struct tide_net *net);
 /* This node's own end or progress. The first of LEFT and DEAD is final. */
-void tide__net_become(struct tide_net *net, enum tide_member_state state, int code, const char *reason);
+void tide__net_become(struct tide_net *net, enum tide_member_state state, int code,
+                      const char *reason);
 void tide__net_finish(struct tide_net *net, bool orderly); /* closes listener and links */
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Intake of a link: chunks, frames, fragments. Every length is bounded before anything is allocated for it: frames by
- * 16 MiB (1 KiB before hello), fragmented ones by their lane's limit, with one open at a time in each lane.
+ * Intake of a link: chunks, frames, fragments. Every length is bounded before anything is allocated
+ * for it: frames by 16 MiB (1 KiB before hello), fragmented ones by their lane's limit, with one
+ * open at a time in each lane.
  */
 #include "net/intake.h"
 #include "net/outbox.h"
@@ -10,7 +11,7 @@
 enum {
     LENGTH_WORD = 4,
     GREETING_CHUNK = TIDE_FRAME_HELLO_MAX + 512,
-    READ_LEAST = 1024,        /* a read into less room than this is not worth its system call */
+    READ_LEAST = 1024, /* a read into less room than this is not worth its system call */
 };
 
 void tide__intake_init(struct tide_intake *intake) {
@@ -26,7 +27,8 @@ void tide__intake_deinit(struct tide_intake *intake) {
 }
 
 static bool shared(const struct tide_blob *blob) {
-    /* acquire: pairs with the release in tide_blob_unref, so that other readers are done before we overwrite */
+    /* acquire: pairs with the release in tide_blob_unref, so that other readers are done before we
+     * overwrite */
     return __atomic_load_n(&blob->refs, __ATOMIC_ACQUIRE) > 1;
 }
 
@@ -44,7 +46,8 @@ static int make_room(struct tide_intake *in, size_t need) {
         return 0;
     }
     size_t usual = in->greeting ? GREETING_CHUNK : TIDE_INTAKE_CHUNK;
-    struct tide_blob *fresh = tide_blob_create(need > usual / 2 ? (need > have ? need : have + 1) : usual);
+    struct tide_blob *fresh =
+        tide_blob_create(need > usual / 2 ? (need > have ? need : have + 1) : usual);
     if (fresh == NULL) {
         return TIDE_ENOMEM;
     }
@@ -66,8 +69,9 @@ int tide__intake_buffer(struct tide_intake *in, void **data, size_t *size) {
         return 0;
     }
     size_t have = in->end - in->start;
-    int64_t length =
-        in->chunk == NULL ? 0 : tide_frame_length((uint8_t *)in->chunk->data + in->start, have, frame_max(in));
+    int64_t length = in->chunk == NULL ? 0
+                                       : tide_frame_length((uint8_t *)in->chunk->data + in->start,
+                                                           have, frame_max(in));
     TIDE_ASSERT(length >= 0); /* else received() had refused it */
     size_t need = length > 0 ? (size_t)length : have + (in->greeting ? LENGTH_WORD : READ_LEAST);
     if (in->chunk == NULL || in->chunk->size - in->start < need) {
@@ -89,7 +93,8 @@ struct fragment {
     size_t head, size; /* of its body: bytes before and after the start of the payload */
 };
 
-/* Reads the head of a frame that is not complete yet; false if it is no fragment or its head is not there. */
+/* Reads the head of a frame that is not complete yet; false if it is no fragment or its head is not
+ * there. */
 static bool peek_fragment(const uint8_t *at, size_t size, struct fragment *out) {
     struct tide_reader r;
     tide_reader_init(&r, at, size);
@@ -118,12 +123,13 @@ static bool peek_fragment(const uint8_t *at, size_t size, struct fragment *out) 
 /* Checks the fragment against what is under way in its lane and makes the blob of a new one. */
 static int open_fragment(struct tide_intake *in, const struct fragment *f) {
     if (f->lane == TIDE_LANE_SYSTEM || f->lane >= TIDE_LANE_COUNT || f->size == 0) {
-        return tide_fail(TIDE_EPROTO, "a fragment of %zu bytes in lane %u", f->size, (unsigned)f->lane);
+        return tide_fail(TIDE_EPROTO, "a fragment of %zu bytes in lane %u", f->size,
+                         (unsigned)f->lane);
     }
     struct tide_assembly *a = &in->lanes[f->lane];
     if (f->total > tide__frame_limit(f->lane) + TIDE_FRAME_HEAD) {
-        return tide_fail(TIDE_ELIMIT, "a fragmented frame of %llu bytes in lane %u", (unsigned long long)f->total,
-                         (unsigned)f->lane);
+        return tide_fail(TIDE_ELIMIT, "a fragmented frame of %llu bytes in lane %u",
+                         (unsigned long long)f->total, (unsigned)f->lane);
     }
     if (f->offset == 0 && a->blob == NULL) {
         a->blob = tide_blob_create((size_t)f->total);
@@ -133,16 +139,18 @@ static int open_fragment(struct tide_intake *in, const struct fragment *f) {
         a->stream = f->stream;
         a->filled = 0;
     }
-    if (a->blob == NULL || a->stream != f->stream || a->blob->size != f->total || a->filled != f->offset ||
-        f->size > a->blob->size - a->filled) {
-        return tide_fail(TIDE_EPROTO, "a fragment out of order: stream %llu, offset %llu, %zu bytes",
+    if (a->blob == NULL || a->stream != f->stream || a->blob->size != f->total ||
+        a->filled != f->offset || f->size > a->blob->size - a->filled) {
+        return tide_fail(TIDE_EPROTO,
+                         "a fragment out of order: stream %llu, offset %llu, %zu bytes",
                          (unsigned long long)f->stream, (unsigned long long)f->offset, f->size);
     }
     return 0;
 }
 
 /* Delivers the frame of a lane once its last byte is there. */
-static int finish_fragment(struct tide_intake *in, unsigned lane, tide_intake_frame deliver, void *arg) {
+static int finish_fragment(struct tide_intake *in, unsigned lane, tide_intake_frame deliver,
+                           void *arg) {
     struct tide_assembly *a = &in->lanes[lane];
     if (a->filled < a->blob->size) {
         return 0;
@@ -152,8 +160,8 @@ static int finish_fragment(struct tide_intake *in, unsigned lane, tide_intake_fr
     struct tide_frame frame;
     int error = tide_frame_parse(blob->data, blob->size, &frame);
     if (error == 0 && (frame.kind == TIDE_FRAME_FRAGMENT || frame.lane != lane)) {
-        error = tide_fail(TIDE_EPROTO, "a fragmented frame of kind %u, lane %u came in lane %u", (unsigned)frame.kind,
-                          (unsigned)frame.lane, lane);
+        error = tide_fail(TIDE_EPROTO, "a fragmented frame of kind %u, lane %u came in lane %u",
+                          (unsigned)frame.kind, (unsigned)frame.lane, lane);
     }
     if (error == 0) {
         error = deliver(arg, &frame, blob);
@@ -162,9 +170,10 @@ static int finish_fragment(struct tide_intake *in, unsigned lane, tide_intake_fr
     return error;
 }
 
-/* A whole or partial fragment at the start of the chunk: copies what is there, lets the rest come straight. */
-static int take_fragment(struct tide_intake *in, const struct fragment *f, size_t length, tide_intake_frame deliver,
-                         void *arg) {
+/* A whole or partial fragment at the start of the chunk: copies what is there, lets the rest come
+ * straight. */
+static int take_fragment(struct tide_intake *in, const struct fragment *f, size_t length,
+                         tide_intake_frame deliver, void *arg) {
     if (LENGTH_WORD + f->head + f->size != length) {
         return tide_fail(TIDE_EPROTO, "a fragment's body is not one binary");
     }
@@ -218,7 +227,8 @@ static int parse_one(struct tide_intake *in, tide_intake_frame deliver, void *ar
     return error != 0 ? error : 1;
 }
 
-int tide__intake_received(struct tide_intake *in, size_t size, tide_intake_frame deliver, void *arg) {
+int tide__intake_received(struct tide_intake *in, size_t size, tide_intake_frame deliver,
+                          void *arg) {
     if (in->direct_lane >= 0) {
         unsigned lane = (unsigned)in->direct_lane;
         TIDE_ASSERT(size <= in->direct_left);

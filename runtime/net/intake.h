@@ -1,9 +1,11 @@
 /*
- * From received bytes to frames, in place. Pure: knows no socket, so that tests and fuzzers feed it directly.
+ * From received bytes to frames, in place. Pure: knows no socket, so that tests and fuzzers feed it
+ * directly.
  *
- * Bytes land in a chunk of 256 KiB (1 KiB before hello) that is shared with the messages parsed inside it. The rest
- * of a frame that does not fit the chunk goes into one of exactly its size; the pieces of a fragmented frame go
- * straight to their place in one blob. So a payload is copied at most once, and mostly never, after the kernel.
+ * Bytes land in a chunk of 256 KiB (1 KiB before hello) that is shared with the messages parsed
+ * inside it. The rest of a frame that does not fit the chunk goes into one of exactly its size; the
+ * pieces of a fragmented frame go straight to their place in one blob. So a payload is copied at
+ * most once, and mostly never, after the kernel.
  */
 #ifndef TIDE_NET_INTAKE_H
 #define TIDE_NET_INTAKE_H
@@ -20,21 +22,25 @@ struct tide_assembly {
 
 struct tide_intake {
     struct tide_blob *chunk;
-    size_t start, end;    /* bytes of the chunk that are not parsed yet */
-    bool greeting;        /* before hello_ok: frames of up to 1 KiB, no fragments */
-    int direct_lane;      /* a fragment's body is being received into lanes[...].blob; -1: no */
+    size_t start, end; /* bytes of the chunk that are not parsed yet */
+    bool greeting;     /* before hello_ok: frames of up to 1 KiB, no fragments */
+    int direct_lane;   /* a fragment's body is being received into lanes[...].blob; -1: no */
     size_t direct_left;
     struct tide_assembly lanes[TIDE_LANE_COUNT];
 };
 
-/* One whole frame; owner holds frame->body. Not zero: stop, it is the result of tide__intake_received. */
-typedef int (*tide_intake_frame)(void *arg, const struct tide_frame *frame, struct tide_blob *owner);
+/* One whole frame; owner holds frame->body. Not zero: stop, it is the result of
+ * tide__intake_received. */
+typedef int (*tide_intake_frame)(void *arg, const struct tide_frame *frame,
+                                 struct tide_blob *owner);
 
 void tide__intake_init(struct tide_intake *intake);
 void tide__intake_deinit(struct tide_intake *intake);
 /* Where the next bytes go. ENOMEM. */
 int tide__intake_buffer(struct tide_intake *intake, void **data, size_t *size);
-/* So many bytes are there now. 0, or why the stream cannot be trusted any more (text in the error slot). */
-int tide__intake_received(struct tide_intake *intake, size_t size, tide_intake_frame frame, void *arg);
+/* So many bytes are there now. 0, or why the stream cannot be trusted any more (text in the error
+ * slot). */
+int tide__intake_received(struct tide_intake *intake, size_t size, tide_intake_frame frame,
+                          void *arg);
 
 #endif

@@ -1,13 +1,14 @@
 /*
  * Links: one connection each, from dial or accept to the stream's end.
  *
- * Writing: whatever is queued during a turn leaves at its end, in as few system calls as the socket allows; a full
- * socket continues from `writable`. Reading: frames are parsed where they landed (intake.c). Bytes that are not ours
- * close the link with a logged reason and cost nobody else anything.
+ * Writing: whatever is queued during a turn leaves at its end, in as few system calls as the socket
+ * allows; a full socket continues from `writable`. Reading: frames are parsed where they landed
+ * (intake.c). Bytes that are not ours close the link with a logged reason and cost nobody else
+ * anything.
  *
- * A link is up for one pair of incarnations; its loss is reported upwards as the peer's. Sessions that survive a
- * reconnect would live between the outbox and the stream: keep what is written until it is acknowledged, and attach the
- * same outbox to the next stream in tide__link_established.
+ * A link is up for one pair of incarnations; its loss is reported upwards as the peer's. Sessions
+ * that survive a reconnect would live between the outbox and the stream: keep what is written until
+ * it is acknowledged, and attach the same outbox to the next stream in tide__link_established.
  */
 #include "net/inside.h"
 
@@ -20,8 +21,8 @@ static const struct tide_stream_events stream_events;
 
 /* ---- making ---- */
 
-static struct tide_link *link_create(struct tide_net *net, enum link_purpose purpose, enum link_state state,
-                                     uint64_t timeout) {
+static struct tide_link *link_create(struct tide_net *net, enum link_purpose purpose,
+                                     enum link_state state, uint64_t timeout) {
     struct tide_link *link = tide_alloc_zero(1, sizeof *link);
     if (link == NULL) {
         return NULL;
@@ -59,7 +60,8 @@ static void fail_unsent(void *arg, const struct tide_outgoing *m) {
 
 static void account_drop(struct tide_credit_account *account) {
     /* acq_rel: whoever drops the last count sees all others done with it */
-    if (account != NULL && atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
+    if (account != NULL &&
+        atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
         account->release(account);
     }
 }
@@ -72,8 +74,10 @@ void tide__link_free(struct tide_link *link) {
     tide_free(link);
 }
 
-/* Whose process is at the other end? Only a Unix socket tells; loopback TCP is as trusted as the machine. */
-static bool is_ours(struct tide_net *net, struct tide_stream *stream, struct tide_peer_identity *identity) {
+/* Whose process is at the other end? Only a Unix socket tells; loopback TCP is as trusted as the
+ * machine. */
+static bool is_ours(struct tide_net *net, struct tide_stream *stream,
+                    struct tide_peer_identity *identity) {
     net->port->ops->stream_peer(stream, identity);
     return net->port->simulated || !identity->local_user || identity->uid == 0 ||
            identity->uid == net->port->ops->user(net->port);
@@ -82,7 +86,8 @@ static bool is_ours(struct tide_net *net, struct tide_stream *stream, struct tid
 static size_t count_strangers(const struct tide_net *net) {
     size_t count = 0;
     for (const struct tide_link *link = net->links; link != NULL; link = link->next) {
-        count += link->purpose == LINK_ACCEPTED && (link->state == LINK_GREETING || link->state == LINK_PARKED);
+        count += link->purpose == LINK_ACCEPTED &&
+                 (link->state == LINK_GREETING || link->state == LINK_PARKED);
     }
     return count;
 }
@@ -101,11 +106,13 @@ static bool may_log(struct tide_net *net) {
 void tide__link_accepted(void *arg, struct tide_stream *stream) {
     struct tide_net *net = arg;
     struct tide_peer_identity identity;
-    if (net->finished || count_strangers(net) >= UNAUTHENTICATED_MAX || !is_ours(net, stream, &identity)) {
+    if (net->finished || count_strangers(net) >= UNAUTHENTICATED_MAX ||
+        !is_ours(net, stream, &identity)) {
         if (!net->finished && may_log(net)) {
             tide_log(TIDE_LOG_WARN, net->name, "refused a connection: %s",
-                     count_strangers(net) >= UNAUTHENTICATED_MAX ? "too many that have not said hello"
-                                                                 : "of another user");
+                     count_strangers(net) >= UNAUTHENTICATED_MAX
+                         ? "too many that have not said hello"
+                         : "of another user");
         }
         return; /* what nobody takes the port closes */
     }
@@ -118,18 +125,21 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
     net->port->ops->stream_accept(stream, &stream_events, link);
 }
 
-int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose, struct tide_peer *peer) {
+int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose,
+                    struct tide_peer *peer) {
     if (!tide_endpoint_is_local(endpoint)) {
-        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only", endpoint);
+        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only",
+                         endpoint);
     }
-    struct tide_link *link =
-        link_create(net, purpose, LINK_DIALLING, purpose == LINK_PROBE ? PROBE_TIMEOUT : DIAL_TIMEOUT);
+    struct tide_link *link = link_create(net, purpose, LINK_DIALLING,
+                                         purpose == LINK_PROBE ? PROBE_TIMEOUT : DIAL_TIMEOUT);
     if (link == NULL) {
         return TIDE_ENOMEM;
     }
     snprintf(link->remote, sizeof link->remote, "%.63s", endpoint);
     link->peer = peer;
-    int error = net->port->ops->connect(net->executor, endpoint, &stream_events, link, &link->stream);
+    int error =
+        net->port->ops->connect(net->executor, endpoint, &stream_events, link, &link->stream);
     if (error != 0) {
         tide__link_free(link);
         return error;
@@ -168,7 +178,8 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
         if (link->peer != NULL) {
             snprintf(who, sizeof who, "n%u", (unsigned)link->peer->id);
         }
-        tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who, link->remote, reason);
+        tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who,
+                 link->remote, reason);
     }
     if (link->purpose == LINK_JOIN && !link->was_up) {
         tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPROTO, reason);
@@ -179,10 +190,10 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
 static void join_failed(struct tide_link *link, int code) {
     char text[200];
     snprintf(text, sizeof text, "no connection to %.63s: %s", link->remote,
-             code == TIDE_EUNREACHABLE  ? "nobody listens there"
-             : code == TIDE_ETIMEDOUT   ? "no answer"
-             : code == TIDE_ECLOSED     ? "the peer closed it before it answered"
-                                        : tide_error_name(code));
+             code == TIDE_EUNREACHABLE ? "nobody listens there"
+             : code == TIDE_ETIMEDOUT  ? "no answer"
+             : code == TIDE_ECLOSED    ? "the peer closed it before it answered"
+                                       : tide_error_name(code));
     tide__net_become(link->net, TIDE_MEMBER_DEAD, code == 0 ? TIDE_EUNREACHABLE : code, text);
 }
 
@@ -209,7 +220,7 @@ static void closed(void *arg, int reason) {
             join_failed(link, reason);
         }
     } else if (owns) { /* a mesh link that did not come up: again, slower each time */
-        peer->redial_delay = peer->redial_delay == 0          ? 50 * TIDE_MILLISECOND
+        peer->redial_delay = peer->redial_delay == 0            ? 50 * TIDE_MILLISECOND
                              : peer->redial_delay < TIDE_SECOND ? 2 * peer->redial_delay
                                                                 : TIDE_SECOND;
         peer->redial_at = tide__net_now(net) + peer->redial_delay;
@@ -220,7 +231,8 @@ static void closed(void *arg, int reason) {
 
 /* ---- writing ---- */
 
-void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body, size_t size) {
+void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body,
+                    size_t size) {
     struct tide_frame frame = {.kind = (uint8_t)kind, .lane = TIDE_LANE_SYSTEM};
     if (kind == TIDE_FRAME_CAST && link->peer != NULL) {
         frame.to = tide_address_make(link->peer->id, TIDE_ID_MEMBERS);
@@ -263,7 +275,8 @@ void tide__link_flush(struct tide_link *link) {
         struct tide_peer *peer = link->peer;
         atomic_fetch_add_explicit(&peer->bytes_out, bytes, memory_order_relaxed);
         atomic_fetch_add_explicit(&peer->writes, writes, memory_order_relaxed);
-        atomic_fetch_add_explicit(&peer->frames_out, link->outbox.frames - frames, memory_order_relaxed);
+        atomic_fetch_add_explicit(&peer->frames_out, link->outbox.frames - frames,
+                                  memory_order_relaxed);
         atomic_store_explicit(&peer->queue_bytes, link->outbox.queued_bytes, memory_order_relaxed);
     }
     if (link->state == LINK_DRAINING && tide__outbox_empty(&link->outbox)) {
@@ -271,14 +284,16 @@ void tide__link_flush(struct tide_link *link) {
     }
 }
 
-/* Tells the peer what its messages' receivers have consumed: at once when it is much, else with the next beat. */
+/* Tells the peer what its messages' receivers have consumed: at once when it is much, else with the
+ * next beat. */
 void tide__link_grant(struct tide_link *link, bool all) {
     uint64_t now[TIDE_LANE_COUNT] = {0};
     bool worth = false;
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         now[i] = atomic_load_explicit(&link->account->consumed[i], memory_order_relaxed);
         uint64_t news = now[i] - link->granted[i];
-        bool much = news > tide__credit_window(i) / 4 || (now[i] == link->delivered[i] && news >= 64 << 10);
+        bool much =
+            news > tide__credit_window(i) / 4 || (now[i] == link->delivered[i] && news >= 64 << 10);
         worth = worth || much || (all && news > 0);
     }
     if (!worth) {
@@ -348,8 +363,10 @@ static int beat_received(struct tide_link *link, const struct tide_frame *frame)
     return 0;
 }
 
-/* A message for an actor here. The store reads its lane with the bounded cursor; all other bodies are scanned first. */
-static int message_received(struct tide_link *link, const struct tide_frame *frame, struct tide_blob *owner) {
+/* A message for an actor here. The store reads its lane with the bounded cursor; all other bodies
+ * are scanned first. */
+static int message_received(struct tide_link *link, const struct tide_frame *frame,
+                            struct tide_blob *owner) {
     struct tide_net *net = link->net;
     uint64_t id = tide_address_id(frame->to);
     bool own_cursor = frame->lane == TIDE_LANE_STORE && id == TIDE_ID_STORE;
@@ -360,9 +377,11 @@ static int message_received(struct tide_link *link, const struct tide_frame *fra
         }
     }
     if (tide_address_node(frame->to) != tide__net_id(net)) {
-        return tide_fail(TIDE_EPROTO, "a message for node n%u", (unsigned)tide_address_node(frame->to));
+        return tide_fail(TIDE_EPROTO, "a message for node n%u",
+                         (unsigned)tide_address_node(frame->to));
     }
-    if (id == TIDE_ID_MEMBERS && frame->kind == TIDE_FRAME_CAST && frame->lane == TIDE_LANE_SYSTEM) {
+    if (id == TIDE_ID_MEMBERS && frame->kind == TIDE_FRAME_CAST &&
+        frame->lane == TIDE_LANE_SYSTEM) {
         tide__members_receive(link, frame);
         return 0;
     }
@@ -409,7 +428,8 @@ static void connected(void *arg, struct tide_stream *stream) {
     struct tide_peer_identity identity;
     if (!is_ours(link->net, link->stream, &identity)) {
         if (link->purpose == LINK_JOIN) {
-            tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPERM, "the listener belongs to another user");
+            tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPERM,
+                             "the listener belongs to another user");
         }
         tide__link_violation(link, "the listener belongs to another user");
         return;
@@ -434,7 +454,8 @@ static void received(void *arg, size_t size) {
     if (link->state == LINK_CLOSED) {
         return;
     }
-    if (link->state == LINK_DRAINING) { /* thrown away, but read: the peer must be able to write its last words */
+    if (link->state ==
+        LINK_DRAINING) { /* thrown away, but read: the peer must be able to write its last words */
         tide__intake_deinit(&link->intake);
         return;
     }
@@ -512,7 +533,8 @@ static void time_is_up(struct tide_link *link) {
     if (link->purpose == LINK_JOIN) {
         join_failed(link, TIDE_ETIMEDOUT);
     }
-    tide__link_violation(link, link->state == LINK_DIALLING ? "no answer" : "did not finish its hello in time");
+    tide__link_violation(link, link->state == LINK_DIALLING ? "no answer"
+                                                            : "did not finish its hello in time");
 }
 
 void tide__link_tick(struct tide_link *link, uint64_t now, uint64_t excused) {

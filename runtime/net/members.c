@@ -1,14 +1,15 @@
 /*
  * Members: what this node knows of the others, and what follows when that changes.
  *
- * The controller numbers views and pushes each as a whole list; everybody applies the newer and ignores the older. A
- * change has effects first (dial, close, fail what waits), then the watchers hear of it. A state only moves forward:
- * JOINING, UP, LEAVING, then LEFT or DEAD for ever.
+ * The controller numbers views and pushes each as a whole list; everybody applies the newer and
+ * ignores the older. A change has effects first (dial, close, fail what waits), then the watchers
+ * hear of it. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
  *
- * Everybody watches everybody it is connected to: an end of stream is followed by one attempt to connect again, whose
- * refusal says that the process is gone; silence is judged by the accrual detector. What is seen is reported to the
- * controller, which alone declares deaths (controller.c). The controller itself is judged by each member alone: its
- * end is the end of the cluster's membership until fail-over exists.
+ * Everybody watches everybody it is connected to: an end of stream is followed by one attempt to
+ * connect again, whose refusal says that the process is gone; silence is judged by the accrual
+ * detector. What is seen is reported to the controller, which alone declares deaths (controller.c).
+ * The controller itself is judged by each member alone: its end is the end of the cluster's
+ * membership until fail-over exists.
  */
 #include "net/inside.h"
 
@@ -47,7 +48,8 @@ struct known *tide__members_add(struct tide_net *net, const struct tide_member *
         net->member_capacity = capacity;
     }
     size_t at = position(net, member->id);
-    memmove(&net->members[at + 1], &net->members[at], (net->member_count - at) * sizeof net->members[0]);
+    memmove(&net->members[at + 1], &net->members[at],
+            (net->member_count - at) * sizeof net->members[0]);
     net->member_count++;
     net->members[at] = (struct known){.member = *member, .changed = true};
     return &net->members[at];
@@ -103,7 +105,8 @@ static void lives(struct tide_net *net, const struct tide_member *m) {
         return;
     }
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
-    if (!net->client && tide__net_id(net) > m->id && peer->link == NULL && peer->redial_at == TIDE_NEVER) {
+    if (!net->client && tide__net_id(net) > m->id && peer->link == NULL &&
+        peer->redial_at == TIDE_NEVER) {
         peer->redial_at = tide__net_now(net);
         net->tick_soon = true;
     }
@@ -252,7 +255,9 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
         if (known == NULL) {
             return TIDE_ENOMEM;
         }
-        known->changed = m->state <= TIDE_MEMBER_LEAVING; /* strangers who are gone already concern nobody here */
+        known->changed =
+            m->state <=
+            TIDE_MEMBER_LEAVING; /* strangers who are gone already concern nobody here */
         return 0;
     }
     if (known->member.incarnation != m->incarnation) {
@@ -269,8 +274,8 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
 static void report_ready(struct tide_net *net) {
     struct known *self = tide__members_find(net, tide__net_id(net));
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
-    if (net->controls || self == NULL || self->member.state != TIDE_MEMBER_JOINING || controller == NULL ||
-        controller->link == NULL) {
+    if (net->controls || self == NULL || self->member.state != TIDE_MEMBER_JOINING ||
+        controller == NULL || controller->link == NULL) {
         return;
     }
     size_t linked = 0;
@@ -359,7 +364,8 @@ void tide__members_receive(struct tide_link *link, const struct tide_frame *fram
     }
 }
 
-void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller, const struct tide_welcome *welcome) {
+void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller,
+                            const struct tide_welcome *welcome) {
     memcpy(net->name, welcome->assigned_name, sizeof net->name);
     memcpy(net->controller_endpoint, welcome->endpoint, sizeof net->controller_endpoint);
     tide_system_set_node_id(net->system, welcome->assigned_id);
@@ -374,7 +380,8 @@ void tide__members_link_up(struct tide_net *net, struct tide_peer *peer) {
 
 /* ---- suspicion ---- */
 
-static void send_report(struct tide_net *net, enum member_verb verb, uint16_t subject, bool lost, const char *reason) {
+static void send_report(struct tide_net *net, enum member_verb verb, uint16_t subject, bool lost,
+                        const char *reason) {
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
     if (controller == NULL || controller->link == NULL || controller->link->state != LINK_UP) {
         return;
@@ -412,7 +419,8 @@ static void controller_gone(struct tide_net *net, const char *reason) {
     char text[200];
     snprintf(text, sizeof text, "controller is gone: %s", reason);
     bool leaving = atomic_load_explicit(&net->leave_wanted, memory_order_relaxed);
-    tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED, text);
+    tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED,
+                     text);
 }
 
 void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason) {
@@ -424,7 +432,8 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
     }
     struct known *known = tide__members_find(net, peer->id);
     if (known == NULL) { /* the controller, before its first view */
-        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ECLOSED, "the controller closed the connection");
+        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ECLOSED,
+                         "the controller closed the connection");
         return;
     }
     if (known->member.state > TIDE_MEMBER_LEAVING) {
@@ -453,7 +462,8 @@ void tide__members_probed(struct tide_net *net, struct tide_peer *peer, bool ref
     report(net, peer->id, true, refused ? "connection lost (process ended?)" : "connection lost");
 }
 
-void tide__members_silent(struct tide_net *net, struct tide_peer *peer, uint64_t since, uint64_t now) {
+void tide__members_silent(struct tide_net *net, struct tide_peer *peer, uint64_t since,
+                          uint64_t now) {
     if (peer->id >= CLIENT_ID_MIN || net->client) {
         if (peer->id != tide_net_controller(net)) {
             tide__link_violation(peer->link, "silent");
@@ -461,7 +471,8 @@ void tide__members_silent(struct tide_net *net, struct tide_peer *peer, uint64_t
         }
     }
     char text[64];
-    snprintf(text, sizeof text, "no heartbeat for %.1f s", (double)(now - peer->link->detector.last) / 1e9);
+    snprintf(text, sizeof text, "no heartbeat for %.1f s",
+             (double)(now - peer->link->detector.last) / 1e9);
     if (peer->id == tide_net_controller(net)) {
         if (now - since >= CONTROLLER_PATIENCE) {
             controller_gone(net, text);
@@ -481,7 +492,8 @@ void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
 
 /* ---- the tick: dials and messages that waited too long ---- */
 
-static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint, uint64_t now) {
+static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint,
+                        uint64_t now) {
     peer->redial_at = TIDE_NEVER;
     int error = tide__link_dial(net, endpoint, LINK_MESH, peer);
     if (error != 0) {
@@ -497,7 +509,8 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
         if (peer == NULL || m->id == tide__net_id(net) || m->state > TIDE_MEMBER_LEAVING) {
             continue;
         }
-        if (peer->link == NULL && !peer->lost && now >= peer->redial_at && (!net->client || peer->waiting != NULL)) {
+        if (peer->link == NULL && !peer->lost && now >= peer->redial_at &&
+            (!net->client || peer->waiting != NULL)) {
             dial_member(net, peer, m->endpoint, now);
         }
         if (peer->waiting != NULL && now - peer->waiting_since >= WAITING_TIMEOUT) {

@@ -1,7 +1,7 @@
 /*
- * The net of a node: made before the cluster is entered, driven by the end of every turn of I/O thread 0 (flush), closed
- * when the actor system stops. Other threads see copies under a lock and counters; what they want done (join, leave) is a
- * flag that the next turn sees.
+ * The net of a node: made before the cluster is entered, driven by the end of every turn of I/O
+ * thread 0 (flush), closed when the actor system stops. Other threads see copies under a lock and
+ * counters; what they want done (join, leave) is a flag that the next turn sees.
  */
 #include "net/inside.h"
 #include "actor/internal.h" /* the node of a system, for tide_spawn */
@@ -12,8 +12,8 @@ void tide__net_wake(struct tide_net *net) {
     tide_executor_wake(net->port, net->executor);
 }
 
-/* Another thread wants flush to look at a flag. A message, not a bare wake: an executor that was just about to sleep
- * asks its inbox for reasons not to, and knows no other. */
+/* Another thread wants flush to look at a flag. A message, not a bare wake: an executor that was
+ * just about to sleep asks its inbox for reasons not to, and knows no other. */
 static void poke(struct tide_net *net) {
     static const uint8_t nil = 0xc0;
     if (tide_post(net->system->node, net->members_actor, &nil, 1) != 0) {
@@ -21,7 +21,8 @@ static void poke(struct tide_net *net) {
     }
 }
 
-void tide__net_become(struct tide_net *net, enum tide_member_state state, int code, const char *reason) {
+void tide__net_become(struct tide_net *net, enum tide_member_state state, int code,
+                      const char *reason) {
     tide_lock(&net->lock);
     bool final = net->state == TIDE_MEMBER_LEFT || net->state == TIDE_MEMBER_DEAD;
     bool changed = !final && (int)state != net->state;
@@ -83,7 +84,8 @@ static void become_controller(struct tide_net *net) {
 static void open_listener(struct tide_net *net) {
     int error = 0;
     if (!net->client) {
-        error = net->port->ops->listen(net->executor, net->listen, tide__link_accepted, net, &net->listener);
+        error = net->port->ops->listen(net->executor, net->listen, tide__link_accepted, net,
+                                       &net->listener);
     }
     if (error != 0) {
         net->listener = NULL;
@@ -91,13 +93,16 @@ static void open_listener(struct tide_net *net) {
         net->finished = true;
     } else {
         if (net->listener != NULL) {
-            snprintf(net->endpoint, sizeof net->endpoint, "%s", net->port->ops->listener_endpoint(net->listener));
+            snprintf(net->endpoint, sizeof net->endpoint, "%s",
+                     net->port->ops->listener_endpoint(net->listener));
         }
         if (net->controls) {
             become_controller(net);
         }
     }
-    atomic_store_explicit(&net->opened, true, memory_order_release); /* with tide_net_create and the endpoint's readers */
+    atomic_store_explicit(
+        &net->opened, true,
+        memory_order_release); /* with tide_net_create and the endpoint's readers */
 }
 
 static void begin_join(struct tide_net *net) {
@@ -121,7 +126,8 @@ static void begin_leave(struct tide_net *net) {
         return;
     }
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
-    bool linked = controller != NULL && controller->link != NULL && controller->link->state == LINK_UP;
+    bool linked =
+        controller != NULL && controller->link != NULL && controller->link->state == LINK_UP;
     if (net->client || !linked) {
         tide__net_become(net, TIDE_MEMBER_LEFT, 0, "left");
         tide__net_finish(net, true);
@@ -136,7 +142,8 @@ static void begin_leave(struct tide_net *net) {
     tide_writer_release(&w);
 }
 
-/* A tick that comes late says that this process stood still; the silence it then hears is its own. */
+/* A tick that comes late says that this process stood still; the silence it then hears is its own.
+ */
 static void tick(struct tide_net *net, uint64_t now) {
     uint64_t late = now > net->tick_at ? now - net->tick_at : 0;
     uint64_t excused = late > 2 * BEAT_INTERVAL ? late : 0;
@@ -201,7 +208,8 @@ static bool close_all(void *arg) {
     return net->links == NULL;
 }
 
-static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, struct tide_fiber *waiter) {
+static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes,
+                 struct tide_fiber *waiter) {
     struct tide_peer *peer = tide__peer(arg, node);
     if (peer == NULL) {
         return tide_fail(TIDE_EUNREACHABLE, "node n%u is not known here", (unsigned)node);
@@ -235,22 +243,29 @@ static int members_handle(void *state, const struct tide_message *message) {
 /* ---- life ---- */
 
 static int check_options(const struct tide_net_options *o) {
-    if (!tide_identifier_valid(o->cluster) || (o->name != NULL && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
-        return tide_fail(TIDE_EINVAL, "cluster and node names are lower-case letters, digits and . _ -, at most 63");
+    if (!tide_identifier_valid(o->cluster) ||
+        (o->name != NULL && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
+        return tide_fail(
+            TIDE_EINVAL,
+            "cluster and node names are lower-case letters, digits and . _ -, at most 63");
     }
     if (o->client ? o->join == NULL : o->listen == NULL) {
-        return tide_fail(TIDE_EINVAL, o->client ? "a client needs a member to join" : "a member needs a listener");
+        return tide_fail(TIDE_EINVAL, o->client ? "a client needs a member to join"
+                                                : "a member needs a listener");
     }
     if (!o->client && !tide_endpoint_is_local(o->listen)) {
         return tide_fail(TIDE_EPERM,
-                         "%s: other machines would need credentials to connect; this version listens on Unix sockets "
+                         "%s: other machines would need credentials to connect; this version "
+                         "listens on Unix sockets "
                          "and loopback only",
                          o->listen);
     }
     if (o->join != NULL && !tide_endpoint_is_local(o->join)) {
-        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only", o->join);
+        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only",
+                         o->join);
     }
-    if ((o->listen != NULL && strlen(o->listen) >= 160) || (o->join != NULL && strlen(o->join) >= 160)) {
+    if ((o->listen != NULL && strlen(o->listen) >= 160) ||
+        (o->join != NULL && strlen(o->join) >= 160)) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
     return 0;
@@ -282,7 +297,8 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     return net;
 }
 
-int tide_net_create(struct tide_system *system, const struct tide_net_options *options, struct tide_net **out) {
+int tide_net_create(struct tide_system *system, const struct tide_net_options *options,
+                    struct tide_net **out) {
     int error = check_options(options);
     if (error != 0) {
         return error;
@@ -291,17 +307,19 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
     if (net == NULL) {
         return TIDE_ENOMEM;
     }
-    error = tide_spawn(system->node,
-                       &(struct tide_actor_options){
-                           .name = "members", .type = "members", .handle = members_handle, .state = net},
-                       &net->members_actor);
+    error = tide_spawn(
+        system->node,
+        &(struct tide_actor_options){
+            .name = "members", .type = "members", .handle = members_handle, .state = net},
+        &net->members_actor);
     if (error != 0) {
         tide_free(net);
         return error;
     }
     TIDE_ASSERT(tide_address_id(net->members_actor) == TIDE_ID_MEMBERS);
     *out = net;
-    struct tide_route route = {.arg = net, .admit = admit, .send = send, .flush = flush, .close = close_all};
+    struct tide_route route = {
+        .arg = net, .admit = admit, .send = send, .flush = flush, .close = close_all};
     tide_system_set_route(system, &route);
     poke(net);
     uint64_t until = tide__net_now(net) + 5 * TIDE_SECOND;
@@ -332,7 +350,8 @@ void tide_net_leave(struct tide_net *net) {
 }
 
 void tide_net_destroy(struct tide_net *net) {
-    while (net->links != NULL) { /* only of a node that crashed in the simulator: its streams never reported */
+    while (net->links !=
+           NULL) { /* only of a node that crashed in the simulator: its streams never reported */
         tide__link_free(net->links);
     }
     tide__peers_release(net);
@@ -372,7 +391,8 @@ uint16_t tide_net_self(const struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->id, memory_order_relaxed);
 }
 
-size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit, uint64_t *view) {
+size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit,
+                        uint64_t *view) {
     tide_lock(&net->lock);
     size_t count = net->published_count;
     size_t copied = count < limit ? count : limit;
@@ -426,7 +446,8 @@ static void copy_info(struct tide_peer *peer, struct tide_link_info *out) {
 size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit) {
     size_t count = 0;
     for (unsigned id = 1; id <= UINT16_MAX; id++) {
-        if ((id & 255) == 0 && atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire) == NULL) {
+        if ((id & 255) == 0 &&
+            atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire) == NULL) {
             id += 255; /* an empty page */
             continue;
         }

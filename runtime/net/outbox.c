@@ -1,12 +1,14 @@
 /*
  * The outbox of a link: coalescing, scheduling between lanes, fragments.
  *
- * Order: the link's own frames, then the system lane, then deficit round robin 8 : 8 : 2 : 1 over answer, store,
- * control and bulk, which is also the floor of 5 % for the last. Inside a lane strictly first in, first out.
- * Copies: heads and bodies of up to 512 bytes go into the batch's arena; everything larger is referenced.
+ * Order: the link's own frames, then the system lane, then deficit round robin 8 : 8 : 2 : 1 over
+ * answer, store, control and bulk, which is also the floor of 5 % for the last. Inside a lane
+ * strictly first in, first out. Copies: heads and bodies of up to 512 bytes go into the batch's
+ * arena; everything larger is referenced.
  *
- * A frame over 256 KiB is cut: each piece is a FRAGMENT frame (to = stream, from = size of the whole frame without
- * its length word, call = offset, body = bin) and other lanes' frames may go between two pieces.
+ * A frame over 256 KiB is cut: each piece is a FRAGMENT frame (to = stream, from = size of the
+ * whole frame without its length word, call = offset, body = bin) and other lanes' frames may go
+ * between two pieces.
  */
 #include "net/outbox.h"
 
@@ -41,7 +43,8 @@ static void free_held(struct tide_outbox *box) {
     }
 }
 
-void tide__outbox_clear(struct tide_outbox *box, void (*fail)(void *arg, const struct tide_outgoing *), void *arg) {
+void tide__outbox_clear(struct tide_outbox *box,
+                        void (*fail)(void *arg, const struct tide_outgoing *), void *arg) {
     free_held(box);
     while (box->own != NULL) {
         struct tide_own_frame *next = box->own->next;
@@ -75,7 +78,8 @@ void tide__outbox_push(struct tide_outbox *box, struct tide_outgoing *m) {
     box->queued_bytes += tide_outgoing_body(m);
 }
 
-int tide__outbox_push_own(struct tide_outbox *box, const struct tide_frame *frame, const void *body, size_t size) {
+int tide__outbox_push_own(struct tide_outbox *box, const struct tide_frame *frame, const void *body,
+                          size_t size) {
     struct tide_own_frame *own = tide_alloc(sizeof *own + TIDE_FRAME_HEAD + size);
     if (own == NULL) {
         return TIDE_ENOMEM;
@@ -140,17 +144,21 @@ static size_t frame_size(const struct tide_outgoing *m) {
 }
 
 static void message_head(const struct tide_outgoing *m, uint8_t out[TIDE_FRAME_HEAD]) {
-    struct tide_frame frame = {.kind = m->kind, .lane = m->lane, .to = m->to, .from = m->from, .call = m->call};
+    struct tide_frame frame = {
+        .kind = m->kind, .lane = m->lane, .to = m->to, .from = m->from, .call = m->call};
     tide_frame_head(out, &frame, tide_outgoing_body(m));
 }
 
-/* Bytes [offset, offset + size) of head (without its length word), data and tail as if they were one. */
-static void add_range(struct tide_outbox *box, const struct tide_outgoing *m, size_t offset, size_t size) {
+/* Bytes [offset, offset + size) of head (without its length word), data and tail as if they were
+ * one. */
+static void add_range(struct tide_outbox *box, const struct tide_outgoing *m, size_t offset,
+                      size_t size) {
     uint8_t head[TIDE_FRAME_HEAD];
     message_head(m, head);
-    const struct tide_iovec parts[3] = {{head + 4, TIDE_FRAME_HEAD - 4},
-                                        {m->data, m->size},
-                                        {m->tail != NULL ? m->tail->data : NULL, m->tail != NULL ? m->tail->size : 0}};
+    const struct tide_iovec parts[3] = {
+        {head + 4, TIDE_FRAME_HEAD - 4},
+        {m->data, m->size},
+        {m->tail != NULL ? m->tail->data : NULL, m->tail != NULL ? m->tail->size : 0}};
     for (unsigned i = 0; i < 3 && size > 0; i++) {
         if (offset >= parts[i].size) {
             offset -= parts[i].size;
@@ -184,7 +192,10 @@ static void add_fragment(struct tide_outbox *box, struct tide_outbox_lane *lane)
         lane->stream = ++box->streams;
     }
     uint8_t head[FRAGMENT_HEAD];
-    struct tide_frame frame = {.kind = TIDE_FRAME_FRAGMENT, .lane = m->lane, .to = lane->stream, .from = total,
+    struct tide_frame frame = {.kind = TIDE_FRAME_FRAGMENT,
+                               .lane = m->lane,
+                               .to = lane->stream,
+                               .from = total,
                                .call = lane->sent};
     tide_frame_head(head, &frame, BIN_HEAD + size);
     head[TIDE_FRAME_HEAD] = 0xc6; /* bin 32 */

@@ -1,10 +1,11 @@
 /*
  * Peers: the way from a node id to its link, and admission.
  *
- * Credit. Per peer and lane a window of bytes; `outstanding` counts what was admitted (or, prepaid, sent) and not yet
- * consumed by the actor over there. A message larger than the window passes when nothing is outstanding. Whoever finds
- * no room and has a fiber leaves it in `waiters`; the check is repeated under the lock before it does, and credit is
- * added before the lock is taken to wake, so a wake-up cannot fall between the two.
+ * Credit. Per peer and lane a window of bytes; `outstanding` counts what was admitted (or, prepaid,
+ * sent) and not yet consumed by the actor over there. A message larger than the window passes when
+ * nothing is outstanding. Whoever finds no room and has a fiber leaves it in `waiters`; the check
+ * is repeated under the lock before it does, and credit is added before the lock is taken to wake,
+ * so a wake-up cannot fall between the two.
  */
 #include "net/inside.h"
 
@@ -20,7 +21,8 @@ size_t tide__credit_window(unsigned lane) {
 
 struct tide_peer *tide__peer(const struct tide_net *net, uint16_t id) {
     /* acquire, both: pair with the releases in tide__peer_make */
-    _Atomic(struct tide_peer *) *page = atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire);
+    _Atomic(struct tide_peer *) *page =
+        atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire);
     return page == NULL ? NULL : atomic_load_explicit(&page[id & 255], memory_order_acquire);
 }
 
@@ -29,7 +31,8 @@ struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id) {
     if (peer != NULL) {
         return peer;
     }
-    _Atomic(struct tide_peer *) *page = atomic_load_explicit(&net->pages[id >> 8], memory_order_relaxed);
+    _Atomic(struct tide_peer *) *page =
+        atomic_load_explicit(&net->pages[id >> 8], memory_order_relaxed);
     if (page == NULL) {
         page = tide_alloc_zero(256, sizeof *page);
         if (page == NULL) {
@@ -50,7 +53,8 @@ struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id) {
 
 void tide__peers_release(struct tide_net *net) {
     for (unsigned i = 0; i < 256; i++) {
-        _Atomic(struct tide_peer *) *page = atomic_load_explicit(&net->pages[i], memory_order_relaxed);
+        _Atomic(struct tide_peer *) *page =
+            atomic_load_explicit(&net->pages[i], memory_order_relaxed);
         for (unsigned k = 0; page != NULL && k < 256; k++) {
             struct tide_peer *peer = atomic_load_explicit(&page[k], memory_order_relaxed);
             if (peer == NULL) {
@@ -89,19 +93,21 @@ static bool is_reachable(struct tide_peer *peer) {
     return atomic_load_explicit(&peer->reachable, memory_order_relaxed);
 }
 
-int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, struct tide_fiber *waiter) {
+int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes,
+                     struct tide_fiber *waiter) {
     if (!is_reachable(peer)) {
         return tide_fail(TIDE_EUNREACHABLE, "node n%u is not connected", (unsigned)peer->id);
     }
     if (bytes > tide__frame_limit(lane) + TIDE_FRAME_HEAD) {
-        return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes, (int)lane,
-                         tide__frame_limit(lane));
+        return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes,
+                         (int)lane, tide__frame_limit(lane));
     }
     if (windows[lane] == 0 || reserve(peer, lane, bytes)) {
         return 0;
     }
     if (waiter == NULL) {
-        return tide_fail(TIDE_EBUSY, "node n%u has not consumed what it was sent", (unsigned)peer->id);
+        return tide_fail(TIDE_EBUSY, "node n%u has not consumed what it was sent",
+                         (unsigned)peer->id);
     }
     struct credit_waiter *entry = tide_alloc(sizeof *entry);
     if (entry == NULL) {
@@ -119,8 +125,9 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
         return TIDE_EBUSY;
     }
     tide_free(entry);
-    return is_reachable(peer) ? 0
-                              : tide_fail(TIDE_EUNREACHABLE, "node n%u is not connected", (unsigned)peer->id);
+    return is_reachable(peer)
+               ? 0
+               : tide_fail(TIDE_EUNREACHABLE, "node n%u is not connected", (unsigned)peer->id);
 }
 
 void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes) {
@@ -134,7 +141,8 @@ void tide__peer_wake(struct tide_peer *peer) {
     struct credit_waiter *waiter = peer->waiters;
     peer->waiters = NULL;
     tide_unlock(&peer->lock);
-    struct credit_waiter *in_order = NULL; /* the list is newest first; the longest waiting goes first */
+    struct credit_waiter *in_order =
+        NULL; /* the list is newest first; the longest waiting goes first */
     while (waiter != NULL) {
         struct credit_waiter *next = waiter->next;
         waiter->next = in_order;
@@ -157,16 +165,16 @@ void tide__peer_credit(struct tide_peer *peer, unsigned lane, uint64_t bytes) {
     uint_fast64_t left;
     do {
         left = held > bytes ? held - bytes : 0;
-    } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, left, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, left,
+                                                    memory_order_relaxed, memory_order_relaxed));
     tide__peer_wake(peer);
 }
 
 /* ---- sending ---- */
 
 /* Not sent: whoever called learns it, and the credit that was reserved is given back. */
-static void fail_message(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m, int code,
-                         const char *reason) {
+static void fail_message(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m,
+                         int code, const char *reason) {
     tide_system_fail_call(net->system, m, code, reason);
     if (peer != NULL && !m->prepaid) {
         tide__peer_credit(peer, m->lane, TIDE_FRAME_HEAD + tide_outgoing_body(m));
@@ -174,18 +182,24 @@ static void fail_message(struct tide_net *net, struct tide_peer *peer, struct ti
     tide_outgoing_free(m);
 }
 
-/* An answer that is too large to travel becomes an error, so that its caller does not wait for ever. */
-static void refuse_oversized(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m) {
+/* An answer that is too large to travel becomes an error, so that its caller does not wait for
+ * ever. */
+static void refuse_oversized(struct tide_net *net, struct tide_peer *peer,
+                             struct tide_outgoing *m) {
     char text[120];
     snprintf(text, sizeof text, "an answer of %zu bytes; %zu are allowed", tide_outgoing_body(m),
              tide__frame_limit(m->lane));
     tide_log(TIDE_LOG_WARN, net->name, "to node n%u: %s", (unsigned)tide_address_node(m->to), text);
-    if (m->kind == TIDE_FRAME_REPLY && peer != NULL && peer->link != NULL && peer->link->state == LINK_UP) {
+    if (m->kind == TIDE_FRAME_REPLY && peer != NULL && peer->link != NULL &&
+        peer->link->state == LINK_UP) {
         uint8_t body[160];
         struct tide_writer w;
         tide_writer_init(&w, body, sizeof body);
         tide__refusal_write(&w, TIDE_ELIMIT, text);
-        struct tide_frame frame = {.kind = TIDE_FRAME_ERROR, .lane = TIDE_LANE_ANSWER, .to = m->to, .from = m->from,
+        struct tide_frame frame = {.kind = TIDE_FRAME_ERROR,
+                                   .lane = TIDE_LANE_ANSWER,
+                                   .to = m->to,
+                                   .from = m->from,
                                    .call = m->call};
         tide__outbox_push_own(&peer->link->outbox, &frame, w.data, w.size);
         tide_writer_release(&w);
@@ -225,7 +239,8 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     peer->waiting_tail = &m->next;
 }
 
-void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code, const char *reason) {
+void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code,
+                             const char *reason) {
     struct tide_outgoing *m = peer->waiting;
     peer->waiting = NULL;
     peer->waiting_tail = &peer->waiting;

@@ -119,6 +119,16 @@ static inline bool served(const struct tide__pass *pass, const struct tide__slot
            atomic_load_explicit(&pass->table->changes, memory_order_relaxed) == pass->changes;
 }
 
+static bool at_limit(const struct tide_table *table) {
+    return table->options.key_limit &&
+           atomic_load_explicit(&table->slab.used, memory_order_relaxed) >= table->options.key_limit;
+}
+
+static int full(const struct tide_table *table) {
+    return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node", table->name,
+                     (unsigned long long)table->options.key_limit);
+}
+
 /*
  * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served elsewhere); EBUSY;
  * ENOMEM.
@@ -129,6 +139,8 @@ static inline int lock_key(const struct tide__pass *pass, const struct block *b,
         return TIDE__MISSED;
     }
     if (TIDE_UNLIKELY(pass->table->options.keys == TIDE_KEYS_HASHED)) {
+        /* At the limit no entry is made either, or refused keys would fill the index. */
+        create = create && !at_limit(pass->table);
         return tide__hashed_lock(pass->table, b->keys[j], create, pass->mask, pass->patient, word, old);
     }
     *word = b->words[j];
@@ -210,10 +222,8 @@ int tide__pass_pull(struct tide__pass *pass) {
 
 /* A row for a locked word without one. */
 static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
-    uint64_t limit = table->options.keys == TIDE_KEYS_HASHED ? table->options.key_limit : 0;
-    if (limit && atomic_load_explicit(&table->slab.used, memory_order_relaxed) >= limit) {
-        return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node", table->name,
-                         (unsigned long long)limit);
+    if (at_limit(table)) {
+        return full(table);
     }
     uint32_t row;
     int code = tide__slab_take(&table->slab, &row);
@@ -253,6 +263,8 @@ int tide__pass_push(struct tide__pass *pass) {
                     tide__rule_apply(&table->options, row, delta);
                 }
                 tide__word_unlock(word, now);
+            } else if (code == TIDE__NOT_FOUND) {
+                return full(table);
             } else if (code != TIDE__MISSED || (code = miss(pass->misses, b.positions[j])) != 0) {
                 return code;
             }

@@ -366,6 +366,7 @@ int tide__store_create_bare(struct tide_store **out);
 /* Makes the table object; homes NULL: all here. Not yet visible. */
 int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_table_options *options,
                      const uint16_t *homes, struct tide_table **out);
+int tide__table_create_in(struct tide_store *store, const struct tide_table_options *options, struct tide_table **out);
 void tide__table_destroy(struct tide_table *table);
 void tide__table_publish(struct tide_store *store, struct tide_table *table);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id);

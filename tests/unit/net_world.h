@@ -1,4 +1,5 @@
-/* Several nodes (port, actor system, net; no store) in one process, on either port, for tests of the net room. */
+/* Several nodes (port, actor system, net; no store) in one process, on either port, for tests of
+ * the net room. */
 #ifndef NET_WORLD_H
 #define NET_WORLD_H
 
@@ -25,8 +26,12 @@ struct world {
     unsigned count;
 };
 
-struct tide_system *tide_system_of(struct tide_node *node) { return node->system; }
-uint64_t tide_node_now(const struct tide_node *node) { return tide_port_now(node->port); }
+struct tide_system *tide_system_of(struct tide_node *node) {
+    return node->system;
+}
+uint64_t tide_node_now(const struct tide_node *node) {
+    return tide_port_now(node->port);
+}
 int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
     struct tide_member members[32];
     uint64_t view;
@@ -84,16 +89,18 @@ static inline int world_await(struct tide_node *node, int state) {
 }
 
 /* Starts a node; join NULL: the controller. `name` is its socket and its simulated machine too. */
-static inline int world_start(struct world *w, const char *name, bool give_name, const char *cluster,
-                              const char *join, bool client, struct tide_node **out) {
+static inline int world_start(struct world *w, const char *name, bool give_name,
+                              const char *cluster, const char *join, bool client,
+                              struct tide_node **out) {
     struct tide_node *node = &w->nodes[w->count];
     char listen[128];
     snprintf(node->name, sizeof node->name, "%s", name);
-    snprintf(listen, sizeof listen, w->sim != NULL ? "sim:%s%s" : "unix:%s/%s.sock", w->sim != NULL ? "" : w->directory,
-             name);
+    snprintf(listen, sizeof listen, w->sim != NULL ? "sim:%s%s" : "unix:%s/%s.sock",
+             w->sim != NULL ? "" : w->directory, name);
     node->world = w;
     int rc = world_port(w, name, &node->port);
-    struct tide_system_options so = {.port = node->port, .node_name = name, .io = 1, .compute = 1, .control = 1};
+    struct tide_system_options so = {
+        .port = node->port, .node_name = name, .io = 1, .compute = 1, .control = 1};
     rc = rc != 0 ? rc : tide_system_create(&so, node, &node->system);
     if (rc != 0) {
         abort();
@@ -114,7 +121,8 @@ static inline int world_start(struct world *w, const char *name, bool give_name,
 /* A node that is up when this returns; NULL if it did not come up. */
 static inline struct tide_node *world_add(struct world *w, const char *name) {
     struct tide_node *node;
-    int rc = world_start(w, name, true, "test", w->count == 0 ? NULL : tide_net_endpoint(w->nodes[0].net), false, &node);
+    int rc = world_start(w, name, true, "test",
+                         w->count == 0 ? NULL : tide_net_endpoint(w->nodes[0].net), false, &node);
     if (rc != 0 || world_await(node, TIDE_MEMBER_UP) != TIDE_MEMBER_UP) {
         char reason[200];
         int code;

@@ -66,6 +66,16 @@ static void codes_of_the_system_become_ours(void **state) {
     assert_int_equal(tide__error_from_errno(0), 0);
 }
 
+/* Sanitizers abort on a refused allocation unless told otherwise. */
+const char *__asan_default_options(void);
+const char *__tsan_default_options(void);
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+const char *__tsan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+
 static void memory_that_cannot_be_had_is_an_error(void **state) {
     (void)state;
     tide_fail(0, "%s", "");

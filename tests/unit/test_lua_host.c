@@ -1,4 +1,5 @@
-/* Lua actors on a real node: messages, errors that reach monitors, fibers, cancelling, preemption, tables, life. */
+/* Lua actors on a real node: messages, errors that reach monitors, fibers, cancelling, preemption,
+ * tables, life. */
 #include "lua/host.h"
 
 #include <semaphore.h>
@@ -20,7 +21,8 @@ static int setup(void **state) {
         return -1;
     }
     (void)snprintf(listen, sizeof listen, "unix:%s/n.sock", directory);
-    struct tide_node_options o = {.cluster = "test", .name = "alone", .listen = listen, .workers = 1, .seed = 1};
+    struct tide_node_options o = {
+        .cluster = "test", .name = "alone", .listen = listen, .workers = 1, .seed = 1};
     return tide_node_create(&o, &node);
 }
 
@@ -61,7 +63,8 @@ static int run_on(enum tide_role role, const char *chunk, struct script *script)
 static void lua_on(enum tide_role role, const char *chunk) {
     static const char prelude[] =
         "local core = require 'tide.core'\n"
-        "local function start(source, o) o = o or {} o.source = 'local core = require \"tide.core\" ' .. source\n"
+        "local function start(source, o) o = o or {} o.source = 'local core = require "
+        "\"tide.core\" ' .. source\n"
         "  o.chunk = o.chunk or '@child.lua' return assert(core.spawn(o)) end\n"
         "local function fails(pattern, f, ...) local ok, err = pcall(f, ...)\n"
         "  assert(not ok, 'should have failed: ' .. pattern)\n"
@@ -93,46 +96,58 @@ static void two_actors_exchange_messages(void **state) {
         "  local v = assert(core.call(echo, {n = i, t = core.tensor('f32', {i})}))\n"
         "  assert(v.got.n == i and v.got.t[1] == i and v.from == core.self()) end\n"
         "for i = 1, 200 do assert(core.send(echo, i)) end\n"
-        "for i = 1, 200 do local m = core.receive(5) assert(m.kind == 'cast' and m.value == 2 * i and m.from == echo) end\n"
+        "for i = 1, 200 do local m = core.receive(5) assert(m.kind == 'cast' and m.value == 2 * i "
+        "and m.from == echo) end\n"
         "core.kill(echo)");
 }
 
 static void the_argument_and_the_name_reach_the_actor(void **state) {
     (void)state;
-    lua("local a = start([[ local arg = ... core.send(arg.to, {arg.x.y, core.whereis 'child' == core.self()})\n"
+    lua("local a = start([[ local arg = ... core.send(arg.to, {arg.x.y, core.whereis 'child' == "
+        "core.self()})\n"
         "    core.receive() ]], {name = 'child', argument = {to = core.self(), x = {y = 5}}})\n"
         "local m = core.receive(5) assert(m.value[1] == 5 and m.value[2] == true)\n"
-        "local t, err = core.spawn {source = '', chunk = '@x', name = 'child'} assert(not t and err.name == 'EEXIST')\n"
+        "local t, err = core.spawn {source = '', chunk = '@x', name = 'child'} assert(not t and "
+        "err.name == 'EEXIST')\n"
         "local id = core.monitor(a) core.kill(a) local e = core.receive(5)\n"
-        "assert(e.kind == 'exit' and e.call == id and e.from == a and e.name == 'EKILLED', e.name)\n"
-        "for i = 1, 100 do t, err = core.whereis 'child' if not t then break end core.sleep(0.01) end\n"
+        "assert(e.kind == 'exit' and e.call == id and e.from == a and e.name == 'EKILLED', "
+        "e.name)\n"
+        "for i = 1, 100 do t, err = core.whereis 'child' if not t then break end core.sleep(0.01) "
+        "end\n"
         "assert(not t and err.name == 'ENOENT')\n"
-        "fails('argument.f: a function cannot travel', core.spawn, {source = '', argument = {f = print}})");
+        "fails('argument.f: a function cannot travel', core.spawn, {source = '', argument = {f = "
+        "print}})");
 }
 
 static void a_script_error_reaches_the_monitor_with_its_line(void **state) {
     (void)state;
-    lua("local a = start('\\n\\nlocal function inner() local x = nil; x.y = 1 end core.receive() inner()')\n"
+    lua("local a = start('\\n\\nlocal function inner() local x = nil; x.y = 1 end core.receive() "
+        "inner()')\n"
         "core.monitor(a) core.sleep(0.01) core.send(a, 1) local e = core.receive(5)\n"
         "assert(e.kind == 'exit' and e.name == 'ECRASHED', e.name)\n"
-        "assert(e.text:find('^child.lua:3: ') and e.text:find 'inner' and e.text:find 'traceback', e.text)\n"
+        "assert(e.text:find('^child.lua:3: ') and e.text:find 'inner' and e.text:find 'traceback', "
+        "e.text)\n"
         "local b = start 'this is no Lua' core.monitor(b) e = core.receive(5)\n"
         "assert(e.name == 'ECRASHED' or e.name == 'EDIED' or e.code < 0, e.name)\n"
-        "local c = start 'error {name = \"EMINE\", message = \"own table\"}' core.monitor(c) e = core.receive(5)\n"
+        "local c = start 'error {name = \"EMINE\", message = \"own table\"}' core.monitor(c) e = "
+        "core.receive(5)\n"
         "assert(e.code < 0)");
 }
 
 static void failures_of_calls_are_told_apart(void **state) {
     (void)state;
     lua("local a = start [[ while true do local m = core.receive()\n"
-        "    if m.value == 'refuse' then core.answer_error(m, {name = 'EBUSY', code = 'T0601', message = 'come back later',\n"
+        "    if m.value == 'refuse' then core.answer_error(m, {name = 'EBUSY', code = 'T0601', "
+        "message = 'come back later',\n"
         "      where = 'child.lua:9', node = 'far'})\n"
         "    elseif m.value == 'text' then core.answer_error(m, 'plain words')\n"
         "    elseif m.value == 'die' then error 'dead' end end ]]\n"
         "local v, err = core.call(a, 'refuse') assert(v == nil and err.refused)\n"
-        "assert(err.name == 'EBUSY' and err.code == 'T0601' and err.message == 'come back later' and\n"
+        "assert(err.name == 'EBUSY' and err.code == 'T0601' and err.message == 'come back later' "
+        "and\n"
         "  err.where == 'child.lua:9' and err.node == 'far', tostring(err))\n"
-        "v, err = core.call(a, 'text') assert(err.name == 'EREFUSED' and err.message == 'plain words')\n"
+        "v, err = core.call(a, 'text') assert(err.name == 'EREFUSED' and err.message == 'plain "
+        "words')\n"
         "v, err = core.call(a, 'silence', 0.05) assert(err.name == 'ETIMEDOUT')\n"
         "v, err = core.call(a, 'die') assert(err.name == 'EDIED', tostring(err))\n"
         "v, err = core.call('77:1234', 1) assert(err.name == 'EUNREACHABLE', err.name)\n"
@@ -141,8 +156,10 @@ static void failures_of_calls_are_told_apart(void **state) {
 
 static void receive_times_out_and_sleep_sleeps(void **state) {
     (void)state;
-    lua("local t = core.now() local m, err = core.receive(0.02) assert(m == nil and err.name == 'ETIMEDOUT')\n"
-        "assert(core.now() - t >= 0.02) t = core.now() core.sleep(0.02) assert(core.now() - t >= 0.02)\n"
+    lua("local t = core.now() local m, err = core.receive(0.02) assert(m == nil and err.name == "
+        "'ETIMEDOUT')\n"
+        "assert(core.now() - t >= 0.02) t = core.now() core.sleep(0.02) assert(core.now() - t >= "
+        "0.02)\n"
         "m, err = core.receive(0) assert(m == nil and err.name == 'ETIMEDOUT') core.sleep(0)\n"
         "fails('0 seconds or more', core.sleep, -1) assert(core.wall() > 1.6e9)");
 }
@@ -150,16 +167,21 @@ static void receive_times_out_and_sleep_sleeps(void **state) {
 static void fibers_run_side_by_side_in_one_state(void **state) {
     (void)state;
     lua("local log = {} local hs = {}\n"
-        "for i = 1, 20 do hs[i] = core.fiber(function(a, b) core.sleep(0.03) log[#log + 1] = a return a, b, a + b end, i, 2) end\n"
+        "for i = 1, 20 do hs[i] = core.fiber(function(a, b) core.sleep(0.03) log[#log + 1] = a "
+        "return a, b, a + b end, i, 2) end\n"
         "local t = core.now()\n"
-        "for i = 1, 20 do local ok, a, b, c = core.fiber_wait(hs[i]) assert(ok == true and a == i and b == 2 and c == i + 2) end\n"
+        "for i = 1, 20 do local ok, a, b, c = core.fiber_wait(hs[i]) assert(ok == true and a == i "
+        "and b == 2 and c == i + 2) end\n"
         "assert(#log == 20 and core.now() - t < 0.5)\n"
         "local again = {core.fiber_wait(hs[3])} assert(again[2] == 3)\n"
         "local h = core.fiber(function() core.sleep(10) end)\n"
-        "local ok, err = core.fiber_wait(h, 0.02) assert(ok == nil and err.name == 'ETIMEDOUT') core.fiber_cancel(h)\n"
+        "local ok, err = core.fiber_wait(h, 0.02) assert(ok == nil and err.name == 'ETIMEDOUT') "
+        "core.fiber_cancel(h)\n"
         "local e = core.fiber(function() error 'boom' end) ok, err = core.fiber_wait(e)\n"
-        "assert(ok == nil and err.message == 'boom' and err.where:find '^test.lua:%d+$' and err.trace)\n"
-        "e = core.fiber(function() error({name = 'EMINE', message = 'm'}) end) ok, err = core.fiber_wait(e)\n"
+        "assert(ok == nil and err.message == 'boom' and err.where:find '^test.lua:%d+$' and "
+        "err.trace)\n"
+        "e = core.fiber(function() error({name = 'EMINE', message = 'm'}) end) ok, err = "
+        "core.fiber_wait(e)\n"
         "assert(ok == nil and err.name == 'EMINE')\n"
         "fails('fiber', core.fiber_wait, {})");
 }
@@ -168,17 +190,21 @@ static void fibers_collect_garbage_under_each_other(void **state) {
     (void)state;
     lua("local hs = {} for i = 1, 30 do hs[i] = core.fiber(function()\n"
         "  local keep = {} for j = 1, 40 do keep[j] = {j, tostring(j)}\n"
-        "    local co = coroutine.wrap(function() core.sleep(0) coroutine.yield(j) end) assert(co() == j)\n"
+        "    local co = coroutine.wrap(function() core.sleep(0) coroutine.yield(j) end) "
+        "assert(co() == j)\n"
         "    if j % 8 == 0 then collectgarbage 'step' end end\n"
-        "  for j = 1, 40 do assert(keep[j][1] == j and keep[j][2] == tostring(j)) end return #keep end) end\n"
-        "for i = 1, 30 do local ok, n = core.fiber_wait(hs[i]) assert(ok and n == 40, tostring(n)) end\n"
+        "  for j = 1, 40 do assert(keep[j][1] == j and keep[j][2] == tostring(j)) end return #keep "
+        "end) end\n"
+        "for i = 1, 30 do local ok, n = core.fiber_wait(hs[i]) assert(ok and n == 40, tostring(n)) "
+        "end\n"
         "hs = nil collectgarbage() collectgarbage()");
 }
 
 static void a_cancelled_fiber_ends_even_inside_pcall(void **state) {
     (void)state;
     lua("local seen = 0\n"
-        "local h = core.fiber(function() while true do pcall(function() seen = seen + 1 core.sleep(100) end) end end)\n"
+        "local h = core.fiber(function() while true do pcall(function() seen = seen + 1 "
+        "core.sleep(100) end) end end)\n"
         "core.sleep(0.01) core.fiber_cancel(h) local ok, err = core.fiber_wait(h, 5)\n"
         "assert(ok == nil and err.name == 'ECANCELED', tostring(err)) assert(seen == 1)\n"
         "local w = core.fiber(function() local inner = core.fiber(function() core.sleep(50) end)\n"
@@ -188,35 +214,43 @@ static void a_cancelled_fiber_ends_even_inside_pcall(void **state) {
 
 static void a_script_that_ends_takes_its_fibers_along(void **state) {
     (void)state;
-    lua("local a = start [[ for i = 1, 10 do core.fiber(function() while true do pcall(core.sleep, 100) end end) end\n"
+    lua("local a = start [[ for i = 1, 10 do core.fiber(function() while true do pcall(core.sleep, "
+        "100) end end) end\n"
         "    core.fiber(function() core.receive() end) core.sleep(0.01) ]]\n"
-        "core.monitor(a) local e = core.receive(5) assert(e.kind == 'exit' and e.code == 0, e.name)");
+        "core.monitor(a) local e = core.receive(5) assert(e.kind == 'exit' and e.code == 0, "
+        "e.name)");
 }
 
 static void an_endless_loop_does_not_stop_the_control_thread(void **state) {
     (void)state;
-    lua_on(TIDE_ROLE_CONTROL,
-           "local a = start [[ while true do end ]]\n"
-           "local b = start [[ local co = coroutine.wrap(function() while true do pcall(function() end) end end) co() ]]\n"
-           "local echo = start [[ while true do local m = core.receive() core.answer(m, m.value) end ]]\n"
-           "for i = 1, 20 do assert(core.call(echo, i, 5) == i) end\n"
-           "core.monitor(a) core.monitor(b) core.kill(a) core.kill(b)\n"
-           "for i = 1, 2 do local e = core.receive(5) assert(e.kind == 'exit' and e.name == 'EKILLED', e.name) end\n"
-           "core.kill(echo)");
+    lua_on(TIDE_ROLE_CONTROL, "local a = start [[ while true do end ]]\n"
+                              "local b = start [[ local co = coroutine.wrap(function() while true "
+                              "do pcall(function() end) end end) co() ]]\n"
+                              "local echo = start [[ while true do local m = core.receive() "
+                              "core.answer(m, m.value) end ]]\n"
+                              "for i = 1, 20 do assert(core.call(echo, i, 5) == i) end\n"
+                              "core.monitor(a) core.monitor(b) core.kill(a) core.kill(b)\n"
+                              "for i = 1, 2 do local e = core.receive(5) assert(e.kind == 'exit' "
+                              "and e.name == 'EKILLED', e.name) end\n"
+                              "core.kill(echo)");
 }
 
 static void a_killed_actor_ends_although_it_catches_errors(void **state) {
     (void)state;
-    lua("local a = start [[ while true do pcall(function() while true do core.receive() end end) end ]]\n"
+    lua("local a = start [[ while true do pcall(function() while true do core.receive() end end) "
+        "end ]]\n"
         "local b = start([[ while true do pcall(core.sleep, 1) end ]], {role = 'compute'})\n"
         "core.sleep(0.01) core.monitor(a) core.monitor(b) core.kill(a) core.kill(b)\n"
-        "for i = 1, 2 do local e = core.receive(5) assert(e and e.kind == 'exit' and e.name == 'EKILLED') end");
+        "for i = 1, 2 do local e = core.receive(5) assert(e and e.kind == 'exit' and e.name == "
+        "'EKILLED') end");
 }
 
 static void links_and_traps_work_from_lua(void **state) {
     (void)state;
-    lua("core.trap_exits(true) local a = start([[ core.receive() error 'broken' ]], {link = true}) core.sleep(0.01) core.send(a, 1)\n"
-        "local e = core.receive(5) assert(e.kind == 'exit' and e.from == a and e.text:find 'broken')\n"
+    lua("core.trap_exits(true) local a = start([[ core.receive() error 'broken' ]], {link = true}) "
+        "core.sleep(0.01) core.send(a, 1)\n"
+        "local e = core.receive(5) assert(e.kind == 'exit' and e.from == a and e.text:find "
+        "'broken')\n"
         "assert(core.register 'me-too') assert(core.whereis 'me-too' == core.self())\n"
         "local t, err = core.register 'Not Valid' assert(not t)");
 }
@@ -228,31 +262,43 @@ static void os_exit_is_refused_in_actors(void **state) {
 
 static void the_node_describes_itself(void **state) {
     (void)state;
-    lua("local n = core.node() assert(n.name == 'alone' and n.cluster == 'test' and n.id == 1 and n.controller == 1)\n"
-        "local m = core.members() assert(#m == 1 and m[1].name == 'alone' and m[1].state == 'up' and m[1].store)\n"
-        "local found for _, a in ipairs(core.actors()) do if a.address == core.self() then found = a end end\n"
-        "assert(found and found.type == 'lua') assert(#core.links() == 0) assert(core.rss() > 1e6)\n"
+    lua("local n = core.node() assert(n.name == 'alone' and n.cluster == 'test' and n.id == 1 and "
+        "n.controller == 1)\n"
+        "local m = core.members() assert(#m == 1 and m[1].name == 'alone' and m[1].state == 'up' "
+        "and m[1].store)\n"
+        "local found for _, a in ipairs(core.actors()) do if a.address == core.self() then found = "
+        "a end end\n"
+        "assert(found and found.type == 'lua') assert(#core.links() == 0) assert(core.rss() > "
+        "1e6)\n"
         "fails('only the program', core.node_start, {})");
 }
 
 static void tables_are_pulled_and_pushed(void **state) {
     (void)state;
-    lua("local t = assert(core.table {name = 'w', keys = {'dense', 100}, width = 3, init = 'zero', update = 'add'})\n"
-        "assert(t.name == 'w' and t.width == 3 and t.spec.keys[1] == 'dense' and t.spec.keys[2] == 100)\n"
+    lua("local t = assert(core.table {name = 'w', keys = {'dense', 100}, width = 3, init = 'zero', "
+        "update = 'add'})\n"
+        "assert(t.name == 'w' and t.width == 3 and t.spec.keys[1] == 'dense' and t.spec.keys[2] == "
+        "100)\n"
         "assert(core.table_find 'w' == t) local before = t:pull({5})[1]\n"
         "assert(t:push({5, 7}, core.tensor('f32', {1, 2, 3, 4, 5, 6}, 3)))\n"
         "local r = t:pull {5, 7, 5} assert(r:rows() == 3 and r[1] == before + 1 and r[9] == r[3])\n"
-        "local k = t:pull({5}, {async = true}) local rows = assert(k:wait()) assert(rows[1] == before + 1 and k:done())\n"
+        "local k = t:pull({5}, {async = true}) local rows = assert(k:wait()) assert(rows[1] == "
+        "before + 1 and k:done())\n"
         "fails('already', k.wait, k)\n"
-        "local into = core.tensor('f32', 1, 3) assert(t:pull({5}, {into = into}) == into and into[1] == before + 1)\n"
-        "for i = 1, 100 do t:push(core.tensor('u64', {i % 100}), core.tensor('f32', 1, 3), {async = true}) end\n"
+        "local into = core.tensor('f32', 1, 3) assert(t:pull({5}, {into = into}) == into and "
+        "into[1] == before + 1)\n"
+        "for i = 1, 100 do t:push(core.tensor('u64', {i % 100}), core.tensor('f32', 1, 3), {async "
+        "= true}) end\n"
         "local p = t:push({1}, core.tensor('f32', 1, 3), {async = true}) assert(p:wait() == true)\n"
         "local l, hits = t:pull_local {1, 2} assert(#l == 6 and #hits == 2 and t:where(1) == 1)\n"
         "local x, err = t:pull {100} assert(x == nil and err.name == 'ERANGE', tostring(err))\n"
-        "fails('must be an f32 tensor', t.push, t, {1}, core.tensor('f32', 2)) fails('key 1', t.pull, t, {-1})\n"
+        "fails('must be an f32 tensor', t.push, t, {1}, core.tensor('f32', 2)) fails('key 1', "
+        "t.pull, t, {-1})\n"
         "assert(t:stats().rows > 0 and next(t:homes())) assert(core.tables()[1].name == 'w')\n"
-        "fails('unknown field', core.table, {name = 'x', keyz = 1}) fails('needs a name', core.table, {})\n"
-        "x, err = core.table {name = 'w', keys = {'dense', 5}, width = 3} assert(not x and err.name == 'EMISMATCH')\n"
+        "fails('unknown field', core.table, {name = 'x', keyz = 1}) fails('needs a name', "
+        "core.table, {})\n"
+        "x, err = core.table {name = 'w', keys = {'dense', 5}, width = 3} assert(not x and "
+        "err.name == 'EMISMATCH')\n"
         "x, err = core.table_find 'none' assert(not x and err.name == 'ENOENT')");
 }
 
@@ -261,22 +307,28 @@ static void children_are_started_signalled_and_reported(void **state) {
     lua("local p = assert(core.process({'/bin/sh', '-c', 'exit 3'})) assert(p:pid() > 1)\n"
         "for i = 1, 500 do if p:ended() then break end core.sleep(0.01) end\n"
         "local e = p:ended() assert(e and e.status == 3 and e.signal == 0)\n"
-        "local q = assert(core.process {'/bin/sleep', '100'}) assert(q:ended() == nil) assert(q:signal(15))\n"
-        "for i = 1, 500 do if q:ended() then break end core.sleep(0.01) end assert(q:ended().signal == 15)\n"
+        "local q = assert(core.process {'/bin/sleep', '100'}) assert(q:ended() == nil) "
+        "assert(q:signal(15))\n"
+        "for i = 1, 500 do if q:ended() then break end core.sleep(0.01) end "
+        "assert(q:ended().signal == 15)\n"
         "local x, err = q:signal(15) assert(not x)\n"
-        "x, err = core.process {'/no/such/program'} assert(not x and err.name == 'ENOENT', tostring(err))\n"
+        "x, err = core.process {'/no/such/program'} assert(not x and err.name == 'ENOENT', "
+        "tostring(err))\n"
         "fails('no program', core.process, {}) fails('argument 2', core.process, {'a', {}})");
 }
 
 static void a_thousand_lua_actors_start_and_stop(void **state) {
     (void)state;
-    lua_on(TIDE_ROLE_CONTROL,
-           "for round = 1, 50 do local as = {}\n"
-           "  for i = 1, 20 do as[i] = start([[ local n = ... if n % 3 == 0 then error 'x' end\n"
-           "      core.fiber(function() core.sleep(10) end) if n % 3 == 1 then core.receive() end ]],\n"
-           "      {argument = i, role = i % 2 == 0 and 'compute' or 'control'}) core.monitor(as[i]) end\n"
-           "  for i = 1, 20 do if i % 3 == 1 then core.kill(as[i]) end end\n"
-           "  for i = 1, 20 do local e = assert(core.receive(20)) assert(e.kind == 'exit') end end");
+    lua_on(
+        TIDE_ROLE_CONTROL,
+        "for round = 1, 50 do local as = {}\n"
+        "  for i = 1, 20 do as[i] = start([[ local n = ... if n % 3 == 0 then error 'x' end\n"
+        "      core.fiber(function() core.sleep(10) end) if n % 3 == 1 then core.receive() end "
+        "]],\n"
+        "      {argument = i, role = i % 2 == 0 and 'compute' or 'control'}) core.monitor(as[i]) "
+        "end\n"
+        "  for i = 1, 20 do if i % 3 == 1 then core.kill(as[i]) end end\n"
+        "  for i = 1, 20 do local e = assert(core.receive(20)) assert(e.kind == 'exit') end end");
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* Lua values as msgpack and back, tensors, JSON, kernels' arguments, files: what needs a state but no node. */
+/* Lua values as msgpack and back, tensors, JSON, kernels' arguments, files: what needs a state but
+ * no node. */
 #include "lua/host.h"
 
 #include <setjmp.h>
@@ -14,7 +15,9 @@ static struct tide_lua *host;
 
 static int setup(void **state) {
     (void)state;
-    return tide_port_real_create(1, &port) == 0 && tide__lua_create(NULL, port, false, &host) == 0 ? 0 : -1;
+    return tide_port_real_create(1, &port) == 0 && tide__lua_create(NULL, port, false, &host) == 0
+               ? 0
+               : -1;
 }
 
 static int teardown(void **state) {
@@ -29,7 +32,8 @@ static void lua(const char *chunk) {
     static const char prelude[] =
         "local core = require 'tide.core'\n"
         "local function same(a, b)\n"
-        "  if type(a) ~= 'table' or type(b) ~= 'table' then return a == b and math.type(a) == math.type(b) end\n"
+        "  if type(a) ~= 'table' or type(b) ~= 'table' then return a == b and math.type(a) == "
+        "math.type(b) end\n"
         "  for k, v in pairs(a) do if not same(v, b[k]) then return false end end\n"
         "  for k in pairs(b) do if a[k] == nil then return false end end\n"
         "  return true end\n"
@@ -57,8 +61,10 @@ static void lua(const char *chunk) {
 
 static void scalars_survive_a_round_trip(void **state) {
     (void)state;
-    lua("for _, v in ipairs {true, false, 0, 1, -1, 127, 128, 255, 256, -32, -33, 65535, 65536, 1 << 31, 1 << 32,\n"
-        "    math.maxinteger, math.mininteger, 0.0, -0.5, 1e300, math.huge, '', 'x', ('y'):rep(31), ('y'):rep(32),\n"
+    lua("for _, v in ipairs {true, false, 0, 1, -1, 127, 128, 255, 256, -32, -33, 65535, 65536, 1 "
+        "<< 31, 1 << 32,\n"
+        "    math.maxinteger, math.mininteger, 0.0, -0.5, 1e300, math.huge, '', 'x', "
+        "('y'):rep(31), ('y'):rep(32),\n"
         "    ('z'):rep(70000), '\\0\\255'} do assert(same(both(v), v), tostring(v)) end\n"
         "assert(both(nil) == nil) local nan = both(0/0) assert(nan ~= nan)\n"
         "assert(math.type(both(2.0)) == 'float' and math.type(both(2)) == 'integer')");
@@ -68,7 +74,8 @@ static void nested_tables_survive_a_round_trip(void **state) {
     (void)state;
     lua("local v = {1, 'two', {three = 3, list = {{}, {4.5}}}, false} assert(same(both(v), v))\n"
         "assert(same(both {}, {}))\n"
-        "local deep = {} local t = deep for i = 1, 15 do t.d = {} t = t.d end assert(same(both(deep), deep))\n"
+        "local deep = {} local t = deep for i = 1, 15 do t.d = {} t = t.d end "
+        "assert(same(both(deep), deep))\n"
         "local big = {} for i = 1, 60000 do big[i] = i end assert(#both(big) == 60000)");
 }
 
@@ -77,7 +84,8 @@ static void tensors_survive_a_round_trip_with_type_and_shape(void **state) {
     lua("for _, ty in ipairs {'f32', 'f64', 'i32', 'i64', 'u64', 'u8', 'u32'} do\n"
         "  for _, n in ipairs {0, 1, 3, 1000} do\n"
         "    local t = core.tensor(ty, n) for i = 1, n do t[i] = i % 200 end\n"
-        "    local b = both({a = t}).a assert(b:type() == ty and b:rows() == n and b:columns() == 1)\n"
+        "    local b = both({a = t}).a assert(b:type() == ty and b:rows() == n and b:columns() == "
+        "1)\n"
         "    for i = 1, n do assert(b[i] == t[i]) end end end\n"
         "local m = core.tensor('f32', {1, 2, 3, 4, 5, 6}, 3) local b = both {m, x = nil}\n"
         "assert(b[1]:rows() == 2 and b[1]:columns() == 3 and b[1][6] == 6)\n"
@@ -86,27 +94,36 @@ static void tensors_survive_a_round_trip_with_type_and_shape(void **state) {
 
 static void narrow_floats_become_f32(void **state) {
     (void)state;
-    lua("local h = core.decode('\\xd6\\x03\\x00\\x3c\\x00\\xc0') assert(h:type() == 'f32' and h[1] == 1 and h[2] == -2)\n"
-        "local s = core.decode('\\xd6\\x03\\x01\\x00\\xff\\x7b') assert(s[1] == 2^-24 and s[2] == 65504)\n"
-        "local i = core.decode('\\xd6\\x03\\x00\\x7c\\x01\\x7e') assert(i[1] == math.huge and i[2] ~= i[2])\n"
+    lua("local h = core.decode('\\xd6\\x03\\x00\\x3c\\x00\\xc0') assert(h:type() == 'f32' and h[1] "
+        "== 1 and h[2] == -2)\n"
+        "local s = core.decode('\\xd6\\x03\\x01\\x00\\xff\\x7b') assert(s[1] == 2^-24 and s[2] == "
+        "65504)\n"
+        "local i = core.decode('\\xd6\\x03\\x00\\x7c\\x01\\x7e') assert(i[1] == math.huge and i[2] "
+        "~= i[2])\n"
         "local b = core.decode('\\xd6\\x04\\x80\\x3f\\x40\\xc0') assert(b[1] == 1 and b[2] == -3)");
 }
 
 static void refusals_name_the_path_of_the_field(void **state) {
     (void)state;
-    lua("fails('value.params[3].f: a function cannot travel', core.encode, {params = {1, 2, {f = print}}})\n"
+    lua("fails('value.params[3].f: a function cannot travel', core.encode, {params = {1, 2, {f = "
+        "print}}})\n"
         "fails('value: a function cannot travel', core.encode, print)\n"
         "fails('value.u: this userdata cannot travel', core.encode, {u = io.stdout})\n"
         "fails('value.t: a thread cannot travel', core.encode, {t = coroutine.create(print)})\n"
-        "fails('value.m: table mixes array elements and string keys', core.encode, {m = {1, 2, x = 3}})\n"
-        "fails('number key', core.encode, {m = {[7] = 1}}) fails('number key', core.encode, {[1.5] = 1})\n"
+        "fails('value.m: table mixes array elements and string keys', core.encode, {m = {1, 2, x = "
+        "3}})\n"
+        "fails('number key', core.encode, {m = {[7] = 1}}) fails('number key', core.encode, {[1.5] "
+        "= 1})\n"
         "fails('keys must be strings', core.encode, {[true] = 1})\n"
         "local c = {} c.a = {c} fails('value.a[1]: table contains itself', core.encode, c)\n"
-        "local d = {} local t = d for i = 1, 17 do t.d = {} t = t.d end fails('nested more than 16 deep', core.encode, d)\n"
+        "local d = {} local t = d for i = 1, 17 do t.d = {} t = t.d end fails('nested more than 16 "
+        "deep', core.encode, d)\n"
         "fails('string of more than 1 MiB', core.encode, ('x'):rep((1 << 20) + 1))\n"
-        "local big = {} for i = 1, 70000 do big[i] = i end fails('too many values', core.encode, big)\n"
+        "local big = {} for i = 1, 70000 do big[i] = i end fails('too many values', core.encode, "
+        "big)\n"
         "fails('16 MiB', core.encode, core.tensor('u8', 17 << 20))\n"
-        "local many = {} for i = 1, 20 do many[i] = ('x'):rep(1 << 20) end fails('16 MiB', core.encode, many)");
+        "local many = {} for i = 1, 20 do many[i] = ('x'):rep(1 << 20) end fails('16 MiB', "
+        "core.encode, many)");
 }
 
 static void a_shared_table_that_is_no_cycle_travels(void **state) {
@@ -116,15 +133,21 @@ static void a_shared_table_that_is_no_cycle_travels(void **state) {
 
 static void damaged_bytes_are_refused_with_a_reason(void **state) {
     (void)state;
-    lua("for _, bytes in ipairs {'', '\\xc1', '\\x92\\x01', '\\x81\\xa1', '\\xdb\\xff\\xff\\xff\\xff', '\\xdd\\x00\\xff\\xff\\xff',\n"
-        "    '\\xdf\\x00\\x00\\xff\\xff', '\\x01\\x02', '\\x81\\xc0\\x01', '\\x81\\x90\\x01', '\\xc7\\x03\\x01abc', '\\xd4\\x63a',\n"
-        "    '\\x82\\xa8@columns\\x00\\xa5@data\\xd6\\x01\\0\\0\\0\\0', '\\x82\\xa8@columns\\x02\\xa5@data\\xd6\\x01\\0\\0\\0\\0'} do\n"
+    lua("for _, bytes in ipairs {'', '\\xc1', '\\x92\\x01', '\\x81\\xa1', "
+        "'\\xdb\\xff\\xff\\xff\\xff', '\\xdd\\x00\\xff\\xff\\xff',\n"
+        "    '\\xdf\\x00\\x00\\xff\\xff', '\\x01\\x02', '\\x81\\xc0\\x01', '\\x81\\x90\\x01', "
+        "'\\xc7\\x03\\x01abc', '\\xd4\\x63a',\n"
+        "    '\\x82\\xa8@columns\\x00\\xa5@data\\xd6\\x01\\0\\0\\0\\0', "
+        "'\\x82\\xa8@columns\\x02\\xa5@data\\xd6\\x01\\0\\0\\0\\0'} do\n"
         "  local v, err = core.decode(bytes)\n"
-        "  assert(v == nil and (err.name == 'EPROTO' or err.name == 'ELIMIT') and #err.message > 5, bytes) end\n"
-        "local v, err = core.decode(('\\x91'):rep(40) .. '\\x01') assert(not v and err.name == 'ELIMIT')\n"
+        "  assert(v == nil and (err.name == 'EPROTO' or err.name == 'ELIMIT') and #err.message > "
+        "5, bytes) end\n"
+        "local v, err = core.decode(('\\x91'):rep(40) .. '\\x01') assert(not v and err.name == "
+        "'ELIMIT')\n"
         "v, err = core.decode(('\\x91'):rep(16) .. '\\x01') assert(v)\n"
         "v, err = core.decode('\\xdc\\xff\\xff' .. ('\\x01'):rep(65535)) assert(#v == 65535)\n"
-        "v, err = core.decode('\\xdd\\x00\\x01\\x00\\x00' .. ('\\x01'):rep(65536)) assert(not v and err.name == 'ELIMIT')");
+        "v, err = core.decode('\\xdd\\x00\\x01\\x00\\x00' .. ('\\x01'):rep(65536)) assert(not v "
+        "and err.name == 'ELIMIT')");
 }
 
 static void mutated_bytes_never_crash_and_never_grow(void **state) {
@@ -136,30 +159,39 @@ static void mutated_bytes_never_crash_and_never_grow(void **state) {
         "  local b = {seed:byte(1, -1)}\n"
         "  for j = 1, 1 + r:below(4) do b[1 + r:below(#b)] = r:below(256) end\n"
         "  local v, err = core.decode(string.char(table.unpack(b, 1, 1 + r:below(#b))))\n"
-        "  if not err then good = good + 1 else assert(err.name == 'EPROTO' or err.name == 'ELIMIT') end\n"
+        "  if not err then good = good + 1 else assert(err.name == 'EPROTO' or err.name == "
+        "'ELIMIT') end\n"
         "end\n"
         "assert(good > 0) collectgarbage() assert(collectgarbage 'count' < 20000)");
 }
 
 static void tensor_elements_are_checked(void **state) {
     (void)state;
-    lua("local t = core.tensor('f32', 3) t[1] = 1.5 t[3] = 2 assert(t[1] == 1.5 and t[2] == 0 and #t == 3)\n"
+    lua("local t = core.tensor('f32', 3) t[1] = 1.5 t[3] = 2 assert(t[1] == 1.5 and t[2] == 0 and "
+        "#t == 3)\n"
         "fails('index 4 is outside 1..3', function() return t[4] end)\n"
         "fails('index 0 is outside', function() t[0] = 1 end)\n"
-        "fails('cannot hold', function() t[1] = 'x' end) fails('cannot hold', function() t[1] = nil end)\n"
+        "fails('cannot hold', function() t[1] = 'x' end) fails('cannot hold', function() t[1] = "
+        "nil end)\n"
         "local u = core.tensor('u8', {1, 255}) fails('does not fit', function() u[1] = 256 end)\n"
-        "fails('does not fit', function() u[1] = -1 end) fails('cannot hold 1.5', function() u[1] = 1.5 end)\n"
-        "fails('unknown tensor type', core.tensor, 'f16', 3) fails('too large', core.tensor, 'f64', 1 << 40, 1 << 30)\n"
-        "fails('negative', core.tensor, 'f64', -1) fails('do not fill', core.tensor, 'f32', {1, 2, 3}, 2)\n"
-        "fails('index', function() return t['1'] + 1 end == nil and error or function() return t[1.5] end)\n"
+        "fails('does not fit', function() u[1] = -1 end) fails('cannot hold 1.5', function() u[1] "
+        "= 1.5 end)\n"
+        "fails('unknown tensor type', core.tensor, 'f16', 3) fails('too large', core.tensor, "
+        "'f64', 1 << 40, 1 << 30)\n"
+        "fails('negative', core.tensor, 'f64', -1) fails('do not fill', core.tensor, 'f32', {1, 2, "
+        "3}, 2)\n"
+        "fails('index', function() return t['1'] + 1 end == nil and error or function() return "
+        "t[1.5] end)\n"
         "assert(t.nothing == nil) fails('tensor', t.rows, {})\n"
-        "local n = 0 for i, v in pairs(core.tensor('i32', {5, 6})) do n = n + i * v end assert(n == 17)");
+        "local n = 0 for i, v in pairs(core.tensor('i32', {5, 6})) do n = n + i * v end assert(n "
+        "== 17)");
 }
 
 static void tensor_methods_compute(void **state) {
     (void)state;
     lua("local t = core.tensor('f64', {3, 1, 2, 6, 5, 4}, 2)\n"
-        "assert(t:sum() == 21 and t:min() == 1 and t:max() == 6 and t:rows() == 3 and t:columns() == 2)\n"
+        "assert(t:sum() == 21 and t:min() == 1 and t:max() == 6 and t:rows() == 3 and t:columns() "
+        "== 2)\n"
         "assert(same(t:totable(), {3.0, 1.0, 2.0, 6.0, 5.0, 4.0}))\n"
         "local c = t:copy() c:fill(7) assert(c:sum() == 42 and t:sum() == 21)\n"
         "assert(core.tensor('u8', {1, 2}):bytes() == '\\1\\2')\n"
@@ -171,8 +203,10 @@ static void tensor_methods_compute(void **state) {
 
 static void slices_share_storage_and_keep_it_alive(void **state) {
     (void)state;
-    lua("local s do local t = core.tensor('f32', {1, 2, 3, 4, 5, 6}, 2) s = t:slice(2, 2) s[1] = 30 assert(t[3] == 30)\n"
-        "fails('outside', t.slice, t, 3, 2) fails('outside', t.slice, t, 0, 1) fails('outside', t.slice, t, 5, 0)\n"
+    lua("local s do local t = core.tensor('f32', {1, 2, 3, 4, 5, 6}, 2) s = t:slice(2, 2) s[1] = "
+        "30 assert(t[3] == 30)\n"
+        "fails('outside', t.slice, t, 3, 2) fails('outside', t.slice, t, 0, 1) fails('outside', "
+        "t.slice, t, 5, 0)\n"
         "assert(#t:slice(4, 0) == 0) s = s:slice(2) end\n"
         "for i = 1, 100 do collectgarbage() local x = core.tensor('f32', 100) end\n"
         "assert(s:rows() == 1 and s[1] == 5 and s[2] == 6)");
@@ -180,10 +214,12 @@ static void slices_share_storage_and_keep_it_alive(void **state) {
 
 static void shuffles_are_permutations_that_depend_on_the_seed_alone(void **state) {
     (void)state;
-    lua("local function make() local t = core.tensor('i32', 100, 3) for i = 0, 299 do t[i + 1] = i // 3 end return t end\n"
+    lua("local function make() local t = core.tensor('i32', 100, 3) for i = 0, 299 do t[i + 1] = i "
+        "// 3 end return t end\n"
         "local a, b, c = make():shuffle(1), make():shuffle(1), make():shuffle(2)\n"
         "assert(a:bytes() == b:bytes() and a:bytes() ~= c:bytes())\n"
-        "local seen = {} for r = 1, 100 do local x = a:slice(r, 1) assert(x[1] == x[2] and x[2] == x[3]) seen[x[1]] = true end\n"
+        "local seen = {} for r = 1, 100 do local x = a:slice(r, 1) assert(x[1] == x[2] and x[2] == "
+        "x[3]) seen[x[1]] = true end\n"
         "for i = 0, 99 do assert(seen[i]) end");
 }
 
@@ -192,7 +228,8 @@ static void json_round_trips_and_bad_text_names_the_place(void **state) {
     lua("local v = {b = {1, 2.5, 'x', true}, a = {c = 'd'}}\n"
         "assert(core.json_encode(v) == '{\"a\":{\"c\":\"d\"},\"b\":[1,2.5,\"x\",true]}')\n"
         "assert(same(core.json_decode(core.json_encode(v)), v))\n"
-        "local x, err = core.json_decode('{\"a\": }') assert(x == nil and err.name == 'EPROTO' and err.message:find '1')\n"
+        "local x, err = core.json_decode('{\"a\": }') assert(x == nil and err.name == 'EPROTO' and "
+        "err.message:find '1')\n"
         "fails('function cannot travel', core.json_encode, {f = print})");
 }
 
@@ -200,25 +237,29 @@ static void files_are_written_whole_and_read_back(void **state) {
     (void)state;
     char directory[] = "/tmp/tide-test-XXXXXX", chunk[1000];
     assert_non_null(mkdtemp(directory));
-    (void)snprintf(chunk, sizeof chunk,
-                   "local d = '%s' assert(core.mkdir(d .. '/a')) assert(core.mkdir(d .. '/a'))\n"
-                   "assert(core.file_write(d .. '/a/f', 'one\\0two')) assert(core.file_read(d .. '/a/f') == 'one\\0two')\n"
-                   "assert(core.file_write(d .. '/a/f', '')) assert(core.file_read(d .. '/a/f') == '')\n"
-                   "local l = core.file_list(d .. '/a') assert(#l == 1 and l[1] == 'f')\n"
-                   "local t, err = core.file_read(d .. '/no') assert(t == nil and err.name == 'ENOENT')\n"
-                   "t, err = core.file_read(d) assert(t == nil)\n"
-                   "t, err = core.file_write(d .. '/no/f', 'x') assert(t == nil and #core.file_list(d) == 1)\n"
-                   "assert(core.file_remove(d .. '/a/f')) t, err = core.file_remove(d .. '/a/f') assert(not t)\n"
-                   "assert(#core.file_read('/proc/self/stat') > 20)\n"
-                   "os.remove(d .. '/a') os.remove(d)",
-                   directory);
+    (void)snprintf(
+        chunk, sizeof chunk,
+        "local d = '%s' assert(core.mkdir(d .. '/a')) assert(core.mkdir(d .. '/a'))\n"
+        "assert(core.file_write(d .. '/a/f', 'one\\0two')) assert(core.file_read(d .. '/a/f') == "
+        "'one\\0two')\n"
+        "assert(core.file_write(d .. '/a/f', '')) assert(core.file_read(d .. '/a/f') == '')\n"
+        "local l = core.file_list(d .. '/a') assert(#l == 1 and l[1] == 'f')\n"
+        "local t, err = core.file_read(d .. '/no') assert(t == nil and err.name == 'ENOENT')\n"
+        "t, err = core.file_read(d) assert(t == nil)\n"
+        "t, err = core.file_write(d .. '/no/f', 'x') assert(t == nil and #core.file_list(d) == 1)\n"
+        "assert(core.file_remove(d .. '/a/f')) t, err = core.file_remove(d .. '/a/f') assert(not "
+        "t)\n"
+        "assert(#core.file_read('/proc/self/stat') > 20)\n"
+        "os.remove(d .. '/a') os.remove(d)",
+        directory);
     lua(chunk);
     assert_int_equal(access(directory, F_OK), -1);
 }
 
 static void errors_print_their_place_and_message(void **state) {
     (void)state;
-    lua("local t, err = core.decode '' assert(err.where == 'test:2' or err.where:find '^test:', err.where)\n"
+    lua("local t, err = core.decode '' assert(err.where == 'test:2' or err.where:find '^test:', "
+        "err.where)\n"
         "assert(tostring(err):find '^test:%d+: ') assert(err.code == nil)");
 }
 
@@ -226,7 +267,8 @@ static void actor_functions_outside_of_actors_say_so(void **state) {
     (void)state;
     lua("fails('only an actor', core.send, '1:2', 3) fails('only an actor', core.receive)\n"
         "fails('not an address', core.send, 'x', 3) fails('not an address', core.send, '1:', 3)\n"
-        "fails('not an address', core.send, '70000:1', 3) fails('only an actor', core.fiber, print)\n"
+        "fails('not an address', core.send, '70000:1', 3) fails('only an actor', core.fiber, "
+        "print)\n"
         "assert(core.node() == nil) fails('no node runs', core.members)");
 }
 
@@ -248,16 +290,22 @@ static void kernels_refuse_wrong_arguments_by_name(void **state) {
 
 static void coroutines_nest_within_their_limit(void **state) {
     (void)state;
-    lua("local function nest(n) if n == 0 then return 'ok' end return coroutine.wrap(nest)(n - 1) end\n"
+    lua("local function nest(n) if n == 0 then return 'ok' end return coroutine.wrap(nest)(n - 1) "
+        "end\n"
         "assert(nest(30) == 'ok')\n"
         "local function deep() local co = coroutine.wrap(function()\n"
-        "    local x <close> = setmetatable({}, {__close = function() deep() end}) error 'x' end) co() end\n"
+        "    local x <close> = setmetatable({}, {__close = function() deep() end}) error 'x' end) "
+        "co() end\n"
         "fails('', deep)\n"
-        "local function closes(n) if n == 0 then return end local co = coroutine.create(function()\n"
-        "    local x <close> = setmetatable({}, {__close = function() closes(n - 1) end}) coroutine.yield() end)\n"
-        "  coroutine.resume(co) local ok, err = coroutine.close(co) if not ok then error(err, 0) end end\n"
+        "local function closes(n) if n == 0 then return end local co = "
+        "coroutine.create(function()\n"
+        "    local x <close> = setmetatable({}, {__close = function() closes(n - 1) end}) "
+        "coroutine.yield() end)\n"
+        "  coroutine.resume(co) local ok, err = coroutine.close(co) if not ok then error(err, 0) "
+        "end end\n"
         "closes(20) fails('', closes, 5000)\n"
-        "local g = coroutine.wrap(function(a) local b = coroutine.yield(a + 1) error {mine = b} end)\n"
+        "local g = coroutine.wrap(function(a) local b = coroutine.yield(a + 1) error {mine = b} "
+        "end)\n"
         "assert(g(1) == 2) local ok, err = pcall(g, 5) assert(not ok and err.mine == 5)");
 }
 

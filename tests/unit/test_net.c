@@ -1,364 +1,27 @@
-/* The net room: handshake, outbox and intake, detector, credit, membership; the cluster tests on both ports. */
-#include "actor/internal.h"
-#include "net/detector.h"
+/* The net room as nodes see it: joining, messages, credit, refusals, ends; on both ports. */
 #include "net/hello.h"
-#include "net/intake.h"
-#include "net/outbox.h"
 #include "net_world.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
 #define MS UINT64_C(1000000)
 
-/* ---- detector ---- */
-
-static void detector_suspects_a_silent_peer_after_about_700_ms(void **state) {
-    (void)state;
-    struct tide_detector d;
-    tide__detector_init(&d, 0, 100 * MS);
-    uint64_t now = 0;
-    for (int i = 0; i < 300; i++) {
-        now += 100 * MS;
-        tide__detector_beat(&d, now, 100 * MS);
-        assert_true(tide__detector_phi(&d, now + 110 * MS) < 0.1);
-    }
-    assert_true(tide__detector_phi(&d, now + 600 * MS) < TIDE_PHI_SUSPECT);
-    assert_true(tide__detector_phi(&d, now + 800 * MS) >= TIDE_PHI_SUSPECT);
-    assert_true(tide__detector_phi(&d, now + 3600 * 1000 * MS) >= TIDE_PHI_SUSPECT);
-}
-
-static void detector_is_more_patient_with_an_irregular_peer(void **state) {
-    (void)state;
-    struct tide_detector d;
-    tide__detector_init(&d, 0, 100 * MS);
-    uint64_t now = 0;
-    for (int i = 0; i < 200; i++) {
-        now += (i % 2 ? 20 : 220) * MS;
-        tide__detector_beat(&d, now, 100 * MS);
-    }
-    assert_true(tide__detector_phi(&d, now + 800 * MS) < TIDE_PHI_SUSPECT);
-    assert_true(tide__detector_phi(&d, now + 2000 * MS) >= TIDE_PHI_SUSPECT);
-}
-
-static void detector_excuses_silence_of_its_own_standstill(void **state) {
-    (void)state;
-    struct tide_detector d;
-    tide__detector_init(&d, 0, 100 * MS);
-    assert_true(tide__detector_phi(&d, 5000 * MS) >= TIDE_PHI_SUSPECT);
-    tide__detector_excuse(&d, 5000 * MS, 4950 * MS);
-    assert_true(tide__detector_phi(&d, 5000 * MS) < 1);
-    tide__detector_excuse(&d, 5000 * MS, 4950 * MS); /* never into the future */
-    assert_true(d.last <= 5000 * MS);
-}
-
-/* ---- hello ---- */
-
 static struct tide_hello good_hello(void) {
-    struct tide_hello h = {.version = TIDE_PROTOCOL, .cluster = "a", .name = "n", .to = "", .incarnation = 7, .workers = 2,
-                           .store = true, .pid = 12, .endpoint = "unix:/tmp/x"};
+    struct tide_hello h = {.version = TIDE_PROTOCOL,
+                           .cluster = "a",
+                           .name = "n",
+                           .to = "",
+                           .incarnation = 7,
+                           .workers = 2,
+                           .store = true,
+                           .pid = 12,
+                           .endpoint = "unix:/tmp/x"};
     return h;
-}
-
-static int parse_written(const struct tide_hello *h, struct tide_hello *out) {
-    uint8_t buffer[2048];
-    struct tide_writer w;
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide__hello_write(&w, h);
-    int rc = tide_hello_parse(w.data, w.size, out);
-    tide_writer_release(&w);
-    return rc;
-}
-
-static void hello_survives_the_wire(void **state) {
-    (void)state;
-    struct tide_hello h = good_hello(), out;
-    assert_int_equal(parse_written(&h, &out), 0);
-    assert_string_equal(out.cluster, "a");
-    assert_string_equal(out.endpoint, "unix:/tmp/x");
-    assert_int_equal(out.incarnation, 7);
-    assert_int_equal(out.pid, 12);
-    assert_true(out.store && !out.client);
-}
-
-static void hello_refuses_what_is_not_a_hello(void **state) {
-    (void)state;
-    struct tide_hello h, out;
-    h = good_hello();
-    h.version = 2;
-    assert_int_equal(parse_written(&h, &out), TIDE_EVERSION);
-    assert_string_equal(tide_error_message(), "peer speaks protocol 2, this node speaks 1");
-    h = good_hello();
-    strcpy(h.cluster, "Not valid");
-    assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
-    h = good_hello();
-    h.incarnation = 0;
-    assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
-    h = good_hello();
-    strcpy(h.endpoint, "unix:\n");
-    assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
-    h = good_hello();
-    h.client = true;
-    h.id = 3;
-    assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
-    assert_int_equal(tide_hello_parse("", 0, &out), TIDE_EPROTO);
-    assert_int_equal(tide_hello_parse("\xc0", 1, &out), TIDE_EPROTO);
-}
-
-static void hello_refuses_every_truncation(void **state) {
-    (void)state;
-    struct tide_hello h = good_hello(), out;
-    uint8_t buffer[512];
-    struct tide_writer w;
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide__hello_write(&w, &h);
-    for (size_t i = 0; i < w.size; i++) {
-        assert_int_not_equal(tide_hello_parse(w.data, i, &out), 0);
-    }
-    tide_write_nil(&w);
-    assert_int_equal(tide_hello_parse(w.data, w.size, &out), TIDE_EPROTO);
-    tide_writer_release(&w);
-}
-
-/* ---- outbox and intake ---- */
-
-static struct tide_outgoing *outgoing(uint8_t lane, size_t size, size_t tail, uint64_t call) {
-    struct message *m = message_create(NULL, size);
-    m->op = OP_OUTGOING;
-    uint8_t *data = message_bytes(m);
-    for (size_t i = 0; i < size; i++) {
-        data[i] = (uint8_t)(i * 7 + call);
-    }
-    m->u.out = (struct tide_outgoing){.to = 1, .from = 2, .call = call, .data = data, .size = (uint32_t)size,
-                                      .kind = TIDE_FRAME_CAST, .lane = lane};
-    if (tail > 0) {
-        m->u.out.tail = tide_blob_create(tail);
-        for (size_t i = 0; i < tail; i++) {
-            ((uint8_t *)m->u.out.tail->data)[i] = (uint8_t)((i + size) * 7 + call);
-        }
-    }
-    return &m->u.out;
-}
-
-struct seen {
-    uint64_t calls[4096];
-    uint8_t lanes[4096];
-    size_t sizes[4096];
-    size_t count;
-    bool damaged;
-};
-
-static int see(void *arg, const struct tide_frame *f, struct tide_blob *owner) {
-    struct seen *seen = arg;
-    if (seen->count == TIDE_COUNT(seen->calls)) {
-        return TIDE_ELIMIT;
-    }
-    seen->calls[seen->count] = f->call;
-    seen->lanes[seen->count] = f->lane;
-    seen->sizes[seen->count++] = f->body_size;
-    for (size_t i = 0; i < f->body_size; i++) {
-        seen->damaged = seen->damaged || f->body[i] != (uint8_t)(i * 7 + f->call);
-    }
-    seen->damaged = seen->damaged || owner == NULL || f->body < (uint8_t *)owner->data ||
-                    f->body + f->body_size > (uint8_t *)owner->data + owner->size;
-    return 0;
-}
-
-static int feed(struct tide_intake *in, const uint8_t *bytes, size_t size, size_t piece_max, struct seen *seen) {
-    while (size > 0) {
-        void *at;
-        size_t room;
-        int rc = tide__intake_buffer(in, &at, &room);
-        if (rc != 0) {
-            return rc;
-        }
-        assert_true(room > 0);
-        size_t n = size < room ? size : room;
-        n = n < piece_max ? n : piece_max;
-        memcpy(at, bytes, n);
-        rc = tide__intake_received(in, n, see, seen);
-        if (rc != 0) {
-            return rc;
-        }
-        bytes += n;
-        size -= n;
-    }
-    return 0;
-}
-
-/* Writes all that is queued, at most `short_write` bytes a write, into one buffer; between(i) may queue more. */
-static size_t drain(struct tide_outbox *box, uint8_t *out, size_t capacity, size_t short_write) {
-    size_t used = 0;
-    while (tide__outbox_gather(box) > 0) {
-        size_t count, left = short_write;
-        const struct tide_iovec *v = tide__outbox_vectors(box, &count);
-        size_t taken = 0;
-        for (size_t i = 0; i < count && left > 0; i++) {
-            size_t n = v[i].size < left ? v[i].size : left;
-            assert_true(used + n <= capacity);
-            memcpy(out + used, v[i].data, n);
-            used += n;
-            taken += n;
-            left -= n;
-        }
-        tide__outbox_written(box, taken);
-    }
-    return used;
-}
-
-static void frames_of_all_sizes_survive_any_cutting(void **state) {
-    (void)state;
-    static const size_t sizes[] = {0, 1, 100, 512, 513, 5000, 262000, 262115, 262116, 300000, 3000000};
-    static const size_t pieces[] = {1000000, 4096, 33, 7};
-    size_t capacity = 8 << 20;
-    uint8_t *bytes = malloc(capacity);
-    for (size_t p = 0; p < TIDE_COUNT(pieces); p++) {
-        struct tide_outbox box;
-        tide__outbox_init(&box);
-        size_t pushed = 0;
-        for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
-            tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, sizes[i] / 2 + 1, sizes[i] - sizes[i] / 2, i));
-            tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, sizes[i] + 1, 0, 100 + i));
-            pushed += 2;
-        }
-        size_t size = drain(&box, bytes, capacity, p == 0 ? SIZE_MAX : 10001);
-        assert_true(tide__outbox_empty(&box));
-        assert_int_equal(box.queued_bytes, 0);
-        struct tide_intake in;
-        tide__intake_init(&in);
-        in.greeting = false;
-        struct seen *seen = calloc(1, sizeof *seen);
-        assert_int_equal(feed(&in, bytes, size, pieces[p], seen), 0);
-        assert_int_equal(seen->count, pushed);
-        assert_false(seen->damaged);
-        uint64_t next_store = 0, next_bulk = 100;
-        for (size_t i = 0; i < seen->count; i++) {
-            uint64_t *next = seen->lanes[i] == TIDE_LANE_STORE ? &next_store : &next_bulk;
-            assert_int_equal(seen->calls[i], *next);
-            (*next)++;
-        }
-        free(seen);
-        tide__intake_deinit(&in);
-        tide__outbox_clear(&box, NULL, NULL);
-    }
-    free(bytes);
-}
-
-static void system_frame_waits_for_one_fragment_at_most(void **state) {
-    (void)state;
-    struct tide_outbox box;
-    tide__outbox_init(&box);
-    tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, 8 << 20, 0, 1));
-    assert_int_equal(tide__outbox_gather(&box), 1);
-    size_t count;
-    const struct tide_iovec *v = tide__outbox_vectors(&box, &count);
-    tide__outbox_push(&box, outgoing(TIDE_LANE_SYSTEM, 10, 0, 2));
-    size_t before = 0;
-    for (size_t i = 0; i < count; i++) {
-        before += v[i].size;
-    }
-    assert_true(before <= TIDE_OUTBOX_UNIT);
-    tide__outbox_written(&box, before);
-    assert_int_equal(tide__outbox_gather(&box), 1);
-    v = tide__outbox_vectors(&box, &count);
-    struct tide_frame frame;
-    int64_t length = tide_frame_length(v[0].data, v[0].size, TIDE_FRAME_MAX);
-    assert_int_equal(length, TIDE_FRAME_HEAD + 10);
-    assert_int_equal(tide_frame_parse((const uint8_t *)v[0].data + 4, (size_t)length - 4, &frame), 0);
-    assert_int_equal(frame.call, 2);
-    tide__outbox_clear(&box, NULL, NULL);
-}
-
-static void lanes_share_a_full_link_8_8_2_1(void **state) {
-    (void)state;
-    struct tide_outbox box;
-    tide__outbox_init(&box);
-    for (unsigned lane = TIDE_LANE_ANSWER; lane < TIDE_LANE_COUNT; lane++) {
-        for (int i = 0; i < 3000; i++) {
-            tide__outbox_push(&box, outgoing((uint8_t)lane, 4000, 0, lane));
-        }
-    }
-    size_t capacity = 5 << 20, used = 0;
-    uint8_t *bytes = malloc(capacity + (1 << 20));
-    while (used < capacity) {
-        assert_int_equal(tide__outbox_gather(&box), 1);
-        size_t count, taken = 0;
-        const struct tide_iovec *v = tide__outbox_vectors(&box, &count);
-        for (size_t i = 0; i < count; i++) {
-            memcpy(bytes + used, v[i].data, v[i].size);
-            used += v[i].size;
-            taken += v[i].size;
-        }
-        tide__outbox_written(&box, taken);
-    }
-    struct tide_intake in;
-    tide__intake_init(&in);
-    in.greeting = false;
-    struct seen *seen = calloc(1, sizeof *seen);
-    assert_int_equal(feed(&in, bytes, used, SIZE_MAX, seen), 0);
-    double share[TIDE_LANE_COUNT] = {0};
-    for (size_t i = 0; i < seen->count; i++) {
-        share[seen->lanes[i]] += 1.0 / (double)seen->count;
-    }
-    assert_true(share[TIDE_LANE_BULK] >= 0.045 && share[TIDE_LANE_BULK] < 0.07);
-    assert_true(share[TIDE_LANE_CONTROL] >= 0.09 && share[TIDE_LANE_CONTROL] < 0.13);
-    assert_true(share[TIDE_LANE_STORE] > 0.38 && share[TIDE_LANE_ANSWER] > 0.38);
-    free(seen);
-    free(bytes);
-    tide__intake_deinit(&in);
-    tide__outbox_clear(&box, NULL, NULL);
-}
-
-static size_t fragment(uint8_t *out, uint8_t lane, uint64_t stream, uint64_t total, uint64_t offset, size_t size) {
-    struct tide_frame f = {.kind = TIDE_FRAME_FRAGMENT, .lane = lane, .to = stream, .from = total, .call = offset};
-    tide_frame_head(out, &f, size + 2);
-    out[TIDE_FRAME_HEAD] = 0xc4;
-    out[TIDE_FRAME_HEAD + 1] = (uint8_t)size;
-    memset(out + TIDE_FRAME_HEAD + 2, 0, size);
-    return TIDE_FRAME_HEAD + 2 + size;
-}
-
-static void expect_refused(const uint8_t *bytes, size_t size, bool greeting) {
-    static const size_t pieces[] = {1, 5, 1000};
-    for (size_t i = 0; i < TIDE_COUNT(pieces); i++) {
-        struct tide_intake in;
-        tide__intake_init(&in);
-        in.greeting = greeting;
-        struct seen *seen = calloc(1, sizeof *seen);
-        assert_true(feed(&in, bytes, size, pieces[i], seen) < 0);
-        assert_int_equal(seen->count, 0);
-        free(seen);
-        tide__intake_deinit(&in);
-    }
-}
-
-static void intake_refuses_bad_lengths_and_fragments(void **state) {
-    (void)state;
-    uint8_t b[600];
-    expect_refused((const uint8_t *)"\xff\xff\xff\x7f", 4, false); /* 2 GiB */
-    expect_refused((const uint8_t *)"\x01\x00\x00\x00", 4, false); /* too short to be a frame */
-    expect_refused((const uint8_t *)"\x01\x08\x00\x00", 4, true);  /* 2 KiB before hello */
-    expect_refused((const uint8_t *)"GET / HTTP/1.0\r\n\r\n", 18, true);
-    size_t n = fragment(b, TIDE_LANE_BULK, 1, UINT64_C(1) << 40, 0, 10);
-    expect_refused(b, n, false); /* a terabyte */
-    n = fragment(b, TIDE_LANE_BULK, 1, 100, 50, 10);
-    expect_refused(b, n, false); /* begins in the middle */
-    n = fragment(b, TIDE_LANE_SYSTEM, 1, 100, 0, 10);
-    expect_refused(b, n, false); /* not in this lane */
-    n = fragment(b, TIDE_LANE_BULK, 1, 5, 0, 10);
-    expect_refused(b, n, false); /* more than announced */
-    n = fragment(b, TIDE_LANE_BULK, 1, 100, 0, 0);
-    expect_refused(b, n, false); /* no progress */
-    n = fragment(b, TIDE_LANE_BULK, 1, 100, 0, 10);
-    n += fragment(b + n, TIDE_LANE_BULK, 2, 100, 10, 10);
-    expect_refused(b, n, false); /* two streams in one lane */
-    n = fragment(b, TIDE_LANE_BULK, 1, 20, 0, 10);
-    n += fragment(b + n, TIDE_LANE_BULK, 1, 20, 10, 10);
-    expect_refused(b, n, false); /* what comes out is no frame */
-    n = fragment(b, TIDE_LANE_BULK, 1, 20, 0, 10);
-    expect_refused(b, n, true); /* before hello */
 }
 
 /* ---- clusters: actors to talk to ---- */
@@ -383,9 +46,12 @@ static int echo_handle(void *state, const struct tide_message *m) {
 static tide_address spawn_echo(struct tide_node *node, struct echo *echo) {
     tide_address address;
     int rc = tide_spawn(node,
-                        &(struct tide_actor_options){
-                            .name = "echo", .type = "echo", .handle = echo_handle, .state = echo,
-                            .role = TIDE_ROLE_COMPUTE, .bytes_max = 64 << 20},
+                        &(struct tide_actor_options){.name = "echo",
+                                                     .type = "echo",
+                                                     .handle = echo_handle,
+                                                     .state = echo,
+                                                     .role = TIDE_ROLE_COMPUTE,
+                                                     .bytes_max = 64 << 20},
                         &address);
     assert_int_equal(rc, 0);
     return tide_address_make(tide_net_self(node->net), tide_address_id(address));
@@ -441,10 +107,11 @@ static void start_caller(struct tide_node *node, struct caller *c) {
     c->node = node;
     c->timeout = c->timeout != 0 ? c->timeout : 10 * TIDE_SECOND;
     c->calls = c->calls != 0 ? c->calls : 1;
-    int rc = tide_spawn(node,
-                        &(struct tide_actor_options){
-                            .type = "caller", .run = caller_run, .state = c, .role = TIDE_ROLE_COMPUTE},
-                        NULL);
+    int rc =
+        tide_spawn(node,
+                   &(struct tide_actor_options){
+                       .type = "caller", .run = caller_run, .state = c, .role = TIDE_ROLE_COMPUTE},
+                   NULL);
     assert_int_equal(rc, 0);
 }
 
@@ -467,7 +134,8 @@ static bool is_simulated(void **state) {
 }
 
 /* Waits until `id` has `member_state` in node's view; how long it took, or TIDE_NEVER. */
-static uint64_t await_member(struct tide_node *node, uint16_t id, int member_state, uint64_t limit) {
+static uint64_t await_member(struct tide_node *node, uint16_t id, int member_state,
+                             uint64_t limit) {
     struct tide_member m;
     uint64_t began = tide_port_now(node->port);
     while (tide_port_now(node->port) - began < limit) {
@@ -514,8 +182,9 @@ static void joiners_at_the_same_time_all_come_up(void **state) {
     static const char *const names[] = {"a", "b", "d", "e"};
     struct tide_node *nodes[4];
     for (unsigned i = 0; i < 4; i++) {
-        assert_int_equal(
-            world_start(&w, names[i], true, "test", tide_net_endpoint(w.nodes[0].net), false, &nodes[i]), 0);
+        assert_int_equal(world_start(&w, names[i], true, "test", tide_net_endpoint(w.nodes[0].net),
+                                     false, &nodes[i]),
+                         0);
     }
     for (unsigned i = 0; i < 4; i++) {
         assert_int_equal(world_await(nodes[i], TIDE_MEMBER_UP), TIDE_MEMBER_UP);
@@ -529,7 +198,8 @@ static void join_through_any_member_leads_to_the_controller(void **state) {
     assert_non_null(world_add(&w, "c0"));
     assert_non_null(world_add(&w, "n2"));
     struct tide_node *n3;
-    assert_int_equal(world_start(&w, "third", false, "test", tide_net_endpoint(w.nodes[1].net), false, &n3), 0);
+    assert_int_equal(
+        world_start(&w, "third", false, "test", tide_net_endpoint(w.nodes[1].net), false, &n3), 0);
     assert_int_equal(world_await(n3, TIDE_MEMBER_UP), TIDE_MEMBER_UP);
     struct tide_member m;
     assert_true(tide_net_member(n3->net, 3, &m));
@@ -547,7 +217,8 @@ static void large_messages_pass_both_ways_and_nobody_is_suspected(void **state) 
     assert_non_null(world_add(&w, "c0"));
     assert_non_null(world_add(&w, "n2"));
     tide_address a = spawn_echo(&w.nodes[0], &echoes[0]), b = spawn_echo(&w.nodes[1], &echoes[1]);
-    struct caller there = {.to = b, .size = 8 << 20, .calls = 5}, back = {.to = a, .size = 8 << 20, .calls = 5};
+    struct caller there = {.to = b, .size = 8 << 20, .calls = 5},
+                  back = {.to = a, .size = 8 << 20, .calls = 5};
     start_caller(&w.nodes[0], &there);
     start_caller(&w.nodes[1], &back);
     assert_int_equal(await_caller(&w, &there), 0);
@@ -622,13 +293,18 @@ static void credit_stops_a_fast_sender_at_the_window(void **state) {
     struct slow slow = {0};
     tide_address to;
     assert_int_equal(tide_spawn(&w.nodes[0],
-                                &(struct tide_actor_options){.type = "slow", .run = slow_run, .state = &slow,
-                                                             .role = TIDE_ROLE_COMPUTE, .bytes_max = 64 << 20},
+                                &(struct tide_actor_options){.type = "slow",
+                                                             .run = slow_run,
+                                                             .state = &slow,
+                                                             .role = TIDE_ROLE_COMPUTE,
+                                                             .bytes_max = 64 << 20},
                                 &to),
                      0);
     struct flood flood = {.to = tide_address_make(1, tide_address_id(to)), .total = 400};
     assert_int_equal(tide_spawn(&w.nodes[1],
-                                &(struct tide_actor_options){.type = "flood", .run = flood_run, .state = &flood,
+                                &(struct tide_actor_options){.type = "flood",
+                                                             .run = flood_run,
+                                                             .state = &flood,
                                                              .role = TIDE_ROLE_COMPUTE},
                                 NULL),
                      0);
@@ -636,7 +312,8 @@ static void credit_stops_a_fast_sender_at_the_window(void **state) {
     while (world_now(&w) < until) {
         world_pause(&w, MS);
     }
-    assert_in_range(atomic_load(&flood.sent), 10, 16); /* 1 MiB of 64 KiB messages with their heads */
+    assert_in_range(atomic_load(&flood.sent), 10,
+                    16); /* 1 MiB of 64 KiB messages with their heads */
     struct tide_link_info info;
     assert_int_equal(tide_net_links(w.nodes[1].net, &info, 1), 1);
     assert_in_range(info.credit_used[TIDE_LANE_CONTROL], 900 << 10, 1 << 20);
@@ -671,8 +348,11 @@ static void a_taken_name_is_refused(void **state) {
     assert_int_equal(tide_system_create(&so, node, &node->system), 0);
     w.count++;
     char listen[100];
-    snprintf(listen, sizeof listen, is_simulated(state) ? "sim:other%s" : "unix:%s/other.sock", w.directory);
-    struct tide_net_options no = {.cluster = "test", .name = "n2", .listen = listen,
+    snprintf(listen, sizeof listen, is_simulated(state) ? "sim:other%s" : "unix:%s/other.sock",
+             w.directory);
+    struct tide_net_options no = {.cluster = "test",
+                                  .name = "n2",
+                                  .listen = listen,
                                   .join = tide_net_endpoint(w.nodes[0].net)};
     assert_int_equal(tide_net_create(node->system, &no, &node->net), 0);
     tide_net_join(node->net);
@@ -690,7 +370,8 @@ static void another_cluster_is_refused_with_both_names(void **state) {
     world_open(&w, is_simulated(state), 8);
     assert_non_null(world_add(&w, "c0"));
     struct tide_node *node;
-    assert_int_equal(world_start(&w, "n2", true, "b", tide_net_endpoint(w.nodes[0].net), false, &node), 0);
+    assert_int_equal(
+        world_start(&w, "n2", true, "b", tide_net_endpoint(w.nodes[0].net), false, &node), 0);
     assert_int_equal(world_await(node, TIDE_MEMBER_UP), TIDE_MEMBER_DEAD);
     int code;
     char reason[200];
@@ -761,15 +442,19 @@ static void raw_received(void *arg, size_t size) {
     r->in_size += size;
     atomic_store(&r->got, (unsigned)r->in_size);
 }
-static void raw_writable(void *arg) { (void)arg; }
+static void raw_writable(void *arg) {
+    (void)arg;
+}
 static void raw_closed(void *arg, int reason) {
     struct raw *r = arg;
     (void)reason;
     atomic_store(&r->closed, true);
 }
 static uint64_t raw_turn(void *arg) {
-    static const struct tide_stream_events events = {.connected = raw_connected, .buffer = raw_buffer,
-                                                     .received = raw_received, .writable = raw_writable,
+    static const struct tide_stream_events events = {.connected = raw_connected,
+                                                     .buffer = raw_buffer,
+                                                     .received = raw_received,
+                                                     .writable = raw_writable,
                                                      .closed = raw_closed};
     struct raw *r = arg;
     if (!r->begun && atomic_load(&r->go)) {
@@ -842,7 +527,8 @@ static void garbage_closes_the_connection_and_harms_nobody(void **state) {
     struct world w;
     world_open(&w, is_simulated(state), 12);
     assert_non_null(world_add(&w, "c0"));
-    for (int kind = 0; kind < (is_simulated(state) ? 1 : 4); kind++) { /* a simulated machine has one port */
+    for (int kind = 0; kind < (is_simulated(state) ? 1 : 4);
+         kind++) { /* a simulated machine has one port */
         struct raw r = {0};
         struct tide_hello h = good_hello();
         strcpy(h.cluster, "test");
@@ -854,14 +540,17 @@ static void garbage_closes_the_connection_and_harms_nobody(void **state) {
             r.out[1] = 0x08;
             r.out_size = 2000;
         } else if (kind == 2) { /* a frame that is no hello */
-            struct tide_frame f = {.kind = TIDE_FRAME_CALL, .lane = TIDE_LANE_CONTROL, .to = 1, .from = 2, .call = 3};
+            struct tide_frame f = {
+                .kind = TIDE_FRAME_CALL, .lane = TIDE_LANE_CONTROL, .to = 1, .from = 2, .call = 3};
             tide_frame_head(r.out, &f, 1);
             r.out[TIDE_FRAME_HEAD] = 0xc0;
             r.out_size = TIDE_FRAME_HEAD + 1;
         } else { /* a good hello, then bytes that are not msgpack */
             r.out_size = hello_frame(r.out, &h);
-            struct tide_frame f = {.kind = TIDE_FRAME_CAST, .lane = TIDE_LANE_CONTROL,
-                                   .to = tide_address_make(1, TIDE_ID_MEMBERS), .from = 2};
+            struct tide_frame f = {.kind = TIDE_FRAME_CAST,
+                                   .lane = TIDE_LANE_CONTROL,
+                                   .to = tide_address_make(1, TIDE_ID_MEMBERS),
+                                   .from = 2};
             tide_frame_head(r.out + r.out_size, &f, 3);
             memcpy(r.out + r.out_size + TIDE_FRAME_HEAD, "\xc1\xc1\xc1", 3);
             r.out_size += TIDE_FRAME_HEAD + 3;
@@ -915,10 +604,49 @@ static void a_node_that_leaves_is_left_everywhere(void **state) {
     assert_true(await_member(&w.nodes[2], 2, TIDE_MEMBER_LEFT, TIDE_SECOND) != TIDE_NEVER);
     assert_int_equal(atomic_load(&watch.seen[1]), 1u << TIDE_MEMBER_UP);
     assert_int_equal(atomic_load(&watch.seen[2]), 1u << TIDE_MEMBER_JOINING | 1u << TIDE_MEMBER_UP |
-                                                      1u << TIDE_MEMBER_LEAVING | 1u << TIDE_MEMBER_LEFT);
+                                                      1u << TIDE_MEMBER_LEAVING |
+                                                      1u << TIDE_MEMBER_LEFT);
     assert_int_equal(call(&w, &w.nodes[2], tide_address_make(2, 77), 1), TIDE_EUNREACHABLE);
     assert_non_null(world_add(&w, "n2")); /* the name is free again, the id is not */
     assert_int_equal(tide_net_self(w.nodes[3].net), 4);
+    world_close(&w);
+}
+
+/* Stands for the store of the controller: moves everything off a leaving member, when told to. */
+struct evacuation {
+    struct tide_member_watch watch;
+    struct tide_net *net;
+    atomic_bool ready;
+    atomic_uint asked;
+};
+
+static void evacuate(void *arg, const struct tide_member *m) {
+    struct evacuation *e = arg;
+    if (m->state == TIDE_MEMBER_LEAVING) {
+        atomic_store(&e->asked, m->id);
+        if (atomic_load(&e->ready)) {
+            tide_net_evacuated(e->net, m->id); /* from inside a watcher */
+        }
+    }
+}
+
+static void leaving_waits_for_evacuation(void **state) {
+    struct world w;
+    world_open(&w, is_simulated(state), 23);
+    assert_non_null(world_add(&w, "c0"));
+    struct evacuation e = {.watch = {.changed = evacuate, .arg = &e}, .net = w.nodes[0].net};
+    tide_net_watch(e.net, &e.watch);
+    tide_net_expect_evacuation(e.net);
+    assert_non_null(world_add(&w, "n2"));
+    assert_non_null(world_add(&w, "n3"));
+    tide_net_leave(w.nodes[1].net);
+    assert_true(await_member(&w.nodes[2], 2, TIDE_MEMBER_LEAVING, TIDE_SECOND) != TIDE_NEVER);
+    assert_true(await_member(&w.nodes[2], 2, TIDE_MEMBER_LEFT, 300 * MS) == TIDE_NEVER);
+    assert_int_equal(atomic_load(&e.asked), 2);
+    atomic_store(&e.ready, true);
+    tide_net_leave(w.nodes[2].net);
+    assert_int_equal(world_await(&w.nodes[2], TIDE_MEMBER_LEFT), TIDE_MEMBER_LEFT);
+    assert_true(await_member(&w.nodes[0], 3, TIDE_MEMBER_LEFT, TIDE_SECOND) != TIDE_NEVER);
     world_close(&w);
 }
 
@@ -943,7 +671,9 @@ static void a_client_talks_to_members_and_is_none(void **state) {
     assert_non_null(world_add(&w, "n2"));
     tide_address to = spawn_echo(&w.nodes[1], &echo);
     struct tide_node *client;
-    assert_int_equal(world_start(&w, "console", false, "test", tide_net_endpoint(w.nodes[1].net), true, &client), 0);
+    assert_int_equal(
+        world_start(&w, "console", false, "test", tide_net_endpoint(w.nodes[1].net), true, &client),
+        0);
     assert_int_equal(world_await(client, TIDE_MEMBER_UP), TIDE_MEMBER_UP);
     assert_true(tide_net_self(client->net) >= 0x8000);
     assert_int_equal(call(&w, client, to, 1000), 0);
@@ -951,6 +681,56 @@ static void a_client_talks_to_members_and_is_none(void **state) {
     assert_int_equal(tide_net_members(w.nodes[0].net, members, 8, NULL), 2);
     tide_net_leave(client->net);
     assert_int_equal(world_await(client, TIDE_MEMBER_LEFT), TIDE_MEMBER_LEFT);
+    world_close(&w);
+}
+
+/* The other process: joins when it is told where, and lives until it is killed. */
+static void live_until_killed(int told) {
+    char endpoint[160] = {0};
+    if (read(told, endpoint, sizeof endpoint - 1) <= 0) {
+        _exit(1);
+    }
+    struct world w;
+    struct tide_node *node;
+    world_open(&w, false, 1);
+    if (world_start(&w, "victim", true, "test", endpoint, false, &node) != 0) {
+        _exit(1);
+    }
+    char path[200];
+    world_await(node, TIDE_MEMBER_UP);
+    snprintf(path, sizeof path, "%s/victim.sock",
+             w.directory); /* so that nothing is left when we are gone */
+    unlink(path);
+    rmdir(w.directory);
+    for (;;) {
+        pause();
+    }
+}
+
+static void kill_minus_nine_is_declared_within_a_second(void **state) {
+    (void)state;
+    int tell[2];
+    assert_int_equal(pipe(tell), 0);
+    pid_t child = fork(); /* before this process has threads */
+    if (child == 0) {
+        live_until_killed(tell[0]);
+    }
+    struct world w;
+    world_open(&w, false, 1);
+    assert_non_null(world_add(&w, "c0"));
+    assert_non_null(world_add(&w, "n2"));
+    const char *endpoint = tide_net_endpoint(w.nodes[0].net);
+    assert_int_equal(write(tell[1], endpoint, strlen(endpoint)), strlen(endpoint));
+    assert_true(await_member(&w.nodes[1], 3, TIDE_MEMBER_UP, 10 * TIDE_SECOND) != TIDE_NEVER);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_true(await_member(&w.nodes[1], 3, TIDE_MEMBER_DEAD, 3 * TIDE_SECOND) < TIDE_SECOND);
+    struct tide_member m;
+    assert_true(tide_net_member(w.nodes[1].net, 3, &m));
+    assert_string_equal(m.reason, "connection lost (process ended?)");
+    assert_int_equal(m.pid, child);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(tell[0]);
+    close(tell[1]);
     world_close(&w);
 }
 
@@ -966,9 +746,11 @@ static void a_crash_is_declared_everywhere_and_calls_end_with_edied(void **state
     }
     struct slow never = {0};
     tide_address to;
-    assert_int_equal(tide_spawn(&w.nodes[1],
-                                &(struct tide_actor_options){.type = "mute", .run = slow_run, .state = &never}, &to),
-                     0);
+    assert_int_equal(
+        tide_spawn(&w.nodes[1],
+                   &(struct tide_actor_options){.type = "mute", .run = slow_run, .state = &never},
+                   &to),
+        0);
     struct caller c[3];
     memset(c, 0, sizeof c);
     static const unsigned callers[] = {0, 2, 3};
@@ -1033,7 +815,8 @@ static void a_short_pause_survives_and_a_long_one_does_not(void **state) {
     assert_true(tide_net_member(w.nodes[1].net, 3, &m));
     assert_non_null(strstr(m.reason, "no heartbeat for"));
     world_pause(&w, 6 * TIDE_SECOND);
-    assert_int_equal(world_await(&w.nodes[2], TIDE_MEMBER_DEAD), TIDE_MEMBER_DEAD); /* it learns of it, and stops */
+    assert_int_equal(world_await(&w.nodes[2], TIDE_MEMBER_DEAD),
+                     TIDE_MEMBER_DEAD); /* it learns of it, and stops */
     world_close(&w);
 }
 
@@ -1083,22 +866,14 @@ static void quiet(void *arg, enum tide_level level, const char *node, const char
     }
 }
 
-#define REAL(test) {#test " (real)", test, NULL, NULL, NULL}
-#define SIMULATED(test) {#test " (simulated)", test, NULL, NULL, (void *)"sim"}
+#define REAL(test)                                                                                 \
+    { #test " (real)", test, NULL, NULL, NULL }
+#define SIMULATED(test)                                                                            \
+    { #test " (simulated)", test, NULL, NULL, (void *)"sim" }
 #define BOTH(test) REAL(test), SIMULATED(test)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(detector_suspects_a_silent_peer_after_about_700_ms),
-        cmocka_unit_test(detector_is_more_patient_with_an_irregular_peer),
-        cmocka_unit_test(detector_excuses_silence_of_its_own_standstill),
-        cmocka_unit_test(hello_survives_the_wire),
-        cmocka_unit_test(hello_refuses_what_is_not_a_hello),
-        cmocka_unit_test(hello_refuses_every_truncation),
-        cmocka_unit_test(frames_of_all_sizes_survive_any_cutting),
-        cmocka_unit_test(system_frame_waits_for_one_fragment_at_most),
-        cmocka_unit_test(lanes_share_a_full_link_8_8_2_1),
-        cmocka_unit_test(intake_refuses_bad_lengths_and_fragments),
         BOTH(nodes_join_and_everybody_reaches_everybody),
         BOTH(joiners_at_the_same_time_all_come_up),
         BOTH(join_through_any_member_leads_to_the_controller),
@@ -1113,8 +888,10 @@ int main(void) {
         BOTH(garbage_closes_the_connection_and_harms_nobody),
         SIMULATED(half_a_hello_is_closed_after_five_seconds),
         BOTH(a_node_that_leaves_is_left_everywhere),
+        BOTH(leaving_waits_for_evacuation),
         BOTH(the_end_of_the_controller_in_order_ends_the_cluster),
         BOTH(a_client_talks_to_members_and_is_none),
+        cmocka_unit_test(kill_minus_nine_is_declared_within_a_second),
         cmocka_unit_test(a_crash_is_declared_everywhere_and_calls_end_with_edied),
         cmocka_unit_test(the_crash_of_the_controller_is_told_to_members),
         cmocka_unit_test(a_short_pause_survives_and_a_long_one_does_not),

@@ -1,0 +1,292 @@
+/*
+ * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100 keys a call, beside a
+ * copy of random rows of the same size in the same run. With --net unix|tcp: two processes, remote rows: 64 calls
+ * outstanding x 100 keys, and synchronous pulls of one key.
+ */
+#include "bench/report.h"
+#include "store/store_internal.h"
+
+#include <stdlib.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LISTS = 4096, KEYS_A_CALL = 100, OUTSTANDING = 64 };
+#define MEASURE_NS UINT64_C(400000000)
+
+static uint64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
+}
+
+static void fail_loudly(const char *what) {
+    fprintf(stderr, "bench_store: %s: %s\n", what, tide_error_message());
+    exit(1);
+}
+
+/* ---- local ---- */
+
+static uint64_t *key_lists(size_t lists, size_t keys_a_call, uint64_t key_count) {
+    uint64_t *keys = malloc(lists * keys_a_call * sizeof *keys);
+    struct tide_random random;
+    tide_random_seed(&random, 1);
+    for (size_t i = 0; i < lists * keys_a_call; i++) {
+        keys[i] = tide_random_below(&random, key_count);
+    }
+    return keys;
+}
+
+static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_count, size_t width, bool in) {
+    float *table = calloc(key_count * width, sizeof *table), *rows = calloc(keys_a_call * width, sizeof *rows);
+    memset(table, 1, key_count * width * sizeof *table);
+    uint64_t start = now(), keys = 0;
+    for (size_t i = 0; now() - start < MEASURE_NS; i = (i + 1) % LISTS) {
+        for (size_t j = 0; j < keys_a_call; j++) {
+            float *row = table + lists[i * keys_a_call + j] * width, *mine = rows + j * width;
+            memcpy(in ? row : mine, in ? mine : row, width * sizeof *row);
+        }
+        keys += keys_a_call;
+    }
+    double rate = (double)keys / (double)(now() - start) * 1e9;
+    free(table);
+    free(rows);
+    return rate;
+}
+
+static double run_local(struct tide_table *table, const uint64_t *lists, size_t keys_a_call, bool in) {
+    float *rows = calloc(keys_a_call * table->width, sizeof *rows);
+    uint64_t start = now(), keys = 0;
+    for (size_t i = 0; now() - start < MEASURE_NS; i = (i + 1) % LISTS) {
+        const uint64_t *list = lists + i * keys_a_call;
+        int code = in ? tide_table_push(table, list, keys_a_call, rows, 0, NULL)
+                      : tide_table_pull(table, list, keys_a_call, rows, NULL);
+        if (code) {
+            fail_loudly("local");
+        }
+        keys += keys_a_call;
+    }
+    free(rows);
+    return (double)keys / (double)(now() - start) * 1e9;
+}
+
+static void local_rows(size_t width, size_t keys_a_call) {
+    struct tide_store *store;
+    struct tide_table *table;
+    const uint64_t key_count = width == 1000 ? 5000 : 20000;
+    struct tide_table_options options = {.name = "w", .key_count = key_count, .width = (uint32_t)width};
+    if (tide__store_create_bare(&store) || tide__table_create_in(store, &options, &table)) {
+        fail_loudly("create");
+    }
+    uint64_t *lists = key_lists(LISTS, keys_a_call, key_count);
+    float *ones = calloc(width, sizeof *ones);
+    for (uint64_t key = 0; key < key_count; key++) {
+        (void)tide_table_push(table, &key, 1, ones, 0, NULL);
+    }
+    for (int in = 0; in < 2; in++) {
+        char what[80];
+        snprintf(what, sizeof what, "local %s, %zu floats, %zu keys a call", in ? "push" : "pull", width, keys_a_call);
+        double rate = run_local(table, lists, keys_a_call, in);
+        report_row(what, "keys/s", rate);
+        double copied = copy_rows(lists, keys_a_call, key_count, width, in);
+        snprintf(what, sizeof what, "  copy %s random rows, %zu floats", in ? "to" : "of", width);
+        report_row(what, "keys/s", copied);
+    }
+    free(ones);
+    free(lists);
+    tide_store_destroy(store);
+}
+
+/* ---- remote ---- */
+
+struct remote {
+    struct tide_node *node;
+    atomic_int done;
+};
+
+static int compare_times(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Keys whose home is not this node. */
+static uint64_t *remote_keys(struct tide_table *table, uint16_t self, size_t *count) {
+    uint64_t key_count = table->options.key_count, *keys = malloc(key_count * sizeof *keys);
+    *count = 0;
+    for (uint64_t key = 0; key < key_count; key++) {
+        uint16_t home;
+        (void)tide_table_where(table, key, &home);
+        if (home != self) {
+            keys[(*count)++] = key;
+        }
+    }
+    return keys;
+}
+
+static double outstanding(struct tide_table *table, const uint64_t *keys, size_t count, size_t keys_a_call, bool in) {
+    const size_t floats = keys_a_call * table->width;
+    struct tide_ticket tickets[OUTSTANDING];
+    float *rows = calloc(OUTSTANDING * floats, sizeof *rows);
+    uint64_t *lists = key_lists(LISTS, keys_a_call, count), start = now(), ended = 0, begun = 0;
+    for (size_t i = 0; i < LISTS * keys_a_call; i++) {
+        lists[i] = keys[lists[i]];
+    }
+    while (now() - start < 2 * MEASURE_NS || ended < begun) {
+        bool more = now() - start < 2 * MEASURE_NS;
+        if (begun - ended == OUTSTANDING || !more) {
+            if (tide_ticket_wait(&tickets[ended % OUTSTANDING])) {
+                fail_loudly("remote");
+            }
+            ended++;
+        }
+        if (more) {
+            const uint64_t *list = lists + begun % LISTS * keys_a_call;
+            float *mine = rows + begun % OUTSTANDING * floats;
+            struct tide_ticket *ticket = &tickets[begun % OUTSTANDING];
+            int code = in ? tide_table_push(table, list, keys_a_call, mine, 0, ticket)
+                          : tide_table_pull(table, list, keys_a_call, mine, ticket);
+            if (code) {
+                fail_loudly("remote start");
+            }
+            begun++;
+        }
+    }
+    double rate = (double)(ended * keys_a_call) / (double)(now() - start) * 1e9;
+    free(lists);
+    free(rows);
+    return rate;
+}
+
+static void one_by_one(struct tide_table *table, const uint64_t *keys, size_t count) {
+    enum { CALLS = 10000 };
+    uint64_t *times = malloc(CALLS * sizeof *times);
+    float row[1000];
+    for (size_t i = 0; i < CALLS; i++) {
+        uint64_t start = now();
+        if (tide_table_pull(table, &keys[i * 7919 % count], 1, row, NULL)) {
+            fail_loudly("remote pull");
+        }
+        times[i] = now() - start;
+    }
+    qsort(times, CALLS, sizeof *times, compare_times);
+    report_row("remote sync pull, 100 floats, 1 key, p50", "us", (double)times[CALLS / 2] / 1e3);
+    report_row("remote sync pull, 100 floats, 1 key, p99", "us", (double)times[CALLS * 99 / 100] / 1e3);
+    free(times);
+}
+
+static int remote_main(void *state) {
+    struct remote *remote = state;
+    static const uint32_t widths[] = {10, 100};
+    for (size_t w = 0; w < TIDE_COUNT(widths); w++) {
+        struct tide_table *table;
+        char name[16], what[80];
+        snprintf(name, sizeof name, "w%u", widths[w]);
+        struct tide_table_options options = {.name = name, .key_count = 20000, .width = widths[w]};
+        if (tide_table_create(remote->node, &options, &table)) {
+            fail_loudly("create");
+        }
+        size_t count;
+        uint64_t *keys = remote_keys(table, tide_node_id(remote->node), &count);
+        float *ones = calloc(count * widths[w], sizeof *ones);
+        if (tide_table_push(table, keys, count, ones, 0, NULL)) {
+            fail_loudly("fill");
+        }
+        free(ones);
+        for (int in = 0; in < 2; in++) {
+            snprintf(what, sizeof what, "remote %s, %u floats, 64 x 100 keys", in ? "push" : "pull", widths[w]);
+            report_row(what, "keys/s", outstanding(table, keys, count, KEYS_A_CALL, in));
+        }
+        if (widths[w] == 100) {
+            one_by_one(table, keys, count);
+            report_row("remote pull, 100 floats, 64 x 1 key", "keys/s", outstanding(table, keys, count, 1, false));
+        }
+        free(keys);
+    }
+    atomic_store(&remote->done, 1);
+    return 0;
+}
+
+static int serve(const char *join, int release) {
+    struct tide_node *node;
+    struct tide_node_options options = {.cluster = "bench", .name = "server", .join = join, .workers = 1};
+    if (tide_node_create(&options, &node)) {
+        fprintf(stderr, "bench_store: server: %s\n", tide_error_message());
+        return 1;
+    }
+    char byte;
+    while (read(release, &byte, 1) > 0) {
+    }
+    tide_node_destroy(node, TIDE_SECOND);
+    return 0;
+}
+
+static int remote_rows(const char *net, const char *program) {
+    char directory[] = "/tmp/tide-bench-XXXXXX", listen[128] = "tcp:127.0.0.1:0";
+    if (!mkdtemp(directory)) {
+        return 1;
+    }
+    if (strcmp(net, "unix") == 0) {
+        snprintf(listen, sizeof listen, "unix:%s/socket", directory);
+    }
+    struct remote remote = {0};
+    struct tide_node_options options = {.cluster = "bench", .name = "origin", .listen = listen, .workers = 1};
+    if (tide_node_create(&options, &remote.node)) {
+        fail_loudly("node");
+    }
+    int release[2];
+    if (pipe(release)) {
+        return 1;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", release[0]);
+        close(release[1]);
+        execl(program, program, "--serve", tide_node_endpoint(remote.node), number, (char *)NULL);
+        _exit(1);
+    }
+    close(release[0]);
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 5000; i++) { /* until it is a member */
+        struct tide_member member;
+        struct tide_net *tide_net_of(struct tide_node *);
+        if (tide_net_member(tide_net_of(remote.node), 2, &member) && member.state == TIDE_MEMBER_UP) {
+            break;
+        }
+        nanosleep(&pause, NULL);
+    }
+    struct tide_actor_options actor = {.type = "bench", .run = remote_main, .state = &remote,
+                                       .role = TIDE_ROLE_COMPUTE, .stack_bytes = 1 << 20};
+    tide_address address;
+    if (tide_spawn(remote.node, &actor, &address)) {
+        fail_loudly("spawn");
+    }
+    while (!atomic_load(&remote.done)) {
+        nanosleep(&pause, NULL);
+    }
+    close(release[1]);
+    int status;
+    waitpid(child, &status, 0);
+    tide_node_destroy(remote.node, TIDE_SECOND);
+    unlink(listen + 5);
+    rmdir(directory);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    report_init(argc, argv, "store");
+    if (argc > 3 && strcmp(argv[1], "--serve") == 0) {
+        return serve(argv[2], atoi(argv[3]));
+    }
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], "--net") == 0) {
+            return remote_rows(argv[i + 1], argv[0]);
+        }
+    }
+    local_rows(10, 100);
+    local_rows(10, 1);
+    local_rows(100, 100);
+    local_rows(1000, 100);
+    return 0;
+}

@@ -1,0 +1,413 @@
+/* The parts of a link that know no socket: detector, handshake bodies, outbox, intake. */
+#include "actor/internal.h"
+#include "net/detector.h"
+#include "net/hello.h"
+#include "net/intake.h"
+#include "net/outbox.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS UINT64_C(1000000)
+
+struct tide_system *tide_system_of(struct tide_node *node) {
+    (void)node;
+    return NULL;
+}
+uint64_t tide_node_now(const struct tide_node *node) {
+    (void)node;
+    return 0;
+}
+int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
+    (void)node;
+    (void)name;
+    (void)id;
+    return TIDE_ENOENT;
+}
+
+/* ---- detector ---- */
+
+static void detector_suspects_a_silent_peer_after_about_700_ms(void **state) {
+    (void)state;
+    struct tide_detector d;
+    tide__detector_init(&d, 0, 100 * MS);
+    uint64_t now = 0;
+    for (int i = 0; i < 300; i++) {
+        now += 100 * MS;
+        tide__detector_beat(&d, now, 100 * MS);
+        assert_true(tide__detector_phi(&d, now + 110 * MS) < 0.1);
+    }
+    assert_true(tide__detector_phi(&d, now + 600 * MS) < TIDE_PHI_SUSPECT);
+    assert_true(tide__detector_phi(&d, now + 800 * MS) >= TIDE_PHI_SUSPECT);
+    assert_true(tide__detector_phi(&d, now + 3600 * 1000 * MS) >= TIDE_PHI_SUSPECT);
+}
+
+static void detector_is_more_patient_with_an_irregular_peer(void **state) {
+    (void)state;
+    struct tide_detector d;
+    tide__detector_init(&d, 0, 100 * MS);
+    uint64_t now = 0;
+    for (int i = 0; i < 200; i++) {
+        now += (i % 2 ? 20 : 220) * MS;
+        tide__detector_beat(&d, now, 100 * MS);
+    }
+    assert_true(tide__detector_phi(&d, now + 800 * MS) < TIDE_PHI_SUSPECT);
+    assert_true(tide__detector_phi(&d, now + 2000 * MS) >= TIDE_PHI_SUSPECT);
+}
+
+static void detector_excuses_silence_of_its_own_standstill(void **state) {
+    (void)state;
+    struct tide_detector d;
+    tide__detector_init(&d, 0, 100 * MS);
+    assert_true(tide__detector_phi(&d, 5000 * MS) >= TIDE_PHI_SUSPECT);
+    tide__detector_excuse(&d, 5000 * MS, 4950 * MS);
+    assert_true(tide__detector_phi(&d, 5000 * MS) < 1);
+    tide__detector_excuse(&d, 5000 * MS, 4950 * MS); /* never into the future */
+    assert_true(d.last <= 5000 * MS);
+}
+
+/* ---- hello ---- */
+
+static struct tide_hello good_hello(void) {
+    struct tide_hello h = {.version = TIDE_PROTOCOL,
+                           .cluster = "a",
+                           .name = "n",
+                           .to = "",
+                           .incarnation = 7,
+                           .workers = 2,
+                           .store = true,
+                           .pid = 12,
+                           .endpoint = "unix:/tmp/x"};
+    return h;
+}
+
+static int parse_written(const struct tide_hello *h, struct tide_hello *out) {
+    uint8_t buffer[2048];
+    struct tide_writer w;
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__hello_write(&w, h);
+    int rc = tide_hello_parse(w.data, w.size, out);
+    tide_writer_release(&w);
+    return rc;
+}
+
+static void hello_survives_the_wire(void **state) {
+    (void)state;
+    struct tide_hello h = good_hello(), out;
+    assert_int_equal(parse_written(&h, &out), 0);
+    assert_string_equal(out.cluster, "a");
+    assert_string_equal(out.endpoint, "unix:/tmp/x");
+    assert_int_equal(out.incarnation, 7);
+    assert_int_equal(out.pid, 12);
+    assert_true(out.store && !out.client);
+}
+
+static void hello_refuses_what_is_not_a_hello(void **state) {
+    (void)state;
+    struct tide_hello h, out;
+    h = good_hello();
+    h.version = 2;
+    assert_int_equal(parse_written(&h, &out), TIDE_EVERSION);
+    assert_string_equal(tide_error_message(), "peer speaks protocol 2, this node speaks 1");
+    h = good_hello();
+    strcpy(h.cluster, "Not valid");
+    assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
+    h = good_hello();
+    h.incarnation = 0;
+    assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
+    h = good_hello();
+    strcpy(h.endpoint, "unix:\n");
+    assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
+    h = good_hello();
+    h.client = true;
+    h.id = 3;
+    assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
+    assert_int_equal(tide_hello_parse("", 0, &out), TIDE_EPROTO);
+    assert_int_equal(tide_hello_parse("\xc0", 1, &out), TIDE_EPROTO);
+}
+
+static void hello_refuses_every_truncation(void **state) {
+    (void)state;
+    struct tide_hello h = good_hello(), out;
+    uint8_t buffer[512];
+    struct tide_writer w;
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__hello_write(&w, &h);
+    for (size_t i = 0; i < w.size; i++) {
+        assert_int_not_equal(tide_hello_parse(w.data, i, &out), 0);
+    }
+    tide_write_nil(&w);
+    assert_int_equal(tide_hello_parse(w.data, w.size, &out), TIDE_EPROTO);
+    tide_writer_release(&w);
+}
+
+/* ---- outbox and intake ---- */
+
+static struct tide_outgoing *outgoing(uint8_t lane, size_t size, size_t tail, uint64_t call) {
+    struct message *m = message_create(NULL, size);
+    m->op = OP_OUTGOING;
+    uint8_t *data = message_bytes(m);
+    for (size_t i = 0; i < size; i++) {
+        data[i] = (uint8_t)(i * 7 + call);
+    }
+    m->u.out = (struct tide_outgoing){.to = 1,
+                                      .from = 2,
+                                      .call = call,
+                                      .data = data,
+                                      .size = (uint32_t)size,
+                                      .kind = TIDE_FRAME_CAST,
+                                      .lane = lane};
+    if (tail > 0) {
+        m->u.out.tail = tide_blob_create(tail);
+        for (size_t i = 0; i < tail; i++) {
+            ((uint8_t *)m->u.out.tail->data)[i] = (uint8_t)((i + size) * 7 + call);
+        }
+    }
+    return &m->u.out;
+}
+
+struct seen {
+    uint64_t calls[4096];
+    uint8_t lanes[4096];
+    size_t sizes[4096];
+    size_t count;
+    bool damaged;
+};
+
+static int see(void *arg, const struct tide_frame *f, struct tide_blob *owner) {
+    struct seen *seen = arg;
+    if (seen->count == TIDE_COUNT(seen->calls)) {
+        return TIDE_ELIMIT;
+    }
+    seen->calls[seen->count] = f->call;
+    seen->lanes[seen->count] = f->lane;
+    seen->sizes[seen->count++] = f->body_size;
+    for (size_t i = 0; i < f->body_size; i++) {
+        seen->damaged = seen->damaged || f->body[i] != (uint8_t)(i * 7 + f->call);
+    }
+    seen->damaged = seen->damaged || owner == NULL || f->body < (uint8_t *)owner->data ||
+                    f->body + f->body_size > (uint8_t *)owner->data + owner->size;
+    return 0;
+}
+
+static int feed(struct tide_intake *in, const uint8_t *bytes, size_t size, size_t piece_max,
+                struct seen *seen) {
+    while (size > 0) {
+        void *at;
+        size_t room;
+        int rc = tide__intake_buffer(in, &at, &room);
+        if (rc != 0) {
+            return rc;
+        }
+        assert_true(room > 0);
+        size_t n = size < room ? size : room;
+        n = n < piece_max ? n : piece_max;
+        memcpy(at, bytes, n);
+        rc = tide__intake_received(in, n, see, seen);
+        if (rc != 0) {
+            return rc;
+        }
+        bytes += n;
+        size -= n;
+    }
+    return 0;
+}
+
+/* Writes all that is queued, at most `short_write` bytes a write, into one buffer; between(i) may
+ * queue more. */
+static size_t drain(struct tide_outbox *box, uint8_t *out, size_t capacity, size_t short_write) {
+    size_t used = 0;
+    while (tide__outbox_gather(box) > 0) {
+        size_t count, left = short_write;
+        const struct tide_iovec *v = tide__outbox_vectors(box, &count);
+        size_t taken = 0;
+        for (size_t i = 0; i < count && left > 0; i++) {
+            size_t n = v[i].size < left ? v[i].size : left;
+            assert_true(used + n <= capacity);
+            memcpy(out + used, v[i].data, n);
+            used += n;
+            taken += n;
+            left -= n;
+        }
+        tide__outbox_written(box, taken);
+    }
+    return used;
+}
+
+static void frames_of_all_sizes_survive_any_cutting(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0,      1,      100,    512,    513,    5000,
+                                   262000, 262115, 262116, 300000, 3000000};
+    static const size_t pieces[] = {1000000, 4096, 33, 7};
+    size_t capacity = 8 << 20;
+    uint8_t *bytes = malloc(capacity);
+    for (size_t p = 0; p < TIDE_COUNT(pieces); p++) {
+        struct tide_outbox box;
+        tide__outbox_init(&box);
+        size_t pushed = 0;
+        for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
+            tide__outbox_push(
+                &box, outgoing(TIDE_LANE_STORE, sizes[i] / 2 + 1, sizes[i] - sizes[i] / 2, i));
+            tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, sizes[i] + 1, 0, 100 + i));
+            pushed += 2;
+        }
+        size_t size = drain(&box, bytes, capacity, p == 0 ? SIZE_MAX : 10001);
+        assert_true(tide__outbox_empty(&box));
+        assert_int_equal(box.queued_bytes, 0);
+        struct tide_intake in;
+        tide__intake_init(&in);
+        in.greeting = false;
+        struct seen *seen = calloc(1, sizeof *seen);
+        assert_int_equal(feed(&in, bytes, size, pieces[p], seen), 0);
+        assert_int_equal(seen->count, pushed);
+        assert_false(seen->damaged);
+        uint64_t next_store = 0, next_bulk = 100;
+        for (size_t i = 0; i < seen->count; i++) {
+            uint64_t *next = seen->lanes[i] == TIDE_LANE_STORE ? &next_store : &next_bulk;
+            assert_int_equal(seen->calls[i], *next);
+            (*next)++;
+        }
+        free(seen);
+        tide__intake_deinit(&in);
+        tide__outbox_clear(&box, NULL, NULL);
+    }
+    free(bytes);
+}
+
+static void system_frame_waits_for_one_fragment_at_most(void **state) {
+    (void)state;
+    struct tide_outbox box;
+    tide__outbox_init(&box);
+    tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, 8 << 20, 0, 1));
+    assert_int_equal(tide__outbox_gather(&box), 1);
+    size_t count;
+    const struct tide_iovec *v = tide__outbox_vectors(&box, &count);
+    tide__outbox_push(&box, outgoing(TIDE_LANE_SYSTEM, 10, 0, 2));
+    size_t before = 0;
+    for (size_t i = 0; i < count; i++) {
+        before += v[i].size;
+    }
+    assert_true(before <= TIDE_OUTBOX_UNIT);
+    tide__outbox_written(&box, before);
+    assert_int_equal(tide__outbox_gather(&box), 1);
+    v = tide__outbox_vectors(&box, &count);
+    struct tide_frame frame;
+    int64_t length = tide_frame_length(v[0].data, v[0].size, TIDE_FRAME_MAX);
+    assert_int_equal(length, TIDE_FRAME_HEAD + 10);
+    assert_int_equal(tide_frame_parse((const uint8_t *)v[0].data + 4, (size_t)length - 4, &frame),
+                     0);
+    assert_int_equal(frame.call, 2);
+    tide__outbox_clear(&box, NULL, NULL);
+}
+
+static void lanes_share_a_full_link_8_8_2_1(void **state) {
+    (void)state;
+    struct tide_outbox box;
+    tide__outbox_init(&box);
+    for (unsigned lane = TIDE_LANE_ANSWER; lane < TIDE_LANE_COUNT; lane++) {
+        for (int i = 0; i < 3000; i++) {
+            tide__outbox_push(&box, outgoing((uint8_t)lane, 4000, 0, lane));
+        }
+    }
+    size_t capacity = 5 << 20, used = 0;
+    uint8_t *bytes = malloc(capacity + (1 << 20));
+    while (used < capacity) {
+        assert_int_equal(tide__outbox_gather(&box), 1);
+        size_t count, taken = 0;
+        const struct tide_iovec *v = tide__outbox_vectors(&box, &count);
+        for (size_t i = 0; i < count; i++) {
+            memcpy(bytes + used, v[i].data, v[i].size);
+            used += v[i].size;
+            taken += v[i].size;
+        }
+        tide__outbox_written(&box, taken);
+    }
+    struct tide_intake in;
+    tide__intake_init(&in);
+    in.greeting = false;
+    struct seen *seen = calloc(1, sizeof *seen);
+    assert_int_equal(feed(&in, bytes, used, SIZE_MAX, seen), 0);
+    double share[TIDE_LANE_COUNT] = {0};
+    for (size_t i = 0; i < seen->count; i++) {
+        share[seen->lanes[i]] += 1.0 / (double)seen->count;
+    }
+    assert_true(share[TIDE_LANE_BULK] >= 0.045 && share[TIDE_LANE_BULK] < 0.07);
+    assert_true(share[TIDE_LANE_CONTROL] >= 0.09 && share[TIDE_LANE_CONTROL] < 0.13);
+    assert_true(share[TIDE_LANE_STORE] > 0.38 && share[TIDE_LANE_ANSWER] > 0.38);
+    free(seen);
+    free(bytes);
+    tide__intake_deinit(&in);
+    tide__outbox_clear(&box, NULL, NULL);
+}
+
+static size_t fragment(uint8_t *out, uint8_t lane, uint64_t stream, uint64_t total, uint64_t offset,
+                       size_t size) {
+    struct tide_frame f = {
+        .kind = TIDE_FRAME_FRAGMENT, .lane = lane, .to = stream, .from = total, .call = offset};
+    tide_frame_head(out, &f, size + 2);
+    out[TIDE_FRAME_HEAD] = 0xc4;
+    out[TIDE_FRAME_HEAD + 1] = (uint8_t)size;
+    memset(out + TIDE_FRAME_HEAD + 2, 0, size);
+    return TIDE_FRAME_HEAD + 2 + size;
+}
+
+static void expect_refused(const uint8_t *bytes, size_t size, bool greeting) {
+    static const size_t pieces[] = {1, 5, 1000};
+    for (size_t i = 0; i < TIDE_COUNT(pieces); i++) {
+        struct tide_intake in;
+        tide__intake_init(&in);
+        in.greeting = greeting;
+        struct seen *seen = calloc(1, sizeof *seen);
+        assert_true(feed(&in, bytes, size, pieces[i], seen) < 0);
+        assert_int_equal(seen->count, 0);
+        free(seen);
+        tide__intake_deinit(&in);
+    }
+}
+
+static void intake_refuses_bad_lengths_and_fragments(void **state) {
+    (void)state;
+    uint8_t b[600];
+    expect_refused((const uint8_t *)"\xff\xff\xff\x7f", 4, false); /* 2 GiB */
+    expect_refused((const uint8_t *)"\x01\x00\x00\x00", 4, false); /* too short to be a frame */
+    expect_refused((const uint8_t *)"\x01\x08\x00\x00", 4, true);  /* 2 KiB before hello */
+    expect_refused((const uint8_t *)"GET / HTTP/1.0\r\n\r\n", 18, true);
+    size_t n = fragment(b, TIDE_LANE_BULK, 1, UINT64_C(1) << 40, 0, 10);
+    expect_refused(b, n, false); /* a terabyte */
+    n = fragment(b, TIDE_LANE_BULK, 1, 100, 50, 10);
+    expect_refused(b, n, false); /* begins in the middle */
+    n = fragment(b, TIDE_LANE_SYSTEM, 1, 100, 0, 10);
+    expect_refused(b, n, false); /* not in this lane */
+    n = fragment(b, TIDE_LANE_BULK, 1, 5, 0, 10);
+    expect_refused(b, n, false); /* more than announced */
+    n = fragment(b, TIDE_LANE_BULK, 1, 100, 0, 0);
+    expect_refused(b, n, false); /* no progress */
+    n = fragment(b, TIDE_LANE_BULK, 1, 100, 0, 10);
+    n += fragment(b + n, TIDE_LANE_BULK, 2, 100, 10, 10);
+    expect_refused(b, n, false); /* two streams in one lane */
+    n = fragment(b, TIDE_LANE_BULK, 1, 20, 0, 10);
+    n += fragment(b + n, TIDE_LANE_BULK, 1, 20, 10, 10);
+    expect_refused(b, n, false); /* what comes out is no frame */
+    n = fragment(b, TIDE_LANE_BULK, 1, 20, 0, 10);
+    expect_refused(b, n, true); /* before hello */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(detector_suspects_a_silent_peer_after_about_700_ms),
+        cmocka_unit_test(detector_is_more_patient_with_an_irregular_peer),
+        cmocka_unit_test(detector_excuses_silence_of_its_own_standstill),
+        cmocka_unit_test(hello_survives_the_wire),
+        cmocka_unit_test(hello_refuses_what_is_not_a_hello),
+        cmocka_unit_test(hello_refuses_every_truncation),
+        cmocka_unit_test(frames_of_all_sizes_survive_any_cutting),
+        cmocka_unit_test(system_frame_waits_for_one_fragment_at_most),
+        cmocka_unit_test(lanes_share_a_full_link_8_8_2_1),
+        cmocka_unit_test(intake_refuses_bad_lengths_and_fragments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

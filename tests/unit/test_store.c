@@ -1,0 +1,563 @@
+/* Tables of one process: rules, initial values, order, errors, limits, growth, and threads on the same rows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/store_internal.h"
+
+#include <math.h>
+#include <pthread.h>
+
+static struct tide_store *open_store(void) {
+    struct tide_store *store;
+    assert_int_equal(tide__store_create_bare(&store), 0);
+    return store;
+}
+
+static struct tide_table *make(struct tide_store *store, struct tide_table_options options) {
+    struct tide_table *table;
+    options.name = options.name ? options.name : "w";
+    int code = tide__table_create_in(store, &options, &table);
+    if (code) {
+        fail_msg("%s", tide_error_message());
+    }
+    return table;
+}
+
+static void pull(struct tide_table *table, const uint64_t *keys, size_t count, float *rows) {
+    assert_int_equal(tide_table_pull(table, keys, count, rows, NULL), 0);
+}
+
+static void push(struct tide_table *table, const uint64_t *keys, size_t count, const float *rows) {
+    assert_int_equal(tide_table_push(table, keys, count, rows, 0, NULL), 0);
+}
+
+/* ---- rules against references in double precision ---- */
+
+enum { STEPS = 20, WIDTH_MAX = 41 };
+
+static void reference(const struct tide_table_options *o, double *w, double *s, double *m, const float *d, int step) {
+    for (uint32_t i = 0; i < o->width; i++) {
+        double x = (double)d[i];
+        switch (o->update) {
+        case TIDE_UPDATE_ADD: w[i] += x; break;
+        case TIDE_UPDATE_ASSIGN: w[i] = x; break;
+        case TIDE_UPDATE_SGD: w[i] -= (double)o->lr * x; break;
+        case TIDE_UPDATE_ADAGRAD:
+            s[i] += x * x;
+            w[i] -= (double)o->lr * x / (sqrt(s[i]) + (double)o->epsilon);
+            break;
+        default:
+            m[i] = (double)o->beta1 * m[i] + (1 - (double)o->beta1) * x;
+            s[i] = (double)o->beta2 * s[i] + (1 - (double)o->beta2) * x * x;
+            w[i] -= (double)o->lr * (m[i] / (1 - pow((double)o->beta1, step))) /
+                    (sqrt(s[i] / (1 - pow((double)o->beta2, step))) + (double)o->epsilon);
+        }
+    }
+}
+
+static void rules_agree_with_their_formulas_at_every_width(void **state) {
+    (void)state;
+    static const uint32_t widths[] = {1, 2, 3, 4, 5, 7, 8, 10, 15, 16, 17, 33, 41};
+    struct tide_random random;
+    tide_random_seed(&random, 3);
+    for (uint8_t update = 0; update <= TIDE_UPDATE_ADAM; update++) {
+        for (size_t k = 0; k < TIDE_COUNT(widths); k++) {
+            struct tide_store *store = open_store();
+            struct tide_table *table = make(store, (struct tide_table_options){
+                .key_count = 3, .width = widths[k], .update = update, .lr = 0.1f, .sum_init = 0.01f});
+            double w[WIDTH_MAX] = {0}, s[WIDTH_MAX], m[WIDTH_MAX] = {0};
+            for (int i = 0; i < WIDTH_MAX; i++) {
+                s[i] = update == TIDE_UPDATE_ADAGRAD ? (double)0.01f : 0;
+            }
+            for (int step = 1; step <= STEPS; step++) {
+                float d[WIDTH_MAX];
+                for (uint32_t i = 0; i < widths[k]; i++) {
+                    d[i] = (float)(tide_random_uniform(&random) - 0.5);
+                }
+                push(table, (uint64_t[]){1}, 1, d);
+                reference(tide_table_options(table), w, s, m, d, step);
+            }
+            float row[WIDTH_MAX];
+            pull(table, (uint64_t[]){1}, 1, row);
+            for (uint32_t i = 0; i < widths[k]; i++) {
+                assert_true(fabs((double)row[i] - w[i]) < 2e-5 * (1 + fabs(w[i])));
+            }
+            tide_store_destroy(store);
+        }
+    }
+}
+
+/* ---- initial values ---- */
+
+static void initial_values_are_a_function_of_seed_and_key_alone(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table_options o = {.name = "a", .key_count = 100000, .width = 10, .init = TIDE_INIT_NORMAL,
+                                   .init_a = 0.3f, .seed = 5};
+    struct tide_table *a = make(store, o);
+    o.name = "b";
+    o.slots = TIDE_SLOTS_RANGE;
+    struct tide_table *b = make(store, o);
+    o.name = "c";
+    o.keys = TIDE_KEYS_HASHED;
+    struct tide_table *c = make(store, o);
+    o.name = "d";
+    o.seed = 6;
+    struct tide_table *d = make(store, o);
+    float zero[10] = {0}, x[10], y[10], z[10], other[10];
+    for (uint64_t key = 0; key < 100000; key += 997) {
+        push(b, &key, 1, zero); /* stored now: must not change it */
+        pull(a, &key, 1, x);
+        pull(b, &key, 1, y);
+        pull(c, &key, 1, z);
+        pull(d, &key, 1, other);
+        assert_memory_equal(x, y, sizeof x);
+        assert_memory_equal(x, z, sizeof x);
+        assert_memory_not_equal(x, other, sizeof x);
+    }
+    struct tide_table_stats stats;
+    tide_table_stats(a, &stats);
+    assert_int_equal(stats.rows, 0); /* a pull stores nothing */
+    tide_store_destroy(store);
+}
+
+static void moments(struct tide_table *table, size_t keys, double *mean, double *deviation, double *low, double *high) {
+    double sum = 0, squares = 0;
+    size_t count = 0;
+    *low = 1e9;
+    *high = -1e9;
+    for (uint64_t key = 0; key < keys; key++) {
+        float row[10];
+        pull(table, &key, 1, row);
+        for (int i = 0; i < 10; i++) {
+            double x = (double)row[i];
+            sum += x;
+            squares += x * x;
+            count++;
+            *low = x < *low ? x : *low;
+            *high = x > *high ? x : *high;
+        }
+    }
+    *mean = sum / (double)count;
+    *deviation = sqrt(squares / (double)count - *mean * *mean);
+}
+
+static void initial_values_follow_their_distribution(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    double mean, deviation, low, high;
+    struct tide_table_options o = {.name = "n", .key_count = 20000, .width = 10, .init = TIDE_INIT_NORMAL, .init_a = 0.3f};
+    moments(make(store, o), 20000, &mean, &deviation, &low, &high);
+    assert_true(fabs(mean) < 0.003 && fabs(deviation - 0.3) < 0.003);
+    assert_true(low > -2.5 && high < 2.5 && high > 0.9);
+    o = (struct tide_table_options){.name = "u", .key_count = 20000, .width = 10, .init = TIDE_INIT_UNIFORM,
+                                    .init_a = -1.0f, .init_b = 3.0f};
+    moments(make(store, o), 20000, &mean, &deviation, &low, &high);
+    assert_true(fabs(mean - 1) < 0.02 && fabs(deviation - 4 / sqrt(12)) < 0.02);
+    assert_true(low >= -1 && high < 3);
+    o = (struct tide_table_options){.name = "x", .key_count = 20000, .width = 10, .init = TIDE_INIT_XAVIER,
+                                    .init_a = 100.0f, .init_b = 50.0f};
+    moments(make(store, o), 20000, &mean, &deviation, &low, &high);
+    assert_true(fabs(mean) < 0.003 && high <= 0.2 + 1e-6 && low >= -0.2 - 1e-6 && high > 0.19);
+    tide_store_destroy(store);
+}
+
+/* ---- calls ---- */
+
+static void duplicates_in_one_call_take_effect_in_order(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.key_count = 10, .width = 1,
+                                                                       .update = TIDE_UPDATE_ASSIGN});
+    uint64_t keys[100];
+    float rows[100];
+    for (int i = 0; i < 100; i++) {
+        keys[i] = (uint64_t)(i % 3);
+        rows[i] = (float)i;
+    }
+    push(table, keys, 100, rows);
+    pull(table, (uint64_t[]){0, 1, 2, 0}, 4, rows);
+    assert_true(rows[0] == 99 && rows[1] == 97 && rows[2] == 98 && rows[3] == 99);
+    tide_store_destroy(store);
+}
+
+static void a_key_out_of_range_is_named_and_nothing_is_done(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    for (int slots = 0; slots < 2; slots++) {
+        struct tide_table *table = make(store, (struct tide_table_options){
+            .name = slots ? "r" : "w", .key_count = 20000, .width = 2, .slots = (uint8_t)slots});
+        float rows[4] = {1, 1, 1, 1};
+        assert_int_equal(tide_table_push(table, (uint64_t[]){3, 20000}, 2, rows, 0, NULL), TIDE_ERANGE);
+        char expected[100];
+        snprintf(expected, sizeof expected, "key 20000 is outside table '%s' (0..19999)", slots ? "r" : "w");
+        assert_string_equal(tide_error_message(), expected);
+        assert_int_equal(tide_table_pull(table, (uint64_t[]){UINT64_MAX, 3}, 2, rows, NULL), TIDE_ERANGE);
+        pull(table, (uint64_t[]){3, 19999}, 2, rows);
+        assert_true(rows[0] == 0 && rows[1] == 0 && rows[2] == 0);
+        uint16_t node;
+        assert_int_equal(tide_table_where(table, 20000, &node), TIDE_ERANGE);
+        assert_int_equal(tide_table_where(table, 19999, &node), 0);
+        assert_int_equal(node, 1);
+    }
+    tide_store_destroy(store);
+}
+
+static void rows_with_nan_or_infinity_are_counted_or_refused(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *counts = make(store, (struct tide_table_options){.name = "c", .key_count = 9, .width = 11});
+    struct tide_table *refuses = make(store, (struct tide_table_options){.name = "r", .key_count = 9, .width = 11,
+                                                                         .refuse_nan = true});
+    uint64_t keys[3] = {1, 2, 3};
+    for (int at = 0; at < 33; at++) {
+        float rows[33] = {0};
+        rows[at] = at % 2 ? NAN : -INFINITY;
+        push(counts, keys, 3, rows);
+        assert_int_equal(tide_table_push(refuses, keys, 3, rows, 0, NULL), TIDE_ENAN);
+    }
+    struct tide_table_stats stats;
+    tide_table_stats(counts, &stats);
+    assert_int_equal(stats.not_finite, 33);
+    tide_table_stats(refuses, &stats);
+    assert_int_equal(stats.not_finite, 33);
+    assert_int_equal(stats.rows, 0);
+    float fine[33];
+    for (int i = 0; i < 33; i++) {
+        fine[i] = i % 2 ? 3.4e38f : -1e-40f;
+    }
+    push(refuses, keys, 3, fine);
+    tide_store_destroy(store);
+}
+
+static void pull_local_says_what_was_filled(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.key_count = 10, .width = 1});
+    push(table, (uint64_t[]){4}, 1, (float[]){7});
+    float rows[3] = {-1, -1, -1};
+    uint64_t hit[1];
+    assert_int_equal(tide_table_pull_local(table, (uint64_t[]){4, 99, 5}, 3, rows, hit), 2);
+    assert_true(hit[0] == 5 && rows[0] == 7 && rows[1] == -1 && rows[2] == 0);
+    tide_store_destroy(store);
+}
+
+static void every_key_has_a_place_of_its_own(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    static const uint64_t counts[] = {1, 5, 4095, 4096, 4097, 20000, 100003};
+    for (size_t c = 0; c < TIDE_COUNT(counts); c++) {
+        for (int slots = 0; slots < 2; slots++) {
+            char name[32];
+            snprintf(name, sizeof name, "t%zu-%d", c, slots);
+            struct tide_table *table = make(store, (struct tide_table_options){
+                .name = name, .key_count = counts[c], .width = 1, .slots = (uint8_t)slots});
+            float one = 1;
+            for (uint64_t key = 0; key < counts[c]; key++) {
+                uint32_t slot = tide__slot_of(table, key);
+                uint64_t place = tide__place_of(table, slot, key);
+                assert_true(slot < TIDE_SLOT_COUNT && place < table->places_max);
+                assert_int_equal(tide__key_of(table, slot, place), key);
+                push(table, &key, 1, &one);
+            }
+            for (uint64_t key = 0; key < counts[c]; key++) {
+                float row;
+                pull(table, &key, 1, &row);
+                assert_true(row == 1);
+            }
+        }
+    }
+    tide_store_destroy(store);
+}
+
+/* ---- hashed ---- */
+
+static uint64_t scattered(uint64_t i) {
+    return tide_mix64(i * 77 + 1);
+}
+
+static void a_hashed_table_grows_and_keeps_every_row(void **state) {
+    (void)state;
+    enum { KEYS = 300000 };
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.keys = TIDE_KEYS_HASHED, .width = 10});
+    for (uint64_t i = 0; i < KEYS; i++) {
+        float row[10] = {(float)i, 1};
+        push(table, (uint64_t[]){scattered(i)}, 1, row);
+    }
+    for (uint64_t i = 0; i < KEYS; i++) {
+        float row[10];
+        pull(table, (uint64_t[]){scattered(i)}, 1, row);
+        assert_true(row[0] == (float)i && row[1] == 1);
+    }
+    float row[10] = {5};
+    pull(table, (uint64_t[]){scattered(KEYS)}, 1, row);
+    assert_true(row[0] == 0);
+    struct tide_table_stats stats;
+    tide_table_stats(table, &stats);
+    assert_int_equal(stats.rows, KEYS);
+    double limit = 1.15 * KEYS * 40 + 16.0 * KEYS + (1 << 20);
+    assert_true((double)stats.memory_bytes < limit);
+    tide_store_destroy(store);
+}
+
+static void a_hashed_table_stops_at_its_limit(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.keys = TIDE_KEYS_HASHED, .width = 1, .key_limit = 100});
+    float one = 1;
+    for (uint64_t i = 0; i < 100; i++) {
+        push(table, (uint64_t[]){scattered(i)}, 1, &one);
+    }
+    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, 0, NULL), TIDE_EFULL);
+    push(table, (uint64_t[]){scattered(7)}, 1, &one);
+    float row;
+    pull(table, (uint64_t[]){scattered(100)}, 1, &row);
+    assert_true(row == 0);
+    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, 0, NULL), TIDE_EFULL);
+    tide_store_destroy(store);
+}
+
+static void keys_of_a_slot_come_in_order_and_leave_with_their_rows(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    for (int hashed = 0; hashed < 2; hashed++) {
+        struct tide_table *table = make(store, (struct tide_table_options){
+            .name = hashed ? "h" : "d", .keys = (uint8_t)hashed, .key_count = 40960, .width = 3});
+        float one[3] = {1, 1, 1};
+        for (uint64_t key = 0; key < 40960; key++) {
+            push(table, &key, 1, one);
+        }
+        size_t total = 0;
+        for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+            uint64_t keys[4], from = 0;
+            bool more = true;
+            while (more) {
+                size_t count;
+                assert_int_equal(tide__slot_keys(table, slot, from, keys, 4, &count, &more), 0);
+                for (size_t i = 0; i < count; i++) {
+                    assert_true(keys[i] >= from);
+                    assert_int_equal(tide__slot_of(table, keys[i]), slot);
+                    from = keys[i] + 1;
+                }
+                total += count;
+            }
+            assert_int_equal(tide__slot_drain(table, slot, NULL, NULL), 0);
+        }
+        assert_int_equal(total, 40960);
+        struct tide_table_stats stats;
+        tide_table_stats(table, &stats);
+        assert_int_equal(stats.rows, 0);
+        float row[3];
+        pull(table, (uint64_t[]){17}, 1, row);
+        assert_true(row[0] == 0);
+        push(table, (uint64_t[]){17}, 1, one);
+        pull(table, (uint64_t[]){17}, 1, row);
+        assert_true(row[0] == 1);
+    }
+    tide_store_destroy(store);
+}
+
+/* ---- options ---- */
+
+static void bad_options_are_refused_and_equal_ones_find_the_table(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *a, *b;
+    const struct tide_table_options good = {.name = "w", .key_count = 5, .width = 2, .update = TIDE_UPDATE_ADAM};
+    const struct tide_table_options bad[] = {
+        {.name = "W!", .key_count = 5, .width = 2},
+        {.key_count = 5, .width = 2},
+        {.name = "w", .key_count = 5, .width = 0},
+        {.name = "w", .key_count = 5, .width = 1 << 20},
+        {.name = "w", .width = 2},
+        {.name = "w", .key_count = UINT64_MAX, .width = 2},
+        {.name = "w", .key_count = 5, .width = 2, .update = 9},
+        {.name = "w", .key_count = 5, .width = 2, .lr = NAN},
+        {.name = "w", .key_count = 5, .width = 2, .init = TIDE_INIT_XAVIER},
+        {.name = "w", .key_count = 5, .width = 2, .update = TIDE_UPDATE_ADAM, .beta1 = 1.5f},
+    };
+    for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
+        assert_int_equal(tide__table_create_in(store, &bad[i], &a), TIDE_EINVAL);
+    }
+    assert_int_equal(tide__table_create_in(store, &good, &a), 0);
+    assert_int_equal(tide__table_create_in(store, &good, &b), 0);
+    assert_ptr_equal(a, b);
+    struct tide_table_options other = good;
+    other.width = 3;
+    assert_int_equal(tide__table_create_in(store, &other, &b), TIDE_EMISMATCH);
+    assert_true(tide_table_options(a)->beta1 == 0.9f && tide_table_options(a)->epsilon == 1e-8f);
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide__options_write(&w, tide_table_options(a));
+    struct tide_reader r;
+    tide_reader_init(&r, w.data, w.size);
+    char name[64];
+    assert_int_equal(tide__options_read(&r, &other, name), 0);
+    assert_true(tide__options_equal(&other, tide_table_options(a)));
+    for (size_t cut = 0; cut < w.size; cut++) {
+        tide_reader_init(&r, w.data, cut);
+        assert_true(tide__options_read(&r, &other, name) < 0);
+    }
+    tide_writer_release(&w);
+    tide_store_destroy(store);
+}
+
+static void values_of_two_bytes_round_to_nearest(void **state) {
+    (void)state;
+    const float exact[] = {0.0f, -0.0f, 1.0f, -2.5f, 65504.0f, 6.103515625e-05f, 5.9604644775390625e-08f, INFINITY};
+    float back[TIDE_COUNT(exact)];
+    uint16_t half[TIDE_COUNT(exact)];
+    tide__floats_to_half(exact, half, TIDE_COUNT(exact), TIDE_WIRE_F16);
+    tide__half_to_floats(half, back, TIDE_COUNT(exact), TIDE_WIRE_F16);
+    assert_memory_equal(exact, back, sizeof exact);
+    const struct {
+        float value;
+        uint16_t half, bfloat;
+    } cases[] = {
+        {1.0f + 0x1p-11f, 0x3c00, 0x3f80},              /* a tie goes to even */
+        {1.0f + 3 * 0x1p-11f, 0x3c02, 0x3f80},
+        {65519.0f, 0x7bff, 0x4780}, {65520.0f, 0x7c00, 0x4780},
+        {1.0f + 0x1p-8f, 0x3c04, 0x3f80}, {1.0f + 3 * 0x1p-8f, 0x3c0c, 0x3f82},
+        {3.4e38f, 0x7c00, 0x7f80},
+    };
+    for (size_t i = 0; i < TIDE_COUNT(cases); i++) {
+        uint16_t out;
+        tide__floats_to_half(&cases[i].value, &out, 1, TIDE_WIRE_F16);
+        assert_int_equal(out, cases[i].half);
+        tide__floats_to_half(&cases[i].value, &out, 1, TIDE_WIRE_BF16);
+        assert_int_equal(out, cases[i].bfloat);
+    }
+    float nan = NAN;
+    tide__floats_to_half(&nan, half, 1, TIDE_WIRE_BF16);
+    tide__half_to_floats(half, back, 1, TIDE_WIRE_BF16);
+    assert_true(isnan(back[0]));
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, ROUNDS = 200, SHARED_KEYS = 1000, SHARED_WIDTH = 9 };
+
+struct pusher {
+    struct tide_table *table;
+    uint64_t seed;
+};
+
+static void *push_ones(void *arg) {
+    struct pusher *p = arg;
+    struct tide_random random;
+    tide_random_seed(&random, p->seed);
+    uint64_t keys[SHARED_KEYS];
+    float ones[SHARED_KEYS * SHARED_WIDTH], rows[SHARED_KEYS * SHARED_WIDTH];
+    for (int i = 0; i < SHARED_KEYS; i++) {
+        keys[i] = p->table->options.keys == TIDE_KEYS_HASHED ? scattered((uint64_t)i) : (uint64_t)i;
+    }
+    for (int i = 0; i < SHARED_KEYS * SHARED_WIDTH; i++) {
+        ones[i] = 1;
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t i = SHARED_KEYS; i-- > 1;) {
+            size_t j = (size_t)tide_random_below(&random, i + 1);
+            uint64_t key = keys[i];
+            keys[i] = keys[j];
+            keys[j] = key;
+        }
+        if (tide_table_push(p->table, keys, SHARED_KEYS, ones, 0, NULL) != 0 ||
+            tide_table_pull(p->table, keys, SHARED_KEYS, rows, NULL) != 0) {
+            return p;
+        }
+        for (size_t i = 0; i < SHARED_KEYS; i++) { /* a row is seen whole, and with what we did */
+            float first = rows[i * SHARED_WIDTH];
+            for (size_t j = 1; j < SHARED_WIDTH; j++) {
+                if (rows[i * SHARED_WIDTH + j] != first) {
+                    return p;
+                }
+            }
+            if (first < (float)(round + 1)) {
+                return p;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void threads_push_the_same_keys_and_no_update_is_lost(void **state) {
+    (void)state;
+    for (int hashed = 0; hashed < 2; hashed++) {
+        struct tide_store *store = open_store();
+        struct tide_table *table = make(store, (struct tide_table_options){
+            .keys = (uint8_t)hashed, .key_count = SHARED_KEYS, .width = SHARED_WIDTH});
+        pthread_t threads[THREADS];
+        struct pusher pushers[THREADS];
+        for (int i = 0; i < THREADS; i++) {
+            pushers[i] = (struct pusher){.table = table, .seed = (uint64_t)i};
+            assert_int_equal(pthread_create(&threads[i], NULL, push_ones, &pushers[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            void *failed;
+            assert_int_equal(pthread_join(threads[i], &failed), 0);
+            assert_null(failed);
+        }
+        for (uint64_t i = 0; i < SHARED_KEYS; i++) {
+            float row[SHARED_WIDTH];
+            pull(table, (uint64_t[]){hashed ? scattered(i) : i}, 1, row);
+            for (int j = 0; j < SHARED_WIDTH; j++) {
+                assert_true(row[j] == THREADS * ROUNDS);
+            }
+        }
+        struct tide_table_stats stats;
+        tide_table_stats(table, &stats);
+        assert_int_equal(stats.rows, SHARED_KEYS);
+        assert_int_equal(stats.pushes_local, THREADS * ROUNDS * SHARED_KEYS);
+        tide_store_destroy(store);
+    }
+}
+
+static void a_dense_table_costs_little_beside_its_rows(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.key_count = 1000000, .width = 10});
+    float row[10] = {0};
+    for (uint64_t key = 0; key < 1000000; key++) {
+        push(table, &key, 1, row);
+    }
+    struct tide_table_stats stats;
+    tide_table_stats(table, &stats);
+    assert_true((double)stats.memory_bytes < 1.15 * 40e6 + 16e6);
+    struct tide__slab slab;
+    tide__slab_init(&slab, 100);
+    assert_int_equal(slab.stride, 448); /* 12 % for whole cache lines */
+    tide__slab_init(&slab, 10);
+    assert_int_equal(slab.stride, 40);
+    tide__slab_init(&slab, 13);
+    assert_int_equal(slab.stride, 52);
+    tide__slab_init(&slab, 15);
+    assert_int_equal(slab.stride, 64);
+    tide_store_destroy(store);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_agree_with_their_formulas_at_every_width),
+        cmocka_unit_test(initial_values_are_a_function_of_seed_and_key_alone),
+        cmocka_unit_test(initial_values_follow_their_distribution),
+        cmocka_unit_test(duplicates_in_one_call_take_effect_in_order),
+        cmocka_unit_test(a_key_out_of_range_is_named_and_nothing_is_done),
+        cmocka_unit_test(rows_with_nan_or_infinity_are_counted_or_refused),
+        cmocka_unit_test(pull_local_says_what_was_filled),
+        cmocka_unit_test(every_key_has_a_place_of_its_own),
+        cmocka_unit_test(a_hashed_table_grows_and_keeps_every_row),
+        cmocka_unit_test(a_hashed_table_stops_at_its_limit),
+        cmocka_unit_test(keys_of_a_slot_come_in_order_and_leave_with_their_rows),
+        cmocka_unit_test(bad_options_are_refused_and_equal_ones_find_the_table),
+        cmocka_unit_test(values_of_two_bytes_round_to_nearest),
+        cmocka_unit_test(threads_push_the_same_keys_and_no_update_is_lost),
+        cmocka_unit_test(a_dense_table_costs_little_beside_its_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
