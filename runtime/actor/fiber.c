@@ -40,7 +40,7 @@ static void fiber_entry(void *arg) {
     fiber->run(fiber->arg);
     fiber->ended = true;
     back_to_scheduler(fiber, true);
-    TIDE_ASSERT(!"an ended fiber was resumed");
+    TIDE_ASSERT(false && "an ended fiber was resumed");
 }
 
 static void deadline_fire(struct scheduler *s, struct timer *timer) {

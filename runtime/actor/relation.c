@@ -80,7 +80,7 @@ void relation_signal(struct scheduler *s, struct message *m) {
         relation_take(actor, LINKED, from, 0);
         break;
     default:
-        TIDE_ASSERT(!"not a relation signal");
+        TIDE_ASSERT(false && "not a relation signal");
     }
     message_destroy(m);
 }

@@ -229,8 +229,10 @@ int tide__sim_file_info(struct tide_port *port, const char *path, struct tide_fi
     if (inode == NULL) {
         return tide_fail(TIDE_ENOENT, "looking at %s: no such file or directory", path);
     }
-    *out = (struct tide_file_info){
-        .size = inode->size, .modified_ns = inode->modified, .mode = 0700, .directory = inode->directory};
+    *out = (struct tide_file_info){.size = inode->size,
+                                   .modified_ns = inode->modified,
+                                   .mode = 0700,
+                                   .directory = inode->directory};
     return 0;
 }
 
@@ -299,13 +301,23 @@ int tide__sim_file_list(struct tide_port *port, const char *path,
                          path);
     }
     size_t length = strcmp(path, "/") == 0 ? 0 : strlen(path);
-    for (size_t i = 0; i < node->entry_count; i++) {
+    for (size_t i = 0; i < node->entry_count;) {
         const char *other = node->entries[i].path;
-        bool inside =
-            strncmp(other, path, length) == 0 && other[length] == '/' && other[length + 1] != '\0';
-        if (inside && strchr(other + length + 1, '/') == NULL) {
-            entry(arg, other + length + 1);
+        bool inside = strncmp(other, path, length) == 0 && other[length] == '/' &&
+                      other[length + 1] != '\0' && strchr(other + length + 1, '/') == NULL;
+        if (!inside) {
+            i++;
+            continue;
         }
+        char *copy = tide_strdup(other); /* `entry` may unlink or rename what it is told */
+        if (copy == NULL) {
+            return TIDE_ENOMEM;
+        }
+        entry(arg, copy + length + 1);
+        bool found;
+        i = position(node, copy, &found);
+        i += found;
+        tide_free(copy);
     }
     return 0;
 }

@@ -614,6 +614,45 @@ static void files_keep_what_is_written(void **state) {
     }
 }
 
+struct sweep {
+    struct world *w;
+    char directory[80];
+    int count;
+};
+
+static void unlink_entry(void *arg, const char *name) {
+    struct sweep *s = arg;
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", s->directory, name);
+    assert_int_equal(s->w->ports[0]->ops->file_unlink(s->w->ports[0], path), 0);
+    s->count++;
+}
+
+static void a_listing_may_unlink_what_it_finds(void **state) {
+    (void)state;
+    EACH_WORLD(w) {
+        world_open(&w, &world_kinds[kind_]);
+        struct sweep s = {.w = &w};
+        const struct tide_port_ops *ops = w.ports[0]->ops;
+        snprintf(s.directory, sizeof s.directory, "%s/sweep", w.directory);
+        assert_int_equal(ops->file_mkdir(w.ports[0], s.directory, 0700), 0);
+        for (int i = 0; i < 20; i++) {
+            char path[120];
+            struct tide_file *f;
+            snprintf(path, sizeof path, "%s/%d", s.directory, i);
+            assert_int_equal(
+                ops->file_open(w.ports[0], path, TIDE_FILE_WRITE | TIDE_FILE_CREATE, &f), 0);
+            ops->file_close(f);
+        }
+        assert_int_equal(ops->file_list(w.ports[0], s.directory, unlink_entry, &s), 0);
+        assert_int_equal(s.count, 20);
+        if (w.kind->real) {
+            assert_int_equal(rmdir(s.directory), 0);
+        }
+        world_close(&w);
+    }
+}
+
 static void named_random_streams_do_not_shift_each_other(void **state) {
     (void)state;
     EACH_WORLD(w) {
@@ -641,6 +680,7 @@ int main(void) {
         cmocka_unit_test(malformed_endpoints_are_the_callers_mistake),
         cmocka_unit_test(only_loopback_and_local_sockets_are_local),
         cmocka_unit_test(files_keep_what_is_written),
+        cmocka_unit_test(a_listing_may_unlink_what_it_finds),
         cmocka_unit_test(named_random_streams_do_not_shift_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
