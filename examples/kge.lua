@@ -8,13 +8,13 @@ local opt = tide.options {
   wordnet    = {"where the WordNet database is", default = "/usr/share/wordnet"},
   model      = {"scores of triples", default = "complex", choices = {"complex", "rescal"}},
   dim        = {"numbers of an entity: complex ones for complex", default = 100},
-  epochs     = {"passes over the training triples", default = 8},
+  epochs     = {"passes over the training triples", default = 15},
   batch      = {"triples in a mini-batch", default = 512},
-  neg        = {"entities drawn against a batch (mode steps: against a triple's side)", default = 512},
+  neg        = {"entities drawn against a batch (512), in mode steps against a triple's side (10)", type = "integer"},
   lr         = {"learning rate of Adagrad", default = 0.3},
   loss       = {"loss of a batch", default = "softmax", choices = {"softmax", "logistic"}},
-  penalty    = {"kind of regulariser", default = "n3", choices = {"l2", "n3"}},
-  gamma      = {"weight of the regulariser", default = 0.15},
+  penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
+  gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
   nodes      = {"node processes on this machine", default = 4},
   workers    = {"workers of each node", default = 1},
@@ -139,8 +139,8 @@ tide.main(function()
     print(tide.json.encode(result))
     return
   end
-  say("\nfiltered ranking of %d test triples among %d entities, both sides (%.1f s)", test.count // 2, data.entity_count,
-    tide.now() - began)
+  say("\nfiltered ranking of %d test triples among %d entities, both sides (%.1f s)", test.count // 2,
+    data.entity_count, tide.now() - began)
   say("  MRR %.4f   Hits@1 %.4f   Hits@3 %.4f   Hits@10 %.4f   mean rank %.0f\n", test.mrr, test.hits1, test.hits3,
     test.hits10, test.rank)
   print(summary:table {"reports", "epoch_s", "examples_per_s", "accesses_local", "accesses_remote", "local_share",
@@ -151,7 +151,7 @@ tide.main(function()
   say [[
 
 what next
-  tide run examples/kge.lua --epochs 20 --eval-every 5     train longer, rank the valid part on the way
+  tide run examples/kge.lua --epochs 40 --eval-every 5     train longer, rank the valid part on the way
   tide run examples/kge.lua --model rescal --dim 50        another model
   tide run examples/kge.lua --help                         all options]]
 end)

@@ -7,10 +7,6 @@
 
 static const char handle_metatable; /* its address is the registry key */
 
-/* Ends the fiber's present and later suspensions with ECANCELED; absent in builds whose scheduler
- * cannot. */
-void tide_fiber_cancel(struct tide_fiber *fiber) __attribute__((weak));
-
 static struct tide_lua_fiber *check_handle(lua_State *L) {
     struct tide_lua_fiber *fiber = lua_touserdata(L, 1);
     if (fiber && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1)) {
@@ -137,10 +133,7 @@ static int core_fiber_cancel(lua_State *L) {
     if (!fiber->done && !fiber->cancelled) {
         fiber->cancelled = true;
         if (fiber->fiber && fiber->fiber != tide_fiber_current()) {
-            if (tide_fiber_cancel) {
-                tide_fiber_cancel(fiber->fiber);
-            }
-            tide_fiber_wake(fiber->fiber);
+            tide_fiber_cancel(fiber->fiber);
         }
     }
     return 0;

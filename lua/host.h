@@ -89,7 +89,7 @@ int tide__lua_raisef(lua_State *L, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The code of "EBUSY"; 0 if there is no such name. */
 int tide__lua_error_code(const char *name);
-/* One line of text for any error object; not raising, valid while the object stays on the stack. */
+/* The message of any error object; valid while the object stays on the stack. */
 const char *tide__lua_error_text(lua_State *L, int index);
 /* Error tables travel in the text of an error answer: message, then one line a field. */
 int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity);
@@ -132,10 +132,6 @@ tide_address tide__lua_check_address(lua_State *L, int index);
 /* Seconds at `index` as ns; absent: `otherwise`. Negative raises; infinity is TIDE_NEVER. */
 uint64_t tide__lua_duration(lua_State *L, int index, uint64_t otherwise);
 uint64_t tide__lua_deadline(struct tide_lua *host, uint64_t duration);
-
-/* ---- fiber.c ---- */
-/* Cancels all fibers but the main one and waits until they have ended. */
-void tide__lua_fibers_end(struct tide_lua *host);
 
 /* ---- table.c ---- */
 /* The table at `index`, or NULL; never raises. */

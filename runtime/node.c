@@ -12,7 +12,8 @@ struct tide_node {
     struct tide_net *net;
     struct tide_store *store;
     bool owns_port;
-    char name[64];
+    struct tide_lock name_lock;
+    char name[64]; /* set once: by the options, or by the controller at the join */
 };
 
 struct tide_system *tide_system_of(struct tide_node *node) {
@@ -33,12 +34,14 @@ uint16_t tide_node_id(const struct tide_node *node) {
     return tide_net_self(node->net);
 }
 
-const char *tide_node_name(const struct tide_node *node) {
+const char *tide_node_name(const struct tide_node *const_node) {
+    struct tide_node *node = (struct tide_node *)(uintptr_t)const_node;
     struct tide_member self;
-    if (tide_net_member(node->net, tide_net_self(node->net), &self)) {
-        /* The name is given once, at the join; until then it is what the options said. */
-        memcpy(((struct tide_node *)(uintptr_t)node)->name, self.name, sizeof node->name);
+    tide_lock(&node->name_lock);
+    if (node->name[0] == 0 && tide_net_member(node->net, tide_net_self(node->net), &self)) {
+        memcpy(node->name, self.name, sizeof node->name);
     }
+    tide_unlock(&node->name_lock);
     return node->name;
 }
 

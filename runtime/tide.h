@@ -201,8 +201,9 @@ int tide_post(struct tide_node *node, tide_address to, const void *data, size_t 
 struct tide_reply; /* an answer owned by the caller */
 /*
  * Call and wait (fibers only). timeout: ns from now. *gives* the answer; free with tide_reply_free.
- * Three failures told apart: EUNREACHABLE (no route), EDIED (it or its node ended), EREFUSED (it answered with an
- * error; the text is in tide_error_message). Also ETIMEDOUT, ECANCELED, EBUSY.
+ * Three failures told apart: EUNREACHABLE (no route), EDIED (it or its node ended), and the callee's own error: the
+ * code it gave to tide_answer_error, EREFUSED if it gave none of its own, text in tide_error_message. Also ETIMEDOUT,
+ * ECANCELED, EBUSY.
  */
 int tide_call(tide_address to, const void *data, size_t size, uint64_t timeout, struct tide_reply **out);
 const void *tide_reply_data(const struct tide_reply *reply, size_t *size);

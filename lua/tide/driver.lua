@@ -8,6 +8,7 @@ local driver = {}
 
 local MAIN <const> = [[return require("tide.driver").main(...)]]
 local RUNS <const> = ".tide/runs"
+local KILL_S <const> = 1 -- what a second Ctrl-C or --timeout leaves a script for ending by itself
 
 ---- before the node exists ----------------------------------------------------------------------------------------
 
@@ -199,6 +200,30 @@ local function travelling(err)
   return data
 end
 
+---Runs beside the script's main. A run handles Ctrl-C and --timeout where the script waits for it; a script that does
+---something else meanwhile, or for ever, is ended here: the process with all its children.
+local function watch(context)
+  local said, due
+  while true do
+    core.sleep(0.1)
+    local seen = core.interrupted() - context.interrupts
+    local late = context.deadline and core.now() >= context.deadline
+    if seen == 1 and not said and not context.interrupted then
+      said = true
+      context.progress:say("tide: interrupted; Ctrl-C again kills now")
+      context.interrupted = true
+    end
+    if seen >= 2 or late then
+      due = due or core.now() + KILL_S
+      if core.now() >= due then
+        close_clusters(context)
+        io.stderr:write(late and "tide: --timeout is over: killed\n" or "tide: interrupted twice: killed\n")
+        os.exit(late and 124 or 130, false)
+      end
+    end
+  end
+end
+
 ---Body of the driver's actor: loads the script and runs its main function.
 ---@return table {exit=} | {error=} | {page=}
 function driver.main(a)
@@ -220,12 +245,14 @@ function driver.main(a)
     dry_run(context)
     return {exit = 0}
   end
+  local watcher <const> = core.fiber(watch, context)
   local ok
   ok, err = xpcall(function()
     make_run_directory(context)
     script.in_main = true
     main()
   end, script.failure)
+  core.fiber_cancel(watcher)
   close_clusters(context)
   if not ok then return {error = travelling(errors.from(err))} end
   talk(context, "tide: run %s took %s; its log is %s", context.run,

@@ -145,7 +145,11 @@ function run:pump()
     self.failed = self.failed or errors.from(err)
     return
   end
-  if answer.progress then self:show_progress(answer.progress) end
+  if answer.progress then
+    self:show_progress(answer.progress)
+  else
+    self.bar:update(self.bar.count) -- the clock moves on
+  end
   for _, event in ipairs(answer.events) do
     if event.kind == "log" then
       self:show_log(event)
@@ -250,7 +254,9 @@ function run:wait()
     self.bar:finish()
   end
   self:clear_progress()
-  return self:summary()
+  local result = self:summary()
+  core.file_write(self.cluster.context.directory .. "/summary.json", core.json_encode(result:to_data()))
+  return result
 end
 
 ---What the run did so far, over all nodes.

@@ -199,6 +199,9 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
     TIDE_ASSERT(actor->fibers == NULL);
     actor->lifecycle = ACTOR_ENDING;
     tide_address address = actor_address(actor);
+    if (actor->name != NULL) {
+        registry_remove(s->system, address);
+    }
     for (struct open_call *c = actor->open_calls; c != NULL;) {
         struct open_call *next = c->next;
         signal_send(s, OP_REPLY, c->from, address, c->call, TIDE_EDIED, text[0] != 0 ? text : "the actor ended");
@@ -223,9 +226,6 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
     tide_free(actor->room_waiters);
     actor->room_waiters = NULL;
     actor->room_count = 0;
-    if (actor->name != NULL) {
-        registry_remove(s->system, address);
-    }
     if (actor->release != NULL) {
         actor->release(actor->state);
     }

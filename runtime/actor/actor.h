@@ -31,6 +31,7 @@ int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id);
 struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index);
 struct tide_port *tide_system_port(struct tide_system *system);
 struct tide_node *tide_system_node(struct tide_system *system);
+struct tide_node *tide_system_node(struct tide_system *system);
 
 /* ---- outgoing messages: what leaves for another node, handed over on the I/O thread ---- */
 /* Owned by whoever holds it; body = data then tail. The body is one msgpack value; of ERROR and EXIT it is already
@@ -90,6 +91,8 @@ struct tide_fiber *tide_fiber_current(void);
 int tide_fiber_suspend(uint64_t deadline, const char *why);
 /* Any thread. Fibers are recycled, never freed while the system lives: a late wake is a spurious wake-up of another. */
 void tide_fiber_wake(struct tide_fiber *fiber);
+/* Makes present and later suspensions of a fiber of the calling actor answer ECANCELED. It must not have ended. */
+void tide_fiber_cancel(struct tide_fiber *fiber);
 /* A further fiber of the calling actor (Lua's tide.spawn): shares its state, address and mailbox. */
 int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out);
 

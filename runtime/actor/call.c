@@ -258,7 +258,8 @@ int tide_answer(tide_address from, uint64_t call, const void *data, size_t size)
                                     .data = data,
                                     .size = (uint32_t)size,
                                     .kind = TIDE_FRAME_REPLY,
-                                    .lane = TIDE_LANE_ANSWER};
+                                    .lane = TIDE_LANE_ANSWER,
+                                    .prepaid = true};
         return outgoing_post(s->system, &out);
     }
     struct scheduler *target = scheduler_of(s->system, from);

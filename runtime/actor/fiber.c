@@ -73,7 +73,7 @@ int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), 
     fiber->deadline = (struct timer){.fire = deadline_fire};
     fiber->wake.op = OP_WAKE;
     fiber->wake.fiber = fiber;
-    fiber->ended = fiber->receiving = fiber->main = fiber->timed_out = false;
+    fiber->ended = fiber->receiving = fiber->main = fiber->timed_out = fiber->cancelled = false;
     fiber->cancelled_suspends = 0;
     fiber->error.code = 0;
     fiber->error.text[0] = 0;
@@ -143,13 +143,13 @@ struct tide_fiber *tide_fiber_current(void) {
     return tide__scheduler == NULL ? NULL : tide__scheduler->current_fiber;
 }
 
-/* A killed fiber that goes on suspending is abandoned: its stack is never continued. */
+/* A killed or cancelled fiber that goes on suspending is abandoned: its stack is never continued. */
 static int killed_suspend(struct tide_fiber *fiber) {
     if (++fiber->cancelled_suspends > KILL_PATIENCE) {
         fiber->ended = true;
         back_to_scheduler(fiber, false);
     }
-    return tide_fail(TIDE_ECANCELED, "the actor is being ended");
+    return tide_fail(TIDE_ECANCELED, fiber->cancelled ? "cancelled" : "the actor is being ended");
 }
 
 int tide_fiber_suspend(uint64_t deadline, const char *why) {
@@ -157,7 +157,7 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
     TIDE_ASSERT(s != NULL && s->current_fiber != NULL);
     struct tide_fiber *fiber = s->current_fiber;
     struct actor *actor = fiber->actor;
-    if (actor->killed) {
+    if (actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
     int expected = FIBER_RUNNING;
@@ -175,7 +175,7 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
     atomic_store_explicit(&fiber->waits_for, why, memory_order_relaxed);
     atomic_store_explicit(&fiber->waits_since, s->now, memory_order_relaxed);
     back_to_scheduler(fiber, false);
-    if (actor->killed) {
+    if (actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
     if (fiber->timed_out) {
@@ -198,10 +198,16 @@ void tide_fiber_wake(struct tide_fiber *fiber) {
     }
 }
 
+void tide_fiber_cancel(struct tide_fiber *fiber) {
+    TIDE_ASSERT(tide__scheduler != NULL && fiber->actor == tide__scheduler->current);
+    fiber->cancelled = true;
+    tide_fiber_wake(fiber);
+}
+
 int tide_yield(void) {
     struct tide_fiber *fiber = tide_fiber_current();
     TIDE_ASSERT(fiber != NULL);
-    if (fiber->actor->killed) {
+    if (fiber->actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
     /* WOKEN while queued: a wake from elsewhere must not queue it a second time. */
@@ -209,7 +215,7 @@ int tide_yield(void) {
     fiber_make_ready(fiber->actor->scheduler, fiber);
     atomic_store_explicit(&fiber->waits_for, "yield", memory_order_relaxed);
     back_to_scheduler(fiber, false);
-    return fiber->actor->killed ? killed_suspend(fiber) : 0;
+    return fiber->actor->killed || fiber->cancelled ? killed_suspend(fiber) : 0;
 }
 
 int tide_sleep(uint64_t duration) {

@@ -132,7 +132,7 @@ struct tide_fiber {
     _Atomic(const char *) waits_for;
     atomic_uint_fast64_t waits_since;
     uint32_t cancelled_suspends;
-    bool ended, receiving, main, timed_out;
+    bool ended, receiving, main, timed_out, cancelled;
     struct tide_error_slot error;
 };
 void fiber_resume(struct scheduler *s, struct tide_fiber *fiber); /* until it suspends or ends */

@@ -201,9 +201,9 @@ static void cancel_received(struct scheduler *s, struct message *m) {
 
 static void each_actor(struct scheduler *s, void (*visit)(struct scheduler *, struct actor *, const struct message *),
                        const struct message *m) {
-    uint32_t count = s->slot_count;
+    uint32_t count = __atomic_load_n(&s->slot_count, __ATOMIC_ACQUIRE); /* spawns from other threads go on */
     for (uint32_t i = count; i-- > 0;) { /* newest first: children before their parents */
-        struct actor *chunk = s->chunks[i / SLOT_CHUNK];
+        struct actor *chunk = __atomic_load_n(&s->chunks[i / SLOT_CHUNK], __ATOMIC_ACQUIRE);
         struct actor *actor = chunk == NULL ? NULL : &chunk[i % SLOT_CHUNK];
         if (actor != NULL && atomic_load_explicit(&actor->id, memory_order_acquire) != 0 &&
             actor->lifecycle == ACTOR_LIVE) {

@@ -64,7 +64,9 @@ int tide_system_send(struct tide_system *system, const struct tide_outgoing *pro
             return rc;
         }
     }
-    return outgoing_post(system, prototype);
+    struct tide_outgoing m = *prototype;
+    m.prepaid = prepaid;
+    return outgoing_post(system, &m);
 }
 
 /* ---- local ---- */
@@ -180,7 +182,7 @@ int tide_post(struct tide_node *node, tide_address to, const void *data, size_t 
     }
     if (!is_local(system, to)) {
         struct tide_outgoing out = {
-            .to = to, .data = data, .size = (uint32_t)size, .kind = TIDE_FRAME_CAST, .lane = TIDE_LANE_CONTROL};
+            .to = to, .data = data, .size = (uint32_t)size, .kind = TIDE_FRAME_CAST, .lane = TIDE_LANE_CONTROL, .prepaid = true};
         return outgoing_post(system, &out);
     }
     struct scheduler *target = scheduler_of(system, to);
@@ -261,7 +263,8 @@ static void signal_remote(struct scheduler *s, enum message_op op, tide_address 
                                 .size = (uint32_t)w.size,
                                 .code = code,
                                 .kind = (uint8_t)signal_frame(op),
-                                .lane = op == OP_REPLY ? TIDE_LANE_ANSWER : TIDE_LANE_CONTROL};
+                                .lane = op == OP_REPLY ? TIDE_LANE_ANSWER : TIDE_LANE_CONTROL,
+                                .prepaid = true};
     if (outgoing_post(s->system, &out) < 0 && (op == OP_MONITOR || op == OP_LINK)) {
         signal_send(s, OP_EXIT, from, to, call, TIDE_EUNREACHABLE, "no connection to that node");
     }
@@ -293,7 +296,12 @@ void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_
                                     .code = code,
                                     .kind = op == OP_REPLY ? TIDE_ERROR : TIDE_EXIT,
                                     .lane = TIDE_LANE_CONTROL};
-    inbox_push(target, m); /* through the own inbox too: a chain of exits must not become a recursion */
+    bool relation = op == OP_MONITOR || op == OP_DEMONITOR || op == OP_LINK || op == OP_UNLINK;
+    if (relation && target == tide__scheduler) { /* at once: a message sent next must not overtake it */
+        scheduler_dispatch(target, m);
+    } else { /* through the own inbox too: a chain of exits must not become a recursion */
+        inbox_push(target, m);
+    }
 }
 
 /* ---- from other nodes ---- */

@@ -34,6 +34,8 @@ enum {
 #define DRAIN_TIMEOUT                                                                              \
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
 #define PROBE_TIMEOUT (300 * TIDE_MILLISECOND)
+#define PROBE_PATIENCE                                                                             \
+    (50 * TIDE_MILLISECOND)               /* a probe that lasts this long met a living process */
 #define WAITING_TIMEOUT (3 * TIDE_SECOND) /* messages to a peer that is being dialled */
 #define REPORT_PATIENCE                                                                            \
     (2 * TIDE_SECOND) /* one reporter alone: its subject is evicted after this */

@@ -212,7 +212,7 @@ static void closed(void *arg, int reason) {
     if (net->finished) {
         /* nobody is interested any more */
     } else if (link->purpose == LINK_PROBE) {
-        tide__members_probed(net, peer, reason == TIDE_EUNREACHABLE);
+        tide__members_probed(net, peer, !expected);
     } else if (link->was_up) {
         tide__members_link_lost(net, peer, expected ? "closed by this node" : "connection lost");
     } else if (link->purpose == LINK_JOIN) {
@@ -422,7 +422,9 @@ static void connected(void *arg, struct tide_stream *stream) {
         return;
     }
     if (link->purpose == LINK_PROBE) {
-        tide__link_close(link);
+        /* No proof of life yet: the listener of a process that is just ending still takes
+         * connections, and its socket is closed a moment later. */
+        link->deadline = tide__net_now(link->net) + PROBE_PATIENCE;
         return;
     }
     struct tide_peer_identity identity;

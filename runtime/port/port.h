@@ -149,8 +149,8 @@ struct tide_sim_options {
 int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **out);
 void tide_sim_destroy(struct tide_sim *sim); /* after its ports */
 int tide_sim_port(struct tide_sim *sim, const char *node, struct tide_port **out);
-/* Runs events until `until` (virtual ns) or until `done` says true (asked after each event). Returns false when no
- * event is left and done never said true. */
+/* Runs events until `until` (virtual ns) or until `done` says true (asked after each event). Returns
+ * whether `done` said true; without `done`, whether events are left. */
 bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg), void *arg);
 uint64_t tide_sim_now(const struct tide_sim *sim);
 uint64_t tide_sim_hash(const struct tide_sim *sim);   /* over (time, node, kind, length, bytes) of every event */

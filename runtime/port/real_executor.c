@@ -101,8 +101,8 @@ static bool run_turn(struct tide_executor *e) {
         return false;
     }
     int before = atomic_exchange_explicit(&e->state, TIDE_REAL_SLEEPING, memory_order_acq_rel);
-    bool again = e->options.pending != NULL ? e->options.pending(e->options.arg)
-                                            : before == TIDE_REAL_NOTIFIED;
+    bool again = before == TIDE_REAL_NOTIFIED ||
+                 (e->options.pending != NULL && e->options.pending(e->options.arg));
     if (again) {
         return false;
     }

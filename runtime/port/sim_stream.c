@@ -198,7 +198,7 @@ static void on_connected(struct tide_sim *sim, struct tide_stream *s) {
         return;
     }
     s->connected = true;
-    bool waiting = s->want_write; /* since a write before this; a later one waits for its own room */
+    bool waiting = s->want_write; /* since a write before this one's news */
     s->events->connected(s->arg, s);
     if (waiting && !s->finished && !s->writable_scheduled) {
         s->writable_scheduled = true;

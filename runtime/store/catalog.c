@@ -153,7 +153,9 @@ static void round_ended(struct tide_store *store, struct tide__catalog_entry *en
     if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_COMMIT) {
         entry->phase = TIDE__CATALOG_READY;
     }
-    answer_callers(entry);
+    if (entry->phase == TIDE__CATALOG_READY) {
+        answer_callers(entry);
+    }
 }
 
 /* ---- controller: CREATE ---- */

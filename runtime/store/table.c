@@ -353,7 +353,8 @@ uint16_t tide__store_self(struct tide_store *store) {
 }
 
 bool tide__store_is_controller(struct tide_store *store) {
-    return store->net && tide_net_controller(store->net) == tide__store_self(store);
+    uint16_t self = tide__store_self(store); /* 0 until a joiner is told, like the controller's */
+    return store->net && self != 0 && tide_net_controller(store->net) == self;
 }
 
 bool tide_store_synced(struct tide_store *store) {

@@ -84,4 +84,29 @@ nothing_left
 
 run 124 --timeout 2s run long.lua
 nothing_left
+
+# A script that never comes back from its own work ends too, with the nodes it started.
+cat >busy.lua <<'LUA'
+local tide = require "tide"
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1} -- luacheck: ignore 211
+  print "busy"
+  while true do end
+end)
+LUA
+run 124 --timeout 1s run busy.lua
+nothing_left
+"$TIDE" run busy.lua >out.txt 2>err.txt </dev/null &
+driver=$!
+started+=("$driver")
+busy() { grep -q busy out.txt; }
+wait_for 15 busy
+kill -INT "$driver"
+sleep 0.3
+kill -INT "$driver"
+wait "$driver"
+code=$?
+[ "$code" = 130 ] || fail "a busy script after two SIGINTs: exit code $code, not 130"
+says err.txt 'killed'
+nothing_left
 finish

@@ -112,8 +112,7 @@ static void the_argument_and_the_name_reach_the_actor(void **state) {
         "local id = core.monitor(a) core.kill(a) local e = core.receive(5)\n"
         "assert(e.kind == 'exit' and e.call == id and e.from == a and e.name == 'EKILLED', "
         "e.name)\n"
-        "for i = 1, 100 do t, err = core.whereis 'child' if not t then break end core.sleep(0.01) "
-        "end\n"
+        "t, err = core.whereis 'child'\n"
         "assert(not t and err.name == 'ENOENT')\n"
         "fails('argument.f: a function cannot travel', core.spawn, {source = '', argument = {f = "
         "print}})");
@@ -123,7 +122,7 @@ static void a_script_error_reaches_the_monitor_with_its_line(void **state) {
     (void)state;
     lua("local a = start('\\n\\nlocal function inner() local x = nil; x.y = 1 end core.receive() "
         "inner()')\n"
-        "core.monitor(a) core.sleep(0.01) core.send(a, 1) local e = core.receive(5)\n"
+        "core.monitor(a) core.send(a, 1) local e = core.receive(5)\n"
         "assert(e.kind == 'exit' and e.name == 'ECRASHED', e.name)\n"
         "assert(e.text:find('^child.lua:3: ') and e.text:find 'inner' and e.text:find 'traceback', "
         "e.text)\n"
@@ -248,7 +247,7 @@ static void a_killed_actor_ends_although_it_catches_errors(void **state) {
 static void links_and_traps_work_from_lua(void **state) {
     (void)state;
     lua("core.trap_exits(true) local a = start([[ core.receive() error 'broken' ]], {link = true}) "
-        "core.sleep(0.01) core.send(a, 1)\n"
+        "core.send(a, 1)\n"
         "local e = core.receive(5) assert(e.kind == 'exit' and e.from == a and e.text:find "
         "'broken')\n"
         "assert(core.register 'me-too') assert(core.whereis 'me-too' == core.self())\n"
@@ -331,6 +330,43 @@ static void a_thousand_lua_actors_start_and_stop(void **state) {
         "  for i = 1, 20 do local e = assert(core.receive(20)) assert(e.kind == 'exit') end end");
 }
 
+static void the_program_starts_a_node_runs_scripts_and_stops_it(void **state) {
+    (void)state;
+    static const char chunk[] =
+        "local core, listen = require 'tide.core', ...\n"
+        "assert(core.node() == nil and core.interrupted() == 0)\n"
+        "assert(core.node_start {cluster = 'second', name = 'p', listen = listen, workers = 0})\n"
+        "local t, err = core.node_start {} assert(t == nil and err.name == 'EEXIST')\n"
+        "local r = assert(core.node_run('local a = ... return {a.x + 1, a.t}', '@s.lua',\n"
+        "  {x = 1, t = core.tensor('f32', {1.5})})) assert(r[1] == 2 and r[2][1] == 1.5)\n"
+        "assert(core.node_run('return', '@s.lua') == nil)\n"
+        "t, err = core.node_run('\\n error \"bad\"', '@s.lua')\n"
+        "assert(t == nil and err.message == 'bad' and err.where == 's.lua:2' and err.trace, "
+        "tostring(err))\n"
+        "t, err = core.node_run('error {name = \"EMINE\", code = \"T0001\", message = \"m\"}')\n"
+        "assert(t == nil and err.name == 'EMINE' and err.code == 'T0001', err.name)\n"
+        "t, err = core.node_run('no Lua', '@s.lua') assert(t == nil and err.where == 's.lua:1')\n"
+        "os.execute 'kill -TERM $PPID'\n"
+        "for i = 1, 500 do if core.interrupted() > 0 then break end core.sleep(0.01) end\n"
+        "assert(core.interrupted() == 1)\n"
+        "assert(core.node_stop(1)) assert(core.node() == nil)\n"
+        "assert(not pcall(core.node_run, 'return'))";
+    struct tide_port *port;
+    struct tide_lua *host;
+    char listen[100];
+    (void)snprintf(listen, sizeof listen, "unix:%s/p.sock", directory);
+    assert_int_equal(tide_port_real_create(2, &port), 0);
+    assert_int_equal(tide__lua_create(NULL, port, false, &host), 0);
+    assert_int_equal(tide__lua_load(host->L, chunk, strlen(chunk), "=test"), LUA_OK);
+    lua_pushstring(host->L, listen);
+    if (lua_pcall(host->L, 1, 0, 0) != LUA_OK) {
+        fail_msg("%s", luaL_tolstring(host->L, -1, NULL));
+    }
+    tide__lua_destroy(host);
+    port->ops->destroy(port);
+    (void)unlink(listen + strlen("unix:"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_actors_exchange_messages),
@@ -349,6 +385,7 @@ int main(void) {
         cmocka_unit_test(the_node_describes_itself),
         cmocka_unit_test(tables_are_pulled_and_pushed),
         cmocka_unit_test(children_are_started_signalled_and_reported),
+        cmocka_unit_test(the_program_starts_a_node_runs_scripts_and_stops_it),
         cmocka_unit_test(a_thousand_lua_actors_start_and_stop),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
