@@ -1,6 +1,6 @@
 /*
  * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100 keys a call, beside a
- * copy of random rows of the same size in the same run. With --net unix|tcp: two processes, remote rows: 64 calls
+ * copy of random rows of the same size in the same run, in time of that thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls
  * outstanding x 100 keys, and synchronous pulls of one key.
  */
 #include "bench/report.h"
@@ -19,6 +19,22 @@ static uint64_t now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t processor_time(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
+}
+
+/* Keys a second of `keys_a_call` keys and `calls` since `start`; 0 until enough was measured. Looks at the clock only
+ * now and then. */
+static double rate_since(uint64_t start, uint64_t calls, size_t keys_a_call) {
+    if (calls % (keys_a_call > 1 ? 64 : 1024)) {
+        return 0;
+    }
+    uint64_t elapsed = processor_time() - start;
+    return elapsed < MEASURE_NS ? 0 : (double)(calls * keys_a_call) / (double)elapsed * 1e9;
 }
 
 static void fail_loudly(const char *what) {
@@ -41,15 +57,16 @@ static uint64_t *key_lists(size_t lists, size_t keys_a_call, uint64_t key_count)
 static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_count, size_t width, bool in) {
     float *table = calloc(key_count * width, sizeof *table), *rows = calloc(keys_a_call * width, sizeof *rows);
     memset(table, 1, key_count * width * sizeof *table);
-    uint64_t start = now(), keys = 0;
-    for (size_t i = 0; now() - start < MEASURE_NS; i = (i + 1) % LISTS) {
+    uint64_t start = processor_time();
+    double rate = 0;
+    for (size_t i = 0; rate == 0; i++) {
+        const uint64_t *list = lists + i % LISTS * keys_a_call;
         for (size_t j = 0; j < keys_a_call; j++) {
-            float *row = table + lists[i * keys_a_call + j] * width, *mine = rows + j * width;
+            float *row = table + list[j] * width, *mine = rows + j * width;
             memcpy(in ? row : mine, in ? mine : row, width * sizeof *row);
         }
-        keys += keys_a_call;
+        rate = rate_since(start, i + 1, keys_a_call);
     }
-    double rate = (double)keys / (double)(now() - start) * 1e9;
     free(table);
     free(rows);
     return rate;
@@ -57,18 +74,19 @@ static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_
 
 static double run_local(struct tide_table *table, const uint64_t *lists, size_t keys_a_call, bool in) {
     float *rows = calloc(keys_a_call * table->width, sizeof *rows);
-    uint64_t start = now(), keys = 0;
-    for (size_t i = 0; now() - start < MEASURE_NS; i = (i + 1) % LISTS) {
-        const uint64_t *list = lists + i * keys_a_call;
+    uint64_t start = processor_time();
+    double rate = 0;
+    for (size_t i = 0; rate == 0; i++) {
+        const uint64_t *list = lists + i % LISTS * keys_a_call;
         int code = in ? tide_table_push(table, list, keys_a_call, rows, 0, NULL)
                       : tide_table_pull(table, list, keys_a_call, rows, NULL);
         if (code) {
             fail_loudly("local");
         }
-        keys += keys_a_call;
+        rate = rate_since(start, i + 1, keys_a_call);
     }
     free(rows);
-    return (double)keys / (double)(now() - start) * 1e9;
+    return rate;
 }
 
 static void local_rows(size_t width, size_t keys_a_call) {

@@ -10,7 +10,7 @@ function data.reader_error(err)
   local converted = errors.from(err)
   local file, line, rest = converted.message:match("^(.-): line (%d+): (.*)$")
   if file then return errors.new("T0402", {message = rest, where = file .. ":" .. line}) end
-  converted.where, converted.node = nil, nil
+  if (converted.where or ""):find("^tide/") then converted.where, converted.node = nil, nil end
   return converted
 end
 

@@ -76,6 +76,7 @@ function driver.run(o)
   }
   if not started then return complain(errors.from(err, "T1001"), o) end
   local args = o.args or {}
+  local began, interrupts = core.now(), core.interrupted()
   local result
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
     program = arg and arg[0], run = id,
@@ -84,7 +85,14 @@ function driver.run(o)
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   core.node_stop(o.cluster and 5 or 0)
-  if not result then return complain(err, o) end
+  if not result then
+    if core.interrupted() - interrupts >= 2 then
+      err = errors.new("T0210", {message = "interrupted twice: killed"})
+    elseif o.timeout_s and core.now() - began >= o.timeout_s then
+      err = errors.new("T0507", {message = "the script took longer than --timeout: killed", exit = 124})
+    end
+    return complain(err, o)
+  end
   if result.page then
     io.stdout:write(result.page, "\n")
     return 0
@@ -201,7 +209,7 @@ local function travelling(err)
 end
 
 ---Runs beside the script's main. A run handles Ctrl-C and --timeout where the script waits for it; a script that does
----something else meanwhile, or for ever, is ended here: the process with all its children.
+---something else meanwhile, or for ever, is ended here, with all children. driver.run finds out why.
 local function watch(context)
   local said, due
   while true do
@@ -217,8 +225,8 @@ local function watch(context)
       due = due or core.now() + KILL_S
       if core.now() >= due then
         close_clusters(context)
-        io.stderr:write(late and "tide: --timeout is over: killed\n" or "tide: interrupted twice: killed\n")
-        os.exit(late and 124 or 130, false)
+        core.kill(core.self())
+        return
       end
     end
   end

@@ -31,7 +31,6 @@ int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id);
 struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index);
 struct tide_port *tide_system_port(struct tide_system *system);
 struct tide_node *tide_system_node(struct tide_system *system);
-struct tide_node *tide_system_node(struct tide_system *system);
 
 /* ---- outgoing messages: what leaves for another node, handed over on the I/O thread ---- */
 /* Owned by whoever holds it; body = data then tail. The body is one msgpack value; of ERROR and EXIT it is already

@@ -17,10 +17,6 @@ struct tide_node *tide_system_node(struct tide_system *system) {
     return system->node;
 }
 
-struct tide_node *tide_system_node(struct tide_system *system) {
-    return system->node;
-}
-
 void tide_system_set_node_id(struct tide_system *system, uint16_t id) {
     atomic_store_explicit(&system->node_id, id, memory_order_relaxed);
 }

@@ -4,7 +4,6 @@
  * counters; what they want done (join, leave) is a flag that the next turn sees.
  */
 #include "net/inside.h"
-#include "actor/internal.h" /* the node of a system, for tide_spawn */
 
 #include <string.h>
 
@@ -16,7 +15,7 @@ void tide__net_wake(struct tide_net *net) {
  * just about to sleep asks its inbox for reasons not to, and knows no other. */
 static void poke(struct tide_net *net) {
     static const uint8_t nil = 0xc0;
-    if (tide_post(net->system->node, net->members_actor, &nil, 1) != 0) {
+    if (tide_post(tide_system_node(net->system), net->members_actor, &nil, 1) != 0) {
         tide__net_wake(net);
     }
 }
@@ -308,7 +307,7 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
         return TIDE_ENOMEM;
     }
     error = tide_spawn(
-        system->node,
+        tide_system_node(system),
         &(struct tide_actor_options){
             .name = "members", .type = "members", .handle = members_handle, .state = net},
         &net->members_actor);

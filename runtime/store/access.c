@@ -98,7 +98,9 @@ static void gather(const struct tide__pass *pass, struct block *b, bool create) 
             words = tide__dense_words(table, number);
         }
         b->words[j] = words ? words + tide__place_of(table, number, b->keys[j]) : NULL;
-        __builtin_prefetch(b->words[j], 1);
+        if (left > 1) {
+            __builtin_prefetch(b->words[j], 1);
+        }
     }
     if (b->count > 1) {
         for (size_t j = 0; j < b->count; j++) {

@@ -108,12 +108,14 @@ static void set_route(struct tide_table *table, uint32_t slot, uint32_t route) {
     atomic_store_explicit(&table->slots[slot].route, route, memory_order_release);
 }
 
+/* `changes` moves before and after: whoever read it in between, and routes both old and new, finds it changed. */
 static void routes_begin(struct tide_table *table) {
     tide_lock(&table->store->pending.lock);
     atomic_fetch_add_explicit(&table->changes, 1, memory_order_release); /* pairs with the acquire in remote_start */
 }
 
 static void routes_end(struct tide_table *table) {
+    atomic_fetch_add_explicit(&table->changes, 1, memory_order_release); /* pairs with the acquire in remote_start */
     tide_unlock(&table->store->pending.lock);
 }
 

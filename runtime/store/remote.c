@@ -17,7 +17,6 @@
 
 #define COUNT_MASK UINT64_C(0xffff)
 #define FIBER_MASK UINT64_C(0x7fffffffffff)
-#define BUSY (UINT64_C(1) << 63)
 enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000 };
 
 _Static_assert(sizeof(struct tide__ticket) <= sizeof(struct tide_ticket), "a ticket lies in the public one");
@@ -49,14 +48,12 @@ void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text
     uint64_t old = atomic_load_explicit(&ticket->state, memory_order_relaxed), next;
     do {
         TIDE_ASSERT(old & COUNT_MASK);
-        bool last = (old & COUNT_MASK) == 1;
-        next = !last ? old - 1 : ticket_fiber(old) ? (old - 1) | BUSY : 0;
+        next = (old & COUNT_MASK) == 1 ? 0 : old - 1;
         /* release: rows, result and text before the count; pairs with the acquires of done and wait */
     } while (!atomic_compare_exchange_weak_explicit(&ticket->state, &old, next, memory_order_acq_rel,
                                                     memory_order_relaxed));
-    if (next & BUSY) {
-        tide_fiber_wake(ticket_fiber(next));
-        atomic_store_explicit(&ticket->state, 0, memory_order_release); /* pairs with the wait below */
+    if (next == 0 && ticket_fiber(old)) {
+        tide_fiber_wake(ticket_fiber(old)); /* it may have gone on by itself already: a late wake does no harm */
     }
 }
 
@@ -99,10 +96,6 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
         uint64_t state = atomic_load_explicit(&ticket->state, memory_order_acquire); /* with tide__ticket_finish */
         if (state == 0) {
             return ticket_result(ticket);
-        }
-        if (state & BUSY) {
-            tide_pause();
-            continue;
         }
         if (!self) {
             ticket_detach(ticket);
@@ -387,6 +380,7 @@ struct request { /* a message on its way out; apart from its entry, which may en
     struct tide_writer body;
     struct tide_blob *tail;
     uint16_t node;
+    uint8_t buffer[]; /* of the body */
 };
 
 static void request_free(struct tide_store *store, struct request *r) {
@@ -442,13 +436,16 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
                         const uint32_t *positions, size_t count, struct request **out) {
     struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
-    struct tide__pending *p = tide_alloc_zero(1, sizeof *p + count * sizeof p->index[0]);
-    struct request *r = tide_alloc_zero(1, sizeof *r);
+    struct tide__pending *p = tide_alloc(sizeof *p + count * sizeof p->index[0]);
+    const size_t body_bytes = HEAD_BYTES + count * sizeof(uint64_t);
+    struct request *r = tide_alloc(sizeof *r + body_bytes);
     if (!p || !r || reserve(&store->pending, &r->id)) {
         tide_free(p);
         tide_free(r);
         return TIDE_ENOMEM;
     }
+    r->next = NULL;
+    r->tail = NULL;
     *p = (struct tide__pending){.id = r->id, .table = table, .ticket = ticket, .count = (uint32_t)count,
                                 .left = (uint32_t)count, .node = node, .kind = (uint8_t)kind, .raw = pass->raw};
     memcpy(p->index, positions, count * sizeof *positions);
@@ -456,7 +453,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
     r->node = node;
     *out = r;
     struct tide_writer *w = &r->body;
-    tide_writer_init(w, NULL, 0);
+    tide_writer_init(w, r->buffer, body_bytes);
     tide_write_array(w, kind == TIDE__PUSH ? 10 : 9);
     tide_write_uint(w, kind);
     tide_write_uint(w, table->id);

@@ -115,7 +115,7 @@ struct tide_table {
 
     /* any thread */
     atomic_bool ready;            /* every node has it */
-    atomic_uint_fast64_t changes; /* of routes on this node; bumped before a route changes, under the pending lock */
+    atomic_uint_fast64_t changes; /* of routes on this node: bumped before and after them, under the pending lock */
     atomic_uint_fast64_t map_version;
     atomic_uint_fast64_t index_bytes;
     struct tide__slab slab;
@@ -224,7 +224,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
 
 /* ---- remote.c ---- */
 struct tide__ticket { /* lies in struct tide_ticket */
-    atomic_uint_fast64_t state; /* remaining messages 16 | waiting fiber 47 | busy 1 */
+    atomic_uint_fast64_t state; /* waiting fiber 48 | remaining messages 16; 0: done */
     struct tide_table *table;
     float *rows;
     char *text;

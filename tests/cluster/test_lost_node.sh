@@ -27,7 +27,7 @@ LUA
 "$TIDE" run long.lua >out.txt 2>err.txt </dev/null &
 driver=$!
 started+=("$driver")
-under_way() { grep -q 'under way' err.txt; }
+under_way() { grep -q "under way" err.txt 2>/dev/null; }
 wait_for 15 under_way
 victim=
 for pid in $(node_pids); do
