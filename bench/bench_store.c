@@ -1,7 +1,8 @@
 /*
- * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100 keys a call, beside a
- * copy of random rows of the same size in the same run, in time of that thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls
- * outstanding x 100 keys, and synchronous pulls of one key.
+ * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100
+ * keys a call, beside a copy of random rows of the same size in the same run, in time of that
+ * thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls outstanding x 100
+ * keys, and synchronous pulls of one key.
  */
 #include "bench/report.h"
 #include "store/store_internal.h"
@@ -27,8 +28,8 @@ static uint64_t processor_time(void) {
     return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
 }
 
-/* Keys a second of `keys_a_call` keys and `calls` since `start`; 0 until enough was measured. Looks at the clock only
- * now and then. */
+/* Keys a second of `keys_a_call` keys and `calls` since `start`; 0 until enough was measured. Looks
+ * at the clock only now and then. */
 static double rate_since(uint64_t start, uint64_t calls, size_t keys_a_call) {
     if (calls % (keys_a_call > 1 ? 64 : 1024)) {
         return 0;
@@ -54,8 +55,10 @@ static uint64_t *key_lists(size_t lists, size_t keys_a_call, uint64_t key_count)
     return keys;
 }
 
-static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_count, size_t width, bool in) {
-    float *table = calloc(key_count * width, sizeof *table), *rows = calloc(keys_a_call * width, sizeof *rows);
+static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_count, size_t width,
+                        bool in) {
+    float *table = calloc(key_count * width, sizeof *table),
+          *rows = calloc(keys_a_call * width, sizeof *rows);
     memset(table, 1, key_count * width * sizeof *table);
     uint64_t start = processor_time();
     double rate = 0;
@@ -72,7 +75,8 @@ static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_
     return rate;
 }
 
-static double run_local(struct tide_table *table, const uint64_t *lists, size_t keys_a_call, bool in) {
+static double run_local(struct tide_table *table, const uint64_t *lists, size_t keys_a_call,
+                        bool in) {
     float *rows = calloc(keys_a_call * table->width, sizeof *rows);
     uint64_t start = processor_time();
     double rate = 0;
@@ -93,7 +97,8 @@ static void local_rows(size_t width, size_t keys_a_call) {
     struct tide_store *store;
     struct tide_table *table;
     const uint64_t key_count = width == 1000 ? 5000 : 20000;
-    struct tide_table_options options = {.name = "w", .key_count = key_count, .width = (uint32_t)width};
+    struct tide_table_options options = {
+        .name = "w", .key_count = key_count, .width = (uint32_t)width};
     if (tide__store_create_bare(&store) || tide__table_create_in(store, &options, &table)) {
         fail_loudly("create");
     }
@@ -104,7 +109,8 @@ static void local_rows(size_t width, size_t keys_a_call) {
     }
     for (int in = 0; in < 2; in++) {
         char what[80];
-        snprintf(what, sizeof what, "local %s, %zu floats, %zu keys a call", in ? "push" : "pull", width, keys_a_call);
+        snprintf(what, sizeof what, "local %s, %zu floats, %zu keys a call", in ? "push" : "pull",
+                 width, keys_a_call);
         double rate = run_local(table, lists, keys_a_call, in);
         report_row(what, "keys/s", rate);
         double copied = copy_rows(lists, keys_a_call, key_count, width, in);
@@ -142,7 +148,8 @@ static uint64_t *remote_keys(struct tide_table *table, uint16_t self, size_t *co
     return keys;
 }
 
-static double outstanding(struct tide_table *table, const uint64_t *keys, size_t count, size_t keys_a_call, bool in) {
+static double outstanding(struct tide_table *table, const uint64_t *keys, size_t count,
+                          size_t keys_a_call, bool in) {
     const size_t floats = keys_a_call * table->width;
     struct tide_ticket tickets[OUTSTANDING];
     float *rows = calloc(OUTSTANDING * floats, sizeof *rows);
@@ -189,7 +196,8 @@ static void one_by_one(struct tide_table *table, const uint64_t *keys, size_t co
     }
     qsort(times, CALLS, sizeof *times, compare_times);
     report_row("remote sync pull, 100 floats, 1 key, p50", "us", (double)times[CALLS / 2] / 1e3);
-    report_row("remote sync pull, 100 floats, 1 key, p99", "us", (double)times[CALLS * 99 / 100] / 1e3);
+    report_row("remote sync pull, 100 floats, 1 key, p99", "us",
+               (double)times[CALLS * 99 / 100] / 1e3);
     free(times);
 }
 
@@ -212,12 +220,14 @@ static int remote_main(void *state) {
         }
         free(ones);
         for (int in = 0; in < 2; in++) {
-            snprintf(what, sizeof what, "remote %s, %u floats, 64 x 100 keys", in ? "push" : "pull", widths[w]);
+            snprintf(what, sizeof what, "remote %s, %u floats, 64 x 100 keys", in ? "push" : "pull",
+                     widths[w]);
             report_row(what, "keys/s", outstanding(table, keys, count, KEYS_A_CALL, in));
         }
         if (widths[w] == 100) {
             one_by_one(table, keys, count);
-            report_row("remote pull, 100 floats, 64 x 1 key", "keys/s", outstanding(table, keys, count, 1, false));
+            report_row("remote pull, 100 floats, 64 x 1 key", "keys/s",
+                       outstanding(table, keys, count, 1, false));
         }
         free(keys);
     }
@@ -227,7 +237,8 @@ static int remote_main(void *state) {
 
 static int serve(const char *join, int release) {
     struct tide_node *node;
-    struct tide_node_options options = {.cluster = "bench", .name = "server", .join = join, .workers = 1};
+    struct tide_node_options options = {
+        .cluster = "bench", .name = "server", .join = join, .workers = 1};
     if (tide_node_create(&options, &node)) {
         fprintf(stderr, "bench_store: server: %s\n", tide_error_message());
         return 1;
@@ -248,7 +259,8 @@ static int remote_rows(const char *net, const char *program) {
         snprintf(listen, sizeof listen, "unix:%s/socket", directory);
     }
     struct remote remote = {0};
-    struct tide_node_options options = {.cluster = "bench", .name = "origin", .listen = listen, .workers = 1};
+    struct tide_node_options options = {
+        .cluster = "bench", .name = "origin", .listen = listen, .workers = 1};
     if (tide_node_create(&options, &remote.node)) {
         fail_loudly("node");
     }
@@ -269,13 +281,17 @@ static int remote_rows(const char *net, const char *program) {
     for (int i = 0; i < 5000; i++) { /* until it is a member */
         struct tide_member member;
         struct tide_net *tide_net_of(struct tide_node *);
-        if (tide_net_member(tide_net_of(remote.node), 2, &member) && member.state == TIDE_MEMBER_UP) {
+        if (tide_net_member(tide_net_of(remote.node), 2, &member) &&
+            member.state == TIDE_MEMBER_UP) {
             break;
         }
         nanosleep(&pause, NULL);
     }
-    struct tide_actor_options actor = {.type = "bench", .run = remote_main, .state = &remote,
-                                       .role = TIDE_ROLE_COMPUTE, .stack_bytes = 1 << 20};
+    struct tide_actor_options actor = {.type = "bench",
+                                       .run = remote_main,
+                                       .state = &remote,
+                                       .role = TIDE_ROLE_COMPUTE,
+                                       .stack_bytes = 1 << 20};
     tide_address address;
     if (tide_spawn(remote.node, &actor, &address)) {
         fail_loudly("spawn");

@@ -1,18 +1,20 @@
 /*
- * Access to rows: the walk that workers (on their own thread) and the store actor (for others) share, and the public
- * pull and push.
+ * Access to rows: the walk that workers (on their own thread) and the store actor (for others)
+ * share, and the public pull and push.
  *
- * A pass visits keys in blocks so that the misses of one key overlap those of the next: slots of the whole block,
- * then key words, then rows are prefetched before the first row is locked. Local rows are read and written under the
- * lock bit of their key word; no allocation, no shared counter, no message. What is not served here is listed and
- * goes to remote.c after the walk: two passes a call.
+ * A pass visits keys in blocks so that the misses of one key overlap those of the next: slots of
+ * the whole block, then key words, then rows are prefetched before the first row is locked. Local
+ * rows are read and written under the lock bit of their key word; no allocation, no shared counter,
+ * no message. What is not served here is listed and goes to remote.c after the walk: two passes a
+ * call.
  *
- * A slot's route is read again after the word is locked: whoever moves a slot away changes the route first and locks
- * every word after, so a row is never touched once it has left. A row without a word needs no lock to be read: it
- * has its initial value if the slot was still served after the word was seen empty.
+ * A slot's route is read again after the word is locked: whoever moves a slot away changes the
+ * route first and locks every word after, so a row is never touched once it has left. A row without
+ * a word needs no lock to be read: it has its initial value if the slot was still served after the
+ * word was seen empty.
  *
- * Order within a call: once a key was missed, keys count as missed when any route changed since the pass began, so
- * that a later duplicate cannot overtake an earlier one.
+ * Order within a call: once a key was missed, keys count as missed when any route changed since the
+ * pass began, so that a later duplicate cannot overtake an earlier one.
  */
 #include "store/store_internal.h"
 
@@ -40,7 +42,8 @@ static int miss(struct tide__misses *misses, size_t position) {
         size_t capacity = misses->capacity * 4;
         uint32_t *grown = tide_realloc(small ? NULL : misses->at, capacity * sizeof *grown);
         if (!grown) {
-            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys of other nodes", misses->count);
+            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys of other nodes",
+                             misses->count);
         }
         if (small) {
             memcpy(grown, misses->small, sizeof misses->small);
@@ -62,8 +65,10 @@ struct block {
     atomic_uint_fast64_t *words[BLOCK]; /* dense; NULL: the slot was never touched */
 };
 
-static inline void prefetch_row(const struct tide_table *table, atomic_uint_fast64_t *at, size_t bytes) {
-    uint64_t word = atomic_load_explicit(at, memory_order_acquire); /* the arena was set before the word's release */
+static inline void prefetch_row(const struct tide_table *table, atomic_uint_fast64_t *at,
+                                size_t bytes) {
+    uint64_t word = atomic_load_explicit(
+        at, memory_order_acquire); /* the arena was set before the word's release */
     if (tide__word_state(word) == TIDE__OWNED) {
         const char *row = (const char *)tide__slab_row(&table->slab, (uint32_t)word);
         for (size_t line = 0; line < bytes && line < LINES_AHEAD * LINE; line += LINE) {
@@ -93,7 +98,8 @@ static void gather(const struct tide__pass *pass, struct block *b, bool create) 
     for (size_t j = 0; j < b->count; j++) {
         uint32_t number = (uint32_t)(b->slots[j] - table->slots);
         /* acquire: pairs with the release of tide__dense_words */
-        atomic_uint_fast64_t *words = atomic_load_explicit(&b->slots[j]->index, memory_order_acquire);
+        atomic_uint_fast64_t *words =
+            atomic_load_explicit(&b->slots[j]->index, memory_order_acquire);
         if (!words && create) {
             words = tide__dense_words(table, number);
         }
@@ -123,32 +129,35 @@ static inline bool served(const struct tide__pass *pass, const struct tide__slot
 
 static bool at_limit(const struct tide_table *table) {
     return table->options.key_limit &&
-           atomic_load_explicit(&table->slab.used, memory_order_relaxed) >= table->options.key_limit;
+           atomic_load_explicit(&table->slab.used, memory_order_relaxed) >=
+               table->options.key_limit;
 }
 
 static int full(const struct tide_table *table) {
-    return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node", table->name,
-                     (unsigned long long)table->options.key_limit);
+    return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
+                     table->name, (unsigned long long)table->options.key_limit);
 }
 
 /*
- * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served elsewhere); EBUSY;
- * ENOMEM.
+ * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served
+ * elsewhere); EBUSY; ENOMEM.
  */
-static inline int lock_key(const struct tide__pass *pass, const struct block *b, size_t j, bool create,
-                           atomic_uint_fast64_t **word, uint64_t *old) {
+static inline int lock_key(const struct tide__pass *pass, const struct block *b, size_t j,
+                           bool create, atomic_uint_fast64_t **word, uint64_t *old) {
     if (!served(pass, b->slots[j])) {
         return TIDE__MISSED;
     }
     if (TIDE_UNLIKELY(pass->table->options.keys == TIDE_KEYS_HASHED)) {
         /* At the limit no entry is made either, or refused keys would fill the index. */
         create = create && !at_limit(pass->table);
-        return tide__hashed_lock(pass->table, b->keys[j], create, pass->mask, pass->patient, word, old);
+        return tide__hashed_lock(pass->table, b->keys[j], create, pass->mask, pass->patient, word,
+                                 old);
     }
     *word = b->words[j];
     if (TIDE_UNLIKELY(!*word)) {
         if (create) {
-            return tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", pass->table->name);
+            return tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'",
+                             pass->table->name);
         }
         return TIDE__NOT_FOUND;
     }
@@ -293,15 +302,17 @@ static int check_keys(const struct tide_table *table, const uint64_t *keys, size
     }
     for (size_t i = 0; bad && i < count; i++) {
         if (keys[i] >= limit) {
-            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)keys[i],
-                             table->name, (unsigned long long)(limit - 1));
+            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)",
+                             (unsigned long long)keys[i], table->name,
+                             (unsigned long long)(limit - 1));
         }
     }
     return 0;
 }
 
 /* Counts rows with a NaN or infinity; ENAN where the table refuses them. */
-static int check_rows(struct tide_table *table, const uint64_t *keys, size_t count, const float *rows) {
+static int check_rows(struct tide_table *table, const uint64_t *keys, size_t count,
+                      const float *rows) {
     if (TIDE_LIKELY(tide__all_finite(rows, count * table->width))) {
         return 0;
     }
@@ -315,14 +326,15 @@ static int check_rows(struct tide_table *table, const uint64_t *keys, size_t cou
     }
     tide__table_count(table, TIDE__NOT_FINITE, bad);
     if (table->options.refuse_nan) {
-        return tide_fail(TIDE_ENAN, "the row pushed to key %llu of table '%s' has a NaN or infinity",
+        return tide_fail(TIDE_ENAN,
+                         "the row pushed to key %llu of table '%s' has a NaN or infinity",
                          (unsigned long long)keys[first], table->name);
     }
     return 0;
 }
 
-int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t key_count,
-                  float *out, const float *in, struct tide_ticket *ticket) {
+int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
+                  size_t key_count, float *out, const float *in, struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
     int code = check_keys(table, keys, key_count);
@@ -335,15 +347,23 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
     tide__store_yield(table->store);
     struct tide__misses misses;
     tide__misses_init(&misses);
-    struct tide__pass pass = {.table = table, .keys = keys, .count = key_count, .out = out,
-                              .in = (const uint8_t *)in, .mask = TIDE__FOR_WORKER, .raw = raw, .patient = true,
+    struct tide__pass pass = {.table = table,
+                              .keys = keys,
+                              .count = key_count,
+                              .out = out,
+                              .in = (const uint8_t *)in,
+                              .mask = TIDE__FOR_WORKER,
+                              .raw = raw,
+                              .patient = true,
                               .misses = &misses};
     code = kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
-    tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, pass.at - misses.count);
+    tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
+                      pass.at - misses.count);
     if (!code && misses.count) {
         code = tide__remote_start(&pass, kind, t);
         if (!ticket) {
-            int result = tide__ticket_wait(t); /* also after an error: what was sent must not answer into our stack */
+            int result = tide__ticket_wait(
+                t); /* also after an error: what was sent must not answer into our stack */
             code = code ? code : result;
         }
     }
@@ -356,14 +376,15 @@ int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_c
     return tide__operate(table, TIDE__PULL, false, keys, key_count, rows, NULL, ticket);
 }
 
-int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count, const float *rows, unsigned flags,
-                    struct tide_ticket *ticket) {
-    (void)flags; /* the rows for each node are gathered into its message in any case: nothing of the caller's is kept */
+int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count,
+                    const float *rows, unsigned flags, struct tide_ticket *ticket) {
+    (void)flags; /* the rows for each node are gathered into its message in any case: nothing of the
+                    caller's is kept */
     return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
 }
 
-size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
-                             uint64_t *hit) {
+size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count,
+                             float *rows, uint64_t *hit) {
     memset(hit, 0, (key_count + 63) / 64 * sizeof *hit);
     struct tide__misses misses;
     tide__misses_init(&misses);
@@ -372,8 +393,13 @@ size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, siz
         if (table->options.keys == TIDE_KEYS_DENSE && keys[i] >= table->options.key_count) {
             continue;
         }
-        struct tide__pass pass = {.table = table, .keys = keys + i, .count = 1, .out = rows + i * table->width,
-                                  .mask = TIDE__FOR_WORKER, .patient = false, .misses = &misses};
+        struct tide__pass pass = {.table = table,
+                                  .keys = keys + i,
+                                  .count = 1,
+                                  .out = rows + i * table->width,
+                                  .mask = TIDE__FOR_WORKER,
+                                  .patient = false,
+                                  .misses = &misses};
         misses.count = 0;
         if (tide__pass_pull(&pass) == 0 && misses.count == 0) {
             hit[i / 64] |= UINT64_C(1) << (i % 64);

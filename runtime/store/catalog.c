@@ -1,9 +1,11 @@
 /*
- * Which tables there are. The controller's store actor decides ids and homes and hands tables out in two rounds: in
- * the first every node makes the table, in the second it may be found. So whoever can see a table may use it at once:
- * no node is asked for rows of a table it does not have. A node that joins gets all tables before it is `synced`.
+ * Which tables there are. The controller's store actor decides ids and homes and hands tables out
+ * in two rounds: in the first every node makes the table, in the second it may be found. So whoever
+ * can see a table may use it at once: no node is asked for rows of a table it does not have. A node
+ * that joins gets all tables before it is `synced`.
  *
- *   creator --CREATE (call)--> controller --TABLE ready=0--> all --TABLE_DONE--> controller --TABLE ready=1--> all
+ *   creator --CREATE (call)--> controller --TABLE ready=0--> all --TABLE_DONE--> controller --TABLE
+ * ready=1--> all
  *   --TABLE_DONE--> controller --answer--> creator
  */
 #include "store/catalog.h"
@@ -73,12 +75,14 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
         return code;
     }
     for (size_t s = 0; s < TIDE_SLOT_COUNT && count; s++) {
-        size_t which = entry->options.slots == TIDE_SLOTS_RANGE ? s * count / TIDE_SLOT_COUNT : s % count;
+        size_t which =
+            entry->options.slots == TIDE_SLOTS_RANGE ? s * count / TIDE_SLOT_COUNT : s % count;
         entry->homes[s] = ids[which];
         entry->versions[s] = 1;
     }
     tide_free(ids);
-    return count ? 0 : tide_fail(TIDE_EUNREACHABLE, "no member of this cluster may hold parameters");
+    return count ? 0
+                 : tide_fail(TIDE_EUNREACHABLE, "no member of this cluster may hold parameters");
 }
 
 /* ---- controller: handing out ---- */
@@ -91,7 +95,8 @@ static void set_bit(uint8_t *bits, uint16_t i, bool value) {
     bits[i / 8] = (uint8_t)((bits[i / 8] & ~(1u << (i % 8))) | (unsigned)value << (i % 8));
 }
 
-static void send_table(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node, bool ready) {
+static void send_table(struct tide_store *store, const struct tide__catalog_entry *entry,
+                       uint16_t node, bool ready) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 7);
@@ -103,8 +108,9 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
     tide_write_binary(&w, entry->homes, HOMES_BYTES);
     tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
     if (tide__store_send_writer(store, node, &w)) {
-        tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "table '%s' could not be sent to node %u: %s", entry->name,
-                 (unsigned)node, tide_error_message());
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
+                 "table '%s' could not be sent to node %u: %s", entry->name, (unsigned)node,
+                 tide_error_message());
     }
 }
 
@@ -113,7 +119,8 @@ static bool takes_tables(const struct tide_store *store, unsigned node) {
     return state == 1 + TIDE_MEMBER_UP || state == 1 + TIDE_MEMBER_LEAVING;
 }
 
-static void start_round(struct tide_store *store, struct tide__catalog_entry *entry, enum tide__catalog_phase phase) {
+static void start_round(struct tide_store *store, struct tide__catalog_entry *entry,
+                        enum tide__catalog_phase phase) {
     entry->phase = phase;
     for (unsigned node = 1; node < 0x8000; node++) {
         if (takes_tables(store, node)) {
@@ -195,7 +202,8 @@ static int add_entry(struct tide_store *store, const struct tide_table_options *
     return 0;
 }
 
-static int create(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
+static int create(struct tide_store *store, const struct tide_message *message,
+                  struct tide_reader *body) {
     struct tide_table_options options;
     char name[64];
     int code = tide__options_read(body, &options, name);
@@ -220,14 +228,17 @@ static int create(struct tide_store *store, const struct tide_message *message, 
         return code;
     }
     uint16_t node = tide_address_node(message->from);
-    *caller = (struct tide__caller){.next = entry->callers, .call = message->call,
-                                    .from = node ? message->from
-                                                 : tide_address_make(tide__store_self(store), message->from)};
+    *caller = (struct tide__caller){
+        .next = entry->callers,
+        .call = message->call,
+        .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
     entry->callers = caller;
     if (fresh) {
         start_round(store, entry, TIDE__CATALOG_PREPARE);
-    } else if (entry->phase == TIDE__CATALOG_READY && !bit(entry->has, tide_address_node(caller->from))) {
-        send_table(store, entry, tide_address_node(caller->from), true); /* it just joined: its answer releases it */
+    } else if (entry->phase == TIDE__CATALOG_READY &&
+               !bit(entry->has, tide_address_node(caller->from))) {
+        send_table(store, entry, tide_address_node(caller->from),
+                   true); /* it just joined: its answer releases it */
     }
     round_ended(store, entry);
     return 0;
@@ -243,8 +254,10 @@ static struct tide_table *table_of_call(struct tide_store *store, struct tide_re
     return table;
 }
 
-/* [slot, from] -> [next slot, next from, keys]: keys with a row here, slot by slot, ascending within a slot. */
-static int list_keys(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
+/* [slot, from] -> [next slot, next from, keys]: keys with a row here, slot by slot, ascending
+ * within a slot. */
+static int list_keys(struct tide_store *store, const struct tide_message *message,
+                     struct tide_reader *body) {
     enum { KEYS_MAX = 32768 };
     struct tide_table *table = table_of_call(store, body);
     uint64_t slot = tide_read_uint(body), from = tide_read_uint(body);
@@ -259,7 +272,8 @@ static int list_keys(struct tide_store *store, const struct tide_message *messag
         bool more = false;
         uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
         if ((route & TIDE__FOR_FOREIGN) == TIDE__MINE) {
-            code = tide__slot_keys(table, (uint32_t)slot, from, keys + count, KEYS_MAX - count, &got, &more);
+            code = tide__slot_keys(table, (uint32_t)slot, from, keys + count, KEYS_MAX - count,
+                                   &got, &more);
         }
         count += got;
         from = more ? keys[count - 1] + 1 : 0;
@@ -274,13 +288,16 @@ static int list_keys(struct tide_store *store, const struct tide_message *messag
     tide_write_uint(&w, slot);
     tide_write_uint(&w, from);
     tide_write_typed(&w, TIDE_U64, keys, count);
-    code = code ? code : w.error ? w.error : tide_answer(message->from, message->call, w.data, w.size);
+    code = code      ? code
+           : w.error ? w.error
+                     : tide_answer(message->from, message->call, w.data, w.size);
     tide_writer_release(&w);
     tide_free(keys);
     return code == TIDE_ENOENT ? 0 : code; /* ENOENT: the caller is gone */
 }
 
-static int clear(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
+static int clear(struct tide_store *store, const struct tide_message *message,
+                 struct tide_reader *body) {
     struct tide_table *table = table_of_call(store, body);
     if (!table) {
         return TIDE_ENOENT;
@@ -293,13 +310,22 @@ static int clear(struct tide_store *store, const struct tide_message *message, s
     return 0;
 }
 
-void tide__catalog_call(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
+void tide__catalog_call(struct tide_store *store, const struct tide_message *message,
+                        struct tide_reader *body) {
     int code;
     switch (tide_read_uint(body)) {
-    case TIDE__OP_CREATE: code = create(store, message, body); break;
-    case TIDE__OP_KEYS: code = list_keys(store, message, body); break;
-    case TIDE__OP_CLEAR: code = clear(store, message, body); break;
-    default: code = tide_fail(TIDE_EPROTO, "the store does not know this request"); break;
+    case TIDE__OP_CREATE:
+        code = create(store, message, body);
+        break;
+    case TIDE__OP_KEYS:
+        code = list_keys(store, message, body);
+        break;
+    case TIDE__OP_CLEAR:
+        code = clear(store, message, body);
+        break;
+    default:
+        code = tide_fail(TIDE_EPROTO, "the store does not know this request");
+        break;
     }
     if (code < 0) {
         (void)tide_answer_error(message->from, message->call, code, tide_error_message());
@@ -308,8 +334,8 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
 
 /* ---- nodes: TABLE, TABLE_DONE ---- */
 
-static int install(struct tide_store *store, uint64_t id, const struct tide_table_options *options, uint64_t version,
-                   const uint8_t *homes_bytes, const uint8_t *versions) {
+static int install(struct tide_store *store, uint64_t id, const struct tide_table_options *options,
+                   uint64_t version, const uint8_t *homes_bytes, const uint8_t *versions) {
     uint16_t homes[TIDE_SLOT_COUNT];
     struct tide_table *table;
     if (id == 0 || id >= TIDE__TABLES_MAX) {
@@ -337,7 +363,8 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     const uint8_t *homes = tide_read_binary(r, &homes_size);
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
     if (code || r->error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s", tide_error_message());
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s",
+                 tide_error_message());
         return;
     }
     struct tide_table *table = tide__table_by_id(store, id);
@@ -346,7 +373,8 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
         table = code ? NULL : tide__table_by_id(store, id);
     }
     if (table && ready) {
-        atomic_store_explicit(&table->ready, true, memory_order_release); /* pairs with find of table.c */
+        atomic_store_explicit(&table->ready, true,
+                              memory_order_release); /* pairs with find of table.c */
     }
     struct tide_writer w;
     uint8_t buffer[32];
@@ -360,10 +388,12 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
 }
 
 /* A node could not make the table: nobody gets it. Its id and name stay taken. */
-static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node, int code) {
+static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node,
+                   int code) {
     char name[96], text[200];
     tide__node_text(store, node, name);
-    (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name, tide_error_name(code));
+    (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
+                   tide_error_name(code));
     entry->phase = TIDE__CATALOG_FAILED;
     (void)snprintf(entry->name, sizeof entry->name, "?");
     while (entry->callers) {

@@ -1,4 +1,5 @@
-/* Values of two bytes on the wire: IEEE half precision and bfloat16, rounded to nearest, ties to even. */
+/* Values of two bytes on the wire: IEEE half precision and bfloat16, rounded to nearest, ties to
+ * even. */
 #include "store/store_internal.h"
 
 static uint16_t to_bfloat(uint32_t bits) {
@@ -16,7 +17,8 @@ static uint16_t to_half(uint32_t bits) {
     if (magnitude >= 0x477ff000) { /* 65520 and more round to infinity */
         return (uint16_t)(sign | 0x7c00);
     }
-    if (magnitude < 0x38800000) { /* subnormal or zero: adding 0.5 puts the rounded bits at the bottom */
+    if (magnitude <
+        0x38800000) { /* subnormal or zero: adding 0.5 puts the rounded bits at the bottom */
         float value;
         memcpy(&value, &magnitude, sizeof value);
         value += 0.5f;

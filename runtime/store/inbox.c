@@ -1,7 +1,7 @@
 /*
- * The mailbox of the store actor (TIDE_ID_STORE, I/O thread 0): what comes is checked, told apart and handed to the file
- * that knows what to do. A message that cannot be read is counted and logged, the first few times; it never ends the
- * actor.
+ * The mailbox of the store actor (TIDE_ID_STORE, I/O thread 0): what comes is checked, told apart
+ * and handed to the file that knows what to do. A message that cannot be read is counted and
+ * logged, the first few times; it never ends the actor.
  */
 #include "store/store_internal.h"
 
@@ -9,8 +9,8 @@ enum { LOGGED_MAX = 10 };
 
 /* ---- sending ---- */
 
-int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid, const void *data,
-                     size_t size, struct tide_blob *tail) {
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
+                     const void *data, size_t size, struct tide_blob *tail) {
     tide_address to = tide_address_make(node, TIDE_ID_STORE);
     if (node == 0) {
         return tide_fail(TIDE_EUNREACHABLE, "no node");
@@ -18,15 +18,21 @@ int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lan
     if (node == tide__store_self(store)) {
         return tide_send_blob(to, lane, data, size, tail);
     }
-    struct tide_outgoing message = {.to = to, .from = tide_address_make(tide__store_self(store), TIDE_ID_STORE),
-                                    .data = data, .size = (uint32_t)size, .tail = tail, .kind = TIDE_FRAME_CAST,
+    struct tide_outgoing message = {.to = to,
+                                    .from =
+                                        tide_address_make(tide__store_self(store), TIDE_ID_STORE),
+                                    .data = data,
+                                    .size = (uint32_t)size,
+                                    .tail = tail,
+                                    .kind = TIDE_FRAME_CAST,
                                     .lane = (uint8_t)lane};
     return tide_system_send(store->system, &message, prepaid);
 }
 
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *w) {
-    int code = w->error ? w->error
-                        : tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, NULL);
+    int code = w->error
+                   ? w->error
+                   : tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, NULL);
     tide_writer_release(w);
     return code;
 }
@@ -34,8 +40,8 @@ int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide
 static void malformed(struct tide_store *store, uint16_t from, const char *what) {
     uint64_t before = atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
     if (before < LOGGED_MAX) {
-        tide_log(TIDE_LOG_WARN, store->node ? tide_node_name(store->node) : "", "store: damaged %s from node %u", what,
-                 (unsigned)from);
+        tide_log(TIDE_LOG_WARN, store->node ? tide_node_name(store->node) : "",
+                 "store: damaged %s from node %u", what, (unsigned)from);
     }
 }
 
@@ -50,15 +56,17 @@ static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader
     int64_t code = tide_read_int(r);
     if (!tide_read_nil(r)) {
         const char *at = tide_read_string(r, &text_size);
-        (void)snprintf(text, sizeof text, "%.*s", (int)(text_size < 299 ? text_size : 299), at ? at : "");
+        (void)snprintf(text, sizeof text, "%.*s", (int)(text_size < 299 ? text_size : 299),
+                       at ? at : "");
     }
-    const void *positions = tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &positions_count);
+    const void *positions =
+        tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &positions_count);
     uint64_t count = tide_read_uint(r);
     const void *rows = tide_read_nil(r) ? NULL : tide_read_ext(r, &rows_code, &rows_size);
     bool whole = !positions && count == 0 && code < 0; /* refused as a whole */
     bool known = rows_code == TIDE_F32 || rows_code == TIDE_F16 || rows_code == TIDE_BF16;
-    if (r->error || code > 0 || code < INT32_MIN || (positions && positions_count != count) || !known ||
-        (rows && (count == 0 || rows_size % count != 0))) {
+    if (r->error || code > 0 || code < INT32_MIN || (positions && positions_count != count) ||
+        !known || (rows && (count == 0 || rows_size % count != 0))) {
         malformed(store, from, "answer");
         tide__pending_refused(store, id, TIDE_EPROTO, "a damaged answer");
         return;
@@ -105,19 +113,30 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     }
     switch (op) {
     case TIDE__OP_PULL:
-    case TIDE__OP_PUSH: tide__operation(store, from, message); break;
-    case TIDE__OP_REPLY: on_reply(store, from, &r); break;
-    case TIDE__OP_MAP: tide__move_map(store, from, &r); break;
+    case TIDE__OP_PUSH:
+        tide__operation(store, from, message);
+        break;
+    case TIDE__OP_REPLY:
+        on_reply(store, from, &r);
+        break;
+    case TIDE__OP_MAP:
+        tide__move_map(store, from, &r);
+        break;
     case TIDE__OP_TABLE:
         if (from == tide_net_controller(store->net)) {
             tide__catalog_table(store, &r);
         }
         break;
     case TIDE__OP_SYNCED:
-        atomic_store_explicit(&store->synced, true, memory_order_release); /* pairs with tide_store_synced */
+        atomic_store_explicit(&store->synced, true,
+                              memory_order_release); /* pairs with tide_store_synced */
         break;
-    case TIDE__OP_TABLE_DONE: tide__catalog_done(store, from, &r); break;
-    case TIDE__OP_MEMBERS: on_members(store); break;
+    case TIDE__OP_TABLE_DONE:
+        tide__catalog_done(store, from, &r);
+        break;
+    case TIDE__OP_MEMBERS:
+        on_members(store);
+        break;
     default:
         if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_COUNT) {
             tide__move_message(store, from, (int)op, &r);
@@ -130,7 +149,9 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
 int tide__shard_handle(void *state, const struct tide_message *message) {
     struct tide_store *store = state;
     switch (message->kind) {
-    case TIDE_CAST: on_cast(store, message); break;
+    case TIDE_CAST:
+        on_cast(store, message);
+        break;
     case TIDE_CALL: {
         struct tide_reader r;
         tide_reader_init(&r, message->data, message->size);
@@ -138,8 +159,11 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
         tide__catalog_call(store, message, &r);
         break;
     }
-    case TIDE_TIMER: store->timer_set = false; break;
-    default: break;
+    case TIDE_TIMER:
+        store->timer_set = false;
+        break;
+    default:
+        break;
     }
     tide__stalled_retry(store);
     if (tide__moves_waiting(store)) {

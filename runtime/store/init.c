@@ -1,7 +1,8 @@
 /*
- * Initial rows. A pure function of (options, key): the same on every node, so a row that nobody pushed to need not
- * be stored, and where a key lives never shows in its value. Element j comes from word j mod 4 of the Philox block
- * (seed, key, j / 4). Normal values by Box and Muller (1958) in double precision, rounded once.
+ * Initial rows. A pure function of (options, key): the same on every node, so a row that nobody
+ * pushed to need not be stored, and where a key lives never shows in its value. Element j comes
+ * from word j mod 4 of the Philox block (seed, key, j / 4). Normal values by Box and Muller (1958)
+ * in double precision, rounded once.
  */
 #include "store/store_internal.h"
 

@@ -1,25 +1,32 @@
 /*
- * Slots change their home. The controller takes every slot off a member that is LEAVING, in batches (table, from, to):
+ * Slots change their home. The controller takes every slot off a member that is LEAVING, in batches
+ * (table, from, to):
  *
- *   controller --EXPECT--> new home: it awaits the slots, operations on them queue there     (EXPECTED back)
- *   controller --MOVE--> old home: slot by slot it changes its route, sends the rows and SLOT_DONE in one turn, and
- *       forwards what still comes; the ordered store lane puts every forwarded operation behind the rows
- *   new home --MOVED--> controller, when it has all
- *   controller --MAP--> all, when all batches of the member are done; MAP_DONE comes back when no operation goes by an
+ *   controller --EXPECT--> new home: it awaits the slots, operations on them queue there (EXPECTED
+ * back) controller --MOVE--> old home: slot by slot it changes its route, sends the rows and
+ * SLOT_DONE in one turn, and forwards what still comes; the ordered store lane puts every forwarded
+ * operation behind the rows new home --MOVED--> controller, when it has all controller --MAP-->
+ * all, when all batches of the member are done; MAP_DONE comes back when no operation goes by an
  *       old home any more; then the member is evacuated
  *
- * Origins (fence). An origin that learns of a new home (by MAP, or because it is the new home) sends nothing to it
- * while it has unanswered operations: workers hand operations on the slot to their own store actor (WORKER_HOLD),
- * which parks them (OWN_HOLD). When everything up to the change is answered the parked ones go out in order; when no
- * worker's message is left in the actor's mailbox, workers route for themselves again. So the operations of one
- * worker on one key keep their order.
+ * Origins (fence). An origin that learns of a new home (by MAP, or because it is the new home)
+ * sends nothing to it while it has unanswered operations: workers hand operations on the slot to
+ * their own store actor (WORKER_HOLD), which parks them (OWN_HOLD). When everything up to the
+ * change is answered the parked ones go out in order; when no worker's message is left in the
+ * actor's mailbox, workers route for themselves again. So the operations of one worker on one key
+ * keep their order.
  *
- * What dies with a node is lost (no replicas yet) and said so: slots whose rows were on their way from or to a dead
- * node keep it as their home, and operations on them fail with EDIED.
+ * What dies with a node is lost (no replicas yet) and said so: slots whose rows were on their way
+ * from or to a dead node keep it as their home, and operations on them fail with EDIED.
  */
 #include "store/move.h"
 
-enum { IN_FLIGHT_MAX = 8, SLOTS_MAX = TIDE_SLOT_COUNT, ROWS_BYTES = 1 << 20, TURN_BYTES = 256 << 10 };
+enum {
+    IN_FLIGHT_MAX = 8,
+    SLOTS_MAX = TIDE_SLOT_COUNT,
+    ROWS_BYTES = 1 << 20,
+    TURN_BYTES = 256 << 10
+};
 
 struct tide__fence { /* an origin's */
     struct tide__fence *next;
@@ -44,7 +51,8 @@ struct departure { /* at the old home */
     struct tide_table *table;
     uint32_t version, count, at, in_flight;
     uint16_t to;
-    uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home lives */
+    uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home
+                       lives */
     float *rows;
     size_t packed, capacity, turn_bytes;
     uint32_t slots[];
@@ -99,7 +107,8 @@ bool tide__moves_waiting(const struct tide_store *store) {
 /* ---- routes ---- */
 
 static uint32_t route_of(const struct tide_table *table, uint32_t slot) {
-    return atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed); /* only this thread writes */
+    return atomic_load_explicit(&table->slots[slot].route,
+                                memory_order_relaxed); /* only this thread writes */
 }
 
 /* Pending lock held, `changes` bumped before. */
@@ -108,14 +117,17 @@ static void set_route(struct tide_table *table, uint32_t slot, uint32_t route) {
     atomic_store_explicit(&table->slots[slot].route, route, memory_order_release);
 }
 
-/* `changes` moves before and after: whoever read it in between, and routes both old and new, finds it changed. */
+/* `changes` moves before and after: whoever read it in between, and routes both old and new, finds
+ * it changed. */
 static void routes_begin(struct tide_table *table) {
     tide_lock(&table->store->pending.lock);
-    atomic_fetch_add_explicit(&table->changes, 1, memory_order_release); /* pairs with the acquire in remote_start */
+    atomic_fetch_add_explicit(&table->changes, 1,
+                              memory_order_release); /* pairs with the acquire in remote_start */
 }
 
 static void routes_end(struct tide_table *table) {
-    atomic_fetch_add_explicit(&table->changes, 1, memory_order_release); /* pairs with the acquire in remote_start */
+    atomic_fetch_add_explicit(&table->changes, 1,
+                              memory_order_release); /* pairs with the acquire in remote_start */
     tide_unlock(&table->store->pending.lock);
 }
 
@@ -150,8 +162,9 @@ static uint32_t at(const uint8_t *numbers, size_t i) {
 }
 
 /* [op, table, version, node, slots] */
-void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table, uint32_t version, uint16_t node,
-                       const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count) {
+void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table,
+                     uint32_t version, uint16_t node, const uint32_t *slots, size_t count,
+                     const uint32_t *lost, size_t lost_count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 6);
@@ -162,16 +175,18 @@ void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t tab
     tide_write_typed(&w, TIDE_U32, slots, count);
     tide_write_typed(&w, TIDE_U32, lost, lost_count);
     if (tide__store_send_writer(store, to, &w)) {
-        tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "a slot move was not told to node %u: %s", (unsigned)to,
-                 tide_error_message());
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
+                 "a slot move was not told to node %u: %s", (unsigned)to, tide_error_message());
     }
 }
 
 /* ---- fences ---- */
 
-/* The new homes of slots, from one moment on. `awaited`: this node is the new home and the rows are under way. */
-static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes, uint16_t home,
-                        const uint8_t *versions, uint32_t version, size_t count, bool awaited) {
+/* The new homes of slots, from one moment on. `awaited`: this node is the new home and the rows are
+ * under way. */
+static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes,
+                        uint16_t home, const uint8_t *versions, uint32_t version, size_t count,
+                        bool awaited) {
     const uint16_t self = tide__store_self(table->store);
     struct tide__fence *fence = tide_alloc_zero(1, sizeof *fence + count * sizeof fence->slots[0]);
     if (!fence) {
@@ -192,7 +207,9 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
             }
         }
         fence->slots[fence->count++] = slot;
-        set_route(table, slot, to | (awaited ? TIDE__MINE | TIDE__AWAITED : 0) | TIDE__OWN_HOLD | TIDE__WORKER_HOLD);
+        set_route(table, slot,
+                  to | (awaited ? TIDE__MINE | TIDE__AWAITED : 0) | TIDE__OWN_HOLD |
+                      TIDE__WORKER_HOLD);
     }
     fence->sequence = table->store->pending.sequence;
     routes_end(table);
@@ -248,8 +265,8 @@ static void fences_advance(struct tide_table *table) {
     }
     if (!table->fences && table->map_answer_wanted) {
         table->map_answer_wanted = false;
-        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE, table->id, 0, 0, NULL, 0,
-                   NULL, 0);
+        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE,
+                        table->id, 0, 0, NULL, 0, NULL, 0);
     }
 }
 
@@ -269,7 +286,8 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     if (id && passed_on && passed_on <= UINT16_MAX) {
         tide__pending_passed_on(store, id, (uint16_t)passed_on);
     }
-    (void)change_homes(table, slots, homes, 0, versions, 0, count, false); /* ENOMEM: the old home forwards */
+    (void)change_homes(table, slots, homes, 0, versions, 0, count,
+                       false); /* ENOMEM: the old home forwards */
     table->map_answer_wanted |= answer && from == tide_net_controller(store->net);
     fences_advance(table);
 }
@@ -277,28 +295,33 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
 /* ---- the new home ---- */
 
 static void arrival_tell(struct tide_store *store, const struct arrival *a) {
-    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_MOVED, a->table->id, a->version, a->from, a->slots,
-               a->count, a->lost, a->lost_count);
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_MOVED, a->table->id,
+                    a->version, a->from, a->slots, a->count, a->lost, a->lost_count);
 }
 
-static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version, uint16_t from,
-                      const uint8_t *slots, size_t count) {
+static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version,
+                      uint16_t from, const uint8_t *slots, size_t count) {
     struct arrival *a = tide_alloc_zero(1, sizeof *a + count * sizeof a->slots[0]);
     uint32_t *lost = tide_alloc((count + 1) * sizeof *lost);
-    if (!a || !lost || change_homes(table, slots, NULL, tide__store_self(store), NULL, version, count, true)) {
+    if (!a || !lost ||
+        change_homes(table, slots, NULL, tide__store_self(store), NULL, version, count, true)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to take over slots");
         tide_free(a);
         tide_free(lost);
         return;
     }
-    *a = (struct arrival){.next = store->moves->arrivals, .table = table, .version = version, .count = (uint32_t)count,
-                          .from = from, .lost = lost};
+    *a = (struct arrival){.next = store->moves->arrivals,
+                          .table = table,
+                          .version = version,
+                          .count = (uint32_t)count,
+                          .from = from,
+                          .lost = lost};
     for (size_t i = 0; i < count; i++) {
         a->slots[i] = at(slots, i);
         a->left += (route_of(table, a->slots[i]) & TIDE__AWAITED) != 0;
     }
-    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, table->id, version, from, a->slots,
-                    count, NULL, 0);
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, table->id, version,
+                    from, a->slots, count, NULL, 0);
     if (a->left == 0) {
         arrival_tell(store, a);
         arrival_free(a);
@@ -307,7 +330,8 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
     store->moves->arrivals = a;
 }
 
-static void slot_is_here(struct tide_store *store, struct tide_table *table, uint32_t slot, uint16_t lost_to) {
+static void slot_is_here(struct tide_store *store, struct tide_table *table, uint32_t slot,
+                         uint16_t lost_to) {
     uint32_t route = route_of(table, slot);
     if (!(route & TIDE__AWAITED)) {
         return;
@@ -348,7 +372,8 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
     bool good = !r->error && slot < TIDE_SLOT_COUNT && floats % table->row_floats == 0 &&
-                floats / table->row_floats == count && (route_of(table, (uint32_t)slot) & TIDE__AWAITED);
+                floats / table->row_floats == count &&
+                (route_of(table, (uint32_t)slot) & TIDE__AWAITED);
     for (size_t i = 0; i < count && good; i++) {
         uint64_t key;
         memcpy(&key, keys + i * 8, sizeof key);
@@ -361,22 +386,29 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
     }
     struct tide__misses misses;
     tide__misses_init(&misses);
-    struct tide__pass pass = {.table = table, .keys = keys, .count = count, .in = rows, .mask = TIDE__MINE,
-                              .raw = true, .patient = true, .misses = &misses};
+    struct tide__pass pass = {.table = table,
+                              .keys = keys,
+                              .count = count,
+                              .in = rows,
+                              .mask = TIDE__MINE,
+                              .raw = true,
+                              .patient = true,
+                              .misses = &misses};
     int code = tide__pass_push(&pass);
     if (code) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "rows of table '%s' are lost on arrival: %s", table->name,
-                 tide_error_message());
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "rows of table '%s' are lost on arrival: %s", table->name, tide_error_message());
     }
     tide__misses_release(&misses);
 }
 
 /* ---- the old home ---- */
 
-static void on_move(struct tide_store *store, struct tide_table *table, uint32_t version, uint16_t to,
-                    const uint8_t *slots, size_t count) {
+static void on_move(struct tide_store *store, struct tide_table *table, uint32_t version,
+                    uint16_t to, const uint8_t *slots, size_t count) {
     struct departure *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
-    const size_t row_bytes = table->row_floats * sizeof(float), capacity = ROWS_BYTES / row_bytes + 1;
+    const size_t row_bytes = table->row_floats * sizeof(float),
+                 capacity = ROWS_BYTES / row_bytes + 1;
     uint64_t *keys = tide_alloc(capacity * sizeof *keys);
     float *rows = tide_alloc(capacity * row_bytes);
     if (!d || !keys || !rows) {
@@ -386,8 +418,13 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
         tide_free(rows);
         return;
     }
-    *d = (struct departure){.table = table, .version = version, .count = (uint32_t)count, .to = to, .keys = keys,
-                            .rows = rows, .capacity = capacity};
+    *d = (struct departure){.table = table,
+                            .version = version,
+                            .count = (uint32_t)count,
+                            .to = to,
+                            .keys = keys,
+                            .rows = rows,
+                            .capacity = capacity};
     for (size_t i = 0; i < count; i++) {
         d->slots[i] = at(slots, i);
     }
@@ -421,14 +458,16 @@ static int pack(void *arg, uint64_t key, const float *row) {
     int code = d->packed == d->capacity ? ship(d) : 0;
     if (!code) {
         d->keys[d->packed] = key;
-        memcpy(d->rows + d->packed * d->table->row_floats, row, d->table->row_floats * sizeof(float));
+        memcpy(d->rows + d->packed * d->table->row_floats, row,
+               d->table->row_floats * sizeof(float));
         d->packed++;
     }
     return code;
 }
 
-/* The slot's route changes before its rows leave: from then on workers and messages go to the new home, which knows
- * that the rows are coming. Out of memory: the rest leaves at the next try; the new home waits for SLOT_DONE. */
+/* The slot's route changes before its rows leave: from then on workers and messages go to the new
+ * home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the
+ * new home waits for SLOT_DONE. */
 static int depart_slot(struct tide_store *store, struct departure *d, uint32_t slot) {
     struct tide_table *table = d->table;
     uint16_t lost_to = 0;
@@ -557,16 +596,24 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
             on_move(store, table, (uint32_t)version, (uint16_t)node, slots, count);
         }
         break;
-    case TIDE__OP_EXPECTED: tide__plan_expected(store, table->id, (uint32_t)version); break;
-    case TIDE__OP_MOVED: tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count); break;
-    case TIDE__OP_MAP_DONE: tide__plan_answered(store, from, false); break;
-    default: break;
+    case TIDE__OP_EXPECTED:
+        tide__plan_expected(store, table->id, (uint32_t)version);
+        break;
+    case TIDE__OP_MOVED:
+        tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count);
+        break;
+    case TIDE__OP_MAP_DONE:
+        tide__plan_answered(store, from, false);
+        break;
+    default:
+        break;
     }
     tide__plan_advance(store);
     tide__moves_advance(store);
 }
 
-/* A dead or departed node: what it should have sent will not come, what it should have taken stays. */
+/* A dead or departed node: what it should have sent will not come, what it should have taken stays.
+ */
 static void member_gone(struct tide_store *store, uint16_t id) {
     struct tide__moves *m = store->moves;
     for (struct arrival *a = m->arrivals, *next; a; a = next) {

@@ -1,4 +1,5 @@
-/* Between move.c (what nodes do when slots move) and plan.c (what the controller does). I/O thread 0. */
+/* Between move.c (what nodes do when slots move) and plan.c (what the controller does). I/O thread
+ * 0. */
 #ifndef TIDE_STORE_MOVE_H
 #define TIDE_STORE_MOVE_H
 
@@ -18,13 +19,14 @@ struct tide__moves {
 };
 
 /* [op, table, version, node, slots, lost] */
-void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table, uint32_t version, uint16_t node,
-                     const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count);
+void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table,
+                     uint32_t version, uint16_t node, const uint32_t *slots, size_t count,
+                     const uint32_t *lost, size_t lost_count);
 
 void tide__plan_member(struct tide_store *store, const struct tide_member *member);
 void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t version);
-void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version, const uint8_t *lost,
-                      size_t lost_count);
+void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
+                      const uint8_t *lost, size_t lost_count);
 /* MAP_DONE of one table, or of all: the node is gone. */
 void tide__plan_answered(struct tide_store *store, uint16_t node, bool all);
 void tide__plan_release(struct tide_store *store);

@@ -1,6 +1,6 @@
 /*
- * The controller's side of slot moves: batches that empty a LEAVING member, the map that tells everybody, and the
- * moment at which nothing goes by the old home any more. What nodes do: move.c.
+ * The controller's side of slot moves: batches that empty a LEAVING member, the map that tells
+ * everybody, and the moment at which nothing goes by the old home any more. What nodes do: move.c.
  */
 #include "store/move.h"
 
@@ -32,8 +32,8 @@ static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t i
     return e;
 }
 
-static int plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from, uint16_t to,
-                      const uint16_t *plan) {
+static int plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
+                      uint16_t to, const uint16_t *plan) {
     struct batch *b = tide_alloc_zero(1, sizeof *b + TIDE_SLOT_COUNT * sizeof b->slots[0]);
     if (!b) {
         return TIDE_ENOMEM;
@@ -53,11 +53,13 @@ static int plan_batch(struct tide_store *store, struct tide__catalog_entry *entr
     b->to = to;
     b->next = store->moves->batches;
     store->moves->batches = b;
-    tide__move_send(store, to, TIDE__OP_EXPECT, b->table, b->version, from, b->slots, b->count, NULL, 0);
+    tide__move_send(store, to, TIDE__OP_EXPECT, b->table, b->version, from, b->slots, b->count,
+                    NULL, 0);
     return 0;
 }
 
-/* Gives the slots of a table at `from` to the other homes, the one with the fewest first. 1: there are moves. */
+/* Gives the slots of a table at `from` to the other homes, the one with the fewest first. 1: there
+ * are moves. */
 static int plan_table(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
                       const uint16_t *targets, size_t target_count) {
     uint16_t *plan = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *plan);
@@ -97,7 +99,8 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     return code < 0 ? code : any;
 }
 
-static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node) {
+static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry,
+                     uint16_t node) {
     uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT];
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         slots[s] = s;
@@ -118,10 +121,12 @@ static void send_map(struct tide_store *store, const struct tide__catalog_entry 
 }
 
 static bool lives(const struct tide_store *store, unsigned node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_UP || store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
+    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
+           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
 }
 
-/* Everybody must know the new homes, and have nothing on its way by the old ones, before the old home may end. */
+/* Everybody must know the new homes, and have nothing on its way by the old ones, before the old
+ * home may end. */
 static void tell_all(struct tide_store *store, struct leaver *leaver) {
     leaver->awaited = tide_alloc_zero(0x8000 * 2, 1);
     if (!leaver->awaited) {
@@ -183,8 +188,8 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
     }
     tide_free(targets);
     if (!waits && holds) {
-        tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "node %u leaves and nobody can take its slots",
-                 (unsigned)leaver->id);
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
+                 "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
     }
     if (!waits) {
         tell_all(store, leaver);
@@ -220,7 +225,8 @@ void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t vers
     struct batch **place = find_batch(store, table, version);
     if (place) {
         struct batch *b = *place;
-        tide__move_send(store, b->from, TIDE__OP_MOVE, b->table, b->version, b->to, b->slots, b->count, NULL, 0);
+        tide__move_send(store, b->from, TIDE__OP_MOVE, b->table, b->version, b->to, b->slots,
+                        b->count, NULL, 0);
     }
 }
 
@@ -233,8 +239,8 @@ static void tell_everybody(struct tide_store *store, const struct tide__catalog_
 }
 
 /* lost: slot | node << 16 of slots that did not come and whose rows died with that node. */
-void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version, const uint8_t *lost,
-                      size_t lost_count) {
+void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
+                      const uint8_t *lost, size_t lost_count) {
     struct batch **place = find_batch(store, table, version);
     struct tide__catalog_entry *entry = entry_of(store, table);
     if (!place || !entry) {
@@ -261,7 +267,8 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
 
 void tide__plan_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
-        for (struct batch **place = &store->moves->batches; *place;) { /* of a live leaver they are planned anew */
+        for (struct batch **place = &store->moves->batches;
+             *place;) { /* of a live leaver they are planned anew */
             struct batch *b = *place;
             if (b->to == member->id) {
                 *place = b->next;

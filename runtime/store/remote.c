@@ -1,17 +1,19 @@
 /*
- * Operations on keys of other nodes, at their origin: tickets, the table of unanswered messages, grouping by
- * destination, and answers scattered into the caller's rows.
+ * Operations on keys of other nodes, at their origin: tickets, the table of unanswered messages,
+ * grouping by destination, and answers scattered into the caller's rows.
  *
- * One message a node and call (cut at 4 MiB of keys and rows in either direction). Completion is by id: every message
- * is an entry of the pending table; an answer for no entry is counted and dropped. A message may be answered in parts
- * when a slot moved away from under it.
+ * One message a node and call (cut at 4 MiB of keys and rows in either direction). Completion is by
+ * id: every message is an entry of the pending table; an answer for no entry is counted and
+ * dropped. A message may be answered in parts when a slot moved away from under it.
  *
- * The pending lock covers the table of entries *and* every change of a route. A worker groups keys by routes it read
- * without the lock; registration fails if a route changed since, and the worker looks again. Hence whoever changes a
- * route knows, by the sequence number at that moment, every operation that still goes the old way (move.c: fences).
+ * The pending lock covers the table of entries *and* every change of a route. A worker groups keys
+ * by routes it read without the lock; registration fails if a route changed since, and the worker
+ * looks again. Hence whoever changes a route knows, by the sequence number at that moment, every
+ * operation that still goes the old way (move.c: fences).
  *
- * An entry is `busy` while an answer is worked in; whoever set that owns it. A caller that gives up (killed, timed
- * out) detaches its ticket from entries that are not busy and waits for those that are.
+ * An entry is `busy` while an answer is worked in; whoever set that owns it. A caller that gives up
+ * (killed, timed out) detaches its ticket from entries that are not busy and waits for those that
+ * are.
  */
 #include "store/store_internal.h"
 
@@ -19,11 +21,13 @@
 #define FIBER_MASK UINT64_C(0x7fffffffffff)
 enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000 };
 
-_Static_assert(sizeof(struct tide__ticket) <= sizeof(struct tide_ticket), "a ticket lies in the public one");
+_Static_assert(sizeof(struct tide__ticket) <= sizeof(struct tide_ticket),
+               "a ticket lies in the public one");
 
 /* ---- tickets ---- */
 
-void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind, float *rows) {
+void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind,
+                       float *rows) {
     memset(ticket, 0, sizeof *ticket);
     ticket->table = table;
     ticket->rows = rows;
@@ -34,7 +38,8 @@ static struct tide_fiber *ticket_fiber(uint64_t state) {
     return (struct tide_fiber *)(uintptr_t)((state >> 16) & FIBER_MASK);
 }
 
-/* Keeps the first failure. Only whoever owns a busy entry of the ticket, or its caller, comes here. */
+/* Keeps the first failure. Only whoever owns a busy entry of the ticket, or its caller, comes here.
+ */
 static void ticket_error(struct tide__ticket *ticket, int code, const char *text) {
     int none = 0;
     if (code && atomic_compare_exchange_strong(&ticket->result, &none, code)) {
@@ -42,18 +47,21 @@ static void ticket_error(struct tide__ticket *ticket, int code, const char *text
     }
 }
 
-/* One message is done. After the last the ticket is not touched any more: its memory may be gone. */
+/* One message is done. After the last the ticket is not touched any more: its memory may be gone.
+ */
 void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text) {
     ticket_error(ticket, code, text);
     uint64_t old = atomic_load_explicit(&ticket->state, memory_order_relaxed), next;
     do {
         TIDE_ASSERT(old & COUNT_MASK);
         next = (old & COUNT_MASK) == 1 ? 0 : old - 1;
-        /* release: rows, result and text before the count; pairs with the acquires of done and wait */
-    } while (!atomic_compare_exchange_weak_explicit(&ticket->state, &old, next, memory_order_acq_rel,
-                                                    memory_order_relaxed));
+        /* release: rows, result and text before the count; pairs with the acquires of done and wait
+         */
+    } while (!atomic_compare_exchange_weak_explicit(&ticket->state, &old, next,
+                                                    memory_order_acq_rel, memory_order_relaxed));
     if (next == 0 && ticket_fiber(old)) {
-        tide_fiber_wake(ticket_fiber(old)); /* it may have gone on by itself already: a late wake does no harm */
+        tide_fiber_wake(ticket_fiber(
+            old)); /* it may have gone on by itself already: a late wake does no harm */
     }
 }
 
@@ -93,7 +101,8 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
     struct tide_fiber *self = tide_fiber_current();
     uint64_t deadline = 0;
     for (;;) {
-        uint64_t state = atomic_load_explicit(&ticket->state, memory_order_acquire); /* with tide__ticket_finish */
+        uint64_t state = atomic_load_explicit(&ticket->state,
+                                              memory_order_acquire); /* with tide__ticket_finish */
         if (state == 0) {
             return ticket_result(ticket);
         }
@@ -105,8 +114,8 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
         if (!ticket_fiber(state)) {
             uint64_t next = state | (uint64_t)(uintptr_t)self << 16;
             /* release: the fiber before the last finish reads it */
-            if (!atomic_compare_exchange_weak_explicit(&ticket->state, &state, next, memory_order_release,
-                                                       memory_order_relaxed)) {
+            if (!atomic_compare_exchange_weak_explicit(
+                    &ticket->state, &state, next, memory_order_release, memory_order_relaxed)) {
                 continue;
             }
         }
@@ -119,14 +128,16 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
             tide_free(ticket->text);
             atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
             return tide_fail(code, "%s: %s", ticket->table->why[ticket->kind == TIDE__PUSH],
-                             code == TIDE_ETIMEDOUT ? "no answer in 30 s" : "the fiber is being ended");
+                             code == TIDE_ETIMEDOUT ? "no answer in 30 s"
+                                                    : "the fiber is being ended");
         }
     }
 }
 
 bool tide_ticket_done(const struct tide_ticket *ticket) {
     const struct tide__ticket *t = (const struct tide__ticket *)(const void *)ticket;
-    return atomic_load_explicit(&t->state, memory_order_acquire) == 0; /* with tide__ticket_finish */
+    return atomic_load_explicit(&t->state, memory_order_acquire) ==
+           0; /* with tide__ticket_finish */
 }
 
 int tide_ticket_wait(struct tide_ticket *ticket) {
@@ -159,7 +170,8 @@ static int grow_slots(struct tide__pending_table *t) {
     if (capacity > TIDE__PENDING_MAX) {
         return TIDE_EBUSY;
     }
-    struct tide__pending **by_slot = tide_realloc(t->by_slot, capacity * sizeof(struct tide__pending *));
+    struct tide__pending **by_slot =
+        tide_realloc(t->by_slot, capacity * sizeof(struct tide__pending *));
     t->by_slot = by_slot ? by_slot : t->by_slot;
     uint32_t *generation = tide_realloc(t->generation, capacity * sizeof *generation);
     t->generation = generation ? generation : t->generation;
@@ -224,8 +236,8 @@ static struct tide__pending *take(struct tide__pending_table *t, uint64_t id) {
 }
 
 /* Rows of an answer into the caller's memory. False: the answer does not fit the question. */
-static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t count, int rows_code, const uint8_t *rows,
-                    size_t row_bytes) {
+static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t count, int rows_code,
+                    const uint8_t *rows, size_t row_bytes) {
     const size_t floats = p->raw ? p->table->row_floats : p->table->width;
     const bool half = rows_code != TIDE_F32;
     if (row_bytes != floats * (half ? 2 : 4)) {
@@ -253,8 +265,9 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
     return true;
 }
 
-void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text, const void *positions,
-                          size_t count, int rows_code, const void *rows, size_t row_bytes) {
+void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text,
+                          const void *positions, size_t count, int rows_code, const void *rows,
+                          size_t row_bytes) {
     struct tide__pending_table *t = &store->pending;
     struct tide__pending *p = take(t, id);
     if (!p) {
@@ -325,7 +338,8 @@ void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t nod
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text) {
     struct tide__pending_table *t = &store->pending;
     for (;;) {
-        /* Up to a batch at a time: the list is walked from the start again, but what is gone is not in it then. */
+        /* Up to a batch at a time: the list is walked from the start again, but what is gone is not
+         * in it then. */
         struct tide__pending *batch[64];
         size_t count = 0;
         tide_lock(&t->lock);
@@ -349,10 +363,12 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
     }
 }
 
-bool tide__pending_before(struct tide_store *store, const struct tide_table *table, uint64_t sequence) {
+bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
+                          uint64_t sequence) {
     bool found = false;
     tide_lock(&store->pending.lock);
-    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found; p = p->next) {
+    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found;
+         p = p->next) {
         found = p->table == table;
     }
     tide_unlock(&store->pending.lock);
@@ -373,7 +389,8 @@ void tide__pending_deinit(struct tide_store *store) {
 
 /* ---- grouping ---- */
 
-struct request { /* a message on its way out; apart from its entry, which may end at any moment once registered */
+struct request { /* a message on its way out; apart from its entry, which may end at any moment once
+                    registered */
     struct request *next;
     struct tide__pending *pending; /* until registered */
     uint64_t id;
@@ -409,7 +426,8 @@ static uint8_t wire_code(const struct tide_table *table, bool raw) {
                                                        : TIDE_BF16;
 }
 
-static int write_rows(struct request *r, const struct tide__pass *pass, const uint32_t *positions, size_t count) {
+static int write_rows(struct request *r, const struct tide__pass *pass, const uint32_t *positions,
+                      size_t count) {
     struct tide_table *table = pass->table;
     const size_t floats = pass->raw ? table->row_floats : table->width;
     const uint8_t code = wire_code(table, pass->raw);
@@ -432,8 +450,9 @@ static int write_rows(struct request *r, const struct tide__pass *pass, const ui
 }
 
 /* One message for `count` keys at `positions` of the call. */
-static int make_request(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket, uint16_t node,
-                        const uint32_t *positions, size_t count, struct request **out) {
+static int make_request(const struct tide__pass *pass, enum tide__kind kind,
+                        struct tide__ticket *ticket, uint16_t node, const uint32_t *positions,
+                        size_t count, struct request **out) {
     struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
     struct tide__pending *p = tide_alloc(sizeof *p + count * sizeof p->index[0]);
@@ -446,8 +465,14 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
     }
     r->next = NULL;
     r->tail = NULL;
-    *p = (struct tide__pending){.id = r->id, .table = table, .ticket = ticket, .count = (uint32_t)count,
-                                .left = (uint32_t)count, .node = node, .kind = (uint8_t)kind, .raw = pass->raw};
+    *p = (struct tide__pending){.id = r->id,
+                                .table = table,
+                                .ticket = ticket,
+                                .count = (uint32_t)count,
+                                .left = (uint32_t)count,
+                                .node = node,
+                                .kind = (uint8_t)kind,
+                                .raw = pass->raw};
     memcpy(p->index, positions, count * sizeof *positions);
     r->pending = p;
     r->node = node;
@@ -469,10 +494,13 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
         memcpy(keys + i * 8, (const char *)pass->keys + (size_t)positions[i] * 8, 8);
     }
     int code = kind == TIDE__PUSH ? write_rows(r, pass, positions, count) : 0;
-    return code ? code : w->error ? tide_fail(w->error, "no memory for a message of %zu keys", count) : 0;
+    return code       ? code
+           : w->error ? tide_fail(w->error, "no memory for a message of %zu keys", count)
+                      : 0;
 }
 
-/* Messages for the misses of a pass. *stale: a route changed meanwhile, or a key is served here now. */
+/* Messages for the misses of a pass. *stale: a route changed meanwhile, or a key is served here
+ * now. */
 static int group(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket,
                  struct request **out, bool *stale) {
     struct tide_table *table = pass->table;
@@ -491,7 +519,8 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
         uint64_t key;
         memcpy(&key, (const char *)pass->keys + (size_t)m->at[i] * 8, 8);
         /* acquire: pairs with the release of a route, for `changes` */
-        uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_acquire);
+        uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route,
+                                              memory_order_acquire);
         *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE;
         node[i] = route & (TIDE__WORKER_HOLD | TIDE__MINE) ? self : tide__route_home(route);
         highest = node[i] > highest ? node[i] : highest;
@@ -503,7 +532,8 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
         code = start ? 0 : TIDE_ENOMEM;
         goto out;
     }
-    for (size_t i = 0; i < m->count; i++) { /* counting sort: stable, so duplicates keep their order */
+    for (size_t i = 0; i < m->count;
+         i++) { /* counting sort: stable, so duplicates keep their order */
         start[node[i] + 1]++;
     }
     for (unsigned n = 0; n <= highest; n++) {
@@ -531,15 +561,16 @@ out:
 }
 
 /* From here on the entries may be answered. False: routes changed, nothing was registered. */
-static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct request *requests, uint64_t changes,
-                   size_t *count) {
+static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct request *requests,
+                   uint64_t changes, size_t *count) {
     struct tide__pending_table *t = &table->store->pending;
     const uint16_t self = tide__store_self(table->store);
     *count = 0;
     for (struct request *r = requests; r; r = r->next) {
         ++*count;
     }
-    atomic_store_explicit(&ticket->state, *count + 1, memory_order_relaxed); /* one for ourselves while we send */
+    atomic_store_explicit(&ticket->state, *count + 1,
+                          memory_order_relaxed); /* one for ourselves while we send */
     tide_lock(&t->lock);
     if (atomic_load_explicit(&table->changes, memory_order_relaxed) != changes) {
         tide_unlock(&t->lock);
@@ -596,7 +627,8 @@ static void send_requests(struct tide_table *table, struct request *requests) {
         }
         tide_unlock(&store->pending.lock);
         if (!code) {
-            code = tide__store_send(store, r->node, TIDE_LANE_STORE, false, r->body.data, r->body.size, r->tail);
+            code = tide__store_send(store, r->node, TIDE_LANE_STORE, false, r->body.data,
+                                    r->body.size, r->tail);
         }
         if (code) {
             fail_request(table, r, code);
@@ -608,7 +640,8 @@ static void send_requests(struct tide_table *table, struct request *requests) {
     tide__table_count(table, TIDE__BYTES_OUT, bytes);
 }
 
-/* Routes changed between the walk and the registration: what has come here meanwhile is done here. */
+/* Routes changed between the walk and the registration: what has come here meanwhile is done here.
+ */
 static int walk_again(struct tide__pass *pass, enum tide__kind kind) {
     struct tide__misses left;
     tide__misses_init(&left);
@@ -618,7 +651,8 @@ static int walk_again(struct tide__pass *pass, enum tide__kind kind) {
     again.at = 0;
     again.misses = &left;
     int code = kind == TIDE__PULL ? tide__pass_pull(&again) : tide__pass_push(&again);
-    tide__table_count(pass->table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, again.at - left.count);
+    tide__table_count(pass->table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
+                      again.at - left.count);
     memcpy(pass->misses->at, left.at, left.count * sizeof *left.at);
     pass->misses->count = left.count;
     tide__misses_release(&left);
@@ -635,7 +669,8 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
         tide__store_yield(store); /* between the local pass and the remote one */
         struct request *requests = NULL;
         bool stale = false;
-        uint64_t changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* before the routes are read */
+        uint64_t changes = atomic_load_explicit(
+            &table->changes, memory_order_acquire); /* before the routes are read */
         int code = group(pass, kind, ticket, &requests, &stale);
         size_t messages = 0;
         if (!code && !stale && enlist(table, ticket, requests, changes, &messages)) {

@@ -1,12 +1,13 @@
 /*
  * Update rules, applied where the row lives, under its lock.
  *   add      w += d                                assign  w = d                     sgd  w -= lr d
- *   adagrad  s += d d; w -= lr d / (sqrt(s) + e)   (Duchi, Hazan, Singer 2011; s starts at sum_init)
- *   adam     m = b1 m + (1 - b1) d; v = b2 v + (1 - b2) d d; w -= lr mh / (sqrt(vh) + e)
+ *   adagrad  s += d d; w -= lr d / (sqrt(s) + e)   (Duchi, Hazan, Singer 2011; s starts at
+ * sum_init) adam     m = b1 m + (1 - b1) d; v = b2 v + (1 - b2) d d; w -= lr mh / (sqrt(vh) + e)
  *            (Kingma, Ba 2015, algorithm 1; mh, vh divided by 1 - b^t)
- * State behind the values: adagrad s; adam m, v and the number of steps as a float (it stops at 2^24, where the
- * correction has long been 1). Deltas come from callers and from messages at any alignment, hence the vectors of
- * four with alignment 1; compilers fuse two of them where the machine has wider ones.
+ * State behind the values: adagrad s; adam m, v and the number of steps as a float (it stops at
+ * 2^24, where the correction has long been 1). Deltas come from callers and from messages at any
+ * alignment, hence the vectors of four with alignment 1; compilers fuse two of them where the
+ * machine has wider ones.
  */
 #include "store/store_internal.h"
 
@@ -31,9 +32,12 @@ static inline float at(const char *delta, size_t i) {
 
 size_t tide__rule_state(uint8_t rule, size_t width) {
     switch (rule) {
-    case TIDE_UPDATE_ADAGRAD: return width;
-    case TIDE_UPDATE_ADAM: return 2 * width + 1;
-    default: return 0;
+    case TIDE_UPDATE_ADAGRAD:
+        return width;
+    case TIDE_UPDATE_ADAM:
+        return 2 * width + 1;
+    default:
+        return 0;
     }
 }
 
@@ -74,7 +78,8 @@ static inline void root4(float *values) {
 #endif
 }
 
-static void adagrad(const struct tide_table_options *o, float *row, const char *delta, size_t width) {
+static void adagrad(const struct tide_table_options *o, float *row, const char *delta,
+                    size_t width) {
     float *sum = row + width;
     size_t i = 0;
     for (; i + 4 <= width; i += 4) {
@@ -109,7 +114,8 @@ static void adam(const struct tide_table_options *o, float *row, const char *del
         STORE(v + i, v4);
         STORE(root, v4 * EACH(second));
         root4(root);
-        STORE(row + i, LOAD(row + i) - EACH(o->lr) * (m4 * EACH(first)) / (LOAD(root) + EACH(o->epsilon)));
+        STORE(row + i,
+              LOAD(row + i) - EACH(o->lr) * (m4 * EACH(first)) / (LOAD(root) + EACH(o->epsilon)));
     }
     for (; i < width; i++) {
         float d = at(delta, i);
@@ -121,16 +127,28 @@ static void adam(const struct tide_table_options *o, float *row, const char *del
 
 void tide__rule_apply(const struct tide_table_options *o, float *row, const void *delta) {
     switch (o->update) {
-    case TIDE_UPDATE_ADD: add(row, delta, o->width); break;
-    case TIDE_UPDATE_ASSIGN: memcpy(row, delta, o->width * sizeof *row); break;
-    case TIDE_UPDATE_SGD: add_scaled(row, delta, o->width, -o->lr); break;
-    case TIDE_UPDATE_ADAGRAD: adagrad(o, row, delta, o->width); break;
-    case TIDE_UPDATE_ADAM: adam(o, row, delta, o->width); break;
-    default: TIDE_ASSERT(o->update <= TIDE_UPDATE_ADAM); /* was checked at creation */
+    case TIDE_UPDATE_ADD:
+        add(row, delta, o->width);
+        break;
+    case TIDE_UPDATE_ASSIGN:
+        memcpy(row, delta, o->width * sizeof *row);
+        break;
+    case TIDE_UPDATE_SGD:
+        add_scaled(row, delta, o->width, -o->lr);
+        break;
+    case TIDE_UPDATE_ADAGRAD:
+        adagrad(o, row, delta, o->width);
+        break;
+    case TIDE_UPDATE_ADAM:
+        adam(o, row, delta, o->width);
+        break;
+    default:
+        TIDE_ASSERT(o->update <= TIDE_UPDATE_ADAM); /* was checked at creation */
     }
 }
 
-/* A float is not finite if all bits of its exponent are set; adding one unit there carries into the sign. */
+/* A float is not finite if all bits of its exponent are set; adding one unit there carries into the
+ * sign. */
 bool tide__all_finite(const float *values, size_t count) {
     const word4 exponent = {0x7f800000, 0x7f800000, 0x7f800000, 0x7f800000};
     const word4 unit = {0x00800000, 0x00800000, 0x00800000, 0x00800000};

@@ -1,12 +1,13 @@
 /*
- * Tables as safetensors files, one a table: `keys` U64[n] (absent when a dense table is complete), `values`
- * F32[n, width], and the rule's state as `state.<name>` (formats.md section 5). Rows are in order of their keys, so
- * the file does not depend on how many nodes held them.
+ * Tables as safetensors files, one a table: `keys` U64[n] (absent when a dense table is complete),
+ * `values` F32[n, width], and the rule's state as `state.<name>` (formats.md section 5). Rows are
+ * in order of their keys, so the file does not depend on how many nodes held them.
  *
- * The calling fiber's node does it: it lists the keys that have a row, node by node, sorts them, then pulls rows with
- * their state in chunks and writes each tensor at its place. A row is as of the moment it was pulled; a caller who
- * wants a consistent cut keeps its workers still. The file appears under its name only when it is whole and synced.
- * File calls block: they run on the thread of the caller, never on the I/O thread.
+ * The calling fiber's node does it: it lists the keys that have a row, node by node, sorts them,
+ * then pulls rows with their state in chunks and writes each tensor at its place. A row is as of
+ * the moment it was pulled; a caller who wants a consistent cut keeps its workers still. The file
+ * appears under its name only when it is whole and synced. File calls block: they run on the thread
+ * of the caller, never on the I/O thread.
  */
 #include "store/store_internal.h"
 #include "wire/safetensors.h"
@@ -84,7 +85,8 @@ static int keys_here(struct tide_table *table, struct keys *keys) {
 }
 
 /* Calls a node's store: [op, table, a, b]. *gives* the answer. */
-static int call_node(struct tide_table *table, uint16_t node, int op, uint64_t a, uint64_t b, struct tide_reply **out) {
+static int call_node(struct tide_table *table, uint16_t node, int op, uint64_t a, uint64_t b,
+                     struct tide_reply **out) {
     struct tide_writer w;
     uint8_t buffer[64];
     tide_writer_init(&w, buffer, sizeof buffer);
@@ -93,7 +95,8 @@ static int call_node(struct tide_table *table, uint16_t node, int op, uint64_t a
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, a);
     tide_write_uint(&w, b);
-    int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, out);
+    int code =
+        tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, out);
     tide_writer_release(&w);
     return code;
 }
@@ -115,7 +118,8 @@ static int keys_of_node(struct tide_table *table, uint16_t node, struct keys *ke
         const void *some = tide_read_typed(&r, TIDE_U64, &count);
         bool onwards = next_slot > slot || (next_slot == slot && next_from > from);
         code = r.error || fields != 3 || !onwards
-                   ? tide_fail(TIDE_EPROTO, "node %u listed its keys in a way that does not end", (unsigned)node)
+                   ? tide_fail(TIDE_EPROTO, "node %u listed its keys in a way that does not end",
+                               (unsigned)node)
                    : add_keys(keys, some, count);
         tide_reply_free(reply);
         if (code) {
@@ -127,8 +131,8 @@ static int keys_of_node(struct tide_table *table, uint16_t node, struct keys *ke
     return 0;
 }
 
-static int each_home(struct tide_table *table, int (*visit)(struct tide_table *table, uint16_t node, void *arg),
-                     void *arg) {
+static int each_home(struct tide_table *table,
+                     int (*visit)(struct tide_table *table, uint16_t node, void *arg), void *arg) {
     uint32_t *counts = tide_alloc(65536 * sizeof *counts);
     if (!counts) {
         return tide_fail(TIDE_ENOMEM, "no memory for the map of table '%s'", table->name);
@@ -157,8 +161,10 @@ static int compare_keys(const void *a, const void *b) {
 static int list_keys(struct tide_table *table, struct keys *keys) {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         keys->count = 0;
-        uint64_t before = atomic_load_explicit(&table->changes, memory_order_acquire); /* routes_begin of move.c */
-        int code = table->store->system ? each_home(table, visit_keys, keys) : keys_here(table, keys);
+        uint64_t before = atomic_load_explicit(&table->changes,
+                                               memory_order_acquire); /* routes_begin of move.c */
+        int code =
+            table->store->system ? each_home(table, visit_keys, keys) : keys_here(table, keys);
         if (code) {
             return code;
         }
@@ -182,8 +188,8 @@ static int list_keys(struct tide_table *table, struct keys *keys) {
 
 /* ---- save ---- */
 
-static int write_file(struct tide_port *port, struct tide_file *file, const char *path, const void *data, size_t size,
-                      uint64_t at) {
+static int write_file(struct tide_port *port, struct tide_file *file, const char *path,
+                      const void *data, size_t size, uint64_t at) {
     int code = size ? port->ops->file_write(file, data, size, at) : 0;
     return code == TIDE_ENOSPC ? tide_fail(code, "no space left for '%s'", path) : code;
 }
@@ -192,24 +198,28 @@ static bool complete(const struct tide_table *table, const struct keys *keys) {
     return table->options.keys == TIDE_KEYS_DENSE && keys->count == table->options.key_count;
 }
 
-static int write_header(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                        const struct keys *keys, struct part *parts, size_t part_count, uint64_t *keys_at) {
+static int write_header(struct tide_table *table, struct tide_port *port, struct tide_file *file,
+                        const char *path, const struct keys *keys, struct part *parts,
+                        size_t part_count, uint64_t *keys_at) {
     struct tide_safetensor tensors[PARTS_MAX + 1];
     char seed[32];
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)table->options.seed);
-    const struct tide_safetensors_pair metadata[] = {{"tide.table", table->name},
-                                                     {"tide.rule", rule_names[table->options.update]},
-                                                     {"tide.seed", seed},
-                                                     {"tide.version", TIDE_VERSION}};
+    const struct tide_safetensors_pair metadata[] = {
+        {"tide.table", table->name},
+        {"tide.rule", rule_names[table->options.update]},
+        {"tide.seed", seed},
+        {"tide.version", TIDE_VERSION}};
     memset(tensors, 0, sizeof tensors);
     for (size_t i = 0; i < part_count; i++) {
-        tensors[i] = (struct tide_safetensor){.name = parts[i].name, .shape = {keys->count, parts[i].floats},
-                                              .dtype = TIDE_DTYPE_F32, .rank = 2};
+        tensors[i] = (struct tide_safetensor){.name = parts[i].name,
+                                              .shape = {keys->count, parts[i].floats},
+                                              .dtype = TIDE_DTYPE_F32,
+                                              .rank = 2};
     }
     size_t count = part_count;
     if (!complete(table, keys)) {
-        tensors[count++] = (struct tide_safetensor){.name = "keys", .shape = {keys->count}, .dtype = TIDE_DTYPE_U64,
-                                                    .rank = 1};
+        tensors[count++] = (struct tide_safetensor){
+            .name = "keys", .shape = {keys->count}, .dtype = TIDE_DTYPE_U64, .rank = 1};
     }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -224,22 +234,28 @@ static int write_header(struct tide_table *table, struct tide_port *port, struct
 }
 
 /* Rows between memory and the tensors of the file. `loose` has room for one part of a chunk. */
-static void take_part(const struct part *part, const float *rows, size_t row_floats, size_t count, float *loose) {
+static void take_part(const struct part *part, const float *rows, size_t row_floats, size_t count,
+                      float *loose) {
     for (size_t i = 0; i < count; i++) {
-        memcpy(loose + i * part->floats, rows + i * row_floats + part->offset, part->floats * sizeof *loose);
+        memcpy(loose + i * part->floats, rows + i * row_floats + part->offset,
+               part->floats * sizeof *loose);
     }
 }
 
-static void put_part(const struct part *part, float *rows, size_t row_floats, size_t count, const float *loose) {
+static void put_part(const struct part *part, float *rows, size_t row_floats, size_t count,
+                     const float *loose) {
     for (size_t i = 0; i < count; i++) {
-        memcpy(rows + i * row_floats + part->offset, loose + i * part->floats, part->floats * sizeof *loose);
+        memcpy(rows + i * row_floats + part->offset, loose + i * part->floats,
+               part->floats * sizeof *loose);
     }
 }
 
-static int write_rows(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                      const struct keys *keys, const struct part *parts, size_t part_count) {
+static int write_rows(struct tide_table *table, struct tide_port *port, struct tide_file *file,
+                      const char *path, const struct keys *keys, const struct part *parts,
+                      size_t part_count) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
-    float *rows = tide_alloc(2 * most * floats * sizeof *rows), *loose = rows ? rows + most * floats : NULL;
+    float *rows = tide_alloc(2 * most * floats * sizeof *rows),
+          *loose = rows ? rows + most * floats : NULL;
     int code = rows ? 0 : tide_fail(TIDE_ENOMEM, "no memory to save table '%s'", table->name);
     for (size_t i = 0; i < keys->count && !code; i += most) {
         size_t count = keys->count - i < most ? keys->count - i : most;
@@ -264,10 +280,11 @@ int tide_table_save(struct tide_table *table, const char *path) {
     char temporary[4096];
     unsigned number = atomic_fetch_add_explicit(&saves, 1, memory_order_relaxed);
     if (!port) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by", table->name);
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by",
+                         table->name);
     }
-    if (snprintf(temporary, sizeof temporary, "%s.tmp.%u-%u", path, (unsigned)tide__store_self(table->store), number) >=
-        (int)sizeof temporary) {
+    if (snprintf(temporary, sizeof temporary, "%s.tmp.%u-%u", path,
+                 (unsigned)tide__store_self(table->store), number) >= (int)sizeof temporary) {
         return tide_fail(TIDE_EINVAL, "a path of %zu characters", strlen(path));
     }
     struct keys keys = {0};
@@ -276,8 +293,10 @@ int tide_table_save(struct tide_table *table, const char *path) {
     struct tide_file *file = NULL;
     uint64_t keys_at = 0;
     int code = list_keys(table, &keys);
-    code = code ? code
-                : port->ops->file_open(port, temporary, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
+    code =
+        code ? code
+             : port->ops->file_open(port, temporary,
+                                    TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
     if (!code) {
         code = write_header(table, port, file, path, &keys, parts, part_count, &keys_at);
         code = code ? code : write_rows(table, port, file, path, &keys, parts, part_count);
@@ -304,8 +323,8 @@ static int damaged(const char *path, const char *what) {
     return tide_fail(TIDE_EPROTO, "'%s': %s", path, what);
 }
 
-static int read_file(struct tide_port *port, struct tide_file *file, const char *path, void *data, size_t size,
-                     uint64_t at) {
+static int read_file(struct tide_port *port, struct tide_file *file, const char *path, void *data,
+                     size_t size, uint64_t at) {
     ssize_t got = size ? port->ops->file_read(file, data, size, at) : 0;
     if (got < 0) {
         return (int)got;
@@ -313,8 +332,8 @@ static int read_file(struct tide_port *port, struct tide_file *file, const char 
     return (size_t)got == size ? 0 : damaged(path, "the file ends early");
 }
 
-static int read_header(struct tide_port *port, struct tide_file *file, const char *path, uint64_t file_size,
-                       struct tide_safetensors *out) {
+static int read_header(struct tide_port *port, struct tide_file *file, const char *path,
+                       uint64_t file_size, struct tide_safetensors *out) {
     uint8_t prefix[TIDE_SAFETENSORS_PREFIX];
     size_t size;
     int code = read_file(port, file, path, prefix, sizeof prefix, 0);
@@ -331,19 +350,21 @@ static int read_header(struct tide_port *port, struct tide_file *file, const cha
 }
 
 /* Does the file hold this table? Fills in where the parts lie. */
-static int check_file(const struct tide_table *table, const char *path, const struct tide_safetensors *s,
-                      struct part *parts, size_t part_count, uint64_t *count, uint64_t *keys_at) {
-    const char *rule = tide_safetensors_metadata(s, "tide.rule"), *seed = tide_safetensors_metadata(s, "tide.seed");
+static int check_file(const struct tide_table *table, const char *path,
+                      const struct tide_safetensors *s, struct part *parts, size_t part_count,
+                      uint64_t *count, uint64_t *keys_at) {
+    const char *rule = tide_safetensors_metadata(s, "tide.rule"),
+               *seed = tide_safetensors_metadata(s, "tide.seed");
     char own_seed[32];
     (void)snprintf(own_seed, sizeof own_seed, "%llu", (unsigned long long)table->options.seed);
     if (!rule || strcmp(rule, rule_names[table->options.update]) != 0) {
-        return tide_fail(TIDE_EMISMATCH, "'%s' is of rule '%s', table '%s' of '%s'", path, rule ? rule : "none",
-                         table->name, rule_names[table->options.update]);
+        return tide_fail(TIDE_EMISMATCH, "'%s' is of rule '%s', table '%s' of '%s'", path,
+                         rule ? rule : "none", table->name, rule_names[table->options.update]);
     }
     /* Rows that were never touched are not in the file: they come from the seed. */
     if (!seed || strcmp(seed, own_seed) != 0) {
-        return tide_fail(TIDE_EMISMATCH, "'%s' was saved with seed %s, table '%s' has %s", path, seed ? seed : "none",
-                         table->name, own_seed);
+        return tide_fail(TIDE_EMISMATCH, "'%s' was saved with seed %s, table '%s' has %s", path,
+                         seed ? seed : "none", table->name, own_seed);
     }
     const struct tide_safetensor *values = tide_safetensors_find(s, "values");
     const struct tide_safetensor *keys = tide_safetensors_find(s, "keys");
@@ -355,17 +376,19 @@ static int check_file(const struct tide_table *table, const char *path, const st
         const struct tide_safetensor *t = tide_safetensors_find(s, parts[i].name);
         if (!t || t->dtype != TIDE_DTYPE_F32 || t->rank != 2 || t->shape[0] != *count ||
             t->shape[1] != parts[i].floats) {
-            return tide_fail(TIDE_EMISMATCH, "'%s': tensor '%s' is not F32 [%llu, %zu]", path, parts[i].name,
-                             (unsigned long long)*count, parts[i].floats);
+            return tide_fail(TIDE_EMISMATCH, "'%s': tensor '%s' is not F32 [%llu, %zu]", path,
+                             parts[i].name, (unsigned long long)*count, parts[i].floats);
         }
         parts[i].at = s->data + t->begin;
     }
     if (keys && (keys->dtype != TIDE_DTYPE_U64 || keys->rank != 1 || keys->shape[0] != *count)) {
-        return tide_fail(TIDE_EMISMATCH, "'%s': tensor 'keys' is not U64 [%llu]", path, (unsigned long long)*count);
+        return tide_fail(TIDE_EMISMATCH, "'%s': tensor 'keys' is not U64 [%llu]", path,
+                         (unsigned long long)*count);
     }
     if (!keys && (table->options.keys != TIDE_KEYS_DENSE || *count != table->options.key_count)) {
-        return tide_fail(TIDE_EMISMATCH, "'%s' has no keys and %llu rows, table '%s' has %llu", path,
-                         (unsigned long long)*count, table->name, (unsigned long long)table->options.key_count);
+        return tide_fail(TIDE_EMISMATCH, "'%s' has no keys and %llu rows, table '%s' has %llu",
+                         path, (unsigned long long)*count, table->name,
+                         (unsigned long long)table->options.key_count);
     }
     *keys_at = keys ? s->data + keys->begin : 0;
     return 0;
@@ -393,8 +416,8 @@ static int clear_rows(struct tide_table *table) {
 }
 
 /* One pass over the keys before anything is changed: in range and in order. */
-static int check_file_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                           uint64_t count, uint64_t keys_at) {
+static int check_file_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file,
+                           const char *path, uint64_t count, uint64_t keys_at) {
     uint64_t some[1024], before = 0;
     int code = 0;
     for (uint64_t i = 0; i < count && !code && keys_at; i += TIDE_COUNT(some)) {
@@ -402,31 +425,37 @@ static int check_file_keys(struct tide_table *table, struct tide_port *port, str
         code = read_file(port, file, path, some, got * sizeof *some, keys_at + i * sizeof *some);
         for (size_t j = 0; j < got && !code; j++) {
             bool ordered = i + j == 0 || some[j] > before;
-            bool inside = table->options.keys == TIDE_KEYS_HASHED || some[j] < table->options.key_count;
+            bool inside =
+                table->options.keys == TIDE_KEYS_HASHED || some[j] < table->options.key_count;
             before = some[j];
-            code = !ordered  ? damaged(path, "its keys are not ascending")
-                   : !inside ? tide_fail(TIDE_EMISMATCH, "'%s': key %llu is outside table '%s' (0..%llu)", path,
-                                         (unsigned long long)some[j], table->name,
-                                         (unsigned long long)(table->options.key_count - 1))
-                             : 0;
+            code = !ordered ? damaged(path, "its keys are not ascending")
+                   : !inside
+                       ? tide_fail(TIDE_EMISMATCH, "'%s': key %llu is outside table '%s' (0..%llu)",
+                                   path, (unsigned long long)some[j], table->name,
+                                   (unsigned long long)(table->options.key_count - 1))
+                       : 0;
         }
     }
     return code;
 }
 
-static int read_rows(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                     uint64_t count, uint64_t keys_at, const struct part *parts, size_t part_count) {
+static int read_rows(struct tide_table *table, struct tide_port *port, struct tide_file *file,
+                     const char *path, uint64_t count, uint64_t keys_at, const struct part *parts,
+                     size_t part_count) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
-    float *rows = tide_alloc(2 * most * floats * sizeof *rows), *loose = rows ? rows + most * floats : NULL;
+    float *rows = tide_alloc(2 * most * floats * sizeof *rows),
+          *loose = rows ? rows + most * floats : NULL;
     uint64_t *keys = tide_alloc(most * sizeof *keys);
-    int code = rows && keys ? 0 : tide_fail(TIDE_ENOMEM, "no memory to load table '%s'", table->name);
+    int code =
+        rows && keys ? 0 : tide_fail(TIDE_ENOMEM, "no memory to load table '%s'", table->name);
     for (uint64_t i = 0; i < count && !code; i += most) {
         size_t got = count - i < most ? (size_t)(count - i) : most;
         for (size_t j = 0; j < got; j++) {
             keys[j] = i + j;
         }
         if (keys_at) {
-            code = read_file(port, file, path, keys, got * sizeof *keys, keys_at + i * sizeof *keys);
+            code =
+                read_file(port, file, path, keys, got * sizeof *keys, keys_at + i * sizeof *keys);
         }
         for (size_t p = 0; p < part_count && !code; p++) {
             const size_t bytes = parts[p].floats * sizeof(float);
@@ -445,7 +474,8 @@ int tide_table_load(struct tide_table *table, const char *path) {
     struct tide_file *file;
     struct tide_file_info info;
     if (!port) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by", table->name);
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by",
+                         table->name);
     }
     int code = port->ops->file_info(port, path, &info);
     code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);

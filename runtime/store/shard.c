@@ -1,11 +1,13 @@
 /*
- * The store actor: operations that come as messages, from other nodes and from this node's workers while a fence
- * holds them. Runs on I/O thread 0 and never waits: an operation whose row is locked for long goes to the `stalled`
- * queue (and then every later one behind it, so order is kept); an operation on a slot whose rows are still under way
- * is `parked` until they are here; an operation on a slot that lives elsewhere is forwarded to its home.
+ * The store actor: operations that come as messages, from other nodes and from this node's workers
+ * while a fence holds them. Runs on I/O thread 0 and never waits: an operation whose row is locked
+ * for long goes to the `stalled` queue (and then every later one behind it, so order is kept); an
+ * operation on a slot whose rows are still under way is `parked` until they are here; an operation
+ * on a slot that lives elsewhere is forwarded to its home.
  *
- * Bytes of other nodes are checked before they are used: a message that is not well formed is answered with an error
- * if its id could be read, else counted and dropped. A key out of range never reaches a row.
+ * Bytes of other nodes are checked before they are used: a message that is not well formed is
+ * answered with an error if its id could be read, else counted and dropped. A key out of range
+ * never reaches a row.
  */
 #include "store/store_internal.h"
 
@@ -24,9 +26,9 @@ struct tide__job {
     bool raw;
     bool own; /* straight from a worker of this node: waits behind fences */
     bool queued_once;
-    size_t at;                 /* of the walk, when it stalled */
-    struct tide_blob *values;  /* pull: rows read so far */
-    float *deltas;             /* push with short values: widened rows */
+    size_t at;                /* of the walk, when it stalled */
+    struct tide_blob *values; /* pull: rows read so far */
+    float *deltas;            /* push with short values: widened rows */
     struct tide__misses misses;
     uint8_t *copy; /* the message, once it had to wait */
     size_t copy_bytes;
@@ -38,7 +40,9 @@ static size_t job_floats(const struct tide__job *job) {
 
 static uint8_t job_code(const struct tide__job *job) {
     uint8_t wire = job->table->options.wire;
-    return job->raw || wire == TIDE_WIRE_F32 ? TIDE_F32 : wire == TIDE_WIRE_F16 ? TIDE_F16 : TIDE_BF16;
+    return job->raw || wire == TIDE_WIRE_F32 ? TIDE_F32
+           : wire == TIDE_WIRE_F16           ? TIDE_F16
+                                             : TIDE_BF16;
 }
 
 static size_t job_wire_row(const struct tide__job *job) {
@@ -78,8 +82,9 @@ static void job_free(struct tide_store *store, struct tide__job *job) {
 
 /* ---- answers ---- */
 
-static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, int code, const char *text,
-                        const struct tide__job *job, const uint32_t *indices, size_t count) {
+static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, int code,
+                        const char *text, const struct tide__job *job, const uint32_t *indices,
+                        size_t count) {
     struct tide_writer w;
     uint8_t buffer[256];
     tide_writer_init(&w, buffer, sizeof buffer);
@@ -106,7 +111,8 @@ static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, 
     tide_writer_release(&w);
 }
 
-static void job_error(const struct tide__job *job, int code, const char *text, const uint32_t *indices, size_t count) {
+static void job_error(const struct tide__job *job, int code, const char *text,
+                      const uint32_t *indices, size_t count) {
     struct tide_store *store = job->table->store;
     if (job->origin == tide__store_self(store)) {
         uint32_t *positions = tide_alloc((count ? count : 1) * sizeof *positions);
@@ -122,7 +128,8 @@ static void job_error(const struct tide__job *job, int code, const char *text, c
     reply_error(store, job->origin, job->id, code, text, job, indices, count);
 }
 
-/* Answers everything but the misses. The rows lie in job->values, row i at i; they are closed up over the gaps. */
+/* Answers everything but the misses. The rows lie in job->values, row i at i; they are closed up
+ * over the gaps. */
 static void reply_done(struct tide__job *job) {
     struct tide_store *store = job->table->store;
     const size_t floats = job_floats(job), done = job->count - job->misses.count;
@@ -171,7 +178,8 @@ static void reply_done(struct tide__job *job) {
     if (job->values) {
         const uint8_t code = job_code(job);
         if (code != TIDE_F32) {
-            tide__floats_to_half(job->values->data, job->values->data, done * floats, job->table->options.wire);
+            tide__floats_to_half(job->values->data, job->values->data, done * floats,
+                                 job->table->options.wire);
         }
         job->values->size = done * job_wire_row(job);
         tide_write_typed_head(&w, code, done * floats);
@@ -179,7 +187,8 @@ static void reply_done(struct tide__job *job) {
         tide_write_nil(&w);
     }
     if (!w.error) {
-        (void)tide__store_send(store, job->origin, TIDE_LANE_ANSWER, true, w.data, w.size, job->values);
+        (void)tide__store_send(store, job->origin, TIDE_LANE_ANSWER, true, w.data, w.size,
+                               job->values);
     }
     tide__table_count(job->table, TIDE__MESSAGES_OUT, 1);
     tide__table_count(job->table, TIDE__BYTES_OUT, w.size + (job->values ? job->values->size : 0));
@@ -189,8 +198,8 @@ static void reply_done(struct tide__job *job) {
 /* ---- what is not served here ---- */
 
 /* The keys of `job` at `indices`, as a message like the one it came in. */
-static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices, size_t count,
-                      struct tide_writer *w) {
+static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices,
+                      size_t count, struct tide_writer *w) {
     const size_t row = job_wire_row(job);
     tide_write_array(w, job->kind == TIDE__PUSH ? 10 : 9);
     tide_write_uint(w, job->kind);
@@ -222,7 +231,8 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
 }
 
 /* "Your map is old": the new homes of the slots of these keys. */
-static void tell_origin(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home) {
+static void tell_origin(const struct tide__job *job, const uint32_t *indices, size_t count,
+                        uint16_t home) {
     struct tide_table *table = job->table;
     uint32_t slots[256], homes[256], versions[256];
     size_t found = 0;
@@ -252,7 +262,8 @@ static void tell_origin(const struct tide__job *job, const uint32_t *indices, si
     (void)tide__store_send_writer(table->store, job->origin, &w);
 }
 
-static void forward(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home) {
+static void forward(const struct tide__job *job, const uint32_t *indices, size_t count,
+                    uint16_t home) {
     struct tide_table *table = job->table;
     struct tide_store *store = table->store;
     char name[96], text[160];
@@ -265,14 +276,16 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
     unsigned state = store->member_state[home];
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    int code = state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT ? TIDE_EDIED
-                                                                            : write_part(job, job->hops + 1u, indices, count, &w);
+    int code = state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT
+                   ? TIDE_EDIED
+                   : write_part(job, job->hops + 1u, indices, count, &w);
     if (!code) { /* prepaid: the origin's credit covers every leg */
         code = tide__store_send(store, home, TIDE_LANE_STORE, true, w.data, w.size, NULL);
     }
     tide_writer_release(&w);
     if (code) {
-        (void)snprintf(text, sizeof text, "node %s %s", name, code == TIDE_EDIED ? "died" : "cannot be reached");
+        (void)snprintf(text, sizeof text, "node %s %s", name,
+                       code == TIDE_EDIED ? "died" : "cannot be reached");
         job_error(job, code, text, indices, count);
         return;
     }
@@ -284,15 +297,18 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
     }
 }
 
-static bool parse_job(const void *body, size_t size, struct tide_store *store, struct tide__job *job);
+static bool parse_job(const void *body, size_t size, struct tide_store *store,
+                      struct tide__job *job);
 
 /* A copy of a part of the job that waits on its own. NULL: out of memory or over the limit. */
-static struct tide__job *detach_part(const struct tide__job *job, const uint32_t *indices, size_t count) {
+static struct tide__job *detach_part(const struct tide__job *job, const uint32_t *indices,
+                                     size_t count) {
     struct tide_store *store = job->table->store;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     struct tide__job *part = tide_alloc_zero(1, sizeof *part);
-    if (!part || write_part(job, job->hops, indices, count, &w) || store->parked_bytes + w.size > TIDE__PARKED_BYTES_MAX) {
+    if (!part || write_part(job, job->hops, indices, count, &w) ||
+        store->parked_bytes + w.size > TIDE__PARKED_BYTES_MAX) {
         tide_free(part);
         tide_writer_release(&w);
         return NULL;
@@ -311,7 +327,8 @@ static void park(const struct tide__job *job, const uint32_t *indices, size_t co
     struct tide_table *table = job->table;
     struct tide__job *part = detach_part(job, indices, count);
     if (!part) {
-        job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices, count);
+        job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices,
+                  count);
         return;
     }
     *table->parked_end = part;
@@ -377,18 +394,24 @@ static int prepare(struct tide__job *job) {
     return 0;
 }
 
-/* 0: all of it is executed, answered, parked or on its way. EBUSY: a row is locked; call again with the same job. */
+/* 0: all of it is executed, answered, parked or on its way. EBUSY: a row is locked; call again with
+ * the same job. */
 static int process(struct tide__job *job) {
     struct tide_table *table = job->table;
     if (job->at == 0) {
         tide__misses_init(&job->misses);
     }
     int code = prepare(job);
-    struct tide__pass pass = {.table = table, .keys = job->keys, .count = job->count, .at = job->at,
+    struct tide__pass pass = {.table = table,
+                              .keys = job->keys,
+                              .count = job->count,
+                              .at = job->at,
                               .out = job->values ? job->values->data : NULL,
                               .in = job->deltas ? (const uint8_t *)job->deltas : job->rows,
-                              .mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN, .raw = job->raw,
-                              .patient = false, .misses = &job->misses};
+                              .mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN,
+                              .raw = job->raw,
+                              .patient = false,
+                              .misses = &job->misses};
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
         job->at = pass.at;
@@ -399,10 +422,12 @@ static int process(struct tide__job *job) {
     if (code) {
         job_error(job, code, tide_error_message(), NULL, job->count);
     } else {
-        tide__table_count(table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
-                          job->origin == tide__store_self(table->store) ? 0 : job->count - job->misses.count);
+        tide__table_count(
+            table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
+            job->origin == tide__store_self(table->store) ? 0 : job->count - job->misses.count);
         if (job->misses.count) {
-            dispatch_misses(job); /* before reply_done moves the rows; positions are read from the message */
+            dispatch_misses(
+                job); /* before reply_done moves the rows; positions are read from the message */
         }
         reply_done(job);
     }
@@ -476,7 +501,8 @@ static bool keys_in_range(const struct tide__job *job, uint64_t *bad) {
     return true;
 }
 
-static void refuse(struct tide_store *store, const struct tide__job *job, int code, const char *text) {
+static void refuse(struct tide_store *store, const struct tide__job *job, int code,
+                   const char *text) {
     atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
     if (job->origin != 0 && job->id != 0) {
         reply_error(store, job->origin, job->id, code, text, NULL, NULL, 0);
@@ -484,7 +510,8 @@ static void refuse(struct tide_store *store, const struct tide__job *job, int co
 }
 
 /* Points into body. False: not an operation we can execute; answered where possible. */
-static bool parse_job(const void *body, size_t size, struct tide_store *store, struct tide__job *job) {
+static bool parse_job(const void *body, size_t size, struct tide_store *store,
+                      struct tide__job *job) {
     struct tide_reader r;
     tide_reader_init(&r, body, size);
     size_t fields = tide_read_array(&r), positions = 0, count = 0, values = 0;
@@ -507,7 +534,8 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store, s
     job->table = tide__table_by_id(store, table_id);
     char text[160];
     if (!job->table) {
-        (void)snprintf(text, sizeof text, "no table with id %llu here", (unsigned long long)table_id);
+        (void)snprintf(text, sizeof text, "no table with id %llu here",
+                       (unsigned long long)table_id);
         refuse(store, job, TIDE_ENOENT, text);
         return false;
     }
@@ -523,8 +551,9 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store, s
     }
     uint64_t bad;
     if (!keys_in_range(job, &bad)) {
-        (void)snprintf(text, sizeof text, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)bad,
-                       job->table->name, (unsigned long long)(job->table->options.key_count - 1));
+        (void)snprintf(text, sizeof text, "key %llu is outside table '%s' (0..%llu)",
+                       (unsigned long long)bad, job->table->name,
+                       (unsigned long long)(job->table->options.key_count - 1));
         refuse(store, job, TIDE_ERANGE, text);
         return false;
     }
@@ -547,7 +576,8 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
         job_reset(&job);
         return;
     }
-    /* It has to wait for a row: keep the message and start it over or go on where the walk stopped. */
+    /* It has to wait for a row: keep the message and start it over or go on where the walk stopped.
+     */
     struct tide__job *kept = tide_alloc(sizeof *kept);
     uint8_t *copy = tide_alloc(message->size);
     if (!kept || !copy) {

@@ -1,9 +1,10 @@
 /*
  * The slab of a table: rows of one size, named by 32-bit numbers that fit a key word.
  *
- * Arena a holds base << a rows, so 32 pointers cover every number, none ever moves, and a number becomes an address
- * by one bit scan. Arenas are address space that is committed as rows are touched, so doubling wastes no memory.
- * Rows are aligned to cache lines only where that costs at most 15 %. Free rows form a list through their first word.
+ * Arena a holds base << a rows, so 32 pointers cover every number, none ever moves, and a number
+ * becomes an address by one bit scan. Arenas are address space that is committed as rows are
+ * touched, so doubling wastes no memory. Rows are aligned to cache lines only where that costs at
+ * most 15 %. Free rows form a list through their first word.
  */
 #include "store/store_internal.h"
 

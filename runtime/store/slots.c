@@ -1,10 +1,11 @@
 /*
  * Slot indexes: from a key to its key word.
  *
- * Dense: an array of words per slot, made when the slot is first touched and kept until the table ends, so that a
- * worker may use a pointer into it without a lock. Hashed: an open-addressing table per slot that grows by a quarter
- * (load 0.72 to 0.9: at most 22 bytes a key). Its entries move only while the slot's latch is held and after every
- * word in it was locked once, so whoever holds a word keeps a valid pointer.
+ * Dense: an array of words per slot, made when the slot is first touched and kept until the table
+ * ends, so that a worker may use a pointer into it without a lock. Hashed: an open-addressing table
+ * per slot that grows by a quarter (load 0.72 to 0.9: at most 22 bytes a key). Its entries move
+ * only while the slot's latch is held and after every word in it was locked once, so whoever holds
+ * a word keeps a valid pointer.
  */
 #include "store/store_internal.h"
 
@@ -15,7 +16,8 @@ enum { SPINS = 100, HASH_FIRST = 4, HASH_MAX = 1 << 30 };
 uint64_t tide__key_of(const struct tide_table *table, uint32_t slot, uint64_t place) {
     if (table->options.slots == TIDE_SLOTS_RANGE) {
         uint64_t key = tide__range_first(table, slot) + place;
-        return key < table->options.key_count && tide__slot_of(table, key) == slot ? key : UINT64_MAX;
+        return key < table->options.key_count && tide__slot_of(table, key) == slot ? key
+                                                                                   : UINT64_MAX;
     }
     uint64_t shift = (place * UINT64_C(0x9e3779b97f4a7c15)) >> 52;
     uint64_t key = (place << 12) | ((slot - shift) & (TIDE_SLOT_COUNT - 1));
@@ -24,7 +26,8 @@ uint64_t tide__key_of(const struct tide_table *table, uint32_t slot, uint64_t pl
 
 atomic_uint_fast64_t *tide__dense_words(struct tide_table *table, uint32_t number) {
     struct tide__slot *slot = &table->slots[number];
-    atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire); /* pairs with below */
+    atomic_uint_fast64_t *words =
+        atomic_load_explicit(&slot->index, memory_order_acquire); /* pairs with below */
     if (TIDE_LIKELY(words)) {
         return words;
     }
@@ -33,8 +36,10 @@ atomic_uint_fast64_t *tide__dense_words(struct tide_table *table, uint32_t numbe
     if (!words) {
         words = tide_alloc_zero((size_t)table->places_max, sizeof *words);
         if (words) {
-            atomic_fetch_add_explicit(&table->index_bytes, table->places_max * sizeof *words, memory_order_relaxed);
-            atomic_store_explicit(&slot->index, words, memory_order_release); /* pairs with the loads of passes */
+            atomic_fetch_add_explicit(&table->index_bytes, table->places_max * sizeof *words,
+                                      memory_order_relaxed);
+            atomic_store_explicit(&slot->index, words,
+                                  memory_order_release); /* pairs with the loads of passes */
         }
     }
     tide_unlock(&slot->latch);
@@ -59,7 +64,8 @@ int tide__word_lock_slow(atomic_uint_fast64_t *word, bool patient, uint64_t *old
             return TIDE_EBUSY;
         }
         if (tide_fiber_current()) {
-            (void)tide_yield(); /* a killed fiber still finishes its call: rows are never left half written */
+            (void)tide_yield(); /* a killed fiber still finishes its call: rows are never left half
+                                   written */
         }
     }
 }
@@ -85,13 +91,16 @@ static bool vacant(struct tide__entry *entry) {
     return atomic_load_explicit(&entry->word, memory_order_relaxed) == 0;
 }
 
-/* Latch held. Waits for the holders of words: they hold one row for a copy and never want the latch. */
-static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot, struct tide__hash *old) {
+/* Latch held. Waits for the holders of words: they hold one row for a copy and never want the
+ * latch. */
+static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot,
+                               struct tide__hash *old) {
     uint64_t capacity = old ? (uint64_t)old->capacity + old->capacity / 4 + HASH_FIRST : HASH_FIRST;
     if (capacity > HASH_MAX) {
         return NULL;
     }
-    struct tide__hash *hash = tide_alloc_zero(1, sizeof *hash + (size_t)capacity * sizeof hash->entries[0]);
+    struct tide__hash *hash =
+        tide_alloc_zero(1, sizeof *hash + (size_t)capacity * sizeof hash->entries[0]);
     if (!hash) {
         return NULL;
     }
@@ -105,20 +114,23 @@ static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot
         while (tide__word_lock(&old->entries[i].word, false, &word)) {
             tide_pause();
         }
-        struct tide__entry *entry = find(hash, old->entries[i].key, tide_mix64(old->entries[i].key));
+        struct tide__entry *entry =
+            find(hash, old->entries[i].key, tide_mix64(old->entries[i].key));
         entry->key = old->entries[i].key;
-        atomic_store_explicit(&entry->word, word, memory_order_relaxed); /* the latch publishes it */
+        atomic_store_explicit(&entry->word, word,
+                              memory_order_relaxed); /* the latch publishes it */
         hash->count++;
     }
     atomic_store_explicit(&slot->index, hash, memory_order_relaxed);
-    atomic_fetch_add_explicit(&table->index_bytes, bytes - (old ? old->capacity * sizeof old->entries[0] : 0),
+    atomic_fetch_add_explicit(&table->index_bytes,
+                              bytes - (old ? old->capacity * sizeof old->entries[0] : 0),
                               memory_order_relaxed);
     tide_free(old);
     return hash;
 }
 
-int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask, bool patient,
-                      atomic_uint_fast64_t **word, uint64_t *old) {
+int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask,
+                      bool patient, atomic_uint_fast64_t **word, uint64_t *old) {
     uint64_t mixed = tide_mix64(key);
     struct tide__slot *slot = &table->slots[mixed >> 52];
     for (;;) {
@@ -130,14 +142,16 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint3
             code = TIDE__MISSED;
         } else if (!entry || vacant(entry)) {
             code = TIDE__NOT_FOUND;
-            if (create && (!hash || (uint64_t)(hash->count + 1) * 10 > (uint64_t)hash->capacity * 9)) {
+            if (create &&
+                (!hash || (uint64_t)(hash->count + 1) * 10 > (uint64_t)hash->capacity * 9)) {
                 hash = grow(table, slot, hash);
                 entry = hash ? find(hash, key, mixed) : NULL;
                 code = hash ? code : TIDE_ENOMEM;
             }
             if (create && hash) {
                 entry->key = key;
-                atomic_store_explicit(&entry->word, TIDE__WORD_LOCK | TIDE__WORD_PRESENT, memory_order_relaxed);
+                atomic_store_explicit(&entry->word, TIDE__WORD_LOCK | TIDE__WORD_PRESENT,
+                                      memory_order_relaxed);
                 hash->count++;
                 *word = &entry->word;
                 *old = TIDE__WORD_PRESENT;
@@ -149,7 +163,9 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint3
         }
         tide_unlock(&slot->latch);
         if (code != TIDE_EBUSY || !patient) {
-            return code == TIDE_ENOMEM ? tide_fail(code, "no memory for the index of table '%s'", table->name) : code;
+            return code == TIDE_ENOMEM
+                       ? tide_fail(code, "no memory for the index of table '%s'", table->name)
+                       : code;
         }
         if (tide_fiber_current()) {
             (void)tide_yield();
@@ -170,7 +186,8 @@ static int compare_keys(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, size_t limit, size_t *count, bool *more) {
+static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, size_t limit,
+                       size_t *count, bool *more) {
     uint64_t *all = NULL;
     size_t found = 0;
     tide_lock(&slot->latch);
@@ -201,19 +218,21 @@ static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, s
     return 0;
 }
 
-int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, uint64_t *keys, size_t limit,
-                    size_t *count, bool *more) {
+int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, uint64_t *keys,
+                    size_t limit, size_t *count, bool *more) {
     struct tide__slot *slot = &table->slots[number];
     *count = 0;
     *more = false;
     if (table->options.keys == TIDE_KEYS_HASHED) {
         return hashed_keys(slot, from, keys, limit, count, more);
     }
-    atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire); /* tide__dense_words */
+    atomic_uint_fast64_t *words =
+        atomic_load_explicit(&slot->index, memory_order_acquire); /* tide__dense_words */
     if (!words || from >= table->options.key_count) {
         return 0;
     }
-    /* The first place whose key can be >= from; earlier ones are skipped by the comparison below. */
+    /* The first place whose key can be >= from; earlier ones are skipped by the comparison below.
+     */
     uint64_t place = table->options.slots == TIDE_SLOTS_HASH ? from >> 12 : 0;
     if (table->options.slots == TIDE_SLOTS_RANGE && from > tide__range_first(table, number)) {
         place = from - tide__range_first(table, number);
@@ -254,12 +273,13 @@ static int drain_word(struct tide_table *table, atomic_uint_fast64_t *word, uint
         return code;
     }
     tide__slab_give(&table->slab, row);
-    tide__word_unlock(word, (old & (TIDE__WORD_SEEN | TIDE__WORD_PRESENT)) | ((uint64_t)TIDE__ABSENT << 60));
+    tide__word_unlock(word, (old & (TIDE__WORD_SEEN | TIDE__WORD_PRESENT)) |
+                                ((uint64_t)TIDE__ABSENT << 60));
     return 0;
 }
 
-int tide__slot_drain(struct tide_table *table, uint32_t number, int (*each)(void *arg, uint64_t key, const float *row),
-                     void *arg) {
+int tide__slot_drain(struct tide_table *table, uint32_t number,
+                     int (*each)(void *arg, uint64_t key, const float *row), void *arg) {
     struct tide__slot *slot = &table->slots[number];
     int code = 0;
     if (table->options.keys == TIDE_KEYS_HASHED) {
@@ -279,7 +299,8 @@ int tide__slot_drain(struct tide_table *table, uint32_t number, int (*each)(void
         tide_unlock(&slot->latch);
         return code;
     }
-    /* A worker that makes the array now does so under the latch, and then sees the slot's new route. */
+    /* A worker that makes the array now does so under the latch, and then sees the slot's new
+     * route. */
     tide_lock(&slot->latch);
     atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_relaxed);
     tide_unlock(&slot->latch);

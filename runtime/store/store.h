@@ -1,6 +1,7 @@
 /*
- * The store room: tables, slots, rows; reached by workers in shared memory (access.c) and by other nodes through the
- * store actor (TIDE_ID_STORE) on I/O thread 0. The public half of the API is in tide.h.
+ * The store room: tables, slots, rows; reached by workers in shared memory (access.c) and by other
+ * nodes through the store actor (TIDE_ID_STORE) on I/O thread 0. The public half of the API is in
+ * tide.h.
  */
 #ifndef TIDE_STORE_H
 #define TIDE_STORE_H
@@ -12,16 +13,18 @@ enum { TIDE_SLOT_COUNT = 4096 };
 struct tide_store;
 
 int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out);
-void tide_store_destroy(struct tide_store *store); /* after tide_system_stop */
+void tide_store_destroy(struct tide_store *store);        /* after tide_system_stop */
 struct tide_store *tide_store_of(struct tide_node *node); /* provided by node.c */
 
 /* Tables of this node; returns how many there are. Any thread. */
 size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size_t limit);
-/* How many slots each node is home of, by the newest map this node knows: counts[id]. Any thread. */
+/* How many slots each node is home of, by the newest map this node knows: counts[id]. Any thread.
+ */
 void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, uint64_t *version);
 /* Has the controller handed this (joined) node all tables that exist? Any thread. */
 bool tide_store_synced(struct tide_store *store);
-/* Gives up an operation whose caller is being ended: nothing is written to its rows any more. Instead of a wait. */
+/* Gives up an operation whose caller is being ended: nothing is written to its rows any more.
+ * Instead of a wait. */
 void tide_ticket_abandon(struct tide_ticket *ticket);
 
 #endif

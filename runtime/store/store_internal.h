@@ -1,12 +1,13 @@
 /*
- * What the files of the store room share: tables, slots, key words, slab, passes, pending operations.
+ * What the files of the store room share: tables, slots, key words, slab, passes, pending
+ * operations.
  *
- * Threads. Workers (any thread of the node) read and write rows in place under the lock bit of a key word. All else
- * that changes where a slot lives happens on I/O thread 0, inside the store actor. Three kinds of lock, always taken
- * in this order and none of them across a suspension:
- *   slot latch    creation of a slot's index, growth of a hashed one, the start of a slot's departure
- *   key word bit  one row; its holder never takes a latch
- *   pending lock  the table of unanswered operations together with every change of a route (see remote.c)
+ * Threads. Workers (any thread of the node) read and write rows in place under the lock bit of a
+ * key word. All else that changes where a slot lives happens on I/O thread 0, inside the store
+ * actor. Three kinds of lock, always taken in this order and none of them across a suspension: slot
+ * latch    creation of a slot's index, growth of a hashed one, the start of a slot's departure key
+ * word bit  one row; its holder never takes a latch pending lock  the table of unanswered
+ * operations together with every change of a route (see remote.c)
  */
 #ifndef TIDE_STORE_INTERNAL_H
 #define TIDE_STORE_INTERNAL_H
@@ -17,42 +18,51 @@
 
 enum {
     TIDE__TABLES_MAX = 1024,
-    TIDE__WIDTH_MAX = 1 << 19,        /* floats; a row with adam's state stays under a frame */
-    TIDE__MESSAGE_BYTES = 4 << 20,    /* operations are cut so that neither direction exceeds this */
+    TIDE__WIDTH_MAX = 1 << 19,     /* floats; a row with adam's state stays under a frame */
+    TIDE__MESSAGE_BYTES = 4 << 20, /* operations are cut so that neither direction exceeds this */
     TIDE__PARKED_BYTES_MAX = 64 << 20,
     TIDE__PENDING_MAX = 1 << 20,
     TIDE__ARENAS = 32,
-    TIDE__STRIPES = 16,               /* of counters */
+    TIDE__STRIPES = 16, /* of counters */
 };
 
 /* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32 ---- */
 #define TIDE__WORD_LOCK (UINT64_C(1) << 63)
 #define TIDE__WORD_STATE (UINT64_C(7) << 60)
-#define TIDE__WORD_PRESENT (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
+#define TIDE__WORD_PRESENT                                                                         \
+    (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
 #define TIDE__WORD_SEEN (UINT64_C(0xffffff) << 32)
 enum tide__key_state {
-    TIDE__ABSENT,  /* no row here; at home of the slot: the row has its initial values */
+    TIDE__ABSENT, /* no row here; at home of the slot: the row has its initial values */
     TIDE__OWNED,
     TIDE__ARRIVING, /* reserved for relocation: asked for, operations queue */
     TIDE__LEAVING,  /* reserved: owned, successor known */
     TIDE__REPLICA,  /* reserved: usable copy */
 };
-static inline unsigned tide__word_state(uint64_t word) { return (unsigned)(word >> 60) & 7u; }
+static inline unsigned tide__word_state(uint64_t word) {
+    return (unsigned)(word >> 60) & 7u;
+}
 static inline uint64_t tide__word_owned(uint64_t old, uint32_t row) {
     return (old & (TIDE__WORD_SEEN | TIDE__WORD_PRESENT)) | ((uint64_t)TIDE__OWNED << 60) | row;
 }
 
-/* ---- route of a slot: home in the low 16 bits, then flags; written on the I/O thread under the pending lock ---- */
-#define TIDE__MINE 0x10000u        /* this node is home */
-#define TIDE__AWAITED 0x20000u     /* home, but the rows are still at the old home: every operation waits */
-#define TIDE__OWN_HOLD 0x40000u    /* fence: operations of this node wait in the store actor */
-#define TIDE__WORKER_HOLD 0x80000u /* workers hand operations to the store actor instead of routing them */
+/* ---- route of a slot: home in the low 16 bits, then flags; written on the I/O thread under the
+ * pending lock ---- */
+#define TIDE__MINE 0x10000u /* this node is home */
+#define TIDE__AWAITED                                                                              \
+    0x20000u /* home, but the rows are still at the old home: every operation waits */
+#define TIDE__OWN_HOLD 0x40000u /* fence: operations of this node wait in the store actor */
+#define TIDE__WORKER_HOLD                                                                          \
+    0x80000u /* workers hand operations to the store actor instead of routing them */
 #define TIDE__FOR_WORKER (TIDE__MINE | TIDE__AWAITED | TIDE__WORKER_HOLD)
 #define TIDE__FOR_OWN (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)
 #define TIDE__FOR_FOREIGN (TIDE__MINE | TIDE__AWAITED)
-static inline uint16_t tide__route_home(uint32_t route) { return (uint16_t)route; }
+static inline uint16_t tide__route_home(uint32_t route) {
+    return (uint16_t)route;
+}
 
-/* Open addressing, linear probing; entries move only while the latch is held and all their words are locked. */
+/* Open addressing, linear probing; entries move only while the latch is held and all their words
+ * are locked. */
 struct tide__entry {
     uint64_t key;
     atomic_uint_fast64_t word; /* 0: empty */
@@ -63,20 +73,23 @@ struct tide__hash {
 };
 
 struct tide__slot {
-    _Atomic(void *) index; /* dense: atomic_uint_fast64_t[places], never freed; hashed: struct tide__hash, under the latch */
+    _Atomic(void *) index; /* dense: atomic_uint_fast64_t[places], never freed; hashed: struct
+                              tide__hash, under the latch */
     atomic_uint route;
     struct tide_lock latch;
 };
 
-/* Rows of fixed size in arenas that double, so that a row number becomes an address by one bit scan. */
+/* Rows of fixed size in arenas that double, so that a row number becomes an address by one bit
+ * scan. */
 struct tide__slab {
     uint32_t row_floats;
-    uint32_t stride; /* bytes */
-    uint32_t base_shift; /* the first arena has 1 << base_shift rows */
+    uint32_t stride;           /* bytes */
+    uint32_t base_shift;       /* the first arena has 1 << base_shift rows */
     char *arena[TIDE__ARENAS]; /* written under the lock, before a key word names a row of it */
     struct tide_lock lock;
-    uint32_t next;       /* rows ever taken; under the lock */
-    uint32_t free_first; /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
+    uint32_t next; /* rows ever taken; under the lock */
+    uint32_t
+        free_first; /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
     atomic_uint used;
 };
 void tide__slab_init(struct tide__slab *slab, uint32_t row_floats);
@@ -87,21 +100,32 @@ uint64_t tide__slab_bytes(struct tide__slab *slab);
 static inline float *tide__slab_row(const struct tide__slab *slab, uint32_t row) {
     uint64_t biased = (uint64_t)row + (UINT64_C(1) << slab->base_shift);
     unsigned arena = 63u - (unsigned)__builtin_clzll(biased) - slab->base_shift;
-    return (float *)(void *)(slab->arena[arena] + (biased - (UINT64_C(1) << (arena + slab->base_shift))) * slab->stride);
+    return (float *)(void *)(slab->arena[arena] +
+                             (biased - (UINT64_C(1) << (arena + slab->base_shift))) * slab->stride);
 }
 
 /* ---- counters: padded stripes, one a thread as far as they go ---- */
 enum tide__counter {
-    TIDE__PULLS_LOCAL, TIDE__PULLS_REMOTE, TIDE__PUSHES_LOCAL, TIDE__PUSHES_REMOTE, TIDE__SERVED_PULLS,
-    TIDE__SERVED_PUSHES, TIDE__QUEUED, TIDE__FORWARDED, TIDE__MESSAGES_OUT, TIDE__BYTES_OUT, TIDE__BYTES_IN,
-    TIDE__NOT_FINITE, TIDE__COUNTERS
+    TIDE__PULLS_LOCAL,
+    TIDE__PULLS_REMOTE,
+    TIDE__PUSHES_LOCAL,
+    TIDE__PUSHES_REMOTE,
+    TIDE__SERVED_PULLS,
+    TIDE__SERVED_PUSHES,
+    TIDE__QUEUED,
+    TIDE__FORWARDED,
+    TIDE__MESSAGES_OUT,
+    TIDE__BYTES_OUT,
+    TIDE__BYTES_IN,
+    TIDE__NOT_FINITE,
+    TIDE__COUNTERS
 };
 struct tide__stripe {
     _Alignas(128) atomic_uint_fast64_t value[TIDE__COUNTERS];
 };
 
-struct tide__job;      /* shard.c: an operation of a message, while it waits */
-struct tide__fence;    /* move.c */
+struct tide__job;   /* shard.c: an operation of a message, while it waits */
+struct tide__fence; /* move.c */
 
 struct tide_table {
     /* set before the table is published, then constant */
@@ -114,8 +138,9 @@ struct tide_table {
     uint64_t places_max; /* dense: words of a slot's array */
 
     /* any thread */
-    atomic_bool ready;            /* every node has it */
-    atomic_uint_fast64_t changes; /* of routes on this node: bumped before and after them, under the pending lock */
+    atomic_bool ready; /* every node has it */
+    atomic_uint_fast64_t
+        changes; /* of routes on this node: bumped before and after them, under the pending lock */
     atomic_uint_fast64_t map_version;
     atomic_uint_fast64_t index_bytes;
     struct tide__slab slab;
@@ -142,19 +167,22 @@ static inline uint32_t tide__slot_of(const struct tide_table *table, uint64_t ke
     if (table->options.slots == TIDE_SLOTS_RANGE) {
         return (uint32_t)((key << 12) / table->options.key_count);
     }
-    return (uint32_t)(key + (((key >> 12) * UINT64_C(0x9e3779b97f4a7c15)) >> 52)) & (TIDE_SLOT_COUNT - 1);
+    return (uint32_t)(key + (((key >> 12) * UINT64_C(0x9e3779b97f4a7c15)) >> 52)) &
+           (TIDE_SLOT_COUNT - 1);
 }
 static inline uint64_t tide__range_first(const struct tide_table *table, uint32_t slot) {
     return (slot * table->options.key_count + TIDE_SLOT_COUNT - 1) >> 12;
 }
 static inline uint64_t tide__place_of(const struct tide_table *table, uint32_t slot, uint64_t key) {
-    return table->options.slots == TIDE_SLOTS_RANGE ? key - tide__range_first(table, slot) : key >> 12;
+    return table->options.slots == TIDE_SLOTS_RANGE ? key - tide__range_first(table, slot)
+                                                    : key >> 12;
 }
 /* Key of a place of a dense slot; at or over key_count: there is none. */
 uint64_t tide__key_of(const struct tide_table *table, uint32_t slot, uint64_t place);
 /* The slot's key words, allocated now if need be. NULL: out of memory. */
 atomic_uint_fast64_t *tide__dense_words(struct tide_table *table, uint32_t slot);
-/* Locks a key word: 0, or EBUSY after a short while unless `patient`. *old: the word without the lock bit. */
+/* Locks a key word: 0, or EBUSY after a short while unless `patient`. *old: the word without the
+ * lock bit. */
 int tide__word_lock_slow(atomic_uint_fast64_t *word, bool patient, uint64_t *old);
 static inline int tide__word_lock(atomic_uint_fast64_t *word, bool patient, uint64_t *old) {
     /* acquire: pairs with the release store that unlocks */
@@ -166,20 +194,22 @@ static inline int tide__word_lock(atomic_uint_fast64_t *word, bool patient, uint
     return tide__word_lock_slow(word, patient, old);
 }
 static inline void tide__word_unlock(atomic_uint_fast64_t *word, uint64_t value) {
-    atomic_store_explicit(word, value, memory_order_release); /* pairs with the acquire of the next lock */
+    atomic_store_explicit(word, value,
+                          memory_order_release); /* pairs with the acquire of the next lock */
 }
 enum { TIDE__FOUND = 1, TIDE__NOT_FOUND = 2, TIDE__MISSED = 3 };
-/* Hashed: FOUND and the word locked, NOT_FOUND (and not `create`), MISSED (the slot is not served under `mask`),
- * or a negative code. */
-int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask, bool patient,
-                      atomic_uint_fast64_t **word, uint64_t *old);
+/* Hashed: FOUND and the word locked, NOT_FOUND (and not `create`), MISSED (the slot is not served
+ * under `mask`), or a negative code. */
+int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask,
+                      bool patient, atomic_uint_fast64_t **word, uint64_t *old);
 void tide__hashed_prefetch(struct tide_table *table, uint64_t key);
-/* Keys with a row in `slot` that are >= from, ascending, up to `limit`; *next: where to go on, *more: there are. */
-int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys, size_t limit,
-                    size_t *count, bool *more);
+/* Keys with a row in `slot` that are >= from, ascending, up to `limit`; *next: where to go on,
+ * *more: there are. */
+int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys,
+                    size_t limit, size_t *count, bool *more);
 /* Takes every row out of a slot: `each` sees key and row before it is freed. */
-int tide__slot_drain(struct tide_table *table, uint32_t slot, int (*each)(void *arg, uint64_t key, const float *row),
-                     void *arg);
+int tide__slot_drain(struct tide_table *table, uint32_t slot,
+                     int (*each)(void *arg, uint64_t key, const float *row), void *arg);
 void tide__slots_deinit(struct tide_table *table);
 
 /* ---- rules.c, init.c, half.c ---- */
@@ -188,7 +218,8 @@ void tide__rule_apply(const struct tide_table_options *options, float *row, cons
 bool tide__all_finite(const float *values, size_t count);
 /* The initial row; `full`: with the rule's state. A pure function of the options and the key. */
 void tide__row_init(const struct tide_table_options *options, uint64_t key, float *row, bool full);
-void tide__floats_to_half(const void *from, void *to, size_t count, uint8_t wire_type); /* may be the same memory */
+void tide__floats_to_half(const void *from, void *to, size_t count,
+                          uint8_t wire_type); /* may be the same memory */
 void tide__half_to_floats(const void *from, void *to, size_t count, uint8_t wire_type);
 
 /* ---- access.c ---- */
@@ -219,11 +250,11 @@ int tide__pass_push(struct tide__pass *pass);
 
 enum tide__kind { TIDE__PULL = 1, TIDE__PUSH = 2 };
 /* Pull and push, rows with their state when `raw`. */
-int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t key_count,
-                  float *out, const float *in, struct tide_ticket *ticket);
+int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
+                  size_t key_count, float *out, const float *in, struct tide_ticket *ticket);
 
 /* ---- remote.c ---- */
-struct tide__ticket { /* lies in struct tide_ticket */
+struct tide__ticket {           /* lies in struct tide_ticket */
     atomic_uint_fast64_t state; /* waiting fiber 48 | remaining messages 16; 0: done */
     struct tide_table *table;
     float *rows;
@@ -231,16 +262,17 @@ struct tide__ticket { /* lies in struct tide_ticket */
     atomic_int result;
     uint8_t kind;
 };
-/* An unanswered message of operations. In the store's list, in order of `sequence`, from registration to the end. */
+/* An unanswered message of operations. In the store's list, in order of `sequence`, from
+ * registration to the end. */
 struct tide__pending {
     struct tide__pending *next, *prev;
     uint64_t id, sequence;
     struct tide_table *table;
     struct tide__ticket *ticket; /* NULL: nobody waits any more */
-    uint32_t count, left; /* keys in it; keys not yet answered */
-    uint16_t node;        /* where it was sent; this node: to the own store actor */
-    uint16_t also;        /* where the store actor or an old home passed it on to, 0: nowhere */
-    bool busy;            /* an answer is being worked in on the I/O thread */
+    uint32_t count, left;        /* keys in it; keys not yet answered */
+    uint16_t node;               /* where it was sent; this node: to the own store actor */
+    uint16_t also; /* where the store actor or an old home passed it on to, 0: nowhere */
+    bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw;
     uint32_t index[]; /* position in the call */
@@ -256,50 +288,63 @@ struct tide__pending_table {
     uint8_t gone[65536 / 8]; /* bit of a node: dead or left */
 };
 int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket);
-void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind, float *rows);
+void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind,
+                       float *rows);
 int tide__ticket_wait(struct tide__ticket *ticket);
 void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text);
 /* Answers of the store actor: a part of an operation is done. positions NULL: all in order. */
-void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text, const void *positions,
-                          size_t count, int rows_code, const void *rows, size_t row_bytes);
+void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text,
+                          const void *positions, size_t count, int rows_code, const void *rows,
+                          size_t row_bytes);
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);
 /* Is an operation of the table up to `sequence` unanswered? */
-bool tide__pending_before(struct tide_store *store, const struct tide_table *table, uint64_t sequence);
+bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
+                          uint64_t sequence);
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
 
 /* ---- shard.c, inbox.c: messages of the store actor ---- */
-enum tide__op { /* first element of every body */
-    TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw, positions u32|nil, keys u64] */
-    TIDE__OP_PUSH = TIDE__PUSH, /* ... rows] */
-    TIDE__OP_REPLY,             /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
-    TIDE__OP_MAP,               /* [op, table, id or 0, passed on to, answer?, slots u32, homes u32, versions u32] */
-    TIDE__OP_MAP_DONE,          /* [op, table] to the controller: nothing goes by the old homes any more */
-    TIDE__OP_TABLE,             /* [op, id, ready, options, map version, homes, versions] controller -> node */
-    TIDE__OP_TABLE_DONE,        /* [op, id, ready] node -> controller */
-    TIDE__OP_SYNCED,            /* [op] controller -> node: you have all tables now */
-    TIDE__OP_CREATE,            /* call to the controller: [op, options] */
-    TIDE__OP_KEYS,              /* call: [op, table, slot, from, stored here: u64] -> [slot, from, keys] */
-    TIDE__OP_CLEAR,             /* call: [op, table] */
-    TIDE__OP_EXPECT,            /* [op, table, version, old home, slots u32] controller -> new home */
-    TIDE__OP_EXPECTED,          /* [op, table, version, slots u32] new home -> controller */
-    TIDE__OP_MOVE,              /* [op, table, version, new home, slots u32] controller -> old home */
-    TIDE__OP_ROWS,              /* [op, table, slot, keys u64, rows f32 with state] old -> new home */
-    TIDE__OP_SLOT_DONE,         /* [op, table, slot, version, lost to] old -> new home */
-    TIDE__OP_SLOT_HERE,         /* [op, table, slot] new -> old home: paces the move */
-    TIDE__OP_MOVED,             /* [op, table, version, slots u32, lost u32] new home -> controller */
-    TIDE__OP_MEMBERS,           /* [op] to oneself: the member list changed */
-    TIDE__OP_COUNT
+enum tide__op {                             /* first element of every body */
+                TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw,
+                                               positions u32|nil, keys u64] */
+                TIDE__OP_PUSH = TIDE__PUSH, /* ... rows] */
+                TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
+                TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, answer?, slots u32, homes u32,
+                                   versions u32] */
+                TIDE__OP_MAP_DONE, /* [op, table] to the controller: nothing goes by the old homes
+                                      any more */
+                TIDE__OP_TABLE, /* [op, id, ready, options, map version, homes, versions] controller
+                                   -> node */
+                TIDE__OP_TABLE_DONE, /* [op, id, ready] node -> controller */
+                TIDE__OP_SYNCED,     /* [op] controller -> node: you have all tables now */
+                TIDE__OP_CREATE,     /* call to the controller: [op, options] */
+                TIDE__OP_KEYS,   /* call: [op, table, slot, from, stored here: u64] -> [slot, from,
+                                    keys] */
+                TIDE__OP_CLEAR,  /* call: [op, table] */
+                TIDE__OP_EXPECT, /* [op, table, version, old home, slots u32] controller -> new home
+                                  */
+                TIDE__OP_EXPECTED, /* [op, table, version, slots u32] new home -> controller */
+                TIDE__OP_MOVE, /* [op, table, version, new home, slots u32] controller -> old home
+                                */
+                TIDE__OP_ROWS, /* [op, table, slot, keys u64, rows f32 with state] old -> new home
+                                */
+                TIDE__OP_SLOT_DONE, /* [op, table, slot, version, lost to] old -> new home */
+                TIDE__OP_SLOT_HERE, /* [op, table, slot] new -> old home: paces the move */
+                TIDE__OP_MOVED, /* [op, table, version, slots u32, lost u32] new home -> controller
+                                 */
+                TIDE__OP_MEMBERS, /* [op] to oneself: the member list changed */
+                TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);
 void tide__shard_release(struct tide_store *store);
 /* Sends to a store actor; tail may be NULL (*shares*). */
-int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid, const void *data,
-                     size_t size, struct tide_blob *tail);
-int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *writer); /* and releases it */
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
+                     const void *data, size_t size, struct tide_blob *tail);
+int tide__store_send_writer(struct tide_store *store, uint16_t node,
+                            struct tide_writer *writer); /* and releases it */
 /* A PULL or PUSH message. */
 void tide__operation(struct tide_store *store, uint16_t from, const struct tide_message *message);
 /* Wakes the actor after `delay` for what is stalled or moves. */
@@ -312,10 +357,12 @@ void tide__parked_retry(struct tide_table *table);
 struct tide__catalog;
 int tide__catalog_create(struct tide_store *store);
 void tide__catalog_destroy(struct tide_store *store);
-void tide__catalog_call(struct tide_store *store, const struct tide_message *message, struct tide_reader *body);
+void tide__catalog_call(struct tide_store *store, const struct tide_message *message,
+                        struct tide_reader *body);
 void tide__catalog_table(struct tide_store *store, struct tide_reader *body);
 void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_reader *body);
-void tide__catalog_member(struct tide_store *store, const struct tide_member *member); /* a member's state is new */
+void tide__catalog_member(struct tide_store *store,
+                          const struct tide_member *member); /* a member's state is new */
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *options);
 int tide__options_read(struct tide_reader *r, struct tide_table_options *options, char name[64]);
 int tide__options_check(struct tide_table_options *options); /* and fills in defaults */
@@ -329,7 +376,8 @@ void tide__moves_table_release(struct tide_table *table);
 void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *body);
 void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *body);
 void tide__move_member(struct tide_store *store, const struct tide_member *member);
-/* Looks for work that other events made possible: fences to lift, departures to go on, slots to plan. */
+/* Looks for work that other events made possible: fences to lift, departures to go on, slots to
+ * plan. */
 void tide__moves_advance(struct tide_store *store);
 /* The controller: the same for its plans. */
 void tide__plan_advance(struct tide_store *store);
@@ -348,7 +396,7 @@ struct tide_store {
     atomic_uint self; /* id of this node; 0 until joined */
     atomic_bool synced;
     _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by id */
-    atomic_uint table_count; /* ids up to this */
+    atomic_uint table_count;                               /* ids up to this */
     struct tide__pending_table pending;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
@@ -364,9 +412,11 @@ struct tide_store {
 /* A store without actors: tables of this process, homes all here. For tests and benchmarks. */
 int tide__store_create_bare(struct tide_store **out);
 /* Makes the table object; homes NULL: all here. Not yet visible. */
-int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_table_options *options,
-                     const uint16_t *homes, struct tide_table **out);
-int tide__table_create_in(struct tide_store *store, const struct tide_table_options *options, struct tide_table **out);
+int tide__table_make(struct tide_store *store, uint32_t id,
+                     const struct tide_table_options *options, const uint16_t *homes,
+                     struct tide_table **out);
+int tide__table_create_in(struct tide_store *store, const struct tide_table_options *options,
+                          struct tide_table **out);
 void tide__table_destroy(struct tide_table *table);
 void tide__table_publish(struct tide_store *store, struct tide_table *table);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id);

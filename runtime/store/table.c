@@ -1,6 +1,7 @@
 /*
- * Tables of a node: their objects, options, look-up and statistics; the store itself. Tables live until the store
- * ends, so a pointer to one is good from any thread. How all nodes come to have the same tables: catalog.c.
+ * Tables of a node: their objects, options, look-up and statistics; the store itself. Tables live
+ * until the store ends, so a pointer to one is good from any thread. How all nodes come to have the
+ * same tables: catalog.c.
  */
 #include "store/store_internal.h"
 
@@ -25,9 +26,11 @@ int tide__options_check(struct tide_table_options *o) {
         return bad_options(o, "unknown keys, slots, init, update or wire");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
-        return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width, TIDE__WIDTH_MAX);
+        return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width,
+                         TIDE__WIDTH_MAX);
     }
-    if (o->keys == TIDE_KEYS_DENSE && (o->key_count == 0 || o->key_count > UINT64_C(1) << KEY_COUNT_MAX_LOG2)) {
+    if (o->keys == TIDE_KEYS_DENSE &&
+        (o->key_count == 0 || o->key_count > UINT64_C(1) << KEY_COUNT_MAX_LOG2)) {
         return bad_options(o, "a dense table needs key_count in 1..2^48");
     }
     if (o->init == TIDE_INIT_XAVIER && !(o->init_a + o->init_b > 0)) {
@@ -58,14 +61,16 @@ int tide__options_check(struct tide_table_options *o) {
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
     const float x[] = {a->init_a, a->init_b, a->lr, a->beta1, a->beta2, a->epsilon, a->sum_init};
     const float y[] = {b->init_a, b->init_b, b->lr, b->beta1, b->beta2, b->epsilon, b->sum_init};
-    return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots && a->init == b->init &&
-           a->update == b->update && a->wire == b->wire && a->refuse_nan == b->refuse_nan &&
-           a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
-           a->seed == b->seed && memcmp(x, y, sizeof x) == 0;
+    return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots &&
+           a->init == b->init && a->update == b->update && a->wire == b->wire &&
+           a->refuse_nan == b->refuse_nan && a->key_count == b->key_count &&
+           a->key_limit == b->key_limit && a->width == b->width && a->seed == b->seed &&
+           memcmp(x, y, sizeof x) == 0;
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
-    const float floats[] = {o->init_a, o->init_b, o->lr, o->beta1, o->beta2, o->epsilon, o->sum_init};
+    const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
+                            o->beta2,  o->epsilon, o->sum_init};
     tide_write_array(w, 12);
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
@@ -123,8 +128,9 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
 
 /* ---- tables ---- */
 
-int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_table_options *options,
-                     const uint16_t *homes, struct tide_table **out) {
+int tide__table_make(struct tide_store *store, uint32_t id,
+                     const struct tide_table_options *options, const uint16_t *homes,
+                     struct tide_table **out) {
     struct tide_table *table = tide_alloc_aligned(_Alignof(struct tide_table), sizeof *table);
     if (!table) {
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
@@ -138,7 +144,8 @@ int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_ta
     (void)snprintf(table->why[1], sizeof table->why[1], "push %s", table->name);
     table->id = id;
     table->width = options->width;
-    table->row_floats = options->width + (uint32_t)tide__rule_state(options->update, options->width);
+    table->row_floats =
+        options->width + (uint32_t)tide__rule_state(options->update, options->width);
     table->places_max = (options->key_count + TIDE_SLOT_COUNT - 1) / TIDE_SLOT_COUNT;
     tide__slab_init(&table->slab, table->row_floats);
     uint16_t self = tide__store_self(store);
@@ -162,7 +169,8 @@ void tide__table_destroy(struct tide_table *table) {
 
 void tide__table_publish(struct tide_store *store, struct tide_table *table) {
     TIDE_ASSERT(table->id > 0 && table->id < TIDE__TABLES_MAX);
-    atomic_store_explicit(&store->tables[table->id], table, memory_order_release); /* pairs with the look-ups below */
+    atomic_store_explicit(&store->tables[table->id], table,
+                          memory_order_release); /* pairs with the look-ups below */
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     if (count < table->id) {
         atomic_store_explicit(&store->table_count, table->id, memory_order_release);
@@ -173,14 +181,16 @@ struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id) {
     if (id == 0 || id >= TIDE__TABLES_MAX) {
         return NULL;
     }
-    return atomic_load_explicit(&store->tables[id], memory_order_acquire); /* pairs with tide__table_publish */
+    return atomic_load_explicit(&store->tables[id],
+                                memory_order_acquire); /* pairs with tide__table_publish */
 }
 
 static struct tide_table *find(struct tide_store *store, const char *name) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(store, id);
-        if (table && atomic_load_explicit(&table->ready, memory_order_acquire) && strcmp(table->name, name) == 0) {
+        if (table && atomic_load_explicit(&table->ready, memory_order_acquire) &&
+            strcmp(table->name, name) == 0) {
             return table;
         }
     }
@@ -197,7 +207,8 @@ const struct tide_table_options *tide_table_options(const struct tide_table *tab
     return &table->options;
 }
 
-static int create_here(struct tide_store *store, const struct tide_table_options *options, struct tide_table **out) {
+static int create_here(struct tide_store *store, const struct tide_table_options *options,
+                       struct tide_table **out) {
     unsigned id = atomic_load_explicit(&store->table_count, memory_order_relaxed) + 1;
     if (id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EFULL, "a node holds at most %d tables", TIDE__TABLES_MAX - 1);
@@ -210,7 +221,8 @@ static int create_here(struct tide_store *store, const struct tide_table_options
     return code;
 }
 
-static int same_or_mismatch(struct tide_table *table, const struct tide_table_options *options, struct tide_table **out) {
+static int same_or_mismatch(struct tide_table *table, const struct tide_table_options *options,
+                            struct tide_table **out) {
     if (!tide__options_equal(&table->options, options)) {
         return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options->name);
     }
@@ -218,7 +230,8 @@ static int same_or_mismatch(struct tide_table *table, const struct tide_table_op
     return 0;
 }
 
-int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given, struct tide_table **out) {
+int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given,
+                          struct tide_table **out) {
     struct tide_table_options options = *given;
     int code = tide__options_check(&options);
     if (code) {
@@ -239,8 +252,8 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
     tide__options_write(&w, &options);
     struct tide_reply *reply = NULL;
     code = w.error ? w.error
-                   : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data, w.size,
-                               TIDE_CALL_TIMEOUT, &reply);
+                   : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE),
+                               w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
     tide_writer_release(&w);
     if (code == TIDE_EREFUSED && strstr(tide_error_message(), "other options")) {
         return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options.name);
@@ -250,11 +263,13 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
     }
     tide_reply_free(reply);
     table = find(store, options.name);
-    return table ? same_or_mismatch(table, &options, out)
-                 : tide_fail(TIDE_EPROTO, "the controller did not hand out table '%s'", options.name);
+    return table
+               ? same_or_mismatch(table, &options, out)
+               : tide_fail(TIDE_EPROTO, "the controller did not hand out table '%s'", options.name);
 }
 
-int tide_table_create(struct tide_node *node, const struct tide_table_options *options, struct tide_table **out) {
+int tide_table_create(struct tide_node *node, const struct tide_table_options *options,
+                      struct tide_table **out) {
     struct tide_store *store = tide_store_of(node);
     return store ? tide__table_create_in(store, options, out)
                  : tide_fail(TIDE_ECLOSED, "this node has no store");
@@ -314,7 +329,8 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
 
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
     if (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count) {
-        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)key, table->name,
+        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)",
+                         (unsigned long long)key, table->name,
                          (unsigned long long)(table->options.key_count - 1));
     }
     *node = tide__route_home(
@@ -325,7 +341,8 @@ int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
 void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, uint64_t *version) {
     memset(counts, 0, limit * sizeof *counts);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        uint16_t home = tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
+        uint16_t home =
+            tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
         if (home < limit) {
             counts[home]++;
         }
@@ -367,7 +384,8 @@ bool tide__store_is_controller(struct tide_store *store) {
 }
 
 bool tide_store_synced(struct tide_store *store) {
-    return atomic_load_explicit(&store->synced, memory_order_acquire); /* pairs with the handler of SYNCED */
+    return atomic_load_explicit(&store->synced,
+                                memory_order_acquire); /* pairs with the handler of SYNCED */
 }
 
 int tide__store_create_bare(struct tide_store **out) {
@@ -413,8 +431,11 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
     store->node = tide_system_node(system);
     atomic_store(&store->self, 0);
     atomic_store(&store->synced, !net || tide__store_is_controller(store));
-    struct tide_actor_options options = {.type = "store", .handle = tide__shard_handle, .state = store,
-                                         .role = TIDE_ROLE_IO, .messages_max = STORE_MESSAGES_MAX,
+    struct tide_actor_options options = {.type = "store",
+                                         .handle = tide__shard_handle,
+                                         .state = store,
+                                         .role = TIDE_ROLE_IO,
+                                         .messages_max = STORE_MESSAGES_MAX,
                                          .bytes_max = STORE_BYTES_MAX};
     tide_address address;
     code = tide__catalog_create(store);

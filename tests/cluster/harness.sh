@@ -15,6 +15,7 @@ started=()
 
 cleanup() {
     local pid
+    [ "$BASHPID" = "$$" ] || return # a child that a signal met before it had become tide
     for pid in "${started[@]:-}"; do
         [ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null
     done
@@ -41,6 +42,14 @@ run() {
         sed 's/^/  out: /' out.txt | tail -15
         sed 's/^/  err: /' err.txt | tail -15
     fi
+}
+
+# begin ARGUMENTS...: starts tide in the background; $driver is its pid, its output goes to the same files.
+begin() {
+    rm -f out.txt err.txt # what an earlier run said must not be taken for its own
+    "$TIDE" "$@" >out.txt 2>err.txt </dev/null &
+    driver=$!
+    started+=("$driver")
 }
 
 # says FILE PATTERN: an extended regular expression.

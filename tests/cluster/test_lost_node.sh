@@ -24,9 +24,7 @@ tide.main(function()
 end)
 LUA
 
-"$TIDE" run long.lua >out.txt 2>err.txt </dev/null &
-driver=$!
-started+=("$driver")
+begin run long.lua
 under_way() { grep -q "under way" err.txt 2>/dev/null; }
 wait_for 15 under_way
 victim=
@@ -45,9 +43,7 @@ says err.txt 'node n2 is lost'
 nothing_left
 
 # Ctrl-C once: stop at the next report, summary, exit 130. Twice: at once.
-"$TIDE" run long.lua >out.txt 2>err.txt </dev/null &
-driver=$!
-started+=("$driver")
+begin run long.lua
 wait_for 15 under_way
 kill -INT "$driver"
 wait "$driver"
@@ -58,9 +54,7 @@ says out.txt 'pulls_local'
 nothing_left
 
 sed 's/w:stopping()/false/' long.lua >stubborn.lua
-"$TIDE" run stubborn.lua >out.txt 2>err.txt </dev/null &
-driver=$!
-started+=("$driver")
+begin run stubborn.lua
 wait_for 15 under_way
 kill -INT "$driver"
 sleep 0.6
@@ -74,9 +68,7 @@ took=$(( ($(date +%s%N) - began) / 1000000 ))
 nothing_left
 
 # kill -9 of the driver: the nodes die with it.
-"$TIDE" run long.lua >out.txt 2>err.txt </dev/null &
-driver=$!
-started+=("$driver")
+begin run long.lua
 wait_for 15 under_way
 kill -KILL "$driver"
 wait "$driver" 2>/dev/null
@@ -96,10 +88,8 @@ end)
 LUA
 run 124 --timeout 1s run busy.lua
 nothing_left
-"$TIDE" run busy.lua >out.txt 2>err.txt </dev/null &
-driver=$!
-started+=("$driver")
-busy() { grep -q busy out.txt; }
+begin run busy.lua
+busy() { grep -q busy out.txt 2>/dev/null; }
 wait_for 15 busy
 kill -INT "$driver"
 sleep 0.3

@@ -1,4 +1,5 @@
-/* Tables of one process: rules, initial values, order, errors, limits, growth, and threads on the same rows. */
+/* Tables of one process: rules, initial values, order, errors, limits, growth, and threads on the
+ * same rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -40,13 +41,20 @@ static void push(struct tide_table *table, const uint64_t *keys, size_t count, c
 
 enum { STEPS = 20, WIDTH_MAX = 41 };
 
-static void reference(const struct tide_table_options *o, double *w, double *s, double *m, const float *d, int step) {
+static void reference(const struct tide_table_options *o, double *w, double *s, double *m,
+                      const float *d, int step) {
     for (uint32_t i = 0; i < o->width; i++) {
         double x = (double)d[i];
         switch (o->update) {
-        case TIDE_UPDATE_ADD: w[i] += x; break;
-        case TIDE_UPDATE_ASSIGN: w[i] = x; break;
-        case TIDE_UPDATE_SGD: w[i] -= (double)o->lr * x; break;
+        case TIDE_UPDATE_ADD:
+            w[i] += x;
+            break;
+        case TIDE_UPDATE_ASSIGN:
+            w[i] = x;
+            break;
+        case TIDE_UPDATE_SGD:
+            w[i] -= (double)o->lr * x;
+            break;
         case TIDE_UPDATE_ADAGRAD:
             s[i] += x * x;
             w[i] -= (double)o->lr * x / (sqrt(s[i]) + (double)o->epsilon);
@@ -68,8 +76,11 @@ static void rules_agree_with_their_formulas_at_every_width(void **state) {
     for (uint8_t update = 0; update <= TIDE_UPDATE_ADAM; update++) {
         for (size_t k = 0; k < TIDE_COUNT(widths); k++) {
             struct tide_store *store = open_store();
-            struct tide_table *table = make(store, (struct tide_table_options){
-                .key_count = 3, .width = widths[k], .update = update, .lr = 0.1f, .sum_init = 0.01f});
+            struct tide_table *table = make(store, (struct tide_table_options){.key_count = 3,
+                                                                               .width = widths[k],
+                                                                               .update = update,
+                                                                               .lr = 0.1f,
+                                                                               .sum_init = 0.01f});
             double w[WIDTH_MAX] = {0}, s[WIDTH_MAX], m[WIDTH_MAX] = {0};
             for (int i = 0; i < WIDTH_MAX; i++) {
                 s[i] = update == TIDE_UPDATE_ADAGRAD ? (double)0.01f : 0;
@@ -97,8 +108,12 @@ static void rules_agree_with_their_formulas_at_every_width(void **state) {
 static void initial_values_are_a_function_of_seed_and_key_alone(void **state) {
     (void)state;
     struct tide_store *store = open_store();
-    struct tide_table_options o = {.name = "a", .key_count = 100000, .width = 10, .init = TIDE_INIT_NORMAL,
-                                   .init_a = 0.3f, .seed = 5};
+    struct tide_table_options o = {.name = "a",
+                                   .key_count = 100000,
+                                   .width = 10,
+                                   .init = TIDE_INIT_NORMAL,
+                                   .init_a = 0.3f,
+                                   .seed = 5};
     struct tide_table *a = make(store, o);
     o.name = "b";
     o.slots = TIDE_SLOTS_RANGE;
@@ -126,7 +141,8 @@ static void initial_values_are_a_function_of_seed_and_key_alone(void **state) {
     tide_store_destroy(store);
 }
 
-static void moments(struct tide_table *table, size_t keys, double *mean, double *deviation, double *low, double *high) {
+static void moments(struct tide_table *table, size_t keys, double *mean, double *deviation,
+                    double *low, double *high) {
     double sum = 0, squares = 0;
     size_t count = 0;
     *low = 1e9;
@@ -151,17 +167,26 @@ static void initial_values_follow_their_distribution(void **state) {
     (void)state;
     struct tide_store *store = open_store();
     double mean, deviation, low, high;
-    struct tide_table_options o = {.name = "n", .key_count = 20000, .width = 10, .init = TIDE_INIT_NORMAL, .init_a = 0.3f};
+    struct tide_table_options o = {
+        .name = "n", .key_count = 20000, .width = 10, .init = TIDE_INIT_NORMAL, .init_a = 0.3f};
     moments(make(store, o), 20000, &mean, &deviation, &low, &high);
     assert_true(fabs(mean) < 0.003 && fabs(deviation - 0.3) < 0.003);
     assert_true(low > -2.5 && high < 2.5 && high > 0.9);
-    o = (struct tide_table_options){.name = "u", .key_count = 20000, .width = 10, .init = TIDE_INIT_UNIFORM,
-                                    .init_a = -1.0f, .init_b = 3.0f};
+    o = (struct tide_table_options){.name = "u",
+                                    .key_count = 20000,
+                                    .width = 10,
+                                    .init = TIDE_INIT_UNIFORM,
+                                    .init_a = -1.0f,
+                                    .init_b = 3.0f};
     moments(make(store, o), 20000, &mean, &deviation, &low, &high);
     assert_true(fabs(mean - 1) < 0.02 && fabs(deviation - 4 / sqrt(12)) < 0.02);
     assert_true(low >= -1 && high < 3);
-    o = (struct tide_table_options){.name = "x", .key_count = 20000, .width = 10, .init = TIDE_INIT_XAVIER,
-                                    .init_a = 100.0f, .init_b = 50.0f};
+    o = (struct tide_table_options){.name = "x",
+                                    .key_count = 20000,
+                                    .width = 10,
+                                    .init = TIDE_INIT_XAVIER,
+                                    .init_a = 100.0f,
+                                    .init_b = 50.0f};
     moments(make(store, o), 20000, &mean, &deviation, &low, &high);
     assert_true(fabs(mean) < 0.003 && high <= 0.2 + 1e-6 && low >= -0.2 - 1e-6 && high > 0.19);
     tide_store_destroy(store);
@@ -172,8 +197,9 @@ static void initial_values_follow_their_distribution(void **state) {
 static void duplicates_in_one_call_take_effect_in_order(void **state) {
     (void)state;
     struct tide_store *store = open_store();
-    struct tide_table *table = make(store, (struct tide_table_options){.key_count = 10, .width = 1,
-                                                                       .update = TIDE_UPDATE_ASSIGN});
+    struct tide_table *table = make(
+        store,
+        (struct tide_table_options){.key_count = 10, .width = 1, .update = TIDE_UPDATE_ASSIGN});
     uint64_t keys[100];
     float rows[100];
     for (int i = 0; i < 100; i++) {
@@ -190,14 +216,20 @@ static void a_key_out_of_range_is_named_and_nothing_is_done(void **state) {
     (void)state;
     struct tide_store *store = open_store();
     for (int slots = 0; slots < 2; slots++) {
-        struct tide_table *table = make(store, (struct tide_table_options){
-            .name = slots ? "r" : "w", .key_count = 20000, .width = 2, .slots = (uint8_t)slots});
+        struct tide_table *table =
+            make(store, (struct tide_table_options){.name = slots ? "r" : "w",
+                                                    .key_count = 20000,
+                                                    .width = 2,
+                                                    .slots = (uint8_t)slots});
         float rows[4] = {1, 1, 1, 1};
-        assert_int_equal(tide_table_push(table, (uint64_t[]){3, 20000}, 2, rows, 0, NULL), TIDE_ERANGE);
+        assert_int_equal(tide_table_push(table, (uint64_t[]){3, 20000}, 2, rows, 0, NULL),
+                         TIDE_ERANGE);
         char expected[100];
-        snprintf(expected, sizeof expected, "key 20000 is outside table '%s' (0..19999)", slots ? "r" : "w");
+        snprintf(expected, sizeof expected, "key 20000 is outside table '%s' (0..19999)",
+                 slots ? "r" : "w");
         assert_string_equal(tide_error_message(), expected);
-        assert_int_equal(tide_table_pull(table, (uint64_t[]){UINT64_MAX, 3}, 2, rows, NULL), TIDE_ERANGE);
+        assert_int_equal(tide_table_pull(table, (uint64_t[]){UINT64_MAX, 3}, 2, rows, NULL),
+                         TIDE_ERANGE);
         pull(table, (uint64_t[]){3, 19999}, 2, rows);
         assert_true(rows[0] == 0 && rows[1] == 0 && rows[2] == 0);
         uint16_t node;
@@ -211,9 +243,11 @@ static void a_key_out_of_range_is_named_and_nothing_is_done(void **state) {
 static void rows_with_nan_or_infinity_are_counted_or_refused(void **state) {
     (void)state;
     struct tide_store *store = open_store();
-    struct tide_table *counts = make(store, (struct tide_table_options){.name = "c", .key_count = 9, .width = 11});
-    struct tide_table *refuses = make(store, (struct tide_table_options){.name = "r", .key_count = 9, .width = 11,
-                                                                         .refuse_nan = true});
+    struct tide_table *counts =
+        make(store, (struct tide_table_options){.name = "c", .key_count = 9, .width = 11});
+    struct tide_table *refuses = make(
+        store,
+        (struct tide_table_options){.name = "r", .key_count = 9, .width = 11, .refuse_nan = true});
     uint64_t keys[3] = {1, 2, 3};
     for (int at = 0; at < 33; at++) {
         float rows[33] = {0};
@@ -238,7 +272,8 @@ static void rows_with_nan_or_infinity_are_counted_or_refused(void **state) {
 static void pull_local_says_what_was_filled(void **state) {
     (void)state;
     struct tide_store *store = open_store();
-    struct tide_table *table = make(store, (struct tide_table_options){.key_count = 10, .width = 1});
+    struct tide_table *table =
+        make(store, (struct tide_table_options){.key_count = 10, .width = 1});
     push(table, (uint64_t[]){4}, 1, (float[]){7});
     float rows[3] = {-1, -1, -1};
     uint64_t hit[1];
@@ -255,8 +290,10 @@ static void every_key_has_a_place_of_its_own(void **state) {
         for (int slots = 0; slots < 2; slots++) {
             char name[32];
             snprintf(name, sizeof name, "t%zu-%d", c, slots);
-            struct tide_table *table = make(store, (struct tide_table_options){
-                .name = name, .key_count = counts[c], .width = 1, .slots = (uint8_t)slots});
+            struct tide_table *table = make(
+                store,
+                (struct tide_table_options){
+                    .name = name, .key_count = counts[c], .width = 1, .slots = (uint8_t)slots});
             float one = 1;
             for (uint64_t key = 0; key < counts[c]; key++) {
                 uint32_t slot = tide__slot_of(table, key);
@@ -285,7 +322,8 @@ static void a_hashed_table_grows_and_keeps_every_row(void **state) {
     (void)state;
     enum { KEYS = 300000 };
     struct tide_store *store = open_store();
-    struct tide_table *table = make(store, (struct tide_table_options){.keys = TIDE_KEYS_HASHED, .width = 10});
+    struct tide_table *table =
+        make(store, (struct tide_table_options){.keys = TIDE_KEYS_HASHED, .width = 10});
     for (uint64_t i = 0; i < KEYS; i++) {
         float row[10] = {(float)i, 1};
         push(table, (uint64_t[]){scattered(i)}, 1, row);
@@ -309,17 +347,20 @@ static void a_hashed_table_grows_and_keeps_every_row(void **state) {
 static void a_hashed_table_stops_at_its_limit(void **state) {
     (void)state;
     struct tide_store *store = open_store();
-    struct tide_table *table = make(store, (struct tide_table_options){.keys = TIDE_KEYS_HASHED, .width = 1, .key_limit = 100});
+    struct tide_table *table = make(
+        store, (struct tide_table_options){.keys = TIDE_KEYS_HASHED, .width = 1, .key_limit = 100});
     float one = 1;
     for (uint64_t i = 0; i < 100; i++) {
         push(table, (uint64_t[]){scattered(i)}, 1, &one);
     }
-    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, 0, NULL), TIDE_EFULL);
+    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, 0, NULL),
+                     TIDE_EFULL);
     push(table, (uint64_t[]){scattered(7)}, 1, &one);
     float row;
     pull(table, (uint64_t[]){scattered(100)}, 1, &row);
     assert_true(row == 0);
-    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, 0, NULL), TIDE_EFULL);
+    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, 0, NULL),
+                     TIDE_EFULL);
     tide_store_destroy(store);
 }
 
@@ -327,8 +368,11 @@ static void keys_of_a_slot_come_in_order_and_leave_with_their_rows(void **state)
     (void)state;
     struct tide_store *store = open_store();
     for (int hashed = 0; hashed < 2; hashed++) {
-        struct tide_table *table = make(store, (struct tide_table_options){
-            .name = hashed ? "h" : "d", .keys = (uint8_t)hashed, .key_count = 40960, .width = 3});
+        struct tide_table *table =
+            make(store, (struct tide_table_options){.name = hashed ? "h" : "d",
+                                                    .keys = (uint8_t)hashed,
+                                                    .key_count = 40960,
+                                                    .width = 3});
         float one[3] = {1, 1, 1};
         for (uint64_t key = 0; key < 40960; key++) {
             push(table, &key, 1, one);
@@ -369,7 +413,8 @@ static void bad_options_are_refused_and_equal_ones_find_the_table(void **state) 
     (void)state;
     struct tide_store *store = open_store();
     struct tide_table *a, *b;
-    const struct tide_table_options good = {.name = "w", .key_count = 5, .width = 2, .update = TIDE_UPDATE_ADAM};
+    const struct tide_table_options good = {
+        .name = "w", .key_count = 5, .width = 2, .update = TIDE_UPDATE_ADAM};
     const struct tide_table_options bad[] = {
         {.name = "W!", .key_count = 5, .width = 2},
         {.key_count = 5, .width = 2},
@@ -410,7 +455,8 @@ static void bad_options_are_refused_and_equal_ones_find_the_table(void **state) 
 
 static void values_of_two_bytes_round_to_nearest(void **state) {
     (void)state;
-    const float exact[] = {0.0f, -0.0f, 1.0f, -2.5f, 65504.0f, 6.103515625e-05f, 5.9604644775390625e-08f, INFINITY};
+    const float exact[] = {
+        0.0f, -0.0f, 1.0f, -2.5f, 65504.0f, 6.103515625e-05f, 5.9604644775390625e-08f, INFINITY};
     float back[TIDE_COUNT(exact)];
     uint16_t half[TIDE_COUNT(exact)];
     tide__floats_to_half(exact, half, TIDE_COUNT(exact), TIDE_WIRE_F16);
@@ -420,10 +466,12 @@ static void values_of_two_bytes_round_to_nearest(void **state) {
         float value;
         uint16_t half, bfloat;
     } cases[] = {
-        {1.0f + 0x1p-11f, 0x3c00, 0x3f80},              /* a tie goes to even */
+        {1.0f + 0x1p-11f, 0x3c00, 0x3f80}, /* a tie goes to even */
         {1.0f + 3 * 0x1p-11f, 0x3c02, 0x3f80},
-        {65519.0f, 0x7bff, 0x4780}, {65520.0f, 0x7c00, 0x4780},
-        {1.0f + 0x1p-8f, 0x3c04, 0x3f80}, {1.0f + 3 * 0x1p-8f, 0x3c0c, 0x3f82},
+        {65519.0f, 0x7bff, 0x4780},
+        {65520.0f, 0x7c00, 0x4780},
+        {1.0f + 0x1p-8f, 0x3c04, 0x3f80},
+        {1.0f + 3 * 0x1p-8f, 0x3c0c, 0x3f82},
         {3.4e38f, 0x7c00, 0x7f80},
     };
     for (size_t i = 0; i < TIDE_COUNT(cases); i++) {
@@ -490,8 +538,9 @@ static void threads_push_the_same_keys_and_no_update_is_lost(void **state) {
     (void)state;
     for (int hashed = 0; hashed < 2; hashed++) {
         struct tide_store *store = open_store();
-        struct tide_table *table = make(store, (struct tide_table_options){
-            .keys = (uint8_t)hashed, .key_count = SHARED_KEYS, .width = SHARED_WIDTH});
+        struct tide_table *table = make(store, (struct tide_table_options){.keys = (uint8_t)hashed,
+                                                                           .key_count = SHARED_KEYS,
+                                                                           .width = SHARED_WIDTH});
         pthread_t threads[THREADS];
         struct pusher pushers[THREADS];
         for (int i = 0; i < THREADS; i++) {
@@ -521,7 +570,8 @@ static void threads_push_the_same_keys_and_no_update_is_lost(void **state) {
 static void a_dense_table_costs_little_beside_its_rows(void **state) {
     (void)state;
     struct tide_store *store = open_store();
-    struct tide_table *table = make(store, (struct tide_table_options){.key_count = 1000000, .width = 10});
+    struct tide_table *table =
+        make(store, (struct tide_table_options){.key_count = 1000000, .width = 10});
     float row[10] = {0};
     for (uint64_t key = 0; key < 1000000; key++) {
         push(table, &key, 1, row);

@@ -1,4 +1,5 @@
-/* Tables of several nodes, on real sockets and in the simulator: sums, order, moves, deaths, files. */
+/* Tables of several nodes, on real sockets and in the simulator: sums, order, moves, deaths, files.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -142,13 +143,18 @@ static int fiber_main(void *state) {
     return 0;
 }
 
-static void start(struct cluster *c, struct fiber *f, unsigned node, unsigned index, void (*run)(struct fiber *),
-                  void *arg) {
-    *f = (struct fiber){.cluster = c, .node = c->nodes[node], .run = run, .index = index, .arg = arg};
+static void start(struct cluster *c, struct fiber *f, unsigned node, unsigned index,
+                  void (*run)(struct fiber *), void *arg) {
+    *f = (struct fiber){
+        .cluster = c, .node = c->nodes[node], .run = run, .index = index, .arg = arg};
     tide_random_seed(&f->random, 100 + index);
     atomic_fetch_add(&c->running, 1);
-    struct tide_actor_options options = {.type = "worker", .run = fiber_main, .state = f, .role = TIDE_ROLE_COMPUTE,
-                                         .thread = (uint8_t)index, .stack_bytes = 1 << 20};
+    struct tide_actor_options options = {.type = "worker",
+                                         .run = fiber_main,
+                                         .state = f,
+                                         .role = TIDE_ROLE_COMPUTE,
+                                         .thread = (uint8_t)index,
+                                         .stack_bytes = 1 << 20};
     assert_int_equal(tide_spawn(c->nodes[node], &options, NULL), 0);
 }
 
@@ -161,8 +167,8 @@ static void finish(struct cluster *c, struct fiber *fibers, size_t count) {
             struct tide_actor_info info[32];
             size_t got = c->nodes[n] ? tide_actors(c->nodes[n], info, 32) : 0;
             for (size_t i = 0; i < got && i < 32; i++) {
-                print_error("n%u %s waits for '%s', mailbox %u\n", n + 1, info[i].type, info[i].waits_for,
-                            info[i].mailbox_messages);
+                print_error("n%u %s waits for '%s', mailbox %u\n", n + 1, info[i].type,
+                            info[i].waits_for, info[i].mailbox_messages);
             }
         }
         fail_msg("fibers do not end");
@@ -174,13 +180,13 @@ static void finish(struct cluster *c, struct fiber *fibers, size_t count) {
     }
 }
 
-#define CHECK(f, condition)                                                                                            \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            snprintf((f)->failure, sizeof(f)->failure, "line %d: %s (%s)", __LINE__, #condition,                       \
-                     tide_error_message());                                                                            \
-            return;                                                                                                    \
-        }                                                                                                              \
+#define CHECK(f, condition)                                                                        \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            snprintf((f)->failure, sizeof(f)->failure, "line %d: %s (%s)", __LINE__, #condition,   \
+                     tide_error_message());                                                        \
+            return;                                                                                \
+        }                                                                                          \
     } while (0)
 
 static void run_alone(struct cluster *c, unsigned node, void (*run)(struct fiber *), void *arg) {
@@ -288,8 +294,9 @@ static void sums_check(struct fiber *f) {
         CHECK(f, tide_table_pull(table, (uint64_t[]){sums->key(i)}, 1, row, NULL) == 0);
         for (int j = 0; j < SUM_WIDTH && !f->failure[0]; j++) {
             if (row[j] != (float)atomic_load(&sums->rounds_done)) {
-                snprintf(f->failure, sizeof f->failure, "key %llu has %g, not %d", (unsigned long long)sums->key(i),
-                         (double)row[j], atomic_load(&sums->rounds_done));
+                snprintf(f->failure, sizeof f->failure, "key %llu has %g, not %d",
+                         (unsigned long long)sums->key(i), (double)row[j],
+                         atomic_load(&sums->rounds_done));
             }
         }
     }
@@ -301,7 +308,8 @@ static void sums_are_exact(bool simulated, struct tide_table_options options, ui
     options.name = "sums";
     options.width = SUM_WIDTH;
     create(&c, options);
-    struct sums sums = {.table = "sums", .key = options.keys == TIDE_KEYS_HASHED ? mixed_key : plain_key,
+    struct sums sums = {.table = "sums",
+                        .key = options.keys == TIDE_KEYS_HASHED ? mixed_key : plain_key,
                         .rounds_left = SUM_ROUNDS};
     struct fiber fibers[3 * SUM_FIBERS];
     for (unsigned i = 0; i < 3 * SUM_FIBERS; i++) {
@@ -313,7 +321,8 @@ static void sums_are_exact(bool simulated, struct tide_table_options options, ui
     }
     struct tide_table_stats stats;
     tide_table_stats(table_of(&c, 1, "sums"), &stats);
-    assert_true(stats.pushes_local > 0 && stats.pushes_remote > 0 && stats.served_pushes > 0 && stats.served_pulls > 0);
+    assert_true(stats.pushes_local > 0 && stats.pushes_remote > 0 && stats.served_pushes > 0 &&
+                stats.served_pulls > 0);
     assert_int_equal(stats.forwarded + stats.queued, 0);
     assert_true(stats.rows > 0 && stats.rows < SUM_KEYS);
     close_cluster(&c);
@@ -328,19 +337,29 @@ static void sums_of_many_fibers_are_exact_real(void **state) {
 static void sums_of_many_fibers_are_exact_simulated(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        sums_are_exact(true, (struct tide_table_options){.key_count = SUM_KEYS, .slots = TIDE_SLOTS_RANGE}, seed);
-        sums_are_exact(true, (struct tide_table_options){.keys = TIDE_KEYS_HASHED, .wire = TIDE_WIRE_F16}, seed);
+        sums_are_exact(
+            true, (struct tide_table_options){.key_count = SUM_KEYS, .slots = TIDE_SLOTS_RANGE},
+            seed);
+        sums_are_exact(true,
+                       (struct tide_table_options){.keys = TIDE_KEYS_HASHED, .wire = TIDE_WIRE_F16},
+                       seed);
     }
 }
 
 /* ---- sequential consistency per key, by one-hot rows (simulator.md section 5) ---- */
 
-enum { HOT_KEYS = 3, HOT_FIBERS = 6, HOT_PUSHES = 10, HOT_WIDTH = HOT_FIBERS * HOT_PUSHES, HOT_OPS = 60 };
+enum {
+    HOT_KEYS = 3,
+    HOT_FIBERS = 6,
+    HOT_PUSHES = 10,
+    HOT_WIDTH = HOT_FIBERS * HOT_PUSHES,
+    HOT_OPS = 60
+};
 
 struct hot_op {
     uint64_t invoked, returned;
     uint64_t key;
-    int push; /* coordinate, or -1: a pull */
+    int push;     /* coordinate, or -1: a pull */
     uint64_t set; /* pull: bits of the coordinates seen */
 };
 
@@ -414,7 +433,8 @@ static const char *hot_verdict(const struct hot *hot) {
                 for (size_t k = 0; bit && (pull->set & bit) && k < n; k++) {
                     if (ops[k]->push >= 0 && ops[k]->returned < other->invoked &&
                         !(pull->set >> ops[k]->push & 1)) {
-                        return "a pull has a push but not one that was acknowledged before that began";
+                        return "a pull has a push but not one that was acknowledged before that "
+                               "began";
                     }
                 }
             }
@@ -426,7 +446,8 @@ static const char *hot_verdict(const struct hot *hot) {
 static void synchronous_operations_are_linearizable(bool simulated, uint64_t seed) {
     struct cluster c;
     open_cluster(&c, simulated, 3, seed);
-    create(&c, (struct tide_table_options){.name = "hot", .key_count = HOT_KEYS, .width = HOT_WIDTH});
+    create(&c,
+           (struct tide_table_options){.name = "hot", .key_count = HOT_KEYS, .width = HOT_WIDTH});
     struct hot *hot = calloc(1, sizeof *hot);
     struct fiber fibers[HOT_FIBERS];
     for (unsigned i = 0; i < HOT_FIBERS; i++) {
@@ -486,7 +507,8 @@ static void order_run(struct fiber *f) {
             }
             CHECK(f, tide_table_push(table, keys, ORDER_KEYS, values, 0, &tickets[2 * step]) == 0);
             memset(values, 0, sizeof values); /* the rows of an asynchronous push were copied */
-            CHECK(f, tide_table_pull(table, keys, ORDER_KEYS, seen + step * ORDER_KEYS, &tickets[2 * step + 1]) == 0);
+            CHECK(f, tide_table_pull(table, keys, ORDER_KEYS, seen + step * ORDER_KEYS,
+                                     &tickets[2 * step + 1]) == 0);
         }
         for (int t = 0; t < 2 * ORDER_STEPS; t++) {
             CHECK(f, tide_ticket_wait(&tickets[t]) == 0);
@@ -499,10 +521,13 @@ static void order_run(struct fiber *f) {
     free(seen);
 }
 
-static void asynchronous_operations_keep_program_order(bool simulated, uint64_t seed, bool leaving) {
+static void asynchronous_operations_keep_program_order(bool simulated, uint64_t seed,
+                                                       bool leaving) {
     struct cluster c;
     open_cluster(&c, simulated, 3, seed);
-    create(&c, (struct tide_table_options){.name = "order", .key_count = 9 * ORDER_KEYS, .width = 1,
+    create(&c, (struct tide_table_options){.name = "order",
+                                           .key_count = 9 * ORDER_KEYS,
+                                           .width = 1,
                                            .update = TIDE_UPDATE_ASSIGN});
     struct fiber fibers[6];
     for (unsigned i = 0; i < 6; i++) {
@@ -543,7 +568,8 @@ static void leaving_moves_slots(bool simulated, struct tide_table_options option
     options.name = "sums";
     options.width = SUM_WIDTH;
     create(&c, options);
-    struct sums sums = {.table = "sums", .key = options.keys == TIDE_KEYS_HASHED ? mixed_key : plain_key,
+    struct sums sums = {.table = "sums",
+                        .key = options.keys == TIDE_KEYS_HASHED ? mixed_key : plain_key,
                         .rounds_left = -1};
     struct fiber fibers[2 * SUM_FIBERS + 1];
     for (unsigned i = 0; i < 2 * SUM_FIBERS; i++) {
@@ -591,7 +617,9 @@ static void leaving_moves_slots_and_nothing_is_lost_under_load_real(void **state
 static void leaving_moves_slots_and_nothing_is_lost_under_load_simulated(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        leaving_moves_slots(true, (struct tide_table_options){.key_count = SUM_KEYS, .slots = TIDE_SLOTS_RANGE}, seed);
+        leaving_moves_slots(
+            true, (struct tide_table_options){.key_count = SUM_KEYS, .slots = TIDE_SLOTS_RANGE},
+            seed);
         leaving_moves_slots(true, (struct tide_table_options){.keys = TIDE_KEYS_HASHED}, seed);
     }
 }
@@ -619,7 +647,8 @@ static void death_run(struct fiber *f) {
             snprintf(death->sync_text, sizeof death->sync_text, "%s", tide_error_message());
         }
     }
-    while (death->sync_code == TIDE_EUNREACHABLE && death->later_code != TIDE_EDIED) { /* cut off, not yet declared dead */
+    while (death->sync_code == TIDE_EUNREACHABLE &&
+           death->later_code != TIDE_EDIED) { /* cut off, not yet declared dead */
         (void)tide_sleep(TIDE_SECOND / 100);
         death->later_code = tide_table_pull(table, keys, 300, rows, NULL);
         snprintf(death->sync_text, sizeof death->sync_text, "%s", tide_error_message());
@@ -631,7 +660,8 @@ static void death_run(struct fiber *f) {
     snprintf(death->later_text, sizeof death->later_text, "%s", tide_error_message());
 }
 
-static void a_death_fails_operations(struct cluster *c, void (*kill_node)(struct cluster *c, pid_t pid), pid_t pid) {
+static void a_death_fails_operations(struct cluster *c,
+                                     void (*kill_node)(struct cluster *c, pid_t pid), pid_t pid) {
     create(c, (struct tide_table_options){.name = "w", .key_count = 300, .width = 1});
     struct death death = {0};
     struct fiber f;
@@ -705,7 +735,8 @@ static void create_together_run(struct fiber *f) {
     for (uint64_t i = 0; i < 200; i++) {
         keys[i] = i;
     }
-    CHECK(f, tide_table_pull(table, keys, 2, (float[4]){0}, NULL) == 0); /* usable at once, everywhere */
+    CHECK(f, tide_table_pull(table, keys, 2, (float[4]){0}, NULL) ==
+                 0); /* usable at once, everywhere */
     for (int i = 0; i < 200; i++) {
         CHECK(f, tide_table_push(table, keys + i, 1, one, 0, NULL) == 0);
     }
@@ -766,7 +797,8 @@ static void a_node_without_a_store_is_home_of_nothing(void **state) {
     add_node_with(&c, (struct tide_node_options){.no_store = true});
     add_node(&c);
     wait_members(&c, 2);
-    create(&c, (struct tide_table_options){.name = "sums", .key_count = SUM_KEYS, .width = SUM_WIDTH});
+    create(&c,
+           (struct tide_table_options){.name = "sums", .key_count = SUM_KEYS, .width = SUM_WIDTH});
     uint32_t counts[4];
     tide_table_homes(table_of(&c, 0, "sums"), counts, 4, NULL);
     assert_int_equal(counts[2], TIDE_SLOT_COUNT);
@@ -781,7 +813,8 @@ static void a_node_without_a_store_is_home_of_nothing(void **state) {
 static void hostile_run(struct fiber *f) {
     struct tide_table *table;
     CHECK(f, tide_table_find(f->node, "w", &table) == 0);
-    tide_address there = tide_address_make(2, TIDE_ID_STORE), here = tide_address_make(1, TIDE_ID_STORE);
+    tide_address there = tide_address_make(2, TIDE_ID_STORE),
+                 here = tide_address_make(1, TIDE_ID_STORE);
     for (unsigned op = 0; op <= TIDE__OP_COUNT; op++) {
         for (size_t shape = 0; shape < 300; shape++) {
             uint8_t body[200];
@@ -791,28 +824,48 @@ static void hostile_run(struct fiber *f) {
             tide_write_array(&w, fields);
             tide_write_uint(&w, op);
             for (size_t i = 1; i < fields; i++) {
-                static const uint64_t numbers[] = {0, 1, 2, 3, 4095, 4096, 65535, 65536, UINT32_MAX, UINT64_MAX};
+                static const uint64_t numbers[] = {0,    1,     2,     3,          4095,
+                                                   4096, 65535, 65536, UINT32_MAX, UINT64_MAX};
                 const uint64_t keys[3] = {1, 5000, UINT64_MAX};
                 const uint32_t slots[3] = {0, 7, (uint32_t)tide_random_below(&f->random, 5000)};
                 switch (tide_random_below(&f->random, 7)) {
-                case 0: tide_write_nil(&w); break;
-                case 1: tide_write_bool(&w, true); break;
-                case 2: tide_write_typed(&w, TIDE_U64, keys, tide_random_below(&f->random, 4)); break;
-                case 3: tide_write_typed(&w, TIDE_U32, slots, tide_random_below(&f->random, 4)); break;
-                case 4: tide_write_typed(&w, TIDE_F32, slots, tide_random_below(&f->random, 4)); break;
-                default: tide_write_uint(&w, i == 1 ? 1 : numbers[tide_random_below(&f->random, TIDE_COUNT(numbers))]);
+                case 0:
+                    tide_write_nil(&w);
+                    break;
+                case 1:
+                    tide_write_bool(&w, true);
+                    break;
+                case 2:
+                    tide_write_typed(&w, TIDE_U64, keys, tide_random_below(&f->random, 4));
+                    break;
+                case 3:
+                    tide_write_typed(&w, TIDE_U32, slots, tide_random_below(&f->random, 4));
+                    break;
+                case 4:
+                    tide_write_typed(&w, TIDE_F32, slots, tide_random_below(&f->random, 4));
+                    break;
+                default:
+                    tide_write_uint(
+                        &w,
+                        i == 1 ? 1 : numbers[tide_random_below(&f->random, TIDE_COUNT(numbers))]);
                 }
             }
-            size_t size = tide_random_below(&f->random, 4) ? w.size : tide_random_below(&f->random, w.size + 1);
+            size_t size = tide_random_below(&f->random, 4)
+                              ? w.size
+                              : tide_random_below(&f->random, w.size + 1);
             /* Not what only a controller that lost its mind would say: it is believed. */
-            bool believed = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE || op == TIDE__OP_TABLE || op == TIDE__OP_MAP;
+            bool believed = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE || op == TIDE__OP_TABLE ||
+                            op == TIDE__OP_MAP;
             if (!believed) {
-                /* What is no msgpack ends a link before the store sees it; inside a node there is no link. */
-                CHECK(f, tide_send(size == w.size ? there : here, TIDE_LANE_STORE, w.data, size) == 0);
+                /* What is no msgpack ends a link before the store sees it; inside a node there is
+                 * no link. */
+                CHECK(f,
+                      tide_send(size == w.size ? there : here, TIDE_LANE_STORE, w.data, size) == 0);
             }
             struct tide_reply *reply = NULL;
             if (shape % 10 == 0 && op != TIDE__OP_CREATE &&
-                tide_call(size == w.size ? there : here, w.data, size, TIDE_SECOND / 100, &reply) == 0) {
+                tide_call(size == w.size ? there : here, w.data, size, TIDE_SECOND / 100, &reply) ==
+                    0) {
                 tide_reply_free(reply);
             }
             tide_writer_release(&w);
@@ -846,7 +899,8 @@ static void out_of_range_run(struct fiber *f) {
     for (int i = 0; i < 1000 && atomic_load(&store->replies_unknown) == unknown; i++) {
         (void)tide_sleep(TIDE_SECOND / 1000);
     }
-    CHECK(f, atomic_load(&store->replies_unknown) == unknown + 1); /* the answer: to an operation we do not know */
+    CHECK(f, atomic_load(&store->replies_unknown) ==
+                 unknown + 1); /* the answer: to an operation we do not know */
 }
 
 static void the_table_still_works_run(struct fiber *f) {
@@ -919,7 +973,8 @@ static void load_run(struct fiber *f) {
     CHECK(f, tide_table_create(f->node, &files->options, &table) == 0);
     file_keys(files, keys);
     float junk[FILE_WIDTH] = {5, 5, 5};
-    CHECK(f, tide_table_push(table, keys + 1, 1, junk, 0, NULL) == 0); /* replaced by what the file says */
+    CHECK(f, tide_table_push(table, keys + 1, 1, junk, 0, NULL) ==
+                 0); /* replaced by what the file says */
     CHECK(f, tide_table_load(table, files->path) == 0);
     CHECK(f, tide_table_pull(table, keys, FILE_KEYS, rows, NULL) == 0);
     CHECK(f, memcmp(rows, files->rows, sizeof rows) == 0);
@@ -976,11 +1031,19 @@ static void tables_are_saved_and_loaded(struct tide_table_options options) {
 
 static void tables_are_saved_and_loaded_onto_another_number_of_nodes(void **state) {
     (void)state;
-    tables_are_saved_and_loaded((struct tide_table_options){.key_count = FILE_KEYS, .update = TIDE_UPDATE_ADAM, .lr = 0.1f,
-                                                            .init = TIDE_INIT_NORMAL, .init_a = 1, .seed = 3});
-    tables_are_saved_and_loaded((struct tide_table_options){.key_count = FILE_KEYS}); /* complete: no keys in the file */
-    tables_are_saved_and_loaded((struct tide_table_options){.keys = TIDE_KEYS_HASHED, .update = TIDE_UPDATE_ADAGRAD,
-                                                            .lr = 0.1f, .init = TIDE_INIT_UNIFORM, .init_b = 1});
+    tables_are_saved_and_loaded((struct tide_table_options){.key_count = FILE_KEYS,
+                                                            .update = TIDE_UPDATE_ADAM,
+                                                            .lr = 0.1f,
+                                                            .init = TIDE_INIT_NORMAL,
+                                                            .init_a = 1,
+                                                            .seed = 3});
+    tables_are_saved_and_loaded(
+        (struct tide_table_options){.key_count = FILE_KEYS}); /* complete: no keys in the file */
+    tables_are_saved_and_loaded((struct tide_table_options){.keys = TIDE_KEYS_HASHED,
+                                                            .update = TIDE_UPDATE_ADAGRAD,
+                                                            .lr = 0.1f,
+                                                            .init = TIDE_INIT_UNIFORM,
+                                                            .init_b = 1});
 }
 
 static void damage_run(struct fiber *f) {
@@ -999,8 +1062,10 @@ static void a_damaged_file_is_refused_before_anything_changes(void **state) {
     open_cluster(&c, false, 1, 1);
     snprintf(path, sizeof path, "%s/cut", c.directory);
     snprintf(copy, sizeof copy, "%s/whole", c.directory);
-    *files = (struct files){.path = copy, .copy = path,
-                            .options = {.name = "kept", .width = FILE_WIDTH, .keys = TIDE_KEYS_HASHED}};
+    *files =
+        (struct files){.path = copy,
+                       .copy = path,
+                       .options = {.name = "kept", .width = FILE_WIDTH, .keys = TIDE_KEYS_HASHED}};
     run_alone(&c, 0, save_run, files);
     char *data;
     size_t size;
@@ -1010,7 +1075,10 @@ static void a_damaged_file_is_refused_before_anything_changes(void **state) {
     files->copy = copy;
     for (size_t cut = 0; cut < size; cut += 1 + size / 40) {
         struct tide_file *file;
-        assert_int_equal(port->ops->file_open(port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file), 0);
+        assert_int_equal(
+            port->ops->file_open(port, path,
+                                 TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file),
+            0);
         assert_int_equal(port->ops->file_write(file, data, cut, 0), 0);
         port->ops->file_close(file);
         run_alone(&c, 0, damage_run, files);
