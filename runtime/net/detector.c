@@ -2,7 +2,7 @@
  * The accrual detector: phi = -log10(P(no beat for t)), with the normal tail approximated by a
  * logistic curve, y = (t - m - pause) / d, q = exp(-y (1.5976 + 0.070566 y^2)), P = q / (1 + q),
  * mean m and deviation d of the last 200 intervals between beats (d >= 20 ms). With beats of 100 ms
- * and a pause of 500 ms, a silent peer is suspected about 0.7 s after its last sign of life; an
+ * and a pause of 2 s, a silent peer is suspected about 2.2 s after its last sign of life; an
  * irregular one is given more time.
  */
 #include "net/detector.h"
@@ -10,7 +10,8 @@
 #include <math.h>
 
 static const double pause_us =
-    500e3; /* a silence everybody is granted: a collection, a page fault, a scheduler */
+    2e6; /* a silence everybody is granted: a process that died says so by its connection's end, so silence
+          * alone is a standstill or a cut cable, and on a busy machine standstills of a second happen */
 static const double deviation_us_min = 20e3;
 static const uint64_t sample_us_max =
     10000000; /* bounds the squares: 200 * (10^7)^2 fits 64 bits */
