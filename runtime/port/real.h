@@ -46,6 +46,8 @@ struct tide_executor {
                        waiting */
     uv_poll_t wake_poll;
     uv_poll_t timer_poll;
+    uint64_t active_at; /* when something last happened */
+    bool eager;         /* and the time before was short: spin before sleeping */
     uint64_t armed; /* when timer_fd fires; TIDE_NEVER: not at all */
     unsigned handles_open;
     size_t streams_open;

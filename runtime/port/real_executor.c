@@ -27,11 +27,20 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+enum { SPIN_NS = 30000, EAGER_NS = 200000 };
+
 void tide__real_check_thread(const struct tide_executor *executor) {
     TIDE_ASSERT(pthread_equal(executor->self, pthread_self()));
 }
 
+static void note_activity(struct tide_executor *e) {
+    uint64_t now = tide_port_now(e->port);
+    e->eager = now - e->active_at < EAGER_NS;
+    e->active_at = now;
+}
+
 void tide__real_awake(struct tide_executor *executor) {
+    note_activity(executor);
     if (atomic_load_explicit(&executor->state, memory_order_relaxed) == TIDE_REAL_SLEEPING) {
         /* acquire: pairs with the waker's release, should it be the one that came between */
         atomic_exchange_explicit(&executor->state, TIDE_REAL_AWAKE, memory_order_acquire);
@@ -66,6 +75,7 @@ static void on_wake(uv_poll_t *poll, int status, int events) {
     (void)events;
     struct tide_executor *e = poll->data;
     drain(e->wake_fd); /* the turn follows in on_prepare */
+    note_activity(e);
 }
 
 static void on_timer(uv_poll_t *poll, int status, int events) {
@@ -104,6 +114,11 @@ static bool run_turn(struct tide_executor *e) {
     bool again = before == TIDE_REAL_NOTIFIED ||
                  (e->options.pending != NULL && e->options.pending(e->options.arg));
     if (again) {
+        note_activity(e);
+        return false;
+    }
+    if (e->eager && tide_port_now(e->port) - e->active_at < SPIN_NS) {
+        sched_yield();
         return false;
     }
     if (next != TIDE_NEVER) {
