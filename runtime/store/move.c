@@ -13,8 +13,8 @@
  * sends nothing to it while it has unanswered operations: workers hand operations on the slot to
  * their own store actor (WORKER_HOLD), which parks them (OWN_HOLD). When everything up to the
  * change is answered the parked ones go out in order; when no worker's message is left in the
- * actor's mailbox, workers route for themselves again. So the operations of one worker on one key
- * keep their order.
+ * actor's mailbox, and the rows are here if this node is the new home, workers route for themselves
+ * again. So the operations of one worker on one key keep their order.
  *
  * What dies with a node is lost (no replicas yet) and said so: slots whose rows were on their way
  * from or to a dead node keep it as their home, and operations on them fail with EDIED.
@@ -231,6 +231,16 @@ static void clear_flag(struct tide_table *table, const struct tide__fence *fence
     }
 }
 
+/* Nothing that workers handed over is left to run here: their messages are handled, and none of the fence's slots
+ * still keeps some parked for its rows, or stalled behind a locked one. */
+static bool is_drained(const struct tide_table *table, const struct tide__fence *fence) {
+    bool awaited = false;
+    for (uint32_t i = 0; i < fence->count && !awaited; i++) {
+        awaited = fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
+    }
+    return !awaited && !table->store->stalled && table->self_sent == table->self_handled;
+}
+
 /* True: the fence is gone. */
 static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     if (!fence->ready && !tide__pending_before(table->store, table, fence->sequence)) {
@@ -244,7 +254,7 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
         return false;
     }
     routes_begin(table);
-    bool drained = table->self_sent == table->self_handled;
+    bool drained = is_drained(table, fence);
     if (drained) {
         clear_flag(table, fence, TIDE__WORKER_HOLD);
     }
@@ -363,6 +373,7 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         break;
     }
     tide__parked_retry(table);
+    fences_advance(table);
 }
 
 /* [table, slot, keys, rows with state] */
