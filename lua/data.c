@@ -24,8 +24,7 @@ static int done(lua_State *L, int code) {
 
 /* ---- files ---- */
 
-/* *gives* the whole file, zero-terminated. */
-static int read_file(struct tide_port *port, const char *path, char **out, size_t *size) {
+int tide__lua_file_read(struct tide_port *port, const char *path, char **out, size_t *size) {
     struct tide_file_info info;
     struct tide_file *file;
     int code = port->ops->file_info(port, path, &info);
@@ -93,7 +92,7 @@ static int core_file_read(lua_State *L) {
     const char *path = luaL_checkstring(L, 1);
     char *text;
     size_t size;
-    int code = read_file(tide__lua_host(L)->port, path, &text, &size);
+    int code = tide__lua_file_read(tide__lua_host(L)->port, path, &text, &size);
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
@@ -321,7 +320,7 @@ static void reading_release(struct reading *reading) {
 static int reading_add(struct reading *reading, struct tide_port *port, const char *path,
                        const char *name) {
     size_t size;
-    int code = read_file(port, path, &reading->data[reading->count], &size);
+    int code = tide__lua_file_read(port, path, &reading->data[reading->count], &size);
     if (code == 0) {
         reading->texts[reading->count] =
             (struct tide_text){.name = name, .data = reading->data[reading->count], .size = size};

@@ -151,6 +151,10 @@ struct tide_lua_outcome {
 int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options,
                     struct tide_lua_outcome *outcome, tide_address *out);
 
+/* ---- data.c ---- */
+/* *gives* the whole file, zero-terminated. Blocks the thread. */
+int tide__lua_file_read(struct tide_port *port, const char *path, char **out, size_t *size);
+
 /* ---- process.c ---- */
 /* Runs work(arg) on the node's first I/O thread and waits; `arg` is heap memory that `drop` frees
  * when nobody needs it: after this returned 0 it is the caller's again, else it is gone. */
@@ -167,6 +171,7 @@ void tide__lua_open_kernel(lua_State *L);
 void tide__lua_open_node(lua_State *L);
 void tide__lua_open_process(lua_State *L);
 void tide__lua_open_data(lua_State *L);
+void tide__lua_open_matrix(lua_State *L);
 int tide__lua_open_core(lua_State *L); /* lua_CFunction: returns the module */
 
 #endif

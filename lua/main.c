@@ -5,9 +5,19 @@
  */
 #include "host.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 enum { EXIT_FAILED = 1 };
+
+/* A standard stream that the caller closed would be given to the next socket or file. */
+static void keep_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            (void)open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+        }
+    }
+}
 
 static int run(lua_State *L) {
     int argc = (int)lua_tointeger(L, 1);
@@ -43,6 +53,7 @@ static void report(lua_State *L) {
 int main(int argc, char **argv) {
     struct tide_port *port;
     struct tide_lua *host;
+    keep_standard_streams();
     if (tide_port_real_create(0, &port) < 0 || tide__lua_create(NULL, port, false, &host) < 0) {
         (void)fprintf(stderr, "tide: %s\n", tide_error_message());
         return EXIT_FAILED;

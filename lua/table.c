@@ -1,7 +1,7 @@
 /*
  * Tables for Lua: creating and finding them, pull and push (which suspend the calling fiber, or
- * return a ticket), introspection. A handle is a userdata around the table, which lives as long as
- * the node.
+ * return a ticket, and raise what fails), introspection. A handle is a userdata around the table,
+ * which lives as long as the node.
  *
  * Asynchronous operations write into tensors while Lua may drop its handles, so each operation is a
  * record of the host's `pending` list that holds its tensors in the registry until it was waited
@@ -362,7 +362,9 @@ static int ticket_collected(lua_State *L) {
     return 0;
 }
 
-/* ---- pull and push ---- */
+/* ---- pull and push ----
+ * A failure raises: worker code reads as straight-line code, and a push whose result nobody looks
+ * at must not fail silently. Only ticket:wait() gives nil, err. */
 
 static bool option(lua_State *L, int index, const char *name) {
     if (lua_isnoneornil(L, index)) {
@@ -394,15 +396,66 @@ static int table_pull(lua_State *L) {
     int at = lua_gettop(L), code;
     if (!async) {
         code = tide__lua_resumed(L, tide_table_pull(table, keys, count, rows->t.data, NULL));
-        return code < 0 ? tide__lua_failure(L, code) : 1;
+        return code < 0 ? tide__lua_raise(L, code) : 1;
     }
     struct tide_lua_pending *pending = push_ticket(L, host, at, 2);
     code = tide_table_pull(table, keys, count, rows->t.data, &pending->ticket);
     if (code < 0) {
         pending_free(L, host, pending);
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     return 1;
+}
+
+/* Row `row` from the numbers of the Lua table on top of the stack, starting after `from`. */
+static void read_row(lua_State *L, float *row, size_t width, size_t from, lua_Integer number) {
+    for (size_t i = 0; i < width; i++) {
+        int is_number;
+        lua_rawgeti(L, -1, (lua_Integer)(from + i) + 1);
+        row[i] = (float)lua_tonumberx(L, -1, &is_number);
+        if (!is_number) {
+            luaL_error(L, "push: number %I of row %I is %s", (lua_Integer)i + 1, number,
+                       luaL_typename(L, -1));
+        }
+        lua_pop(L, 1);
+    }
+}
+
+/* The rows of a push at `index`: an f32 tensor, an array of rows, or a flat array of all numbers.
+ * Arrays are copied into a tensor that takes their place. */
+static const float *push_rows(lua_State *L, int index, size_t count, size_t width) {
+    if (lua_type(L, index) == LUA_TTABLE) {
+        size_t given = lua_rawlen(L, index);
+        bool nested = lua_rawgeti(L, index, 1) == LUA_TTABLE;
+        lua_pop(L, 1);
+        if (given != (nested ? count : count * width)) {
+            luaL_error(L, "push: %I keys of width %I want %I %s, not %I", (lua_Integer)count,
+                       (lua_Integer)width, (lua_Integer)(nested ? count : count * width),
+                       nested ? "rows" : "numbers", (lua_Integer)given);
+        }
+        float *at = tide__lua_tensor_new(L, TIDE_F32, count, width)->t.data;
+        for (size_t i = 0; i < count; i++) {
+            if (nested) {
+                if (lua_rawgeti(L, index, (lua_Integer)i + 1) != LUA_TTABLE ||
+                    lua_rawlen(L, -1) != width) {
+                    luaL_error(L, "push: row %I is not an array of %I numbers", (lua_Integer)i + 1,
+                               (lua_Integer)width);
+                }
+            } else {
+                lua_pushvalue(L, index);
+            }
+            read_row(L, at + i * width, width, nested ? 0 : i * width, (lua_Integer)i + 1);
+            lua_pop(L, 1);
+        }
+        lua_replace(L, index);
+        return at;
+    }
+    struct tide_lua_tensor *rows = tide__lua_tensor_check(L, index);
+    if (rows->t.type != TIDE_F32 || tide__lua_tensor_count(rows) != count * width) {
+        luaL_error(L, "push: rows of %I keys must be an f32 tensor of %I x %I", (lua_Integer)count,
+                   (lua_Integer)count, (lua_Integer)width);
+    }
+    return rows->t.data;
 }
 
 static int table_push(lua_State *L) {
@@ -411,26 +464,22 @@ static int table_push(lua_State *L) {
     lua_settop(L, 4);
     size_t count, width = tide_table_options(table)->width;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
-    struct tide_lua_tensor *rows = tide__lua_tensor_check(L, 3);
-    if (rows->t.type != TIDE_F32 || tide__lua_tensor_count(rows) != count * width) {
-        return luaL_error(L, "push: rows of %I keys must be an f32 tensor of %I x %I",
-                          (lua_Integer)count, (lua_Integer)count, (lua_Integer)width);
-    }
+    const float *rows = push_rows(L, 3, count, width);
     int code;
     if (!option(L, 4, "async")) {
-        code = tide__lua_resumed(L, tide_table_push(table, keys, count, rows->t.data, 0, NULL));
+        code = tide__lua_resumed(L, tide_table_push(table, keys, count, rows, 0, NULL));
         if (code < 0) {
-            return tide__lua_failure(L, code);
+            return tide__lua_raise(L, code);
         }
         lua_pushboolean(L, true);
         return 1;
     }
     lua_pushboolean(L, true); /* what ticket:wait() answers; the rows are copied by the push */
     struct tide_lua_pending *pending = push_ticket(L, host, lua_gettop(L), 2);
-    code = tide_table_push(table, keys, count, rows->t.data, 0, &pending->ticket);
+    code = tide_table_push(table, keys, count, rows, 0, &pending->ticket);
     if (code < 0) {
         pending_free(L, host, pending);
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     return 1;
 }

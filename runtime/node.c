@@ -128,9 +128,9 @@ static int wait_joined(struct tide_node *node) {
 }
 
 static int build(struct tide_node *node, const struct tide_node_options *o) {
-    char listen[200];
+    char listen[200] = "";
     int rc = 0;
-    if (o->listen == NULL) {
+    if (o->listen == NULL && !o->client) { /* a client has no listener */
         rc = default_listen(node->port, o, listen, sizeof listen);
     }
     struct tide_system_options so = {.port = node->port,
@@ -142,7 +142,9 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
     rc = rc < 0 ? rc : tide_system_create(&so, node, &node->system);
     struct tide_net_options no = {.cluster = o->cluster != NULL ? o->cluster : "local",
                                   .name = o->name,
-                                  .listen = o->listen != NULL ? o->listen : listen,
+                                  .listen = o->client           ? NULL
+                                            : o->listen != NULL ? o->listen
+                                                                : listen,
                                   .join = o->join,
                                   .workers = (uint16_t)so.compute,
                                   .store = !o->no_store && !o->client,

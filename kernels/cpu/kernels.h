@@ -6,6 +6,10 @@
 
 extern const struct tide_kernel tide_kernel_kge_train;
 extern const struct tide_kernel tide_kernel_kge_rank;
+extern const struct tide_kernel tide_kernel_mf_error;
+extern const struct tide_kernel tide_kernel_mf_loss;
+extern const struct tide_kernel tide_kernel_mf_sgd_block;
 extern const struct tide_kernel tide_kernel_nearest_rows;
+extern const struct tide_kernel tide_kernel_rows_restore;
 
 #endif

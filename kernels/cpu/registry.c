@@ -6,7 +6,11 @@
 static const struct tide_kernel *const kernels[] = {
     &tide_kernel_kge_rank,
     &tide_kernel_kge_train,
+    &tide_kernel_mf_error,
+    &tide_kernel_mf_loss,
+    &tide_kernel_mf_sgd_block,
     &tide_kernel_nearest_rows,
+    &tide_kernel_rows_restore,
 };
 
 const struct tide_kernel *tide_kernel_at(size_t index) {

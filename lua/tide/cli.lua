@@ -58,9 +58,10 @@ local function default_environment(given)
   env.core = env.core or require "tide.core"
   env.getenv = env.getenv or os.getenv
   env.write_out = env.write_out or function(s)
-    local ok, _, number = io.stdout:write(s)
-    if ok then ok, _, number = io.stdout:flush() end
+    local ok, why, number = io.stdout:write(s)
+    if ok then ok, why, number = io.stdout:flush() end
     if not ok and number == EPIPE then error(pipe_closed, 0) end
+    if not ok then error(errors.new("T0403", {message = "the output could not be written: " .. tostring(why)}), 0) end
   end
   env.write_err = env.write_err or function(s)
     io.stderr:write(s)

@@ -59,7 +59,8 @@ end
 ---@return string directory that holds a directory for each running cluster of this user
 function cluster.base_directory()
   local runtime = os.getenv("XDG_RUNTIME_DIR")
-  if runtime and runtime ~= "" then return runtime .. "/tide" end
+  -- The rule of node.c, which puts sockets there: their paths must be absolute and short.
+  if runtime and runtime:find("^/") and #runtime < 64 then return runtime .. "/tide" end
   return "/tmp/tide-" .. user_id()
 end
 
@@ -203,12 +204,15 @@ function cluster.new(o)
   return self
 end
 
+---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
+---the first keys are.
 ---@return table[] {name, id, agent, workers} of the nodes that have workers
 function cluster:agents()
   local list = {}
   for i, member in ipairs(self.members) do
     list[i] = {name = member.name, id = member.id, agent = member.agent, workers = member.workers}
   end
+  table.sort(list, function(a, b) return a.id < b.id end)
   return list
 end
 
@@ -251,18 +255,26 @@ local AGENT <const> = [[return require("tide.agent").main(...)]]
 
 local PRIVATE <const> = 448 -- 0700: who can write there could pose as a node
 
+---@return true|nil, table? err
 local function make_directories(name)
-  core.mkdir(cluster.base_directory(), PRIVATE)
-  core.mkdir(cluster.directory(name), PRIVATE)
+  for _, path in ipairs {cluster.base_directory(), cluster.directory(name)} do
+    local ok, err = core.mkdir(path, PRIVATE)
+    if not ok then
+      return nil, errors.new("T0403", {message = ("the run directory cannot be made: %s"):format(err.message),
+        where = path, help = "$XDG_RUNTIME_DIR must be a directory of yours; without it /tmp is used"})
+    end
+  end
+  return true
 end
 
 ---Writes what others need to find a cluster: endpoint, and pid with start time of its processes.
 local function publish(name, endpoint, pids)
   local directory = cluster.directory(name)
-  make_directories(name)
+  local ok, err = make_directories(name)
+  if not ok then return nil, err end
   local lines = {}
   for _, pid in ipairs(pids) do lines[#lines + 1] = ("%d %s"):format(pid, cluster.start_time(pid) or "0") end
-  local ok, err = core.file_write(directory .. "/pids", table.concat(lines, "\n") .. "\n")
+  ok, err = core.file_write(directory .. "/pids", table.concat(lines, "\n") .. "\n")
   if ok then ok, err = core.file_write(directory .. "/endpoint", endpoint .. "\n") end
   return ok, err
 end
@@ -336,7 +348,11 @@ function cluster.control(a)
   end
   local pids = {cluster.own_pid()}
   for _, child in ipairs(children) do pids[#pids + 1] = child.process:pid() end
-  publish(a.cluster, node.endpoint, pids)
+  ok, err = publish(a.cluster, node.endpoint, pids)
+  if not ok then
+    for _, child in ipairs(children) do child.process:signal(9) end
+    error(errors.from(err), 0)
+  end
   core.register("control")
   local ending
   while not ending do
@@ -401,7 +417,8 @@ function cluster.up(o)
     return nil, errors.new("T1002", {message = ("cluster `%s` runs already"):format(name)})
   end
   unpublish(name)
-  make_directories(name)
+  local made, err = make_directories(name)
+  if not made then return nil, err end
   local log = cluster.directory(name) .. "/controller.log"
   core.file_remove(log)
   if not start_detached(log, "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
@@ -449,7 +466,7 @@ function cluster.down(o)
     local running = cluster.running()
     if #running ~= 1 then
       return nil, errors.new("T1003", {message = #running == 0 and "no cluster of yours runs"
-        or "several clusters run: " .. table.concat(running, ", "), help = "name one"})
+        or "several clusters run: " .. table.concat(running, ", "), help = #running > 0 and "name one" or nil})
     end
     name = running[1]
   end
@@ -477,7 +494,8 @@ function cluster.resolve(wanted)
     local running = cluster.running()
     if #running ~= 1 then
       return nil, errors.new("T0501", {message = #running == 0 and "no cluster of yours runs"
-        or "several clusters run: " .. table.concat(running, ", "), help = "name one by --cluster"})
+        or "several clusters run: " .. table.concat(running, ", "),
+        help = #running > 0 and "name one by --cluster" or nil})
     end
     name = running[1]
   end

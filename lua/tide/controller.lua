@@ -73,18 +73,26 @@ function controller:fail(err)
 end
 
 ---@return string|nil reason why a member is no longer up
+---@return boolean? in_order it leaves or has left: its rows are handed on
 local function gone(name)
   for _, member in ipairs(core.members() or {}) do
     if member.name == name and member.state ~= "up" and member.state ~= "joining" then
-      return (member.reason and member.reason ~= "" and member.reason) or member.state
+      return (member.reason and member.reason ~= "" and member.reason) or member.state,
+        member.state == "leaving" or member.state == "left"
     end
   end
   return nil
 end
 
-function controller:lose_node(node, reason)
+function controller:lose_node(node, reason, in_order)
   node.lost = true
-  self:fail(script.error("T0509", ("node %s is lost: %s"):format(node.name, gone(node.name) or reason), {
+  local known, left = gone(node.name)
+  if left or (in_order and not known) then
+    return self:fail(script.error("T0509", ("node %s was told to end and leaves"):format(node.name), {
+      node = node.name, state = "its rows went to the other nodes, but its workers are gone; the run is ended",
+      help = "run again; a node that may go while a run needs it must not have workers of it"}))
+  end
+  self:fail(script.error("T0509", ("node %s is lost: %s"):format(node.name, known or reason), {
     node = node.name, state = "its part of the tables is gone; the other nodes are stopped"}))
 end
 
@@ -300,6 +308,7 @@ function from_worker.failed(self, w, m)
   local err = m.error
   err.node = err.node or w.node.name
   err.actor = ("worker %s/%d"):format(self.a.job, w.rank)
+  if (err.code or ""):find "^T01" then err.exit = 1 end -- misuse in a script's worker is not misuse of the command
   w.failed = true
   self:fail_or_suspect(script.error(err.code or "T0609", err.message, err))
 end
@@ -392,7 +401,7 @@ function controller:exited(message)
   local what = self.monitors[message.call]
   if not what or self.failed or self.closed then return end
   local reason = message.text and message.text ~= "" and message.text or message.name or "no reason given"
-  if what.node then return self:lose_node(what.node, reason) end
+  if what.node then return self:lose_node(what.node, reason, message.code == 0) end
   local w = what.worker
   if w.failed then return end
   local err = script.error("T0609", ("worker %d has ended: %s"):format(w.rank, reason), {node = w.node.name})

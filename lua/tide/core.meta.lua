@@ -61,6 +61,7 @@ function core.table(spec) end         --> handle | nil, err (creates on all node
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
 -- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
+-- both raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
@@ -82,6 +83,13 @@ function core.file_list(path) end
 function core.file_remove(path) end
 function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, utf8=bool}
 function core.triples(paths, options) end --> data of tab-separated files: {entities={names}, relations={names}, parts={u32 tensor n x 3, ...}} | nil, err with file:line
+---@param sources table 1 or 2 (train, test): path or {name=, text=}
+---@param options? {format?:"auto"|"ratings"|"matrixmarket", test?:number, seed?:integer, center?:boolean, names?:boolean}
+function core.matrix(sources, options) end --> {rows=, columns=, parts={train={cells=u32 tensor n x 2, values=f32 tensor}, test=}, row_counts=, column_counts= (u32 tensors, train), mean=, row_names=, column_names= (ids of ratings, if names), note=} | nil, err with file:line
+---@param grid {rows:integer, columns:integer, blocks:integer, first:integer, count:integer} row blocks first (from 0) .. first + count - 1
+function core.matrix_blocks(part, grid) end --> {cells=, values=} block after block, offsets (u64 tensor: one a block and the end)
+---@param kind "mf"|"kge"|"text"
+function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 
 return core

@@ -113,6 +113,8 @@ function data.is_set(value) return getmetatable(value) == set end
 
 data.triples = require "tide.data.triples" (data)
 data.wordnet = require "tide.data.wordnet" (data)
+data.matrix = require "tide.data.matrix" (data)
+data.ratings = data.matrix -- the reader tells them apart by the first line
 
 ---Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.
 ---@param o {count: integer, read: fun(first: integer, last: integer): any}

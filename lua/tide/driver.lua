@@ -84,7 +84,9 @@ function driver.run(o)
     quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
+  local sockets = not o.cluster and (core.node().endpoint or ""):match("^unix:(/.*)/[^/]*$")
   core.node_stop(o.cluster and 5 or 0)
+  if sockets then os.remove(sockets) end -- this run's directory of sockets, if it is empty
   if not result then
     if core.interrupted() - interrupts >= 2 then
       err = errors.new("T0210", {message = "interrupted twice: killed"})
@@ -112,7 +114,10 @@ local function make_run_directory(context)
   local path = RUNS .. "/" .. context.run
   for _, directory in ipairs {".tide", RUNS, path} do
     local ok, err = core.mkdir(directory)
-    if not ok and err and err.name ~= "EEXIST" then error(errors.from(err, "T0403"), 0) end
+    if not ok and err and err.name ~= "EEXIST" then
+      error(errors.new("T0403", {message = ("the run's log cannot be kept here: %s"):format(err.message),
+        where = path, state = "nothing was started", help = "run it in a directory that you may write to"}), 0)
+    end
   end
   context.directory = path
   context.log_path = path .. "/run.log"
@@ -262,6 +267,9 @@ function driver.main(a)
   end, script.failure)
   core.fiber_cancel(watcher)
   close_clusters(context)
+  if not ok and core.interrupted() - context.interrupts >= 2 then -- whatever else broke on the way out
+    err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
+  end
   if not ok then return {error = travelling(errors.from(err))} end
   talk(context, "tide: run %s took %s; its log is %s", context.run,
     require("tide.units").format_duration(core.now() - context.started_at), context.log_path)

@@ -159,6 +159,12 @@ local function source_line(where, read)
   return nil
 end
 
+-- A line of the program's own modules tells a user nothing.
+local function is_inside(where)
+  local module <const> = tostring(where):match("^@?(tide/[%w_/]+)%.lua:%d+$")
+  return module ~= nil and package.loaded[(module:gsub("/", "."))] ~= nil
+end
+
 local function paint_with(color)
   if not color then return function(_, s) return s end end
   return function(code, s) return "\27[" .. code .. "m" .. s .. "\27[0m" end
@@ -203,7 +209,7 @@ function errors.format(err, options)
   local paint <const> = paint_with(options.color)
   local message = text.clean_lines(err.message):gsub("\n", "\n  ")
   local out = {paint("1;31", ("error[%s]"):format(text.clean(err.code))) .. ": " .. origin(err) .. message}
-  if err.where then
+  if err.where and (options.verbose or not is_inside(err.where)) then
     local where = text.clean((tostring(err.where):gsub("^@", "")))
     if err.where_note then where = where .. ", " .. text.clean(err.where_note) end
     out[#out + 1] = paint("34", "  -->") .. " " .. where

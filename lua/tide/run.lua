@@ -65,7 +65,7 @@ function run.start(cluster, job, params)
   local seed = job.seed or require("tide").seed
   local self = setmetatable({
     id = cluster.run_id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
-    started_at = core.now(), interrupts = core.interrupted(), lines_shown = 0, seed = seed,
+    started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)
   self.tables, self.table_names = create_tables(job, seed)
   local context = cluster.context
@@ -117,7 +117,7 @@ function run:show_log(event)
 end
 
 function run:look_for_interrupts()
-  local seen = core.interrupted() - self.interrupts
+  local seen = core.interrupted() - self.cluster.context.interrupts -- one before the run began stops it too
   if seen >= 2 then
     error(errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"}), 0)
   end
@@ -255,6 +255,10 @@ function run:wait()
   end
   self:clear_progress()
   local result = self:summary()
+  if result.not_finite > 0 then
+    self.cluster.context.progress:say(("tide: warning: %d pushed rows held a NaN or an infinity; a table with "
+      .. "`refuse_nan = true` refuses them"):format(result.not_finite))
+  end
   core.file_write(self.cluster.context.directory .. "/summary.json", core.json_encode(result:to_data()))
   return result
 end

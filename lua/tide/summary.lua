@@ -17,12 +17,13 @@ local summary = {}
 ---@field pushes_remote integer
 ---@field local_share number|nil share of all accesses that stayed on the node
 ---@field remote_share number|nil
+---@field not_finite integer pushed rows with a NaN or an infinity
 ---@field wire_bytes integer bytes between processes
 ---@field wire_messages integer frames between processes
 ---@field nodes table[] the same figures by node
 summary.__index = summary
 
-local COUNTED <const> = {"pulls_local", "pulls_remote", "pushes_local", "pushes_remote"}
+local COUNTED <const> = {"pulls_local", "pulls_remote", "pushes_local", "pushes_remote", "not_finite"}
 
 local function link_sum(links, field)
   local sum = 0
@@ -110,7 +111,8 @@ local DEFAULT <const> = {"reports", "elapsed_s", "examples_per_s", "loss", "loca
 ---@param fields? string[] of the summary
 ---@return table printable by print and tostring; .rows has the exact values
 function summary:table(fields)
-  return setmetatable({rows = {self}, fields = fields or DEFAULT}, printable)
+  fields = fields or (self.not_finite == 0 and DEFAULT or {"not_finite", table.unpack(DEFAULT)})
+  return setmetatable({rows = {self}, fields = fields}, printable)
 end
 
 ---A printable table of one row a node.

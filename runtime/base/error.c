@@ -110,10 +110,10 @@ int tide__error_from_errno(int negative_errno) {
     case EEXIST:
     case ENOTEMPTY: return TIDE_EEXIST;
     case ENOSPC:
+    case EFBIG: /* a file over the size this process, or the file system, may write */
     case EDQUOT: return TIDE_ENOSPC;
     case EMFILE:
     case ENFILE:
-    case EFBIG:
     case EMSGSIZE:
     case E2BIG:
     case ELOOP: return TIDE_ELIMIT;

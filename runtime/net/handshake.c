@@ -36,7 +36,9 @@ void tide__handshake_begin(struct tide_link *link) {
 
 /* Says no to the peer in `theirs`, logs `ours`, closes when it is written. */
 static void refuse(struct tide_link *link, int code, const char *ours, const char *theirs) {
-    tide_log(TIDE_LOG_WARN, link->net->name, "refused %s: %s", link->remote, ours);
+    if (tide__link_may_log(link->net)) {
+        tide_log(TIDE_LOG_WARN, link->net->name, "refused %s: %s", link->remote, ours);
+    }
     uint8_t body[400];
     struct tide_writer w;
     tide_writer_init(&w, body, sizeof body);

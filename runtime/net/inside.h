@@ -132,6 +132,8 @@ void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const voi
 void tide__link_flush(struct tide_link *link);
 void tide__link_close(struct tide_link *link); /* now */
 void tide__link_drain(struct tide_link *link); /* when all is written */
+/* True if one more line about peers that misbehave may be logged in this second; counts them. */
+bool tide__link_may_log(struct tide_net *net);
 void tide__link_violation(struct tide_link *link, const char *reason);
 void tide__link_established(struct tide_link *link, struct tide_peer *peer);
 void tide__link_tick(struct tide_link *link, uint64_t now, uint64_t excused);

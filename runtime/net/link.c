@@ -92,8 +92,7 @@ static size_t count_strangers(const struct tide_net *net) {
     return count;
 }
 
-/* True if one more line about misbehaving peers may be logged in this second. */
-static bool may_log(struct tide_net *net) {
+bool tide__link_may_log(struct tide_net *net) {
     net->violations++;
     uint64_t second = tide__net_now(net) / TIDE_SECOND;
     if (second != net->violations_second) {
@@ -108,7 +107,7 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
     struct tide_peer_identity identity;
     if (net->finished || count_strangers(net) >= UNAUTHENTICATED_MAX ||
         !is_ours(net, stream, &identity)) {
-        if (!net->finished && may_log(net)) {
+        if (!net->finished && tide__link_may_log(net)) {
             tide_log(TIDE_LOG_WARN, net->name, "refused a connection: %s",
                      count_strangers(net) >= UNAUTHENTICATED_MAX
                          ? "too many that have not said hello"
@@ -173,7 +172,7 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
     if (link->state == LINK_CLOSED) {
         return;
     }
-    if (may_log(link->net)) {
+    if (tide__link_may_log(link->net)) {
         char who[24] = "a stranger";
         if (link->peer != NULL) {
             snprintf(who, sizeof who, "n%u", (unsigned)link->peer->id);

@@ -31,7 +31,7 @@ void tide__net_become(struct tide_net *net, enum tide_member_state state, int co
         snprintf(net->reason, sizeof net->reason, "%s", reason);
     }
     tide_unlock(&net->lock);
-    if (changed && state == TIDE_MEMBER_DEAD) {
+    if (changed && state == TIDE_MEMBER_DEAD && !net->client) { /* a client's caller says it */
         tide_log(TIDE_LOG_ERROR, net->name, "%s", reason);
     }
 }
@@ -241,6 +241,11 @@ static int members_handle(void *state, const struct tide_message *message) {
 
 /* ---- life ---- */
 
+static bool is_endpoint(const char *text) {
+    return text == NULL || strncmp(text, "unix:", 5) == 0 || strncmp(text, "tcp:", 4) == 0 ||
+           strncmp(text, "sim:", 4) == 0;
+}
+
 static int check_options(const struct tide_net_options *o) {
     if (!tide_identifier_valid(o->cluster) ||
         (o->name != NULL && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
@@ -251,6 +256,10 @@ static int check_options(const struct tide_net_options *o) {
     if (o->client ? o->join == NULL : o->listen == NULL) {
         return tide_fail(TIDE_EINVAL, o->client ? "a client needs a member to join"
                                                 : "a member needs a listener");
+    }
+    if (!is_endpoint(o->listen) || !is_endpoint(o->join)) {
+        return tide_fail(TIDE_EINVAL, "'%s' is no endpoint: write unix:/PATH or tcp:127.0.0.1:PORT",
+                         is_endpoint(o->listen) ? o->join : o->listen);
     }
     if (!o->client && !tide_endpoint_is_local(o->listen)) {
         return tide_fail(TIDE_EPERM,
@@ -453,6 +462,10 @@ size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t l
         struct tide_peer *peer = tide__peer(net, (uint16_t)id);
         if (peer == NULL || atomic_load_explicit(&peer->frames_in, memory_order_relaxed) == 0) {
             continue; /* never connected */
+        }
+        if (id >= CLIENT_ID_MIN && !atomic_load_explicit(&peer->up, memory_order_relaxed)) {
+            continue; /* a console that is gone: every `tide status` would stay in the list for ever
+                       */
         }
         if (count < limit) {
             copy_info(peer, &out[count]);

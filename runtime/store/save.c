@@ -276,14 +276,16 @@ static struct tide_port *port_of(const struct tide_table *table) {
 
 int tide_table_save(struct tide_table *table, const char *path) {
     struct tide_port *port = port_of(table);
-    static atomic_uint saves; /* two saves of one path at a time do not share a temporary file */
+    /* Two saves of one path at a time, in this process or another, do not share a temporary file.
+     */
+    static atomic_uint saves;
     char temporary[4096];
     unsigned number = atomic_fetch_add_explicit(&saves, 1, memory_order_relaxed);
     if (!port) {
         return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by",
                          table->name);
     }
-    if (snprintf(temporary, sizeof temporary, "%s.tmp.%u-%u", path,
+    if (snprintf(temporary, sizeof temporary, "%s.tmp.%d-%u-%u", path, port->ops->pid(port),
                  (unsigned)tide__store_self(table->store), number) >= (int)sizeof temporary) {
         return tide_fail(TIDE_EINVAL, "a path of %zu characters", strlen(path));
     }
@@ -293,10 +295,16 @@ int tide_table_save(struct tide_table *table, const char *path) {
     struct tide_file *file = NULL;
     uint64_t keys_at = 0;
     int code = list_keys(table, &keys);
-    code =
-        code ? code
-             : port->ops->file_open(port, temporary,
+    if (!code) {
+        code = port->ops->file_open(port, temporary,
                                     TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
+        if (code) {
+            tide_fail(code, "table '%s' cannot be written to '%s': %s", table->name, path,
+                      code == TIDE_ENOENT  ? "there is no such directory"
+                      : code == TIDE_EPERM ? "you may not write there"
+                                           : tide_error_name(code));
+        }
+    }
     if (!code) {
         code = write_header(table, port, file, path, &keys, parts, part_count, &keys_at);
         code = code ? code : write_rows(table, port, file, path, &keys, parts, part_count);

@@ -43,7 +43,12 @@ return function(data)
       read, err = core.triples(paths, options or {})
       if not read then return nil, err end
       local parts = {}
-      for i, part in ipairs(PARTS) do parts[part] = read.parts[part] or read.parts[i] end
+      for i, part in ipairs(PARTS) do
+        parts[part] = read.parts[part] or read.parts[i]
+        if not parts[part] or #parts[part] == 0 then
+          return nil, script.error("T0402", "expected at least one triple, the file has none", {where = paths[i]})
+        end
+      end
       local note = ("%s: %d train, %d valid, %d test triples over %d entities and %d relations"):format(
         type(where) == "string" and where or paths[1], parts.train:rows(), parts.valid:rows(), parts.test:rows(),
         #read.entities, #read.relations)

@@ -1,0 +1,136 @@
+/* Chunks of cells with the rows they need; see mf.h. */
+#include "cpu/mf.h"
+
+#include "base/base.h"
+
+#include <string.h>
+
+enum { CELLS_AHEAD = 16 }; /* they lie in any order: asked for before their turn */
+
+static int side_init(struct mf_side *side, size_t width, bool train, size_t chunk_bytes) {
+    size_t most = chunk_bytes / (width * sizeof(float));
+    side->capacity = most < 2 ? 2 : most < side->span ? most : side->span;
+    side->capacity += side->capacity == 0;
+    size_t bytes = side->capacity * width * sizeof(float);
+    side->places = tide_alloc_zero((size_t)side->span + 1, sizeof *side->places);
+    side->keys = tide_alloc(side->capacity * sizeof *side->keys);
+    side->indices = tide_alloc(side->capacity * sizeof *side->indices);
+    side->rows = tide_alloc_aligned(64, bytes);
+    side->before = train ? tide_alloc_aligned(64, bytes) : NULL;
+    return side->places && side->keys && side->indices && side->rows && (side->before || !train)
+               ? 0
+               : TIDE_ENOMEM;
+}
+
+int mf_chunks_init(struct mf_chunks *chunks, bool train, size_t chunk_bytes) {
+    uint32_t least[2] = {UINT32_MAX, UINT32_MAX}, most[2] = {0, 0};
+    for (size_t i = 0; i < 2 * chunks->cell_count; i++) {
+        uint32_t index = chunks->cells[i];
+        least[i & 1] = index < least[i & 1] ? index : least[i & 1];
+        most[i & 1] = index > most[i & 1] ? index : most[i & 1];
+    }
+    int code = 0;
+    chunks->width = chunks->sides[0].table.width;
+    for (int i = 0; i < 2 && code == 0; i++) {
+        struct mf_side *side = &chunks->sides[i];
+        side->first = chunks->cell_count ? least[i] : 0;
+        side->span = chunks->cell_count ? most[i] - least[i] + 1 : 0;
+        code = side_init(side, chunks->width, train, chunk_bytes);
+    }
+    return code;
+}
+
+void mf_chunks_deinit(struct mf_chunks *chunks) {
+    for (int i = 0; i < 2; i++) {
+        struct mf_side *side = &chunks->sides[i];
+        tide_free(side->places);
+        tide_free(side->keys);
+        tide_free(side->indices);
+        tide_free(side->rows);
+        tide_free(side->before);
+    }
+}
+
+/* Marks what cells from `at` on need, as long as there is room; sets the chunk's end. */
+static void mark(struct mf_chunks *chunks) {
+    struct mf_side *sides = chunks->sides;
+    for (int i = 0; i < 2; i++) {
+        for (size_t place = 0; place < sides[i].count; place++) {
+            sides[i].places[sides[i].indices[place] - sides[i].first] = 0;
+        }
+        sides[i].count = 0;
+    }
+    for (chunks->end = chunks->at; chunks->end < chunks->cell_count; chunks->end++) {
+        if (chunks->end + CELLS_AHEAD < chunks->cell_count) {
+            __builtin_prefetch(chunks->cells + 2 * mf_cell(chunks, chunks->end + CELLS_AHEAD));
+        }
+        const uint32_t *cell = chunks->cells + 2 * mf_cell(chunks, chunks->end);
+        uint32_t *w = &sides[0].places[cell[0] - sides[0].first];
+        uint32_t *h = &sides[1].places[cell[1] - sides[1].first];
+        if ((*w == 0 && sides[0].count == sides[0].capacity) ||
+            (*h == 0 && sides[1].count == sides[1].capacity)) {
+            break;
+        }
+        sides[0].count += *w == 0;
+        sides[1].count += *h == 0;
+        *w = *h = 1;
+    }
+}
+
+/* Places by ascending index: neighbours in the table are pulled together. */
+static void number_places(struct mf_side *side) {
+    uint32_t place = 0;
+    for (uint32_t i = 0; i < side->span && place < side->count; i++) {
+        if (side->places[i] != 0) {
+            side->indices[place] = side->first + i;
+            side->keys[place] = side->base + side->first + i;
+            side->places[i] = ++place;
+        }
+    }
+}
+
+/* Starts an operation on both sides and waits for what was started. */
+static int both(struct mf_chunks *chunks, bool push) {
+    int code = 0, started = 0;
+    for (; started < 2 && code == 0; started++) {
+        struct mf_side *s = &chunks->sides[started];
+        code = push ? s->table.push_start(s->table.table, s->keys, s->count, s->rows, s->handle)
+                    : s->table.pull_start(s->table.table, s->keys, s->count, s->rows, s->handle);
+    }
+    started -= code != 0;
+    for (int i = 0; i < started; i++) {
+        int waited = chunks->sides[i].table.wait(chunks->sides[i].handle);
+        code = code ? code : waited;
+    }
+    return code;
+}
+
+int mf_chunks_next(struct mf_chunks *chunks) {
+    chunks->at = chunks->end;
+    if (chunks->at == chunks->cell_count) {
+        return 0;
+    }
+    mark(chunks);
+    for (int i = 0; i < 2; i++) {
+        number_places(&chunks->sides[i]);
+        chunks->pulled += chunks->sides[i].count;
+    }
+    chunks->chunks++;
+    int code = both(chunks, false);
+    for (int i = 0; i < 2 && code == 0 && chunks->sides[i].before; i++) {
+        memcpy(chunks->sides[i].before, chunks->sides[i].rows,
+               chunks->sides[i].count * chunks->width * sizeof(float));
+    }
+    return code ? code : 1;
+}
+
+int mf_chunks_push(struct mf_chunks *chunks) {
+    for (int i = 0; i < 2; i++) {
+        struct mf_side *side = &chunks->sides[i];
+        for (size_t z = 0; z < side->count * chunks->width; z++) {
+            side->rows[z] -= side->before[z];
+        }
+        chunks->pushed += side->count;
+    }
+    return both(chunks, true);
+}

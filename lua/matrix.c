@@ -1,0 +1,375 @@
+/*
+ * Sparse matrices for Lua: reading them from files or strings, cutting them into blocks; and the
+ * generated inputs, as strings. The result is tensors; what a reader gave is freed before Lua can
+ * raise.
+ */
+#include "host.h"
+
+#include "generate.h"
+#include "matrix.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+struct matrix_reading {
+    struct tide_text texts[TIDE_MATRIX_TEXTS];
+    char *data[TIDE_MATRIX_TEXTS]; /* of files */
+    size_t count;
+    struct tide_matrix matrix;
+    double mean;
+    bool names;
+};
+
+struct matrix_options {
+    enum tide_matrix_format format;
+    double test; /* share of the only text that is held out */
+    uint64_t seed;
+    bool center, names;
+};
+
+static const char *const format_names[] = {"auto", "ratings", "matrixmarket", NULL};
+
+static struct matrix_options read_options(lua_State *L, int index) {
+    struct matrix_options o = {.seed = 1};
+    if (lua_isnoneornil(L, index)) {
+        return o;
+    }
+    luaL_checktype(L, index, LUA_TTABLE);
+    lua_getfield(L, index, "format");
+    const char *format = luaL_optstring(L, -1, "auto");
+    while (o.format < TIDE_MATRIX_MARKET && strcmp(format, format_names[o.format]) != 0) {
+        o.format++;
+    }
+    if (strcmp(format, format_names[o.format]) != 0) {
+        luaL_error(L, "matrix: format \"%s\" is none of auto, ratings, matrixmarket", format);
+    }
+    lua_getfield(L, index, "test");
+    o.test = luaL_optnumber(L, -1, 0);
+    if (!(o.test >= 0 && o.test < 1)) {
+        luaL_error(L, "matrix: test = %f is not a share from 0 to 1", o.test);
+    }
+    lua_getfield(L, index, "seed");
+    o.seed = (uint64_t)luaL_optinteger(L, -1, 1);
+    lua_getfield(L, index, "center");
+    o.center = lua_toboolean(L, -1);
+    lua_getfield(L, index, "names");
+    o.names = lua_toboolean(L, -1);
+    lua_settop(L, index);
+    return o;
+}
+
+/* The source on top of the stack, a path or {name =, text =}; what it needs stays on the stack. */
+static int add_source(lua_State *L, struct matrix_reading *reading) {
+    struct tide_text *text = &reading->texts[reading->count];
+    if (lua_type(L, -1) == LUA_TSTRING) {
+        text->name = lua_tostring(L, -1);
+        char **data = &reading->data[reading->count];
+        int code = tide__lua_file_read(tide__lua_host(L)->port, text->name, data, &text->size);
+        text->data = *data;
+        reading->count += code == 0;
+        return code;
+    }
+    int source = lua_gettop(L);
+    lua_getfield(L, source, "name");
+    lua_getfield(L, source, "text");
+    text->name = lua_tostring(L, -2);
+    text->data = lua_tolstring(L, -1, &text->size);
+    reading->count++;
+    return 0;
+}
+
+/* Before anything is read: the sources are strings, or tables of two strings. */
+static size_t check_sources(lua_State *L, int index) {
+    luaL_checktype(L, index, LUA_TTABLE);
+    size_t count = lua_rawlen(L, index);
+    if (count < 1 || count > TIDE_MATRIX_TEXTS) {
+        luaL_error(L, "matrix: 1 or 2 sources (train, test), not %I", (lua_Integer)count);
+    }
+    for (size_t i = 1; i <= count; i++) {
+        bool fits = lua_rawgeti(L, index, (lua_Integer)i) == LUA_TSTRING;
+        if (!fits && lua_istable(L, -1)) {
+            fits = lua_getfield(L, -1, "name") == LUA_TSTRING;
+            fits = lua_getfield(L, -2, "text") == LUA_TSTRING && fits;
+            lua_pop(L, 2);
+        }
+        if (!fits) {
+            luaL_error(L, "matrix: source %I is not a path or {name=, text=}", (lua_Integer)i);
+        }
+        lua_pop(L, 1);
+    }
+    return count;
+}
+
+static void subtract_mean(struct matrix_reading *reading) {
+    reading->mean = tide_matrix_mean(&reading->matrix);
+    for (size_t part = 0; part < TIDE_MATRIX_TEXTS; part++) {
+        struct tide_cells *cells = &reading->matrix.parts[part];
+        for (size_t i = 0; i < cells->count; i++) {
+            cells->values[i] = (float)((double)cells->values[i] - reading->mean);
+        }
+    }
+}
+
+static void push_cells(lua_State *L, const struct tide_cells *cells) {
+    lua_createtable(L, 0, 2);
+    struct tide_lua_tensor *pairs = tide__lua_tensor_new(L, TIDE_U32, cells->count, 2);
+    lua_setfield(L, -2, "cells");
+    struct tide_lua_tensor *values = tide__lua_tensor_new(L, TIDE_F32, cells->count, 1);
+    lua_setfield(L, -2, "values");
+    if (cells->count > 0) {
+        memcpy(pairs->t.data, cells->cells, 2 * cells->count * sizeof(uint32_t));
+        memcpy(values->t.data, cells->values, cells->count * sizeof(float));
+    }
+}
+
+static void push_counts(lua_State *L, const char *field, const struct tide_matrix *m, bool columns,
+                        size_t size) {
+    struct tide_lua_tensor *counts = tide__lua_tensor_new(L, TIDE_U32, size, 1);
+    tide_cells_count(&m->parts[0], columns, counts->t.data);
+    lua_setfield(L, -2, field);
+}
+
+static void push_ids(lua_State *L, const char *field, const struct tide_names *names) {
+    if (!names->pool) {
+        return;
+    }
+    lua_createtable(L, names->count < INT32_MAX ? (int)names->count : 0, 0);
+    for (size_t i = 0; i < names->count; i++) {
+        lua_pushlstring(L, names->pool + names->offsets[i],
+                        names->offsets[i + 1] - names->offsets[i] - 1);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_setfield(L, -2, field);
+}
+
+/* In a protected call: the result table of a struct matrix_reading at light userdata 1. */
+static int push_matrix(lua_State *L) {
+    static const char *const parts[TIDE_MATRIX_TEXTS] = {"train", "test"};
+    const struct matrix_reading *reading = lua_touserdata(L, 1);
+    const struct tide_matrix *m = &reading->matrix;
+    lua_createtable(L, 0, 9);
+    lua_createtable(L, 0, TIDE_MATRIX_TEXTS);
+    for (size_t i = 0; i < TIDE_MATRIX_TEXTS; i++) {
+        push_cells(L, &m->parts[i]);
+        lua_setfield(L, -2, parts[i]);
+    }
+    lua_setfield(L, -2, "parts");
+    push_counts(L, "row_counts", m, false, m->rows);
+    push_counts(L, "column_counts", m, true, m->columns);
+    if (reading->names) {
+        push_ids(L, "row_names", &m->row_names);
+        push_ids(L, "column_names", &m->column_names);
+    }
+    lua_pushinteger(L, m->rows);
+    lua_setfield(L, -2, "rows");
+    lua_pushinteger(L, m->columns);
+    lua_setfield(L, -2, "columns");
+    lua_pushnumber(L, reading->mean);
+    lua_setfield(L, -2, "mean");
+    lua_pushstring(L, m->note);
+    lua_setfield(L, -2, "note");
+    return 1;
+}
+
+/* core.matrix({source[, source]}[, options]) */
+static int core_matrix(lua_State *L) {
+    lua_settop(L, 2);
+    struct matrix_options o = read_options(L, 2);
+    size_t count = check_sources(L, 1);
+    struct matrix_reading reading = {.names = o.names};
+    int code = 0, status = LUA_OK;
+    luaL_checkstack(L, 16, "sources of a matrix");
+    for (size_t i = 0; i < count && code == 0; i++) {
+        lua_rawgeti(L, 1, (lua_Integer)i + 1);
+        code = add_source(L, &reading);
+    }
+    code = code < 0 ? code : tide_matrix_read(reading.texts, count, o.format, &reading.matrix);
+    for (size_t i = 0; i < reading.count; i++) {
+        tide_free(reading.data[i]);
+    }
+    if (code == 0 && o.test > 0) {
+        double held = floor(o.test * (double)reading.matrix.parts[0].count);
+        code = tide_matrix_split(&reading.matrix, (size_t)held, o.seed);
+    }
+    if (code == 0) {
+        if (o.center) {
+            subtract_mean(&reading);
+        }
+        lua_pushcfunction(L, push_matrix);
+        lua_pushlightuserdata(L, &reading);
+        status = lua_pcall(L, 1, 1, 0);
+    }
+    tide_matrix_release(&reading.matrix);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    return status == LUA_OK ? 1 : lua_error(L);
+}
+
+/* ---- blocks ---- */
+
+static uint32_t count_field(lua_State *L, const char *name, lua_Integer least) {
+    lua_getfield(L, 2, name);
+    int integer;
+    lua_Integer value = lua_tointegerx(L, -1, &integer);
+    if (!integer || value < least || value >= UINT32_MAX) {
+        luaL_error(L, "matrix_blocks: '%s' is not a whole number from %I", name, least);
+    }
+    lua_pop(L, 1);
+    return (uint32_t)value;
+}
+
+static struct tide_lua_tensor *part_tensor(lua_State *L, const char *name, int type) {
+    lua_getfield(L, 1, name); /* stays on the stack */
+    struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, lua_gettop(L));
+    if (tensor->t.type != type) {
+        luaL_error(L, "matrix_blocks: '%s' is a tensor of another type", name);
+    }
+    return tensor;
+}
+
+static int push_part(lua_State *L) {
+    push_cells(L, lua_touserdata(L, 1));
+    return 1;
+}
+
+/* core.matrix_blocks({cells =, values =}, {rows =, columns =, blocks =, first =, count =}):
+ * {cells =, values =} of the blocks, offsets */
+static int core_matrix_blocks(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    struct tide_lua_tensor *pairs = part_tensor(L, "cells", TIDE_U32);
+    struct tide_lua_tensor *values = part_tensor(L, "values", TIDE_F32);
+    struct tide_block_grid grid = {count_field(L, "rows", 1), count_field(L, "columns", 1),
+                                   count_field(L, "blocks", 1)};
+    uint32_t first = count_field(L, "first", 0), count = count_field(L, "count", 1);
+    struct tide_cells cells = {pairs->t.data, values->t.data, tide__lua_tensor_count(values)}, out;
+    luaL_argcheck(L, tide__lua_tensor_count(pairs) == 2 * cells.count, 1, "two numbers a value");
+    luaL_argcheck(L, first < grid.blocks && count <= grid.blocks - first && grid.blocks <= 65536, 2,
+                  "first + count <= blocks <= 65536");
+    for (size_t i = 0; i < cells.count; i++) {
+        luaL_argcheck(L, cells.cells[2 * i] < grid.rows && cells.cells[2 * i + 1] < grid.columns, 1,
+                      "a cell outside of rows and columns");
+    }
+    size_t most = (size_t)count * grid.blocks + 1;
+    struct tide_lua_tensor *offsets = tide__lua_tensor_new(L, TIDE_U64, most, 1);
+    int at = lua_gettop(L);
+    int code = tide_cells_blocks(&cells, grid, first, count, &out, offsets->t.data,
+                                 most);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushcfunction(L, push_part);
+    lua_pushlightuserdata(L, &out);
+    int status = lua_pcall(L, 1, 1, 0);
+    tide_free(out.cells);
+    tide_free(out.values);
+    if (status != LUA_OK) {
+        return lua_error(L);
+    }
+    lua_pushvalue(L, at);
+    return 2;
+}
+
+/* ---- generated inputs ---- */
+
+enum { GENERATED_MOST = 3 };
+
+static int keep(void *arg, const char *data, size_t size) {
+    struct tide_writer *w = arg;
+    void *room = tide_write_reserve(w, size);
+    if (room) {
+        memcpy(room, data, size);
+    }
+    return w->error;
+}
+
+static uint64_t size_field(lua_State *L, const char *name, lua_Integer otherwise) {
+    int integer = 1;
+    lua_Integer value = otherwise;
+    if (lua_getfield(L, 2, name) != LUA_TNIL) {
+        value = lua_tointegerx(L, -1, &integer);
+    }
+    if (!integer || value < 0) {
+        luaL_error(L, "generate: '%s' is not a whole number from 0", name);
+    }
+    lua_pop(L, 1);
+    return (uint64_t)value;
+}
+
+struct parts {
+    struct tide_writer writers[GENERATED_MOST];
+    int count;
+};
+
+/* In a protected call: an array of the parts as strings. */
+static int push_parts(lua_State *L) {
+    const struct parts *parts = lua_touserdata(L, 1);
+    lua_createtable(L, parts->count, 0);
+    for (int i = 0; i < parts->count; i++) {
+        const struct tide_writer *w = &parts->writers[i];
+        lua_pushlstring(L, w->size > 0 ? (const char *)w->data : "", w->size);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+/* core.generate(kind, sizes): {train, test} of "mf", {train, valid, test} of "kge", {text} of
+ * "text". */
+static int core_generate(lua_State *L) {
+    static const char *const kinds[] = {"mf", "kge", "text", NULL};
+    int kind = luaL_checkoption(L, 1, NULL, kinds), status = LUA_OK;
+    lua_settop(L, 2);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    uint64_t seed = size_field(L, "seed", 1), train = size_field(L, "train", 0);
+    uint64_t test = size_field(L, "test", 0), rank = size_field(L, "rank", 10);
+    luaL_argcheck(L, rank <= 1 << 20, 2, "rank is at most 2^20");
+    const struct tide_matrix_input matrix = {.rows = size_field(L, "rows", 0),
+                                             .columns = size_field(L, "columns", 0),
+                                             .train = train,
+                                             .test = test,
+                                             .rank = (uint32_t)rank,
+                                             .seed = seed};
+    const struct tide_graph_input graph = {.entities = size_field(L, "entities", 0),
+                                           .relations = size_field(L, "relations", 0),
+                                           .train = train,
+                                           .valid = size_field(L, "valid", 0),
+                                           .test = test,
+                                           .seed = seed};
+    const struct tide_text_input text = {.vocabulary = size_field(L, "vocabulary", 0),
+                                         .words = size_field(L, "words", 0),
+                                         .sentence = size_field(L, "sentence", 20),
+                                         .seed = seed};
+    struct parts parts = {.count = kind == 0 ? 2 : kind == 1 ? 3 : 1};
+    struct tide_sink sinks[GENERATED_MOST];
+    for (int i = 0; i < GENERATED_MOST; i++) {
+        tide_writer_init(&parts.writers[i], NULL, 0);
+        sinks[i] = (struct tide_sink){&parts.writers[i], keep};
+    }
+    int code = kind == 0   ? tide_generate_matrix(&matrix, sinks[0], sinks[1])
+               : kind == 1 ? tide_generate_graph(&graph, sinks[0], sinks[1], sinks[2])
+                           : tide_generate_text(&text, sinks[0]);
+    if (code == 0) {
+        lua_pushcfunction(L, push_parts);
+        lua_pushlightuserdata(L, &parts);
+        status = lua_pcall(L, 1, 1, 0);
+    }
+    for (int i = 0; i < GENERATED_MOST; i++) {
+        tide_writer_release(&parts.writers[i]);
+    }
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    return status == LUA_OK ? 1 : lua_error(L);
+}
+
+void tide__lua_open_matrix(lua_State *L) {
+    static const luaL_Reg functions[] = {{"matrix", core_matrix},
+                                         {"matrix_blocks", core_matrix_blocks},
+                                         {"generate", core_generate},
+                                         {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}

@@ -1,0 +1,321 @@
+-- tide.data.matrix, tide.data.ratings: sparse matrices, cut into P x P blocks for parameter blocking. A worker keeps
+-- the cells of its row blocks only; which block it works on when is data:dsgd.
+--
+-- The schedule is that of DSGD (Gemulla et al., KDD 2011): an epoch has P sub-epochs; in each, no two blocks that are
+-- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local PARTS <const> = {"train", "test"}
+local CACHE_BYTES <const> = 2 << 20  -- rows of a block, of both tables
+local BLOCKS_MOST <const> = 64
+local ENDINGS <const> = {".mtx", ".mmc", ".data", ".dat", ".tsv", ".csv", ".txt"}
+
+---@class tide.data.generated sizes of a generated matrix
+local generated = {}
+generated.__index = generated
+
+-- The inputs on which figures are compared; `small` can be recovered from its cells, the others test speed.
+local SIZES <const> = {
+  small  = {rows = 2000, columns = 1500, train = 200000, test = 20000, rank = 8, seed = 1},
+  mf100k = {rows = 10000, columns = 10000, train = 100000, test = 10000, rank = 100, seed = 1},
+  mf1m   = {rows = 10000, columns = 10000, train = 1000000, test = 100000, rank = 100, seed = 1},
+}
+
+---@class tide.data.matrix_set
+---@field rows integer
+---@field cols integer
+---@field row_limit integer a table key that no row has: where columns may begin
+---@field count integer cells to train on (on a worker: in its own blocks)
+---@field blocks integer P
+---@field mean number what was subtracted from all values, else 0
+---@field row_counts table u32 tensor: training cells of every row; column_counts of every column
+---@field note string where the data is from, for people
+local set = {}
+
+---@class tide.data.block
+---@field row integer row block, from 0; column: column block
+---@field cells table u32 tensor n x 2: row and column, from 0
+---@field values table f32 tensor
+---@field row_first integer; row_count, col_first, col_count
+---@field col_keys table u64 tensor: the columns of the block; row_keys: its rows
+---@field seed integer for the order of its cells
+---@field last boolean the last block of this worker in a sub-epoch: a barrier follows
+local block = {}
+
+local function range_tensor(first, count)
+  local keys = core.tensor("u64", count, 1)
+  for i = 1, count do keys[i] = first + i - 1 end
+  return keys
+end
+
+function block:__index(key)
+  if key == "col_keys" then return range_tensor(self.col_first, self.col_count) end
+  if key == "row_keys" then return range_tensor(self.row_first, self.row_count) end
+  return nil
+end
+
+---- reading ---------------------------------------------------------------------------------------------------------
+
+local function exists(path)
+  local file <close> = io.open(path, "rb")
+  return file ~= nil
+end
+
+local function find_part(directory, part)
+  for _, ending in ipairs(ENDINGS) do
+    local path = directory .. "/" .. part .. ending
+    if exists(path) then return path end
+  end
+  return nil
+end
+
+---@return table|nil sources of core.matrix, table? err
+local function sources_of(where)
+  if getmetatable(where) == generated then
+    local texts, err = core.generate("mf", where)
+    if not texts then return nil, err end
+    local sources = {}
+    for i, part in ipairs(PARTS) do sources[i] = {name = "generated " .. part, text = texts[i]} end
+    if where.test == 0 then sources[2] = nil end
+    return sources
+  end
+  if type(where) == "table" then return {where.train or where[1], where.test or where[2]} end
+  if not core.file_list(where) then return {where} end
+  local train = find_part(where, "train")
+  if not train then
+    return nil, script.error("T0401", ("%s has no train.mtx"):format(where), {
+      where = where, help = "a directory holds train.mtx and test.mtx (or " .. table.concat(ENDINGS, ", ", 2) .. ")"})
+  end
+  return {train, find_part(where, "test")}
+end
+
+local function describe(where, read)
+  local from = getmetatable(where) == generated and ("generated, rank %d"):format(where.rank)
+    or type(where) == "table" and tostring(where.train or where[1]) or where
+  return ("%s (%s): %d x %d, %d cells to train on, %d held out%s"):format(from, read.note, read.rows, read.columns,
+    read.parts.train.values:rows(), read.parts.test.values:rows(),
+    read.mean ~= 0 and (", mean %.4f subtracted"):format(read.mean) or "")
+end
+
+local function reader_of(where, options)
+  return function()
+    local sources, err = sources_of(where)
+    if not sources then return nil, err end
+    local split = options.split
+    if split == nil and #sources == 1 then split = {test = 0.1, seed = 1} end
+    local read
+    read, err = core.matrix(sources, {
+      format = options.format, test = #sources == 1 and split and split.test or 0, seed = split and split.seed or 1,
+      center = options.center, names = options.names})
+    if not read then return nil, err end
+    return {
+      rows = read.rows, cols = read.columns, row_limit = read.rows, mean = read.mean, parts = read.parts,
+      row_counts = read.row_counts, column_counts = read.column_counts, row_names = read.row_names,
+      col_names = read.column_names, count = read.parts.train.values:rows(), note = describe(where, read),
+    }
+  end
+end
+
+---- blocks ----------------------------------------------------------------------------------------------------------
+
+---First index and number of the `n`-th (from 0) of `blocks` pieces of equal length; the last ones are shorter.
+local function side(size, blocks, n)
+  local length = (size + blocks - 1) // blocks
+  local first = math.min(n * length, size)
+  return first, math.min(length, size - first)
+end
+
+---Keeps of all parts the cells of this worker's row blocks.
+local function cut_parts(self, loaded)
+  local cut <const> = rawget(self, "cut_by")
+  local blocks <const> = rawget(self, "blocks")
+  local own = {}
+  for k, v in pairs(loaded) do own[k] = v end
+  own.parts, own.offsets = {}, {}
+  for _, name in ipairs(PARTS) do
+    local part, offsets = core.matrix_blocks(loaded.parts[name], {
+      rows = loaded.rows, columns = loaded.cols, blocks = blocks, first = cut.first, count = cut.count})
+    if not part then return nil, offsets end
+    own.parts[name], own.offsets[name] = part, offsets
+  end
+  own.count = own.parts.train.values:rows()
+  return own
+end
+
+return function(data)
+  function set:__index(key)
+    local method = rawget(set, key)
+    if method then return method end
+    return set.read(self)[key]
+  end
+
+  ---Reads the data once; raises the reader's error with its file:line.
+  function set.read(self)
+    local loaded, err = rawget(self, "loaded"), nil
+    if loaded then return loaded end
+    local whole = rawget(self, "whole")
+    if whole then
+      local all = whole.loaded
+      if not all then all, err = whole.reader() end
+      if all then loaded, err = cut_parts(self, all) end
+      whole.loaded = nil
+    else
+      loaded, err = rawget(self, "reader")()
+    end
+    if not loaded then error(data.reader_error(err), 0) end
+    rawset(self, "loaded", loaded)
+    return loaded
+  end
+
+  ---P: as the options say; else the fewest blocks, a multiple of the workers, whose rows of both tables (row_bytes
+  ---each) fit a core's cache.
+  local function blocks_for(self, workers)
+    local given <const>, row_bytes <const> = rawget(self, "blocks"), rawget(self, "row_bytes")
+    if given or not row_bytes then return given or workers end
+    local bytes = (self.rows + self.cols) * row_bytes
+    return workers * math.max(1, math.min(BLOCKS_MOST // workers, math.ceil(bytes / CACHE_BYTES / workers)))
+  end
+
+  ---The data as seen by one of several workers: an equal run of row blocks each.
+  function set:cut(rank, workers)
+    local blocks <const> = blocks_for(self, workers)
+    if blocks % workers ~= 0 then
+      error(script.error("T0113", ("%d blocks cannot be shared by %d workers"):format(blocks, workers),
+        {help = "blocks must be a multiple of the workers, so that all meet at the same barriers"}), 0)
+    end
+    local whole <const> = {loaded = rawget(self, "loaded"), reader = rawget(self, "reader")}
+    if script.role == "worker" then rawset(self, "loaded", nil) end -- it keeps its own part only
+    return setmetatable({whole = whole, blocks = blocks, cut_by = {
+      first = (rank - 1) * (blocks // workers), count = blocks // workers}}, set)
+  end
+
+  ---@param name "train"|"test"
+  ---@return {cells: table, values: table} on a worker: of its own row blocks
+  function set:part(name)
+    local part = set.read(self).parts[name]
+    if not part then error(script.error("T0401", ("the data has no part `%s`"):format(tostring(name))), 2) end
+    return part
+  end
+
+  local function need_cut(self)
+    local cut = rawget(self, "cut_by")
+    if not cut then error(script.error("T0113", "only a worker's data (w.data) has blocks"), 3) end
+    return cut
+  end
+
+  local function new_block(self, name, row, first_column, last_column)
+    local loaded <const>, cut <const>, blocks <const> = set.read(self), rawget(self, "cut_by"), rawget(self, "blocks")
+    local part, offsets = loaded.parts[name], loaded.offsets[name]
+    local at = (row - cut.first) * blocks
+    local from, to = offsets[at + first_column + 1], offsets[at + last_column + 2]
+    local made = {row = row, cells = part.cells:slice(from + 1, to - from),
+                  values = part.values:slice(from + 1, to - from)}
+    made.row_first, made.row_count = side(loaded.rows, blocks, row)
+    return setmetatable(made, block), loaded
+  end
+
+  ---The blocks of this worker's rows, whole width: for evaluation. A block's columns are its share of all columns.
+  ---@param name "train"|"test"
+  ---@return fun(): tide.data.block|nil
+  function set:strips(name)
+    local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
+    local row = cut.first - 1
+    return function()
+      row = row + 1
+      if row >= cut.first + cut.count then return nil end
+      local strip, loaded = new_block(self, name, row, 0, blocks - 1)
+      strip.col_first, strip.col_count = side(loaded.cols, blocks, row)
+      return strip
+    end
+  end
+
+  ---Keys of all rows of this worker.
+  ---@return table u64 tensor
+  function set:row_keys()
+    local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
+    local first = side(self.rows, blocks, cut.first)
+    local last, count = side(self.rows, blocks, cut.first + cut.count - 1)
+    return range_tensor(first, last + count - first)
+  end
+
+  local function permutation(random, n)
+    local list = {}
+    for i = 1, n do
+      local j = random:below(i) + 1
+      list[i] = list[j]
+      list[j] = i - 1
+    end
+    return list
+  end
+
+  ---@return integer[][] square[e + 1][p + 1]: the column block of row block p in sub-epoch e
+  local function latin_square(blocks, epoch, seed)
+    local random = core.random((seed * 1000003 + epoch) * 1000003 + blocks)
+    local lines, places, square = permutation(random, blocks), permutation(random, blocks), {}
+    for e = 1, blocks do
+      square[e] = {}
+      for p = 1, blocks do square[e][p] = (lines[e] + places[p]) % blocks end
+    end
+    return square
+  end
+  data.latin_square = latin_square
+
+  ---One epoch of parameter blocking: this worker's blocks in the order of the schedule. After each `last` block of a
+  ---sub-epoch all workers meet at a barrier.
+  ---@param epoch integer
+  ---@param seed integer the same on all workers
+  ---@return fun(): tide.data.block|nil, tide.data.block|nil the block, and the one that follows
+  function set:dsgd(epoch, seed)
+    local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
+    local square, own = latin_square(blocks, epoch, seed), cut.count
+    local at = -1
+    local function nth(n)
+      if n >= blocks * own then return nil end
+      local row = cut.first + n % own
+      local column = square[n // own + 1][row + 1]
+      local made, loaded = new_block(self, "train", row, column, column)
+      made.column = column
+      made.col_first, made.col_count = side(loaded.cols, blocks, column)
+      made.last = n % own == own - 1
+      made.seed = core.random(((seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
+      return made
+    end
+    local following = nth(0)
+    return function()
+      at = at + 1
+      local current = following
+      following = current and nth(at + 1)
+      return current, following
+    end
+  end
+
+  ---Sizes of a generated matrix, for tide.data.matrix: nothing is made before it is asked for.
+  ---@param sizes string|{rows: integer, columns: integer, train: integer, test: integer, rank: integer, seed: integer}
+  ---@return tide.data.generated
+  function data.generate(sizes)
+    local known = type(sizes) == "string" and SIZES[sizes] or sizes
+    if type(known) ~= "table" then
+      error(script.error("T0113", ("`%s` is none of the generated matrices small, mf100k, mf1m"):format(
+        tostring(sizes))), 2)
+    end
+    local copy = {}
+    for k, v in pairs(known) do copy[k] = v end
+    return setmetatable(copy, generated)
+  end
+
+  ---@param where string|table a file, a directory with train.* and test.*, {train=, test=}, or tide.data.generate(...)
+  ---blocks: P, a multiple of all workers. row_bytes instead: of a table's row; then P is chosen by the caches. Neither:
+  ---P = workers.
+  ---@param options? {split?: {test: number, seed?: integer}, blocks?: integer, center?: boolean, names?: boolean,
+  ---  partition?: "rows", row_bytes?: integer, format?: "auto"|"ratings"|"matrixmarket"}
+  ---@return tide.data.matrix_set
+  return function(where, options)
+    options = options or {}
+    if options.partition and options.partition ~= "rows" then
+      error(script.error("T0113", "this version partitions matrices by rows"), 2)
+    end
+    return setmetatable({
+      reader = reader_of(where, options), blocks = options.blocks, row_bytes = options.row_bytes}, set)
+  end
+end

@@ -1,0 +1,119 @@
+#!/bin/bash
+# Matrix factorisation by blocks: it learns, and the factors do not depend on who does which block.
+. "$(dirname "$0")/harness.sh"
+
+value() { sed -n "s/.*\"$1\": *\\([-0-9.e]*\\).*/\\1/p" out.txt; }
+more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
+train() { run 0 run "$root/examples/mf.lua" --epochs 4 --rank 20 --blocks 4 --json "$@"; }
+
+# Four blocks a side: one worker that does all of them in turn, and four that do them at once.
+for layout in 1x1 1x4 4x1 2x2 2x1; do
+    train --generate mf100k --nodes "${layout%x*}" --workers "${layout#*x}" --save "$layout.safetensors"
+    for part in rows columns; do
+        cmp "1x1.$part.safetensors" "$layout.$part.safetensors" || fail "$layout: other $part than 1x1"
+    done
+    nothing_left
+done
+train --generate mf100k --nodes 1 --seed 2 --save other.safetensors
+cmp -s 1x1.rows.safetensors other.rows.safetensors && fail "another seed gives the same factors"
+run 2 run "$root/examples/mf.lua" --blocks 3 --nodes 2
+says err.txt '3 blocks cannot be shared by 2 workers'
+nothing_left
+
+# The schedule: in a sub-epoch no two workers share a row or a column; an epoch has every cell once; it depends on
+# (seed, epoch) alone.
+cat >schedule.lua <<'LUA'
+local tide = require "tide"
+local data = tide.data.matrix(tide.data.generate {rows = 50, columns = 31, train = 600, test = 60, rank = 2, seed = 4},
+  {blocks = 6})
+local function epoch_of(workers, epoch, seed)
+  local cells, sub_epochs, keys = {}, {}, {}
+  for rank = 1, workers do
+    local own, n = data:cut(rank, workers), 0
+    local row_keys, follows = {}, nil
+    for _, key in ipairs(own:row_keys():totable()) do row_keys[key] = true end
+    for block, following in own:dsgd(epoch, seed) do
+      assert(not follows or (follows.row == block.row and follows.seed == block.seed))
+      follows = following
+      local place = ("%d %d"):format(block.row, block.column)
+      local e = n // (6 // workers) + 1
+      n = n + 1
+      assert(block.last == (n % (6 // workers) == 0))
+      sub_epochs[e] = sub_epochs[e] or {}
+      sub_epochs[e][#sub_epochs[e] + 1] = place
+      local columns = {}
+      for _, key in ipairs(block.col_keys:totable()) do columns[key] = true end
+      for i = 1, #block.values do
+        local row, column = block.cells[2 * i - 1], block.cells[2 * i]
+        assert(row_keys[row] and columns[column] and row // 9 == block.row and column // 6 == block.column)
+        cells[#cells + 1] = row * 31 + column
+      end
+      keys[#keys + 1] = place .. " " .. block.seed
+    end
+    assert(n == 36 // workers)
+  end
+  table.sort(cells)
+  for i = 2, #cells do assert(cells[i] ~= cells[i - 1]) end
+  for _, places in ipairs(sub_epochs) do
+    local rows, columns = {}, {}
+    for _, place in ipairs(places) do
+      local row, column = place:match "(%d+) (%d+)"
+      assert(not rows[row] and not columns[column], "two blocks share a row or a column")
+      rows[row], columns[column] = true, true
+    end
+    table.sort(places)
+  end
+  table.sort(keys)
+  return #cells, table.concat(keys, ","), tide.json.encode(sub_epochs)
+end
+tide.main(function()
+  local count, keys, schedule = epoch_of(1, 1, 7)
+  assert(count == data.count and count == 600)
+  for _, workers in ipairs {2, 3, 6} do
+    local n, k, s = epoch_of(workers, 1, 7)
+    assert(n == count and k == keys and s == schedule)
+  end
+  local _, other_keys, other = epoch_of(1, 2, 7)
+  assert(other ~= schedule and other_keys ~= keys)
+  assert(select(3, epoch_of(1, 1, 8)) ~= schedule)
+  local tested = 0
+  for rank = 1, 3 do
+    for strip in data:cut(rank, 3):strips "test" do tested = tested + #strip.values end
+  end
+  assert(tested == 60)
+  print "the schedule holds"
+end)
+LUA
+run 0 run schedule.lua
+says out.txt 'the schedule holds'
+
+# The generated matrix can be recovered: noise 0.1 is the floor, predicting the mean gives 1.
+run 0 run "$root/examples/mf.lua" --nodes 2 --epochs 25 --json
+more 0.2 "$(value rmse)" || fail "test RMSE $(value rmse) after 25 epochs"
+run 0 run "$root/examples/mf.lua" --nodes 2 --epochs 1
+says out.txt 'epoch  1  loss [0-9.]+  train RMSE [0-9.]+  test RMSE [0-9.]+'
+says out.txt 'what next'
+
+# A step size that blows up is taken back and halved until it works.
+run 0 run "$root/examples/mf.lua" --nodes 2 --epochs 25 --eps 30
+says out.txt 'taken back'
+more 1 "$(sed -n 's/.*best \([0-9.]*\) after.*/\1/p' out.txt)" || fail "the bold driver does not recover"
+
+# Files: ratings in a file, a matrix in a directory, and what is wrong with them.
+awk 'BEGIN { srand(3); print "userId,movieId,rating"
+             for (u = 0; u < 60; u++) for (m = 0; m < 40; m++) if (rand() < 0.5)
+                 printf "u%d,m%d,%.1f\n", u, m, 3 + (u % 3 - 1) * (m % 2 ? 1 : -1) }' >ratings.csv
+run 0 run "$root/examples/mf.lua" --data ratings.csv --rank 4 --lambda 0.5 --nodes 2 --epochs 40 --eps 0.03
+says out.txt '^data: ratings.csv \(ratings separated by commas, after a header\): 60 x 40, '
+more 0.4 "$(sed -n 's/^test RMSE \([0-9.]*\),.*/\1/p' out.txt)" || fail "ratings are not learned"
+mkdir matrix
+printf '%%%%MatrixMarket matrix coordinate real general\n3 2 4\n1 1 1\n2 2 -1\n3 1 2\n1 2 0\n' >matrix/train.mtx
+printf '%%%%MatrixMarket matrix coordinate real general\n3 2 1\n3 2 1\n' >matrix/test.mtx
+run 0 run "$root/examples/mf.lua" --data matrix --rank 2 --nodes 1 --epochs 2
+says out.txt '3 x 2, 4 cells to train on, 1 held out'
+printf '%%%%MatrixMarket matrix coordinate real general\n3 2 1\n4 2 1\n' >matrix/test.mtx
+run 1 run "$root/examples/mf.lua" --data matrix --nodes 1
+says err.txt 'matrix/test.mtx:3'
+says err.txt "a row from 1 to the number of rows, found '4'"
+nothing_left
+finish

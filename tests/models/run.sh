@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# Runs the Promela models of this folder: every base model must verify, every weakening must be refuted.
+# usage: run.sh [-k DIR] [MODEL...]     one line a run; exit 0 if all came out as expected, 77 if spin is missing
+#   -k DIR   keep sources, programs and trails in DIR
+# Sequential on purpose (one core, at most 3 GB). Exhaustive with collapsed states; nothing is hashed or sampled. The
+# searches that must finish are compiled -O1, those that stop at the first error -O0: -O2 takes longer than it saves.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+memory_mb=3000
+seconds_max=120
+
+keep=""
+if [ "${1:-}" = "-k" ]; then
+  keep=$2
+  shift 2
+fi
+only=" $* "
+
+for tool in spin cc timeout; do
+  command -v "$tool" >/dev/null || { echo "run.sh: $tool is not installed (Debian: spin, gcc, coreutils)"; exit 77; }
+done
+
+# model | holds or fails | flags
+table='
+reloc|holds|-DSYNC
+reloc|holds|-DSYNC -DLOCS=2
+reloc|holds|-DSYNC -DN=4 -DOPS=1
+reloc|holds|
+reloc|holds|-DCACHE
+reloc|holds|-DCACHE -DFOCUS -DOPS=4 -DLOCS=2
+reloc|holds|-DSYNC -DREORDER
+reloc|holds|-DSYNC -DCONTROL
+reloc|holds|-DOWNLANE
+reloc|holds|-DDUPDATA
+reloc|holds|-DDUPCTL -DSYNC
+reloc|holds|-DSYNC -DBLOCK -DCAP=1
+reloc|holds|-DSYNC -DNOQUEUE
+reloc|fails|-DCACHE -DFOCUS -DOPS=3 -DNOFENCE
+reloc|fails|-DCACHE -DFOCUS -DOPS=4 -DLOCHOME
+reloc|fails|-DCACHE -DFOCUS -DOPS=4 -DNORAISE
+reloc|fails|-DREORDER
+reloc|fails|-DCONTROL
+reloc|fails|-DSYNC -DLATE
+reloc|fails|-DNOQUEUE
+reloc|fails|-DDUPDATA -DNOIDS
+reloc|fails|-DDUPDATA -DLOCALIDS
+reloc|fails|-DDUPDATA -DCOUNT
+reloc|fails|-DDUPCTL -DNOTERMS
+reloc|fails|-DDUPCTL -DLOCDIR
+reloc|fails|-DBLOCK -DCAP=1
+reloc|fails|-DBLOCK -DCAP=2 -DOPS=3
+replica|holds|
+replica|holds|-DCRASH -DOPMASK=3
+replica|holds|-DCRASH -DOPMASK=6 -DLOCMASK=6
+replica|holds|-DCRASH -DLOCMASK=2
+replica|holds|-DCRASH -DRENEW -DOPMASK=3 -DLOCMASK=6
+replica|holds|-DSUSPECT -DOPMASK=6 -DLOCMASK=6
+replica|holds|-DSUSPECT -DOPMASK=3 -DLOCMASK=6
+replica|fails|-DCRASH -DPULLVALID
+replica|fails|-DSUSPECT -DOPMASK=6 -DLOCMASK=2 -DNOLEASE
+replica|fails|-DSUSPECT -DOPMASK=6 -DLOCMASK=2 -DNOWAIT
+replica|fails|-DSUSPECT -DOPMASK=3 -DLOCMASK=6 -DVICTIM=2 -DSUSPECTONLY
+replica|fails|-DCRASH -DNODRAIN
+replica|fails|-DSUSPECT -DNOFENCE
+replica|fails|-DCRASH -DNOIDS
+replica|fails|-DCRASH -DEARLYACK
+replica|fails|-DCRASH -DNORESEND
+replica|fails|-DCRASH -DVICTIM=2 -DOPMASK=2 -DLOCMASK=2 -DDUPNOW
+dedup|holds|
+dedup|holds|-DOPS=3 -DWINDOW=2 -DNODES=3
+dedup|holds|-DNOMAX
+dedup|fails|-DNOLOW
+dedup|fails|-DNOSHIP
+dedup|fails|-DLOWSENT
+session|holds|
+session|holds|-DFRAMES=8 -DRING=4 -DBREAKS=4 -DRESTARTS=2
+session|fails|-DOFFBYONE
+session|fails|-DNORESUME
+session|fails|-DEARLYTRIM
+session|fails|-DSAMELIFE
+session|fails|-DSTILLREAD
+session|fails|-DDROPFULL
+member|holds|
+member|fails|-DNOTERM
+member|fails|-DONEOBS
+member|fails|-DREUSE
+commit|holds|
+commit|fails|-DEARLY
+commit|fails|-DFORGET
+commit|fails|-DNOFENCE
+commit|fails|-DTELLFIRST
+ckpt|holds|
+ckpt|fails|-DMARKERS
+ckpt|fails|-DMOVED
+ckpt|fails|-DLOWCUT
+ckpt|fails|-DHASTY
+ckpt|fails|-DONEVER
+ckpt|fails|-DLATETELL
+inbox|holds|
+inbox|holds|-DNOPENDING
+inbox|holds|-DLATEWAKE
+inbox|fails|-DNOTRY
+inbox|fails|-DEARLY
+inbox|fails|-DSTORE
+inbox|fails|-DONCE
+inbox|fails|-DRACY
+inbox|fails|-DNOREVERSE
+inbox|fails|-DDOUBLE
+'
+
+work=${keep:-$(mktemp -d)}
+mkdir -p "$work"
+[ -n "$keep" ] || trap 'rm -rf "$work"' EXIT
+
+# verdict LOG STATUS: holds, fails, or why neither can be said. A full queue or a search cut short is a fault of the
+# model's sizes, never a result.
+verdict() {
+  if grep -q 'q_full' "$1"; then
+    echo "queue too short"
+  elif [ "$2" -eq 124 ]; then
+    echo "out of time"
+  elif grep -qE 'max search depth too small|out of memory|reached -DMEMLIM|VECTORSZ' "$1"; then
+    echo "search cut short"
+  elif grep -qE 'assertion violated|invalid end state \(at' "$1"; then
+    echo "fails"
+  elif [ "$2" -eq 0 ] && grep -q 'errors: 0' "$1"; then
+    echo "holds"
+  else
+    echo "no result"
+  fi
+}
+
+# one MODEL EXPECTED FLAGS
+one() {
+  local model=$1 expected=$2 flags=$3 optimise=-O1 dir result states began status
+  [ "$expected" = fails ] && optimise=-O0
+  dir="$work/$model$(tr -d ' =' <<<"$flags")"
+  mkdir -p "$dir"
+  cp "$here/$model.pml" "$dir/"
+  began=$(date +%s%N)
+  # shellcheck disable=SC2086 # flags are words
+  if ! (cd "$dir" && spin -a $flags "$model.pml" >spin.log 2>&1 &&
+    cc $optimise -w -DSAFETY -DCOLLAPSE -DVECTORSZ=2048 -DMEMLIM=$memory_mb -o pan pan.c >>spin.log 2>&1); then
+    result="does not compile"
+    states=-
+    cat "$dir/spin.log"
+  else
+    (cd "$dir" && timeout "$seconds_max" ./pan -m100000 -w22 >pan.log 2>&1)
+    status=$?
+    result=$(verdict "$dir/pan.log" $status)
+    states=$(sed -nE 's/^ *([0-9.e+]+) states, stored.*/\1/p' "$dir/pan.log")
+  fi
+  local took=$((($(date +%s%N) - began) / 100000000))
+  local mark=ok
+  if [ "$result" = "$expected" ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    mark="NOT AS EXPECTED ($expected)"
+  fi
+  [[ ${states:-} =~ ^[0-9]+$ && $result = holds ]] && total=$((total + states))
+  printf '%-8s %-62s %-7s %9s states %3d.%d s  %s\n' "$model" "${flags:--}" "$result" "${states:--}" \
+    $((took / 10)) $((took % 10)) "$mark"
+  [ -n "$keep" ] || rm -rf "$dir"
+}
+
+passed=0
+failed=0
+total=0
+while IFS='|' read -r model expected flags; do
+  [ -n "$model" ] || continue
+  [[ $only =~ ^\ *$ || $only == *" $model "* ]] || continue
+  one "$model" "$expected" "$flags"
+done <<<"$table"
+echo "$passed passed, $failed failed ($total states in models that hold)"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
