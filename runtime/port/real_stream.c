@@ -210,11 +210,13 @@ static bool is_self_connected(int fd) {
            memcmp(&ours, &theirs, our_size) == 0;
 }
 
-/* A connection that cannot be made is "unreachable", whatever the kernel's reason. */
+/* A connection that cannot be made is "unreachable", whatever the kernel's reason; but a Unix
+ * listener whose backlog is full is there, and busy. */
 static int connect_reason(int error_number) {
     int code = tide__error_from_errno(-error_number);
     bool own_fault =
-        code == TIDE_ENOMEM || code == TIDE_EPERM || code == TIDE_ELIMIT || code == TIDE_ETIMEDOUT;
+        code == TIDE_ENOMEM || code == TIDE_EPERM || code == TIDE_ELIMIT || code == TIDE_ETIMEDOUT ||
+                     code == TIDE_EBUSY;
     return own_fault ? code : TIDE_EUNREACHABLE;
 }
 
