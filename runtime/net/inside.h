@@ -123,6 +123,7 @@ struct tide_session {
     uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
     uint64_t returned[TIDE_LANE_COUNT];                            /* what the peer told consumed */
     bool tell_now; /* what was told last may be lost */
+    uint64_t resumed, resent; /* how often; frames written again */
     struct tide_detector detector;
     uint64_t suspect_since; /* 0: not suspected */
 };

@@ -98,6 +98,8 @@ int tide__session_resume(struct tide_session *s, struct tide_link *link, uint64_
     }
     attach(s, link);
     s->tell_now = true;
+    s->resumed++;
+    s->resent += s->outbox.ring_frames;
     return 0;
 }
 

@@ -247,6 +247,18 @@ static bool check_credit(struct load *load) {
     return true;
 }
 
+static uint64_t resumed, resent; /* over all runs */
+
+static void count_resumed(struct load *load) {
+    for (unsigned i = 0; i < NODES; i++) {
+        for (const struct tide_session *s = load->world.nodes[i].net->sessions; s != NULL;
+             s = s->next) {
+            resumed += s->resumed;
+            resent += s->resent;
+        }
+    }
+}
+
 /* Breaks connections at seeded moments while the load runs. True: all is right. */
 static bool run_with_resets(uint64_t seed, char what[160]) {
     struct load *load = malloc(sizeof *load);
@@ -277,6 +289,7 @@ static bool run_with_resets(uint64_t seed, char what[160]) {
                 check_credit(load);
     }
     snprintf(what, 160, "%s", load->found);
+    count_resumed(load);
     world_close(w);
     free(load);
     return right;
@@ -293,6 +306,9 @@ static void resets_under_load_are_invisible(void **state) {
                      (unsigned long long)seed);
         }
     }
+    print_message("%llu resumptions, %llu frames written again\n", (unsigned long long)resumed,
+                  (unsigned long long)resent);
+    assert_true(one != NULL || (resumed > 10 * SEEDS && resent > 100 * SEEDS));
 }
 
 static void a_planted_mistake_is_found(void **state) {
