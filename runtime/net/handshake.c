@@ -1,9 +1,9 @@
 /*
  * The handshake: hello from the dialler, hello_ok or an error from the other side, after which the
  * connection belongs to one pair of incarnations for life, and carries their session: a new one, or
- * the one that both still know, from where the other one says it stopped. A joiner (id 0) is given an id by the
- * controller; any other member answers it with the controller's endpoint and closes. Refusals are
- * worded from the reader's side and logged on the writer's.
+ * the one that both still know, from where the other one says it stopped. A joiner (id 0) is given
+ * an id by the controller; any other member answers it with the controller's endpoint and closes.
+ * Refusals are worded from the reader's side and logged on the writer's.
  */
 #include "net/inside.h"
 
@@ -310,6 +310,9 @@ static int mesh_welcomed(struct tide_link *link, const struct tide_welcome *answ
     struct tide_peer *peer = link->peer;
     struct tide_session *s = peer->session;
     if (answer->id != peer->id || answer->incarnation != peer->incarnation) {
+        if (s != NULL) {
+            tide__session_end(s, "another node listens in its place");
+        }
         return tide_fail(TIDE_EMISMATCH, "reached node n%u instead of n%u, or a later incarnation",
                          (unsigned)answer->id, (unsigned)peer->id);
     }

@@ -70,11 +70,11 @@ struct tide_peer {
     struct tide_link *link;       /* dialling or up; NULL */
     struct tide_session *session; /* with a link or waiting for one; NULL */
     uint64_t incarnation;
-    uint64_t attempt;     /* of the last hello, ours or theirs: whoever dials counts */
+    uint64_t attempt; /* of the last hello, ours or theirs: whoever dials counts */
     struct tide_outgoing *waiting, **waiting_tail; /* until there is a session */
     uint64_t waiting_since;
     uint64_t redial_at, redial_delay; /* TIDE_NEVER: not now */
-    bool lost; /* its session ended: this incarnation gets no second one */
+    bool lost;                        /* its session ended: this incarnation gets no second one */
 };
 
 struct tide_net;
@@ -122,7 +122,7 @@ struct tide_session {
     struct tide_credit_account *account;
     uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
     uint64_t returned[TIDE_LANE_COUNT];                            /* what the peer told consumed */
-    bool tell_now; /* what was told last may be lost */
+    bool tell_now;            /* what was told last may be lost */
     uint64_t resumed, resent; /* how often; frames written again */
     struct tide_detector detector;
     uint64_t suspect_since; /* 0: not suspected */
@@ -174,13 +174,13 @@ struct tide_link {
     struct tide_net *net;
     struct tide_link *next, **place;
     struct tide_stream *stream;
-    struct tide_peer *peer; /* mesh and probe: from the start; else once up */
+    struct tide_peer *peer;       /* mesh and probe: from the start; else once up */
     struct tide_session *session; /* once up */
     struct tide_intake intake;
     struct tide_outbox greeting; /* before there is a session */
     struct tide_hello hello;     /* of a parked one */
-    uint64_t deadline;       /* of the present state, or TIDE_NEVER */
-    uint64_t wrote;          /* when bytes last went out */
+    uint64_t deadline;           /* of the present state, or TIDE_NEVER */
+    uint64_t wrote;              /* when bytes last went out */
     uint64_t bytes_in;
     uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
     uint8_t state, purpose;
@@ -291,7 +291,7 @@ struct tide_net {
     struct tide_link *links;
     struct tide_session *sessions;
     struct tide_random random; /* of redials */
-    struct known *members; /* by id */
+    struct known *members;     /* by id */
     size_t member_count, member_capacity;
     uint64_t view;
     struct tide_member_watch *watches; /* those that were told of all members already */

@@ -31,8 +31,7 @@ void tide__intake_deinit(struct tide_intake *intake) {
     tide__intake_init(intake);
 }
 
-void tide__intake_suspend(struct tide_intake *intake,
-                          struct tide_assembly lanes[TIDE_LANE_COUNT]) {
+void tide__intake_suspend(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT]) {
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         lanes[i] = intake->lanes[i];
         lanes[i].filled = lanes[i].whole;

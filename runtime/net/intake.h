@@ -39,8 +39,7 @@ void tide__intake_init(struct tide_intake *intake);
 void tide__intake_deinit(struct tide_intake *intake);
 /* The connection is gone: moves what of fragmented frames is there whole to `lanes` (uninitialised)
  * and forgets the rest. */
-void tide__intake_suspend(struct tide_intake *intake,
-                          struct tide_assembly lanes[TIDE_LANE_COUNT]);
+void tide__intake_suspend(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT]);
 /* Another connection goes on behind frame `sequenced`; moves `lanes` back. */
 void tide__intake_resume(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT],
                          uint64_t sequenced);

@@ -6,8 +6,8 @@
  * (intake.c). Bytes that are not ours close the link with a logged reason and cost nobody else
  * anything.
  *
- * A link is up for one pair of incarnations and carries their session. Its loss suspends the session
- * (session.c), unless one side wanted it: then the session ends too.
+ * A link is up for one pair of incarnations and carries their session. Its loss suspends the
+ * session (session.c), unless one side wanted it: then the session ends too.
  */
 #include "net/inside.h"
 
@@ -281,8 +281,7 @@ void tide__link_flush(struct tide_link *link) {
         struct tide_peer *peer = link->peer;
         atomic_fetch_add_explicit(&peer->bytes_out, bytes, memory_order_relaxed);
         atomic_fetch_add_explicit(&peer->writes, writes, memory_order_relaxed);
-        atomic_fetch_add_explicit(&peer->frames_out, box->frames - frames,
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&peer->frames_out, box->frames - frames, memory_order_relaxed);
         atomic_store_explicit(&peer->queue_bytes, box->queued_bytes, memory_order_relaxed);
     }
     if (link->state == LINK_DRAINING && tide__outbox_empty(box)) {

@@ -6,11 +6,12 @@
  * hear of it. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
  *
  * Everybody watches everybody it has a session with: an end of stream is followed by an attempt to
- * connect again, whose refusal says that the process is gone; silence, with or without a connection,
- * is judged by the accrual detector. Membership messages are not part of a session: after a
- * reconnect both sides say again what the other one may have missed. What is seen is reported to the controller, which alone declares deaths (controller.c).
- * The controller itself is judged by each member alone: its end is the end of the cluster's
- * membership until fail-over exists.
+ * connect again, whose refusal says that the process is gone; silence, with or without a
+ * connection, is judged by the accrual detector. Membership messages are not part of a session:
+ * after a reconnect both sides say again what the other one may have missed. What is seen is
+ * reported to the controller, which alone declares deaths (controller.c). The controller itself is
+ * judged by each member alone: its end is the end of the cluster's membership until fail-over
+ * exists.
  */
 #include "net/inside.h"
 
@@ -418,7 +419,8 @@ void tide__members_leave(struct tide_link *link) {
     send_verb(link->net, link, VERB_LEAVE);
 }
 
-/* What the controller may have missed while there was no connection; all of it may be said twice. */
+/* What the controller may have missed while there was no connection; all of it may be said twice.
+ */
 static void report_again(struct tide_net *net, struct tide_link *link) {
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;

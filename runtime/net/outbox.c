@@ -468,7 +468,8 @@ static bool is_being_written(const struct tide_outbox *box, const struct tide_se
 
 int tide__outbox_acked(struct tide_outbox *box, uint64_t frame) {
     if (frame < box->acked || frame > box->sent) {
-        return tide_fail(TIDE_EPROTO, "frame %llu acknowledged, between %llu and %llu are under way",
+        return tide_fail(TIDE_EPROTO,
+                         "frame %llu acknowledged, between %llu and %llu are under way",
                          (unsigned long long)frame, (unsigned long long)box->acked,
                          (unsigned long long)box->sent);
     }

@@ -11,7 +11,9 @@
 
 #define MS TIDE_MILLISECOND
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
+enum { SEEDS = 10, MISTAKE_SEEDS = 10, SEVER_ROUNDS = 20 };
+#elif defined(__SANITIZE_ADDRESS__)
 enum { SEEDS = 60, MISTAKE_SEEDS = 30, SEVER_ROUNDS = 20 };
 #else
 enum { SEEDS = 1000, MISTAKE_SEEDS = 60, SEVER_ROUNDS = 60 };
@@ -35,8 +37,16 @@ struct stream {
     atomic_uint next, wrong; /* receiver: number awaited; out of order, twice or damaged */
 };
 
+/* Monitors an actor of another node that ends while the load runs. */
+struct watcher {
+    tide_address whom;
+    atomic_uint heard;
+};
+
 struct load {
     struct world world;
+    struct watcher watchers[NODES];
+    uint64_t lives[NODES]; /* how long who is monitored lives */
     struct stream streams[NODES * NODES * STREAM_KINDS];
     unsigned count;
     unsigned small, calls, huge;
@@ -134,6 +144,41 @@ static void add_stream(struct load *load, unsigned from, unsigned to, tide_addre
     }
 }
 
+static int live_for_a_while(void *state) {
+    return tide_sleep(*(const uint64_t *)state);
+}
+
+static int watch_one(void *state) {
+    struct watcher *watcher = state;
+    uint64_t id;
+    if (tide_monitor(watcher->whom, &id) != 0) {
+        return 0;
+    }
+    const struct tide_message *m;
+    while (tide_receive(TIDE_NEVER, &m) == 0) {
+        atomic_fetch_add(&watcher->heard, m->kind == TIDE_EXIT && m->call == id);
+        tide_message_free(m);
+    }
+    return 0;
+}
+
+static void add_watcher(struct load *load, unsigned at, uint64_t seed) {
+    struct watcher *watcher = &load->watchers[at];
+    unsigned other = (at + 1) % NODES;
+    load->lives[at] = tide_mix64(seed + 77 * at) % (40 * MS);
+    struct tide_actor_options mortal = {.type = "mortal",
+                                        .run = live_for_a_while,
+                                        .state = &load->lives[at],
+                                        .role = TIDE_ROLE_COMPUTE};
+    tide_address whom;
+    assert_int_equal(tide_spawn(&load->world.nodes[other], &mortal, &whom), 0);
+    watcher->whom =
+        tide_address_make(tide_net_self(load->world.nodes[other].net), tide_address_id(whom));
+    struct tide_actor_options options = {
+        .type = "watcher", .run = watch_one, .state = watcher, .role = TIDE_ROLE_COMPUTE};
+    assert_int_equal(tide_spawn(&load->world.nodes[at], &options, NULL), 0);
+}
+
 static void load_begin(struct load *load, bool simulated, uint64_t seed) {
     static const char *const names[NODES] = {"c0", "n2", "n3"};
     memset(load, 0, sizeof *load);
@@ -155,6 +200,7 @@ static void load_begin(struct load *load, bool simulated, uint64_t seed) {
         assert_int_equal(tide_spawn(&load->world.nodes[i], &options, &receivers[i]), 0);
     }
     for (unsigned i = 0; i < NODES; i++) {
+        add_watcher(load, i, seed);
         for (unsigned k = 0; k < NODES; k++) {
             for (unsigned kind = 0; kind < STREAM_KINDS && i != k; kind++) {
                 bool sends = kind != HUGE_CASTS || (k == (i + 1) % NODES && load->huge > 0);
@@ -170,6 +216,11 @@ static bool load_done(const struct load *load) {
     for (unsigned i = 0; i < load->count; i++) {
         const struct stream *s = &load->streams[i];
         if (atomic_load(&s->sent) < s->total || atomic_load(&s->next) < s->total) {
+            return false;
+        }
+    }
+    for (unsigned i = 0; i < NODES; i++) {
+        if (atomic_load(&load->watchers[i].heard) == 0) {
             return false;
         }
     }
@@ -193,6 +244,11 @@ static bool check_streams(struct load *load) {
         }
         if (atomic_load(&s->error) != 0) {
             return found(load, "a send or call failed", i);
+        }
+    }
+    for (unsigned i = 0; i < NODES; i++) {
+        if (atomic_load(&load->watchers[i].heard) > 1) {
+            return found(load, "an end that was told twice", i);
         }
     }
     return true;
@@ -366,12 +422,12 @@ static unsigned casts_of_an_impostor(bool simulated, uint64_t incarnation, uint6
     tide_writer_init(&writer, body, sizeof body);
     tide__hello_write(&writer, &h);
     struct raw r = {0};
-    r.out_size = frame_into(r.out, TIDE_FRAME_HELLO, TIDE_LANE_SYSTEM, 0, 0, writer.data,
-                            writer.size);
+    r.out_size =
+        frame_into(r.out, TIDE_FRAME_HELLO, TIDE_LANE_SYSTEM, 0, 0, writer.data, writer.size);
     tide_writer_release(&writer);
-    r.out_size += frame_into(r.out + r.out_size, TIDE_FRAME_CAST, TIDE_LANE_CONTROL,
-                             tide_address_make(1, tide_address_id(to)), tide_address_make(2, 99),
-                             "\xc0", 1);
+    r.out_size +=
+        frame_into(r.out + r.out_size, TIDE_FRAME_CAST, TIDE_LANE_CONTROL,
+                   tide_address_make(1, tide_address_id(to)), tide_address_make(2, 99), "\xc0", 1);
     raw_talk(&w, &r, 300 * MS);
     raw_end(&r);
     unsigned seen = atomic_load(&casts);
@@ -464,6 +520,34 @@ static void a_session_that_cannot_be_resumed_is_the_death_of_the_node(void **sta
     world_close(&w);
 }
 
+static void a_crash_between_resets_is_declared_within_a_second(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct load *load = malloc(sizeof *load);
+        load_begin(load, true, seed);
+        struct world *w = &load->world;
+        for (unsigned i = 0; i < 10; i++) {
+            world_pause(w, 500000 + 100000 * seed);
+            tide_sim_reset(w->sim, "n2", "n3");
+            tide_sim_reset(w->sim, "c0", i % 2 ? "n2" : "n3");
+        }
+        tide_sim_crash(w->sim, "n3");
+        struct tide_member m[2];
+        uint64_t crashed = world_now(w);
+        do {
+            world_pause(w, MS);
+            assert_true(tide_net_member(w->nodes[0].net, 3, &m[0]));
+            assert_true(tide_net_member(w->nodes[1].net, 3, &m[1]));
+            assert_true(world_now(w) - crashed < TIDE_SECOND);
+        } while (m[0].state != TIDE_MEMBER_DEAD || m[1].state != TIDE_MEMBER_DEAD);
+        assert_string_equal(m[1].reason, "connection lost (process ended?)");
+        world_pause(w, TIDE_SECOND);
+        assert_int_equal(world_await(&w->nodes[1], TIDE_MEMBER_UP), TIDE_MEMBER_UP);
+        world_close(w);
+        free(load);
+    }
+}
+
 static void quiet(void *arg, enum tide_level level, const char *node, const char *text) {
     (void)arg;
     (void)level;
@@ -485,6 +569,7 @@ int main(void) {
         {"impostor (simulated)", frames_of_another_incarnation_are_refused, NULL, NULL, "sim"},
         cmocka_unit_test(a_planted_trust_in_any_incarnation_is_found),
         cmocka_unit_test(severed_connections_under_load_are_invisible),
+        cmocka_unit_test(a_crash_between_resets_is_declared_within_a_second),
         cmocka_unit_test(a_session_that_cannot_be_resumed_is_the_death_of_the_node),
     };
     tide_log_set(TIDE_LOG_DEBUG, quiet, NULL);
