@@ -26,7 +26,7 @@ struct mf_side {
     struct tide_rows table;
     uint64_t base;        /* key of index 0 */
     uint32_t first, span; /* all indices of the cells lie in first .. first + span - 1 */
-    uint32_t *places;     /* by index - first: place of its row in `rows` + 1; 0: not in the chunk */
+    uint32_t *places;     /* by index - first: place of its row in `rows` + 1; 0: not there */
     size_t capacity, count;
     uint64_t *keys;
     float *rows, *before;  /* capacity x width; before: NULL unless they are trained */

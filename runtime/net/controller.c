@@ -47,7 +47,7 @@ static int admit_client(struct tide_net *net, const struct tide_hello *hello, ui
         uint16_t candidate = net->next_client;
         net->next_client = candidate == UINT16_MAX ? CLIENT_ID_MIN : (uint16_t)(candidate + 1);
         struct tide_peer *peer = tide__peer(net, candidate);
-        if (peer == NULL || peer->link == NULL) {
+        if (peer == NULL || (peer->link == NULL && peer->session == NULL)) {
             *id = candidate;
             snprintf(name, 64, "%.50s", hello->name);
             if (name[0] == 0) {

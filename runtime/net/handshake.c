@@ -1,8 +1,9 @@
 /*
  * The handshake: hello from the dialler, hello_ok or an error from the other side, after which the
- * connection belongs to one pair of incarnations for life. A joiner (id 0) is given an id by the
- * controller; any other member answers it with the controller's endpoint and closes. Refusals are
- * worded from the reader's side and logged on the writer's.
+ * connection belongs to one pair of incarnations for life, and carries their session: a new one, or
+ * the one that both still know, from where the other one says it stopped. A joiner (id 0) is given
+ * an id by the controller; any other member answers it with the controller's endpoint and closes.
+ * Refusals are worded from the reader's side and logged on the writer's.
  */
 #include "net/inside.h"
 
@@ -23,6 +24,11 @@ void tide__handshake_begin(struct tide_link *link) {
     if (link->peer != NULL) {
         struct known *known = tide__members_find(net, link->peer->id);
         snprintf(hello.to, sizeof hello.to, "%s", known != NULL ? known->member.name : "");
+        hello.attempt = ++link->peer->attempt;
+        if (link->peer->session != NULL) {
+            hello.session = link->peer->session->id;
+            hello.received = link->peer->session->received;
+        }
     }
     uint8_t body[TIDE_FRAME_HELLO_MAX];
     struct tide_writer w;
@@ -48,11 +54,14 @@ static void refuse(struct tide_link *link, int code, const char *ours, const cha
     tide__link_drain(link);
 }
 
-static void welcome(struct tide_link *link, uint16_t assigned_id, const char *assigned_name) {
+static void welcome(struct tide_link *link, const struct tide_session *session,
+                    uint16_t assigned_id, const char *assigned_name) {
     struct tide_net *net = link->net;
     struct tide_welcome answer = {.version = TIDE_PROTOCOL,
                                   .incarnation = net->incarnation,
                                   .id = tide__net_id(net),
+                                  .session = session != NULL ? session->id : 0,
+                                  .received = session != NULL ? session->received : 0,
                                   .assigned_id = assigned_id};
     snprintf(answer.cluster, sizeof answer.cluster, "%s", net->cluster);
     snprintf(answer.name, sizeof answer.name, "%s", net->name);
@@ -67,6 +76,22 @@ static void welcome(struct tide_link *link, uint16_t assigned_id, const char *as
     tide_writer_release(&w);
 }
 
+static uint64_t draw_session(struct tide_net *net) {
+    uint64_t id;
+    do {
+        id = net->port->ops->entropy(net->port);
+    } while (id == 0);
+    return id;
+}
+
+static bool begin_session(struct tide_link *link, struct tide_peer *peer) {
+    if (tide__session_begin(link, peer, draw_session(link->net)) == NULL) {
+        refuse(link, TIDE_ENOMEM, "out of memory", "out of memory");
+        return false;
+    }
+    return true;
+}
+
 static void accept_joiner(struct tide_link *link, const struct tide_hello *hello) {
     struct tide_net *net = link->net;
     if (!net->controls) {
@@ -75,7 +100,7 @@ static void accept_joiner(struct tide_link *link, const struct tide_hello *hello
                    "the peer has not joined itself yet");
             return;
         }
-        welcome(link, 0, "");
+        welcome(link, NULL, 0, "");
         tide__link_drain(link);
         return;
     }
@@ -87,19 +112,70 @@ static void accept_joiner(struct tide_link *link, const struct tide_hello *hello
         refuse(link, error == 0 ? TIDE_ENOMEM : error, tide_error_message(), tide_error_message());
         return;
     }
-    peer->incarnation = hello->incarnation;
-    peer->lost = false;
-    welcome(link, id, name);
-    tide__link_established(link, peer);
-    if (link->state == LINK_UP) {
-        tide__controller_greet(net, link);
+    if (!begin_session(link, peer)) {
+        return;
     }
+    peer->incarnation = hello->incarnation;
+    peer->attempt = 0;
+    peer->lost = false;
+    welcome(link, link->session, id, name);
+    tide__link_established(link);
+    tide__controller_greet(net, link);
+}
+
+/* Ids of clients come round: nothing is owed from before. */
+static void new_client(struct tide_peer *peer, uint64_t incarnation) {
+    if (peer->session != NULL) {
+        tide__session_end(peer->session, "another client has its id");
+    }
+    for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
+        atomic_store_explicit(&peer->outstanding[i], 0, memory_order_relaxed);
+    }
+    peer->incarnation = incarnation;
+    peer->attempt = 0;
+    peer->lost = false;
+}
+
+/* Puts link->session: the one the hello names, one that the peer never heard of, or a new one.
+ * False: refused. */
+static bool find_session(struct tide_link *link, struct tide_peer *peer,
+                         const struct tide_hello *hello) {
+    struct tide_session *s = peer->session;
+    bool mistaken = tide__session_mistake == MISTAKE_ANY_INCARNATION;
+    if (hello->session == 0 && s != NULL && s->confirmed && !mistaken) {
+        /* It has forgotten, or given up. A member does so once in its life. */
+        tide__session_end(s, "its session was lost");
+        s = NULL;
+        if (!hello->client) {
+            refuse(link, TIDE_ECLOSED, "a node that lost its session", "the session was lost");
+            return false;
+        }
+    }
+    if (s == NULL && hello->session == 0) {
+        return begin_session(link, peer);
+    }
+    if ((s == NULL || (hello->session != 0 && s->id != hello->session)) && !mistaken) {
+        refuse(link, TIDE_ECLOSED, "a session that nobody knows", "the session was lost");
+        return false;
+    }
+    if (s->link != NULL) {
+        struct tide_link *old = s->link;
+        tide__session_suspend(s);
+        tide__link_close(old);
+    }
+    if (tide__session_resume(s, link, hello->received) != 0) {
+        refuse(link, TIDE_ECLOSED, tide_error_message(), "the session was lost");
+        tide__session_end(s, "its session was lost");
+        return false;
+    }
+    return true;
 }
 
 /* A node that has its id already. 1: not decidable before the next view. */
 static int accept_known(struct tide_link *link, const struct tide_hello *hello) {
     struct tide_net *net = link->net;
     char text[160];
+    bool mistaken = tide__session_mistake == MISTAKE_ANY_INCARNATION;
     struct known *known = tide__members_find(net, hello->id);
     if (!hello->client) {
         if (known == NULL) {
@@ -107,7 +183,7 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
         }
         snprintf(text, sizeof text, "node '%s' was declared %s", known->member.name,
                  known->member.state == TIDE_MEMBER_DEAD ? "dead" : "left");
-        if (known->member.incarnation != hello->incarnation) {
+        if (known->member.incarnation != hello->incarnation && !mistaken) {
             refuse(link, TIDE_EMISMATCH, "another incarnation of a known node",
                    "this id belongs to another incarnation");
             return 0;
@@ -118,25 +194,27 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
         }
     }
     struct tide_peer *peer = tide__peer_make(net, hello->id);
-    if (peer == NULL || peer->link != NULL || (peer->lost && !hello->client)) {
+    if (peer == NULL || (peer->lost && !hello->client) ||
+        (peer->link != NULL && peer->session == NULL)) {
         snprintf(text, sizeof text, "node n%u %s", (unsigned)hello->id,
                  peer == NULL ? "does not fit memory"
-                 : peer->lost ? "lost its connection"
-                              : "is connected already");
-        refuse(link, TIDE_EBUSY, text, text);
+                 : peer->lost ? "lost its session"
+                              : "is being dialled");
+        refuse(link, peer != NULL && peer->lost ? TIDE_ECLOSED : TIDE_EBUSY, text, text);
         return 0;
     }
-    if (hello->client) {
-        peer->lost = false;
-        for (unsigned i = 0; i < TIDE_LANE_COUNT;
-             i++) { /* ids of clients come round: nothing is owed from before */
-            atomic_store_explicit(&peer->outstanding[i], 0, memory_order_relaxed);
-        }
+    if (hello->client && peer->incarnation != hello->incarnation) {
+        new_client(peer, hello->incarnation);
+    }
+    if (hello->attempt <= peer->attempt && !mistaken) {
+        refuse(link, TIDE_EBUSY, "a hello that a later one has overtaken", "too late");
+        return 0;
     }
     peer->incarnation = hello->incarnation;
-    welcome(link, 0, "");
-    tide__link_established(link, peer);
-    if (link->state == LINK_UP) {
+    peer->attempt = hello->attempt;
+    if (find_session(link, peer, hello)) {
+        welcome(link, link->session, 0, "");
+        tide__link_established(link);
         tide__members_link_up(net, peer);
     }
     return 0;
@@ -220,9 +298,45 @@ static void join_welcomed(struct tide_link *link, const struct tide_welcome *ans
         tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ENOMEM, "out of memory");
         return;
     }
+    if (tide__session_begin(link, peer, answer->session) == NULL) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ENOMEM, "out of memory");
+        tide__link_close(link);
+        return;
+    }
     peer->incarnation = answer->incarnation;
     tide__members_welcomed(net, peer, answer);
-    tide__link_established(link, peer);
+    tide__link_established(link);
+}
+
+static int mesh_welcomed(struct tide_link *link, const struct tide_welcome *answer) {
+    struct tide_peer *peer = link->peer;
+    struct tide_session *s = peer->session;
+    if (answer->id != peer->id || answer->incarnation != peer->incarnation) {
+        if (s != NULL) {
+            tide__session_end(s, "another node listens in its place");
+        }
+        return tide_fail(TIDE_EMISMATCH, "reached node n%u instead of n%u, or a later incarnation",
+                         (unsigned)answer->id, (unsigned)peer->id);
+    }
+    if (s == NULL) {
+        if (answer->session == 0 || answer->received != 0) {
+            return tide_fail(TIDE_EPROTO, "a new session that has begun already");
+        }
+        s = tide__session_begin(link, peer, answer->session);
+        if (s == NULL) {
+            return TIDE_ENOMEM;
+        }
+    } else {
+        int error = answer->session == s->id ? tide__session_resume(s, link, answer->received)
+                                             : tide_fail(TIDE_EPROTO, "another session");
+        if (error != 0) {
+            tide__session_end(s, "its session was lost");
+            return error;
+        }
+    }
+    tide__link_established(link);
+    tide__members_link_up(link->net, peer);
+    return 0;
 }
 
 static int welcome_received(struct tide_link *link, const struct tide_frame *frame) {
@@ -247,19 +361,7 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
         join_welcomed(link, &answer);
         return 0;
     }
-    if (error == 0 &&
-        (answer.id != link->peer->id || answer.incarnation != link->peer->incarnation)) {
-        error = tide_fail(TIDE_EMISMATCH, "reached node n%u instead of n%u, or a later incarnation",
-                          (unsigned)answer.id, (unsigned)link->peer->id);
-    }
-    if (error != 0) {
-        return error;
-    }
-    tide__link_established(link, link->peer);
-    if (link->state == LINK_UP) {
-        tide__members_link_up(net, link->peer);
-    }
-    return 0;
+    return error != 0 ? error : mesh_welcomed(link, &answer);
 }
 
 static int refusal_received(struct tide_link *link, const struct tide_frame *frame) {
@@ -269,6 +371,9 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
     if (link->purpose == LINK_JOIN) {
         tide__net_become(link->net, TIDE_MEMBER_DEAD, error != 0 ? error : code,
                          error != 0 ? tide_error_message() : text);
+    }
+    if (error == 0 && code != TIDE_EBUSY && link->peer != NULL && link->peer->session != NULL) {
+        tide__session_end(link->peer->session, text);
     }
     return error != 0 ? error : tide_fail(code, "it refused: %s", text);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { HELLO_FIELDS = 11, WELCOME_FIELDS = 9 };
+enum { HELLO_FIELDS = 14, WELCOME_FIELDS = 11 };
 
 /* A text without control characters, shorter than `capacity`. */
 static void read_plain(struct tide_reader *r, char *out, size_t capacity) {
@@ -88,6 +88,9 @@ void tide__hello_write(struct tide_writer *w, const struct tide_hello *h) {
     tide_write_bool(w, h->client);
     tide_write_uint(w, h->workers);
     tide_write_int(w, h->pid);
+    tide_write_uint(w, h->session);
+    tide_write_uint(w, h->received);
+    tide_write_uint(w, h->attempt);
 }
 
 int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
@@ -111,6 +114,9 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     out->client = tide_read_bool(&r);
     out->workers = (uint16_t)read_within(&r, UINT16_MAX);
     out->pid = (int32_t)read_within(&r, INT32_MAX);
+    out->session = tide_read_uint(&r);
+    out->received = tide_read_uint(&r);
+    out->attempt = tide_read_uint(&r);
     error = read_closing(&r, "hello");
     if (error == 0 && out->incarnation == 0) {
         error = tide_fail(TIDE_EPROTO, "hello: no incarnation");
@@ -131,6 +137,8 @@ void tide__welcome_write(struct tide_writer *w, const struct tide_welcome *h) {
     tide_write_uint(w, h->id);
     tide_write_text(w, h->endpoint);
     tide_write_text(w, h->controller);
+    tide_write_uint(w, h->session);
+    tide_write_uint(w, h->received);
     tide_write_uint(w, h->assigned_id);
     tide_write_text(w, h->assigned_name);
 }
@@ -149,6 +157,8 @@ int tide__welcome_parse(const void *body, size_t size, struct tide_welcome *out)
     out->id = (uint16_t)read_within(&r, UINT16_MAX);
     read_plain(&r, out->endpoint, sizeof out->endpoint);
     read_plain(&r, out->controller, sizeof out->controller);
+    out->session = tide_read_uint(&r);
+    out->received = tide_read_uint(&r);
     out->assigned_id = (uint16_t)read_within(&r, UINT16_MAX);
     read_name(&r, out->assigned_name, true);
     return read_closing(&r, "welcome");

@@ -3,13 +3,17 @@
  *
  * Everything belongs to I/O thread 0 except what is marked otherwise. A *peer* is another node by
  * id: its admission counters are used by every thread, so it is never freed while the node lives. A
- * *link* is one connection, from dial or accept to the stream's `closed`. A *known* node is an
- * entry of the member list.
+ * *link* is one connection, from dial or accept to the stream's `closed`. A *session* is what two
+ * incarnations have under way between them; it outlives its links. A *known* node is an entry of
+ * the member list.
  *
- *   link.c       streams, frames in and out, beats           handshake.c  hello to hello_ok
- *   peer.c       peers, admission, credit                    members.c    views and what follows
- * from them controller.c who may join, who is dead, who has left     net.c        the contract of
- * net.h, the turn's hook
+ *   link.c       streams, frames in and out, beats
+ *   session.c    sessions: what survives a reconnect
+ *   handshake.c  hello to hello_ok
+ *   peer.c       peers, admission, credit
+ *   members.c    views and what follows from them
+ *   controller.c who may join, who is dead, who has left
+ *   net.c        the contract of net.h, the turn's hook
  */
 #ifndef TIDE_NET_INSIDE_H
 #define TIDE_NET_INSIDE_H
@@ -50,6 +54,7 @@ struct credit_waiter {
 };
 
 struct tide_link;
+struct tide_session;
 struct tide_peer {
     uint16_t id;
     /* any thread, atomic */
@@ -62,12 +67,14 @@ struct tide_peer {
     atomic_uint_fast64_t bytes_out, bytes_in, frames_out, frames_in, writes, queue_bytes,
         round_trip_ns;
     /* I/O thread */
-    struct tide_link *link; /* dialling or up; NULL */
+    struct tide_link *link;       /* dialling or up; NULL */
+    struct tide_session *session; /* with a link or waiting for one; NULL */
     uint64_t incarnation;
-    struct tide_outgoing *waiting, **waiting_tail; /* until the link is up */
+    uint64_t attempt; /* of the last hello, ours or theirs: whoever dials counts */
+    struct tide_outgoing *waiting, **waiting_tail; /* until there is a session */
     uint64_t waiting_since;
     uint64_t redial_at, redial_delay; /* TIDE_NEVER: not now */
-    bool lost;                        /* its link ended: this incarnation gets no second one */
+    bool lost;                        /* its session ended: this incarnation gets no second one */
 };
 
 struct tide_net;
@@ -89,6 +96,68 @@ void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int c
  */
 void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, const char *reason);
 
+/* ---- sessions (session.c) ---- */
+
+#define ACK_DELAY (20 * TIDE_MILLISECOND)
+#define REDIAL_FIRST (50 * TIDE_MILLISECOND)
+#define REDIAL_LAST (1 * TIDE_SECOND)
+enum { ACK_FRAMES = 64, ACK_BYTES = 256 << 10 };
+
+struct tide_session {
+    struct tide_net *net;
+    struct tide_peer *peer;
+    struct tide_link *link; /* NULL: suspended */
+    struct tide_session *next;
+    uint64_t id;
+    bool dials;     /* this side makes the connections */
+    bool confirmed; /* something of the peer came: it knows of the session */
+    bool parting;   /* the peer has said that it goes */
+    bool over;      /* the peer's no more; freed at the turn's end */
+    struct tide_outbox outbox;
+    /* received; of a session with a link both are in its intake */
+    uint64_t received;
+    struct tide_assembly lanes[TIDE_LANE_COUNT];
+    /* told to the peer */
+    uint64_t told, told_bytes, tell_at; /* tell_at: when at the latest; TIDE_NEVER */
+    struct tide_credit_account *account;
+    uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
+    uint64_t returned[TIDE_LANE_COUNT];                            /* what the peer told consumed */
+    bool tell_now;            /* what was told last may be lost */
+    uint64_t resumed, resent; /* how often; frames written again */
+    struct tide_detector detector;
+    uint64_t suspect_since; /* 0: not suspected */
+};
+
+/* A new one of peer, attached to link; NULL: ENOMEM. */
+struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer,
+                                         uint64_t id);
+/* Goes on over link from what the peer says it has. EPROTO: impossible. */
+int tide__session_resume(struct tide_session *session, struct tide_link *link, uint64_t received);
+/* Its link is gone or is to go. */
+void tide__session_suspend(struct tide_session *session);
+/* For good, without a word to anybody. */
+void tide__session_drop(struct tide_session *session);
+/* For good, which is the peer's failure to the layers above. */
+void tide__session_end(struct tide_session *session, const char *reason);
+int tide__session_told(struct tide_session *session, const struct tide_frame *frame);
+void tide__session_tick(struct tide_session *session, uint64_t now, uint64_t excused);
+/* Acknowledges and dials what is due; returns when something is due again. */
+uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all);
+void tide__sessions_release(struct tide_net *net);
+/* When to dial again: each time later, with some chance in it. */
+void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer);
+
+/* For tests of the tests: mistakes that checkers must find. Set before any node starts. */
+enum tide_session_mistake {
+    MISTAKE_NONE,
+    MISTAKE_RESUME_EARLY, /* resumes one frame too early, or too late */
+    MISTAKE_RESUME_LATE,
+    MISTAKE_NEVER_TRIM,       /* ignores acknowledgements */
+    MISTAKE_ANY_INCARNATION,  /* takes everybody for whom it says it is */
+    MISTAKE_FORGET_FRAGMENTS, /* drops what is half reassembled */
+};
+extern int tide__session_mistake;
+
 /* ---- links (link.c, handshake.c) ---- */
 
 enum link_state {
@@ -105,22 +174,17 @@ struct tide_link {
     struct tide_net *net;
     struct tide_link *next, **place;
     struct tide_stream *stream;
-    struct tide_peer *peer; /* mesh and probe: from the start; else once up */
-    struct tide_credit_account *account;
+    struct tide_peer *peer;       /* mesh and probe: from the start; else once up */
+    struct tide_session *session; /* once up */
     struct tide_intake intake;
-    struct tide_outbox outbox;
-    struct tide_detector detector;
-    struct tide_hello hello; /* of a parked one */
-    uint64_t deadline;       /* of the present state, or TIDE_NEVER */
-    uint64_t wrote;          /* when bytes last went out */
-    uint64_t bytes_out, bytes_in, frames_in, writes;
-    uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
-    uint64_t returned[TIDE_LANE_COUNT];                            /* what the peer told consumed */
+    struct tide_outbox greeting; /* before there is a session */
+    struct tide_hello hello;     /* of a parked one */
+    uint64_t deadline;           /* of the present state, or TIDE_NEVER */
+    uint64_t wrote;              /* when bytes last went out */
+    uint64_t bytes_in;
     uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
-    uint64_t suspect_since;           /* 0: not suspected */
     uint8_t state, purpose;
     bool blocked; /* the socket is full: `writable` follows */
-    bool was_up;
     char remote[64];
 };
 
@@ -135,9 +199,9 @@ void tide__link_drain(struct tide_link *link); /* when all is written */
 /* True if one more line about peers that misbehave may be logged in this second; counts them. */
 bool tide__link_may_log(struct tide_net *net);
 void tide__link_violation(struct tide_link *link, const char *reason);
-void tide__link_established(struct tide_link *link, struct tide_peer *peer);
-void tide__link_tick(struct tide_link *link, uint64_t now, uint64_t excused);
-void tide__link_grant(struct tide_link *link, bool all);
+/* The handshake is over; link->session is set. */
+void tide__link_established(struct tide_link *link);
+void tide__link_tick(struct tide_link *link, uint64_t now);
 void tide__link_free(struct tide_link *link);
 
 void tide__handshake_begin(struct tide_link *link); /* dialler, connected */
@@ -146,7 +210,7 @@ void tide__handshake_unpark(struct tide_net *net); /* a new view is there */
 
 /* ---- members (members.c, controller.c) ---- */
 
-enum member_verb { VERB_VIEW = 1, VERB_READY, VERB_SUSPECT, VERB_CLEAR, VERB_LEAVE };
+enum member_verb { VERB_VIEW = 1, VERB_READY, VERB_SUSPECT, VERB_CLEAR, VERB_LEAVE, VERB_GOODBYE };
 
 struct known {
     struct tide_member member;
@@ -164,9 +228,9 @@ struct report {
 void tide__members_receive(struct tide_link *link, const struct tide_frame *frame);
 void tide__members_link_up(struct tide_net *net, struct tide_peer *peer);
 void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason);
-void tide__members_probed(struct tide_net *net, struct tide_peer *peer, bool refused);
-void tide__members_silent(struct tide_net *net, struct tide_peer *peer, uint64_t since,
-                          uint64_t now);
+void tide__members_goodbye(struct tide_link *link);
+void tide__members_leave(struct tide_link *link);
+void tide__members_silent(struct tide_session *session, uint64_t now);
 void tide__members_heard(struct tide_net *net, struct tide_peer *peer);
 void tide__members_tick(struct tide_net *net, uint64_t now);
 struct known *tide__members_find(struct tide_net *net, uint16_t id);
@@ -227,7 +291,9 @@ struct tide_net {
     char name[64], endpoint[160], controller_endpoint[160];
     struct tide_listener *listener;
     struct tide_link *links;
-    struct known *members; /* by id */
+    struct tide_session *sessions;
+    struct tide_random random; /* of redials */
+    struct known *members;     /* by id */
     size_t member_count, member_capacity;
     uint64_t view;
     struct tide_member_watch *watches; /* those that were told of all members already */

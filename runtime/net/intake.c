@@ -1,7 +1,7 @@
 /*
  * Intake of a link: chunks, frames, fragments. Every length is bounded before anything is allocated
  * for it: frames by 16 MiB (1 KiB before hello), fragmented ones by their lane's limit, with one
- * open at a time in each lane.
+ * open at a time in each lane and 64 MiB over all lanes.
  */
 #include "net/intake.h"
 #include "net/outbox.h"
@@ -18,12 +18,35 @@ void tide__intake_init(struct tide_intake *intake) {
     *intake = (struct tide_intake){.greeting = true, .direct_lane = -1};
 }
 
+void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]) {
+    for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
+        tide_blob_unref(lanes[i].blob);
+        lanes[i] = (struct tide_assembly){0};
+    }
+}
+
 void tide__intake_deinit(struct tide_intake *intake) {
     tide_blob_unref(intake->chunk);
-    for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
-        tide_blob_unref(intake->lanes[i].blob);
-    }
+    tide__assembly_drop(intake->lanes);
     tide__intake_init(intake);
+}
+
+void tide__intake_suspend(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT]) {
+    for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
+        lanes[i] = intake->lanes[i];
+        lanes[i].filled = lanes[i].whole;
+        intake->lanes[i] = (struct tide_assembly){0};
+    }
+    tide__intake_deinit(intake);
+}
+
+void tide__intake_resume(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT],
+                         uint64_t sequenced) {
+    for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
+        intake->lanes[i] = lanes[i];
+        lanes[i] = (struct tide_assembly){0};
+    }
+    intake->sequenced = sequenced;
 }
 
 static bool shared(const struct tide_blob *blob) {
@@ -132,12 +155,20 @@ static int open_fragment(struct tide_intake *in, const struct fragment *f) {
                          (unsigned long long)f->total, (unsigned)f->lane);
     }
     if (f->offset == 0 && a->blob == NULL) {
+        size_t open = 0;
+        for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
+            open += in->lanes[i].blob != NULL ? in->lanes[i].blob->size : 0;
+        }
+        if (open + (size_t)f->total > tide__open_limit()) {
+            return tide_fail(TIDE_ELIMIT, "fragmented frames of %zu bytes at one time",
+                             open + (size_t)f->total);
+        }
         a->blob = tide_blob_create((size_t)f->total);
         if (a->blob == NULL) {
             return TIDE_ENOMEM;
         }
         a->stream = f->stream;
-        a->filled = 0;
+        a->filled = a->whole = 0;
     }
     if (a->blob == NULL || a->stream != f->stream || a->blob->size != f->total ||
         a->filled != f->offset || f->size > a->blob->size - a->filled) {
@@ -148,10 +179,12 @@ static int open_fragment(struct tide_intake *in, const struct fragment *f) {
     return 0;
 }
 
-/* Delivers the frame of a lane once its last byte is there. */
+/* A fragment is there to its end. Delivers the frame of the lane with its last. */
 static int finish_fragment(struct tide_intake *in, unsigned lane, tide_intake_frame deliver,
                            void *arg) {
     struct tide_assembly *a = &in->lanes[lane];
+    in->sequenced++;
+    a->whole = a->filled;
     if (a->filled < a->blob->size) {
         return 0;
     }
@@ -222,6 +255,7 @@ static int parse_one(struct tide_intake *in, tide_intake_frame deliver, void *ar
     }
     in->start += whole;
     if (error == 0) {
+        in->sequenced += tide__frame_sequenced(frame.kind, frame.lane, frame.to);
         error = deliver(arg, &frame, in->chunk);
     }
     return error != 0 ? error : 1;

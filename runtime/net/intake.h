@@ -17,7 +17,7 @@ enum { TIDE_INTAKE_CHUNK = 256 << 10 };
 struct tide_assembly {
     struct tide_blob *blob; /* NULL: no fragmented frame is under way in this lane */
     uint64_t stream;
-    size_t filled;
+    size_t filled, whole; /* bytes there; of them, in fragments that are there to their end */
 };
 
 struct tide_intake {
@@ -27,6 +27,7 @@ struct tide_intake {
     int direct_lane;   /* a fragment's body is being received into lanes[...].blob; -1: no */
     size_t direct_left;
     struct tide_assembly lanes[TIDE_LANE_COUNT];
+    uint64_t sequenced; /* frames and fragments received whole that count in the session */
 };
 
 /* One whole frame; owner holds frame->body. Not zero: stop, it is the result of
@@ -36,6 +37,13 @@ typedef int (*tide_intake_frame)(void *arg, const struct tide_frame *frame,
 
 void tide__intake_init(struct tide_intake *intake);
 void tide__intake_deinit(struct tide_intake *intake);
+/* The connection is gone: moves what of fragmented frames is there whole to `lanes` (uninitialised)
+ * and forgets the rest. */
+void tide__intake_suspend(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT]);
+/* Another connection goes on behind frame `sequenced`; moves `lanes` back. */
+void tide__intake_resume(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT],
+                         uint64_t sequenced);
+void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]);
 /* Where the next bytes go. ENOMEM. */
 int tide__intake_buffer(struct tide_intake *intake, void **data, size_t *size);
 /* So many bytes are there now. 0, or why the stream cannot be trusted any more (text in the error

@@ -6,9 +6,8 @@
  * (intake.c). Bytes that are not ours close the link with a logged reason and cost nobody else
  * anything.
  *
- * A link is up for one pair of incarnations; its loss is reported upwards as the peer's. Sessions
- * that survive a reconnect would live between the outbox and the stream: keep what is written until
- * it is acknowledged, and attach the same outbox to the next stream in tide__link_established.
+ * A link is up for one pair of incarnations and carries their session. Its loss suspends the
+ * session (session.c), unless one side wanted it: then the session ends too.
  */
 #include "net/inside.h"
 
@@ -32,7 +31,7 @@ static struct tide_link *link_create(struct tide_net *net, enum link_purpose pur
     link->state = (uint8_t)state;
     link->deadline = tide__net_now(net) + timeout;
     tide__intake_init(&link->intake);
-    tide__outbox_init(&link->outbox);
+    tide__outbox_init(&link->greeting);
     link->next = net->links;
     link->place = &net->links;
     if (link->next != NULL) {
@@ -50,27 +49,14 @@ static void unlink_from_net(struct tide_link *link) {
     }
 }
 
-static void fail_unsent(void *arg, const struct tide_outgoing *m) {
-    struct tide_link *link = arg;
-    tide_system_fail_call(link->net->system, m, TIDE_EDIED, "the connection was lost");
-    if (link->peer != NULL) {
-        tide__peer_credit(link->peer, m->lane, TIDE_FRAME_HEAD + tide_outgoing_body(m));
-    }
-}
-
-static void account_drop(struct tide_credit_account *account) {
-    /* acq_rel: whoever drops the last count sees all others done with it */
-    if (account != NULL &&
-        atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
-        account->release(account);
-    }
+static struct tide_outbox *outbox_of(struct tide_link *link) {
+    return link->session != NULL ? &link->session->outbox : &link->greeting;
 }
 
 void tide__link_free(struct tide_link *link) {
     unlink_from_net(link);
-    tide__outbox_clear(&link->outbox, NULL, NULL);
+    tide__outbox_clear(&link->greeting, NULL, NULL);
     tide__intake_deinit(&link->intake);
-    account_drop(link->account);
     tide_free(link);
 }
 
@@ -130,8 +116,9 @@ int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpos
         return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only",
                          endpoint);
     }
-    struct tide_link *link = link_create(net, purpose, LINK_DIALLING,
-                                         purpose == LINK_PROBE ? PROBE_TIMEOUT : DIAL_TIMEOUT);
+    bool again = purpose == LINK_PROBE || (peer != NULL && peer->session != NULL);
+    struct tide_link *link =
+        link_create(net, purpose, LINK_DIALLING, again ? PROBE_TIMEOUT : DIAL_TIMEOUT);
     if (link == NULL) {
         return TIDE_ENOMEM;
     }
@@ -162,6 +149,10 @@ void tide__link_drain(struct tide_link *link) {
     if (link->state == LINK_DIALLING) {
         tide__link_close(link);
     } else if (link->state != LINK_CLOSED && link->state != LINK_DRAINING) {
+        if (link->session != NULL) {
+            tide__members_goodbye(link);
+            link->session->outbox.parting = true;
+        }
         link->state = LINK_DRAINING;
         link->deadline = tide__net_now(link->net) + DRAIN_TIMEOUT;
         tide__net_wake(link->net);
@@ -180,7 +171,7 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
         tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who,
                  link->remote, reason);
     }
-    if (link->purpose == LINK_JOIN && !link->was_up) {
+    if (link->purpose == LINK_JOIN && link->session == NULL) {
         tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPROTO, reason);
     }
     tide__link_close(link);
@@ -196,33 +187,47 @@ static void join_failed(struct tide_link *link, int code) {
     tide__net_become(link->net, TIDE_MEMBER_DEAD, code == 0 ? TIDE_EUNREACHABLE : code, text);
 }
 
+/* A dial or a probe ended without a connection. Nobody listens where the peer did: its process is
+ * gone, and so is the session that waits. */
+static void attempt_failed(struct tide_link *link, bool refused) {
+    struct tide_peer *peer = link->peer;
+    struct tide_session *s = peer->session;
+    if (s != NULL && s->link == NULL && refused) {
+        tide__session_end(s, "connection lost (process ended?)");
+    } else if (s == NULL ? link->purpose == LINK_MESH : s->link == NULL) {
+        tide__peer_redial_later(link->net, peer);
+    }
+}
+
 static void closed(void *arg, int reason) {
     struct tide_link *link = arg;
     struct tide_net *net = link->net;
     struct tide_peer *peer = link->peer;
+    struct tide_session *s = link->session;
     bool expected = link->state == LINK_CLOSED || link->state == LINK_DRAINING; /* our own doing */
+    bool refused = !expected && link->state == LINK_DIALLING && reason == TIDE_EUNREACHABLE;
     link->state = LINK_CLOSED;
-    bool owns = peer != NULL && peer->link == link;
-    if (owns) {
+    bool owned = peer != NULL && peer->link == link;
+    if (s != NULL && (net->finished || expected || s->parting)) {
+        tide__session_suspend(s);
+        if (net->finished) {
+            tide__session_drop(s);
+        } else {
+            tide__session_end(s, expected ? "closed by this node" : "closed by the peer");
+        }
+    } else if (s != NULL) {
+        tide__session_suspend(s);
+    } else if (owned) {
         peer->link = NULL;
-        atomic_store_explicit(&peer->up, false, memory_order_relaxed);
     }
-    tide__outbox_clear(&link->outbox, fail_unsent, link);
-    if (net->finished) {
-        /* nobody is interested any more */
-    } else if (link->purpose == LINK_PROBE) {
-        tide__members_probed(net, peer, !expected);
-    } else if (link->was_up) {
-        tide__members_link_lost(net, peer, expected ? "closed by this node" : "connection lost");
+    if (net->finished || s != NULL) {
+        /* nobody is interested any more, or all is said */
     } else if (link->purpose == LINK_JOIN) {
         if (!expected) {
             join_failed(link, reason);
         }
-    } else if (owns) { /* a mesh link that did not come up: again, slower each time */
-        peer->redial_delay = peer->redial_delay == 0            ? 50 * TIDE_MILLISECOND
-                             : peer->redial_delay < TIDE_SECOND ? 2 * peer->redial_delay
-                                                                : TIDE_SECOND;
-        peer->redial_at = tide__net_now(net) + peer->redial_delay;
+    } else if (link->purpose == LINK_PROBE || owned) {
+        attempt_failed(link, refused);
     }
     tide__link_free(link);
     tide__net_wake(net);
@@ -237,7 +242,7 @@ void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const voi
         frame.to = tide_address_make(link->peer->id, TIDE_ID_MEMBERS);
         frame.from = tide_address_make(tide__net_id(link->net), TIDE_ID_MEMBERS);
     }
-    if (tide__outbox_push_own(&link->outbox, &frame, body, size) != 0) {
+    if (tide__outbox_push_own(outbox_of(link), &frame, body, size) != 0) {
         tide__link_violation(link, "out of memory");
     }
     tide__net_wake(link->net);
@@ -247,20 +252,21 @@ void tide__link_flush(struct tide_link *link) {
     if (link->state == LINK_DIALLING || link->state == LINK_CLOSED) {
         return;
     }
-    uint64_t frames = link->outbox.frames;
+    struct tide_outbox *box = outbox_of(link);
+    uint64_t frames = box->frames;
     uint64_t bytes = 0, writes = 0;
     int more = 0;
-    while (!link->blocked && (more = tide__outbox_gather(&link->outbox)) > 0) {
+    while (!link->blocked && (more = tide__outbox_gather(box)) > 0) {
         size_t count;
-        const struct tide_iovec *vectors = tide__outbox_vectors(&link->outbox, &count);
+        const struct tide_iovec *vectors = tide__outbox_vectors(box, &count);
         ssize_t n = link->net->port->ops->stream_write(link->stream, vectors, count);
         if (n < 0) {
             return; /* `closed` follows */
         }
         writes++;
         bytes += (uint64_t)n;
-        tide__outbox_written(&link->outbox, (size_t)n);
-        tide__outbox_vectors(&link->outbox, &count);
+        tide__outbox_written(box, (size_t)n);
+        tide__outbox_vectors(box, &count);
         link->blocked = count > 0;
     }
     if (more < 0) {
@@ -270,68 +276,19 @@ void tide__link_flush(struct tide_link *link) {
     if (bytes > 0) {
         link->wrote = tide__net_now(link->net);
     }
-    if (link->peer != NULL && link->was_up) {
+    if (link->session != NULL) {
         struct tide_peer *peer = link->peer;
         atomic_fetch_add_explicit(&peer->bytes_out, bytes, memory_order_relaxed);
         atomic_fetch_add_explicit(&peer->writes, writes, memory_order_relaxed);
-        atomic_fetch_add_explicit(&peer->frames_out, link->outbox.frames - frames,
-                                  memory_order_relaxed);
-        atomic_store_explicit(&peer->queue_bytes, link->outbox.queued_bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&peer->frames_out, box->frames - frames, memory_order_relaxed);
+        atomic_store_explicit(&peer->queue_bytes, box->queued_bytes, memory_order_relaxed);
     }
-    if (link->state == LINK_DRAINING && tide__outbox_empty(&link->outbox)) {
+    if (link->state == LINK_DRAINING && tide__outbox_empty(box)) {
         tide__link_close(link);
     }
 }
 
-/* Tells the peer what its messages' receivers have consumed: at once when it is much, else with the
- * next beat. */
-void tide__link_grant(struct tide_link *link, bool all) {
-    uint64_t now[TIDE_LANE_COUNT] = {0};
-    bool worth = false;
-    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        now[i] = atomic_load_explicit(&link->account->consumed[i], memory_order_relaxed);
-        uint64_t news = now[i] - link->granted[i];
-        bool much =
-            news > tide__credit_window(i) / 4 || (now[i] == link->delivered[i] && news >= 64 << 10);
-        worth = worth || much || (all && news > 0);
-    }
-    if (!worth) {
-        return;
-    }
-    uint8_t body[64];
-    struct tide_writer w;
-    tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, TIDE_LANE_COUNT - TIDE_LANE_STORE);
-    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        tide_write_uint(&w, now[i]);
-        link->granted[i] = now[i];
-    }
-    tide__link_own(link, TIDE_FRAME_CREDIT, w.data, w.size);
-    tide_writer_release(&w);
-}
-
 /* ---- reading ---- */
-
-static int credit_received(struct tide_link *link, const struct tide_frame *frame) {
-    struct tide_reader r;
-    tide_reader_init(&r, frame->body, frame->body_size);
-    size_t count = tide_read_array(&r);
-    uint64_t totals[TIDE_LANE_COUNT] = {0};
-    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        totals[i] = tide_read_uint(&r);
-        if (totals[i] < link->returned[i]) {
-            return tide_fail(TIDE_EPROTO, "credit of lane %u goes backwards", i);
-        }
-    }
-    if (r.error != 0 || count != TIDE_LANE_COUNT - TIDE_LANE_STORE) {
-        return tide_fail(TIDE_EPROTO, "a damaged credit frame");
-    }
-    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        tide__peer_credit(link->peer, i, totals[i] - link->returned[i]);
-        link->returned[i] = totals[i];
-    }
-    return 0;
-}
 
 static void send_beat(struct tide_link *link, uint64_t now) {
     uint8_t body[40];
@@ -363,7 +320,7 @@ static int beat_received(struct tide_link *link, const struct tide_frame *frame)
 }
 
 /* A message for an actor here. The store reads its lane with the bounded cursor; all other bodies
- * are scanned first. */
+ * are scanned first. Only the store passes messages on, and they keep their sender. */
 static int message_received(struct tide_link *link, const struct tide_frame *frame,
                             struct tide_blob *owner) {
     struct tide_net *net = link->net;
@@ -384,11 +341,16 @@ static int message_received(struct tide_link *link, const struct tide_frame *fra
         tide__members_receive(link, frame);
         return 0;
     }
+    uint16_t from = tide_address_node(frame->from);
+    if (from != link->peer->id && frame->from != TIDE_NOBODY && frame->lane != TIDE_LANE_STORE) {
+        return tide_fail(TIDE_EPROTO, "a message of node n%u", (unsigned)from);
+    }
+    struct tide_session *s = link->session;
     bool counted = tide__credit_window(frame->lane) != 0;
     if (counted) {
-        link->delivered[frame->lane] += TIDE_FRAME_HEAD + frame->body_size;
+        s->delivered[frame->lane] += TIDE_FRAME_HEAD + frame->body_size;
     }
-    tide_system_deliver(net->system, frame, owner, counted ? link->account : NULL);
+    tide_system_deliver(net->system, frame, owner, counted ? s->account : NULL);
     return 0;
 }
 
@@ -401,9 +363,10 @@ static int frame_received(void *arg, const struct tide_frame *frame, struct tide
         return tide__handshake_frame(link, frame);
     }
     atomic_fetch_add_explicit(&link->peer->frames_in, 1, memory_order_relaxed);
+    link->session->confirmed = true;
     switch (frame->kind) {
     case TIDE_FRAME_CREDIT:
-        return credit_received(link, frame);
+        return tide__session_told(link->session, frame);
     case TIDE_FRAME_HEARTBEAT:
         return beat_received(link, frame);
     case TIDE_FRAME_HELLO:
@@ -466,8 +429,13 @@ static void received(void *arg, size_t size) {
         tide__link_violation(link, tide_error_message());
     }
     if (link->state == LINK_UP) {
+        struct tide_session *s = link->session;
+        uint64_t now = tide__net_now(link->net);
         atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
-        tide__detector_beat(&link->detector, tide__net_now(link->net), BEAT_INTERVAL);
+        tide__detector_beat(&s->detector, now, BEAT_INTERVAL);
+        if (s->tell_at == TIDE_NEVER && link->intake.sequenced != s->told) {
+            s->tell_at = now + ACK_DELAY;
+        }
     }
 }
 
@@ -485,40 +453,16 @@ static const struct tide_stream_events stream_events = {.connected = connected,
 
 /* ---- up, and the beat ---- */
 
-static void account_release(struct tide_credit_account *account) {
-    tide_free(account);
-}
-
-void tide__link_established(struct tide_link *link, struct tide_peer *peer) {
+void tide__link_established(struct tide_link *link) {
     struct tide_net *net = link->net;
-    link->account = tide_alloc_zero(1, sizeof *link->account);
-    if (link->account == NULL) {
-        tide__link_violation(link, "out of memory");
-        return;
-    }
-    atomic_store_explicit(&link->account->refs, 1, memory_order_relaxed);
-    link->account->release = account_release;
-    uint64_t now = tide__net_now(net);
-    link->peer = peer;
+    struct tide_peer *peer = link->peer;
+    TIDE_ASSERT(link->session != NULL && peer->link == link);
     link->state = LINK_UP;
-    link->was_up = true;
     link->deadline = TIDE_NEVER;
-    link->wrote = now;
+    link->wrote = tide__net_now(net);
     link->intake.greeting = false;
-    tide__detector_init(&link->detector, now, BEAT_INTERVAL);
-    peer->link = link;
-    peer->redial_at = TIDE_NEVER;
-    peer->redial_delay = 0;
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
     atomic_store_explicit(&peer->up, true, memory_order_relaxed);
-    struct tide_outgoing *m = peer->waiting;
-    peer->waiting = NULL;
-    peer->waiting_tail = &peer->waiting;
-    while (m != NULL) {
-        struct tide_outgoing *next = m->next;
-        tide__outbox_push(&link->outbox, m);
-        m = next;
-    }
     tide__net_wake(net);
 }
 
@@ -527,7 +471,7 @@ static void time_is_up(struct tide_link *link) {
         tide__link_close(link);
         return;
     }
-    if (link->purpose == LINK_PROBE) {
+    if (link->purpose == LINK_PROBE || (link->peer != NULL && link->peer->session != NULL)) {
         tide__link_close(link);
         return;
     }
@@ -538,31 +482,14 @@ static void time_is_up(struct tide_link *link) {
                                                             : "did not finish its hello in time");
 }
 
-void tide__link_tick(struct tide_link *link, uint64_t now, uint64_t excused) {
+void tide__link_tick(struct tide_link *link, uint64_t now) {
     if (link->state == LINK_CLOSED) {
         return;
     }
     if (now >= link->deadline) {
         time_is_up(link);
-        return;
-    }
-    if (link->state != LINK_UP) {
-        return;
-    }
-    if (excused > 0) {
-        tide__detector_excuse(&link->detector, now, excused);
-    }
-    tide__link_grant(link, true);
-    if (now - link->wrote >= BEAT_INTERVAL - BEAT_INTERVAL / 8 && link->outbox.own == NULL) {
+    } else if (link->state == LINK_UP && link->session->outbox.own == NULL &&
+               now - link->wrote >= BEAT_INTERVAL - BEAT_INTERVAL / 8) {
         send_beat(link, now);
-    }
-    if (tide__detector_phi(&link->detector, now) >= TIDE_PHI_SUSPECT) {
-        if (link->suspect_since == 0) {
-            link->suspect_since = now;
-        }
-        tide__members_silent(link->net, link->peer, link->suspect_since, now);
-    } else if (link->suspect_since != 0) {
-        link->suspect_since = 0;
-        tide__members_heard(link->net, link->peer);
     }
 }

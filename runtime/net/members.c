@@ -5,11 +5,13 @@
  * ignores the older. A change has effects first (dial, close, fail what waits), then the watchers
  * hear of it. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
  *
- * Everybody watches everybody it is connected to: an end of stream is followed by one attempt to
- * connect again, whose refusal says that the process is gone; silence is judged by the accrual
- * detector. What is seen is reported to the controller, which alone declares deaths (controller.c).
- * The controller itself is judged by each member alone: its end is the end of the cluster's
- * membership until fail-over exists.
+ * Everybody watches everybody it has a session with: an end of stream is followed by an attempt to
+ * connect again, whose refusal says that the process is gone; silence, with or without a
+ * connection, is judged by the accrual detector. Membership messages are not part of a session:
+ * after a reconnect both sides say again what the other one may have missed. What is seen is
+ * reported to the controller, which alone declares deaths (controller.c). The controller itself is
+ * judged by each member alone: its end is the end of the cluster's membership until fail-over
+ * exists.
  */
 #include "net/inside.h"
 
@@ -105,7 +107,7 @@ static void lives(struct tide_net *net, const struct tide_member *m) {
         return;
     }
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
-    if (!net->client && tide__net_id(net) > m->id && peer->link == NULL &&
+    if (!net->client && tide__net_id(net) > m->id && peer->link == NULL && peer->session == NULL &&
         peer->redial_at == TIDE_NEVER) {
         peer->redial_at = tide__net_now(net);
         net->tick_soon = true;
@@ -128,6 +130,9 @@ static void departed(struct tide_net *net, const struct tide_member *m) {
         } else {
             tide__link_close(peer->link);
         }
+    }
+    if (peer->session != NULL && peer->session->link == NULL) {
+        tide__session_drop(peer->session);
     }
     peer->lost = true;
     tide__peer_down(net, peer, dead ? TIDE_EDIED : TIDE_ECLOSED, text);
@@ -355,6 +360,8 @@ void tide__members_receive(struct tide_link *link, const struct tide_frame *fram
     uint64_t verb = tide_read_uint(&r);
     if (r.error != 0 || count < 1) {
         tide__link_violation(link, "a damaged membership message");
+    } else if (verb == VERB_GOODBYE) {
+        link->session->parting = true;
     } else if (verb == VERB_VIEW && link->peer->id == tide_net_controller(net) && !net->controls) {
         if (apply_view(net, &r) != 0) {
             tide__link_violation(link, tide_error_message());
@@ -371,11 +378,6 @@ void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller,
     tide_system_set_node_id(net->system, welcome->assigned_id);
     atomic_store_explicit(&net->controller, controller->id, memory_order_relaxed);
     atomic_store_explicit(&net->id, welcome->assigned_id, memory_order_relaxed);
-}
-
-void tide__members_link_up(struct tide_net *net, struct tide_peer *peer) {
-    (void)peer;
-    report_ready(net);
 }
 
 /* ---- suspicion ---- */
@@ -396,6 +398,60 @@ static void send_report(struct tide_net *net, enum member_verb verb, uint16_t su
     tide_write_text(&w, reason);
     tide__members_cast(net, controller->link, &w);
     tide_writer_release(&w);
+}
+
+/* A word of one verb alone. */
+static void send_verb(struct tide_net *net, struct tide_link *link, enum member_verb verb) {
+    uint8_t body[8];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 1);
+    tide_write_uint(&w, verb);
+    tide__members_cast(net, link, &w);
+    tide_writer_release(&w);
+}
+
+void tide__members_goodbye(struct tide_link *link) {
+    send_verb(link->net, link, VERB_GOODBYE);
+}
+
+void tide__members_leave(struct tide_link *link) {
+    send_verb(link->net, link, VERB_LEAVE);
+}
+
+/* What the controller may have missed while there was no connection; all of it may be said twice.
+ */
+static void report_again(struct tide_net *net, struct tide_link *link) {
+    for (size_t i = 0; i < net->member_count; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        struct tide_peer *peer = tide__peer(net, m->id);
+        if (peer == NULL || m->state > TIDE_MEMBER_LEAVING || peer == link->peer) {
+            continue;
+        }
+        if (peer->lost) {
+            send_report(net, VERB_SUSPECT, m->id, true, "connection lost");
+        } else if (peer->session != NULL) {
+            bool silent = peer->session->suspect_since != 0;
+            send_report(net, silent ? VERB_SUSPECT : VERB_CLEAR, m->id, false,
+                        silent ? "no heartbeat" : "");
+        }
+    }
+    if (net->leave_sent) {
+        tide__members_leave(link);
+    }
+}
+
+void tide__members_link_up(struct tide_net *net, struct tide_peer *peer) {
+    if (net->controls) {
+        struct tide_writer w;
+        tide_writer_init(&w, NULL, 0);
+        tide__members_write_view(net, &w);
+        tide__members_cast(net, peer->link, &w);
+        tide_writer_release(&w);
+    } else if (peer->id == tide_net_controller(net) && !net->client) {
+        report_again(net, peer->link);
+    }
+    report_ready(net);
 }
 
 static void report(struct tide_net *net, uint16_t subject, bool lost, const char *reason) {
@@ -452,32 +508,24 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
     peer->lost = true;
     atomic_store_explicit(&peer->reachable, false, memory_order_relaxed);
     tide__peer_wake(peer);
-    if (known->member.endpoint[0] == 0 ||
-        tide__link_dial(net, known->member.endpoint, LINK_PROBE, peer) != 0) {
-        tide__members_probed(net, peer, true);
-    }
+    report(net, peer->id, true, reason);
 }
 
-void tide__members_probed(struct tide_net *net, struct tide_peer *peer, bool refused) {
-    report(net, peer->id, true, refused ? "connection lost (process ended?)" : "connection lost");
-}
-
-void tide__members_silent(struct tide_net *net, struct tide_peer *peer, uint64_t since,
-                          uint64_t now) {
-    if (peer->id >= CLIENT_ID_MIN || net->client) {
-        if (peer->id != tide_net_controller(net)) {
-            tide__link_violation(peer->link, "silent");
-            return;
-        }
+void tide__members_silent(struct tide_session *s, uint64_t now) {
+    struct tide_net *net = s->net;
+    struct tide_peer *peer = s->peer;
+    bool controller = peer->id == tide_net_controller(net);
+    if ((peer->id >= CLIENT_ID_MIN || net->client) && !controller) {
+        tide__session_end(s, "silent");
+        return;
     }
     char text[64];
-    snprintf(text, sizeof text, "no heartbeat for %.1f s",
-             (double)(now - peer->link->detector.last) / 1e9);
-    if (peer->id == tide_net_controller(net)) {
-        if (now - since >= CONTROLLER_PATIENCE) {
+    snprintf(text, sizeof text, "no heartbeat for %.1f s", (double)(now - s->detector.last) / 1e9);
+    if (controller) {
+        if (now - s->suspect_since >= CONTROLLER_PATIENCE) {
             controller_gone(net, text);
         }
-    } else if (since == now || net->controls) {
+    } else if (s->suspect_since == now || net->controls) {
         report(net, peer->id, false, text);
     }
 }
@@ -509,7 +557,7 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
         if (peer == NULL || m->id == tide__net_id(net) || m->state > TIDE_MEMBER_LEAVING) {
             continue;
         }
-        if (peer->link == NULL && !peer->lost && now >= peer->redial_at &&
+        if (peer->link == NULL && peer->session == NULL && !peer->lost && now >= peer->redial_at &&
             (!net->client || peer->waiting != NULL)) {
             dial_member(net, peer, m->endpoint, now);
         }

@@ -49,6 +49,11 @@ void tide__net_finish(struct tide_net *net, bool orderly) {
             tide__link_close(link);
         }
     }
+    for (struct tide_session *s = net->sessions; s != NULL; s = s->next) {
+        if (s->link == NULL) {
+            tide__session_drop(s);
+        }
+    }
     tide__net_wake(net);
 }
 
@@ -127,18 +132,15 @@ static void begin_leave(struct tide_net *net) {
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
     bool linked =
         controller != NULL && controller->link != NULL && controller->link->state == LINK_UP;
+    if (!linked && !net->client && controller != NULL && controller->session != NULL) {
+        return; /* it is told when it is there again */
+    }
     if (net->client || !linked) {
         tide__net_become(net, TIDE_MEMBER_LEFT, 0, "left");
         tide__net_finish(net, true);
         return;
     }
-    uint8_t body[8];
-    struct tide_writer w;
-    tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 1);
-    tide_write_uint(&w, VERB_LEAVE);
-    tide__members_cast(net, controller->link, &w);
-    tide_writer_release(&w);
+    tide__members_leave(controller->link);
 }
 
 /* A tick that comes late says that this process stood still; the silence it then hears is its own.
@@ -151,7 +153,10 @@ static void tick(struct tide_net *net, uint64_t now) {
     struct tide_link *next;
     for (struct tide_link *link = net->links; link != NULL; link = next) {
         next = link->next;
-        tide__link_tick(link, now, excused);
+        tide__link_tick(link, now);
+    }
+    for (struct tide_session *s = net->sessions; s != NULL; s = s->next) {
+        tide__session_tick(s, now, excused);
     }
     tide__members_tick(net, now);
 }
@@ -183,19 +188,18 @@ static uint64_t flush(void *arg) {
     if (busy && net->tick_at == TIDE_NEVER) { /* from rest */
         net->tick_at = now + BEAT_INTERVAL;
     }
-    if (net->tick_soon || now >= net->tick_at) {
+    bool ticks = net->tick_soon || now >= net->tick_at;
+    if (ticks) {
         tick(net, now);
     }
+    uint64_t due = tide__sessions_turn(net, now, ticks);
     for (struct tide_link *link = net->links; link != NULL; link = link->next) {
-        if (link->state == LINK_UP) {
-            tide__link_grant(link, false);
-        }
         tide__link_flush(link);
     }
     if (net->links == NULL && (net->finished || net->member_count <= 1)) {
         net->tick_at = TIDE_NEVER;
     }
-    return net->tick_at;
+    return due < net->tick_at ? due : net->tick_at;
 }
 
 static bool close_all(void *arg) {
@@ -302,6 +306,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
     net->tick_at = TIDE_NEVER;
+    tide_port_random(net->port, "net", &net->random);
     return net;
 }
 
@@ -362,6 +367,7 @@ void tide_net_destroy(struct tide_net *net) {
            NULL) { /* only of a node that crashed in the simulator: its streams never reported */
         tide__link_free(net->links);
     }
+    tide__sessions_release(net);
     tide__peers_release(net);
     tide__controller_release(net);
     tide_free(net->members);

@@ -2,9 +2,9 @@
  * The net room: connections between nodes (link.c) and who is in the cluster (members.c).
  * Everything here runs on I/O thread 0 unless marked "any thread".
  *
- * One connection per pair of nodes (the higher id dials the lower; a joiner dials who it was told to). After hello /
- * hello_ok the connection has a peer id for life; its loss is the peer's death (sessions that survive a reconnect
- * are a later layer inside link.c).
+ * One connection per pair of nodes (the higher id dials the lower; a joiner dials who it was told to). It carries a
+ * session (session.c), which lasts as long as both incarnations and survives the connection: who dialled dials again,
+ * and what was under way arrives once and in order. The end of a session is the peer's death for everybody above.
  */
 #ifndef TIDE_NET_H
 #define TIDE_NET_H
@@ -87,6 +87,8 @@ struct tide_hello {
     bool store, client;
     int32_t pid;
     char endpoint[160];
+    uint64_t session, received; /* to go on with and its last frame that came; 0: a new one */
+    uint64_t attempt;           /* of this node to reach the other, counted up: a late one is no news */
 };
 int tide_hello_parse(const void *body, size_t size, struct tide_hello *out);
 

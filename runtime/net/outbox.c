@@ -6,6 +6,9 @@
  * strictly first in, first out. Copies: heads and bodies of up to 512 bytes go into the batch's
  * arena; everything larger is referenced.
  *
+ * What a gather took is put into one block of its exact size, which stays in the ring: copying 64
+ * KiB at most is cheaper than keeping small messages apart, and less memory.
+ *
  * A frame over 256 KiB is cut: each piece is a FRAGMENT frame (to = stream, from = size of the
  * whole frame without its length word, call = offset, body = bin) and other lanes' frames may go
  * between two pieces.
@@ -28,14 +31,18 @@ static const int lane_weight[TIDE_LANE_COUNT] = {0, 8, 8, 2, 1};
 void tide__outbox_init(struct tide_outbox *box) {
     *box = (struct tide_outbox){.turn = TIDE_LANE_ANSWER};
     box->own_tail = &box->own;
+    box->ring_tail = &box->ring;
 }
 
-static void free_held(struct tide_outbox *box) {
-    while (box->held != NULL) {
-        struct tide_outgoing *next = box->held->next;
-        tide_outgoing_free(box->held);
-        box->held = next;
+static void free_messages(struct tide_outgoing *m) {
+    while (m != NULL) {
+        struct tide_outgoing *next = m->next;
+        tide_outgoing_free(m);
+        m = next;
     }
+}
+
+static void free_held_own(struct tide_outbox *box) {
     while (box->held_own != NULL) {
         struct tide_own_frame *next = box->held_own->next;
         tide_free(box->held_own);
@@ -43,13 +50,24 @@ static void free_held(struct tide_outbox *box) {
     }
 }
 
+static void drop_first(struct tide_outbox *box) {
+    struct tide_sent_batch *batch = box->ring;
+    box->ring = batch->next;
+    if (box->ring == NULL) {
+        box->ring_tail = &box->ring;
+    }
+    box->ring_frames -= batch->frames;
+    box->ring_bytes -= batch->bytes;
+    free_messages(batch->held);
+    tide_free(batch);
+}
+
 void tide__outbox_clear(struct tide_outbox *box,
                         void (*fail)(void *arg, const struct tide_outgoing *), void *arg) {
-    free_held(box);
-    while (box->own != NULL) {
-        struct tide_own_frame *next = box->own->next;
-        tide_free(box->own);
-        box->own = next;
+    tide__outbox_detach(box);
+    free_messages(box->held);
+    while (box->ring != NULL) {
+        drop_first(box);
     }
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         while (box->lanes[i].head != NULL) {
@@ -93,8 +111,18 @@ int tide__outbox_push_own(struct tide_outbox *box, const struct tide_frame *fram
     return 0;
 }
 
+void tide__outbox_adopt(struct tide_outbox *box, struct tide_outbox *from) {
+    TIDE_ASSERT(from->vector_at == from->vector_count);
+    if (from->own != NULL) {
+        *box->own_tail = from->own;
+        box->own_tail = from->own_tail;
+        from->own = NULL;
+        from->own_tail = &from->own;
+    }
+}
+
 bool tide__outbox_empty(const struct tide_outbox *box) {
-    if (box->own != NULL || box->vector_at < box->vector_count) {
+    if (box->own != NULL || box->again != NULL || box->vector_at < box->vector_count) {
         return false;
     }
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
@@ -111,7 +139,7 @@ static void add_reference(struct tide_outbox *box, const void *data, size_t size
     if (size == 0) {
         return;
     }
-    TIDE_ASSERT(box->vector_count < TIDE_OUTBOX_VECTORS);
+    TIDE_ASSERT(box->vector_count < TIDE_COUNT(box->vectors));
     box->vectors[box->vector_count++] = (struct tide_iovec){data, size};
     box->batch_bytes += size;
 }
@@ -122,7 +150,8 @@ static void add_copy(struct tide_outbox *box, const void *data, size_t size) {
     uint8_t *at = box->arena + box->arena_used;
     memcpy(at, data, size);
     box->arena_used += size;
-    struct tide_iovec *last = box->vector_count > 0 ? &box->vectors[box->vector_count - 1] : NULL;
+    bool alone = box->vector_count == 0 || box->vector_count == box->own_vectors;
+    struct tide_iovec *last = alone ? NULL : &box->vectors[box->vector_count - 1];
     if (last != NULL && (const uint8_t *)last->data + last->size == at) {
         last->size += size;
         box->batch_bytes += size;
@@ -190,6 +219,7 @@ static void add_fragment(struct tide_outbox *box, struct tide_outbox_lane *lane)
     size_t size = total - lane->sent < FRAGMENT_BYTES ? total - lane->sent : FRAGMENT_BYTES;
     if (lane->sent == 0) {
         lane->stream = ++box->streams;
+        box->open_bytes += total;
     }
     uint8_t head[FRAGMENT_HEAD];
     struct tide_frame frame = {.kind = TIDE_FRAME_FRAGMENT,
@@ -206,6 +236,7 @@ static void add_fragment(struct tide_outbox *box, struct tide_outbox_lane *lane)
     add_range(box, m, lane->sent, size);
     lane->sent += size;
     if (lane->sent == total) {
+        box->open_bytes -= total;
         box->queued_bytes -= tide_outgoing_body(m);
         pop(lane);
         m->next = box->held;
@@ -245,6 +276,16 @@ static size_t unit_size(const struct tide_outbox_lane *lane) {
     return FRAGMENT_HEAD + (left < FRAGMENT_BYTES ? left : FRAGMENT_BYTES);
 }
 
+/* May the lane send? A frame is cut only when what the peer has to reassemble stays bounded. */
+static bool is_ready(const struct tide_outbox *box, const struct tide_outbox_lane *lane) {
+    if (lane->head == NULL) {
+        return false;
+    }
+    size_t size = frame_size(lane->head);
+    return size <= TIDE_OUTBOX_UNIT || lane->sent > 0 ||
+           box->open_bytes + size - 4 <= tide__open_limit();
+}
+
 /* Lane that is to send now, or NULL. Does not charge it. */
 static struct tide_outbox_lane *choose(struct tide_outbox *box) {
     if (box->lanes[TIDE_LANE_SYSTEM].head != NULL) {
@@ -252,18 +293,18 @@ static struct tide_outbox_lane *choose(struct tide_outbox *box) {
     }
     bool any = false;
     for (unsigned i = TIDE_LANE_ANSWER; i < TIDE_LANE_COUNT; i++) {
-        any = any || box->lanes[i].head != NULL;
+        any = any || is_ready(box, &box->lanes[i]);
     }
-    while (any) { /* ends: each round adds to the deficit of a lane that has something */
+    while (any) { /* ends: each round adds to the deficit of a lane that may send */
         struct tide_outbox_lane *lane = &box->lanes[box->turn];
         if (lane->head == NULL) {
             lane->deficit = 0;
-        } else if (lane->deficit >= (int64_t)unit_size(lane)) {
+        } else if (lane->deficit >= (int64_t)unit_size(lane) && is_ready(box, lane)) {
             return lane;
         }
         box->turn = box->turn + 1 < TIDE_LANE_COUNT ? box->turn + 1 : TIDE_LANE_ANSWER;
         struct tide_outbox_lane *next = &box->lanes[box->turn];
-        if (next->head != NULL) {
+        if (is_ready(box, next)) {
             next->deficit += (int64_t)lane_weight[box->turn] * QUANTUM;
         }
     }
@@ -274,6 +315,12 @@ static bool batch_has_room(const struct tide_outbox *box, size_t size) {
     return box->batch_bytes == 0 || (box->batch_bytes + size <= TIDE_OUTBOX_UNIT &&
                                      box->vector_count + VECTORS_MESSAGE <= TIDE_OUTBOX_VECTORS &&
                                      box->arena_used + ARENA_MESSAGE <= TIDE_OUTBOX_ARENA);
+}
+
+static bool ring_has_room(const struct tide_outbox *box, size_t size) {
+    size_t bytes = box->batch_bytes - box->own_bytes;
+    return box->parting || (box->ring_frames + box->batch_frames < TIDE_RING_FRAMES &&
+                            box->ring_bytes + bytes + size <= TIDE_RING_BYTES);
 }
 
 static bool gather_own(struct tide_outbox *box) {
@@ -294,6 +341,69 @@ static bool gather_own(struct tide_outbox *box) {
     return true;
 }
 
+/* Units out of the lanes, as much as fits. */
+static void gather_lanes(struct tide_outbox *box) {
+    struct tide_outbox_lane *lane;
+    while ((lane = choose(box)) != NULL) {
+        size_t size = unit_size(lane);
+        if (!batch_has_room(box, size) || !ring_has_room(box, size)) {
+            break;
+        }
+        if (lane != &box->lanes[TIDE_LANE_SYSTEM]) {
+            lane->deficit -= (int64_t)size;
+        }
+        if (frame_size(lane->head) <= TIDE_OUTBOX_UNIT) {
+            add_whole(box, lane);
+        } else {
+            add_fragment(box, lane);
+        }
+        box->batch_frames++;
+    }
+}
+
+/* Moves what was gathered from the lanes into the ring; the vectors then point there. */
+static int keep(struct tide_outbox *box) {
+    size_t count = box->vector_count - box->own_vectors;
+    size_t copied = box->arena_used - box->own_arena;
+    struct tide_sent_batch *batch =
+        tide_alloc(sizeof *batch + count * sizeof batch->vectors[0] + copied);
+    if (batch == NULL) {
+        return TIDE_ENOMEM;
+    }
+    uint8_t *bytes = (uint8_t *)&batch->vectors[count];
+    const uint8_t *from = box->arena + box->own_arena;
+    memcpy(bytes, from, copied);
+    *batch = (struct tide_sent_batch){.frames = box->batch_frames,
+                                      .bytes = box->batch_bytes - box->own_bytes,
+                                      .held = box->held,
+                                      .vector_count = count};
+    for (size_t i = 0; i < count; i++) {
+        struct tide_iovec *v = &box->vectors[box->own_vectors + i];
+        const uint8_t *at = v->data;
+        if (at >= from && at < from + copied) {
+            v->data = bytes + (at - from);
+        }
+        batch->vectors[i] = *v;
+    }
+    box->held = NULL;
+    *box->ring_tail = batch;
+    box->ring_tail = &batch->next;
+    box->ring_frames += batch->frames;
+    box->ring_bytes += batch->bytes;
+    box->sent += batch->frames;
+    box->frames += batch->frames;
+    return 0;
+}
+
+static void gather_again(struct tide_outbox *box) {
+    const struct tide_sent_batch *batch = box->again;
+    for (size_t i = batch->vector_at; i < batch->vector_count; i++) {
+        add_reference(box, batch->vectors[i].data, batch->vectors[i].size);
+    }
+    box->frames += batch->frames;
+    box->again = batch->next;
+}
+
 int tide__outbox_gather(struct tide_outbox *box) {
     if (box->vector_at < box->vector_count) {
         return 1;
@@ -307,28 +417,23 @@ int tide__outbox_gather(struct tide_outbox *box) {
             return TIDE_ENOMEM;
         }
     }
-    free_held(box);
+    free_held_own(box);
     box->vector_at = box->vector_count = box->batch_bytes = box->arena_used = 0;
-    if (!gather_own(box)) {
-        return 1;
+    box->own_vectors = box->own_arena = box->own_bytes = box->batch_frames = 0;
+    bool room = gather_own(box);
+    box->own_vectors = box->vector_count;
+    box->own_arena = box->arena_used;
+    box->own_bytes = box->batch_bytes;
+    if (room && box->again != NULL) {
+        gather_again(box);
+    } else if (room) {
+        gather_lanes(box);
+        int error = box->batch_frames > 0 ? keep(box) : 0;
+        if (error != 0) {
+            return error;
+        }
     }
-    struct tide_outbox_lane *lane;
-    while ((lane = choose(box)) != NULL) {
-        size_t size = unit_size(lane);
-        if (!batch_has_room(box, size)) {
-            break;
-        }
-        if (lane != &box->lanes[TIDE_LANE_SYSTEM]) {
-            lane->deficit -= (int64_t)size;
-        }
-        if (frame_size(lane->head) <= TIDE_OUTBOX_UNIT) {
-            add_whole(box, lane);
-        } else {
-            add_fragment(box, lane);
-        }
-        box->frames++;
-    }
-    return 1;
+    return box->vector_count > 0;
 }
 
 const struct tide_iovec *tide__outbox_vectors(const struct tide_outbox *box, size_t *count) {
@@ -349,6 +454,75 @@ void tide__outbox_written(struct tide_outbox *box, size_t bytes) {
         box->vector_at++;
     }
     if (box->vector_at == box->vector_count) {
-        free_held(box);
+        free_held_own(box);
     }
+}
+
+/* ---- the ring ---- */
+
+/* Is a batch being written that is still in the ring? Then its vectors must stay. */
+static bool is_being_written(const struct tide_outbox *box, const struct tide_sent_batch *batch) {
+    bool last = box->again == NULL ? batch->next == NULL : batch->next == box->again;
+    return last && box->vector_at < box->vector_count;
+}
+
+int tide__outbox_acked(struct tide_outbox *box, uint64_t frame) {
+    if (frame < box->acked || frame > box->sent) {
+        return tide_fail(TIDE_EPROTO,
+                         "frame %llu acknowledged, between %llu and %llu are under way",
+                         (unsigned long long)frame, (unsigned long long)box->acked,
+                         (unsigned long long)box->sent);
+    }
+    box->acked = frame;
+    while (box->ring != NULL && box->sent - box->ring_frames + box->ring->frames <= frame &&
+           box->ring != box->again && !is_being_written(box, box->ring)) {
+        drop_first(box);
+    }
+    return 0;
+}
+
+void tide__outbox_detach(struct tide_outbox *box) {
+    free_held_own(box);
+    while (box->own != NULL) {
+        struct tide_own_frame *next = box->own->next;
+        tide_free(box->own);
+        box->own = next;
+    }
+    box->own_tail = &box->own;
+    box->vector_at = box->vector_count = 0;
+    box->again = NULL;
+}
+
+/* Takes so many frames off the front: each begins with its length. */
+static void skip_frames(struct tide_outbox *box, struct tide_sent_batch *batch, uint64_t count) {
+    for (; count > 0; count--) {
+        struct tide_iovec *v = &batch->vectors[batch->vector_at];
+        int64_t length = tide_frame_length(v->data, v->size, TIDE_FRAME_MAX);
+        TIDE_ASSERT(length > 0 && (size_t)length <= batch->bytes);
+        batch->bytes -= (size_t)length;
+        box->ring_bytes -= (size_t)length;
+        batch->frames--;
+        box->ring_frames--;
+        for (size_t left = (size_t)length; left > 0;) {
+            v = &batch->vectors[batch->vector_at];
+            size_t n = left < v->size ? left : v->size;
+            v->data = (const uint8_t *)v->data + n;
+            v->size -= n;
+            left -= n;
+            batch->vector_at += v->size == 0;
+        }
+    }
+}
+
+int tide__outbox_rewind(struct tide_outbox *box, uint64_t received) {
+    TIDE_ASSERT(box->vector_count == 0 && box->again == NULL);
+    int error = tide__outbox_acked(box, received);
+    if (error != 0) {
+        return error;
+    }
+    if (box->ring != NULL) {
+        skip_frames(box, box->ring, received - (box->sent - box->ring_frames));
+    }
+    box->again = box->ring;
+    return 0;
 }

@@ -190,18 +190,20 @@ static void refuse_oversized(struct tide_net *net, struct tide_peer *peer,
     snprintf(text, sizeof text, "an answer of %zu bytes; %zu are allowed", tide_outgoing_body(m),
              tide__frame_limit(m->lane));
     tide_log(TIDE_LOG_WARN, net->name, "to node n%u: %s", (unsigned)tide_address_node(m->to), text);
-    if (m->kind == TIDE_FRAME_REPLY && peer != NULL && peer->link != NULL &&
-        peer->link->state == LINK_UP) {
+    if (m->kind == TIDE_FRAME_REPLY) {
         uint8_t body[160];
         struct tide_writer w;
         tide_writer_init(&w, body, sizeof body);
         tide__refusal_write(&w, TIDE_ELIMIT, text);
-        struct tide_frame frame = {.kind = TIDE_FRAME_ERROR,
-                                   .lane = TIDE_LANE_ANSWER,
-                                   .to = m->to,
-                                   .from = m->from,
-                                   .call = m->call};
-        tide__outbox_push_own(&peer->link->outbox, &frame, w.data, w.size);
+        struct tide_outgoing error = {.kind = TIDE_FRAME_ERROR,
+                                      .lane = TIDE_LANE_ANSWER,
+                                      .to = m->to,
+                                      .from = m->from,
+                                      .call = m->call,
+                                      .code = TIDE_ELIMIT,
+                                      .data = w.data,
+                                      .size = (uint32_t)w.size};
+        tide_system_send(net->system, &error, true);
         tide_writer_release(&w);
     }
     fail_message(net, peer, m, TIDE_ELIMIT, text);
@@ -220,11 +222,15 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
         refuse_oversized(net, peer, m);
         return;
     }
+    if (!tide__frame_sequenced(m->kind, m->lane, m->to)) {
+        fail_message(net, peer, m, TIDE_EPERM, "this lane of the members is the net's own");
+        return;
+    }
     if (m->prepaid) {
         tide__peer_charge(peer, m->lane, TIDE_FRAME_HEAD + tide_outgoing_body(m));
     }
-    if (peer->link != NULL && peer->link->state == LINK_UP) {
-        tide__outbox_push(&peer->link->outbox, m);
+    if (peer->session != NULL) {
+        tide__outbox_push(&peer->session->outbox, m);
         return;
     }
     if (peer->waiting == NULL) {

@@ -161,5 +161,8 @@ void tide_sim_crash(struct tide_sim *sim, const char *node);
 void tide_sim_pause(struct tide_sim *sim, const char *node, uint64_t duration);
 /* Nothing passes between a and b (both ways) until healed by a second call with false. */
 void tide_sim_partition(struct tide_sim *sim, const char *a, const char *b, bool cut);
+/* Every connection between a and b breaks: of what is on its way to each end a seeded prefix still arrives, then
+ * ECLOSED; what is written from now on is lost. */
+void tide_sim_reset(struct tide_sim *sim, const char *a, const char *b);
 
 #endif

@@ -26,6 +26,7 @@ enum { BURST_MAX = 32 };
 /* Unsent bytes in the kernel beyond which it reports a socket as full: what waits is ours to
  * order by priority. */
 enum { UNSENT_BYTES_MAX = 256 * 1024 };
+enum { UNANSWERED_MS_MAX = 5000 }; /* then the kernel gives the connection up */
 
 #ifndef IOV_MAX
 #define IOV_MAX 1024
@@ -158,9 +159,10 @@ static int stream_create(struct tide_executor *e, int fd, bool connecting,
 
 static void tune(int fd, int family) {
     if (family != AF_UNIX) {
-        int on = 1, limit = UNSENT_BYTES_MAX;
+        int on = 1, limit = UNSENT_BYTES_MAX, timeout = UNANSWERED_MS_MAX;
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &limit, sizeof limit);
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
     }
 }
 
@@ -210,11 +212,13 @@ static bool is_self_connected(int fd) {
            memcmp(&ours, &theirs, our_size) == 0;
 }
 
-/* A connection that cannot be made is "unreachable", whatever the kernel's reason. */
+/* A connection that cannot be made is "unreachable", whatever the kernel's reason; but a Unix
+ * listener whose backlog is full is there, and busy. */
 static int connect_reason(int error_number) {
     int code = tide__error_from_errno(-error_number);
     bool own_fault =
-        code == TIDE_ENOMEM || code == TIDE_EPERM || code == TIDE_ELIMIT || code == TIDE_ETIMEDOUT;
+        code == TIDE_ENOMEM || code == TIDE_EPERM || code == TIDE_ELIMIT || code == TIDE_ETIMEDOUT ||
+                     code == TIDE_EBUSY;
     return own_fault ? code : TIDE_EUNREACHABLE;
 }
 

@@ -499,3 +499,9 @@ void tide_sim_partition(struct tide_sim *sim, const char *name_a, const char *na
         tide__sim_streams_heal(sim);
     }
 }
+
+void tide_sim_reset(struct tide_sim *sim, const char *name_a, const char *name_b) {
+    struct sim_node *a = find_node(sim, name_a), *b = find_node(sim, name_b);
+    TIDE_ASSERT(a != NULL && b != NULL && a != b);
+    tide__sim_streams_reset(sim, a, b);
+}

@@ -119,6 +119,8 @@ bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *a,
 void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event);
 void tide__sim_streams_crash(struct tide_sim *sim, struct sim_node *node);
 void tide__sim_streams_heal(struct tide_sim *sim);
+void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a,
+                             const struct sim_node *b);
 void tide__sim_streams_destroy(struct tide_sim *sim);
 int tide__sim_listen(struct tide_executor *executor, const char *endpoint,
                      void (*accepted)(void *arg, struct tide_stream *stream), void *arg,

@@ -39,6 +39,7 @@ struct tide_stream {
     bool connected, reading, want_write;
     bool read_scheduled, writable_scheduled;
     bool finished, delivered;
+    bool broken; /* reset: nothing more is sent towards us */
     bool orphan; /* of a crashed node: its owner may still hold it, so it stays until the world ends
                   */
     struct tide_stream *next; /* all of the world */
@@ -118,7 +119,7 @@ static void send_segment(struct tide_stream *to, struct sim_segment *segment,
 
 static void send_end(struct tide_stream *s) {
     struct tide_stream *to = s->peer;
-    if (to != NULL && !to->finished) {
+    if (to != NULL && !to->finished && !to->broken) {
         struct sim_segment *segment = tide_alloc_zero(1, sizeof *segment);
         TIDE_ASSERT(segment != NULL);
         segment->end = true;
@@ -436,7 +437,7 @@ ssize_t tide__sim_stream_write(struct tide_stream *s, const struct tide_iovec *i
         total += iov[i].size;
     }
     struct tide_stream *to = s->peer;
-    if (s->connected && (to == NULL || to->finished)) {
+    if (s->broken || (s->connected && (to == NULL || to->finished))) {
         return (ssize_t)total; /* the peer is gone, which we have yet to hear: the bytes are lost */
     }
     size_t room = 0;
@@ -500,6 +501,56 @@ void tide__sim_streams_crash(struct tide_sim *sim, struct sim_node *node) {
             send_end(s);
         }
         s->finished = s->orphan = true;
+    }
+}
+
+/* Ends what is queued towards `s` after `keep` bytes. Arrivals are counted, not named: those of
+ * segments that are cut off stand for the end, which is the last that is ever read. */
+static void break_after(struct tide_stream *s, size_t keep) {
+    struct sim_segment **at = &s->first;
+    while (*at != NULL && !(*at)->end && (*at)->size - (*at)->offset <= keep) {
+        keep -= (*at)->size - (*at)->offset;
+        at = &(*at)->next;
+    }
+    s->broken = true;
+    if (*at != NULL && (*at)->end) {
+        return; /* ends in order at the same place */
+    }
+    struct sim_segment *cut = *at;
+    if (cut != NULL && keep > 0) {
+        s->queued_bytes -= cut->size - cut->offset - keep;
+        cut->size = cut->offset + keep;
+        at = &cut->next;
+        cut = cut->next;
+    }
+    *at = NULL;
+    s->last = at;
+    bool counted = cut != NULL;
+    while (cut != NULL) {
+        struct sim_segment *next = cut->next;
+        s->queued_bytes -= cut->size - cut->offset;
+        tide_free(cut);
+        cut = next;
+    }
+    struct sim_segment *end = tide_alloc_zero(1, sizeof *end);
+    TIDE_ASSERT(end != NULL);
+    end->end = true;
+    if (counted) {
+        *s->last = end;
+        s->last = &end->next;
+    } else {
+        send_segment(s, end, &s->random);
+    }
+}
+
+void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a,
+                             const struct sim_node *b) {
+    for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
+        bool between = (s->executor->node == a && s->peer_node == b) ||
+                       (s->executor->node == b && s->peer_node == a);
+        if (between && !s->finished && !s->broken) {
+            break_after(s, (size_t)tide_random_below(&s->random, s->queued_bytes + 1));
+        }
     }
 }
 

@@ -1,14 +1,18 @@
 /*
- * The checkpoint's cut without stopping: updates tagged with clocks, two versions of a row, walkers, moving rows.
+ * The checkpoint's cut without stopping: updates tagged with clocks, two versions of a row,
+ * walkers, moving rows.
  * Page: faults.md section 9.
  *
- * Two workers, each pushing once to each of two rows in every clock 1..CLOCKS (a push is the pair (worker, clock)). Two
- * nodes; row r starts on node r and MOVES moves happen while all goes on. A push goes by the home (node 0) and is
- * forwarded to where the row is, so it arrives later than one that was not. The controller chooses the cut c* = highest
- * running clock + 1, tells the nodes one after the other (a worker starts clock c* + 1 only when all know), completes it when all pushes with clock <= c* are acknowledged. Then each node's walker writes
- * the cut versions of its rows, one at a time.
+ * Two workers, each pushing once to each of two rows in every clock 1..CLOCKS (a push is the pair
+ * (worker, clock)). Two nodes; row r starts on node r and MOVES moves happen while all goes on. A
+ * push goes by the home (node 0) and is forwarded to where the row is, so it arrives later than one
+ * that was not. The controller chooses the cut c* = highest running clock + 1, tells the nodes one
+ * after the other (a worker starts clock c* + 1 only when all know), completes it when all pushes
+ * with clock <= c* are acknowledged. Then each node's walker writes the cut versions of its rows,
+ * one at a time.
  *
- * Checked: what is written of each row is exactly the pushes with clock <= c*; every row is written.
+ * Checked: what is written of each row is exactly the pushes with clock <= c*; every row is
+ * written.
  *
  * Weakenings, each must be refuted:
  *   MARKERS   instead of tags: a worker sends a marker to each node when it passes c*; a node's rows are cut when the

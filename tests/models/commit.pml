@@ -2,14 +2,15 @@
  * Exact clocks: staged updates, the journalled commit, loss of a worker and of the controller.
  * Page: faults.md section 6 (on_worker_loss = "exact").
  *
- * A chunk of data is worker 0's; its clock changes one row at each of two owners. It stages both, waits for the
- * acknowledgements and reports; the controller journals a commit and tells the owners, which make what is staged visible.
- * At any moment worker 0 may be declared lost (it may live on for a while, and what it sent still arrives); the
- * controller journals the abort, tells the owners and gives the chunk to worker 1. The controller may stop at any
- * moment, losing what it has not journalled, and resumes from its journal, telling the owners again.
+ * A chunk of data is worker 0's; its clock changes one row at each of two owners. It stages both,
+ * waits for the acknowledgements and reports; the controller journals a commit and tells the
+ * owners, which make what is staged visible. At any moment worker 0 may be declared lost (it may
+ * live on for a while, and what it sent still arrives); the controller journals the abort, tells
+ * the owners and gives the chunk to worker 1. The controller may stop at any moment, losing what it
+ * has not journalled, and resumes from its journal, telling the owners again.
  *
- * Checked: at each owner the chunk is visible at most once at any time and exactly once at rest, from the same worker
- * everywhere (no half clock), and nothing stays staged.
+ * Checked: at each owner the chunk is visible at most once at any time and exactly once at rest,
+ * from the same worker everywhere (no half clock), and nothing stays staged.
  *
  * Weakenings, each must be refuted:
  *   EARLY     a worker reports before all it staged is acknowledged

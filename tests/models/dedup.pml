@@ -2,21 +2,23 @@
  * Exactly once: ids beside the row, pruned by low-water marks.
  * Page: faults.md section 5.
  *
- * One worker with OPS pushes, at most WINDOW unanswered, each sent up to SENDS times (a resend after a reconnect or a
- * view). Copies of a push are anywhere and arrive at any node in any order, an unanswered worker's or not ("stale copies
- * anywhere"); a node that has not the row lets them travel on. The row moves MOVES times between NODES nodes with its
- * `recent` ids; heartbeats bring the worker's low-water mark (its oldest unanswered push) to each node at any time; each
- * node sweeps `recent` by the mark it heard. Answers may be late too.
+ * One worker with OPS pushes, at most WINDOW unanswered, each sent up to SENDS times (a resend
+ * after a reconnect or a view). Copies of a push are anywhere and arrive at any node in any order,
+ * an unanswered worker's or not ("stale copies anywhere"); a node that has not the row lets them
+ * travel on. The row moves MOVES times between NODES nodes with its `recent` ids; heartbeats bring
+ * the worker's low-water mark (its oldest unanswered push) to each node at any time; each node
+ * sweeps `recent` by the mark it heard. Answers may be late too.
  *
- * Checked: no push is applied twice; what is dropped by the mark was applied; at the end all are applied and answered;
- * `recent` never holds more than what is outstanding as far as the node heard.
+ * Checked: no push is applied twice; what is dropped by the mark was applied; at the end all are
+ * applied and answered; `recent` never holds more than what is outstanding as far as the node
+ * heard.
  *
  * Weakenings, each must be refuted:
  *   NOLOW     apply iff not in `recent`, without seq >= low
  *   NOSHIP    the row travels without the mark its ids were pruned with
  *   LOWSENT   the worker's mark is its oldest unsent push, not its oldest unanswered
- * Holds all the same: NOMAX (the receiver takes the mark that came, even if it heard a higher one): what it then knows
- * is exactly what the ids were pruned with.
+ * Holds all the same: NOMAX (the receiver takes the mark that came, even if it heard a higher one):
+ * what it then knows is exactly what the ids were pruned with.
  */
 #ifndef OPS
 #define OPS 4

@@ -1,17 +1,21 @@
 /*
  * The death of a home: CLAIM, retained copies, RELEASE.
  * Page: faults.md section 4, steps 10 and 11. Only what those steps add: hand-overs are as in replica.pml, operations are
- * pushes of one writer at whoever owns the row, and each is acknowledged only when owner and copy have it.
+ * pushes of one writer at whoever owns the row, and each is acknowledged only when owner and copy
+ * have it.
  *
- * Node 0 is the home and the first owner, node 1 follows it as home (and holds the copy of what the home owns), node 2
- * is a third. The row moves along 0 -> 2 -> 0 (towards and from the home), or 0 -> 1 -> 0, while PUSHES pushes happen; the
- * giver retains (term, row) until the home says RELEASE, which the home does when the receiver reported arrival and its
- * copy set is complete. The home dies at any moment; each message it sent to a node arrives or is lost from some point on.
- * Then the controller names node 1, which waits for the lease it granted to the home, asks all living for claims, and
- * serves from the highest: OWNED at t, ARRIVING (retained by a giver: counts for the receiver), or its own copy.
+ * Node 0 is the home and the first owner, node 1 follows it as home (and holds the copy of what the
+ * home owns), node 2 is a third. The row moves along 0 -> 2 -> 0 (towards and from the home), or 0
+ * -> 1 -> 0, while PUSHES pushes happen; the giver retains (term, row) until the home says RELEASE,
+ * which the home does when the receiver reported arrival and its copy set is complete. The home
+ * dies at any moment; each message it sent to a node arrives or is lost from some point on. Then
+ * the controller names node 1, which waits for the lease it granted to the home, asks all living
+ * for claims, and serves from the highest: OWNED at t, ARRIVING (retained by a giver: counts for
+ * the receiver), or its own copy.
  *
- * A row is a count of pushes. Checked: what the new home settles on holds every acknowledged push, one owner, and
- * nobody serves an old row after the new home serves (the dead home's lease included: it may be only unreachable).
+ * A row is a count of pushes. Checked: what the new home settles on holds every acknowledged push,
+ * one owner, and nobody serves an old row after the new home serves (the dead home's lease
+ * included: it may be only unreachable).
  *
  * Weakenings, each must be refuted:
  *   NORETAIN   the giver drops its row when it sends it       NOFLIGHT  a row in flight is not counted in the claims
@@ -118,7 +122,9 @@ end:
 #endif
         for (n : 1 .. 2) {
             if :: have[n] -> claim(have_term[n], row[n], n) :: else fi;
+#ifndef NOFLIGHT
             if :: kept_term[n] != 0 -> claim(kept_term[n], kept[n], NEXT) :: else fi
+#endif
         }
         n = 0;
 #ifndef NOFLIGHT
@@ -126,8 +132,6 @@ end:
         :: fly_to != NOBODY && fly_to != 0 -> claim(fly_term, fly_row, fly_to)
         :: else
         fi;
-#else
-        if :: kept_term[1] > 0 || kept_term[2] > 0 -> best = 0; best_row = 0 :: else fi;
 #endif
 #ifdef TIE
         if :: copy_term[NEXT] != 0 -> claim(copy_term[NEXT], copy[NEXT], NEXT) :: else fi;

@@ -1,16 +1,18 @@
 /*
- * The inbox of a scheduler and the sleep of its executor: push, drain, sleep, wake.
- * Modelled from runtime/actor/scheduler.c (inbox_push, drain_inbox, scheduler_pending) and
- * runtime/port/real_executor.c (tide__real_executor_wake, tide__real_awake, run_turn, on_prepare, on_wake).
+ * The inbox of a scheduler and the sleep of its executor: push, drain, sleep, wake. Modelled from
+ * runtime/actor/scheduler.c (inbox_push, drain_inbox, scheduler_pending) and
+ * runtime/port/real_executor.c (tide__real_executor_wake, tide__real_awake, run_turn, on_prepare,
+ * on_wake).
  *
- * SENDERS threads push MESSAGES messages each on a lock-free stack; whoever found it empty wakes the executor. The
- * executor runs turns; between two it polls, and blocks there when it may sleep. A stream of the loop may have news at
- * any poll (NEWS times), which calls tide__real_awake. Each atomic operation is one step (sequential consistency; every
- * operation that matters is a read-modify-write of one variable, see the head of real_executor.c). STORE shows what a
- * plain store in place of the exchange does on a machine with store buffers.
+ * SENDERS threads push MESSAGES messages each on a lock-free stack; whoever found it empty wakes
+ * the executor. The executor runs turns; between two it polls, and blocks there when it may sleep.
+ * A stream of the loop may have news at any poll (NEWS times), which calls tide__real_awake. Each
+ * atomic operation is one step (sequential consistency; every operation that matters is a
+ * read-modify-write of one variable, see the head of real_executor.c). STORE shows what a plain
+ * store in place of the exchange does on a machine with store buffers.
  *
- * Checked: each message is taken exactly once, each sender's in order, and never does the executor sleep for ever on a
- * non-empty inbox (at the end of everything all messages were taken).
+ * Checked: each message is taken exactly once, each sender's in order, and never does the executor
+ * sleep for ever on a non-empty inbox (at the end of everything all messages were taken).
  *
  * Weakenings, each must be refuted:
  *   NOTRY     run_turn exchanges to SLEEPING and neither looks at what was before nor asks `pending`   (wake lost)
@@ -21,8 +23,8 @@
  *   NOREVERSE drain does not reverse the stack                                                         (order)
  *   DOUBLE    a poll is taken to end by one wake each: the eventfd counts, and a sleeper that drained it assumes
  *             a message in the inbox ("double wake assumed")
- * Holds all the same: NOPENDING (`pending` not asked): the state of before the exchange suffices; LATEWAKE (every
- * pusher wakes, not only the first).
+ * Holds all the same: NOPENDING (`pending` not asked): the state of before the exchange suffices;
+ * LATEWAKE (every pusher wakes, not only the first).
  */
 #ifndef SENDERS
 #define SENDERS 2

@@ -1,16 +1,19 @@
 /*
- * Membership: suspicion by two observers, death final for an incarnation, views and commands fenced by term.
+ * Membership: suspicion by two observers, death final for an incarnation, views and commands fenced
+ * by term.
  * Pages: faults.md sections 7 and 8.
  *
- * Three nodes, two controllers with one journal. The link between nodes 1 and 2 is broken from the start, so each of
- * them suspects the other for ever; node 0 hears all. VICTIM (2) may be killed and started again; who does not hear an
- * incarnation reports it, once, and reports travel. A death is declared when two observers agree, and is journalled. The
- * second controller takes over at any moment with a higher term; the first one does not know, and what it sends or has
- * sent still arrives, in any order relative to the other's. Commands (here: to whom the victim's slot belongs) carry
- * (term, index); a node keeps the highest.
+ * Three nodes, two controllers with one journal. The link between nodes 1 and 2 is broken from the
+ * start, so each of them suspects the other for ever; node 0 hears all. VICTIM (2) may be killed
+ * and started again; who does not hear an incarnation reports it, once, and reports travel. A death
+ * is declared when two observers agree, and is journalled. The second controller takes over at any
+ * moment with a higher term; the first one does not know, and what it sends or has sent still
+ * arrives, in any order relative to the other's. Commands (here: to whom the victim's slot belongs)
+ * carry (term, index); a node keeps the highest.
  *
- * Checked: no living incarnation is declared dead (one broken link is not a death); a node never goes back to an older
- * command; at rest all living nodes hold the leader's last command and nobody holds a dead owner's.
+ * Checked: no living incarnation is declared dead (one broken link is not a death); a node never
+ * goes back to an older command; at rest all living nodes hold the leader's last command and nobody
+ * holds a dead owner's.
  *
  * Weakenings, each must be refuted:
  *   NOTERM    commands ordered by index alone       ONEOBS   one observer's word suffices

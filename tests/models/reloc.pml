@@ -2,13 +2,15 @@
  * Relocation of one key: homes, terms, HAND/XFER, location caches, the fence by watermarks.
  * Pages: allocation.md sections 5-8 and 13, faults.md section 3.
  *
- * N nodes, node 0 is the home and the first owner. Every node's worker issues OPS operations (an operation is a push
- * that returns the row) and LOCS localizes, in any order. The row is the set of pushes applied, so that a row tells
- * exactly what it holds. `done` is a ghost: what has been executed anywhere. Checked whenever an operation executes:
+ * N nodes, node 0 is the home and the first owner. Every node's worker issues OPS operations (an
+ * operation is a push that returns the row) and LOCS localizes, in any order. The row is the set of
+ * pushes applied, so that a row tells exactly what it holds. `done` is a ghost: what has been
+ * executed anywhere. Checked whenever an operation executes:
  *   one copy     the row executed on is `done`: nothing lost, no second row (with it, linearizable when synchronous)
  *   once         the push is not in `done` yet
  *   order        all earlier pushes of the same worker are in the row
- * and at rest: every operation answered, one owner, the directory names it, its row is complete, nobody waits.
+ * and at rest: every operation answered, one owner, the directory names it, its row is complete,
+ * nobody waits.
  *
  * Conditions (they widen the world)          Weakenings (each must be refuted)
  *   SYNC      one operation outstanding         NOFENCE   caches used and changed at once

@@ -1,17 +1,19 @@
 /*
- * The crash-tolerant scheme (durability = strict, one copy): REPL/ACKR, wait lists, leases, freeze, VIEW, fail-over.
+ * The crash-tolerant scheme (durability = strict, one copy): REPL/ACKR, wait lists, leases, freeze,
+ * VIEW, fail-over.
  * Page: faults.md section 4, steps 1-9.
  *
- * Three nodes; node 0 is the home (reliable here; home.pml kills it), owner at first, and holds the copy of what another
- * node owns. OPMASK says which nodes' workers have an operation (push or pull, chosen freely), LOCMASK which localize
- * once. One of nodes 1 and 2 fails:
+ * Three nodes; node 0 is the home (reliable here; home.pml kills it), owner at first, and holds the
+ * copy of what another node owns. OPMASK says which nodes' workers have an operation (push or pull,
+ * chosen freely), LOCMASK which localize once. One of nodes 1 and 2 fails:
  *   CRASH     at any moment; what it has sent to each node arrives whole or not at all; declared dead later
  *   SUSPECT   declared dead while alive; it learns that later and stops
- * Leases: everybody holds one at first; a holder's runs out at any moment, and at the granter only after that (the
- * holder counts from when it asked). RENEW: the home renews it once to whom it has not declared dead.
+ * Leases: everybody holds one at first; a holder's runs out at any moment, and at the granter only
+ * after that (the holder counts from when it asked). RENEW: the home renews it once to whom it has
+ * not declared dead.
  *
- * A row is the set of pushes in it. Ghosts: `known` = pushes acknowledged or seen by an answered pull; must[n] = `known`
- * when n's operation was called. Checked:
+ * A row is the set of pushes in it. Ghosts: `known` = pushes acknowledged or seen by an answered
+ * pull; must[n] = `known` when n's operation was called. Checked:
  *   a pull holds must[n]      (no acknowledged push lost, nothing read vanishes, reads linearizable)
  *   a push is acknowledged    only when owner and copy have it, and applied once
  *   at rest (everybody living): answered; one owner, the chain names it, its row = the copy and holds `known`
@@ -301,7 +303,10 @@ inline handle() {
         if
         :: n == HOME && ty == REPL ->
             row[HOME] = row[HOME] | x;
-            if :: nfull(link[IX(HOME, src_)]) && alive[src_] -> link[IX(HOME, src_)]!ACKR,0,0,t :: else fi
+            if
+            :: nfull(link[IX(HOME, src_)]) && alive[src_] -> link[IX(HOME, src_)]!ACKR,0,0,t
+            :: full(link[IX(HOME, src_)]) || !alive[src_]
+            fi
         :: else
         fi
 #else
@@ -357,8 +362,11 @@ inline handle() {
 #endif
                 answer(a, x);
                 a = 0; b = 0;
-                if :: st[n] == LEAVING && empty(wait_list[n]) -> give_successor() :: else fi
-            :: else
+                if
+                :: st[n] == LEAVING && empty(wait_list[n]) -> give_successor()
+                :: st[n] != LEAVING || nempty(wait_list[n])
+                fi
+            :: empty(wait_list[n]) || t != seen[n]
             fi
         :: ty == ARRIVED -> trim(t)
         :: ty == VIEW -> view(t)
@@ -475,7 +483,10 @@ end:
         if :: tenant = 1 :: tenant = 2 fi;
         if
         :: granted[tenant] && dead != tenant && alive[tenant] ->
-            if :: nfull(link[IX(HOME, tenant)]) -> flying = 1; link[IX(HOME, tenant)]!GRANT,0,0,0 :: else fi
+            if
+            :: nfull(link[IX(HOME, tenant)]) -> flying = 1; link[IX(HOME, tenant)]!GRANT,0,0,0
+            :: full(link[IX(HOME, tenant)])
+            fi
         :: else
         fi
        }

@@ -54,10 +54,11 @@ replica|holds|-DCRASH -DOPMASK=3
 replica|holds|-DCRASH -DOPMASK=6 -DLOCMASK=6
 replica|holds|-DCRASH -DLOCMASK=2
 replica|holds|-DCRASH -DRENEW -DOPMASK=3 -DLOCMASK=6
+replica|holds|-DCRASH -DLOCMASK=6
 replica|holds|-DSUSPECT -DOPMASK=6 -DLOCMASK=6
 replica|holds|-DSUSPECT -DOPMASK=3 -DLOCMASK=6
 replica|fails|-DCRASH -DPULLVALID
-replica|fails|-DSUSPECT -DOPMASK=6 -DLOCMASK=2 -DNOLEASE
+replica|fails|-DSUSPECT -DOPMASK=3 -DLOCMASK=6 -DVICTIM=2 -DNOLEASE
 replica|fails|-DSUSPECT -DOPMASK=6 -DLOCMASK=2 -DNOWAIT
 replica|fails|-DSUSPECT -DOPMASK=3 -DLOCMASK=6 -DVICTIM=2 -DSUSPECTONLY
 replica|fails|-DCRASH -DNODRAIN
@@ -66,6 +67,13 @@ replica|fails|-DCRASH -DNOIDS
 replica|fails|-DCRASH -DEARLYACK
 replica|fails|-DCRASH -DNORESEND
 replica|fails|-DCRASH -DVICTIM=2 -DOPMASK=2 -DLOCMASK=2 -DDUPNOW
+home|holds|
+home|holds|-DPUSHES=5 -DMOVES=5
+home|fails|-DNORETAIN
+home|fails|-DNOFLIGHT
+home|fails|-DNOLEASE
+home|fails|-DSTRANGER
+home|fails|-DTIE
 dedup|holds|
 dedup|holds|-DOPS=3 -DWINDOW=2 -DNODES=3
 dedup|holds|-DNOMAX

@@ -2,14 +2,17 @@
  * A session: exactly once, in order, between two living incarnations, over connections that break.
  * Page: faults.md section 2.
  *
- * One direction of one session: a sender with FRAMES frames and a ring of RING, a receiver. No frame carries a number:
- * its place is implied by the connection's order. A connection breaks at any moment (BREAKS times): what was written and
- * not read is lost from any point on, what was read was read. The two ends notice independently. hello carries the
- * receiver's count R; the sender drops its ring below R and goes on from R + 1. Acknowledgements are cumulative and may
- * be lost with their connection. The receiver's process may be replaced by a new incarnation (RESTARTS times).
+ * One direction of one session: a sender with FRAMES frames and a ring of RING, a receiver. No
+ * frame carries a number:
+ * its place is implied by the connection's order. A connection breaks at any moment (BREAKS times):
+ * what was written and not read is lost from any point on, what was read was read. The two ends
+ * notice independently. hello carries the receiver's count R; the sender drops its ring below R and
+ * goes on from R + 1. Acknowledgements are cumulative and may be lost with their connection. The
+ * receiver's process may be replaced by a new incarnation (RESTARTS times).
  *
- * Frames carry their number here as a ghost, so that the receiver can check what it counts by position: next = last + 1,
- * nothing twice, nothing missing. At the end every frame was received, or session_lost was reported at the sender.
+ * Frames carry their number here as a ghost, so that the receiver can check what it counts by
+ * position: next = last + 1, nothing twice, nothing missing. At the end every frame was received,
+ * or session_lost was reported at the sender.
  *
  * Weakenings, each must be refuted:
  *   OFFBYONE  the sender goes on from R (or R + 2)                    NORESUME  it goes on from what it sent last

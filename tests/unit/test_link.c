@@ -396,6 +396,128 @@ static void intake_refuses_bad_lengths_and_fragments(void **state) {
     expect_refused(b, n, true); /* before hello */
 }
 
+/* ---- the ring ---- */
+
+/* Writes up to `limit` bytes of what is there. */
+static size_t write_some(struct tide_outbox *box, uint8_t *out, size_t limit) {
+    size_t used = 0;
+    while (used < limit && tide__outbox_gather(box) > 0) {
+        size_t count, taken = 0;
+        const struct tide_iovec *v = tide__outbox_vectors(box, &count);
+        for (size_t i = 0; i < count && used < limit; i++) {
+            size_t n = v[i].size < limit - used ? v[i].size : limit - used;
+            memcpy(out + used, v[i].data, n);
+            used += n;
+            taken += n;
+        }
+        tide__outbox_written(box, taken);
+    }
+    return used;
+}
+
+static void a_ring_resumes_at_every_frame(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1, 600, 3, 300000, 100, 900000, 5, 512, 262200, 2};
+    size_t capacity = 8 << 20;
+    uint8_t *bytes = malloc(capacity);
+    for (size_t cut = 0; cut < 1500000; cut += 1 + cut / 9) {
+        struct tide_outbox box;
+        tide__outbox_init(&box);
+        for (size_t i = 0; i < 4 * TIDE_COUNT(sizes); i++) {
+            size_t size = sizes[i % TIDE_COUNT(sizes)];
+            tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, size, size / 3, i));
+        }
+        size_t size = write_some(&box, bytes, cut);
+        struct tide_intake in;
+        tide__intake_init(&in);
+        in.greeting = false;
+        struct seen *seen = calloc(1, sizeof *seen);
+        assert_int_equal(feed(&in, bytes, size - size / 7, 5000, seen), 0); /* the rest is lost */
+        uint64_t received = in.sequenced;
+        struct tide_assembly lanes[TIDE_LANE_COUNT];
+        tide__intake_suspend(&in, lanes);
+        in.greeting = false;
+        tide__intake_resume(&in, lanes, received);
+        tide__outbox_detach(&box);
+        assert_int_equal(tide__outbox_rewind(&box, box.sent + 1), TIDE_EPROTO);
+        assert_int_equal(tide__outbox_rewind(&box, received), 0);
+        size = write_some(&box, bytes, capacity);
+        assert_int_equal(feed(&in, bytes, size, 100000, seen), 0);
+        while (!tide__outbox_empty(&box)) { /* the ring was full */
+            assert_true(box.ring_bytes <= TIDE_RING_BYTES);
+            assert_int_equal(tide__outbox_acked(&box, in.sequenced), 0);
+            size = write_some(&box, bytes, capacity);
+            assert_int_equal(feed(&in, bytes, size, 100000, seen), 0);
+        }
+        assert_int_equal(seen->count, 4 * TIDE_COUNT(sizes));
+        assert_false(seen->damaged);
+        for (size_t i = 0; i < seen->count; i++) {
+            assert_int_equal(seen->calls[i], i);
+        }
+        assert_int_equal(in.sequenced, box.sent);
+        assert_int_equal(tide__outbox_acked(&box, in.sequenced), 0);
+        assert_int_equal(box.ring_frames, 0);
+        assert_int_equal(box.ring_bytes, 0);
+        assert_int_equal(tide__outbox_acked(&box, in.sequenced - 1), TIDE_EPROTO);
+        assert_int_equal(tide__outbox_acked(&box, in.sequenced + 1), TIDE_EPROTO);
+        free(seen);
+        tide__intake_deinit(&in);
+        tide__outbox_clear(&box, NULL, NULL);
+    }
+    free(bytes);
+}
+
+static void a_full_ring_holds_frames_back_until_acknowledged(void **state) {
+    (void)state;
+    struct tide_outbox box;
+    tide__outbox_init(&box);
+    for (unsigned i = 0; i < TIDE_RING_FRAMES + 1000; i++) {
+        tide__outbox_push(&box, outgoing(TIDE_LANE_CONTROL, 20, 0, i));
+    }
+    size_t capacity = 1 << 20;
+    uint8_t *bytes = malloc(capacity);
+    write_some(&box, bytes, capacity);
+    assert_int_equal(box.sent, TIDE_RING_FRAMES);
+    assert_int_equal(box.ring_frames, TIDE_RING_FRAMES);
+    assert_false(tide__outbox_empty(&box));
+    struct tide_frame beat = {.kind = TIDE_FRAME_HEARTBEAT, .lane = TIDE_LANE_SYSTEM};
+    assert_int_equal(tide__outbox_push_own(&box, &beat, "\xc0", 1), 0);
+    assert_int_equal(write_some(&box, bytes, capacity), TIDE_FRAME_HEAD + 1); /* beats go on */
+    assert_int_equal(tide__outbox_acked(&box, TIDE_RING_FRAMES), 0);
+    write_some(&box, bytes, capacity);
+    assert_int_equal(box.sent, TIDE_RING_FRAMES + 1000);
+    assert_true(tide__outbox_empty(&box));
+    tide__outbox_clear(&box, NULL, NULL);
+    free(bytes);
+}
+
+static void frames_in_fragments_are_64_mib_at_one_time(void **state) {
+    (void)state;
+    struct tide_outbox box;
+    tide__outbox_init(&box);
+    box.parting = true; /* no ring */
+    tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, 40 << 20, 0, 1));
+    tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, 40 << 20, 0, 2));
+    size_t capacity = 82 << 20;
+    uint8_t *bytes = malloc(capacity);
+    size_t size = write_some(&box, bytes, capacity);
+    struct tide_intake in;
+    tide__intake_init(&in);
+    in.greeting = false;
+    struct seen *seen = calloc(1, sizeof *seen);
+    assert_int_equal(feed(&in, bytes, size, SIZE_MAX, seen), 0);
+    assert_int_equal(seen->count, 2);
+    assert_int_equal(box.open_bytes, 0);
+    free(seen);
+    free(bytes);
+    tide__intake_deinit(&in);
+    tide__outbox_clear(&box, NULL, NULL);
+    uint8_t b[600];
+    size_t n = fragment(b, TIDE_LANE_STORE, 1, 40 << 20, 0, 10);
+    n += fragment(b + n, TIDE_LANE_BULK, 1, 40 << 20, 0, 10);
+    expect_refused(b, n, false); /* a peer that does not keep to it */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(detector_suspects_a_silent_peer_after_about_2200_ms),
@@ -408,6 +530,9 @@ int main(void) {
         cmocka_unit_test(system_frame_waits_for_one_fragment_at_most),
         cmocka_unit_test(lanes_share_a_full_link_8_8_2_1),
         cmocka_unit_test(intake_refuses_bad_lengths_and_fragments),
+        cmocka_unit_test(a_ring_resumes_at_every_frame),
+        cmocka_unit_test(a_full_ring_holds_frames_back_until_acknowledged),
+        cmocka_unit_test(frames_in_fragments_are_64_mib_at_one_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

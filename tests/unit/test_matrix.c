@@ -147,7 +147,8 @@ static void test_damaged_matrixmarket_is_refused_with_its_line(void **state) {
     refuse(TEXT("1 2 3\n"), f, "f: line 1", "%%MatrixMarket");
     refuse(TEXT("%%MatrixMarket matrix array real general\n"), f, "f: line 1", "'array'");
     refuse(TEXT("%%MatrixMarket matrix coordinate pattern general\n"), f, "f: line 1", "'pattern'");
-    refuse(TEXT("%%MatrixMarket matrix coordinate real symmetric\n"), f, "f: line 1", "'symmetric'");
+    refuse(TEXT("%%MatrixMarket matrix coordinate real symmetric\n"), f, "f: line 1",
+           "'symmetric'");
     refuse(TEXT(HEAD), f, "f: line 1", "rows, columns and cells");
     refuse(TEXT(HEAD "2 2\n"), f, "f: line 2", "rows, columns and cells");
     refuse(TEXT(HEAD "2 0 1\n"), f, "f: line 2", "'0'");

@@ -138,7 +138,8 @@ static void test_reference_step_follows_central_differences(void **state) {
         *z = kept - delta;
         double down = cell_loss(7, 1.7, 0.05, 0.02, w, h);
         *z = kept;
-        assert_true(fabs(-step / 0.01 - (up - down) / (2 * delta)) < 1e-6 * (1 + fabs(step / 0.01)));
+        double slope = (up - down) / (2 * delta);
+        assert_true(fabs(-step / 0.01 - slope) < 1e-6 * (1 + fabs(slope)));
     }
 }
 

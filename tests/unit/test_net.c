@@ -2,9 +2,13 @@
 #include "net/hello.h"
 #include "net_raw.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -500,6 +504,119 @@ static void half_a_hello_is_closed_after_five_seconds(void **state) {
     world_close(&w);
 }
 
+static void a_frame_in_anothers_name_is_refused(void **state) {
+    struct world w;
+    world_open(&w, is_simulated(state), 24);
+    assert_non_null(world_add(&w, "c0"));
+    struct echo echo = {0};
+    tide_address to = spawn_echo(&w.nodes[0], &echo);
+    struct raw r = {0};
+    struct tide_hello h = good_hello();
+    strcpy(h.cluster, "test");
+    r.out_size = hello_frame(r.out, &h);
+    static const uint16_t senders[] = {2, 0, 9, 2}; /* it is n2 */
+    for (unsigned i = 0; i < TIDE_COUNT(senders); i++) {
+        struct tide_frame f = {.kind = TIDE_FRAME_CAST, .lane = TIDE_LANE_CONTROL, .to = to};
+        f.from = senders[i] == 0 ? TIDE_NOBODY : tide_address_make(senders[i], 77);
+        tide_frame_head(r.out + r.out_size, &f, 1);
+        r.out[r.out_size + TIDE_FRAME_HEAD] = 0xc0;
+        r.out_size += TIDE_FRAME_HEAD + 1;
+    }
+    assert_true(raw_talk(&w, &r, TIDE_SECOND));
+    world_pause(&w, 20 * MS);
+    assert_int_equal(atomic_load(&echo.casts), 2);
+    raw_end(&r);
+    world_close(&w);
+}
+
+static int connect_to(struct world *w) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/c0.sock", w->directory);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        return -1;
+    }
+    return fd;
+}
+
+/* Did the node close it within half a second? */
+static bool is_closed(int fd) {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    char byte;
+    return poll(&p, 1, 500) == 1 && read(fd, &byte, 1) == 0;
+}
+
+static void the_65th_stranger_is_turned_away(void **state) {
+    (void)state;
+    struct world w;
+    world_open(&w, false, 25);
+    assert_non_null(world_add(&w, "c0"));
+    int fds[66];
+    for (unsigned i = 0; i < 65; i++) {
+        fds[i] = connect_to(&w);
+        assert_true(fds[i] >= 0);
+    }
+    assert_true(is_closed(fds[64]));
+    assert_false(is_closed(fds[63]));
+    close(fds[0]); /* one goes: there is room for another */
+    world_pause(&w, 100 * MS);
+    fds[65] = connect_to(&w);
+    assert_false(is_closed(fds[65]));
+    for (unsigned i = 1; i < 66; i++) {
+        close(fds[i]);
+    }
+    world_pause(&w, 100 * MS);
+    assert_non_null(world_add(&w, "n2"));
+    world_close(&w);
+}
+
+static void another_user_is_refused_on_a_unix_socket(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        skip(); /* nobody else can be played */
+    }
+    struct world w;
+    world_open(&w, false, 26);
+    assert_non_null(world_add(&w, "c0"));
+    char path[128];
+    snprintf(path, sizeof path, "%s/c0.sock", w.directory);
+    assert_int_equal(chmod(w.directory, 0755), 0); /* what keeps others out before it comes to it */
+    assert_int_equal(chmod(path, 0777), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        if (setuid(65534) != 0) {
+            _exit(2);
+        }
+        int fd = connect_to(&w);
+        _exit(fd < 0 ? 3 : is_closed(fd) ? 0 : 4);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    world_close(&w);
+}
+
+static void a_dial_without_an_answer_ends_after_three_seconds(void **state) {
+    (void)state;
+    struct world w;
+    world_open(&w, true, 27);
+    assert_non_null(world_add(&w, "c0"));
+    tide_sim_pause(w.sim, "c0", 20 * TIDE_SECOND);
+    struct tide_node *node;
+    uint64_t began = world_now(&w);
+    assert_int_equal(
+        world_start(&w, "n2", true, "test", tide_net_endpoint(w.nodes[0].net), false, &node), 0);
+    assert_int_equal(world_await(node, TIDE_MEMBER_UP), TIDE_MEMBER_DEAD);
+    assert_in_range((world_now(&w) - began) / MS, 2900, 3300);
+    int code;
+    char reason[200];
+    world_state(node, &code, reason);
+    assert_int_equal(code, TIDE_ETIMEDOUT);
+    assert_string_equal(reason, "no connection to sim:c0: no answer");
+    world_close(&w);
+}
+
 /* ---- ends ---- */
 
 struct watch {
@@ -808,6 +925,10 @@ int main(void) {
         BOTH(listening_needs_a_free_local_address),
         BOTH(another_version_is_told_so),
         BOTH(garbage_closes_the_connection_and_harms_nobody),
+        BOTH(a_frame_in_anothers_name_is_refused),
+        cmocka_unit_test(the_65th_stranger_is_turned_away),
+        cmocka_unit_test(another_user_is_refused_on_a_unix_socket),
+        cmocka_unit_test(a_dial_without_an_answer_ends_after_three_seconds),
         SIMULATED(half_a_hello_is_closed_after_five_seconds),
         BOTH(a_node_that_leaves_is_left_everywhere),
         BOTH(leaving_waits_for_evacuation),

@@ -1,0 +1,311 @@
+/*
+ * Sessions: exactly once and in order between two incarnations, over connections that may break.
+ *
+ * Each side numbers the frames it sends and counts those it has received whole; TCP's order makes
+ * numbers on the wire unnecessary. What is sent stays in the outbox's ring until the peer
+ * acknowledges it, with the credit it returns: every 64 frames, 256 KiB or 20 ms. When the link
+ * ends otherwise than by intention the session is suspended: messages queue as before, the side
+ * that dialled dials again (at once, then after 50 ms doubling to 1 s, +-20 %), the other one
+ * probes in the same rhythm, for a refused connection says that the process has ended. Both hellos
+ * carry the session's number and the count received; each side then writes again from behind what
+ * the other one has. Fragments count one by one, so a large frame is resumed in its middle.
+ *
+ * The link's own frames (beats, credit, membership) are not part of it: totals are told anew after
+ * each reconnect, membership by members.c.
+ *
+ * A session ends, which is the failure of the peer to everybody above, when the peer's process is
+ * gone or declared so, when it speaks nonsense, or when what it asks for is not in the ring.
+ */
+#include "net/inside.h"
+
+#include <string.h>
+
+int tide__session_mistake;
+
+/* ---- life ---- */
+
+static void account_release(struct tide_credit_account *account) {
+    tide_free(account);
+}
+
+static void account_drop(struct tide_credit_account *account) {
+    /* acq_rel: whoever drops the last count sees all others done with it */
+    if (account != NULL &&
+        atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
+        account->release(account);
+    }
+}
+
+static void attach(struct tide_session *s, struct tide_link *link) {
+    struct tide_peer *peer = s->peer;
+    s->link = link;
+    link->session = s;
+    link->peer = peer;
+    peer->link = link;
+    peer->redial_at = TIDE_NEVER;
+    peer->redial_delay = 0;
+    tide__outbox_adopt(&s->outbox, &link->greeting);
+    tide__intake_resume(&link->intake, s->lanes, s->received);
+    s->told = s->received;
+    s->told_bytes = link->bytes_in;
+    s->tell_at = TIDE_NEVER;
+}
+
+struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer,
+                                         uint64_t id) {
+    TIDE_ASSERT(peer->session == NULL);
+    struct tide_net *net = link->net;
+    struct tide_session *s = tide_alloc_zero(1, sizeof *s);
+    struct tide_credit_account *account = tide_alloc_zero(1, sizeof *account);
+    if (s == NULL || account == NULL) {
+        tide_free(s);
+        tide_free(account);
+        return NULL;
+    }
+    atomic_store_explicit(&account->refs, 1, memory_order_relaxed);
+    account->release = account_release;
+    s->net = net;
+    s->peer = peer;
+    s->id = id;
+    s->dials = link->purpose != LINK_ACCEPTED;
+    s->account = account;
+    tide__outbox_init(&s->outbox);
+    tide__detector_init(&s->detector, tide__net_now(net), BEAT_INTERVAL);
+    s->next = net->sessions;
+    net->sessions = s;
+    peer->session = s;
+    attach(s, link);
+    for (struct tide_outgoing *m = peer->waiting, *next; m != NULL; m = next) {
+        next = m->next;
+        tide__outbox_push(&s->outbox, m);
+    }
+    peer->waiting = NULL;
+    peer->waiting_tail = &peer->waiting;
+    return s;
+}
+
+int tide__session_resume(struct tide_session *s, struct tide_link *link, uint64_t received) {
+    if (tide__session_mistake == MISTAKE_RESUME_EARLY && received > s->outbox.acked) {
+        received--;
+    } else if (tide__session_mistake == MISTAKE_RESUME_LATE && received < s->outbox.sent) {
+        received++;
+    } else if (tide__session_mistake == MISTAKE_FORGET_FRAGMENTS) {
+        tide__assembly_drop(s->lanes);
+    }
+    int error = tide__outbox_rewind(&s->outbox, received);
+    if (error != 0) {
+        return error;
+    }
+    attach(s, link);
+    s->tell_now = true;
+    s->resumed++;
+    s->resent += s->outbox.ring_frames;
+    return 0;
+}
+
+void tide__session_suspend(struct tide_session *s) {
+    struct tide_link *link = s->link;
+    struct tide_peer *peer = s->peer;
+    TIDE_ASSERT(link != NULL && peer->link == link);
+    s->received = link->intake.sequenced;
+    tide__intake_suspend(&link->intake, s->lanes);
+    tide__outbox_detach(&s->outbox);
+    s->link = NULL;
+    link->session = NULL;
+    peer->link = NULL;
+    peer->redial_at = tide__net_now(s->net);
+    peer->redial_delay = 0;
+    atomic_store_explicit(&peer->up, false, memory_order_relaxed);
+    tide__net_wake(s->net);
+}
+
+static void fail_unsent(void *arg, const struct tide_outgoing *m) {
+    struct tide_session *s = arg;
+    tide_system_fail_call(s->net->system, m, TIDE_EDIED, "the connection was lost");
+    tide__peer_credit(s->peer, m->lane, TIDE_FRAME_HEAD + tide_outgoing_body(m));
+}
+
+/* The memory goes at the end of the turn: somebody may be walking through the sessions. */
+void tide__session_drop(struct tide_session *s) {
+    if (s->over) {
+        return;
+    }
+    struct tide_peer *peer = s->peer;
+    s->over = true;
+    peer->session = NULL;
+    peer->redial_at = TIDE_NEVER;
+    atomic_store_explicit(&peer->up, false, memory_order_relaxed);
+    if (s->link != NULL) {
+        s->link->session = NULL;
+        s->link = NULL;
+    }
+    if (peer->link != NULL) {
+        struct tide_link *link = peer->link;
+        peer->link = NULL;
+        tide__link_close(link);
+    }
+    tide__outbox_clear(&s->outbox, fail_unsent, s);
+    tide__assembly_drop(s->lanes);
+    tide__net_wake(s->net);
+}
+
+void tide__session_end(struct tide_session *s, const char *reason) {
+    if (!s->over) {
+        tide__session_drop(s);
+        tide__members_link_lost(s->net, s->peer, reason);
+    }
+}
+
+static void session_free(struct tide_session *s) {
+    tide__outbox_clear(&s->outbox, NULL, NULL);
+    tide__assembly_drop(s->lanes);
+    account_drop(s->account);
+    tide_free(s);
+}
+
+void tide__sessions_release(struct tide_net *net) {
+    while (net->sessions != NULL) {
+        struct tide_session *next = net->sessions->next;
+        session_free(net->sessions);
+        net->sessions = next;
+    }
+}
+
+/* ---- telling what came, and hearing it ---- */
+
+/* Is there enough news for a frame of its own? Fills what is consumed of each lane. */
+static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
+                             uint64_t consumed[TIDE_LANE_COUNT]) {
+    uint64_t frames = s->link->intake.sequenced - s->told;
+    bool worth = s->tell_now || frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
+                 (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES);
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
+        uint64_t news = consumed[i] - s->granted[i];
+        bool much = news > tide__credit_window(i) / 4 ||
+                    (consumed[i] == s->delivered[i] && news >= 64 << 10);
+        worth = worth || much || (all && news > 0);
+    }
+    return worth;
+}
+
+/* Tells the peer what has come and what its messages' receivers have consumed: at once when it is
+ * much, else a little later or with the next beat. */
+static void tell(struct tide_session *s, uint64_t now, bool all) {
+    uint64_t consumed[TIDE_LANE_COUNT] = {0};
+    if (!is_worth_telling(s, now, all, consumed)) {
+        return;
+    }
+    uint8_t body[64];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 1 + TIDE_LANE_COUNT - TIDE_LANE_STORE);
+    s->told = s->link->intake.sequenced;
+    s->told_bytes = s->link->bytes_in;
+    s->tell_at = TIDE_NEVER;
+    s->tell_now = false;
+    tide_write_uint(&w, s->told);
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        tide_write_uint(&w, consumed[i]);
+        s->granted[i] = consumed[i];
+    }
+    tide__link_own(s->link, TIDE_FRAME_CREDIT, w.data, w.size);
+    tide_writer_release(&w);
+}
+
+int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
+    struct tide_reader r;
+    tide_reader_init(&r, frame->body, frame->body_size);
+    size_t count = tide_read_array(&r);
+    uint64_t received = tide_read_uint(&r);
+    uint64_t totals[TIDE_LANE_COUNT] = {0};
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        totals[i] = tide_read_uint(&r);
+        if (totals[i] < s->returned[i]) {
+            return tide_fail(TIDE_EPROTO, "credit of lane %u goes backwards", i);
+        }
+    }
+    if (r.error != 0 || count != 1 + TIDE_LANE_COUNT - TIDE_LANE_STORE) {
+        return tide_fail(TIDE_EPROTO, "a damaged credit frame");
+    }
+    if (tide__session_mistake != MISTAKE_NEVER_TRIM) {
+        int error = tide__outbox_acked(&s->outbox, received);
+        if (error != 0) {
+            return error;
+        }
+    }
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        tide__peer_credit(s->peer, i, totals[i] - s->returned[i]);
+        s->returned[i] = totals[i];
+    }
+    return 0;
+}
+
+/* ---- time ---- */
+
+void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) {
+    if (s->over || (s->link != NULL && s->link->state != LINK_UP)) {
+        return;
+    }
+    if (excused > 0) {
+        tide__detector_excuse(&s->detector, now, excused);
+    }
+    if (tide__detector_phi(&s->detector, now) >= TIDE_PHI_SUSPECT) {
+        if (s->suspect_since == 0) {
+            s->suspect_since = now;
+        }
+        tide__members_silent(s, now);
+    } else if (s->suspect_since != 0) {
+        s->suspect_since = 0;
+        tide__members_heard(s->net, s->peer);
+    }
+}
+
+void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
+    peer->redial_delay = peer->redial_delay == 0                ? REDIAL_FIRST
+                         : 2 * peer->redial_delay < REDIAL_LAST ? 2 * peer->redial_delay
+                                                                : REDIAL_LAST;
+    uint64_t fifth = peer->redial_delay / 5;
+    peer->redial_at = tide__net_now(net) + peer->redial_delay - fifth +
+                      tide_random_below(&net->random, 2 * fifth + 1);
+}
+
+/* A suspended session: dials if that is this side's part, else asks whether the process lives. */
+static void dial(struct tide_session *s) {
+    struct tide_net *net = s->net;
+    struct tide_peer *peer = s->peer;
+    const struct known *known = tide__members_find(net, peer->id);
+    const char *endpoint = known != NULL ? known->member.endpoint
+                           : s->dials    ? net->controller_endpoint
+                                         : "";
+    peer->redial_at = TIDE_NEVER;
+    if (endpoint[0] == 0) {
+        return; /* a client: it comes, or is silent for too long */
+    }
+    if (tide__link_dial(net, endpoint, s->dials ? LINK_MESH : LINK_PROBE, peer) != 0) {
+        tide__peer_redial_later(net, peer);
+    }
+}
+
+uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all) {
+    uint64_t due = TIDE_NEVER;
+    for (struct tide_session **at = &net->sessions; *at != NULL;) {
+        struct tide_session *s = *at;
+        if (!s->over && s->link == NULL && s->peer->link == NULL && now >= s->peer->redial_at) {
+            dial(s);
+        }
+        if (s->over) {
+            *at = s->next;
+            session_free(s);
+            continue;
+        }
+        at = &s->next;
+        uint64_t when = s->peer->redial_at;
+        if (s->link != NULL && s->link->state == LINK_UP) {
+            tell(s, now, all);
+            when = s->tell_at;
+        }
+        due = when < due ? when : due;
+    }
+    return due;
+}
