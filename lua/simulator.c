@@ -50,6 +50,7 @@ static struct {
     struct member **members;
     size_t member_count, member_room;
     struct fault *faults;
+    bool crashed;   /* any node, ever */
     bool attention; /* a member wants something done between events */
     double call_ns, row_ns;
     uint64_t seed, faults_fired, faults_missed;
@@ -71,6 +72,10 @@ uint64_t tide__simulator_cost(const struct tide_port *port, double rows) {
     }
     double ns = world.call_ns + world.row_ns * (rows > 0 && rows < 1e9 ? rows : 0);
     return tide_sim_cost(port, (uint64_t)ns);
+}
+
+bool tide__simulator_lost_memory(void) {
+    return world.crashed;
 }
 
 static uint64_t wall_now(void) {
@@ -138,6 +143,7 @@ static void member_start(struct member *m) {
 
 static void member_end(struct member *m) {
     bool crashed = m->port->crashed;
+    world.crashed = world.crashed || crashed;
     struct tide_node *node = m->node;
     m->node = NULL;
     tide_node_destroy(node, 0);

@@ -18,5 +18,7 @@ int tide__simulator_run(bool (*done)(void *arg), void *arg);
 void tide__simulator_end_nodes(void);
 /* What a computation over `rows` rows takes on this node. */
 uint64_t tide__simulator_cost(const struct tide_port *port, double rows);
+/* Whether a node has crashed in this process: what its fibers held is never freed. */
+bool tide__simulator_lost_memory(void);
 
 #endif

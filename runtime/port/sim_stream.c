@@ -45,7 +45,7 @@ struct tide_stream {
     bool broken; /* by a reset: what is written goes nowhere, what was cut off still arrives */
     bool orphan; /* of a crashed node: its owner may still hold it, so it stays until the world ends
                   */
-    struct tide_stream *next; /* all of the world */
+    struct tide_stream *next, **link; /* all of the world; link: what points to this one */
 };
 
 struct tide_listener {
@@ -77,11 +77,10 @@ static void drop_segments(struct tide_stream *s) {
 }
 
 static void free_stream(struct tide_stream *s) {
-    struct tide_stream **link = &s->executor->sim->streams;
-    while (*link != s) {
-        link = &(*link)->next;
+    *s->link = s->next;
+    if (s->next != NULL) {
+        s->next->link = s->link;
     }
-    *link = s->next;
     if (s->peer != NULL) {
         s->peer->peer = NULL;
     }
@@ -101,6 +100,10 @@ static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
     s->last = &s->first;
     tide_random_seed(&s->random, seed);
     s->next = e->sim->streams;
+    s->link = &e->sim->streams;
+    if (s->next != NULL) {
+        s->next->link = &s->next;
+    }
     e->sim->streams = s;
     e->streams_open++;
     e->references++;

@@ -122,6 +122,18 @@ run 2 sim --seeds 5..1 work.lua
 run 2 sim work.lua --seed
 run 2 sim --nic broad work.lua
 
+# The summary of many nodes, each linked to all, fits into a message.
+cat >many.lua <<'EOF'
+local tide = require "tide"
+local job = tide.job {name = "many", worker = function(w) w:report {examples = 1} end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 55}
+  print("examples", cluster:start(job):wait().examples)
+end)
+EOF
+run 0 sim --seed 1 many.lua
+says out.txt 'examples.*55'
+
 # A node that crashed comes back under its name; what a script draws from sim.rng is the seed's.
 cat >back.lua <<'EOF'
 local tide = require "tide"
