@@ -90,4 +90,23 @@ run 0 sim --seed 7 --verbose chance.lua
 same "$first" "$(hash_of err.txt)" "--verbose"
 run 0 sim --seed 7 --json --quiet chance.lua
 same "$first" "$(sed -n 's/.*"hash": *"\([0-9a-f]*\)".*/\1/p' out.txt)" "--json --quiet"
+# What stands in the way is named.
+mkdir alone && cp "$TIDE" alone/tide
+code=0
+alone/tide sim --seed 7 chance.lua >out.txt 2>err.txt || code=$?
+[ $code = 1 ] || fail "without tide-sim the exit code is $code"
+says err.txt 'error.T1001.: the program tide-sim is not beside tide'
+if command -v cc >/dev/null && ! nm "$TIDE" | grep -q __asan_init; then
+    cat >take.c <<'EOF'
+#include <sys/mman.h>
+__attribute__((constructor)) static void take(void) {
+    mmap((void *)0x108000000000, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+EOF
+    cc -shared -fPIC -o take.so take.c
+    code=0
+    LD_PRELOAD=$PWD/take.so "$(dirname "$TIDE")/tide-sim" sim --seed 7 chance.lua >out.txt 2>err.txt || code=$?
+    [ $code = 1 ] || fail "with the address taken the exit code is $code"
+    says err.txt 'the address range 0x108000000000 of [0-9]+ bytes is taken'
+fi
 finish

@@ -299,7 +299,7 @@ return {
       if context[name] then more[#more + 1] = "--" .. name end
     end
     if o.trace_events then more[#more + 1] = "--trace-events=" .. o.trace_events end
-    ok, err = context.core.sim_become(words_of(context, o.seed, more))
-    return ok, errors.from(err, "T1001")
+    _, err = context.core.sim_become(words_of(context, o.seed, more))
+    return nil, errors.new("T1001", {message = err.message})
   end,
 }
