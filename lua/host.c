@@ -5,6 +5,7 @@
  */
 #include "host.h"
 #include "embedded.h"
+#include "fixed.h"
 
 #include <string.h>
 
@@ -277,6 +278,15 @@ static void *allocate(void *ud, void *memory, size_t old_size, size_t size) {
     return tide_realloc(memory, size);
 }
 
+/* Outside of the simulator's program a state is the heap's. */
+static int new_state(struct tide_lua *host) {
+    if (tide__fixed_enabled()) {
+        return tide__fixed_create(&host->L, &host->arena);
+    }
+    host->L = lua_newstate(allocate, host);
+    return host->L ? 0 : tide_fail(TIDE_ENOMEM, "out of memory for a Lua state");
+}
+
 int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted,
                      struct tide_lua **out) {
     _Static_assert(LUA_VERSION_NUM == 504, "Tide is written for Lua 5.4");
@@ -288,17 +298,19 @@ int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preemp
     host->port = port;
     host->program = node == NULL;
     host->preempted = preempted;
-    host->L = lua_newstate(allocate, host);
-    if (!host->L) {
+    int made = new_state(host);
+    if (made < 0) {
         tide_free(host);
-        return tide_fail(TIDE_ENOMEM, "out of memory for a Lua state");
+        return made;
     }
     memcpy(lua_getextraspace(host->L), &host, sizeof host);
     host->main = (struct tide_lua_fiber){.host = host, .L = host->L, .fiber = tide_fiber_current()};
     host->fibers = &host->main;
     lua_gc(host->L, LUA_GCINC, 0, 0, 0);
     lua_pushcfunction(host->L, setup);
-    if (lua_pcall(host->L, 0, 0, 0) != LUA_OK) {
+    int status = lua_pcall(host->L, 0, 0, 0);
+    tide__fixed_made();
+    if (status != LUA_OK) {
         int code = tide_fail(TIDE_ENOMEM, "cannot set up a Lua state: %s",
                              tide__lua_error_text(host->L, -1));
         tide__lua_destroy(host);
@@ -315,5 +327,8 @@ int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preemp
 void tide__lua_destroy(struct tide_lua *host) {
     lua_sethook(host->L, NULL, 0, 0);
     lua_close(host->L);
+    if (host->arena) {
+        tide__fixed_destroy(host->arena);
+    }
     tide_free(host);
 }

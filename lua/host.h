@@ -31,6 +31,7 @@ enum {
 
 struct tide_lua;
 struct tide_lua_pending;
+struct tide_fixed_arena;
 
 /* A fiber that runs Lua; the main one is embedded in the host, others are userdata. */
 struct tide_lua_fiber {
@@ -48,6 +49,7 @@ struct tide_lua {
     struct tide_node *node; /* NULL in the program's state while no node runs */
     struct tide_port *port;
     lua_State *L;
+    struct tide_fixed_arena *arena; /* fixed.h; NULL: its memory is the heap's */
     struct tide_lua_fiber *fibers; /* that have not ended */
     struct tide_lua_pending
         *pending; /* asynchronous table operations nobody waited for yet; oldest first */
@@ -172,6 +174,7 @@ void tide__lua_open_node(lua_State *L);
 void tide__lua_open_process(lua_State *L);
 void tide__lua_open_data(lua_State *L);
 void tide__lua_open_matrix(lua_State *L);
+void tide__lua_open_simulator(lua_State *L);
 int tide__lua_open_core(lua_State *L); /* lua_CFunction: returns the module */
 
 #endif

@@ -4,6 +4,7 @@
  * handle becomes `tide_rows`, whose calls suspend the fiber.
  */
 #include "host.h"
+#include "simulator.h"
 
 #include <string.h>
 
@@ -143,6 +144,21 @@ static void check_names(lua_State *L, const struct tide_kernel *kernel) {
     }
 }
 
+/* In the simulator a kernel runs at once; its caller goes on when it would have ended. */
+static void take_virtual_time(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    if (!host->port->simulated || host->program || !tide_fiber_current()) {
+        return;
+    }
+    lua_getfield(L, 1, "count");
+    uint64_t cost = tide__simulator_cost(host->port, lua_tonumber(L, -1));
+    lua_pop(L, 1);
+    uint64_t deadline = tide__lua_deadline(host, cost);
+    while (cost > 0 && tide_port_now(host->port) < deadline) {
+        (void)tide__lua_resumed(L, tide_fiber_suspend(deadline, "a kernel"));
+    }
+}
+
 static int kernel_call(lua_State *L) {
     const struct tide_kernel *kernel = lua_touserdata(L, lua_upvalueindex(1));
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -166,6 +182,7 @@ static int kernel_call(lua_State *L) {
         return tide__lua_raisef(L, count, "kernel %s: %s", kernel->name,
                                 reason[0] ? reason : tide_error_name(count));
     }
+    take_virtual_time(L);
     lua_createtable(L, 0, count);
     for (int i = 0; i < count; i++) {
         lua_pushnumber(L, results[i].value);

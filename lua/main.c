@@ -1,9 +1,12 @@
 /*
  * The `tide` program: a Lua state with the embedded modules, which runs
  * require("tide.cli").main(arg). Its number is the exit status. Everything else a user sees is
- * written in Lua.
+ * written in Lua. `tide-sim` is the same program at addresses that repeat (fixed.h).
  */
 #include "host.h"
+#ifdef TIDE_SIMULATOR
+#include "fixed.h"
+#endif
 
 #include <fcntl.h>
 #include <string.h>
@@ -54,6 +57,12 @@ int main(int argc, char **argv) {
     struct tide_port *port;
     struct tide_lua *host;
     keep_standard_streams();
+#ifdef TIDE_SIMULATOR
+    if (tide__fixed_enable() < 0) {
+        (void)fprintf(stderr, "tide: %s\n", tide_error_message());
+        return EXIT_FAILED;
+    }
+#endif
     if (tide_port_real_create(0, &port) < 0 || tide__lua_create(NULL, port, false, &host) < 0) {
         (void)fprintf(stderr, "tide: %s\n", tide_error_message());
         return EXIT_FAILED;

@@ -4,6 +4,7 @@
  * outside of actors.
  */
 #include "host.h"
+#include "simulator.h"
 #include "net/net.h"
 #include "store/store.h"
 
@@ -104,9 +105,15 @@ static int core_node_start(lua_State *L) {
     o.workers = (unsigned)workers;
     lua_getfield(L, 1, "seed");
     o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
-    int code = tide_node_create(&o, &host->node);
+    struct tide_port *port = NULL;
+    int code = tide__simulator_open() ? tide__simulator_port(o.name, &port) : 0;
+    o.port = port;
+    code = code < 0 ? code : tide_node_create(&o, &host->node);
     if (code < 0) {
         host->node = NULL;
+        if (port) {
+            port->ops->destroy(port);
+        }
         return tide__lua_failure(L, code);
     }
     on_io(host->node, watch_signals);
@@ -118,9 +125,17 @@ static int core_node_stop(lua_State *L) {
     struct tide_lua *host = check_program(L);
     uint64_t timeout = tide__lua_duration(L, 1, 5 * TIDE_SECOND);
     if (host->node) {
+        struct tide_port *port = tide_system_port(tide_system_of(host->node));
         on_io(host->node, unwatch_signals);
+        if (tide__simulator_open()) {
+            tide__simulator_end_nodes();
+        }
+        bool own = port->simulated;
         tide_node_destroy(host->node, timeout);
         host->node = NULL;
+        if (own) {
+            port->ops->destroy(port);
+        }
     }
     lua_pushboolean(L, true);
     return 1;
@@ -130,11 +145,17 @@ static int core_node_stop(lua_State *L) {
 struct node_run {
     struct tide_lua_outcome outcome;
     sem_t ended;
+    bool over;
 };
 
 static void run_ended(struct tide_lua_outcome *outcome) {
     struct node_run *run = TIDE_CONTAINER(outcome, struct node_run, outcome);
+    run->over = true; /* before the post: in the real world `run` is gone after it */
     (void)sem_post(&run->ended);
+}
+
+static bool run_over(void *arg) {
+    return ((struct node_run *)arg)->over;
 }
 
 /* Pushes result | nil, err. */
@@ -157,6 +178,20 @@ static int push_outcome(lua_State *L, struct tide_lua_outcome *outcome) {
         }
     }
     return 2;
+}
+
+/* The actor will never end by itself, and `run` is on this stack: the node goes first. */
+static int abandon_run(lua_State *L, struct tide_lua *host, struct node_run *run, int code) {
+    char text[200];
+    (void)snprintf(text, sizeof text, "%s", tide_error_message());
+    struct tide_port *port = tide_system_port(tide_system_of(host->node));
+    tide__simulator_end_nodes();
+    tide_node_destroy(host->node, 0);
+    host->node = NULL;
+    port->ops->destroy(port);
+    tide_free(run->outcome.data);
+    (void)sem_destroy(&run->ended);
+    return tide__lua_failure(L, tide_fail(code, "%s", text));
 }
 
 static int core_node_run(lua_State *L) {
@@ -182,7 +217,12 @@ static int core_node_run(lua_State *L) {
     (void)sem_init(&run.ended, 0, 0);
     code = tide__lua_spawn(host->node, &o, &run.outcome, NULL);
     tide_writer_release(&w);
-    if (code == 0) {
+    if (code == 0 && tide__simulator_open()) {
+        code = tide__simulator_run(run_over, &run);
+        if (code < 0) {
+            return abandon_run(L, host, &run, code);
+        }
+    } else if (code == 0) {
         while (sem_wait(&run.ended) != 0) { /* EINTR: signals are the I/O thread's */
         }
     }

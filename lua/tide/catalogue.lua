@@ -159,6 +159,23 @@ entry("T0211", {
   remedy = "nothing to correct if you stopped it; else see the error before this one",
 })
 
+entry("T0217", {
+  title = "not in the simulator", exit = 1, name = "EUNSUPPORTED",
+  explanation = "Under `tide sim` a script sees virtual time and the seed's random numbers only: the clock, files and "
+    .. "processes of this machine would make two runs of a seed differ.",
+  remedy = "use what the message names, or run the script by `tide run`",
+})
+entry("T0218", {
+  title = "only under tide sim", exit = 1, name = "EUNSUPPORTED",
+  explanation = "The functions of `tide.sim` describe a simulated world; a real run has none.",
+  remedy = "run the script by `tide sim`, or ask `sim.active` before",
+})
+entry("T0219", {
+  title = "runs of a seed differ", exit = 1, name = "EMISMATCH",
+  explanation = "Two simulated runs of the same script, seed and options took different courses. Something in them "
+    .. "depends on more than its inputs; the first event that differs is shown.",
+  remedy = "report it with the script and the seed",
+})
 ---- T04: data and files ----------------------------------------------------------------------------------------------
 
 entry("T0401", {

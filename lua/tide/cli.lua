@@ -13,7 +13,7 @@ local cli = {}
 
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
-  "run", "up", "down", "node", "status", "nodes", "actors", "tables", "links", "config", "version", "help",
+  "run", "sim", "up", "down", "node", "status", "nodes", "actors", "tables", "links", "config", "version", "help",
   "completion",
 }
 

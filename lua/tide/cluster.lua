@@ -82,8 +82,19 @@ end
 
 ---- children ------------------------------------------------------------------------------------------------------
 
+---A simulated node in place of a process, with the same face.
+local function simulated_process(o)
+  local handle = core.sim_node {name = o.name, cluster = o.cluster, join = o.endpoint, workers = o.workers}
+  return {
+    pid = function() return 0 end,
+    signal = function() core.sim_kill(handle) end,
+    ended = function() return core.sim_ended(handle) end,
+  }
+end
+
 ---@return table child {name, process, log}
 local function start_child(o)
+  if core.simulated() then return {name = o.name, process = simulated_process(o)} end
   local argv = {program(), "node", "--join", o.endpoint, "--cluster", o.cluster, "--name", o.name,
                 "--workers", tostring(o.workers)}
   local process, err = core.process(argv, {output = o.log})
@@ -92,7 +103,7 @@ local function start_child(o)
 end
 
 local function child_failure(child, ended)
-  local tail = last_lines(child.log, 5)
+  local tail = child.log and last_lines(child.log, 5) or ended.reason or ""
   return errors.new("T1001", {
     message = ("node %s %s before it had joined%s"):format(child.name, describe_end(ended),
       tail ~= "" and "; its log ends with:\n" .. tail or ""),

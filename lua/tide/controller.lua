@@ -377,13 +377,24 @@ function from_driver.stop(self, request)
   end
 end
 
+-- What the summary reads of a node's status. A message holds a bounded number of values, and every node has a link to
+-- every other.
+local function counted(status)
+  local bytes, frames = 0, 0
+  for _, link in ipairs(status.links or {}) do
+    bytes, frames = bytes + (link.bytes_out or 0), frames + (link.frames_out or 0)
+  end
+  return {tables = status.tables, rss_bytes = status.rss_bytes, links = {{bytes_out = bytes, frames_out = frames}}}
+end
+
 ---Counters of all nodes, each with what it was when the run began.
 function from_driver.counters(self, _, message)
   local nodes = {}
   for _, node in ipairs(self.a.nodes) do
     local now, err = core.call(node.agent, {op = "status"}, CALL_S)
     if not now then return core.answer_error(message, err) end
-    nodes[#nodes + 1] = {name = node.name, before = self.baseline[node.name], after = now}
+    nodes[#nodes + 1] = {name = node.name, before = counted(self.baseline[node.name]),
+                          after = counted(now)}
   end
   core.answer(message, {nodes = nodes, elapsed_s = core.now() - self.started_at, clock = self.clock,
                         examples = self.done_examples})

@@ -62,7 +62,7 @@ end
 function driver.run(o)
   local text, err = read_script(o.script)
   if not text then return complain(err, o) end
-  local id = new_run_id()
+  local id = o.simulated and "sim-" .. o.seed or new_run_id()
   local endpoint, name
   if o.cluster then
     endpoint, err, name = require("tide.cluster").resolve(o.cluster)
@@ -71,7 +71,8 @@ function driver.run(o)
   core.log_level(o.verbose and "info" or "warn")
   local started
   started, err = core.node_start {
-    cluster = o.cluster and name or "run-" .. id, name = o.cluster and "driver-" .. id:sub(-4) or "driver",
+    cluster = o.cluster and name or "run-" .. id, seed = o.seed,
+    name = o.cluster and "driver-" .. id:sub(-4) or "driver",
     join = endpoint, workers = 0, no_store = true,
   }
   if not started then return complain(errors.from(err, "T1001"), o) end
@@ -81,7 +82,7 @@ function driver.run(o)
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
     program = arg and arg[0], run = id,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
-    quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
+    quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, simulated = o.simulated,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local sockets = not o.cluster and (core.node().endpoint or ""):match("^unix:(/.*)/[^/]*$")
@@ -121,7 +122,7 @@ local function make_run_directory(context)
   end
   context.directory = path
   context.log_path = path .. "/run.log"
-  context.log_file = io.open(context.log_path, "a")
+  if not context.simulated then context.log_file = io.open(context.log_path, "a") end
   core.file_write(path .. "/script.lua", context.script.text)
   core.file_write(path .. "/options.json", core.json_encode {
     schema = "tide.options/1", script = context.script.path, sha256 = context.script.sha, args = context.script.args})
@@ -172,8 +173,8 @@ local function new_context(a)
   context.announce = function(cluster)
     local names = {}
     for i, member in ipairs(cluster.members) do names[i] = member.name end
-    talk(context, "tide: cluster %s, %d nodes (%s), run %s, log %s", core.node().cluster, #names,
-      table.concat(names, " "), context.run, context.log_path)
+    talk(context, "tide: cluster %s, %d nodes (%s), run %s%s", core.node().cluster, #names,
+      table.concat(names, " "), context.run, context.simulated and "" or ", log " .. context.log_path)
   end
   return context
 end
@@ -271,6 +272,7 @@ function driver.main(a)
     err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
   end
   if not ok then return {error = travelling(errors.from(err))} end
+  if context.simulated then return {exit = 0} end
   talk(context, "tide: run %s took %s; its log is %s", context.run,
     require("tide.units").format_duration(core.now() - context.started_at), context.log_path)
   talk(context, "tide: again: %s", repeat_command(context))

@@ -16,7 +16,7 @@ Tide trains models with elastic parameter servers; jobs are scripts in Lua.
   tide up -n 3                   start a cluster that stays
   tide status                    what runs there
 
-Commands: run up down node status nodes actors tables links config
+Commands: run sim up down node status nodes actors tables links config
           version help completion
 
 More: `tide help`, `tide COMMAND --help`, `tide help T0501` for an error.]]

@@ -145,6 +145,8 @@ struct tide_sim_options {
     uint64_t latency_ns_min, latency_ns_max; /* per connection and write; default 10 us .. 200 us */
     uint64_t turn_cost_ns;                   /* virtual time of a turn; default 1 us */
     size_t chunk_max;                        /* arriving bytes are cut at seeded places of 1..chunk_max; default 65536 */
+    uint64_t nic_bytes_per_s;                /* of every node, each way; 0: no limit (the delay is all there is) */
+    struct tide_port *input;                 /* borrowed: files that a node has not got are read from here; NULL: no */
 };
 int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **out);
 void tide_sim_destroy(struct tide_sim *sim); /* after its ports */
@@ -161,8 +163,25 @@ void tide_sim_crash(struct tide_sim *sim, const char *node);
 void tide_sim_pause(struct tide_sim *sim, const char *node, uint64_t duration);
 /* Nothing passes between a and b (both ways) until healed by a second call with false. */
 void tide_sim_partition(struct tide_sim *sim, const char *a, const char *b, bool cut);
-/* Every connection between a and b breaks: of what is on its way to each end a seeded prefix still arrives, then
- * ECLOSED; what is written from now on is lost. */
+/* The same one way: what `from` sends does not reach `to`. */
+void tide_sim_cut(struct tide_sim *sim, const char *from, const char *to, bool cut);
+/* Breaks the connections between a and b: each end gets some beginning of what was on its way, then ECLOSED, and
+ * learns of it at a time of its own. */
 void tide_sim_reset(struct tide_sim *sim, const char *a, const char *b);
+/* Calls fn(arg) at virtual time `time` (at once if that is over), between two events. */
+void tide_sim_at(struct tide_sim *sim, uint64_t time, void (*fn)(void *arg), void *arg);
+/* Settings of a node that is or will be: how many times slower it computes; its network card. NULL: every node. */
+void tide_sim_set_slowness(struct tide_sim *sim, const char *node, double times);
+void tide_sim_set_nic(struct tide_sim *sim, const char *node, uint64_t bytes_per_s);
+void tide_sim_set_latency(struct tide_sim *sim, uint64_t ns_min, uint64_t ns_max);
+bool tide_sim_runs(const struct tide_sim *sim, const char *node); /* it has a port and has not crashed */
+/* How long a computation that takes `ns` on a node of speed 1 takes on this one. */
+uint64_t tide_sim_cost(const struct tide_port *port, uint64_t ns);
+/* Told of every event that enters the hash, before it takes effect; NULL: nobody. */
+struct tide_sim_event {
+    uint64_t number, time, length, checksum, hash; /* hash: of the run, this event included */
+    const char *node, *kind;
+};
+void tide_sim_observe(struct tide_sim *sim, void (*event)(void *arg, const struct tide_sim_event *), void *arg);
 
 #endif

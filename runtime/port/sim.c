@@ -4,8 +4,8 @@
  * `turn_cost` afterwards; time inside a turn or callback stands still. As on the real port, a turn
  * follows every callback of a stream.
  *
- * It models order, delay, partition, pause and crash (correctness seeds). It does not model
- * bandwidth, disks that fail, or memory limits. One thread: nothing here is atomic.
+ * It models order, delay, the cards of the network, partition, reset, pause and crash. It does not
+ * model disks that fail, or memory limits. One thread: nothing here is atomic.
  */
 #include "port/sim.h"
 
@@ -76,11 +76,30 @@ static struct sim_event pop(struct tide_sim *sim) {
     return top;
 }
 
+static void tell_observer(struct tide_sim *sim, const struct sim_event *event, size_t length,
+                          uint64_t checksum) {
+    static const char *const kinds[] = {"turn", "connect",  "connected", "arrive",
+                                        "read", "writable", "closed",    "call"};
+    TIDE_ASSERT(event->kind < TIDE_COUNT(kinds));
+    struct tide_sim_event told = {
+        .number = sim->processed,
+        .time = event->time,
+        .length = length,
+        .checksum = checksum,
+        .hash = sim->hash,
+        .node = event->kind != SIM_CALL ? sim->nodes[event->node]->name : "",
+        .kind = kinds[event->kind]};
+    sim->observe(sim->observe_arg, &told);
+}
+
 void tide__sim_fold(struct tide_sim *sim, const struct sim_event *event, size_t length,
                     uint64_t checksum) {
     uint64_t record[4] = {event->time, (uint64_t)event->node << 16 | event->kind, length, checksum};
     sim->hash = tide_hash(record, sizeof record, sim->hash);
     sim->processed++;
+    if (TIDE_UNLIKELY(sim->observe != NULL)) {
+        tell_observer(sim, event, length, checksum);
+    }
 }
 
 /* ---- executors ---- */
@@ -150,7 +169,8 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     e->woken = false;
     uint64_t next = e->options.turn(e->options.arg);
     e->in_turn = false;
-    e->busy_until = sim->now + sim->options.turn_cost_ns;
+    e->busy_until =
+        sim->now + (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
     bool again =
         next == 0 || (e->options.pending != NULL ? e->options.pending(e->options.arg) : e->woken);
     if (again) {
@@ -346,13 +366,18 @@ void tide_sim_destroy(struct tide_sim *sim) {
         tide__sim_files_deinit(sim->nodes[i]);
         tide_free(sim->nodes[i]);
     }
+    for (size_t i = 0; i < sim->heap_count; i++) {
+        if (sim->heap[i].kind == SIM_CALL) {
+            tide__sim_call_drop(sim->heap[i].object);
+        }
+    }
     tide_free(sim->nodes);
     tide_free(sim->cuts);
     tide_free(sim->heap);
     tide_free(sim);
 }
 
-static struct sim_node *find_node(const struct tide_sim *sim, const char *name) {
+struct sim_node *tide__sim_find_node(const struct tide_sim *sim, const char *name) {
     for (size_t i = 0; i < sim->node_count; i++) {
         if (strcmp(sim->nodes[i]->name, name) == 0) {
             return sim->nodes[i];
@@ -361,7 +386,7 @@ static struct sim_node *find_node(const struct tide_sim *sim, const char *name) 
     return NULL;
 }
 
-static struct sim_node *add_node(struct tide_sim *sim, const char *name) {
+struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name) {
     struct sim_node *node = tide_alloc_zero(1, sizeof *node);
     if (node == NULL) {
         return NULL;
@@ -370,6 +395,8 @@ static struct sim_node *add_node(struct tide_sim *sim, const char *name) {
     tide__sim_grow(&nodes, sim->node_count, &sim->node_room, sizeof *sim->nodes);
     sim->nodes = nodes;
     node->sim = sim;
+    node->slowness = 1;
+    node->nic_bytes_per_s = sim->options.nic_bytes_per_s;
     node->index = (uint16_t)sim->node_count;
     snprintf(node->name, sizeof node->name, "%s", name);
     tide__sim_files_init(node);
@@ -382,9 +409,9 @@ int tide_sim_port(struct tide_sim *sim, const char *name, struct tide_port **out
         return tide_fail(TIDE_EINVAL, "simulator: a node needs a name of up to %d bytes",
                          SIM_NAME_MAX - 1);
     }
-    struct sim_node *node = find_node(sim, name);
+    struct sim_node *node = tide__sim_find_node(sim, name);
     if (node == NULL) {
-        node = add_node(sim, name);
+        node = tide__sim_add_node(sim, name);
     }
     struct sim_port *p = tide_alloc_zero(1, sizeof *p);
     if (node == NULL || p == NULL) {
@@ -407,6 +434,8 @@ int tide_sim_port(struct tide_sim *sim, const char *name, struct tide_port **out
 static void dispatch(struct tide_sim *sim, const struct sim_event *event) {
     if (event->kind == SIM_TURN) {
         run_turn(sim, event);
+    } else if (event->kind == SIM_CALL) {
+        tide__sim_call_event(sim, event);
     } else {
         tide__sim_stream_event(sim, event);
     }
@@ -441,67 +470,4 @@ uint64_t tide_sim_hash(const struct tide_sim *sim) {
 
 uint64_t tide_sim_events(const struct tide_sim *sim) {
     return sim->processed;
-}
-
-/* ---- faults ---- */
-
-void tide_sim_crash(struct tide_sim *sim, const char *name) {
-    struct sim_node *node = find_node(sim, name);
-    TIDE_ASSERT(node != NULL);
-    node->crashed = true;
-    if (node->port != NULL) {
-        node->port->port.crashed = true;
-    }
-    for (struct tide_executor *e = sim->executors; e != NULL; e = e->next) {
-        if (e->node == node) {
-            e->dead = true;
-        }
-    }
-    tide__sim_streams_crash(sim, node);
-}
-
-void tide_sim_pause(struct tide_sim *sim, const char *name, uint64_t duration) {
-    struct sim_node *node = find_node(sim, name);
-    TIDE_ASSERT(node != NULL);
-    if (sim->now + duration > node->paused_until) {
-        node->paused_until = sim->now + duration;
-    }
-}
-
-static size_t find_cut(const struct tide_sim *sim, const struct sim_node *a,
-                       const struct sim_node *b) {
-    for (size_t i = 0; i < sim->cut_count; i++) {
-        const struct sim_cut *cut = &sim->cuts[i];
-        if ((cut->a == a->index && cut->b == b->index) ||
-            (cut->a == b->index && cut->b == a->index)) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
-}
-
-bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *a,
-                      const struct sim_node *b) {
-    return sim->cut_count > 0 && find_cut(sim, a, b) != SIZE_MAX;
-}
-
-void tide_sim_partition(struct tide_sim *sim, const char *name_a, const char *name_b, bool cut) {
-    struct sim_node *a = find_node(sim, name_a), *b = find_node(sim, name_b);
-    TIDE_ASSERT(a != NULL && b != NULL && a != b);
-    size_t i = find_cut(sim, a, b);
-    if (cut && i == SIZE_MAX) {
-        void *cuts = sim->cuts;
-        tide__sim_grow(&cuts, sim->cut_count, &sim->cut_room, sizeof *sim->cuts);
-        sim->cuts = cuts;
-        sim->cuts[sim->cut_count++] = (struct sim_cut){.a = a->index, .b = b->index};
-    } else if (!cut && i != SIZE_MAX) {
-        sim->cuts[i] = sim->cuts[--sim->cut_count];
-        tide__sim_streams_heal(sim);
-    }
-}
-
-void tide_sim_reset(struct tide_sim *sim, const char *name_a, const char *name_b) {
-    struct sim_node *a = find_node(sim, name_a), *b = find_node(sim, name_b);
-    TIDE_ASSERT(a != NULL && b != NULL && a != b);
-    tide__sim_streams_reset(sim, a, b);
 }

@@ -1,5 +1,5 @@
 /* Private to the simulator: the event heap, nodes and executors (sim.c), streams (sim_stream.c),
- * files (sim_file.c). */
+ * files (sim_file.c), faults and settings (sim_fault.c). */
 #ifndef TIDE_PORT_SIM_H
 #define TIDE_PORT_SIM_H
 
@@ -14,7 +14,8 @@ enum sim_kind {
     SIM_ARRIVE,
     SIM_READ,
     SIM_WRITABLE,
-    SIM_CLOSED
+    SIM_CLOSED,
+    SIM_CALL /* of tide_sim_at; object: struct sim_call */
 };
 
 /* Ordered by (time, tie); tie = hash(seed, sequence), so the order of equal times is arbitrary
@@ -51,6 +52,9 @@ struct sim_node {
     struct sim_port *port; /* of its present life */
     unsigned incarnation;
     uint64_t paused_until;
+    double slowness;            /* turns cost so many times more */
+    uint64_t nic_bytes_per_s;   /* 0: no limit */
+    uint64_t out_free, in_free; /* when the card has sent and received what it was given */
     struct sim_entry *entries; /* sorted by path */
     size_t entry_count, entry_room;
 };
@@ -77,8 +81,9 @@ struct tide_executor {
     struct tide_executor *next;
 };
 
+/* What `from` sends does not reach `to`. */
 struct sim_cut {
-    uint16_t a, b;
+    uint16_t from, to;
 };
 
 struct tide_sim {
@@ -98,6 +103,8 @@ struct tide_sim {
     struct tide_listener *listeners;
     uint64_t connections;
     uint16_t free_port;
+    void (*observe)(void *arg, const struct tide_sim_event *event);
+    void *observe_arg;
 };
 
 /* Makes room for one more element; the simulator is a tool of tests and asserts that memory
@@ -112,8 +119,15 @@ void tide__sim_fold(struct tide_sim *sim, const struct sim_event *event, size_t 
 uint64_t tide__sim_not_before(const struct tide_executor *executor);
 void tide__sim_executor_unref(struct tide_executor *executor);
 void tide__sim_executor_wake(struct tide_executor *executor);
-bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *a,
-                      const struct sim_node *b);
+/* Directed. */
+bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *from,
+                      const struct sim_node *to);
+struct sim_node *tide__sim_find_node(const struct tide_sim *sim, const char *name);
+struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name);
+
+/* sim_fault.c */
+void tide__sim_call_event(struct tide_sim *sim, const struct sim_event *event);
+void tide__sim_call_drop(void *object);
 
 /* sim_stream.c */
 void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event);

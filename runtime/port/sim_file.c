@@ -2,7 +2,8 @@
  * Files of the simulator: a sorted map of paths to inodes per node, in memory. The operations
  * answer as a real file system does (parents must exist, an unlinked file lives while it is open,
  * rename replaces); everything is durable at once. Listing is sorted. It does not fail on its own:
- * the disk model of faults is not built.
+ * the disk model of faults is not built. A path that the node has not got is read from the world's
+ * `input` port, if it has one: data sets are a fixed input. Nothing is ever written there.
  */
 #include "port/sim.h"
 
@@ -10,7 +11,8 @@
 
 struct tide_file {
     struct sim_node *node;
-    struct sim_inode *inode;
+    struct sim_inode *inode; /* NULL: `input` is read instead */
+    struct tide_file *input;
     int flags;
 };
 
@@ -130,11 +132,30 @@ void tide__sim_files_deinit(struct sim_node *node) {
     node->entry_count = 0;
 }
 
+static int open_input(struct sim_node *node, const char *path, struct tide_file **out) {
+    struct tide_port *input = node->sim->options.input;
+    struct tide_file *file = tide_alloc(sizeof *file);
+    if (file == NULL) {
+        return TIDE_ENOMEM;
+    }
+    *file = (struct tide_file){.node = node};
+    int code = input->ops->file_open(input, path, TIDE_FILE_READ, &file->input);
+    if (code < 0) {
+        tide_free(file);
+        return code;
+    }
+    *out = file;
+    return 0;
+}
+
 int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
                         struct tide_file **out) {
     struct sim_node *node = node_of(port);
     struct sim_inode *inode = find(node, path);
     bool creates = (flags & (TIDE_FILE_CREATE | TIDE_FILE_EXCLUSIVE)) != 0;
+    if (inode == NULL && node->sim->options.input != NULL && flags == TIDE_FILE_READ) {
+        return open_input(node, path, out);
+    }
     if (inode != NULL && (flags & TIDE_FILE_EXCLUSIVE) != 0) {
         return tide_fail(TIDE_EEXIST, "opening %s: file exists", path);
     }
@@ -167,6 +188,9 @@ int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
 
 ssize_t tide__sim_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset) {
     const struct sim_inode *inode = file->inode;
+    if (inode == NULL) {
+        return file->node->sim->options.input->ops->file_read(file->input, data, size, offset);
+    }
     if (inode->directory) {
         return tide_fail(TIDE_EINVAL, "reading a directory");
     }
@@ -220,12 +244,20 @@ int tide__sim_file_sync(struct tide_file *file) {
 }
 
 void tide__sim_file_close(struct tide_file *file) {
-    unref(file->inode);
+    if (file->inode != NULL) {
+        unref(file->inode);
+    } else {
+        file->node->sim->options.input->ops->file_close(file->input);
+    }
     tide_free(file);
 }
 
 int tide__sim_file_info(struct tide_port *port, const char *path, struct tide_file_info *out) {
     const struct sim_inode *inode = find(node_of(port), path);
+    struct tide_port *input = node_of(port)->sim->options.input;
+    if (inode == NULL && input != NULL) {
+        return input->ops->file_info(input, path, out);
+    }
     if (inode == NULL) {
         return tide_fail(TIDE_ENOENT, "looking at %s: no such file or directory", path);
     }

@@ -4,6 +4,8 @@
  * strictly increase). What has arrived is handed over in pieces cut at seeded places. The queue of
  * the receiving end is the window: beyond 4 MiB unread a write is short and `writable` follows when
  * half of it is free. A partition holds what would arrive; the end of a stream travels like bytes.
+ * Where nodes have network cards, a segment first waits for its sender's, and takes its time on the
+ * receiver's: FIFO at both ends, cut-through between them.
  * Each connection draws from its own generator.
  */
 #include "port/sim.h"
@@ -32,6 +34,7 @@ struct tide_stream {
     struct sim_segment *first, **last; /* towards us */
     size_t queued_bytes;
     size_t arrived; /* segments at the front that are here */
+    size_t on_way;  /* segments behind them */
     size_t held;    /* arrivals that a partition keeps back */
     uint64_t last_arrival;
     unsigned events_open; /* in the heap */
@@ -39,10 +42,10 @@ struct tide_stream {
     bool connected, reading, want_write;
     bool read_scheduled, writable_scheduled;
     bool finished, delivered;
-    bool broken; /* reset: nothing more is sent towards us */
+    bool broken; /* by a reset: what is written goes nowhere, what was cut off still arrives */
     bool orphan; /* of a crashed node: its owner may still hold it, so it stays until the world ends
                   */
-    struct tide_stream *next; /* all of the world */
+    struct tide_stream *next, **link; /* all of the world; link: what points to this one */
 };
 
 struct tide_listener {
@@ -70,15 +73,14 @@ static void drop_segments(struct tide_stream *s) {
         tide_free(segment);
     }
     s->last = &s->first;
-    s->queued_bytes = s->arrived = s->held = 0;
+    s->queued_bytes = s->arrived = s->on_way = s->held = 0;
 }
 
 static void free_stream(struct tide_stream *s) {
-    struct tide_stream **link = &s->executor->sim->streams;
-    while (*link != s) {
-        link = &(*link)->next;
+    *s->link = s->next;
+    if (s->next != NULL) {
+        s->next->link = s->link;
     }
-    *link = s->next;
     if (s->peer != NULL) {
         s->peer->peer = NULL;
     }
@@ -98,10 +100,36 @@ static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
     s->last = &s->first;
     tide_random_seed(&s->random, seed);
     s->next = e->sim->streams;
+    s->link = &e->sim->streams;
+    if (s->next != NULL) {
+        s->next->link = &s->next;
+    }
     e->sim->streams = s;
     e->streams_open++;
     e->references++;
     return s;
+}
+
+/* When a segment that leaves now is there, if nothing in its connection holds it up. */
+static uint64_t travel(struct tide_sim *sim, struct sim_node *from, struct sim_node *to,
+                       size_t size, uint64_t latency) {
+    if (from == NULL || from == to) {
+        return sim->now + latency;
+    }
+    uint64_t departure = sim->now;
+    double bytes = (double)size * 1e9;
+    if (from->nic_bytes_per_s > 0) {
+        departure = from->out_free > departure ? from->out_free : departure;
+        departure += (uint64_t)(bytes / (double)from->nic_bytes_per_s);
+        from->out_free = departure;
+    }
+    uint64_t arrival = departure + latency;
+    if (to->nic_bytes_per_s > 0) {
+        uint64_t takes = (uint64_t)(bytes / (double)to->nic_bytes_per_s);
+        arrival = to->in_free + takes > arrival ? to->in_free + takes : arrival;
+        to->in_free = arrival;
+    }
+    return arrival;
 }
 
 /* One more segment towards `to` is on its way. */
@@ -112,14 +140,16 @@ static void send_segment(struct tide_stream *to, struct sim_segment *segment,
     *to->last = segment;
     to->last = &segment->next;
     to->queued_bytes += segment->size;
-    uint64_t arrival = sim->now + draw_latency(sim, random);
+    to->on_way++;
+    uint64_t arrival =
+        travel(sim, to->peer_node, to->executor->node, segment->size, draw_latency(sim, random));
     to->last_arrival = arrival > to->last_arrival ? arrival : to->last_arrival + 1;
     push(to, to->last_arrival, SIM_ARRIVE);
 }
 
 static void send_end(struct tide_stream *s) {
     struct tide_stream *to = s->peer;
-    if (to != NULL && !to->finished && !to->broken) {
+    if (to != NULL && !to->finished && !s->broken) {
         struct sim_segment *segment = tide_alloc_zero(1, sizeof *segment);
         TIDE_ASSERT(segment != NULL);
         segment->end = true;
@@ -154,12 +184,18 @@ static struct tide_listener *find_listener(struct tide_sim *sim, const char *end
     return l;
 }
 
+/* A connection is made by packets of both directions. */
+static bool cut_off(const struct tide_sim *sim, const struct sim_node *a,
+                    const struct sim_node *b) {
+    return tide__sim_is_cut(sim, a, b) || tide__sim_is_cut(sim, b, a);
+}
+
 static void on_connect(struct tide_sim *sim, const struct sim_event *event, struct tide_stream *s) {
     struct tide_listener *l = find_listener(sim, s->target);
     if (s->finished) {
         return; /* given up meanwhile */
     }
-    if (l != NULL && tide__sim_is_cut(sim, s->executor->node, l->executor->node)) {
+    if (l != NULL && cut_off(sim, s->executor->node, l->executor->node)) {
         uint64_t fails = s->began + connect_timeout;
         finish(s, TIDE_EUNREACHABLE, fails > sim->now ? fails : sim->now);
         return;
@@ -192,7 +228,7 @@ static void on_connect(struct tide_sim *sim, const struct sim_event *event, stru
 }
 
 static void on_connected(struct tide_sim *sim, struct tide_stream *s) {
-    if (tide__sim_is_cut(sim, s->executor->node, s->peer_node)) {
+    if (cut_off(sim, s->executor->node, s->peer_node)) {
         send_end(s);
         uint64_t fails = s->began + connect_timeout;
         finish(s, TIDE_EUNREACHABLE, fails > sim->now ? fails : sim->now);
@@ -212,10 +248,14 @@ static void on_arrive(struct tide_sim *sim, const struct sim_event *event, struc
     if (s->finished) {
         return;
     }
-    if (tide__sim_is_cut(sim, s->executor->node, s->peer_node)) {
+    if (tide__sim_is_cut(sim, s->peer_node, s->executor->node)) {
         s->held++;
         return;
     }
+    if (s->on_way == 0) {
+        return; /* a reset has dropped it */
+    }
+    s->on_way--;
     tide__sim_fold(sim, event, 0, 0);
     s->arrived++;
     schedule_read(s);
@@ -504,59 +544,9 @@ void tide__sim_streams_crash(struct tide_sim *sim, struct sim_node *node) {
     }
 }
 
-/* Ends what is queued towards `s` after `keep` bytes. Arrivals are counted, not named: those of
- * segments that are cut off stand for the end, which is the last that is ever read. */
-static void break_after(struct tide_stream *s, size_t keep) {
-    struct sim_segment **at = &s->first;
-    while (*at != NULL && !(*at)->end && (*at)->size - (*at)->offset <= keep) {
-        keep -= (*at)->size - (*at)->offset;
-        at = &(*at)->next;
-    }
-    s->broken = true;
-    if (*at != NULL && (*at)->end) {
-        return; /* ends in order at the same place */
-    }
-    struct sim_segment *cut = *at;
-    if (cut != NULL && keep > 0) {
-        s->queued_bytes -= cut->size - cut->offset - keep;
-        cut->size = cut->offset + keep;
-        at = &cut->next;
-        cut = cut->next;
-    }
-    *at = NULL;
-    s->last = at;
-    bool counted = cut != NULL;
-    while (cut != NULL) {
-        struct sim_segment *next = cut->next;
-        s->queued_bytes -= cut->size - cut->offset;
-        tide_free(cut);
-        cut = next;
-    }
-    struct sim_segment *end = tide_alloc_zero(1, sizeof *end);
-    TIDE_ASSERT(end != NULL);
-    end->end = true;
-    if (counted) {
-        *s->last = end;
-        s->last = &end->next;
-    } else {
-        send_segment(s, end, &s->random);
-    }
-}
-
-void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a,
-                             const struct sim_node *b) {
-    for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
-        bool between = (s->executor->node == a && s->peer_node == b) ||
-                       (s->executor->node == b && s->peer_node == a);
-        if (between && !s->finished && !s->broken) {
-            break_after(s, (size_t)tide_random_below(&s->random, s->queued_bytes + 1));
-        }
-    }
-}
-
 void tide__sim_streams_heal(struct tide_sim *sim) {
     for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
-        if (s->held == 0 || tide__sim_is_cut(sim, s->executor->node, s->peer_node)) {
+        if (s->held == 0 || tide__sim_is_cut(sim, s->peer_node, s->executor->node)) {
             continue;
         }
         /* Each held arrival happens now, one after the other and before what is still on its
@@ -568,6 +558,57 @@ void tide__sim_streams_heal(struct tide_sim *sim) {
             s->last_arrival = sim->now + s->held;
         }
         s->held = 0;
+    }
+}
+
+/* Of what is on its way to this end only some beginning arrives, then the end. */
+static void cut_short(struct tide_stream *s) {
+    struct sim_segment **at = &s->first;
+    for (size_t i = 0; i < s->arrived; i++) {
+        at = &(*at)->next;
+    }
+    size_t keep = (size_t)tide_random_below(&s->random, s->on_way + 1);
+    for (size_t i = 0; i < keep; i++) {
+        struct sim_segment *segment = *at;
+        if (i + 1 == keep && segment->size > 1) { /* the last of them in part */
+            size_t part = 1 + (size_t)tide_random_below(&s->random, segment->size);
+            s->queued_bytes -= segment->size - part;
+            segment->size = part;
+        }
+        at = &segment->next;
+    }
+    size_t spare = s->on_way - keep; /* arrivals that are still due for what is dropped now */
+    for (struct sim_segment *segment = *at, *next; segment != NULL; segment = next) {
+        next = segment->next;
+        s->queued_bytes -= segment->size;
+        tide_free(segment);
+    }
+    *at = NULL;
+    s->last = at;
+    s->on_way = keep;
+    struct sim_segment *end = tide_alloc_zero(1, sizeof *end);
+    TIDE_ASSERT(end != NULL);
+    end->end = true;
+    if (spare == 0) {
+        send_segment(s, end, &s->random);
+    } else { /* it comes with the first arrival of the dropped */
+        *s->last = end;
+        s->last = &end->next;
+        s->on_way++;
+    }
+}
+
+void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a,
+                             const struct sim_node *b) {
+    for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
+        const struct sim_node *here = s->executor->node, *there = s->peer_node;
+        bool between = (here == a && there == b) || (here == b && there == a);
+        if (between && !s->broken) {
+            if (!s->finished) {
+                cut_short(s);
+            }
+            s->broken = true;
+        }
     }
 }
 

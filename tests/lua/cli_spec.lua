@@ -8,11 +8,12 @@ local decode = core.json_decode
 
 -- A line of words with which each command does its work under the fake cluster.
 local WORK <const> = {
-  run = "run %s", up = "up", down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
+  run = "run %s", sim = "sim --seed 1 %s", up = "up",
+  down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
   actors = "actors", tables = "tables", links = "links", config = "config", version = "version", help = "help",
   completion = "completion bash",
 }
-local LATER <const> = {"attach", "sim", "policy", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}
+local LATER <const> = {"attach", "policy", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}
 
 describe("tide", function()
   local script
@@ -47,7 +48,8 @@ describe("tide", function()
       end)
 
       it("prints JSON objects with a schema under --json", function()
-        local words = name == "run" and "run --json " .. script or work(name) .. " --json"
+        local scripted = name == "run" or name == "sim"
+        local words = scripted and work(name):gsub(" ", " --json ", 1) or work(name) .. " --json"
         local r = tide(words)
         assert.equal(0, r.code, r.err)
         assert.equal("", r.err)

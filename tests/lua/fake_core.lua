@@ -108,6 +108,15 @@ function fake.interrupted() return fake.interrupts end
 function fake.build()
   return {compiler = "gcc 12.2", lua = "Lua 5.4.4", cuda = {available = false, reason = "not built"}}
 end
+function fake.simulated() return false, true end
+function fake.sim_open(world)
+  fake.world = world
+  return true
+end
+function fake.sim_report()
+  return {seed = fake.world.seed, virtual_s = 0.5, events = 7, faults = 0, faults_missed = 0, hash = ("0"):rep(16)}
+end
+function fake.sim_close() fake.world = nil end
 function fake.node_stop() fake.stopped = fake.stopped + 1 end
 function fake.members() return fake.members_are end
 function fake.node() return fake.node_is end

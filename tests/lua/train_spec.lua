@@ -47,7 +47,7 @@ local function new_fake()
     json_encode = function() return "{}" end,
     table_find = function(name) return {name = name} end,
     file_read = function() return nil end,
-    interrupted = function() return 0 end,
+    interrupted = function() return 0 end, simulated = function() return false end,
     kernel = function() return nil, {name = "ENOENT", code = "T0901", message = "no such kernel"} end,
   }
   f.reply = function(_, value)

@@ -303,6 +303,132 @@ static void a_paused_node_stands_still_and_goes_on(void **state) {
     pair_abandon(&p);
 }
 
+static void a_one_way_cut_lets_the_other_direction_through(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, 3);
+    run_until_ms(&p, 50);
+    tide_sim_cut(p.sim, "b", "a", true); /* a's bytes still arrive */
+    size_t count = p.b.count;
+    run_until_ms(&p, 100);
+    assert_in_range(p.b.count, count + 49, count + 51);
+    tide_sim_cut(p.sim, "a", "b", true);
+    count = p.b.count;
+    run_until_ms(&p, 150);
+    assert_in_range(p.b.count, count, count + 1);
+    tide_sim_cut(p.sim, "a", "b", false);
+    run_until_ms(&p, 160);
+    assert_in_range(p.b.count, 155, 160);
+    heard_in_order(&p);
+    pair_abandon(&p);
+}
+
+/* Over many seeds: what is heard is always a beginning of what was sent, and sometimes not all. */
+static void a_reset_loses_some_end_of_what_was_sent_and_both_learn_of_it(void **state) {
+    (void)state;
+    unsigned lost = 0, apart = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct pair p;
+        pair_open(&p, seed);
+        tide_sim_set_latency(p.sim, 3 * MS, 9 * MS);
+        run_until_ms(&p, 60);
+        size_t sent = p.a.next;
+        tide_sim_reset(p.sim, "a", "b");
+        tide_sim_reset(p.sim, "b", "a"); /* what is broken stays so */
+        run_until_ms(&p, 120);
+        assert_true(p.a.closed && p.b.closed);
+        assert_true(p.a.reason == TIDE_ECLOSED && p.b.reason == TIDE_ECLOSED);
+        assert_true(p.b.count <= sent);
+        heard_in_order(&p);
+        lost += p.b.count < sent;
+        apart += p.a.closed_at != p.b.closed_at;
+        pair_abandon(&p);
+    }
+    assert_in_range(lost, 5, 40);
+    assert_in_range(apart, 30, 40);
+}
+
+/* One byte a millisecond over cards of 100 bytes a second: 10 ms each, one after the other. */
+static void network_cards_take_one_segment_after_the_other(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, 3);
+    run_until_ms(&p, 20);
+    tide_sim_set_nic(p.sim, NULL, 100);
+    size_t count = p.b.count;
+    run_until_ms(&p, 220);
+    assert_in_range(p.b.count, count + 18, count + 21);
+    tide_sim_set_nic(p.sim, "b", 0); /* the sender's alone is as slow */
+    count = p.b.count;
+    run_until_ms(&p, 420);
+    assert_in_range(p.b.count, count + 18, count + 21);
+    heard_in_order(&p);
+    pair_abandon(&p);
+}
+
+static void note_time(void *arg) {
+    struct pair *p = arg;
+    p->b.closed_at = tide_sim_now(p->sim);
+}
+
+static void count_event(void *arg, const struct tide_sim_event *event) {
+    uint64_t *seen = arg;
+    assert_true(event->number > seen[0] && event->time >= seen[1]);
+    seen[0] = event->number;
+    seen[1] = event->time;
+    seen[2] = event->hash;
+}
+
+static void calls_come_at_their_time_and_observers_see_every_event(void **state) {
+    (void)state;
+    struct pair p;
+    uint64_t seen[3] = {0};
+    pair_open(&p, 3);
+    tide_sim_observe(p.sim, count_event, seen);
+    tide_sim_at(p.sim, 30 * MS, note_time, &p);
+    tide_sim_at(p.sim, 900 * MS, note_time, &p); /* never due: freed with the world */
+    run_until_ms(&p, 29);
+    assert_int_equal(p.b.closed_at, 0);
+    run_until_ms(&p, 40);
+    assert_int_equal(p.b.closed_at, 30 * MS);
+    assert_true(seen[0] == tide_sim_events(p.sim) && seen[2] == tide_sim_hash(p.sim));
+    tide_sim_set_slowness(p.sim, "later", 3);
+    struct tide_port *later;
+    assert_int_equal(tide_sim_port(p.sim, "later", &later), 0);
+    assert_int_equal(tide_sim_cost(later, 1000), 3000);
+    assert_int_equal(tide_sim_cost(p.a.port, 1000), 1000);
+    assert_true(tide_sim_runs(p.sim, "a") && !tide_sim_runs(p.sim, "nobody"));
+    later->ops->destroy(later);
+    pair_abandon(&p);
+}
+
+static void files_that_a_node_lacks_are_read_from_the_input(void **state) {
+    (void)state;
+    struct tide_port *input, *port;
+    struct tide_sim *sim;
+    struct tide_file *f;
+    struct tide_file_info info;
+    char bytes[8] = {0};
+    assert_int_equal(tide_port_real_create(1, &input), 0);
+    assert_int_equal(tide_sim_create(&(struct tide_sim_options){.input = input}, &sim), 0);
+    assert_int_equal(tide_sim_port(sim, "a", &port), 0);
+    const struct tide_port_ops *ops = port->ops;
+    assert_int_equal(ops->file_info(port, "/proc/self/comm", &info), 0);
+    assert_int_equal(ops->file_open(port, "/proc/self/comm", TIDE_FILE_READ, &f), 0);
+    assert_int_equal(ops->file_read(f, bytes, 4, 0), 4);
+    assert_memory_equal(bytes, "test", 4);
+    ops->file_close(f);
+    assert_int_equal(ops->file_open(port, "/no/such", TIDE_FILE_READ, &f), TIDE_ENOENT);
+    /* writing stays inside */
+    int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_EXCLUSIVE;
+    assert_int_equal(ops->file_open(port, "/tmp/tide-sim-only", flags, &f), 0);
+    ops->file_close(f);
+    assert_int_equal(input->ops->file_info(input, "/tmp/tide-sim-only", &info), TIDE_ENOENT);
+    port->ops->destroy(port);
+    tide_sim_destroy(sim);
+    input->ops->destroy(input);
+}
+
 static bool never(void *arg) {
     (void)arg;
     return false;
@@ -336,6 +462,11 @@ int main(void) {
         cmocka_unit_test(a_partition_holds_bytes_until_it_heals),
         cmocka_unit_test(a_connection_into_a_partition_fails_after_a_second),
         cmocka_unit_test(a_paused_node_stands_still_and_goes_on),
+        cmocka_unit_test(a_one_way_cut_lets_the_other_direction_through),
+        cmocka_unit_test(a_reset_loses_some_end_of_what_was_sent_and_both_learn_of_it),
+        cmocka_unit_test(network_cards_take_one_segment_after_the_other),
+        cmocka_unit_test(calls_come_at_their_time_and_observers_see_every_event),
+        cmocka_unit_test(files_that_a_node_lacks_are_read_from_the_input),
         cmocka_unit_test(a_world_without_events_ends_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,305 @@
+-- `tide sim SCRIPT`: a script on simulated nodes, in one process and virtual time.
+--
+-- The simulation itself runs in the program `tide-sim` (see lua/fixed.h); `tide` becomes it. Ranges of seeds and the
+-- check of determinism start one such process a run, so that no run can see what another has left behind.
+local errors = require "tide.errors"
+
+local SEEDS_MAX <const> = 1000000
+local RANDOM_SEEDS <const> = 1000000
+local LINES_SHOWN <const> = 12
+local EXIT_INTERRUPTED <const> = 130
+
+local function quoted(word)
+  return word:find("^[%w_./:=,+-]+$") and word or "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
+---The words of one run of `seed`; `more` are further options.
+local function words_of(context, seed, more)
+  local o <const> = context.options
+  local words = {"sim", "--seed", tostring(seed)}
+  for _, name in ipairs {"nodes", "workers", "model", "latency", "nic"} do
+    if o[name] then words[#words + 1] = ("--%s=%s"):format(name, o[name]) end
+  end
+  if context.timeout_s then words[#words + 1] = ("--timeout=%gs"):format(context.timeout_s) end
+  for _, word in ipairs(more or {}) do words[#words + 1] = word end
+  words[#words + 1] = o.script
+  if #o.rest > 0 then words[#words + 1] = "--" end
+  for _, word in ipairs(o.rest) do words[#words + 1] = word end
+  return words
+end
+
+local function repeat_command(context, seed)
+  local words = {"tide"}
+  for _, word in ipairs(words_of(context, seed)) do words[#words + 1] = quoted(word) end
+  return table.concat(words, " ")
+end
+
+-- Those of our options that may stand behind the script as well; behind `--` all words are the script's.
+local BEHIND <const> = {
+  seed = "integer", seeds = "string", jobs = "integer", json = "flag", ["check-determinism"] = "flag",
+}
+
+---Takes our options out of the script's words.
+---@return true|nil, tide.error? err
+local function take_behind(o)
+  local rest, at = {}, 1
+  while o.rest[at] and o.rest[at] ~= "--" do
+    local word = o.rest[at]
+    local name, value = word:match("^%-%-([%a-]+)=?(.*)$")
+    local kind = name and BEHIND[name]
+    if not kind then
+      rest[#rest + 1] = word
+    elseif kind == "flag" then
+      o[name:gsub("-", "_")] = true
+    else
+      if not word:find("=", 1, true) then
+        at = at + 1
+        value = o.rest[at] or ""
+      end
+      local number = math.tointeger(tonumber(value))
+      if value == "" or kind == "integer" and (not number or number < 0) then
+        return nil, errors.new("T0104", {message = ("--%s: `%s` is no %s"):format(name, value,
+          kind == "integer" and "integer of 0 or more" or "range")})
+      end
+      o[name] = kind == "integer" and number or value
+    end
+    at = at + 1
+  end
+  o.rest = table.move(o.rest, at + 1, #o.rest, #rest + 1, rest)
+  return true
+end
+
+---- one run, in tide-sim ------------------------------------------------------------------------------------------
+
+---@return table options of core.sim_open, and how they print
+local function world_of(o)
+  local sim = require "tide.sim"
+  local fixed = o.model == "fixed"
+  local nic = not fixed and sim.bandwidth(o.nic or "25Gbit", "--nic") or 0
+  local least, most = 20e-6, 20e-6
+  if fixed then least, most = 10e-6, 200e-6 end
+  if o.latency then least, most = o.latency, o.latency end
+  local latency = least == most and ("%gus"):format(least * 1e6) or ("%gus to %gus"):format(least * 1e6, most * 1e6)
+  return {seed = o.seed, latency_min = least, latency_max = most, nic = nic, trace = o.trace_events,
+          trace_first = o.trace_first, trace_last = o.trace_last},
+    ("seed %d, model %s, latency %s%s"):format(o.seed, fixed and "fixed" or "nic", latency,
+      fixed and "" or ", NIC " .. (o.nic or "25Gbit"))
+end
+
+local function finish(context, exit)
+  local report = context.core.sim_report()
+  report.schema, report.exit = "tide.sim/1", exit
+  if context.json then
+    context:print(context.core.json_encode(report))
+  else
+    context:say(("sim: seed %d, virtual %.6f s, %d events, %d faults, hash %s"):format(report.seed, report.virtual_s,
+      report.events, report.faults, report.hash))
+    if exit ~= 0 then context:say("sim: again: " .. repeat_command(context, report.seed)) end
+  end
+  context.core.sim_close()
+  return exit
+end
+
+local function simulate(context)
+  local o <const> = context.options
+  local ok, world, text = pcall(world_of, o)
+  if not ok then return nil, errors.from(world, "T0104") end
+  local opened, err = context.core.sim_open(world)
+  if not opened then return nil, errors.from(err, "T1001") end
+  if not context.json then context:say("sim: " .. text) end
+  local exit = require("tide.driver").run {
+    script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
+    quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
+  }
+  return finish(context, exit)
+end
+
+---- runs in processes of their own --------------------------------------------------------------------------------
+
+---Starts a run; its output is read by `collect`.
+local function start(context, seed, more)
+  local program = context.core.sim_program()
+  if not program then
+    return nil, errors.new("T1001", {message = "the program tide-sim is not beside tide"})
+  end
+  local words = {"exec", "env", "OPENBLAS_NUM_THREADS=1", "LC_ALL=C", quoted(program)}
+  for _, word in ipairs(words_of(context, seed, more)) do words[#words + 1] = quoted(word) end
+  return {seed = seed, pipe = io.popen(table.concat(words, " ") .. " </dev/null 2>&1", "r")}
+end
+
+---@return table {seed, exit, report = the run's last record, lines = what it said before}
+local function collect(run)
+  local report
+  local lines = {}
+  for line in run.pipe:lines() do
+    if line:find('"schema": *"tide.sim/1"') then
+      report = require("tide.core").json_decode(line)
+    else
+      lines[#lines + 1] = line
+    end
+  end
+  local _, why, number = run.pipe:close()
+  return {seed = run.seed, exit = why == "signal" and 128 + number or number, report = report, lines = lines}
+end
+
+local function show_run(context, result)
+  local report <const> = result.report or {seed = result.seed, schema = "tide.sim/1"}
+  if context.json then
+    report.exit = result.exit
+    context:print(context.core.json_encode(report))
+    return
+  end
+  context:print(("seed %d  %s  virtual %.3f s  %d events  hash %s"):format(result.seed,
+    result.exit == 0 and "ok" or "FAILED with exit code " .. result.exit, report.virtual_s or 0, report.events or 0,
+    report.hash or "?"))
+end
+
+---Several seeds, `jobs` at a time; results in order.
+local function run_seeds(context, first, last)
+  local running, failed = {}, {}
+  local next_seed = first
+  while next_seed <= last or #running > 0 do
+    while next_seed <= last and #running < (context.options.jobs or 1) do
+      local run, err = start(context, next_seed, {"--json"})
+      if not run then return nil, err end
+      running[#running + 1] = run
+      next_seed = next_seed + 1
+    end
+    local result = collect(table.remove(running, 1))
+    show_run(context, result)
+    if result.exit == EXIT_INTERRUPTED or result.exit == 128 + 2 then return EXIT_INTERRUPTED end
+    if result.exit ~= 0 then
+      failed[#failed + 1] = result.seed
+      for i = math.max(1, #result.lines - LINES_SHOWN + 1), #result.lines do context:say("  " .. result.lines[i]) end
+      context:say("  again: " .. repeat_command(context, result.seed))
+    end
+  end
+  context:say(("sim: %d seeds, %d failed"):format(last - first + 1, #failed))
+  return #failed > 0 and 1 or 0
+end
+
+local function parse_range(text)
+  local first, last = text:match("^(%d+)%.%.(%d+)$")
+  first, last = math.tointeger(tonumber(first)), math.tointeger(tonumber(last))
+  if not first or not last or first > last or last - first >= SEEDS_MAX then
+    return nil, errors.new("T0104", {message = ("--seeds: `%s` is no range A..B of up to %d seeds"):format(text,
+      SEEDS_MAX)})
+  end
+  return first, last
+end
+
+---- determinism ---------------------------------------------------------------------------------------------------
+
+local function lines_of(path)
+  local list = {}
+  for line in io.lines(path) do list[#list + 1] = line end
+  return list
+end
+
+---@return string|nil a, string|nil b the first lines that differ
+local function first_difference(a, b)
+  for i = 1, math.max(#a, #b) do
+    if a[i] ~= b[i] then return a[i] or "(the run has ended)", b[i] or "(the run has ended)", i end
+  end
+end
+
+---Runs the seed twice, keeping what `more` makes of the trace; returns both results and both traces.
+local function run_twice(context, more)
+  local results, traces = {}, {}
+  for i = 1, 2 do
+    local path = os.tmpname()
+    local options = {"--json", "--trace-events=" .. path}
+    for _, word in ipairs(more) do options[#options + 1] = word end
+    local run, err = start(context, context.options.seed, options)
+    if not run then return nil, err end
+    results[i] = collect(run)
+    traces[i] = lines_of(path)
+    os.remove(path)
+  end
+  return results, traces
+end
+
+local function check_determinism(context)
+  local results, traces = run_twice(context, {})
+  if not results then return nil, traces end
+  local a <const>, b <const> = results[1], results[2]
+  show_run(context, a)
+  show_run(context, b)
+  if a.exit ~= 0 and not a.report then
+    for _, line in ipairs(a.lines) do context:say("  " .. line) end
+    return a.exit
+  end
+  if a.report and b.report and a.report.hash == b.report.hash and a.exit == b.exit then
+    context:say "sim: both runs took the same course"
+    return 0
+  end
+  -- The kept hashes are 4,096 events apart; a second pair of runs shows every event between two of them.
+  local _, _, block = first_difference(traces[1], traces[2])
+  local from = ((block or #traces[1] + 1) - 1) * 4096 + 1
+  results, traces = run_twice(context, {"--trace-first=" .. from, "--trace-last=" .. from + 8192})
+  if not results then return nil, traces end
+  local one, two = first_difference(traces[1], traces[2])
+  return nil, errors.new("T0219", {message = one and ("the runs of seed %d differ first at (event, hash, ns, node, "
+    .. "kind, length, checksum)\n  %s\n  %s"):format(context.options.seed, one, two)
+    or ("the runs of seed %d differ, but a second pair did not"):format(context.options.seed)})
+end
+
+return {
+  name = "sim",
+  brief = "run a script on simulated nodes",
+  summary = "Runs a script on simulated nodes, in one process and virtual time; the same seed gives the same run.",
+  examples = {
+    {"tide sim mf.lua --seed 7 --rank 32", "one run of seed 7, with an option of the script"},
+    {"tide sim mf.lua -- --seed 7", "behind `--` all options are the script's"},
+    {"tide sim --seeds 1..100 mf.lua", "a hundred runs"},
+    {"tide sim --check-determinism mf.lua", "twice the same, or show where not"},
+  },
+  arguments = {
+    {name = "script", doc = "a Lua file, as for `tide run`"},
+    {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
+  },
+  options = {
+    {name = "seed", type = "integer", min = 0, doc = "of the world: order, delays, faults; random if absent"},
+    {name = "seeds", type = "string", value = "A..B", doc = "one run for each of these seeds"},
+    {name = "jobs", short = "j", type = "integer", min = 1, max = 64, doc = "runs at a time with --seeds"},
+    {name = "check-determinism", doc = "run twice and compare all events"},
+    {name = "model", type = "string", choices = {"fixed", "nic"}, value = "M",
+     doc = "network: fixed (a delay alone) or nic (cards too; default)"},
+    {name = "latency", type = "duration", doc = "between any two nodes (20us)"},
+    {name = "nic", type = "string", value = "B", doc = "bandwidth of each node, such as 25Gbit"},
+    {name = "nodes", type = "integer", min = 1, max = 256, doc = "nodes, if the script does not say"},
+    {name = "workers", short = "w", type = "integer", min = 1, max = 256,
+     doc = "workers of each node, if the script does not say"},
+    {name = "trace-events", type = "string", value = "FILE", doc = "write every 4,096th event and hash there"},
+    {name = "trace-first", type = "integer", min = 0, doc = "with --trace-events: all events from this one ..."},
+    {name = "trace-last", type = "integer", min = 0, doc = "... to this one"},
+  },
+  takes_script = true,
+  run = function(context)
+    local o <const> = context.options
+    local ok, err = take_behind(o)
+    if not ok then return nil, err end
+    context.json = context.json or o.json or false
+    if o.seeds then
+      if o.seed or o.check_determinism then
+        return nil, errors.new("T0107", {message = "--seeds excludes --seed and --check-determinism"})
+      end
+      local first, last = parse_range(o.seeds)
+      if not first then return nil, last end
+      return run_seeds(context, first, last)
+    end
+    if not o.seed then
+      o.seed = context.core.random(math.floor(context.core.wall() * 1e6)):below(RANDOM_SEEDS)
+    end
+    if o.check_determinism then return check_determinism(context) end
+    local _, can <const> = context.core.simulated()
+    if can then return simulate(context) end
+    local more = {}
+    for _, name in ipairs {"json", "plain", "quiet", "verbose"} do
+      if context[name] then more[#more + 1] = "--" .. name end
+    end
+    if o.trace_events then more[#more + 1] = "--trace-events=" .. o.trace_events end
+    _, err = context.core.sim_become(words_of(context, o.seed, more))
+    return nil, errors.new("T1001", {message = err.message})
+  end,
+}

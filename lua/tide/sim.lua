@@ -1,0 +1,256 @@
+-- `require "tide.sim"`: what a script may say about the simulated world it runs in. docs/simulator.md is the guide.
+--
+-- The module loads everywhere, so that a script can ask `sim.active`; outside of `tide sim` every call raises. Workers
+-- load the same script: there the calls do nothing, the driver's count.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local script = require "tide.script"
+local units = require "tide.units"
+
+local sim = {
+  active = core.simulated(), ---@type boolean
+  seed = nil,                ---@type integer|nil of this run
+  faults = {},               ---@type string[] what was asked for, printable, in order
+}
+
+local DRIVER <const> = "driver"
+local SLOWNESS_MAX <const> = 1e5
+
+if sim.active then
+  sim.seed = core.sim_report().seed
+  ---Random numbers of the script's own faults; the same in every run of a seed.
+  sim.rng = core.random(sim.seed)
+end
+
+local function fail(message, help) error(script.error("T0113", message, {help = help}), 3) end
+
+---@return boolean whether the call counts here
+local function check_active()
+  if not sim.active then error(script.error("T0218", "only under tide sim"), 3) end
+  return script.role == nil or script.role == DRIVER
+end
+
+---- reading arguments ---------------------------------------------------------------------------------------------
+
+local function seconds_of(value, what)
+  if type(value) == "number" and value >= 0 then return value end
+  local seconds = type(value) == "string" and units.parse_duration(value)
+  if not seconds then fail(("%s: `%s` is no time such as \"3s\""):format(what, tostring(value))) end
+  return seconds
+end
+
+---A moment: "3s" of virtual time, or "+2s" after `from`.
+local function moment_of(value, from, what)
+  if type(value) == "string" and value:sub(1, 1) == "+" then return from + seconds_of(value:sub(2), what) end
+  local at = seconds_of(value, what)
+  if at < from then fail(("%s: %gs is before %gs"):format(what, at, from)) end
+  return at
+end
+
+local PREFIX <const> = {[""] = 1, k = 1e3, M = 1e6, G = 1e9}
+
+---@return number bytes per second of "25Gbit", "100MB" or a number of bytes
+function sim.bandwidth(value, what)
+  if type(value) == "number" and value > 0 then return value end
+  local number, prefix, unit = tostring(value):match("^([%d.]+)%s*([kMG]?)(%a+)$")
+  local factor = number and PREFIX[prefix] and ({bit = 1 / 8, B = 1})[unit]
+  local bytes = factor and tonumber(number) and tonumber(number) * PREFIX[prefix] * factor
+  if not bytes or bytes < 1 then
+    fail(("%s: `%s` is no bandwidth such as \"25Gbit\" or \"100MB\" a second"):format(what or "nic", tostring(value)))
+  end
+  return bytes
+end
+
+local function node_of(o, kind)
+  if type(o) ~= "table" or type(o.node) ~= "string" then
+    fail(("fault %s: `node` is missing: {node = \"n2\", at = \"3s\"}"):format(kind))
+  end
+  return o.node
+end
+
+local function factor_of(value, what)
+  if type(value) ~= "number" or value <= 0 or value > SLOWNESS_MAX then
+    fail(("%s: `%s` is no factor above 0"):format(what, tostring(value)))
+  end
+  return value
+end
+
+---Pairs (a, b) of nodes of different groups.
+local function pairs_of(groups, kind)
+  local list = {}
+  local function group_at(i)
+    local group = groups[i]
+    return type(group) == "string" and {group} or group
+  end
+  if type(groups) ~= "table" or #groups < 2 then
+    fail(("fault %s wants groups of nodes: {{\"n1\"}, {\"n2\", \"n3\"}}"):format(kind))
+  end
+  for i = 1, #groups do
+    for j = i + 1, #groups do
+      for _, a in ipairs(group_at(i)) do
+        for _, b in ipairs(group_at(j)) do
+          if a == b then fail(("fault %s: %s is in two groups"):format(kind, a)) end
+          list[#list + 1] = {a, b}
+        end
+      end
+    end
+  end
+  return list
+end
+
+---- the world -----------------------------------------------------------------------------------------------------
+
+local state = {latency = {20e-6, 20e-6}, slowness = {}, nic = {}, nic_all = 3.125e9}
+
+---Network of all nodes from this line on.
+---@param o {latency?: string|number|table, nic?: string|number}
+function sim.net(o)
+  local counts = check_active()
+  for key in pairs(o) do
+    if key ~= "latency" and key ~= "nic" then
+      fail(("net field `%s` is not known: latency, nic"):format(tostring(key)))
+    end
+  end
+  local now = core.now()
+  if o.latency then
+    local range = type(o.latency) == "table" and o.latency or {o.latency, o.latency}
+    local least, most = seconds_of(range[1], "latency"), seconds_of(range[2], "latency")
+    if least > most then fail "latency: the least is above the most" end
+    state.latency = {least, most}
+    if counts then core.sim_fault("latency", now, nil, nil, least, most) end
+  end
+  if o.nic then
+    state.nic_all = sim.bandwidth(o.nic, "nic")
+    if counts then core.sim_fault("nic", now, nil, nil, state.nic_all) end
+  end
+end
+
+---A node's own properties.
+---@param name string
+---@param o {speed?: number, nic?: string|number, slow?: {p: number, factor: number, mean: string|number}}
+function sim.node(name, o)
+  local counts = check_active()
+  if type(name) ~= "string" or type(o) ~= "table" then fail "sim.node wants a node's name and a table" end
+  local now = core.now()
+  if o.speed then
+    state.slowness[name] = 1 / factor_of(o.speed, "speed")
+    if counts then core.sim_fault("slowness", now, name, nil, state.slowness[name]) end
+  end
+  if o.nic then
+    state.nic[name] = sim.bandwidth(o.nic, "nic")
+    if counts then core.sim_fault("nic", now, name, nil, state.nic[name]) end
+  end
+  if o.slow then
+    local p, factor = o.slow.p, factor_of(o.slow.factor, "slow.factor")
+    if type(p) ~= "number" or p <= 0 or p >= 1 then fail "slow.p is the share of slow time, between 0 and 1" end
+    local mean = seconds_of(o.slow.mean, "slow.mean")
+    if mean <= 0 then fail "slow.mean is above 0" end
+    if counts then core.sim_fault("markov", now, name, nil, state.slowness[name] or 1, factor, p, mean) end
+  end
+end
+
+---How long kernels take: {call = "10us", row = "20us"}, on a node of speed 1.
+---@param o {call?: string|number, row?: string|number}
+function sim.compute(o)
+  if not check_active() then return end
+  core.sim_compute(seconds_of(o.call or 10e-6, "call"), seconds_of(o.row or 20e-6, "row"))
+end
+
+---- faults --------------------------------------------------------------------------------------------------------
+
+local function settings_fault(kind, o, at, value, before)
+  core.sim_fault(kind, at, o.node, nil, value)
+  if o.heal then core.sim_fault(kind, moment_of(o.heal, at, "heal"), o.node, nil, before) end
+end
+
+local kinds = {}
+
+function kinds.crash(o, at)
+  local node = node_of(o, "crash")
+  if node == DRIVER then fail "the driver cannot crash: it is the script" end
+  core.sim_fault("crash", at, node)
+  if o.restart then core.sim_fault("restart", moment_of(o.restart, at, "restart"), node) end
+  return node
+end
+
+function kinds.pause(o, at)
+  local node = node_of(o, "pause")
+  core.sim_fault("pause", at, node, nil, seconds_of(o.time or "1s", "time"))
+  return node
+end
+
+function kinds.partition(o, at, groups)
+  local heal = o.heal and moment_of(o.heal, at, "heal") - at or 0
+  local names = {}
+  for i, pair in ipairs(pairs_of(groups, "partition")) do
+    core.sim_fault("cut", at, pair[1], pair[2], heal)
+    if not o.oneway then core.sim_fault("cut", at, pair[2], pair[1], heal) end
+    names[i] = pair[1] .. (o.oneway and ">" or "-") .. pair[2]
+  end
+  return table.concat(names, " ")
+end
+
+function kinds.reset(_, at, groups)
+  local names = {}
+  for i, pair in ipairs(pairs_of(groups, "reset")) do
+    core.sim_fault("reset", at, pair[1], pair[2])
+    names[i] = pair[1] .. "-" .. pair[2]
+  end
+  return table.concat(names, " ")
+end
+
+function kinds.slow(o, at)
+  local node = node_of(o, "slow")
+  local base = state.slowness[node] or 1
+  settings_fault("slowness", o, at, base * factor_of(o.factor, "factor"), base)
+  return node .. " x" .. o.factor
+end
+
+function kinds.nic(o, at)
+  local node = node_of(o, "nic")
+  settings_fault("nic", o, at, sim.bandwidth(o.bandwidth, "bandwidth"), state.nic[node] or state.nic_all)
+  return node .. " " .. tostring(o.bandwidth)
+end
+
+function kinds.delay(o, at)
+  local latency = seconds_of(o.latency, "latency")
+  core.sim_fault("latency", at, nil, nil, latency, latency)
+  if o.heal then
+    core.sim_fault("latency", moment_of(o.heal, at, "heal"), nil, nil, state.latency[1], state.latency[2])
+  end
+  return tostring(o.latency)
+end
+
+local GROUPED <const> = {partition = true, reset = true}
+
+---A fault at a moment of virtual time (default: now).
+---@param kind "crash"|"pause"|"partition"|"reset"|"slow"|"nic"|"delay"
+---@param what table of partition and reset: groups of nodes; else {node=, at=, ...}
+---@param o? table of partition and reset: {at=, heal=, oneway=}
+function sim.fault(kind, what, o)
+  local counts = check_active()
+  local make = kinds[kind]
+  if not make then
+    fail(("fault `%s` is not known: %s"):format(tostring(kind), table.concat(require("tide.text").sorted_keys(kinds),
+      ", ")))
+  end
+  if type(what) ~= "table" then fail(("fault %s wants a table"):format(kind)) end
+  local fields = GROUPED[kind] and o or what
+  if type(fields) ~= "table" then fields = {} end
+  if not counts then return end
+  local at = fields.at and seconds_of(fields.at, "at") or core.now()
+  local text = make(fields, at, what)
+  local line = ("fault %s %s at %gs"):format(kind, text, at)
+  sim.faults[#sim.faults + 1] = line
+  local context = require("tide.cluster").context
+  if context and not context.quiet and not context.json then context.progress:say("sim: " .. line) end
+end
+
+for _, name in ipairs {"check", "run"} do
+  sim[name] = function()
+    check_active()
+    error(errors.new("T0217", {message = ("sim.%s is not built yet"):format(name)}), 2)
+  end
+end
+
+return sim
