@@ -22,13 +22,13 @@ struct tide__job {
     size_t at;                /* of the walk, when it stalled */
     struct tide_blob *values; /* pull: rows read so far */
     float *deltas;            /* push with short values: widened rows */
-    struct tide__misses misses;
-    uint8_t *copy; /* the message, once it had to wait */
-    size_t copy_bytes;
     /* relocating tables: a part that waits for rows on their way (owner.c) */
     struct tide__waiter *waiters;
     uint8_t *failed; /* of each key; answered already */
     uint32_t left;   /* keys not yet run */
+    struct tide__misses misses;
+    uint8_t *copy; /* the message, once it had to wait */
+    size_t copy_bytes;
 };
 
 static inline size_t tide__job_floats(const struct tide__job *job) {
