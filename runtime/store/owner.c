@@ -304,10 +304,17 @@ static void forward_part(struct walk *walk, const uint32_t *indices, size_t coun
         return;
     }
     tide__table_count(walk->table, TIDE__FORWARDED, job->own ? 0 : count);
-    uint32_t slot = tide__slot_of(walk->table, tide__job_key_at(job, indices[0]));
-    if (!(tide__route_of(walk->table, slot) & TIDE__MINE) &&
-        job->origin != tide__store_self(store)) {
-        tide__job_tell_map(job, indices, count, to);
+    /* Only of slots that are not at home here: the others' keys went to an owner, not to a home. */
+    uint32_t stale[64];
+    size_t stale_count = 0;
+    for (size_t i = 0; i < count && job->origin != tide__store_self(store); i++) {
+        uint32_t slot = tide__slot_of(walk->table, tide__job_key_at(job, indices[i]));
+        if (!(tide__route_of(walk->table, slot) & TIDE__MINE) && stale_count < TIDE_COUNT(stale)) {
+            stale[stale_count++] = indices[i];
+        }
+    }
+    if (stale_count) {
+        tide__job_tell_map(job, stale, stale_count, to);
     }
 }
 

@@ -63,6 +63,7 @@ static void fight_run(struct fiber *f) {
             return;
         }
         fight_round(f, table);
+        (void)tide_sleep(tide_random_below(&f->random, 50000)); /* or simulated time stands still */
     }
 }
 
@@ -170,7 +171,7 @@ struct hot_op {
     int push;
 };
 struct hot {
-    struct hot_op ops[HOT_FIBERS * HOT_OPS];
+    struct hot_op ops[HOT_FIBERS * HOT_OPS + 1];
     atomic_uint count;
 };
 
