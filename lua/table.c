@@ -679,10 +679,16 @@ void tide__lua_open_table(lua_State *L) {
                                          {"tables", core_tables},
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
-        {"pull", table_pull},   {"push", table_push},   {"pull_local", table_pull_local},
+        {"pull", table_pull},
+        {"push", table_push},
+        {"pull_local", table_pull_local},
         {"localize", table_localize},
-        {"where", table_where}, {"stats", table_stats}, {"homes", table_homes},
-        {"save", table_save},   {"load", table_load},   {NULL, NULL},
+        {"where", table_where},
+        {"stats", table_stats},
+        {"homes", table_homes},
+        {"save", table_save},
+        {"load", table_load},
+        {NULL, NULL},
     };
     static const luaL_Reg table_meta[] = {
         {"__tostring", table_tostring}, {"__eq", table_equal}, {NULL, NULL}};

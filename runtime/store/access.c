@@ -142,8 +142,10 @@ static int full(const struct tide_table *table) {
  * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served
  * elsewhere); EBUSY; ENOMEM.
  */
-static inline __attribute__((always_inline)) int lock_key(const struct tide__pass *pass, const struct block *b, size_t j,
-                           bool create, atomic_uint_fast64_t **word, uint64_t *old) {
+static inline __attribute__((always_inline)) int lock_key(const struct tide__pass *pass,
+                                                          const struct block *b, size_t j,
+                                                          bool create, atomic_uint_fast64_t **word,
+                                                          uint64_t *old) {
     if (!served(pass, b->slots[j])) {
         return TIDE__MISSED;
     }
@@ -180,8 +182,8 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
 
 /*
  * The same in a table that relocates: whoever owns the key serves it, wherever its home is. FOUND
- * with a word that is not OWNED: at home, and nobody ever touched it. MISSED: counted in the word, so
- * that the key cannot become the workers' before the store actor has seen this operation.
+ * with a word that is not OWNED: at home, and nobody ever touched it. MISSED: counted in the word,
+ * so that the key cannot become the workers' before the store actor has seen this operation.
  */
 static inline int lock_moving(const struct tide__pass *pass, const struct block *b, size_t j,
                               bool create, atomic_uint_fast64_t **word, uint64_t *old) {
@@ -219,7 +221,8 @@ static inline int lock_moving(const struct tide__pass *pass, const struct block 
         if (TIDE_LIKELY(tide__word_state(*old) == TIDE__OWNED)) {
             return TIDE__FOUND;
         }
-        route = atomic_load_explicit(&b->slots[j]->route, memory_order_acquire); /* under the lock */
+        route =
+            atomic_load_explicit(&b->slots[j]->route, memory_order_acquire); /* under the lock */
         if ((route & pass->mask) == TIDE__MINE && tide__word_state(*old) == TIDE__ABSENT &&
             !(*old & TIDE__WORD_AWAY) && (uint32_t)*old == 0) {
             return TIDE__FOUND;

@@ -20,6 +20,7 @@ int tide__owner_table_init(struct tide_table *table) {
 
 void tide__owner_table_deinit(struct tide_table *table) {
     if (table->relocates) {
+        tide__owner_forget(table);
         tide__parcels_free(table);
         tide_free(table->trails->places);
         tide_free(table->trails);

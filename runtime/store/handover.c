@@ -417,6 +417,34 @@ void tide__owner_clear(struct tide_table *table, uint32_t slot) {
     tide_free(list.at);
 }
 
+static uint64_t forget_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                           void *arg) {
+    (void)slot;
+    (void)key;
+    (void)arg;
+    struct tide__waiter *w = NULL, *next;
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        w = tide__arrival_of(table, word)->first;
+        tide__arrival_of(table, word)->first = NULL;
+    }
+    for (; w; w = next) {
+        next = w->next;
+        struct tide__job *job = w->job; /* w lies in it */
+        if (--job->left == 0) {
+            tide__job_free(table->store, job);
+        }
+    }
+    return word;
+}
+
+void tide__owner_forget(struct tide_table *table) {
+    struct key_list list = {0};
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+        (void)each_key(table, slot, &list, forget_key, NULL);
+    }
+    tide_free(list.at);
+}
+
 /* ---- deaths ---- */
 
 /* As home: whoever waits for rows from `dead` is told, unless they have come. */

@@ -228,7 +228,8 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
         uint64_t key = tide__job_key_at(part, i), old = 0;
         const uint32_t slot = tide__slot_of(table, key);
         atomic_uint_fast64_t *word = NULL;
-        if (table->options.keys == TIDE_KEYS_DENSE) { /* only this thread ends an arrival: no lock */
+        if (table->options.keys ==
+            TIDE_KEYS_DENSE) { /* only this thread ends an arrival: no lock */
             old = atomic_load_explicit(tide__dense_words(table, slot) +
                                            tide__place_of(table, slot, key),
                                        memory_order_relaxed);
@@ -237,8 +238,7 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
         }
         struct tide__waiter *w = &part->waiters[i];
         *w = (struct tide__waiter){.job = part, .index = i};
-        if (tide__word_state(old) == TIDE__ARRIVING &&
-            !tide__arrival_of(table, old)->here) {
+        if (tide__word_state(old) == TIDE__ARRIVING && !tide__arrival_of(table, old)->here) {
             struct tide__arrival *a = tide__arrival_of(table, old);
             *a->last = w;
             a->last = &w->next;

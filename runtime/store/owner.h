@@ -46,6 +46,10 @@ struct tide__trails {
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to);
 void tide__trail_end(struct tide_table *table, uint64_t key);
 
+/* ---- handover.c ---- */
+/* The table ends: operations that still wait for rows are freed. */
+void tide__owner_forget(struct tide_table *table);
+
 /* ---- arrival.c ---- */
 struct tide__waiter {
     struct tide__waiter *next;

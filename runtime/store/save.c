@@ -143,8 +143,8 @@ static int each_home(struct tide_table *table,
         uint64_t view;
         size_t got = tide_net_members(table->store->net, members, TIDE_COUNT(members), &view);
         for (size_t i = 0; i < got && i < TIDE_COUNT(members); i++) {
-            counts[members[i].id] += members[i].state == TIDE_MEMBER_UP ||
-                                     members[i].state == TIDE_MEMBER_LEAVING;
+            counts[members[i].id] +=
+                members[i].state == TIDE_MEMBER_UP || members[i].state == TIDE_MEMBER_LEAVING;
         }
     }
     int code = 0;

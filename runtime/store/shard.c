@@ -64,7 +64,7 @@ static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, 
 }
 
 void tide__job_error(const struct tide__job *job, int code, const char *text,
-                      const uint32_t *indices, size_t count) {
+                     const uint32_t *indices, size_t count) {
     struct tide_store *store = job->table->store;
     if (job->id == 0) {
         return;
@@ -217,7 +217,8 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
     (void)tide__store_send_writer(table->store, job->origin, &w);
 }
 
-int tide__job_pass(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t to) {
+int tide__job_pass(const struct tide__job *job, const uint32_t *indices, size_t count,
+                   uint16_t to) {
     struct tide_store *store = job->table->store;
     unsigned state = store->member_state[to];
     struct tide_writer w;
@@ -263,7 +264,7 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
 
 /* A copy of a part of the job that waits on its own. NULL: out of memory or over the limit. */
 struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *indices,
-                                     size_t count) {
+                                   size_t count) {
     struct tide_store *store = job->table->store;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -511,14 +512,16 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
     }
     if (kind == TIDE__PUSH) {
         job->rows = tide_read_typed(&r, tide__job_code(job), &values);
-        if (r.error || values % tide__job_floats(job) != 0 || values / tide__job_floats(job) != count) {
+        if (r.error || values % tide__job_floats(job) != 0 ||
+            values / tide__job_floats(job) != count) {
             refuse(store, job, TIDE_EPROTO, "rows do not match the keys");
             return false;
         }
     } else if (kind != TIDE__PULL && !job->table->relocates) {
         refuse(store, job, TIDE_EREFUSED, "this table does not relocate");
         return false;
-    } else if (kind == TIDE__PULL && count > REPLY_BYTES_MAX / (tide__job_floats(job) * sizeof(float)) + 1) {
+    } else if (kind == TIDE__PULL &&
+               count > REPLY_BYTES_MAX / (tide__job_floats(job) * sizeof(float)) + 1) {
         refuse(store, job, TIDE_ELIMIT, "more rows than fit an answer");
         return false;
     }

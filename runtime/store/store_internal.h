@@ -45,8 +45,8 @@ static inline unsigned tide__word_state(uint64_t word) {
     return (unsigned)(word >> 60) & 7u;
 }
 /* Relocating tables. ABSENT: owner of record (home, AWAY) 16 | operations that workers handed over
- * and the store actor has not seen yet 16. ARRIVING: number of the arrival record, which counts them
- * then. */
+ * and the store actor has not seen yet 16. ARRIVING: number of the arrival record, which counts
+ * them then. */
 static inline uint16_t tide__word_owner(uint64_t word) {
     return (uint16_t)(word >> 16);
 }
@@ -178,7 +178,7 @@ struct tide_table {
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
-    bool map_answer_wanted; /* the controller waits for MAP_DONE */
+    bool map_answer_wanted;        /* the controller waits for MAP_DONE */
     struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
 };
@@ -266,16 +266,22 @@ struct tide__pass {
     const uint8_t *in;     /* push: rows, any alignment */
     uint32_t mask;         /* TIDE__FOR_... */
     bool raw;              /* rows with state, copied both ways */
-    bool hands_over;       /* relocating tables: what is missed goes to the store actor, and counts */
-    bool patient;          /* may wait for a row; else EBUSY */
-    uint64_t changes;      /* of the table's routes when the pass began */
+    bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
+    bool patient;     /* may wait for a row; else EBUSY */
+    uint64_t changes; /* of the table's routes when the pass began */
     struct tide__misses *misses;
 };
 int tide__pass_pull(struct tide__pass *pass);
 int tide__pass_push(struct tide__pass *pass);
 
 /* The last three: relocating tables. Wanted by a worker, by another node; not wanted any more. */
-enum tide__kind { TIDE__PULL = 1, TIDE__PUSH = 2, TIDE__LOCALIZE = 3, TIDE__LOC = 4, TIDE__OFFER = 5 };
+enum tide__kind {
+    TIDE__PULL = 1,
+    TIDE__PUSH = 2,
+    TIDE__LOCALIZE = 3,
+    TIDE__LOC = 4,
+    TIDE__OFFER = 5
+};
 /* Pull and push, rows with their state when `raw`. */
 int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
                   size_t key_count, float *out, const float *in, struct tide_ticket *ticket);
@@ -304,8 +310,8 @@ struct tide__pending {
     bool raw;
     /* Relocating tables: per key the node that has it now; 0: answered. NULL: all at `node`. */
     uint16_t *at;
-    uint64_t sent;  /* sequence when its first key left this node; 0: none has */
-    uint32_t out;   /* keys at other nodes */
+    uint64_t sent;    /* sequence when its first key left this node; 0: none has */
+    uint32_t out;     /* keys at other nodes */
     uint32_t index[]; /* position in the call */
 };
 struct tide__pending_table {
@@ -348,7 +354,8 @@ enum tide__op {                             /* first element of every body */
                                                positions u32|nil, keys u64] */
                 TIDE__OP_PUSH = TIDE__PUSH, /* ... rows] */
                 TIDE__OP_LOCALIZE = TIDE__LOCALIZE, /* as PULL, from a worker of the node itself */
-                TIDE__OP_LOC = TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
+                TIDE__OP_LOC =
+                    TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
                 TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
@@ -375,15 +382,17 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_SLOT_HERE, /* [op, table, slot] new -> old home: paces the move */
                 TIDE__OP_MOVED, /* [op, table, version, slots u32, lost u32] new home -> controller
                                  */
-                TIDE__OP_DRAINED, /* [op, table, ..] leaver -> controller: it owns nothing of others */
-                TIDE__OP_HAND, /* [op, table, new owner, keys u64, terms u32] home -> owner */
+                TIDE__OP_DRAINED, /* [op, table, ..] leaver -> controller: it owns nothing of others
+                                   */
+                TIDE__OP_HAND,    /* [op, table, new owner, keys u64, terms u32] home -> owner */
                 TIDE__OP_XFER, /* [op, table, keys u64, terms u32 (bit 31: no row, it is the initial
                                   one), rows f32 with state] owner -> new owner */
-                TIDE__OP_LOST, /* [op, table, dead node, keys u64, terms u32] the rows will not come */
+                TIDE__OP_LOST, /* [op, table, dead node, keys u64, terms u32] the rows will not come
+                                */
                 TIDE__OP_PASSED, /* [op, id, node, positions u32] to the origin: they went there */
                 TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, rows f32]
                                        old -> new home; owner 0 with bit 31 in its term: no row */
-                TIDE__OP_MEMBERS, /* [op] to oneself: the member list changed */
+                TIDE__OP_MEMBERS,   /* [op] to oneself: the member list changed */
                 TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);

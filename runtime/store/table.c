@@ -22,8 +22,7 @@ int tide__options_check(struct tide_table_options *o) {
         return bad_options(o, "the name is no identifier");
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 ||
-        o->technique > TIDE_RELOCATE) {
+        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_RELOCATE) {
         return bad_options(o, "unknown keys, slots, init, update, wire or technique");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
@@ -64,9 +63,9 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
     const float y[] = {b->init_a, b->init_b, b->lr, b->beta1, b->beta2, b->epsilon, b->sum_init};
     return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots &&
            a->init == b->init && a->update == b->update && a->wire == b->wire &&
-           a->refuse_nan == b->refuse_nan && a->technique == b->technique && a->key_count == b->key_count &&
-           a->key_limit == b->key_limit && a->width == b->width && a->seed == b->seed &&
-           memcmp(x, y, sizeof x) == 0;
+           a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
+           a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
+           a->seed == b->seed && memcmp(x, y, sizeof x) == 0;
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
