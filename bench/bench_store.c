@@ -2,7 +2,7 @@
  * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100
  * keys a call, beside a copy of random rows of the same size in the same run, in time of that
  * thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls outstanding x 100
- * keys, and synchronous pulls of one key.
+ * keys, and synchronous pulls of one key; and rows that are relocated.
  */
 #include "bench/report.h"
 #include "store/store_internal.h"
@@ -201,8 +201,63 @@ static void one_by_one(struct tide_table *table, const uint64_t *keys, size_t co
     free(times);
 }
 
+/* Rows come here: `keys_a_call` at a time, waiting after each call. Every key moves once. */
+static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_call) {
+    struct tide_table *table;
+    char name[32], what[80];
+    snprintf(name, sizeof name, "r%u_%zu", width, keys_a_call);
+    const size_t most = keys_a_call == 1 ? 5000 : 50000;
+    struct tide_table_options options = {
+        .name = name, .key_count = 2 * most + 8192, .width = width, .technique = TIDE_RELOCATE};
+    if (tide_table_create(node, &options, &table)) {
+        fail_loudly("create");
+    }
+    size_t count;
+    uint64_t *keys = remote_keys(table, tide_node_id(node), &count);
+    struct tide_random random;
+    tide_random_seed(&random, 7);
+    for (size_t i = count; i-- > 1;) {
+        size_t j = (size_t)tide_random_below(&random, i + 1);
+        uint64_t key = keys[i];
+        keys[i] = keys[j];
+        keys[j] = key;
+    }
+    float *ones = calloc(count * width, sizeof *ones);
+    if (tide_table_push(table, keys, count, ones, 0, NULL)) {
+        fail_loudly("fill");
+    }
+    free(ones);
+    const size_t calls = most / keys_a_call;
+    uint64_t *times = malloc(calls * sizeof *times), begun = now();
+    for (size_t i = 0; i < calls; i++) {
+        uint64_t start = now();
+        if (tide_table_localize(table, keys + i * keys_a_call, keys_a_call, NULL)) {
+            fail_loudly("localize");
+        }
+        times[i] = now() - start;
+    }
+    double seconds = (double)(now() - begun) / 1e9;
+    qsort(times, calls, sizeof *times, compare_times);
+    if (keys_a_call == 1) {
+        snprintf(what, sizeof what, "relocate 1 key, %u floats, p50", width);
+        report_row(what, "us", (double)times[calls / 2] / 1e3);
+    } else {
+        snprintf(what, sizeof what, "relocate %zu keys a call, %u floats", keys_a_call, width);
+        report_row(what, "keys/s", (double)(calls * keys_a_call) / seconds);
+        report_row("  the median call", "keys/s",
+                   (double)keys_a_call / (double)times[calls / 2] * 1e9);
+    }
+    free(times);
+    free(keys);
+}
+
 static int remote_main(void *state) {
     struct remote *remote = state;
+    relocation(remote->node, 10, 1);
+    relocation(remote->node, 100, 1);
+    relocation(remote->node, 10, 1000);
+    relocation(remote->node, 100, 1000);
+    relocation(remote->node, 1000, 1000);
     static const uint32_t widths[] = {10, 100};
     for (size_t w = 0; w < TIDE_COUNT(widths); w++) {
         struct tide_table *table;

@@ -71,6 +71,7 @@ static void push_table(lua_State *L, struct tide_table *table) {
 static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
 static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
+static const char *const technique_names[] = {"static", "relocate", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
 
 static uint8_t choice(lua_State *L, const char *field, const char *value,
@@ -202,7 +203,8 @@ static int core_table(lua_State *L) {
     struct tide_lua *host = tide__lua_inside(L);
     check_fields(L);
     struct tide_table_options o = {.name = text_field(L, "name"), .slots = TIDE_SLOTS_HASH};
-    const char *slots = text_field(L, "slots"), *wire = text_field(L, "wire");
+    const char *slots = text_field(L, "slots"), *wire = text_field(L, "wire"),
+               *technique = text_field(L, "technique");
     if (!o.name) {
         return luaL_error(L, "table: it needs a name");
     }
@@ -211,6 +213,7 @@ static int core_table(lua_State *L) {
     read_update(L, &o);
     o.slots = slots ? choice(L, "slots", slots, slot_names) : o.slots;
     o.wire = wire ? choice(L, "wire", wire, wire_names) : TIDE_WIRE_F32;
+    o.technique = technique ? choice(L, "technique", technique, technique_names) : TIDE_STATIC;
     lua_getfield(L, 1, "width");
     lua_Integer width = luaL_optinteger(L, -1, 0);
     if (width < 1 || width > UINT32_MAX) {
@@ -484,6 +487,32 @@ static int table_push(lua_State *L) {
     return 1;
 }
 
+/* true | ticket | nil, err */
+static int table_localize(lua_State *L) {
+    struct tide_table *table = check_table(L, 1);
+    struct tide_lua *host = tide__lua_inside(L);
+    lua_settop(L, 3);
+    size_t count;
+    const uint64_t *keys = tide__lua_keys(L, 2, &count);
+    int code;
+    if (!option(L, 3, "async")) {
+        code = tide__lua_resumed(L, tide_table_localize(table, keys, count, NULL));
+        if (code < 0) {
+            return tide__lua_failure(L, code);
+        }
+        lua_pushboolean(L, true);
+        return 1;
+    }
+    lua_pushboolean(L, true); /* what ticket:wait() answers */
+    struct tide_lua_pending *pending = push_ticket(L, host, lua_gettop(L), 2);
+    code = tide_table_localize(table, keys, count, &pending->ticket);
+    if (code < 0) {
+        pending_free(L, host, pending);
+        return tide__lua_failure(L, code);
+    }
+    return 1;
+}
+
 static int table_pull_local(lua_State *L) {
     struct tide_table *table = check_table(L, 1);
     (void)tide__lua_inside(L);
@@ -538,6 +567,13 @@ static void push_stats(lua_State *L, struct tide_table *table) {
         {"not_finite", s.not_finite},
         {"rows", s.rows},
         {"memory_bytes", s.memory_bytes},
+        {"localized", s.localized},
+        {"localize_noop", s.localize_noop},
+        {"relocated_in", s.relocated_in},
+        {"relocated_out", s.relocated_out},
+        {"relocate_ns_sum", s.relocate_ns_sum},
+        {"relocate_ns_max", s.relocate_ns_max},
+        {"surprises", s.surprises},
     };
     lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 1);
     for (size_t i = 0; i < TIDE_COUNT(fields); i++) {
@@ -626,6 +662,8 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     lua_setfield(L, -2, "slots");
     lua_pushstring(L, wire_names[o->wire < 3 ? o->wire : 0]);
     lua_setfield(L, -2, "wire");
+    lua_pushstring(L, technique_names[o->technique & 1]);
+    lua_setfield(L, -2, "technique");
     lua_pushboolean(L, o->refuse_nan);
     lua_setfield(L, -2, "refuse_nan");
     lua_pushinteger(L, (lua_Integer)o->seed);
@@ -690,9 +728,16 @@ void tide__lua_open_table(lua_State *L) {
                                          {"tables", core_tables},
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
-        {"pull", table_pull},   {"push", table_push},   {"pull_local", table_pull_local},
-        {"where", table_where}, {"stats", table_stats}, {"homes", table_homes},
-        {"save", table_save},   {"load", table_load},   {NULL, NULL},
+        {"pull", table_pull},
+        {"push", table_push},
+        {"pull_local", table_pull_local},
+        {"localize", table_localize},
+        {"where", table_where},
+        {"stats", table_stats},
+        {"homes", table_homes},
+        {"save", table_save},
+        {"load", table_load},
+        {NULL, NULL},
     };
     static const luaL_Reg table_meta[] = {
         {"__tostring", table_tostring}, {"__eq", table_equal}, {NULL, NULL}};

@@ -294,6 +294,7 @@ enum tide_slots { TIDE_SLOTS_HASH, TIDE_SLOTS_RANGE };
 enum tide_init { TIDE_INIT_ZERO, TIDE_INIT_UNIFORM, TIDE_INIT_NORMAL, TIDE_INIT_XAVIER };
 enum tide_update { TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD, TIDE_UPDATE_ADAGRAD, TIDE_UPDATE_ADAM };
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
+enum tide_technique { TIDE_STATIC, TIDE_RELOCATE };
 
 /*
  * A table: `width` f32 values a key. Its key space is cut into 4096 slots, each at home on one node. An untouched row
@@ -306,6 +307,7 @@ struct tide_table_options {
     uint8_t init;         /* enum tide_init; a, b: uniform [a, b); normal standard deviation a; xavier fan-in a, fan-out b */
     uint8_t update;       /* enum tide_update */
     uint8_t wire;         /* enum tide_wire_type: values on the wire */
+    uint8_t technique;    /* enum tide_technique: rows stay at their home, or go where they are localized */
     bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count;   /* dense: keys 0..key_count-1 */
     uint64_t key_limit;   /* hashed: most keys in the cluster-wide table per node; EFULL beyond; 0: no limit */
@@ -347,17 +349,29 @@ bool tide_ticket_done(const struct tide_ticket *ticket);
 /* Waits (fibers only) and frees the ticket; returns the operation's result. Every ticket is waited for once. */
 int tide_ticket_wait(struct tide_ticket *ticket);
 
-/* Node that is home of a key. */
+/*
+ * Brings the rows of `keys` to this node (technique "relocate"; else a no-op, counted). Ticket NULL: waits (fibers only).
+ * Done means: each row was here at that moment, and what this node asked of it before has run. It does not mean that it
+ * stays: another node may take it at once; then access is remote again. Errors: ERANGE, ENOMEM and EFULL (no room: access
+ * stays remote), EDIED (the row, or the node that knows where it is, is gone).
+ */
+int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t key_count, struct tide_ticket *ticket);
+
+/* Node that has the row of a key, as far as this node knows: its owner, if that is this node or the home is; else the home. */
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node);
 
 /* Counted in keys unless named otherwise, on this node. */
 struct tide_table_stats {
     uint64_t pulls_local, pulls_remote, pushes_local, pushes_remote;
     uint64_t served_pulls, served_pushes; /* for other nodes */
-    uint64_t queued, forwarded;           /* held for a slot on the move; passed on by a stale route */
+    uint64_t queued, forwarded;           /* held for a slot or row on the move; passed on to another node */
     uint64_t messages_out, bytes_out, bytes_in;
     uint64_t not_finite;                  /* pushed rows with a NaN or infinity */
     uint64_t rows, memory_bytes;
+    uint64_t localized, localize_noop;        /* keys of localize calls; those on static tables */
+    uint64_t relocated_in, relocated_out;     /* rows that came and went */
+    uint64_t relocate_ns_sum, relocate_ns_max; /* from the request to the row's arrival */
+    uint64_t surprises;                       /* relocation messages that should not exist: ignored */
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 

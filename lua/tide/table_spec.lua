@@ -9,7 +9,7 @@ local FIELDS <const> = {
   technique = true, slots = true, wire = true, refuse_nan = true, seed = true,
 }
 local CHOICES <const> = {
-  dtype = {f32 = true}, consistency = {sequential = true, async = true}, technique = {static = true},
+  dtype = {f32 = true}, consistency = {sequential = true, async = true}, technique = {static = true, relocate = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
 }
 local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
@@ -52,7 +52,7 @@ function table_spec.xavier(o)
   return {"xavier", o.fan_in, o.fan_out}
 end
 
----@param fields table interface: keys, width, init, update, slots, wire, refuse_nan, seed
+---@param fields table interface: keys, width, init, update, slots, wire, technique, refuse_nan, seed
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end
@@ -75,8 +75,8 @@ function table_spec.new(fields)
   if not UPDATES[update] then refuse(2, "update rule `%s` is not known", tostring(update)) end
   spec.update = type(spec.update) == "table" and spec.update or {update}
   spec.init = spec.init or {"zero"}
-  -- Accepted because scripts say what they rely on; the store has one technique and one consistency in this version.
-  spec.dtype, spec.consistency, spec.technique = nil, nil, nil
+  -- Accepted because scripts say what they rely on; the store has one type and one consistency in this version.
+  spec.dtype, spec.consistency = nil, nil
   return setmetatable(spec, table_spec)
 end
 

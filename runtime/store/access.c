@@ -142,8 +142,10 @@ static int full(const struct tide_table *table) {
  * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served
  * elsewhere); EBUSY; ENOMEM.
  */
-static inline int lock_key(const struct tide__pass *pass, const struct block *b, size_t j,
-                           bool create, atomic_uint_fast64_t **word, uint64_t *old) {
+static inline __attribute__((always_inline)) int lock_key(const struct tide__pass *pass,
+                                                          const struct block *b, size_t j,
+                                                          bool create, atomic_uint_fast64_t **word,
+                                                          uint64_t *old) {
     if (!served(pass, b->slots[j])) {
         return TIDE__MISSED;
     }
@@ -178,6 +180,67 @@ static inline int lock_key(const struct tide__pass *pass, const struct block *b,
     return TIDE__FOUND;
 }
 
+/*
+ * The same in a table that relocates: whoever owns the key serves it, wherever its home is. FOUND
+ * with a word that is not OWNED: at home, and nobody ever touched it. MISSED: counted in the word,
+ * so that the key cannot become the workers' before the store actor has seen this operation.
+ */
+static inline int lock_moving(const struct tide__pass *pass, const struct block *b, size_t j,
+                              bool create, atomic_uint_fast64_t **word, uint64_t *old) {
+    struct tide_table *table = pass->table;
+    for (;;) {
+        /* acquire: a slot that comes here has its route set after its words */
+        uint32_t route = atomic_load_explicit(&b->slots[j]->route, memory_order_acquire);
+        bool home = (route & pass->mask) == TIDE__MINE;
+        int code = TIDE__FOUND;
+        if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
+            bool make = home ? create && !at_limit(table) : pass->hands_over;
+            code = tide__hashed_lock(table, b->keys[j], make, 0, pass->patient, word, old);
+            if (code == TIDE__NOT_FOUND) {
+                uint32_t now = atomic_load_explicit(&b->slots[j]->route, memory_order_acquire);
+                if ((now & pass->mask) == TIDE__MINE) {
+                    return code;
+                }
+                if (!pass->hands_over) {
+                    return TIDE__MISSED;
+                }
+                continue;
+            }
+            if (code != TIDE__FOUND) {
+                return code;
+            }
+        } else {
+            *word = b->words[j];
+            if (TIDE_UNLIKELY(!*word)) {
+                return tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", table->name);
+            }
+            if (tide__word_lock(*word, pass->patient, old)) {
+                return TIDE_EBUSY;
+            }
+        }
+        if (TIDE_LIKELY(tide__word_state(*old) == TIDE__OWNED)) {
+            return TIDE__FOUND;
+        }
+        route =
+            atomic_load_explicit(&b->slots[j]->route, memory_order_acquire); /* under the lock */
+        if ((route & pass->mask) == TIDE__MINE && tide__word_state(*old) == TIDE__ABSENT &&
+            !(*old & TIDE__WORD_AWAY) && (uint32_t)*old == 0) {
+            return TIDE__FOUND;
+        }
+        if (!pass->hands_over) {
+            tide__word_unlock(*word, *old);
+            return TIDE__MISSED;
+        }
+        if (tide__owner_hand_over(table, *word, *old)) {
+            return TIDE__MISSED;
+        }
+        if (!tide_fiber_current()) { /* 65535 operations wait for this key */
+            return tide_fail(TIDE_EBUSY, "too many operations wait for one key");
+        }
+        (void)tide_yield();
+    }
+}
+
 typedef float float8 __attribute__((vector_size(32), aligned(1), may_alias));
 
 static inline void copy_floats(float *to, const float *from, size_t count) {
@@ -199,18 +262,20 @@ static inline void copy_floats(float *to, const float *from, size_t count) {
     *(float8 *)(void *)(to + count - 8) = *(const float8 *)(const void *)(from + count - 8);
 }
 
-int tide__pass_pull(struct tide__pass *pass) {
+static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass,
+                                                           const bool moving) {
     struct tide_table *table = pass->table;
     const size_t width = pass->raw ? table->row_floats : table->width;
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
     while (pass->at < pass->count) {
         struct block b;
-        gather(pass, &b, false);
+        gather(pass, &b, moving);
         for (size_t j = 0; j < b.count; j++) {
             atomic_uint_fast64_t *word;
             uint64_t old = 0;
             float *out = pass->out + b.positions[j] * width;
-            int code = lock_key(pass, &b, j, false, &word, &old);
+            int code = moving ? lock_moving(pass, &b, j, false, &word, &old)
+                              : lock_key(pass, &b, j, false, &word, &old);
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED)) {
                     copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
@@ -231,6 +296,10 @@ int tide__pass_pull(struct tide__pass *pass) {
     return 0;
 }
 
+int tide__pass_pull(struct tide__pass *pass) {
+    return TIDE_UNLIKELY(pass->table->relocates) ? pass_pull(pass, true) : pass_pull(pass, false);
+}
+
 /* A row for a locked word without one. */
 static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
     if (at_limit(table)) {
@@ -246,7 +315,8 @@ static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
     return 0;
 }
 
-int tide__pass_push(struct tide__pass *pass) {
+static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pass,
+                                                           const bool moving) {
     struct tide_table *table = pass->table;
     const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
@@ -256,7 +326,8 @@ int tide__pass_push(struct tide__pass *pass) {
         for (size_t j = 0; j < b.count; j++) {
             atomic_uint_fast64_t *word;
             uint64_t old = 0;
-            int code = lock_key(pass, &b, j, true, &word, &old);
+            int code = moving ? lock_moving(pass, &b, j, true, &word, &old)
+                              : lock_key(pass, &b, j, true, &word, &old);
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 uint64_t now = old;
                 if (TIDE_UNLIKELY(tide__word_state(old) != TIDE__OWNED)) {
@@ -284,6 +355,10 @@ int tide__pass_push(struct tide__pass *pass) {
         tide__store_yield(table->store);
     }
     return 0;
+}
+
+int tide__pass_push(struct tide__pass *pass) {
+    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true) : pass_push(pass, false);
 }
 
 /* ---- calls ---- */
@@ -354,11 +429,15 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                               .in = (const uint8_t *)in,
                               .mask = TIDE__FOR_WORKER,
                               .raw = raw,
+                              .hands_over = true,
                               .patient = true,
                               .misses = &misses};
     code = kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
     tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
                       pass.at - misses.count);
+    if (code && misses.count && table->relocates) {
+        tide__owner_take_back(table, keys, misses.at, misses.count);
+    }
     if (!code && misses.count) {
         code = tide__remote_start(&pass, kind, t);
         if (!ticket) {
@@ -381,6 +460,49 @@ int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_c
     (void)flags; /* the rows for each node are gathered into its message in any case: nothing of the
                     caller's is kept */
     return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
+}
+
+int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t key_count,
+                        struct tide_ticket *ticket) {
+    struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
+    tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
+    int code = check_keys(table, keys, key_count);
+    if (code || key_count == 0) {
+        return code;
+    }
+    if (!table->relocates || !table->store->system) {
+        tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
+        return 0;
+    }
+    tide__store_yield(table->store);
+    struct tide__misses misses;
+    tide__misses_init(&misses);
+    for (size_t i = 0; i < key_count && !code; i++) {
+        /* What is owned already (a look without a lock) costs no message. */
+        uint32_t slot = tide__slot_of(table, keys[i]);
+        atomic_uint_fast64_t *words =
+            table->options.keys == TIDE_KEYS_DENSE
+                ? atomic_load_explicit(&table->slots[slot].index, memory_order_acquire)
+                : NULL;
+        uint64_t word = words ? atomic_load_explicit(words + tide__place_of(table, slot, keys[i]),
+                                                     memory_order_acquire)
+                              : 0;
+        if (tide__word_state(word) != TIDE__OWNED) {
+            code = miss(&misses, i);
+        }
+    }
+    tide__table_count(table, TIDE__LOCALIZED, key_count);
+    if (!code && misses.count) {
+        struct tide__pass pass = {
+            .table = table, .keys = keys, .count = key_count, .misses = &misses};
+        code = tide__remote_start(&pass, TIDE__LOCALIZE, t);
+        if (!ticket) {
+            int result = tide__ticket_wait(t);
+            code = code ? code : result;
+        }
+    }
+    tide__misses_release(&misses);
+    return code;
 }
 
 size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count,

@@ -271,7 +271,7 @@ static int list_keys(struct tide_store *store, const struct tide_message *messag
         size_t got = 0;
         bool more = false;
         uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
-        if ((route & TIDE__FOR_FOREIGN) == TIDE__MINE) {
+        if ((route & TIDE__FOR_FOREIGN) == TIDE__MINE || table->relocates) {
             code = tide__slot_keys(table, (uint32_t)slot, from, keys + count, KEYS_MAX - count,
                                    &got, &more);
         }
@@ -303,7 +303,11 @@ static int clear(struct tide_store *store, const struct tide_message *message,
         return TIDE_ENOENT;
     }
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
-        (void)tide__slot_drain(table, slot, NULL, NULL);
+        if (table->relocates) {
+            tide__owner_clear(table, slot);
+        } else {
+            (void)tide__slot_drain(table, slot, NULL, NULL);
+        }
     }
     static const uint8_t nil = 0xc0;
     (void)tide_answer(message->from, message->call, &nil, sizeof nil);

@@ -79,6 +79,18 @@ static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader
     }
 }
 
+/* [op, id, node, positions] */
+static void on_passed(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    size_t count = 0;
+    uint64_t id = tide_read_uint(r), node = tide_read_uint(r);
+    const void *positions = tide_read_typed(r, TIDE_U32, &count);
+    if (r->error || node == 0 || node > UINT16_MAX) {
+        malformed(store, from, "note on an operation");
+        return;
+    }
+    tide__pending_at(store, id, (uint16_t)node, positions, count);
+}
+
 static void on_members(struct tide_store *store) {
     uint64_t view;
     size_t count = tide_net_members(store->net, NULL, 0, &view);
@@ -114,10 +126,22 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     switch (op) {
     case TIDE__OP_PULL:
     case TIDE__OP_PUSH:
+    case TIDE__OP_LOCALIZE:
+    case TIDE__OP_LOC:
+    case TIDE__OP_OFFER:
         tide__operation(store, from, message);
         break;
     case TIDE__OP_REPLY:
         on_reply(store, from, &r);
+        break;
+    case TIDE__OP_HAND:
+    case TIDE__OP_XFER:
+    case TIDE__OP_LOST:
+    case TIDE__OP_SLOT_KEYS:
+        tide__owner_message(store, from, (int)op, &r);
+        break;
+    case TIDE__OP_PASSED:
+        on_passed(store, from, &r);
         break;
     case TIDE__OP_MAP:
         tide__move_map(store, from, &r);

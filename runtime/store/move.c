@@ -101,7 +101,8 @@ void tide__moves_table_release(struct tide_table *table) {
 }
 
 bool tide__moves_waiting(const struct tide_store *store) {
-    return store->moves->fences > 0 || store->moves->departures;
+    return store->moves->fences > 0 || store->moves->departures || store->moves->answers > 0 ||
+           (store->leaving && !store->drained);
 }
 
 /* ---- routes ---- */
@@ -249,12 +250,18 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
         routes_end(table);
         fence->ready = true;
         tide__parked_retry(table);
+        for (uint32_t i = 0; i < fence->count && table->relocates; i++) {
+            if (fence->slots[i] != UINT32_MAX) {
+                tide__owner_release_slot(table, fence->slots[i]);
+            }
+        }
     }
     if (!fence->ready) {
         return false;
     }
     routes_begin(table);
-    bool drained = is_drained(table, fence);
+    /* Workers of a relocating table hand everything to the store actor in any case. */
+    bool drained = table->relocates || is_drained(table, fence);
     if (drained) {
         clear_flag(table, fence, TIDE__WORKER_HOLD);
     }
@@ -273,8 +280,9 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_answer_wanted) {
+    if (!table->fences && table->map_answer_wanted && !tide__pending_at_leaver(table)) {
         table->map_answer_wanted = false;
+        table->store->moves->answers--;
         tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE,
                         table->id, 0, 0, NULL, 0, NULL, 0);
     }
@@ -298,7 +306,10 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     }
     (void)change_homes(table, slots, homes, 0, versions, 0, count,
                        false); /* ENOMEM: the old home forwards */
-    table->map_answer_wanted |= answer && from == tide_net_controller(store->net);
+    if (answer && from == tide_net_controller(store->net) && !table->map_answer_wanted) {
+        table->map_answer_wanted = true;
+        store->moves->answers++;
+    }
     fences_advance(table);
 }
 
@@ -491,7 +502,9 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
     } else if (tide__route_home(route_of(table, slot)) != d->to) {
         lost_to = tide__route_home(route_of(table, slot)); /* it left for a node that died */
     }
-    int code = lost_to ? 0 : tide__slot_drain(table, slot, pack, d);
+    int code = lost_to            ? 0
+               : table->relocates ? tide__owner_depart(table, slot, d->to)
+                                  : tide__slot_drain(table, slot, pack, d);
     code = code ? code : ship(d);
     if (code) {
         return code;
@@ -542,20 +555,43 @@ static void on_slot_here(struct tide_store *store, const struct tide_table *tabl
 
 /* ---- events ---- */
 
+/* Rows of other homes go back to them; the controller waits for it. */
+static void leave_advance(struct tide_store *store) {
+    enum { LOOK_NS = 5000000, LOOKS_AN_OFFER = 40 };
+    uint64_t now = tide_port_now(store->port);
+    if (now < store->drain_at) {
+        return;
+    }
+    store->drain_at = now + LOOK_NS;
+    store->drained = tide__owner_leave(store, store->drain_looks++ % LOOKS_AN_OFFER == 0);
+    if (store->drained) {
+        tide__move_send(store, tide_net_controller(store->net), TIDE__OP_DRAINED, 0, 0, 0, NULL, 0,
+                        NULL, 0);
+    }
+}
+
 void tide__moves_advance(struct tide_store *store) {
     departures_advance(store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    for (unsigned id = 1; id <= count && store->moves->fences; id++) {
+    for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
         struct tide_table *table = tide__table_by_id(store, id);
-        if (table && table->fences) {
+        if (table && (table->fences || table->map_answer_wanted)) {
             fences_advance(table);
         }
+    }
+    if (store->leaving && !store->drained) {
+        leave_advance(store);
     }
 }
 
 /* [table, version, node, slots, lost], or shorter ones; the op is read. */
 void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
     const bool controls = from == tide_net_controller(store->net);
+    if (op == TIDE__OP_DRAINED) {
+        tide__plan_drained(store, from);
+        tide__plan_advance(store);
+        return;
+    }
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     if (!table) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
@@ -655,6 +691,10 @@ static void member_gone(struct tide_store *store, uint16_t id) {
 void tide__move_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
         member_gone(store, member->id);
+        tide__owner_member_gone(store, member->id);
+    }
+    if (member->state == TIDE_MEMBER_LEAVING && member->id == tide__store_self(store)) {
+        store->leaving = true;
     }
     if (tide__store_is_controller(store)) {
         tide__plan_member(store, member);

@@ -16,6 +16,7 @@ struct tide__moves {
     struct batch *batches;
     struct leaver *leavers;
     uint32_t fences;
+    uint32_t answers; /* tables with map_answer_wanted */
 };
 
 /* [op, table, version, node, slots, lost] */
@@ -29,6 +30,7 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
                       const uint8_t *lost, size_t lost_count);
 /* MAP_DONE of one table, or of all: the node is gone. */
 void tide__plan_answered(struct tide_store *store, uint16_t node, bool all);
+void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
 
 #endif

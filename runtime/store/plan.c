@@ -14,6 +14,7 @@ struct batch { /* at the controller */
 struct leaver { /* at the controller */
     struct leaver *next;
     uint16_t id;
+    bool drained;          /* it owns nothing whose home is elsewhere */
     bool told;             /* MAP was sent to all */
     uint32_t answers_left; /* MAP_DONE of (member, table) */
     uint8_t *awaited;      /* how many tables each member still owes an answer for: u16 by id */
@@ -191,7 +192,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
     }
-    if (!waits) {
+    if (!waits && (leaver->drained || holds)) {
         tell_all(store, leaver);
     }
     return leaver->told && leaver->answers_left == 0;
@@ -210,6 +211,12 @@ void tide__plan_advance(struct tide_store *store) {
             tide_net_evacuated(store->net, leaver->id);
         }
         leaver_free(leaver);
+    }
+}
+
+void tide__plan_drained(struct tide_store *store, uint16_t node) {
+    for (struct leaver *l = store->moves->leavers; l; l = l->next) {
+        l->drained |= l->id == node;
     }
 }
 

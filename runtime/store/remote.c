@@ -19,7 +19,7 @@
 
 #define COUNT_MASK UINT64_C(0xffff)
 #define FIBER_MASK UINT64_C(0x7fffffffffff)
-enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000 };
+enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, LOCALIZE_KEYS = 512 };
 
 _Static_assert(sizeof(struct tide__ticket) <= sizeof(struct tide_ticket),
                "a ticket lies in the public one");
@@ -251,7 +251,7 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
         if (position >= p->count) {
             return false;
         }
-        if (!p->ticket) {
+        if (!p->ticket || (p->at && p->at[position] == 0)) {
             continue; /* nobody waits */
         }
         float *out = p->ticket->rows + p->index[position] * floats;
@@ -265,6 +265,30 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
     return true;
 }
 
+/* Ours. Keys of a relocating table that are answered now; what was answered before does not count.
+ * SIZE_MAX: not a key of the message. */
+static size_t settle(struct tide_store *store, struct tide__pending *p, const uint8_t *positions,
+                     size_t count) {
+    const uint16_t self = tide__store_self(store);
+    size_t fresh = 0;
+    tide_lock(&store->pending.lock);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t position = (uint32_t)i;
+        if (positions) {
+            memcpy(&position, positions + i * sizeof position, sizeof position);
+        }
+        if (position >= p->count) {
+            fresh = SIZE_MAX;
+            break;
+        }
+        fresh += p->at[position] != 0;
+        p->out -= p->at[position] != 0 && p->at[position] != self;
+        p->at[position] = 0;
+    }
+    tide_unlock(&store->pending.lock);
+    return fresh;
+}
+
 void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text,
                           const void *positions, size_t count, int rows_code, const void *rows,
                           size_t row_bytes) {
@@ -274,9 +298,13 @@ void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const
         atomic_fetch_add_explicit(&store->replies_unknown, 1, memory_order_relaxed);
         return;
     }
-    bool fits = count > 0 && count <= p->left && (positions || count == p->count);
+    bool fits = count > 0 && (count <= p->left || p->at) && (positions || count == p->count);
     if (fits && !code && p->kind == TIDE__PULL) {
         fits = rows && scatter(p, positions, count, rows_code, rows, row_bytes);
+    }
+    if (fits && p->at) {
+        count = settle(store, p, positions, count);
+        fits = count != SIZE_MAX;
     }
     if (!fits) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
@@ -322,7 +350,7 @@ void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t nod
     uint32_t slot = (uint32_t)id;
     tide_lock(&t->lock);
     struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
-    if (p && p->id == id) {
+    if (p && p->id == id && !p->at) {
         p->also = node;
         gone = is_gone(t, node) && !p->busy;
     }
@@ -335,8 +363,40 @@ void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t nod
     }
 }
 
+/* Relocating tables: the keys of unanswered operations that are at `node`. */
+static void keys_gone(struct tide_store *store, uint16_t node, const char *text) {
+    struct tide__pending_table *t = &store->pending;
+    struct tide__pending *p;
+    do {
+        uint32_t *positions = NULL;
+        uint32_t count = 0;
+        tide_lock(&t->lock);
+        t->gone[node / 8] |= (uint8_t)(1u << (node % 8));
+        for (p = t->first; p && count == 0; p = count ? p : p->next) {
+            for (uint32_t i = 0; p->at && p->out && !p->busy && i < p->count; i++) {
+                count += p->at[i] == node;
+            }
+        }
+        uint64_t id = p ? p->id : 0;
+        positions = p ? tide_alloc(count * sizeof *positions) : NULL;
+        for (uint32_t i = 0, n = 0; positions && i < p->count; i++) {
+            if (p->at[i] == node) {
+                positions[n++] = i;
+            }
+        }
+        tide_unlock(&t->lock);
+        if (positions) {
+            tide__pending_answer(store, id, TIDE_EDIED, text, positions, count, TIDE_F32, NULL, 0);
+        } else if (p) {
+            tide__pending_refused(store, id, TIDE_EDIED, text);
+        }
+        tide_free(positions);
+    } while (p);
+}
+
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text) {
     struct tide__pending_table *t = &store->pending;
+    keys_gone(store, node, text);
     for (;;) {
         /* Up to a batch at a time: the list is walked from the start again, but what is gone is not
          * in it then. */
@@ -345,7 +405,7 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
         tide_lock(&t->lock);
         t->gone[node / 8] |= (uint8_t)(1u << (node % 8));
         for (struct tide__pending *p = t->first; p && count < TIDE_COUNT(batch); p = p->next) {
-            if ((p->node == node || p->also == node) && !p->busy) {
+            if ((p->node == node || p->also == node) && !p->at && !p->busy) {
                 p->busy = true;
                 batch[count++] = p;
             }
@@ -363,10 +423,61 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
     }
 }
 
+void tide__pending_at(struct tide_store *store, uint64_t id, uint16_t node, const void *positions,
+                      size_t count) {
+    struct tide__pending_table *t = &store->pending;
+    const uint16_t self = tide__store_self(store);
+    uint32_t slot = (uint32_t)id;
+    tide_lock(&t->lock);
+    struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
+    bool gone = is_gone(t, node);
+    for (size_t i = 0; p && p->id == id && p->at && i < count; i++) {
+        uint32_t position;
+        memcpy(&position, (const char *)positions + i * sizeof position, sizeof position);
+        if (position < p->count && p->at[position] != 0) {
+            p->out += node != self;
+            p->out -= p->at[position] != self;
+            p->at[position] = node;
+        }
+    }
+    if (p && p->id == id && p->sent == 0) {
+        p->sent = ++t->sequence;
+    }
+    tide_unlock(&t->lock);
+    if (gone) {
+        char name[96], text[160];
+        tide__node_text(store, node, name);
+        (void)snprintf(text, sizeof text, "node %s died", name);
+        tide__pending_node_gone(store, node, text);
+    }
+}
+
+bool tide__pending_at_leaver(struct tide_table *table) {
+    struct tide_store *store = table->store;
+    const uint16_t self = tide__store_self(store);
+    bool found = false;
+    tide_lock(&store->pending.lock);
+    for (struct tide__pending *p = store->pending.first; p && !found; p = p->next) {
+        for (uint32_t i = 0; p->table == table && p->at && p->out && i < p->count && !found; i++) {
+            found = p->at[i] != self && store->member_state[p->at[i]] == 1 + TIDE_MEMBER_LEAVING;
+        }
+    }
+    tide_unlock(&store->pending.lock);
+    return found;
+}
+
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
                           uint64_t sequence) {
     bool found = false;
     tide_lock(&store->pending.lock);
+    for (struct tide__pending *p = store->pending.first; p && table->relocates && !found;
+         p = p->next) {
+        found = p->table == table && p->out && p->sent <= sequence;
+    }
+    if (table->relocates) { /* what has not left this node waits in the store actor itself */
+        tide_unlock(&store->pending.lock);
+        return found;
+    }
     for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found;
          p = p->next) {
         found = p->table == table;
@@ -455,7 +566,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                         size_t count, struct request **out) {
     struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
-    struct tide__pending *p = tide_alloc(sizeof *p + count * sizeof p->index[0]);
+    const size_t at_bytes = table->relocates ? count * sizeof(uint16_t) : 0;
+    struct tide__pending *p = tide_alloc(sizeof *p + count * sizeof p->index[0] + at_bytes);
     const size_t body_bytes = HEAD_BYTES + count * sizeof(uint64_t);
     struct request *r = tide_alloc(sizeof *r + body_bytes);
     if (!p || !r || reserve(&store->pending, &r->id)) {
@@ -474,6 +586,12 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                                 .kind = (uint8_t)kind,
                                 .raw = pass->raw};
     memcpy(p->index, positions, count * sizeof *positions);
+    if (table->relocates) {
+        p->at = (uint16_t *)(void *)(p->index + count);
+        for (size_t i = 0; i < count; i++) {
+            p->at[i] = node;
+        }
+    }
     r->pending = p;
     r->node = node;
     *out = r;
@@ -521,8 +639,10 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
         /* acquire: pairs with the release of a route, for `changes` */
         uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route,
                                               memory_order_acquire);
-        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE;
-        node[i] = route & (TIDE__WORKER_HOLD | TIDE__MINE) ? self : tide__route_home(route);
+        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->relocates;
+        /* Of a relocating table only the store actor knows where a key is to be had. */
+        bool own = table->relocates || (route & (TIDE__WORKER_HOLD | TIDE__MINE));
+        node[i] = own ? self : tide__route_home(route);
         highest = node[i] > highest ? node[i] : highest;
     }
     if (highest + 2 > NODES_SMALL) {
@@ -543,7 +663,8 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
         order[start[node[i]]++] = m->at[i]; /* start[n] becomes the end of n's keys */
     }
     const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
-    const size_t most = TIDE__MESSAGE_BYTES / (row_bytes + 16) + 1;
+    const size_t most =
+        kind == TIDE__LOCALIZE ? LOCALIZE_KEYS : TIDE__MESSAGE_BYTES / (row_bytes + 16) + 1;
     for (unsigned n = 0, at = 0; n <= highest && !code; n++) {
         while (at < start[n] && !code) {
             size_t count = start[n] - at < most ? start[n] - at : most;
@@ -572,7 +693,8 @@ static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct
     atomic_store_explicit(&ticket->state, *count + 1,
                           memory_order_relaxed); /* one for ourselves while we send */
     tide_lock(&t->lock);
-    if (atomic_load_explicit(&table->changes, memory_order_relaxed) != changes) {
+    if (!table->relocates &&
+        atomic_load_explicit(&table->changes, memory_order_relaxed) != changes) {
         tide_unlock(&t->lock);
         atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
         return false;
@@ -591,7 +713,8 @@ static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct
     return true;
 }
 
-static void fail_request(struct tide_table *table, const struct request *r, int code) {
+static void fail_request(const struct tide__pass *pass, const struct request *r, int code) {
+    struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
     char name[96], text[700];
     tide__node_text(store, r->node, name);
@@ -609,6 +732,9 @@ static void fail_request(struct tide_table *table, const struct request *r, int 
     }
     struct tide__pending *p = take(&store->pending, r->id);
     if (p) {
+        if (pass->hands_over && table->relocates) {
+            tide__owner_take_back(table, pass->keys, p->index, p->count);
+        }
         if (p->ticket) {
             tide__ticket_finish(p->ticket, code, text);
         }
@@ -616,7 +742,8 @@ static void fail_request(struct tide_table *table, const struct request *r, int 
     }
 }
 
-static void send_requests(struct tide_table *table, struct request *requests) {
+static void send_requests(const struct tide__pass *pass, struct request *requests) {
+    struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
     uint64_t messages = 0, bytes = 0;
     for (struct request *r = requests; r; r = r->next) {
@@ -631,7 +758,7 @@ static void send_requests(struct tide_table *table, struct request *requests) {
                                     r->body.size, r->tail);
         }
         if (code) {
-            fail_request(table, r, code);
+            fail_request(pass, r, code);
         }
         messages++;
         bytes += r->body.size + (r->tail ? r->tail->size : 0);
@@ -674,14 +801,20 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
         int code = group(pass, kind, ticket, &requests, &stale);
         size_t messages = 0;
         if (!code && !stale && enlist(table, ticket, requests, changes, &messages)) {
-            tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_REMOTE : TIDE__PUSHES_REMOTE,
-                              pass->misses->count);
-            send_requests(table, requests);
+            if (kind != TIDE__LOCALIZE) {
+                tide__table_count(table,
+                                  kind == TIDE__PULL ? TIDE__PULLS_REMOTE : TIDE__PUSHES_REMOTE,
+                                  pass->misses->count);
+            }
+            send_requests(pass, requests);
             requests_free(store, requests);
             tide__ticket_finish(ticket, 0, NULL);
             return 0;
         }
         requests_free(store, requests);
+        if (code && pass->hands_over && table->relocates) {
+            tide__owner_take_back(table, pass->keys, pass->misses->at, pass->misses->count);
+        }
         code = code ? code : walk_again(pass, kind);
         if (code || pass->misses->count == 0) {
             return code;

@@ -138,6 +138,15 @@ static int each_home(struct tide_table *table,
         return tide_fail(TIDE_ENOMEM, "no memory for the map of table '%s'", table->name);
     }
     tide_table_homes(table, counts, 65536, NULL);
+    if (table->relocates) { /* rows may be at any node */
+        struct tide_member members[256];
+        uint64_t view;
+        size_t got = tide_net_members(table->store->net, members, TIDE_COUNT(members), &view);
+        for (size_t i = 0; i < got && i < TIDE_COUNT(members); i++) {
+            counts[members[i].id] +=
+                members[i].state == TIDE_MEMBER_UP || members[i].state == TIDE_MEMBER_LEAVING;
+        }
+    }
     int code = 0;
     for (unsigned node = 0; node < 65536 && !code; node++) {
         code = counts[node] ? visit(table, (uint16_t)node, arg) : 0;

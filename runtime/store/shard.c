@@ -9,59 +9,9 @@
  * answered with an error if its id could be read, else counted and dropped. A key out of range
  * never reaches a row.
  */
-#include "store/store_internal.h"
+#include "store/shard.h"
 
-enum { HOPS_MAX = 8, REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
-
-struct tide__job {
-    struct tide__job *next;
-    struct tide_table *table;
-    uint64_t id;
-    const uint8_t *positions; /* u32 in the origin's message, unaligned; NULL: 0..count-1 */
-    const uint8_t *keys;      /* u64, unaligned */
-    const uint8_t *rows;      /* as they came, unaligned */
-    uint32_t count;
-    uint16_t origin;
-    uint8_t kind, hops;
-    bool raw;
-    bool own; /* straight from a worker of this node: waits behind fences */
-    bool queued_once;
-    size_t at;                /* of the walk, when it stalled */
-    struct tide_blob *values; /* pull: rows read so far */
-    float *deltas;            /* push with short values: widened rows */
-    struct tide__misses misses;
-    uint8_t *copy; /* the message, once it had to wait */
-    size_t copy_bytes;
-};
-
-static size_t job_floats(const struct tide__job *job) {
-    return job->raw ? job->table->row_floats : job->table->width;
-}
-
-static uint8_t job_code(const struct tide__job *job) {
-    uint8_t wire = job->table->options.wire;
-    return job->raw || wire == TIDE_WIRE_F32 ? TIDE_F32
-           : wire == TIDE_WIRE_F16           ? TIDE_F16
-                                             : TIDE_BF16;
-}
-
-static size_t job_wire_row(const struct tide__job *job) {
-    return job_floats(job) * (job_code(job) == TIDE_F32 ? 4 : 2);
-}
-
-static uint64_t key_at(const struct tide__job *job, size_t i) {
-    uint64_t key;
-    memcpy(&key, job->keys + i * sizeof key, sizeof key);
-    return key;
-}
-
-static uint32_t position_at(const struct tide__job *job, size_t i) {
-    uint32_t position = (uint32_t)i;
-    if (job->positions) {
-        memcpy(&position, job->positions + i * sizeof position, sizeof position);
-    }
-    return position;
-}
+enum { REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
 
 /* What the walk and the answer needed; the job may be processed again after it. */
 static void job_reset(struct tide__job *job) {
@@ -73,10 +23,12 @@ static void job_reset(struct tide__job *job) {
     job->at = 0;
 }
 
-static void job_free(struct tide_store *store, struct tide__job *job) {
+void tide__job_free(struct tide_store *store, struct tide__job *job) {
     job_reset(job);
     store->parked_bytes -= job->copy_bytes;
     tide_free(job->copy);
+    tide_free(job->waiters);
+    tide_free(job->failed);
     tide_free(job);
 }
 
@@ -97,7 +49,7 @@ static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, 
         tide_write_typed_head(&w, TIDE_U32, count);
         uint8_t *out = tide_write_reserve(&w, count * 4);
         for (size_t i = 0; out && i < count; i++) {
-            uint32_t position = position_at(job, indices ? indices[i] : i);
+            uint32_t position = tide__job_position_at(job, indices ? indices[i] : i);
             memcpy(out + i * 4, &position, 4);
         }
     } else {
@@ -111,13 +63,16 @@ static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, 
     tide_writer_release(&w);
 }
 
-static void job_error(const struct tide__job *job, int code, const char *text,
-                      const uint32_t *indices, size_t count) {
+void tide__job_error(const struct tide__job *job, int code, const char *text,
+                     const uint32_t *indices, size_t count) {
     struct tide_store *store = job->table->store;
+    if (job->id == 0) {
+        return;
+    }
     if (job->origin == tide__store_self(store)) {
         uint32_t *positions = tide_alloc((count ? count : 1) * sizeof *positions);
         for (size_t i = 0; positions && i < count; i++) {
-            positions[i] = position_at(job, indices ? indices[i] : i);
+            positions[i] = tide__job_position_at(job, indices ? indices[i] : i);
         }
         if (positions) {
             tide__pending_answer(store, job->id, code, text, positions, count, TIDE_F32, NULL, 0);
@@ -130,9 +85,9 @@ static void job_error(const struct tide__job *job, int code, const char *text,
 
 /* Answers everything but the misses. The rows lie in job->values, row i at i; they are closed up
  * over the gaps. */
-static void reply_done(struct tide__job *job) {
+void tide__job_reply(struct tide__job *job) {
     struct tide_store *store = job->table->store;
-    const size_t floats = job_floats(job), done = job->count - job->misses.count;
+    const size_t floats = tide__job_floats(job), done = job->count - job->misses.count;
     if (done == 0) {
         return;
     }
@@ -157,7 +112,7 @@ static void reply_done(struct tide__job *job) {
                 next_miss++;
                 continue;
             }
-            uint32_t position = position_at(job, i);
+            uint32_t position = tide__job_position_at(job, i);
             memcpy(out + to * 4, &position, 4);
             if (job->values && to != i) {
                 float *values = job->values->data;
@@ -176,12 +131,12 @@ static void reply_done(struct tide__job *job) {
         return;
     }
     if (job->values) {
-        const uint8_t code = job_code(job);
+        const uint8_t code = tide__job_code(job);
         if (code != TIDE_F32) {
             tide__floats_to_half(job->values->data, job->values->data, done * floats,
                                  job->table->options.wire);
         }
-        job->values->size = done * job_wire_row(job);
+        job->values->size = done * tide__job_wire_row(job);
         tide_write_typed_head(&w, code, done * floats);
     } else {
         tide_write_nil(&w);
@@ -200,7 +155,7 @@ static void reply_done(struct tide__job *job) {
 /* The keys of `job` at `indices`, as a message like the one it came in. */
 static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices,
                       size_t count, struct tide_writer *w) {
-    const size_t row = job_wire_row(job);
+    const size_t row = tide__job_wire_row(job);
     tide_write_array(w, job->kind == TIDE__PUSH ? 10 : 9);
     tide_write_uint(w, job->kind);
     tide_write_uint(w, job->table->id);
@@ -212,7 +167,7 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
     tide_write_typed_head(w, TIDE_U32, count);
     uint8_t *positions = tide_write_reserve(w, count * 4);
     for (size_t i = 0; positions && i < count; i++) {
-        uint32_t position = position_at(job, indices[i]);
+        uint32_t position = tide__job_position_at(job, indices[i]);
         memcpy(positions + i * 4, &position, 4);
     }
     tide_write_typed_head(w, TIDE_U64, count);
@@ -221,7 +176,7 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
         memcpy(keys + i * 8, job->keys + (size_t)indices[i] * 8, 8);
     }
     if (job->kind == TIDE__PUSH) {
-        tide_write_typed_head(w, job_code(job), count * job_floats(job));
+        tide_write_typed_head(w, tide__job_code(job), count * tide__job_floats(job));
         uint8_t *rows = tide_write_reserve(w, count * row);
         for (size_t i = 0; rows && i < count; i++) {
             memcpy(rows + i * row, job->rows + (size_t)indices[i] * row, row);
@@ -231,13 +186,13 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
 }
 
 /* "Your map is old": the new homes of the slots of these keys. */
-static void tell_origin(const struct tide__job *job, const uint32_t *indices, size_t count,
+void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count,
                         uint16_t home) {
     struct tide_table *table = job->table;
     uint32_t slots[256], homes[256], versions[256];
     size_t found = 0;
     for (size_t i = 0; i < count && found < TIDE_COUNT(slots); i++) {
-        uint32_t slot = tide__slot_of(table, key_at(job, indices[i]));
+        uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
         bool known = false;
         for (size_t j = 0; j < found && !known; j++) {
             known = slots[j] == slot;
@@ -262,38 +217,45 @@ static void tell_origin(const struct tide__job *job, const uint32_t *indices, si
     (void)tide__store_send_writer(table->store, job->origin, &w);
 }
 
-static void forward(const struct tide__job *job, const uint32_t *indices, size_t count,
-                    uint16_t home) {
-    struct tide_table *table = job->table;
-    struct tide_store *store = table->store;
-    char name[96], text[160];
-    tide__node_text(store, home, name);
-    if (job->hops + 1 >= HOPS_MAX) {
-        (void)snprintf(text, sizeof text, "an operation was passed on %d times", HOPS_MAX);
-        job_error(job, TIDE_EREFUSED, text, indices, count);
-        return;
-    }
-    unsigned state = store->member_state[home];
+int tide__job_pass(const struct tide__job *job, const uint32_t *indices, size_t count,
+                   uint16_t to) {
+    struct tide_store *store = job->table->store;
+    unsigned state = store->member_state[to];
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     int code = state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT
                    ? TIDE_EDIED
                    : write_part(job, job->hops + 1u, indices, count, &w);
     if (!code) { /* prepaid: the origin's credit covers every leg */
-        code = tide__store_send(store, home, TIDE_LANE_STORE, true, w.data, w.size, NULL);
+        code = tide__store_send(store, to, TIDE_LANE_STORE, true, w.data, w.size, NULL);
     }
     tide_writer_release(&w);
+    return code;
+}
+
+static void forward(const struct tide__job *job, const uint32_t *indices, size_t count,
+                    uint16_t home) {
+    struct tide_table *table = job->table;
+    struct tide_store *store = table->store;
+    char name[96], text[160];
+    tide__node_text(store, home, name);
+    if (job->hops + 1 >= TIDE__HOPS_MAX) {
+        (void)snprintf(text, sizeof text, "an operation was passed on %d times", TIDE__HOPS_MAX);
+        tide__job_error(job, TIDE_EREFUSED, text, indices, count);
+        return;
+    }
+    int code = tide__job_pass(job, indices, count, home);
     if (code) {
         (void)snprintf(text, sizeof text, "node %s %s", name,
                        code == TIDE_EDIED ? "died" : "cannot be reached");
-        job_error(job, code, text, indices, count);
+        tide__job_error(job, code, text, indices, count);
         return;
     }
     tide__table_count(table, TIDE__FORWARDED, job->own ? 0 : count);
     if (job->origin == tide__store_self(store)) {
         tide__pending_passed_on(store, job->id, home);
     } else {
-        tell_origin(job, indices, count, home);
+        tide__job_tell_map(job, indices, count, home);
     }
 }
 
@@ -301,8 +263,8 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
                       struct tide__job *job);
 
 /* A copy of a part of the job that waits on its own. NULL: out of memory or over the limit. */
-static struct tide__job *detach_part(const struct tide__job *job, const uint32_t *indices,
-                                     size_t count) {
+struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *indices,
+                                   size_t count) {
     struct tide_store *store = job->table->store;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -323,12 +285,15 @@ static struct tide__job *detach_part(const struct tide__job *job, const uint32_t
     return part;
 }
 
-static void park(const struct tide__job *job, const uint32_t *indices, size_t count) {
+void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t count) {
     struct tide_table *table = job->table;
-    struct tide__job *part = detach_part(job, indices, count);
+    struct tide__job *part = tide__job_detach(job, indices, count);
     if (!part) {
-        job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices,
-                  count);
+        tide__job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices,
+                        count);
+        if (table->relocates && job->own && job->kind != TIDE__LOCALIZE) {
+            tide__owner_take_back(table, job->keys, indices, count);
+        }
         return;
     }
     *table->parked_end = part;
@@ -339,7 +304,7 @@ static void park(const struct tide__job *job, const uint32_t *indices, size_t co
 }
 
 static uint16_t destination(const struct tide__job *job, uint32_t index) {
-    uint32_t slot = tide__slot_of(job->table, key_at(job, index));
+    uint32_t slot = tide__slot_of(job->table, tide__job_key_at(job, index));
     uint32_t route = atomic_load_explicit(&job->table->slots[slot].route, memory_order_relaxed);
     bool waits = (route & TIDE__MINE) || (job->own && (route & TIDE__OWN_HOLD));
     return waits ? 0 : tide__route_home(route);
@@ -350,7 +315,7 @@ static void dispatch_misses(const struct tide__job *job) {
     const struct tide__misses *m = &job->misses;
     uint32_t *rest = tide_alloc(2 * m->count * sizeof *rest);
     if (!rest) {
-        job_error(job, TIDE_ENOMEM, "no memory to pass an operation on", m->at, m->count);
+        tide__job_error(job, TIDE_ENOMEM, "no memory to pass an operation on", m->at, m->count);
         return;
     }
     uint32_t *part = rest + m->count;
@@ -368,7 +333,7 @@ static void dispatch_misses(const struct tide__job *job) {
         }
         left = kept;
         if (to == 0) {
-            park(job, part, in_part);
+            tide__job_park(job, part, in_part);
         } else {
             forward(job, part, in_part, to);
         }
@@ -378,13 +343,13 @@ static void dispatch_misses(const struct tide__job *job) {
 
 /* ---- execution ---- */
 
-static int prepare(struct tide__job *job) {
+int tide__job_prepare(struct tide__job *job) {
     if (job->kind == TIDE__PULL && !job->values) {
-        job->values = tide_blob_create(job->count * job_floats(job) * sizeof(float));
+        job->values = tide_blob_create(job->count * tide__job_floats(job) * sizeof(float));
         return job->values ? 0 : TIDE_ENOMEM;
     }
-    if (job->kind == TIDE__PUSH && job_code(job) != TIDE_F32 && !job->deltas) {
-        const size_t floats = job->count * job_floats(job);
+    if (job->kind == TIDE__PUSH && tide__job_code(job) != TIDE_F32 && !job->deltas) {
+        const size_t floats = job->count * tide__job_floats(job);
         job->deltas = tide_alloc(floats * sizeof *job->deltas);
         if (!job->deltas) {
             return TIDE_ENOMEM;
@@ -401,7 +366,7 @@ static int process(struct tide__job *job) {
     if (job->at == 0) {
         tide__misses_init(&job->misses);
     }
-    int code = prepare(job);
+    int code = tide__job_prepare(job);
     struct tide__pass pass = {.table = table,
                               .keys = job->keys,
                               .count = job->count,
@@ -420,7 +385,7 @@ static int process(struct tide__job *job) {
         return code;
     }
     if (code) {
-        job_error(job, code, tide_error_message(), NULL, job->count);
+        tide__job_error(job, code, tide_error_message(), NULL, job->count);
     } else {
         tide__table_count(
             table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
@@ -429,7 +394,7 @@ static int process(struct tide__job *job) {
             dispatch_misses(
                 job); /* before reply_done moves the rows; positions are read from the message */
         }
-        reply_done(job);
+        tide__job_reply(job);
     }
     if (job->own && !job->queued_once) {
         table->self_handled++;
@@ -456,7 +421,7 @@ static void process_or_stall(struct tide_store *store, struct tide__job *job) {
         stall(store, job);
         return;
     }
-    job_free(store, job);
+    tide__job_free(store, job);
 }
 
 void tide__stalled_retry(struct tide_store *store) {
@@ -470,7 +435,7 @@ void tide__stalled_retry(struct tide_store *store) {
         if (!store->stalled) {
             store->stalled_end = &store->stalled;
         }
-        job_free(store, job);
+        tide__job_free(store, job);
     }
 }
 
@@ -481,7 +446,12 @@ void tide__parked_retry(struct tide_table *table) {
     while (job) {
         struct tide__job *next = job->next;
         job->next = NULL;
-        process_or_stall(table->store, job);
+        if (table->relocates) {
+            tide__owner_job(job);
+            tide__job_free(table->store, job);
+        } else {
+            process_or_stall(table->store, job);
+        }
         job = next;
     }
 }
@@ -493,8 +463,8 @@ static bool keys_in_range(const struct tide__job *job, uint64_t *bad) {
         return true;
     }
     for (size_t i = 0; i < job->count; i++) {
-        if (key_at(job, i) >= job->table->options.key_count) {
-            *bad = key_at(job, i);
+        if (tide__job_key_at(job, i) >= job->table->options.key_count) {
+            *bad = tide__job_key_at(job, i);
             return false;
         }
     }
@@ -522,11 +492,12 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
     job->raw = tide_read_bool(&r);
     job->origin = origin <= UINT16_MAX ? (uint16_t)origin : 0;
     job->kind = (uint8_t)kind;
-    job->hops = hops < HOPS_MAX ? (uint8_t)hops : HOPS_MAX;
+    job->hops = hops < TIDE__HOPS_MAX ? (uint8_t)hops : TIDE__HOPS_MAX;
     job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
     job->keys = tide_read_typed(&r, TIDE_U64, &count);
     if (r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
-        fields != (kind == TIDE__PUSH ? 10 : 9) || hops >= HOPS_MAX) {
+        fields != (kind == TIDE__PUSH ? 10 : 9) || hops >= TIDE__HOPS_MAX || origin == 0 ||
+        origin > UINT16_MAX) {
         refuse(store, job, TIDE_EPROTO, "a damaged operation");
         return false;
     }
@@ -540,12 +511,17 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
         return false;
     }
     if (kind == TIDE__PUSH) {
-        job->rows = tide_read_typed(&r, job_code(job), &values);
-        if (r.error || values % job_floats(job) != 0 || values / job_floats(job) != count) {
+        job->rows = tide_read_typed(&r, tide__job_code(job), &values);
+        if (r.error || values % tide__job_floats(job) != 0 ||
+            values / tide__job_floats(job) != count) {
             refuse(store, job, TIDE_EPROTO, "rows do not match the keys");
             return false;
         }
-    } else if (count > REPLY_BYTES_MAX / (job_floats(job) * sizeof(float)) + 1) {
+    } else if (kind != TIDE__PULL && !job->table->relocates) {
+        refuse(store, job, TIDE_EREFUSED, "this table does not relocate");
+        return false;
+    } else if (kind == TIDE__PULL &&
+               count > REPLY_BYTES_MAX / (tide__job_floats(job) * sizeof(float)) + 1) {
         refuse(store, job, TIDE_ELIMIT, "more rows than fit an answer");
         return false;
     }
@@ -571,6 +547,11 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
     }
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
     tide__table_count(job.table, TIDE__BYTES_IN, message->size);
+    if (job.table->relocates) { /* never stalls: whoever holds a row is about to let it go */
+        tide__owner_job(&job);
+        job_reset(&job);
+        return;
+    }
     int code = store->stalled ? TIDE_EBUSY : process(&job);
     if (code != TIDE_EBUSY) {
         job_reset(&job);
@@ -581,7 +562,7 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
     struct tide__job *kept = tide_alloc(sizeof *kept);
     uint8_t *copy = tide_alloc(message->size);
     if (!kept || !copy) {
-        job_error(&job, TIDE_ENOMEM, "no memory to queue an operation", NULL, job.count);
+        tide__job_error(&job, TIDE_ENOMEM, "no memory to queue an operation", NULL, job.count);
         job_reset(&job);
         tide_free(kept);
         tide_free(copy);
@@ -605,7 +586,7 @@ void tide__shard_release(struct tide_store *store) {
     while (store->stalled) {
         struct tide__job *job = store->stalled;
         store->stalled = job->next;
-        job_free(store, job);
+        tide__job_free(store, job);
     }
     unsigned count = atomic_load(&store->table_count);
     for (unsigned id = 1; id <= count; id++) {
@@ -613,7 +594,7 @@ void tide__shard_release(struct tide_store *store) {
         while (table && table->parked) {
             struct tide__job *job = table->parked;
             table->parked = job->next;
-            job_free(store, job);
+            tide__job_free(store, job);
         }
     }
 }

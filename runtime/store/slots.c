@@ -138,7 +138,8 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint3
         tide_lock(&slot->latch);
         struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
         struct tide__entry *entry = hash ? find(hash, key, mixed) : NULL;
-        if ((atomic_load_explicit(&slot->route, memory_order_relaxed) & mask) != TIDE__MINE) {
+        if (mask && /* 0: whatever the route is */
+            (atomic_load_explicit(&slot->route, memory_order_relaxed) & mask) != TIDE__MINE) {
             code = TIDE__MISSED;
         } else if (!entry || vacant(entry)) {
             code = TIDE__NOT_FOUND;
@@ -186,6 +187,11 @@ static int compare_keys(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* Its row is here, or about to be: at every moment some node lists it. */
+static bool listed(uint64_t word) {
+    return tide__word_state(word) == TIDE__OWNED || tide__word_state(word) == TIDE__ARRIVING;
+}
+
 static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, size_t limit,
                        size_t *count, bool *more) {
     uint64_t *all = NULL;
@@ -196,7 +202,7 @@ static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, s
         all = tide_alloc(hash->count * sizeof *all);
         for (uint32_t i = 0; all && i < hash->capacity; i++) {
             uint64_t word = atomic_load_explicit(&hash->entries[i].word, memory_order_relaxed);
-            if (tide__word_state(word) == TIDE__OWNED && hash->entries[i].key >= from) {
+            if (listed(word) && hash->entries[i].key >= from) {
                 all[found++] = hash->entries[i].key;
             }
         }
@@ -239,7 +245,7 @@ int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, ui
     }
     for (; place < table->places_max; place++) {
         uint64_t word = atomic_load_explicit(&words[place], memory_order_relaxed);
-        if (tide__word_state(word) != TIDE__OWNED) {
+        if (!listed(word)) {
             continue;
         }
         uint64_t key = tide__key_of(table, number, place);

@@ -31,16 +31,30 @@ enum {
 #define TIDE__WORD_STATE (UINT64_C(7) << 60)
 #define TIDE__WORD_PRESENT                                                                         \
     (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
+/* flag, relocating tables: home, and the row is somebody else's (the owner is in the index) */
+#define TIDE__WORD_AWAY (UINT64_C(1) << 57)
 #define TIDE__WORD_SEEN (UINT64_C(0xffffff) << 32)
 enum tide__key_state {
     TIDE__ABSENT, /* no row here; at home of the slot: the row has its initial values */
     TIDE__OWNED,
-    TIDE__ARRIVING, /* reserved for relocation: asked for, operations queue */
+    TIDE__ARRIVING, /* relocation: asked for, operations queue; or here, and not yet the workers' */
     TIDE__LEAVING,  /* reserved: owned, successor known */
     TIDE__REPLICA,  /* reserved: usable copy */
 };
 static inline unsigned tide__word_state(uint64_t word) {
     return (unsigned)(word >> 60) & 7u;
+}
+/* Relocating tables. ABSENT: owner of record (home, AWAY) 16 | operations that workers handed over
+ * and the store actor has not seen yet 16. ARRIVING: number of the arrival record, which counts
+ * them then. */
+static inline uint16_t tide__word_owner(uint64_t word) {
+    return (uint16_t)(word >> 16);
+}
+static inline uint16_t tide__word_handed(uint64_t word) {
+    return (uint16_t)word;
+}
+static inline uint32_t tide__word_seen(uint64_t word) {
+    return (uint32_t)(word >> 32) & 0xffffffu;
 }
 static inline uint64_t tide__word_owned(uint64_t old, uint32_t row) {
     return (old & (TIDE__WORD_SEEN | TIDE__WORD_PRESENT)) | ((uint64_t)TIDE__OWNED << 60) | row;
@@ -118,6 +132,12 @@ enum tide__counter {
     TIDE__BYTES_OUT,
     TIDE__BYTES_IN,
     TIDE__NOT_FINITE,
+    TIDE__LOCALIZED,
+    TIDE__LOCALIZE_NOOP,
+    TIDE__RELOCATED_IN,
+    TIDE__RELOCATED_OUT,
+    TIDE__RELOCATE_NS,
+    TIDE__SURPRISES,
     TIDE__COUNTERS
 };
 struct tide__stripe {
@@ -136,6 +156,7 @@ struct tide_table {
     uint32_t id;
     uint32_t width, row_floats;
     uint64_t places_max; /* dense: words of a slot's array */
+    bool relocates;
 
     /* any thread */
     atomic_bool ready; /* every node has it */
@@ -146,6 +167,8 @@ struct tide_table {
     struct tide__slab slab;
     struct tide__slot slots[TIDE_SLOT_COUNT];
     struct tide__stripe stripes[TIDE__STRIPES];
+    struct tide__slab arrivals; /* relocating tables: struct tide__arrival */
+    atomic_uint_fast64_t relocate_max_ns;
 
     /* pending lock */
     uint64_t self_sent; /* operations handed to the own store actor */
@@ -155,7 +178,9 @@ struct tide_table {
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
-    bool map_answer_wanted; /* the controller waits for MAP_DONE */
+    bool map_answer_wanted;        /* the controller waits for MAP_DONE */
+    struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
+    struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
 };
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount);
 
@@ -241,14 +266,22 @@ struct tide__pass {
     const uint8_t *in;     /* push: rows, any alignment */
     uint32_t mask;         /* TIDE__FOR_... */
     bool raw;              /* rows with state, copied both ways */
-    bool patient;          /* may wait for a row; else EBUSY */
-    uint64_t changes;      /* of the table's routes when the pass began */
+    bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
+    bool patient;     /* may wait for a row; else EBUSY */
+    uint64_t changes; /* of the table's routes when the pass began */
     struct tide__misses *misses;
 };
 int tide__pass_pull(struct tide__pass *pass);
 int tide__pass_push(struct tide__pass *pass);
 
-enum tide__kind { TIDE__PULL = 1, TIDE__PUSH = 2 };
+/* The last three: relocating tables. Wanted by a worker, by another node; not wanted any more. */
+enum tide__kind {
+    TIDE__PULL = 1,
+    TIDE__PUSH = 2,
+    TIDE__LOCALIZE = 3,
+    TIDE__LOC = 4,
+    TIDE__OFFER = 5
+};
 /* Pull and push, rows with their state when `raw`. */
 int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
                   size_t key_count, float *out, const float *in, struct tide_ticket *ticket);
@@ -275,6 +308,10 @@ struct tide__pending {
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw;
+    /* Relocating tables: per key the node that has it now; 0: answered. NULL: all at `node`. */
+    uint16_t *at;
+    uint64_t sent;    /* sequence when its first key left this node; 0: none has */
+    uint32_t out;     /* keys at other nodes */
     uint32_t index[]; /* position in the call */
 };
 struct tide__pending_table {
@@ -299,6 +336,11 @@ void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
+/* Relocating tables: keys (by position in the message; unaligned u32) are at `node` now. */
+void tide__pending_at(struct tide_store *store, uint64_t id, uint16_t node, const void *positions,
+                      size_t count);
+/* Relocating tables: is any key of an unanswered operation at a node that leaves? */
+bool tide__pending_at_leaver(struct tide_table *table);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);
 /* Is an operation of the table up to `sequence` unanswered? */
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
@@ -311,6 +353,11 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw,
                                                positions u32|nil, keys u64] */
                 TIDE__OP_PUSH = TIDE__PUSH, /* ... rows] */
+                TIDE__OP_LOCALIZE = TIDE__LOCALIZE, /* as PULL, from a worker of the node itself */
+                TIDE__OP_LOC =
+                    TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
+                TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
+                                                 home */
                 TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
                 TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, answer?, slots u32, homes u32,
                                    versions u32] */
@@ -335,7 +382,17 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_SLOT_HERE, /* [op, table, slot] new -> old home: paces the move */
                 TIDE__OP_MOVED, /* [op, table, version, slots u32, lost u32] new home -> controller
                                  */
-                TIDE__OP_MEMBERS, /* [op] to oneself: the member list changed */
+                TIDE__OP_DRAINED, /* [op, table, ..] leaver -> controller: it owns nothing of others
+                                   */
+                TIDE__OP_HAND,    /* [op, table, new owner, keys u64, terms u32] home -> owner */
+                TIDE__OP_XFER, /* [op, table, keys u64, terms u32 (bit 31: no row, it is the initial
+                                  one), rows f32 with state] owner -> new owner */
+                TIDE__OP_LOST, /* [op, table, dead node, keys u64, terms u32] the rows will not come
+                                */
+                TIDE__OP_PASSED, /* [op, id, node, positions u32] to the origin: they went there */
+                TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, rows f32]
+                                       old -> new home; owner 0 with bit 31 in its term: no row */
+                TIDE__OP_MEMBERS,   /* [op] to oneself: the member list changed */
                 TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);
@@ -383,6 +440,29 @@ void tide__moves_advance(struct tide_store *store);
 void tide__plan_advance(struct tide_store *store);
 bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
 
+/* ---- owner.c: keys change their owner ---- */
+int tide__owner_table_init(struct tide_table *table);
+void tide__owner_table_deinit(struct tide_table *table);
+/* Worker: operations that were counted as handed over will not be sent after all. */
+void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions,
+                           size_t count);
+/* HAND, XFER, LOST, SLOT_KEYS; the op is read. */
+void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *body);
+/* All of a slot that this node was home of goes to `to`; its route is changed already. */
+int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to);
+/* Own operations on the slot may run again: its rows are the workers'. */
+void tide__owner_release_slot(struct tide_table *table, uint32_t slot);
+/* A node died: its rows, and those on their way from it, are lost. */
+void tide__owner_member_gone(struct tide_store *store, uint16_t node);
+/* This node leaves: rows whose home is elsewhere go home. True: none is left. */
+bool tide__owner_leave(struct tide_store *store, bool offer);
+/* Rows become initial ones. */
+void tide__owner_clear(struct tide_table *table, uint32_t slot);
+/* Worker: state of a key as far as this node knows; the owner. */
+uint16_t tide__owner_of(struct tide_table *table, uint64_t key);
+/* Gives up the count of an operation; true: the word (locked) may be served by workers. */
+bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
+
 /* ---- table.c ---- */
 struct tide_store {
     /* constant after creation */
@@ -408,6 +488,10 @@ struct tide_store {
     uint64_t parked_bytes;
     struct tide__catalog *catalog; /* controller */
     struct tide__moves *moves;
+    bool leaving; /* this node: localizes nothing any more */
+    bool drained; /* and told the controller that it owns nothing of others */
+    uint64_t drain_at;
+    unsigned drain_looks;
 };
 /* A store without actors: tables of this process, homes all here. For tests and benchmarks. */
 int tide__store_create_bare(struct tide_store **out);

@@ -22,8 +22,8 @@ int tide__options_check(struct tide_table_options *o) {
         return bad_options(o, "the name is no identifier");
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16) {
-        return bad_options(o, "unknown keys, slots, init, update or wire");
+        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_RELOCATE) {
+        return bad_options(o, "unknown keys, slots, init, update, wire or technique");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
         return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width,
@@ -63,21 +63,22 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
     const float y[] = {b->init_a, b->init_b, b->lr, b->beta1, b->beta2, b->epsilon, b->sum_init};
     return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots &&
            a->init == b->init && a->update == b->update && a->wire == b->wire &&
-           a->refuse_nan == b->refuse_nan && a->key_count == b->key_count &&
-           a->key_limit == b->key_limit && a->width == b->width && a->seed == b->seed &&
-           memcmp(x, y, sizeof x) == 0;
+           a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
+           a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
+           a->seed == b->seed && memcmp(x, y, sizeof x) == 0;
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
                             o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, 12);
+    tide_write_array(w, 13);
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
     tide_write_uint(w, o->init);
     tide_write_uint(w, o->update);
     tide_write_uint(w, o->wire);
+    tide_write_uint(w, o->technique);
     tide_write_bool(w, o->refuse_nan);
     tide_write_uint(w, o->key_count);
     tide_write_uint(w, o->key_limit);
@@ -93,8 +94,8 @@ static uint8_t small(struct tide_reader *r) {
 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
-    if (tide_read_array(r) != 12) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 12");
+    if (tide_read_array(r) != 13) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 13");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -103,6 +104,7 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->init = small(r);
     o->update = small(r);
     o->wire = small(r);
+    o->technique = small(r);
     o->refuse_nan = tide_read_bool(r);
     o->key_count = tide_read_uint(r);
     o->key_limit = tide_read_uint(r);
@@ -154,6 +156,12 @@ int tide__table_make(struct tide_store *store, uint32_t id,
         atomic_init(&table->slots[s].route, home == self ? home | TIDE__MINE : home);
     }
     table->parked_end = &table->parked;
+    table->relocates = options->technique == TIDE_RELOCATE && store->system;
+    int code = table->relocates ? tide__owner_table_init(table) : 0;
+    if (code) {
+        tide_free(table);
+        return code;
+    }
     *out = table;
     return 0;
 }
@@ -161,6 +169,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
         tide__moves_table_release(table);
+        tide__owner_table_deinit(table);
         tide__slots_deinit(table);
         tide__slab_deinit(&table->slab);
         tide_free(table);
@@ -324,6 +333,13 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .rows = atomic_load_explicit(&table->slab.used, memory_order_relaxed),
         .memory_bytes = tide__slab_bytes(&table->slab) + sizeof *table +
                         atomic_load_explicit(&table->index_bytes, memory_order_relaxed),
+        .localized = total(table, TIDE__LOCALIZED),
+        .localize_noop = total(table, TIDE__LOCALIZE_NOOP),
+        .relocated_in = total(table, TIDE__RELOCATED_IN),
+        .relocated_out = total(table, TIDE__RELOCATED_OUT),
+        .relocate_ns_sum = total(table, TIDE__RELOCATE_NS),
+        .relocate_ns_max = atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed),
+        .surprises = total(table, TIDE__SURPRISES),
     };
 }
 
@@ -332,6 +348,10 @@ int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
         return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)",
                          (unsigned long long)key, table->name,
                          (unsigned long long)(table->options.key_count - 1));
+    }
+    if (table->relocates) {
+        *node = tide__owner_of(table, key);
+        return 0;
     }
     *node = tide__route_home(
         atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));

@@ -88,7 +88,7 @@ inline post(src, dst, kind, pw, px, pt) {
 }
 
 /* An answer reaches its worker, on node fn. */
-inline finish(fn, value) {
+inline finish(fn, val_) {
     if
     :: out & BIT(fn) ->
         out = out & ~BIT(fn);
@@ -96,7 +96,7 @@ inline finish(fn, value) {
         :: pushing & BIT(fn) ->
             assert(row[HOME] & BIT(fn)); /* acknowledged is copied */
             known = known | BIT(fn)
-        :: else -> assert((value & must[fn]) == must[fn]); known = known | value
+        :: else -> assert((val_ & must[fn]) == must[fn]); known = known | val_
         fi;
         must[fn] = 0
     :: else
@@ -110,45 +110,51 @@ inline answer(origin, value_) {
     fi
 }
 
-inline execute(eo, ep) { /* at an OWNED key */
+inline execute(eo, ep) { /* at an OWNED key; says: answer now; copy: 1 an empty REPL, 2 the push */
     if
     :: n == HOME && ep ->
 #ifdef NOIDS
         assert(!(row[n] & BIT(eo)));
 #endif
         row[n] = row[n] | BIT(eo);
-        answer(eo, 0)
-    :: n == HOME && !ep -> answer(eo, row[n])
+        says = 1
+    :: n == HOME && !ep -> says = 1; value = row[n]
     :: n != HOME && ep && !(row[n] & BIT(eo)) ->
         row[n] = row[n] | BIT(eo);
-        post(n, HOME, REPL, 0, BIT(eo), seen[n]);
 #ifdef EARLYACK
-        answer(eo, 0)
-#else
-        wait_list[n]!eo,1,0
+        says = 1;
 #endif
+        copy = 2
     :: n != HOME && ep && (row[n] & BIT(eo)) -> /* a duplicate: answered behind its first */
 #ifdef NOIDS
         assert(false);
 #endif
 #ifdef DUPNOW
-        answer(eo, 0)
+        says = 1
+#else
+        if :: empty(wait_list[n]) -> says = 1 :: nempty(wait_list[n]) -> copy = 1 fi
+#endif
+    :: n != HOME && !ep ->
+        value = row[n];
+#ifdef NOLEASE
+        if :: empty(wait_list[n]) -> says = 1 :: nempty(wait_list[n]) -> copy = 1 fi
 #else
         if
-        :: empty(wait_list[n]) -> answer(eo, 0)
-        :: nempty(wait_list[n]) -> post(n, HOME, REPL, 0, 0, seen[n]); wait_list[n]!eo,1,0
+        :: empty(wait_list[n]) && held[n] -> says = 1
+        :: nempty(wait_list[n]) || !held[n] -> copy = 1
         fi
 #endif
-#ifdef NOLEASE
-    :: n != HOME && !ep && empty(wait_list[n]) -> answer(eo, row[n])
-    :: n != HOME && !ep && nempty(wait_list[n]) ->
-#else
-    :: n != HOME && !ep && empty(wait_list[n]) && held[n] -> answer(eo, row[n])
-    :: n != HOME && !ep && (nempty(wait_list[n]) || !held[n]) ->
-#endif
-        post(n, HOME, REPL, 0, 0, seen[n]);
-        wait_list[n]!eo,0,row[n]
-    fi
+    fi;
+    if
+    :: copy ->
+        copy = (copy == 2 -> BIT(eo) : 0);
+        post(n, HOME, REPL, 0, copy, seen[n]);
+        copy = 0;
+        if :: !says -> wait_list[n]!eo,ep,value :: says fi
+    :: else
+    fi;
+    if :: says -> says = 0; answer(eo, value) :: else fi;
+    value = 0
 }
 
 inline operate(oo, op) { /* an operation at node n, from its worker or from the wire */
@@ -380,8 +386,8 @@ inline handle() {
 }
 
 proctype node(byte n) {
-    byte ty, w, x, t, a, b, i, src_;
-    bit ok;
+    byte ty, w, x, t, a, b, i, src_, copy, value;
+    bit ok, says;
 end:
     do
     :: atomic { /* the worker's operation */

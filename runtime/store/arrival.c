@@ -1,0 +1,415 @@
+/*
+ * One key that changes its owner: its word, its arrival record, its row; the worker's part and the
+ * store actor's. What is decided where: relocate.c; about what: owner.c, handover.c.
+ */
+#include "store/owner.h"
+
+/* ---- words ---- */
+
+int tide__owner_table_init(struct tide_table *table) {
+    table->parcels = tide_alloc_zero(1, sizeof *table->parcels);
+    table->trails = tide_alloc_zero(1, sizeof *table->trails);
+    if (!table->parcels || !table->trails) {
+        tide_free(table->parcels);
+        tide_free(table->trails);
+        return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->options.name);
+    }
+    tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float));
+    return 0;
+}
+
+void tide__owner_table_deinit(struct tide_table *table) {
+    if (table->relocates) {
+        tide__owner_forget(table);
+        tide__parcels_free(table);
+        tide_free(table->trails->places);
+        tide_free(table->trails);
+        tide_free(table->parcels);
+        tide__slab_deinit(&table->arrivals);
+    }
+}
+
+/* NULL: out of memory. */
+atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, uint64_t key,
+                                     uint64_t *old) {
+    atomic_uint_fast64_t *word;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        int code;
+        while ((code = tide__hashed_lock(table, key, true, 0, false, &word, old)) == TIDE_EBUSY) {
+            tide_pause();
+        }
+        return code == TIDE__FOUND ? word : NULL;
+    }
+    word = tide__dense_words(table, slot);
+    if (!word) {
+        return NULL;
+    }
+    word += tide__place_of(table, slot, key);
+    while (tide__word_lock(word, false, old)) {
+        tide_pause();
+    }
+    return word;
+}
+
+struct tide__relocation tide__key_view(struct tide_table *table, uint32_t slot, uint64_t word) {
+    const uint16_t self = tide__store_self(table->store);
+    struct tide__relocation k = {.self = self,
+                                 .home = tide__route_of(table, slot) & TIDE__MINE,
+                                 .term = tide__word_seen(word)};
+    k.owner = k.home ? self : 0;
+    k.owner_term = k.term;
+    if (tide__word_state(word) == TIDE__OWNED) {
+        k.state = TIDE__HELD;
+    } else if (tide__word_state(word) == TIDE__ARRIVING) {
+        const struct tide__arrival *a = tide__arrival_of(table, word);
+        k.state = a->here ? TIDE__HELD : TIDE__COMING;
+        if (!a->here) {
+            k.owner = a->owner;
+            k.owner_term = a->owner_term;
+            k.next = a->next;
+            k.next_term = a->next_term;
+        }
+    } else if (word & TIDE__WORD_AWAY) {
+        k.owner = tide__word_owner(word);
+    }
+    return k;
+}
+
+/* The row is not here. */
+uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k, uint32_t handed) {
+    if (k->home && k->owner != k->self && k->owner != 0) {
+        return tide__word_base(old, k->owner_term) | TIDE__WORD_AWAY | (uint32_t)k->owner << 16 |
+               handed;
+    }
+    return tide__word_base(old, k->term) | handed;
+}
+
+void tide__arrival_free(struct tide_table *table, uint64_t word) {
+    tide__slab_give(&table->arrivals, (uint32_t)word);
+}
+
+/* The word of a row that is here: the workers', unless operations are on their way or it is held.
+ */
+uint64_t tide__word_settled(struct tide_table *table, uint64_t word) {
+    struct tide__arrival *a = tide__arrival_of(table, word);
+    if (!a->here || a->held || a->own) {
+        return word;
+    }
+    uint64_t now =
+        tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 | a->row;
+    tide__arrival_free(table, word);
+    return now;
+}
+
+/* An arrival record for a locked word without a row. */
+int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row) {
+    uint32_t number;
+    int code = tide__slab_take(&table->arrivals, &number);
+    if (code) {
+        return code;
+    }
+    uint32_t handed = tide__word_handed(*word);
+    *word =
+        tide__word_base(*word, tide__word_seen(*word)) | (uint64_t)TIDE__ARRIVING << 60 | number;
+    struct tide__arrival *a = tide__arrival_of(table, *word);
+    *a = (struct tide__arrival){.own = handed, .row = row};
+    a->last = &a->first;
+    return 0;
+}
+
+int tide__row_take(struct tide_table *table, uint32_t *row) {
+    if (table->options.key_limit &&
+        atomic_load_explicit(&table->slab.used, memory_order_relaxed) >= table->options.key_limit) {
+        return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
+                         table->name, (unsigned long long)table->options.key_limit);
+    }
+    return tide__slab_take(&table->slab, row);
+}
+
+/* A row for a locked word that has none and waits for none. */
+int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uint32_t row) {
+    bool held = tide__route_of(table, slot) & TIDE__OWN_HOLD;
+    if (!held && tide__word_handed(*word) == 0) {
+        *word = tide__word_base(*word, tide__word_seen(*word)) | (uint64_t)TIDE__OWNED << 60 | row;
+        return 0;
+    }
+    int code = tide__arrival_make(table, word, row);
+    if (!code) {
+        tide__arrival_of(table, *word)->here = true;
+        tide__arrival_of(table, *word)->held = held;
+    }
+    return code;
+}
+
+/* ---- workers ---- */
+
+bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old) {
+    if (tide__word_state(old) == TIDE__ARRIVING) {
+        tide__arrival_of(table, old)->own++;
+        tide__word_unlock(word, old);
+        return true;
+    }
+    bool room = tide__word_handed(old) < UINT16_MAX;
+    tide__word_unlock(word, old + room);
+    return room;
+}
+
+/* One operation less on its way; the word is locked. */
+uint64_t tide__taken_back(struct tide_table *table, uint64_t word) {
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        struct tide__arrival *a = tide__arrival_of(table, word);
+        a->own -= a->own > 0;
+        return tide__word_settled(table, word);
+    }
+    return tide__word_state(word) == TIDE__ABSENT && tide__word_handed(word) ? word - 1 : word;
+}
+
+void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions,
+                           size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key, old;
+        memcpy(&key, (const char *)keys + (size_t)positions[i] * sizeof key, sizeof key);
+        atomic_uint_fast64_t *word = tide__key_lock(table, tide__slot_of(table, key), key, &old);
+        if (word) {
+            tide__word_unlock(word, tide__taken_back(table, old));
+        }
+    }
+}
+
+uint16_t tide__owner_of(struct tide_table *table, uint64_t key) {
+    const uint16_t self = tide__store_self(table->store);
+    const uint32_t slot = tide__slot_of(table, key), route = tide__route_of(table, slot);
+    uint64_t seen = 0;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        atomic_uint_fast64_t *word;
+        if (tide__hashed_lock(table, key, false, 0, true, &word, &seen) == TIDE__FOUND) {
+            tide__word_unlock(word, seen);
+        }
+    } else {
+        /* acquire: with tide__dense_words */
+        atomic_uint_fast64_t *words =
+            atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        seen = words ? atomic_load_explicit(words + tide__place_of(table, slot, key),
+                                            memory_order_relaxed)
+                     : 0;
+    }
+    if (tide__word_state(seen) == TIDE__OWNED || tide__word_state(seen) == TIDE__ARRIVING) {
+        return self;
+    }
+    return seen & TIDE__WORD_AWAY ? tide__word_owner(seen) : tide__route_home(route);
+}
+
+/* ---- operations on a row ---- */
+
+int tide__owner_run(struct tide__job *job, uint32_t index, float *row) {
+    struct tide_table *table = job->table;
+    const size_t floats = tide__job_floats(job);
+    if (job->kind == TIDE__LOCALIZE) {
+        return 0;
+    }
+    int code = tide__job_prepare(job);
+    if (code) {
+        return code;
+    }
+    if (job->kind == TIDE__PULL) {
+        memcpy((float *)job->values->data + index * floats, row, floats * sizeof *row);
+        return 0;
+    }
+    const uint8_t *in = job->deltas ? (const uint8_t *)job->deltas : job->rows;
+    in += index * floats * sizeof(float);
+    if (job->raw) {
+        memcpy(row, in, floats * sizeof *row);
+    } else {
+        tide__rule_apply(&table->options, row, in);
+    }
+    return 0;
+}
+
+void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code,
+                       const char *text) {
+    struct tide__job *job = w->job;
+    if (code) {
+        tide__job_error(job, code, text, &w->index, 1);
+        job->failed[w->index] = 1;
+    }
+    if (--job->left == 0) {
+        job->next = table->parcels->done;
+        table->parcels->done = job;
+    }
+}
+
+/* Answers what waited and has all its rows. */
+void tide__owner_finish(struct tide_table *table) {
+    tide__parcels_send(table);
+    while (table->parcels->done) {
+        struct tide__job *job = table->parcels->done;
+        table->parcels->done = job->next;
+        job->next = NULL;
+        tide__misses_init(&job->misses);
+        uint32_t *at = NULL;
+        for (uint32_t i = 0; i < job->count; i++) {
+            if (job->failed[i] && (at || (at = tide_alloc(job->count * sizeof *at)))) {
+                job->misses.at = at;
+                at[job->misses.count++] = i;
+            }
+        }
+        tide__job_reply(job);
+        tide__job_free(table->store, job);
+    }
+    table->parcels->hint = 0;
+}
+
+/* ---- giving and getting ---- */
+
+/* The row of a locked word goes to another node. */
+uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct tide__relocation *k,
+                          uint64_t key, uint16_t to, uint32_t term) {
+    uint32_t handed = tide__word_handed(old), row = UINT32_MAX;
+    if (tide__word_state(old) == TIDE__OWNED) {
+        row = (uint32_t)old;
+        handed = 0;
+    } else if (tide__word_state(old) == TIDE__ARRIVING) {
+        struct tide__arrival *a = tide__arrival_of(table, old);
+        row = a->row;
+        handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
+        tide__arrival_free(table, old);
+    }
+    bool none = row == UINT32_MAX;
+    tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, none ? term | TIDE__NO_ROW : term,
+                     none ? NULL : tide__slab_row(&table->slab, row));
+    if (!none) {
+        tide__slab_give(&table->slab, row);
+    }
+    if (k->home) {
+        tide__trail_end(table, key);
+    }
+    tide__table_count(table, TIDE__RELOCATED_OUT, 1);
+    return tide__word_gone(old, k, handed);
+}
+
+static void count_time(struct tide_table *table, const struct tide__arrival *a, uint64_t now) {
+    uint64_t took = now - a->asked_at;
+    tide__table_count(table, TIDE__RELOCATED_IN, 1);
+    tide__table_count(table, TIDE__RELOCATE_NS, took);
+    if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
+        atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
+    }
+}
+
+/* What relocate() decided about a row that came for an ARRIVING word: bytes NULL: the initial one.
+ */
+uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
+                             const struct tide__relocation *k, struct tide__relocate_result r,
+                             const uint8_t *bytes, uint64_t now) {
+    struct tide__arrival *a = tide__arrival_of(table, old);
+    float *row = tide__slab_row(&table->slab, a->row);
+    if (bytes) {
+        memcpy(row, bytes, table->row_floats * sizeof *row);
+    } else {
+        tide__row_init(&table->options, key, row, true);
+    }
+    count_time(table, a, now);
+    for (struct tide__waiter *w = a->first, *next; w; w = next) {
+        next = w->next;
+        int code = tide__owner_run(w->job, w->index, row);
+        tide__waiter_done(table, w, code, "no memory for the answer");
+    }
+    a->first = NULL;
+    a->last = &a->first;
+    if (r.act == TIDE__INSTALL_AND_GIVE) {
+        return tide__owner_give(table, old, k, key, r.node, r.term);
+    }
+    a->here = true;
+    if (k->home) {
+        tide__trail_end(table, key);
+    } else if (table->store->leaving) {
+        tide__parcel_add(table, TIDE__OP_OFFER,
+                         tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0, key,
+                         0, NULL);
+    }
+    return tide__word_settled(table, tide__word_base(old, k->term) |
+                                         (uint64_t)TIDE__ARRIVING << 60 | (uint32_t)old);
+}
+
+bool tide__owner_dead(const struct tide_store *store, uint16_t node) {
+    return store->member_state[node] == 1 + TIDE_MEMBER_DEAD ||
+           store->member_state[node] == 1 + TIDE_MEMBER_LEFT;
+}
+
+void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
+    char name[96];
+    tide__node_text(store, node, name);
+    (void)snprintf(text, 160, "node %s died, and with it the row", name);
+}
+
+/* A row that this node waits for died with `dead`. Everybody who waits behind us is told, and the
+ * home. */
+void tide__owner_lose(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term) {
+    const uint32_t slot = tide__slot_of(table, key);
+    uint64_t old;
+    atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+    if (!word) {
+        return;
+    }
+    struct tide__relocation k = tide__key_view(table, slot, old);
+    bool received = term && !tide__term_newer(term, k.term);
+    struct tide__relocate_result r = {.act = TIDE__DROP};
+    if (!received) {
+        r = tide__relocate(&k, (struct tide__relocate_event){.kind = TIDE__EVENT_LOST});
+    }
+    if (r.act != TIDE__FAILED) {
+        tide__word_unlock(word, old);
+        return;
+    }
+    struct tide__arrival *a = tide__arrival_of(table, old);
+    char text[160];
+    tide__died_text(table->store, dead, text);
+    for (struct tide__waiter *w = a->first, *next; w; w = next) {
+        next = w->next;
+        tide__waiter_done(table, w, TIDE_EDIED, text);
+    }
+    if (r.node) {
+        tide__parcel_add(table, TIDE__OP_LOST, r.node, dead, key, a->next_term, NULL);
+    }
+    if (k.home) {
+        k.owner = dead;
+        k.owner_term = tide__term_next(k.owner_term);
+    } else {
+        tide__parcel_add(table, TIDE__OP_LOST, tide__route_home(tide__route_of(table, slot)), dead,
+                         key, 0, NULL);
+    }
+    uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
+    tide__slab_give(&table->slab, a->row);
+    tide__arrival_free(table, old);
+    tide__word_unlock(word, tide__word_gone(old, &k, handed));
+}
+
+/* The words of the next keys, then their rows. */
+static void prefetch(struct tide_table *table, const uint8_t *keys, size_t count) {
+    atomic_uint_fast64_t *words[32];
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key;
+        memcpy(&key, keys + i * sizeof key, sizeof key);
+        uint32_t slot = tide__slot_of(table, key);
+        /* acquire: with tide__dense_words */
+        words[i] = atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        if (words[i]) {
+            words[i] += tide__place_of(table, slot, key);
+            __builtin_prefetch(words[i], 1);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t word = words[i] ? atomic_load_explicit(words[i], memory_order_acquire) : 0;
+        if (tide__word_state(word) == TIDE__OWNED) {
+            __builtin_prefetch(tide__slab_row(&table->slab, (uint32_t)word), 1);
+        } else if (tide__word_state(word) == TIDE__ARRIVING) {
+            __builtin_prefetch(tide__slab_row(&table->arrivals, (uint32_t)word), 1);
+        }
+    }
+}
+
+void tide__owner_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count) {
+    if (i % 32 == 0 && table->options.keys == TIDE_KEYS_DENSE) {
+        prefetch(table, keys + i * sizeof(uint64_t), count - i < 32 ? count - i : 32);
+    }
+}

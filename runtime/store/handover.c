@@ -1,0 +1,553 @@
+/*
+ * Messages that move keys between nodes (HAND, XFER, LOST), what happens to keys when their slot
+ * changes its home, when this node leaves, and when another dies.
+ */
+#include "store/owner.h"
+
+/* ---- messages ---- */
+
+struct columns {
+    const uint8_t *keys, *terms, *rows;
+    size_t count, floats;
+};
+
+static uint64_t key_in(const struct columns *c, size_t i) {
+    uint64_t key;
+    memcpy(&key, c->keys + i * sizeof key, sizeof key);
+    return key;
+}
+
+static uint32_t term_in(const struct columns *c, size_t i) {
+    uint32_t term;
+    memcpy(&term, c->terms + i * sizeof term, sizeof term);
+    return term;
+}
+
+static bool read_columns(struct tide_table *table, struct tide_reader *r, struct columns *c) {
+    size_t terms = 0;
+    c->keys = tide_read_typed(r, TIDE_U64, &c->count);
+    c->terms = tide_read_typed(r, TIDE_U32, &terms);
+    bool good = !r->error && c->count > 0 && terms == c->count;
+    for (size_t i = 0; i < c->count && good && table->options.keys == TIDE_KEYS_DENSE; i++) {
+        good = key_in(c, i) < table->options.key_count;
+    }
+    return good;
+}
+
+static bool read_rows(const struct tide_table *table, struct tide_reader *r, struct columns *c) {
+    size_t wanted = 0;
+    c->rows = tide_read_typed(r, TIDE_F32, &c->floats);
+    for (size_t i = 0; i < c->count; i++) {
+        wanted += !(term_in(c, i) & TIDE__NO_ROW);
+    }
+    return !r->error && wanted * table->row_floats == c->floats;
+}
+
+static void on_hand(struct tide_table *table, uint16_t node, const struct columns *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        tide__owner_prefetch(table, c->keys, i, c->count);
+        uint64_t key = key_in(c, i), old;
+        uint32_t slot = tide__slot_of(table, key);
+        atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+        if (!word) {
+            continue;
+        }
+        struct tide__relocation k = tide__key_view(table, slot, old);
+        struct tide__relocate_event event = {TIDE__EVENT_HAND, node,
+                                             term_in(c, i) & TIDE__TERM_MASK};
+        struct tide__relocate_result r = tide__relocate(&k, event);
+        if (r.act == TIDE__GIVE) {
+            old = tide__owner_give(table, old, &k, key, r.node, r.term);
+        } else if (r.act == TIDE__NOTED) {
+            tide__arrival_of(table, old)->next = r.node;
+            tide__arrival_of(table, old)->next_term = r.term;
+        } else if (r.act == TIDE__SURPRISE) {
+            tide__table_count(table, TIDE__SURPRISES, 1);
+        }
+        tide__word_unlock(word, old);
+    }
+}
+
+static void on_xfer(struct tide_table *table, const struct columns *c) {
+    const uint64_t now = tide_port_now(table->store->port);
+    const uint8_t *row = c->rows;
+    for (size_t i = 0; i < c->count; i++) {
+        tide__owner_prefetch(table, c->keys, i, c->count);
+        uint64_t key = key_in(c, i), old;
+        uint32_t slot = tide__slot_of(table, key), term = term_in(c, i);
+        const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
+        row += bytes ? table->row_floats * sizeof(float) : 0;
+        atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+        if (!word) {
+            continue;
+        }
+        struct tide__relocation k = tide__key_view(table, slot, old);
+        struct tide__relocate_event event = {TIDE__EVENT_XFER, 0, term & TIDE__TERM_MASK};
+        struct tide__relocate_result r = tide__relocate(&k, event);
+        if (r.act == TIDE__INSTALL || r.act == TIDE__INSTALL_AND_GIVE) {
+            old = tide__owner_install(table, old, key, &k, r, bytes, now);
+        } else {
+            tide__table_count(table, TIDE__SURPRISES, 1);
+        }
+        tide__word_unlock(word, old);
+    }
+}
+
+/* From a home: what this node waits for is lost. To a home: what `from` waited for is. */
+static void on_lost(struct tide_table *table, uint16_t dead, const struct columns *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        uint64_t key = key_in(c, i), old;
+        uint32_t slot = tide__slot_of(table, key);
+        atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+        if (!word) {
+            continue;
+        }
+        struct tide__relocation k = tide__key_view(table, slot, old);
+        if (k.home && k.state == TIDE__GONE && k.owner != k.self) {
+            k.owner = dead;
+            k.owner_term = tide__term_next(k.owner_term);
+            old = tide__word_gone(old, &k, tide__word_handed(old));
+        }
+        tide__word_unlock(word, old);
+        if (k.state == TIDE__COMING) {
+            tide__owner_lose(table, key, dead, term_in(c, i) & TIDE__TERM_MASK);
+        }
+    }
+}
+
+/* The new home of a slot learns one key of it. */
+static void slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint32_t term,
+                     uint16_t owner, const uint8_t *bytes) {
+    uint64_t old;
+    atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+    if (!word) {
+        return;
+    }
+    struct tide__relocation k = tide__key_view(table, slot, old);
+    if (bytes && k.state == TIDE__COMING) { /* asked for before the slot came */
+        struct tide__relocate_result r =
+            tide__relocate(&k, (struct tide__relocate_event){TIDE__EVENT_XFER, 0, term});
+        k.owner = k.self;
+        if (r.act == TIDE__INSTALL) {
+            old = tide__owner_install(table, old, key, &k, r, bytes,
+                                      tide_port_now(table->store->port));
+        } else {
+            tide__table_count(table, TIDE__SURPRISES, 1);
+        }
+    } else if (bytes && k.state == TIDE__GONE) {
+        uint32_t row, handed = tide__word_handed(old);
+        uint64_t placed = tide__word_base(old, term) | handed;
+        if (tide__slab_take(&table->slab, &row) || tide__row_place(table, slot, &placed, row)) {
+            tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                     "a row of table '%s' is lost on arrival: %s", table->name,
+                     tide_error_message());
+        } else {
+            memcpy(tide__slab_row(&table->slab, row), bytes, table->row_floats * sizeof(float));
+            old = placed;
+        }
+    } else if (k.state == TIDE__COMING) {
+        tide__arrival_of(table, old)->owner = owner;
+        tide__arrival_of(table, old)->owner_term = term;
+    } else if (k.state == TIDE__GONE && owner != k.self && tide__term_newer(term, k.term)) {
+        old = tide__word_base(old, term) | tide__word_handed(old) |
+              (owner ? TIDE__WORD_AWAY | (uint32_t)owner << 16 : 0);
+    } else if (k.state == TIDE__GONE && owner != k.self && owner != 0 && term == k.term) {
+        old = tide__word_base(old, term) | tide__word_handed(old) | TIDE__WORD_AWAY |
+              (uint32_t)owner << 16; /* this node had it last */
+    } else if (k.state == TIDE__GONE && owner == k.self) {
+        tide__table_count(table, TIDE__SURPRISES, 1);
+    }
+    tide__word_unlock(word, old);
+}
+
+static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct columns *c,
+                         const uint8_t *owners) {
+    const uint8_t *row = c->rows;
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t owner, term = term_in(c, i);
+        memcpy(&owner, owners + i * sizeof owner, sizeof owner);
+        const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
+        row += bytes ? table->row_floats * sizeof(float) : 0;
+        if (tide__slot_of(table, key_in(c, i)) == slot) {
+            slot_key(table, slot, key_in(c, i), term & TIDE__TERM_MASK, (uint16_t)owner, bytes);
+        }
+    }
+}
+
+void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    struct columns c = {0};
+    (void)from;
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
+    bool good =
+        !r->error && table && table->relocates && about <= UINT16_MAX && read_columns(table, r, &c);
+    size_t owner_count = 0;
+    const uint8_t *owners = NULL;
+    if (good && op == TIDE__OP_SLOT_KEYS) {
+        owners = tide_read_typed(r, TIDE_U32, &owner_count);
+        good = !r->error && owner_count == c.count && about < TIDE_SLOT_COUNT &&
+               (tide__route_of(table, (uint32_t)about) & TIDE__AWAITED);
+    }
+    if (good && (op == TIDE__OP_XFER || op == TIDE__OP_SLOT_KEYS)) {
+        good = read_rows(table, r, &c);
+    }
+    if (!good || (about == 0 && op != TIDE__OP_SLOT_KEYS)) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    table->parcels->hint = c.count;
+    switch (op) {
+    case TIDE__OP_HAND:
+        on_hand(table, (uint16_t)about, &c);
+        break;
+    case TIDE__OP_XFER:
+        on_xfer(table, &c);
+        break;
+    case TIDE__OP_LOST:
+        on_lost(table, (uint16_t)about, &c);
+        break;
+    default:
+        on_slot_keys(table, (uint32_t)about, &c, owners);
+        break;
+    }
+    tide__owner_finish(table);
+}
+
+/* ---- whole slots ---- */
+
+struct key_list {
+    uint64_t *at;
+    size_t count, capacity;
+};
+
+static int list_add(struct key_list *list, uint64_t key, uint64_t word) {
+    if ((word & ~(TIDE__WORD_PRESENT | TIDE__WORD_LOCK)) == 0) {
+        return 0; /* nothing is known of it */
+    }
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 64;
+        uint64_t *grown = tide_realloc(list->at, capacity * sizeof *grown);
+        if (!grown) {
+            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys", capacity);
+        }
+        list->at = grown;
+        list->capacity = capacity;
+    }
+    list->at[list->count++] = key;
+    return 0;
+}
+
+/* Keys of a slot whose words say anything. What words say may change after. */
+static int list_keys(struct tide_table *table, uint32_t number, struct key_list *list) {
+    struct tide__slot *slot = &table->slots[number];
+    int code = 0;
+    list->count = 0;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        tide_lock(&slot->latch);
+        struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
+        for (uint32_t i = 0; hash && i < hash->capacity && !code; i++) {
+            uint64_t word = atomic_load_explicit(&hash->entries[i].word, memory_order_relaxed);
+            code = word ? list_add(list, hash->entries[i].key, word) : 0;
+        }
+        tide_unlock(&slot->latch);
+        return code;
+    }
+    /* acquire: with tide__dense_words */
+    atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire);
+    for (uint64_t place = 0; words && place < table->places_max && !code; place++) {
+        uint64_t word = atomic_load_explicit(&words[place], memory_order_relaxed);
+        code = word ? list_add(list, tide__key_of(table, number, place), word) : 0;
+    }
+    return code;
+}
+
+/* Calls `each` with every such key, its word locked; it returns the word's new value. */
+static int each_key(struct tide_table *table, uint32_t slot, struct key_list *list,
+                    uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key,
+                                     uint64_t word, void *arg),
+                    void *arg) {
+    int code = list_keys(table, slot, list);
+    for (size_t i = 0; i < list->count && !code; i++) {
+        uint64_t old;
+        atomic_uint_fast64_t *word = tide__key_lock(table, slot, list->at[i], &old);
+        if (word) {
+            tide__word_unlock(word, each(table, slot, list->at[i], old, arg));
+        }
+    }
+    return code;
+}
+
+/* ---- a slot leaves for another home ---- */
+
+struct departing {
+    struct tide_writer keys, terms, owners, rows; /* columns */
+    size_t count;
+    uint16_t to;
+};
+
+static void depart_column(struct departing *d, uint64_t key, uint32_t term, uint32_t owner) {
+    uint8_t *k = tide_write_reserve(&d->keys, sizeof key),
+            *t = tide_write_reserve(&d->terms, sizeof term),
+            *o = tide_write_reserve(&d->owners, sizeof owner);
+    if (k && t && o) {
+        memcpy(k, &key, sizeof key);
+        memcpy(t, &term, sizeof term);
+        memcpy(o, &owner, sizeof owner);
+        d->count++;
+    }
+}
+
+static void depart_row(struct tide_table *table, struct departing *d, uint64_t key, uint32_t seen,
+                       uint32_t row) {
+    const size_t bytes = table->row_floats * sizeof(float);
+    uint8_t *out = tide_write_reserve(&d->rows, bytes);
+    if (out) {
+        memcpy(out, tide__slab_row(&table->slab, row), bytes);
+        depart_column(d, key, tide__term_next(seen), d->to);
+    }
+    tide__slab_give(&table->slab, row);
+}
+
+/* The route has changed: this node is not home any more. */
+static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                           void *arg) {
+    struct departing *d = arg;
+    const uint32_t seen = tide__word_seen(word);
+    (void)slot;
+    if (tide__word_state(word) == TIDE__OWNED) {
+        depart_row(table, d, key, seen, (uint32_t)word);
+        return tide__word_base(word, seen);
+    }
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        struct tide__arrival *a = tide__arrival_of(table, word);
+        if (!a->here) { /* it goes on to wait, as any node */
+            depart_column(d, key, a->owner_term | TIDE__NO_ROW, a->owner);
+            a->owner = 0;
+            return word;
+        }
+        uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
+        depart_row(table, d, key, seen, a->row);
+        tide__arrival_free(table, word);
+        return tide__word_base(word, seen) | handed;
+    }
+    bool away = word & TIDE__WORD_AWAY;
+    if (away || seen) {
+        depart_column(d, key, seen | TIDE__NO_ROW, away ? tide__word_owner(word) : 0);
+    }
+    tide__trail_end(table, key);
+    return tide__word_base(word, seen) | tide__word_handed(word);
+}
+
+int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
+    struct key_list list = {0};
+    struct departing d = {.to = to};
+    struct tide_writer *columns[] = {&d.keys, &d.terms, &d.owners, &d.rows};
+    for (size_t i = 0; i < TIDE_COUNT(columns); i++) {
+        tide_writer_init(columns[i], NULL, 0);
+    }
+    int code = each_key(table, slot, &list, depart_key, &d);
+    for (size_t i = 0; i < TIDE_COUNT(columns) && !code; i++) {
+        code = columns[i]->error;
+    }
+    if (!code && d.count) {
+        struct tide_writer w;
+        tide_writer_init(&w, NULL, 0);
+        tide_write_array(&w, 7);
+        tide_write_uint(&w, TIDE__OP_SLOT_KEYS);
+        tide_write_uint(&w, table->id);
+        tide_write_uint(&w, slot);
+        tide_write_typed(&w, TIDE_U64, d.keys.data, d.count);
+        tide_write_typed(&w, TIDE_U32, d.terms.data, d.count);
+        tide_write_typed(&w, TIDE_U32, d.owners.data, d.count);
+        tide_write_typed(&w, TIDE_F32, d.rows.data, d.rows.size / sizeof(float));
+        code = tide__store_send_writer(table->store, to, &w);
+    }
+    if (code) { /* nothing can be taken back: rows and directory of this slot are lost */
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                 "a slot of table '%s' could not be handed over: %s", table->name,
+                 tide_error_message());
+    }
+    for (size_t i = 0; i < TIDE_COUNT(columns); i++) {
+        tide_writer_release(columns[i]);
+    }
+    tide_free(list.at);
+    return 0;
+}
+
+static uint64_t release_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                            void *arg) {
+    (void)slot;
+    (void)key;
+    (void)arg;
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        tide__arrival_of(table, word)->held = false;
+        return tide__word_settled(table, word);
+    }
+    return word;
+}
+
+void tide__owner_release_slot(struct tide_table *table, uint32_t slot) {
+    struct key_list list = {0};
+    if (each_key(table, slot, &list, release_key, NULL)) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                 "no memory: keys of a slot stay slow");
+    }
+    tide_free(list.at);
+}
+
+static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                          void *arg) {
+    (void)slot;
+    (void)arg;
+    uint32_t row = UINT32_MAX;
+    if (tide__word_state(word) == TIDE__OWNED) {
+        row = (uint32_t)word;
+    } else if (tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(table, word)->here) {
+        row = tide__arrival_of(table, word)->row;
+    }
+    if (row != UINT32_MAX) { /* who owns a key does not change */
+        tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+    }
+    return word;
+}
+
+void tide__owner_clear(struct tide_table *table, uint32_t slot) {
+    struct key_list list = {0};
+    (void)each_key(table, slot, &list, clear_key, NULL);
+    tide_free(list.at);
+}
+
+static uint64_t forget_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                           void *arg) {
+    (void)slot;
+    (void)key;
+    (void)arg;
+    struct tide__waiter *w = NULL, *next;
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        w = tide__arrival_of(table, word)->first;
+        tide__arrival_of(table, word)->first = NULL;
+    }
+    for (; w; w = next) {
+        next = w->next;
+        struct tide__job *job = w->job; /* w lies in it */
+        if (--job->left == 0) {
+            tide__job_free(table->store, job);
+        }
+    }
+    return word;
+}
+
+void tide__owner_forget(struct tide_table *table) {
+    struct key_list list = {0};
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+        (void)each_key(table, slot, &list, forget_key, NULL);
+    }
+    tide_free(list.at);
+}
+
+/* ---- deaths ---- */
+
+/* As home: whoever waits for rows from `dead` is told, unless they have come. */
+static void trails_gone(struct tide_table *table, uint16_t dead) {
+    const uint16_t self = tide__store_self(table->store);
+    struct key_list mine = {0};
+    for (size_t i = 0; i < table->trails->capacity; i++) {
+        const struct tide__trail trail = table->trails->places[i];
+        for (uint16_t j = 0; j < trail.count; j++) {
+            uint64_t old;
+            if (trail.nodes[j] != dead) {
+                continue;
+            }
+            uint32_t slot = tide__slot_of(table, trail.key);
+            atomic_uint_fast64_t *word = tide__key_lock(table, slot, trail.key, &old);
+            if (!word) {
+                continue;
+            }
+            struct tide__relocation k = tide__key_view(table, slot, old);
+            tide__word_unlock(word, old);
+            uint16_t next = j + 1 < trail.count ? trail.nodes[j + 1] : k.owner;
+            uint32_t term = (k.owner_term - (trail.count - 1u - j)) & TIDE__TERM_MASK;
+            if (next == self) {
+                (void)list_add(&mine, trail.key, 1);
+            } else if (k.home) {
+                tide__parcel_add(table, TIDE__OP_LOST, next, dead, trail.key, term, NULL);
+            }
+        }
+    }
+    for (size_t i = 0; i < mine.count; i++) {
+        tide__owner_lose(table, mine.at[i], dead, 0);
+        tide__trail_end(table, mine.at[i]);
+    }
+    tide_free(mine.at);
+}
+
+/* Whatever was asked of a home that died does not come. */
+static void home_gone(struct tide_table *table, uint32_t slot, uint16_t dead) {
+    struct key_list list = {0};
+    (void)list_keys(table, slot, &list);
+    for (size_t i = 0; i < list.count; i++) {
+        tide__owner_lose(table, list.at[i], dead, 0);
+    }
+    tide_free(list.at);
+}
+
+void tide__owner_member_gone(struct tide_store *store, uint16_t node) {
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (!table || !table->relocates) {
+            continue;
+        }
+        trails_gone(table, node);
+        for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+            uint32_t route = tide__route_of(table, slot);
+            if (!(route & TIDE__MINE) && tide__route_home(route) == node) {
+                home_gone(table, slot, node);
+            }
+        }
+        tide__owner_finish(table);
+    }
+}
+
+/* ---- this node leaves ---- */
+
+struct leaving {
+    bool offer, any;
+};
+
+static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                          void *arg) {
+    struct leaving *l = arg;
+    unsigned state = tide__word_state(word);
+    if (state != TIDE__OWNED && state != TIDE__ARRIVING) {
+        return word;
+    }
+    l->any = true;
+    if (l->offer && (state == TIDE__OWNED || tide__arrival_of(table, word)->here)) {
+        tide__parcel_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, slot)), 0,
+                         key, 0, NULL);
+    }
+    return word;
+}
+
+bool tide__owner_leave(struct tide_store *store, bool offer) {
+    struct leaving l = {.offer = offer};
+    struct key_list list = {0};
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && table && table->relocates; slot++) {
+            uint32_t route = tide__route_of(table, slot);
+            if (route & TIDE__MINE) {
+                l.any = true; /* its rows go with it */
+            } else if (!tide__owner_dead(store, tide__route_home(route))) {
+                (void)each_key(table, slot, &list, leave_key, &l);
+            }
+        }
+        if (table && table->relocates) {
+            tide__parcels_send(table);
+        }
+    }
+    tide_free(list.at);
+    return !l.any;
+}

@@ -1,0 +1,420 @@
+/*
+ * Keys that change their owner (technique "relocate"): what relocate.c decides, done to key words,
+ * rows, waiting operations and messages. In the store actor, except where a worker is named.
+ *
+ * A worker serves keys this node owns in place, as in a static table. Everything else it hands to
+ * the store actor of its own node and counts that in the key's word; the actor alone sends, so an
+ * operation and a later LOC of the same key leave in order. A key becomes the workers' only when no
+ * operation on it is in the actor's mailbox (word or arrival record: `handed`, `own`). Hence all
+ * operations of one worker on one key run in the order of its calls.
+ *
+ * While a key is ARRIVING its record queues operations of this and other nodes. When the row comes
+ * they run under the word's lock, then the row goes on to the noted successor or becomes the
+ * workers'. The directory is the key words of the home: AWAY, with owner and term.
+ */
+#include "store/owner.h"
+
+/* Where a missed key of a job goes: a node, or one of these. */
+enum { PARK = 0x10000, QUEUE, NO_MEMORY, DIED = 0x20000 };
+
+struct walk {
+    struct tide__job *job;
+    struct tide_table *table;
+    uint32_t *to; /* of each miss */
+    uint64_t now;
+};
+
+/* ---- one key of a job ---- */
+
+static struct tide__relocate_event event_of(const struct tide__job *job) {
+    static const uint8_t kinds[] = {[TIDE__PULL] = TIDE__EVENT_OPERATION,
+                                    [TIDE__PUSH] = TIDE__EVENT_OPERATION,
+                                    [TIDE__LOCALIZE] = TIDE__EVENT_LOCALIZE,
+                                    [TIDE__LOC] = TIDE__EVENT_LOC,
+                                    [TIDE__OFFER] = TIDE__EVENT_OFFER};
+    return (struct tide__relocate_event){.kind = kinds[job->kind], .node = job->origin};
+}
+
+/* An operation on a row that is here, or on one at home that nobody ever touched. */
+static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
+                    uint64_t *word) {
+    struct tide__job *job = walk->job;
+    struct tide_table *table = walk->table;
+    int code = 0;
+    if (tide__word_state(*word) == TIDE__OWNED) {
+        return tide__owner_run(job, index, tide__slab_row(&table->slab, (uint32_t)*word));
+    }
+    if (tide__word_state(*word) == TIDE__ARRIVING) {
+        code = tide__owner_run(job, index,
+                               tide__slab_row(&table->slab, tide__arrival_of(table, *word)->row));
+    } else if (job->kind == TIDE__PULL) {
+        code = tide__job_prepare(job);
+        if (!code) {
+            tide__row_init(&table->options, key,
+                           (float *)job->values->data + index * tide__job_floats(job), job->raw);
+        }
+    } else {
+        uint32_t row;
+        code = tide__row_take(table, &row);
+        if (!code) {
+            tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+            code = tide__owner_run(job, index, tide__slab_row(&table->slab, row));
+            code = code ? code : tide__row_place(table, slot, word, row);
+            if (code) {
+                tide__slab_give(&table->slab, row);
+            }
+        }
+    }
+    return code;
+}
+
+/* This node wants the key: what arrives has a place. */
+static int await(struct walk *walk, uint64_t *word, const struct tide__relocation *k) {
+    struct tide_table *table = walk->table;
+    uint32_t row;
+    int code = tide__row_take(table, &row);
+    if (code) {
+        return code;
+    }
+    code = tide__arrival_make(table, word, row);
+    if (code) {
+        tide__slab_give(&table->slab, row);
+        return code;
+    }
+    struct tide__arrival *a = tide__arrival_of(table, *word);
+    walk->now = walk->now ? walk->now : tide_port_now(table->store->port);
+    a->asked_at = walk->now;
+    a->owner = k->home ? k->owner : 0;
+    a->owner_term = k->home ? k->owner_term : 0;
+    return 0;
+}
+
+/* The home's directory says what *k says. */
+static void write_owner(struct tide_table *table, uint64_t *word,
+                        const struct tide__relocation *k) {
+    if (tide__word_state(*word) == TIDE__ARRIVING) {
+        struct tide__arrival *a = tide__arrival_of(table, *word);
+        a->owner = k->owner;
+        a->owner_term = k->owner_term;
+        a->next = k->next;
+        a->next_term = k->next_term;
+    } else {
+        *word = tide__word_gone(*word, k, tide__word_handed(*word));
+    }
+}
+
+/* HAND to the present owner; this node waits itself if it is the new one. */
+static int hand(struct walk *walk, uint64_t key, uint64_t *word, const struct tide__relocation *k,
+                struct tide__relocate_result r) {
+    struct tide_table *table = walk->table;
+    if (r.node == k->self && tide__word_state(*word) != TIDE__ARRIVING) {
+        int code = await(walk, word, k);
+        if (code) {
+            return code;
+        }
+    }
+    write_owner(table, word, k);
+    tide__trail_add(table, key, r.to, r.node);
+    tide__parcel_add(table, TIDE__OP_HAND, r.to, r.node, key, r.term, NULL);
+    return 0;
+}
+
+/* 0: done here. Else where it goes. The word is locked and stays so. */
+static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
+                       uint64_t *word, int *error) {
+    struct tide__job *job = walk->job;
+    struct tide_table *table = walk->table;
+    const uint32_t route = tide__route_of(table, slot);
+    const bool operation = job->kind == TIDE__PULL || job->kind == TIDE__PUSH;
+    const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
+    struct tide__relocation k = tide__key_view(table, slot, *word);
+    bool arriving = tide__word_state(*word) == TIDE__ARRIVING;
+    bool unsettled = k.state == TIDE__GONE || (arriving && tide__arrival_of(table, *word)->held);
+    bool fenced = (job->own || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD) && unsettled;
+    if (fenced || ((route & TIDE__AWAITED) && (wish || k.state == TIDE__GONE))) {
+        return PARK;
+    }
+    if (job->kind != TIDE__OFFER && k.home && k.owner != k.self && k.owner != 0 &&
+        k.state != TIDE__COMING && tide__owner_dead(table->store, k.owner)) {
+        if (job->own && operation) {
+            *word = tide__taken_back(table, *word);
+        }
+        return DIED | k.owner;
+    }
+    if (job->kind == TIDE__LOCALIZE && !k.home && k.state == TIDE__GONE &&
+        tide__owner_dead(table->store, tide__route_home(route))) {
+        return DIED | tide__route_home(route);
+    }
+    if (job->kind == TIDE__LOCALIZE && table->store->leaving && k.state == TIDE__GONE) {
+        return 0; /* what comes now would have to go again */
+    }
+    struct tide__relocate_result r = tide__relocate(&k, event_of(job));
+    uint32_t to = 0;
+    switch (r.act) {
+    case TIDE__RUN:
+        *error = run_here(walk, index, slot, key, word);
+        to = *error ? NO_MEMORY : 0;
+        break;
+    case TIDE__QUEUE:
+        to = QUEUE;
+        break;
+    case TIDE__TO_HOME:
+        to = tide__route_home(route);
+        break;
+    case TIDE__TO_OWNER:
+        to = r.node;
+        break;
+    case TIDE__ASK:
+        *error = await(walk, word, &k);
+        to = *error ? NO_MEMORY : QUEUE;
+        if (!*error) {
+            tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0, NULL);
+        }
+        break;
+    case TIDE__SEND_HAND:
+        *error = hand(walk, key, word, &k, r);
+        to = *error ? NO_MEMORY : job->kind == TIDE__LOCALIZE ? QUEUE : 0;
+        break;
+    case TIDE__GIVE:
+        if (arriving &&
+            !tide__arrival_of(table, *word)->here) { /* never made, and this node waits too */
+            write_owner(table, word, &k);
+            tide__parcel_add(table, TIDE__OP_XFER, r.node, 0, key, r.term | TIDE__NO_ROW, NULL);
+        } else {
+            *word = tide__owner_give(table, *word, &k, key, r.node, r.term);
+        }
+        break;
+    case TIDE__NOTED:
+        write_owner(table, word, &k);
+        tide__trail_add(table, key, k.self, r.node);
+        break;
+    case TIDE__INSTALL:
+        *word =
+            tide__owner_install(table, *word, key, &k, r, NULL, tide_port_now(table->store->port));
+        break;
+    case TIDE__SURPRISE:
+        tide__table_count(table, TIDE__SURPRISES, 1);
+        break;
+    default:
+        break;
+    }
+    if (job->own && operation) {
+        *word = tide__taken_back(table, *word);
+    }
+    return to;
+}
+
+/* ---- the rest of a job ---- */
+
+static void queue_part(struct walk *walk, const uint32_t *indices, size_t count) {
+    struct tide__job *job = walk->job;
+    struct tide_table *table = walk->table;
+    struct tide__job *part = tide__job_detach(job, indices, count);
+    if (part) {
+        part->waiters = tide_alloc(count * sizeof *part->waiters);
+        part->failed = tide_alloc_zero(count, 1);
+        part->left = (uint32_t)count;
+        tide__misses_init(&part->misses);
+    }
+    if (!part || !part->waiters || !part->failed) {
+        if (part) {
+            tide__job_free(table->store, part);
+        }
+        tide__job_error(job, TIDE_EBUSY, "too many operations wait for rows on the move", indices,
+                        count);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t key = tide__job_key_at(part, i), old = 0;
+        const uint32_t slot = tide__slot_of(table, key);
+        atomic_uint_fast64_t *word = NULL;
+        if (table->options.keys ==
+            TIDE_KEYS_DENSE) { /* only this thread ends an arrival: no lock */
+            old = atomic_load_explicit(tide__dense_words(table, slot) +
+                                           tide__place_of(table, slot, key),
+                                       memory_order_relaxed);
+        } else {
+            word = tide__key_lock(table, slot, key, &old);
+        }
+        struct tide__waiter *w = &part->waiters[i];
+        *w = (struct tide__waiter){.job = part, .index = i};
+        if (tide__word_state(old) == TIDE__ARRIVING && !tide__arrival_of(table, old)->here) {
+            struct tide__arrival *a = tide__arrival_of(table, old);
+            *a->last = w;
+            a->last = &w->next;
+        } else { /* cannot be: nobody but this thread ends an arrival */
+            tide__waiter_done(table, w, TIDE_EREFUSED, "the row is not on its way");
+        }
+        if (word) {
+            tide__word_unlock(word, old);
+        }
+    }
+    if (job->kind != TIDE__LOCALIZE) {
+        tide__table_count(table, TIDE__QUEUED, count);
+    }
+}
+
+/* [op, id, node, positions]: the origin fails them if the node dies. */
+static void tell_passed(const struct tide__job *job, const uint32_t *indices, size_t count,
+                        uint16_t node) {
+    struct tide_store *store = job->table->store;
+    struct tide_writer w;
+    uint8_t buffer[256];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 4);
+    tide_write_uint(&w, TIDE__OP_PASSED);
+    tide_write_uint(&w, job->id);
+    tide_write_uint(&w, node);
+    tide_write_typed_head(&w, TIDE_U32, count);
+    uint8_t *out = tide_write_reserve(&w, count * 4);
+    for (size_t i = 0; out && i < count; i++) {
+        uint32_t position = tide__job_position_at(job, indices[i]);
+        memcpy(out + i * 4, &position, 4);
+    }
+    const void *positions = out;
+    if (job->origin == tide__store_self(store) && positions) {
+        tide__pending_at(store, job->id, node, positions, count);
+    } else if (!w.error) {
+        (void)tide__store_send(store, job->origin, TIDE_LANE_STORE, true, w.data, w.size, NULL);
+    }
+    tide_writer_release(&w);
+}
+
+static void fail_part(struct walk *walk, const uint32_t *indices, size_t count, int code,
+                      uint16_t dead, const char *text) {
+    struct tide__job *job = walk->job;
+    if (job->kind != TIDE__LOC) {
+        tide__job_error(job, code, text, indices, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) { /* the requester waits for it */
+        tide__parcel_add(walk->table, TIDE__OP_LOST, job->origin, dead,
+                         tide__job_key_at(job, indices[i]), 0, NULL);
+    }
+}
+
+static void forward_part(struct walk *walk, const uint32_t *indices, size_t count, uint16_t to) {
+    struct tide__job *job = walk->job;
+    struct tide_store *store = walk->table->store;
+    char name[96], text[160];
+    int code = job->hops + 1 >= TIDE__HOPS_MAX ? TIDE_EREFUSED : 0;
+    if (!code && job->id) { /* the origin knows before the new place can answer */
+        tell_passed(job, indices, count, to);
+    }
+    code = code ? code : tide__job_pass(job, indices, count, to);
+    if (code) {
+        tide__node_text(store, to, name);
+        (void)snprintf(text, sizeof text, "node %s %s", name,
+                       code == TIDE_EREFUSED ? "would be one hop too many"
+                       : code == TIDE_EDIED  ? "died"
+                                             : "cannot be reached");
+        fail_part(walk, indices, count, code, to, text);
+        return;
+    }
+    tide__table_count(walk->table, TIDE__FORWARDED, job->own ? 0 : count);
+    /* Only of slots that are not at home here: the others' keys went to an owner, not to a home. */
+    uint32_t stale[64];
+    size_t stale_count = 0;
+    for (size_t i = 0; i < count && job->origin != tide__store_self(store); i++) {
+        uint32_t slot = tide__slot_of(walk->table, tide__job_key_at(job, indices[i]));
+        if (!(tide__route_of(walk->table, slot) & TIDE__MINE) && stale_count < TIDE_COUNT(stale)) {
+            stale[stale_count++] = indices[i];
+        }
+    }
+    if (stale_count) {
+        tide__job_tell_map(job, stale, stale_count, to);
+    }
+}
+
+/* What was missed, destination by destination, in order. */
+static void dispatch(struct walk *walk, int error) {
+    struct tide__misses *m = &walk->job->misses;
+    uint32_t *part = tide_alloc(m->count * sizeof *part);
+    char text[160];
+    if (!part) {
+        fail_part(walk, m->at, m->count, TIDE_ENOMEM, 0, "no memory to pass an operation on");
+        return;
+    }
+    for (size_t first = 0; first < m->count; first++) {
+        uint32_t to = walk->to[first];
+        size_t count = 0;
+        if (to == UINT32_MAX) {
+            continue;
+        }
+        for (size_t i = first; i < m->count; i++) {
+            if (walk->to[i] == to) {
+                part[count++] = m->at[i];
+                walk->to[i] = UINT32_MAX;
+            }
+        }
+        if (to == PARK) {
+            tide__job_park(walk->job, part, count);
+        } else if (to == QUEUE) {
+            queue_part(walk, part, count);
+        } else if (to == NO_MEMORY) {
+            fail_part(walk, part, count, error ? error : TIDE_ENOMEM, 0, tide_error_message());
+        } else if (to >= DIED) {
+            tide__died_text(walk->table->store, (uint16_t)to, text);
+            fail_part(walk, part, count, TIDE_EDIED, (uint16_t)to, text);
+        } else {
+            forward_part(walk, part, count, (uint16_t)to);
+        }
+    }
+    tide_free(part);
+}
+
+static int note_miss(struct walk *walk, uint32_t index, uint32_t to) {
+    struct tide__misses *m = &walk->job->misses;
+    if (!walk->to) {
+        /* one array: positions, then destinations */
+        uint32_t *both = tide_alloc(2 * (size_t)walk->job->count * sizeof *both);
+        if (!both) {
+            return TIDE_ENOMEM;
+        }
+        m->at = both;
+        walk->to = both + walk->job->count;
+    }
+    walk->to[m->count] = to;
+    m->at[m->count++] = index;
+    return 0;
+}
+
+void tide__owner_job(struct tide__job *job) {
+    struct tide_table *table = job->table;
+    struct tide_store *store = table->store;
+    struct walk walk = {.job = job, .table = table};
+    const bool answered = job->kind != TIDE__LOC && job->kind != TIDE__OFFER;
+    int error = 0;
+    tide__misses_init(&job->misses);
+    table->parcels->hint = job->count;
+    for (uint32_t i = 0; i < job->count; i++) {
+        tide__owner_prefetch(table, job->keys, i, job->count);
+        uint64_t key = tide__job_key_at(job, i), old;
+        uint32_t slot = tide__slot_of(table, key), to = NO_MEMORY;
+        atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+        if (word) {
+            to = decide(&walk, i, slot, key, &old, &error);
+            tide__word_unlock(word, old);
+        }
+        if (to && note_miss(&walk, i, to)) {
+            tide__job_error(job, TIDE_ENOMEM, "no memory to pass an operation on", NULL,
+                            job->count);
+            job->misses.count = job->count; /* nothing else is answered */
+            break;
+        }
+    }
+    if (answered && job->origin != tide__store_self(store)) {
+        tide__table_count(table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
+                          job->count - job->misses.count);
+    }
+    if (job->misses.count && walk.to) {
+        dispatch(&walk, error);
+    }
+    if (answered) {
+        tide__job_reply(job);
+    }
+    if (job->own && !job->queued_once) {
+        table->self_handled++;
+    }
+    tide__owner_finish(table);
+}

@@ -1,0 +1,106 @@
+/*
+ * Keys that change their owner, between arrival.c (one key), owner.c (operations), handover.c
+ * (moves) and parcel.c (what goes out, and what a home remembers of where keys went).
+ */
+#ifndef TIDE_STORE_OWNER_H
+#define TIDE_STORE_OWNER_H
+
+#include "store/relocate.h"
+#include "store/shard.h"
+
+#define TIDE__NO_ROW 0x80000000u /* in a term on the wire: the row is the initial one, or none */
+
+struct parcel;
+struct tide__parcels {
+    struct parcel *first;
+    struct tide__job *done; /* waited for rows and have them; answered at the end of the message */
+    size_t hint;            /* keys of the message in hand */
+};
+
+/*
+ * What is to be sent when the message in hand is dealt with: one message for each (op, node,
+ * about). `about`: HAND: the new owner; LOST: the dead node. row: NULL, or row_floats floats,
+ * copied.
+ */
+void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
+                      uint32_t term, const float *row);
+void tide__parcels_send(struct tide_table *table);
+void tide__parcels_free(struct tide_table *table);
+
+/*
+ * Trails. A home that sends HAND does not hear whether the row arrived. It remembers, for each key
+ * that went from one other node to the next, who had it before, so that a death on the way can be
+ * told to the node that waits. A node that asks again has had its row: what was before it is
+ * forgotten. Of a chain longer than TIDE__TRAIL_MAX only the youngest part is kept.
+ */
+enum { TIDE__TRAIL_MAX = 6 };
+struct tide__trail {
+    uint64_t key;
+    uint16_t count;                  /* 0: empty place */
+    uint16_t nodes[TIDE__TRAIL_MAX]; /* oldest first; their terms are those before the owner's */
+};
+struct tide__trails {
+    struct tide__trail *places;
+    size_t capacity, count;
+};
+void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to);
+void tide__trail_end(struct tide_table *table, uint64_t key);
+
+/* ---- handover.c ---- */
+/* The table ends: operations that still wait for rows are freed. */
+void tide__owner_forget(struct tide_table *table);
+
+/* ---- arrival.c ---- */
+struct tide__waiter {
+    struct tide__waiter *next;
+    struct tide__job *job;
+    uint32_t index; /* of the key in the job */
+};
+
+struct tide__arrival { /* state ARRIVING */
+    struct tide__waiter *first, **last;
+    uint64_t asked_at;
+    uint32_t own; /* operations of workers in the mailbox; under the word's lock */
+    uint32_t row; /* taken before the row is asked for */
+    uint32_t owner_term, next_term;
+    uint16_t owner, next;
+    bool here; /* the row is here, but not the workers' yet */
+    bool held; /* ... before the slot's fence is lifted */
+};
+
+static inline struct tide__arrival *tide__arrival_of(const struct tide_table *table,
+                                                     uint64_t word) {
+    return (struct tide__arrival *)(void *)tide__slab_row(&table->arrivals, (uint32_t)word);
+}
+static inline uint32_t tide__route_of(const struct tide_table *table, uint32_t slot) {
+    return atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+}
+static inline uint64_t tide__word_base(uint64_t old, uint32_t seen) {
+    return (old & TIDE__WORD_PRESENT) | (uint64_t)seen << 32;
+}
+
+atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, uint64_t key,
+                                     uint64_t *old);
+struct tide__relocation tide__key_view(struct tide_table *table, uint32_t slot, uint64_t word);
+uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k, uint32_t handed);
+int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row);
+int tide__row_take(struct tide_table *table, uint32_t *row);
+int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uint32_t row);
+uint64_t tide__taken_back(struct tide_table *table, uint64_t word);
+int tide__owner_run(struct tide__job *job, uint32_t index, float *row);
+void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code,
+                       const char *text);
+void tide__owner_finish(struct tide_table *table);
+uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct tide__relocation *k,
+                          uint64_t key, uint16_t to, uint32_t term);
+uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
+                             const struct tide__relocation *k, struct tide__relocate_result r,
+                             const uint8_t *bytes, uint64_t now);
+void tide__owner_lose(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
+bool tide__owner_dead(const struct tide_store *store, uint16_t node);
+void tide__died_text(struct tide_store *store, uint16_t node, char text[160]);
+void tide__owner_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count);
+void tide__arrival_free(struct tide_table *table, uint64_t word);
+uint64_t tide__word_settled(struct tide_table *table, uint64_t word);
+
+#endif

@@ -1,0 +1,237 @@
+/* Messages about keys that change their owner, gathered per destination; trails. See owner.h. */
+#include "store/owner.h"
+
+enum { XFER_BYTES = 1 << 20, KEYS_MAX = 1 << 17 };
+
+struct parcel {
+    struct parcel *next;
+    uint64_t *keys;
+    uint32_t *terms;
+    struct tide_blob *rows;
+    size_t count, capacity, row_count, row_capacity;
+    uint16_t to, about;
+    uint8_t op;
+};
+
+static void parcel_free(struct parcel *p) {
+    tide_free(p->keys);
+    tide_blob_unref(p->rows);
+    tide_free(p);
+}
+
+static struct parcel *parcel_make(struct tide_table *table, int op, uint16_t to, uint16_t about) {
+    size_t hint = table->parcels->hint < 16 ? 16 : table->parcels->hint;
+    struct parcel *p = tide_alloc_zero(1, sizeof *p);
+    uint64_t *keys = p ? tide_alloc(hint * (sizeof *keys + sizeof(uint32_t))) : NULL;
+    if (!keys) {
+        tide_free(p);
+        return NULL;
+    }
+    p->op = (uint8_t)op;
+    p->to = to;
+    p->about = about;
+    p->keys = keys;
+    p->terms = (uint32_t *)(void *)(keys + hint);
+    p->capacity = hint;
+    p->next = table->parcels->first;
+    table->parcels->first = p;
+    return p;
+}
+
+/* As a job of kind LOC or OFFER. */
+static void write_wish(struct tide_table *table, const struct parcel *p, struct tide_writer *w) {
+    tide_write_array(w, 9);
+    tide_write_uint(w, p->op);
+    tide_write_uint(w, table->id);
+    tide_write_uint(w, 0);
+    tide_write_uint(w, atomic_load_explicit(&table->map_version, memory_order_relaxed));
+    tide_write_uint(w, tide__store_self(table->store));
+    tide_write_uint(w, 0);
+    tide_write_bool(w, false);
+    tide_write_nil(w);
+    tide_write_typed(w, TIDE_U64, p->keys, p->count);
+}
+
+static void parcel_send(struct tide_table *table, struct parcel *p) {
+    struct tide_store *store = table->store;
+    struct tide_writer w;
+    uint8_t buffer[512];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    if (p->op == TIDE__OP_LOC || p->op == TIDE__OP_OFFER) {
+        write_wish(table, p, &w);
+    } else {
+        const bool xfer = p->op == TIDE__OP_XFER;
+        tide_write_array(&w, 5);
+        tide_write_uint(&w, p->op);
+        tide_write_uint(&w, table->id);
+        if (!xfer) {
+            tide_write_uint(&w, p->about);
+        }
+        tide_write_typed(&w, TIDE_U64, p->keys, p->count);
+        tide_write_typed(&w, TIDE_U32, p->terms, p->count);
+        if (xfer) {
+            tide_write_typed_head(&w, TIDE_F32, p->row_count * table->row_floats);
+        }
+        if (p->rows) {
+            p->rows->size = p->row_count * table->row_floats * sizeof(float);
+        }
+    }
+    int code = w.error
+                   ? w.error
+                   : tide__store_send(store, p->to, TIDE_LANE_STORE, true, w.data, w.size, p->rows);
+    if (code) { /* to a node that is gone: whoever waits there, and its rows, are gone with it */
+        tide_log(TIDE_LOG_DEBUG, tide_node_name(store->node),
+                 "%zu keys of table '%s' were not moved: %s", p->count, table->name,
+                 tide_error_message());
+    }
+    tide__table_count(table, TIDE__MESSAGES_OUT, 1);
+    tide__table_count(table, TIDE__BYTES_OUT, w.size + (p->rows ? p->rows->size : 0));
+    tide_writer_release(&w);
+}
+
+void tide__parcels_send(struct tide_table *table) {
+    while (table->parcels->first) {
+        struct parcel *p = table->parcels->first;
+        table->parcels->first = p->next;
+        parcel_send(table, p);
+        parcel_free(p);
+    }
+}
+
+static struct parcel *find(struct tide_table *table, int op, uint16_t to, uint16_t about) {
+    for (struct parcel *p = table->parcels->first; p; p = p->next) {
+        if (p->op == op && p->to == to && p->about == about) {
+            return p;
+        }
+    }
+    return parcel_make(table, op, to, about);
+}
+
+static bool grow(struct parcel *p) {
+    size_t capacity = p->capacity * 2;
+    uint64_t *keys = tide_alloc(capacity * (sizeof *keys + sizeof(uint32_t)));
+    if (keys) {
+        uint32_t *terms = (uint32_t *)(void *)(keys + capacity);
+        memcpy(keys, p->keys, p->count * sizeof *keys);
+        memcpy(terms, p->terms, p->count * sizeof *terms);
+        tide_free(p->keys);
+        p->keys = keys;
+        p->terms = terms;
+        p->capacity = capacity;
+    }
+    return keys;
+}
+
+static bool add_row(struct tide_table *table, struct parcel *p, const float *row) {
+    const size_t bytes = table->row_floats * sizeof *row;
+    if (!p->rows) {
+        size_t most = XFER_BYTES / bytes + 1, hint = table->parcels->hint;
+        p->row_capacity = hint == 0 ? 16 : hint < most ? hint : most;
+        p->rows = tide_blob_create(p->row_capacity * bytes);
+    }
+    if (p->rows) {
+        memcpy((char *)p->rows->data + p->row_count++ * bytes, row, bytes);
+    }
+    return p->rows;
+}
+
+void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
+                      uint32_t term, const float *row) {
+    struct parcel *p = find(table, op, to, about);
+    if (p && (p->count == KEYS_MAX || (row && p->rows && p->row_count == p->row_capacity))) {
+        /* Full: it goes now. Order between parcels of one message does not matter. */
+        struct parcel **at = &table->parcels->first;
+        while (*at != p) {
+            at = &(*at)->next;
+        }
+        *at = p->next;
+        parcel_send(table, p);
+        parcel_free(p);
+        p = parcel_make(table, op, to, about);
+    }
+    if (!p || (p->count == p->capacity && !grow(p)) || (row && !add_row(table, p, row))) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                 "no memory to move key %llu of table '%s'", (unsigned long long)key, table->name);
+        return;
+    }
+    p->keys[p->count] = key;
+    p->terms[p->count++] = term;
+}
+
+void tide__parcels_free(struct tide_table *table) {
+    while (table->parcels && table->parcels->first) {
+        struct parcel *p = table->parcels->first;
+        table->parcels->first = p->next;
+        parcel_free(p);
+    }
+}
+
+/* ---- trails: open addressing, linear probing, deletion by moving back ---- */
+
+static size_t place_of(const struct tide__trails *t, uint64_t key) {
+    size_t i = (size_t)tide_mix64(key) & (t->capacity - 1);
+    while (t->places[i].count && t->places[i].key != key) {
+        i = (i + 1) & (t->capacity - 1);
+    }
+    return i;
+}
+
+static bool trails_grow(struct tide__trails *t) {
+    struct tide__trails bigger = {.capacity = t->capacity ? t->capacity * 2 : 64,
+                                  .count = t->count};
+    bigger.places = tide_alloc_zero(bigger.capacity, sizeof *bigger.places);
+    if (!bigger.places) {
+        return false;
+    }
+    for (size_t i = 0; i < t->capacity; i++) {
+        if (t->places[i].count) {
+            bigger.places[place_of(&bigger, t->places[i].key)] = t->places[i];
+        }
+    }
+    tide_free(t->places);
+    *t = bigger;
+    return true;
+}
+
+void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to) {
+    struct tide__trails *t = table->trails;
+    if ((t->count + 1) * 4 > t->capacity * 3 && !trails_grow(t)) {
+        return; /* a death on this way is found out by time-out only */
+    }
+    struct tide__trail *trail = &t->places[place_of(t, key)];
+    t->count += trail->count == 0;
+    trail->key = key;
+    for (uint16_t i = trail->count; i-- > 0;) {
+        if (trail->nodes[i] == to) { /* it asks again: it has had its row */
+            trail->count = (uint16_t)(trail->count - i);
+            memmove(trail->nodes, trail->nodes + i, trail->count * sizeof trail->nodes[0]);
+            break;
+        }
+    }
+    if (trail->count == TIDE__TRAIL_MAX) {
+        trail->count--;
+        memmove(trail->nodes, trail->nodes + 1, trail->count * sizeof trail->nodes[0]);
+    }
+    trail->nodes[trail->count++] = from;
+}
+
+void tide__trail_end(struct tide_table *table, uint64_t key) {
+    struct tide__trails *t = table->trails;
+    if (t->count == 0) {
+        return;
+    }
+    const size_t mask = t->capacity - 1;
+    size_t hole = place_of(t, key);
+    if (t->places[hole].count == 0) {
+        return;
+    }
+    t->count--;
+    for (size_t i = (hole + 1) & mask; t->places[i].count; i = (i + 1) & mask) {
+        size_t wanted = (size_t)tide_mix64(t->places[i].key) & mask;
+        if (((i - wanted) & mask) >= ((i - hole) & mask)) {
+            t->places[hole] = t->places[i];
+            hole = i;
+        }
+    }
+    t->places[hole].count = 0;
+}

@@ -1,0 +1,467 @@
+/*
+ * The protocol core of relocation (store/relocate.h) under random interleavings: four nodes, one
+ * key, asynchronous workers, one FIFO lane per pair of nodes. The tiny node around the core does
+ * what owner.c does. Each planted bug must be caught.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/relocate.h"
+#include "base/base.h"
+
+#include <stdio.h>
+
+enum { NODES = 4, OPS = 5, LOCALIZES = 3, LANE = 128, QUEUE = 64, HOPS = 8, SEEDS = 20000 };
+
+enum bug {
+    NO_BUG,
+    RECORD_AFTER_SEND,        /* the home records the new owner when the row has left */
+    FORWARD_INSTEAD_OF_QUEUE, /* the requester passes early operations back to the home */
+    TWO_SUCCESSORS,           /* HAND goes to an older owner again, not to the owner of record */
+    STALE_XFER,         /* a row is accepted whatever its term and state (duplicated messages) */
+    OVERTAKING_CONTROL, /* HAND and LOC go ahead of operations */
+    QUEUE_AFTER_GIVE,   /* the row goes on before the queue has run */
+    BUGS
+};
+
+enum message_kind { OP, LOC, HAND, XFER };
+struct message {
+    uint8_t kind, hops;
+    uint16_t node; /* OP, LOC: origin; HAND: new owner */
+    uint16_t op;   /* number of the origin's operation */
+    uint32_t term;
+    uint64_t row; /* XFER: 8 bits a node: number of its newest push in it; XFER and pushes are in
+                     order */
+    uint32_t count[NODES];
+};
+struct lane {
+    struct message m[LANE];
+    unsigned head, count;
+};
+
+struct node {
+    struct tide__relocation k;
+    uint32_t row[NODES + 1]; /* newest operation of each origin that ran: order is a sequence */
+    uint32_t ran[NODES + 1];
+    struct message queue[QUEUE];
+    unsigned queued;
+    unsigned ops_left, localizes_left;
+    uint16_t next_op;
+    bool late_record; /* planted */
+    uint16_t late_owner;
+    uint32_t late_term;
+};
+
+struct world {
+    struct node nodes[NODES + 1]; /* ids from 1; node 1 is home */
+    struct lane lanes[NODES + 1][NODES + 1];
+    struct tide_random random;
+    enum bug bug;
+    bool duplicate; /* control messages come twice now and then */
+    unsigned transfers, longest;
+    uint16_t handed_to;
+    const char *verdict;
+};
+
+static void blame(struct world *w, const char *what) {
+    w->verdict = w->verdict ? w->verdict : what;
+}
+
+static void post(struct world *w, unsigned from, unsigned to, struct message m) {
+    struct lane *lane = &w->lanes[from][to];
+    bool twice = w->duplicate && (m.kind == HAND || m.kind == XFER);
+    unsigned copies = twice && tide_random_below(&w->random, 8) == 0 ? 2 : 1;
+    for (; copies > 0; copies--) {
+        if (lane->count == LANE) {
+            blame(w, "a lane overflows");
+            return;
+        }
+        unsigned at = lane->head + lane->count++;
+        lane->m[at % LANE] = m;
+        while (w->bug == OVERTAKING_CONTROL && m.kind != OP && at > lane->head) { /* to the front */
+            struct message other = lane->m[(at - 1) % LANE];
+            if (other.kind != OP) {
+                break;
+            }
+            lane->m[(at - 1) % LANE] = m;
+            lane->m[at % LANE] = other;
+            at--;
+        }
+    }
+}
+
+static void execute(struct world *w, struct node *n, uint16_t origin, uint16_t op) {
+    if (n->row[origin] + 1 != op) {
+        blame(w, n->row[origin] + 1 > op ? "an operation ran twice"
+                                         : "operations of a worker ran out of order");
+    }
+    n->row[origin] = op;
+    n->ran[origin]++;
+}
+
+static void send_row(struct world *w, unsigned self, uint16_t to, uint32_t term) {
+    struct node *n = &w->nodes[self];
+    struct message m = {.kind = XFER, .term = term};
+    memcpy(m.count, n->row + 1, sizeof m.count);
+    memset(n->row, 0xff, sizeof n->row); /* whoever uses it now is found out */
+    w->transfers++;
+    post(w, self, to, m);
+}
+
+static void operation(struct world *w, unsigned self, struct message m);
+
+static void queue_run(struct world *w, unsigned self) {
+    struct node *n = &w->nodes[self];
+    for (unsigned i = 0; i < n->queued; i++) {
+        execute(w, n, n->queue[i].node, n->queue[i].op);
+    }
+    n->queued = 0;
+}
+
+static void event(struct world *w, unsigned self, struct tide__relocate_event e,
+                  const struct message *m) {
+    struct node *n = &w->nodes[self];
+    struct tide__relocation before = n->k;
+    struct tide__relocate_result r;
+    if (w->bug == STALE_XFER && e.kind == TIDE__EVENT_XFER) {
+        n->k.state = TIDE__COMING;
+        n->k.term = (e.term - 1) & TIDE__TERM_MASK;
+    }
+    r = tide__relocate(&n->k, e);
+    if (w->bug == RECORD_AFTER_SEND && n->k.home && n->k.owner != before.owner && !n->late_record) {
+        n->late_record = true;
+        n->late_owner = n->k.owner;
+        n->late_term = n->k.owner_term;
+        n->k.owner = before.owner;
+        n->k.owner_term = before.owner_term;
+    }
+    switch (r.act) {
+    case TIDE__RUN:
+        execute(w, n, m->node, m->op);
+        break;
+    case TIDE__QUEUE:
+        if (m && w->bug == FORWARD_INSTEAD_OF_QUEUE && self != 1) {
+            struct message again = *m;
+            again.hops++;
+            post(w, self, 1, again);
+        } else if (m && n->queued < QUEUE) {
+            n->queue[n->queued++] = *m;
+        }
+        break;
+    case TIDE__TO_HOME:
+    case TIDE__TO_OWNER: {
+        struct message on = *m;
+        unsigned to = r.act == TIDE__TO_HOME ? 1 : r.node;
+        if (to == self) {
+            blame(w, "a node forwards to itself");
+        } else if (++on.hops > HOPS) {
+            blame(w, "a message does not arrive");
+        } else {
+            post(w, self, to, on);
+        }
+        break;
+    }
+    case TIDE__ASK:
+        post(w, self, 1, (struct message){.kind = LOC, .node = (uint16_t)self});
+        break;
+    case TIDE__SEND_HAND:
+        if (r.to == self) {
+            blame(w, "the home hands to itself");
+            break;
+        }
+        if (w->bug == TWO_SUCCESSORS && w->handed_to && w->handed_to != r.node) {
+            r.to = w->handed_to;
+        }
+        w->handed_to = r.to;
+        post(w, self, r.to, (struct message){.kind = HAND, .node = r.node, .term = r.term});
+        break;
+    case TIDE__GIVE:
+        send_row(w, self, r.node, r.term);
+        break;
+    case TIDE__INSTALL:
+    case TIDE__INSTALL_AND_GIVE:
+        memcpy(n->row + 1, m->count, sizeof m->count);
+        if (w->bug == QUEUE_AFTER_GIVE && r.act == TIDE__INSTALL_AND_GIVE) {
+            send_row(w, self, r.node, r.term);
+            r.act = TIDE__DROP;
+        }
+        queue_run(w, self);
+        if (r.act == TIDE__INSTALL_AND_GIVE) {
+            send_row(w, self, r.node, r.term);
+        }
+        break;
+    case TIDE__SURPRISE:
+        blame(w, "a surprise");
+        break;
+    default:
+        break;
+    }
+}
+
+static void operation(struct world *w, unsigned self, struct message m) {
+    event(w, self, (struct tide__relocate_event){.kind = TIDE__EVENT_OPERATION}, &m);
+}
+
+static void receive(struct world *w, unsigned from, unsigned self) {
+    struct lane *lane = &w->lanes[from][self];
+    struct message m = lane->m[lane->head % LANE];
+    lane->head++;
+    lane->count--;
+    static const uint8_t kinds[] = {
+        [LOC] = TIDE__EVENT_LOC, [HAND] = TIDE__EVENT_HAND, [XFER] = TIDE__EVENT_XFER};
+    w->longest = m.hops > w->longest ? m.hops : w->longest;
+    if (m.kind == OP) {
+        operation(w, self, m);
+    } else {
+        event(w, self, (struct tide__relocate_event){kinds[m.kind], m.node, m.term}, &m);
+    }
+}
+
+/* One random thing happens; false: nothing is left to happen. */
+static bool step(struct world *w) {
+    struct {
+        uint8_t what, a, b;
+    } choices[NODES * NODES + 3 * NODES];
+    size_t count = 0;
+    for (unsigned a = 1; a <= NODES; a++) {
+        struct node *n = &w->nodes[a];
+        for (unsigned b = 1; b <= NODES; b++) {
+            if (w->lanes[a][b].count) {
+                choices[count].what = 0;
+                choices[count].a = (uint8_t)a;
+                choices[count++].b = (uint8_t)b;
+            }
+        }
+        bool possible[] = {false, n->ops_left > 0, n->localizes_left > 0, n->late_record};
+        for (uint8_t what = 1; what < 4; what++) {
+            if (possible[what]) {
+                choices[count].what = what;
+                choices[count].b = 0;
+                choices[count++].a = (uint8_t)a;
+            }
+        }
+    }
+    if (count == 0) {
+        return false;
+    }
+    size_t which = (size_t)tide_random_below(&w->random, count);
+    unsigned a = choices[which].a;
+    struct node *n = &w->nodes[a];
+    switch (choices[which].what) {
+    case 0:
+        receive(w, a, choices[which].b);
+        break;
+    case 1:
+        n->ops_left--;
+        operation(w, a, (struct message){.kind = OP, .node = (uint16_t)a, .op = ++n->next_op});
+        break;
+    case 2:
+        n->localizes_left--;
+        event(w, a, (struct tide__relocate_event){.kind = TIDE__EVENT_LOCALIZE}, NULL);
+        break;
+    default:
+        n->late_record = false;
+        n->k.owner = n->late_owner;
+        n->k.owner_term = n->late_term;
+        break;
+    }
+    return true;
+}
+
+static void check_rest(struct world *w) {
+    unsigned owners = 0, owner = 0;
+    for (unsigned i = 1; i <= NODES; i++) {
+        const struct node *n = &w->nodes[i];
+        bool by_default = i == 1 && n->k.state == TIDE__GONE && n->k.owner == 1;
+        if (n->k.state == TIDE__HELD || by_default) {
+            owners++;
+            owner = i;
+        }
+        if (n->k.state == TIDE__COMING || n->queued || n->k.next) {
+            blame(w, "something waits at rest");
+        }
+    }
+    if (owners != 1) {
+        blame(w, owners ? "two owners at rest" : "no owner at rest");
+        return;
+    }
+    if (w->nodes[1].k.owner != owner) {
+        blame(w, "the directory does not name the owner");
+    }
+    for (unsigned i = 1; i <= NODES; i++) {
+        unsigned ran = 0;
+        for (unsigned j = 1; j <= NODES; j++) {
+            ran += w->nodes[j].ran[i];
+        }
+        if (w->nodes[owner].row[i] != OPS || ran != OPS) {
+            blame(w, "a push is lost or doubled");
+        }
+    }
+}
+
+/* NULL: fine. */
+static const char *play(enum bug bug, uint64_t seed, bool duplicate, struct world *w) {
+    memset(w, 0, sizeof *w);
+    tide_random_seed(&w->random, seed);
+    w->bug = bug;
+    w->duplicate = duplicate;
+    uint32_t first_term = seed % 4 ? 0 : TIDE__TERM_MASK - 3; /* serial numbers wrap */
+    for (unsigned i = 1; i <= NODES; i++) {
+        struct node *n = &w->nodes[i];
+        n->k = (struct tide__relocation){.self = (uint16_t)i, .home = i == 1, .term = first_term};
+        n->k.owner = i == 1;
+        n->k.owner_term = i == 1 ? first_term : 0;
+        n->ops_left = OPS;
+        n->localizes_left = LOCALIZES;
+    }
+    for (int i = 0; i < 5000 && !w->verdict; i++) {
+        if (!step(w)) {
+            check_rest(w);
+            return w->verdict;
+        }
+    }
+    blame(w, "it does not come to rest");
+    return w->verdict;
+}
+
+static void random_interleavings_keep_one_owner_order_and_every_push(void **state) {
+    (void)state;
+    static struct world w;
+    unsigned transfers = 0, longest = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        const char *verdict = play(NO_BUG, seed, false, &w);
+        if (verdict) {
+            fail_msg("seed %llu: %s", (unsigned long long)seed, verdict);
+        }
+        transfers += w.transfers;
+        longest = w.longest > longest ? w.longest : longest;
+    }
+    assert_true(transfers > SEEDS * 2); /* there was something to go wrong */
+    assert_true(longest <= 2); /* an operation travels two legs at most: one forward each */
+}
+
+/* Not LOC: one that comes again after its node gave the key away is a wish nobody has any more. */
+static void duplicated_hands_and_rows_do_no_harm(void **state) {
+    (void)state;
+    static struct world w;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        const char *verdict = play(NO_BUG, seed, true, &w);
+        if (verdict) {
+            fail_msg("seed %llu: %s", (unsigned long long)seed, verdict);
+        }
+    }
+}
+
+static void every_planted_bug_is_caught(void **state) {
+    (void)state;
+    static struct world w;
+    for (int bug = NO_BUG + 1; bug < BUGS; bug++) {
+        uint64_t seed = 1;
+        while (seed <= 1000 && !play((enum bug)bug, seed, bug == STALE_XFER, &w)) {
+            seed++;
+        }
+        if (seed > 1000) {
+            fail_msg("bug %d was not caught in 1000 seeds", bug);
+        }
+    }
+}
+
+static struct tide__relocation home_of(uint8_t state, uint16_t owner) {
+    return (struct tide__relocation){
+        .self = 1, .home = true, .state = state, .term = 5, .owner = owner, .owner_term = 5};
+}
+
+static void messages_that_cannot_be_are_dropped_or_counted(void **state) {
+    (void)state;
+    struct tide__relocation k = {.self = 2, .state = TIDE__GONE, .term = 5};
+    struct tide__relocate_event hand = {TIDE__EVENT_HAND, 3, 6}, xfer = {TIDE__EVENT_XFER, 0, 7};
+    assert_int_equal(tide__relocate(&k, hand).act, TIDE__DROP); /* given already */
+    hand.term = 9;
+    assert_int_equal(tide__relocate(&k, hand).act, TIDE__SURPRISE); /* neither here nor coming */
+    assert_int_equal(tide__relocate(&k, xfer).act, TIDE__DROP);     /* not asked for */
+    assert_int_equal(k.state, TIDE__GONE);
+    k.state = TIDE__HELD;
+    assert_int_equal(tide__relocate(&k, xfer).act, TIDE__DROP);
+    assert_int_equal(tide__relocate(&k, hand).act, TIDE__SURPRISE); /* a term was skipped */
+    assert_int_equal(k.state, TIDE__HELD);
+    k.state = TIDE__COMING;
+    xfer.term = 5;
+    assert_int_equal(tide__relocate(&k, xfer).act, TIDE__DROP); /* stale */
+    assert_int_equal(tide__relocate(&k, hand).act, TIDE__NOTED);
+    assert_int_equal(tide__relocate(&k, hand).act, TIDE__DROP); /* the same again */
+    hand.node = 4;
+    hand.term = 10;
+    assert_int_equal(tide__relocate(&k, hand).act, TIDE__SURPRISE); /* a second successor */
+    xfer.term = 8;
+    struct tide__relocate_result r = tide__relocate(&k, xfer);
+    assert_int_equal(r.act, TIDE__INSTALL_AND_GIVE);
+    assert_int_equal(r.node, 3);
+    assert_int_equal(r.term, 9);
+    assert_int_equal(tide__relocate(&k, (struct tide__relocate_event){99, 0, 0}).act,
+                     TIDE__SURPRISE);
+}
+
+static void the_home_treats_itself_as_any_node(void **state) {
+    (void)state;
+    struct tide__relocate_event want = {.kind = TIDE__EVENT_LOCALIZE};
+    struct tide__relocation k = home_of(TIDE__GONE, 1);
+    assert_int_equal(tide__relocate(&k, want).act, TIDE__HERE);
+    k = home_of(TIDE__GONE, 3);
+    struct tide__relocate_result r = tide__relocate(&k, want);
+    assert_int_equal(r.act, TIDE__SEND_HAND);
+    assert_int_equal(r.to, 3);
+    assert_int_equal(r.node, 1);
+    assert_int_equal(r.term, 6);
+    assert_int_equal(k.owner, 1); /* recorded before the message is sent */
+    r = tide__relocate(&k, (struct tide__relocate_event){TIDE__EVENT_LOC, 4, 0});
+    assert_int_equal(r.act, TIDE__NOTED);
+    assert_int_equal(k.owner, 4);
+    r = tide__relocate(&k, (struct tide__relocate_event){TIDE__EVENT_LOC, 2, 0});
+    assert_int_equal(r.act, TIDE__SEND_HAND); /* not to itself again: to its successor */
+    assert_int_equal(r.to, 4);
+    r = tide__relocate(&k, (struct tide__relocate_event){TIDE__EVENT_LOC, 2, 0});
+    assert_int_equal(r.act, TIDE__DROP);
+}
+
+static void an_offer_is_answered_by_the_home_wanting_the_key(void **state) {
+    (void)state;
+    struct tide__relocation k = home_of(TIDE__GONE, 3);
+    struct tide__relocate_event offer = {TIDE__EVENT_OFFER, 4, 0};
+    assert_int_equal(tide__relocate(&k, offer).act, TIDE__DROP); /* not its owner any more */
+    offer.node = 3;
+    assert_int_equal(tide__relocate(&k, offer).act, TIDE__SEND_HAND);
+    assert_int_equal(k.state, TIDE__COMING);
+    assert_int_equal(tide__relocate(&k, offer).act, TIDE__DROP);
+}
+
+static void a_lost_row_ends_the_wait_and_names_the_successor(void **state) {
+    (void)state;
+    struct tide__relocation k = {
+        .self = 2, .state = TIDE__COMING, .term = 5, .next = 3, .next_term = 9};
+    struct tide__relocate_result r =
+        tide__relocate(&k, (struct tide__relocate_event){.kind = TIDE__EVENT_LOST});
+    assert_int_equal(r.act, TIDE__FAILED);
+    assert_int_equal(r.node, 3);
+    assert_int_equal(k.state, TIDE__GONE);
+    assert_int_equal(
+        tide__relocate(&k, (struct tide__relocate_event){.kind = TIDE__EVENT_LOST}).act,
+        TIDE__DROP);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_interleavings_keep_one_owner_order_and_every_push),
+        cmocka_unit_test(duplicated_hands_and_rows_do_no_harm),
+        cmocka_unit_test(every_planted_bug_is_caught),
+        cmocka_unit_test(messages_that_cannot_be_are_dropped_or_counted),
+        cmocka_unit_test(the_home_treats_itself_as_any_node),
+        cmocka_unit_test(an_offer_is_answered_by_the_home_wanting_the_key),
+        cmocka_unit_test(a_lost_row_ends_the_wait_and_names_the_successor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
