@@ -522,7 +522,7 @@ static void a_session_that_cannot_be_resumed_is_the_death_of_the_node(void **sta
 
 static void a_crash_between_resets_is_declared_within_a_second(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= SEEDS && seed <= 20; seed++) {
         struct load *load = malloc(sizeof *load);
         load_begin(load, true, seed);
         struct world *w = &load->world;
