@@ -16,6 +16,8 @@
  *   EARLY     a worker reports before all it staged is acknowledged
  *   FORGET    the abort is not journalled                     NOFENCE  an owner stages what comes after the abort
  *   TELLFIRST owners are told before the journal
+ *
+ * States: base 6,071.
  */
 #define WORKERS 2
 #define OWNERS 2

@@ -19,6 +19,8 @@
  *   LOWSENT   the worker's mark is its oldest unsent push, not its oldest unanswered
  * Holds all the same: NOMAX (the receiver takes the mark that came, even if it heard a higher one):
  * what it then knows is exactly what the ids were pruned with.
+ *
+ * States: base 344,722; OPS=3 WINDOW=2 NODES=3 331,811; NOMAX 344,722.
  */
 #ifndef OPS
 #define OPS 4

@@ -25,6 +25,8 @@
  *             a message in the inbox ("double wake assumed")
  * Holds all the same: NOPENDING (`pending` not asked): the state of before the exchange suffices;
  * LATEWAKE (every pusher wakes, not only the first).
+ *
+ * States: base 234,236; NOPENDING 143,720; LATEWAKE 442,414.
  */
 #ifndef SENDERS
 #define SENDERS 2

@@ -18,6 +18,8 @@
  * Weakenings, each must be refuted:
  *   NOTERM    commands ordered by index alone       ONEOBS   one observer's word suffices
  *   REUSE     an incarnation is used again
+ *
+ * States: base 34,329.
  */
 #define VICTIM 2
 #define NODES 3

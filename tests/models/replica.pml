@@ -25,6 +25,10 @@
  *   SUSPECTONLY ... only for the suspect's                               EARLYACK  answered before copied
  *   NORESEND    no resend after VIEW                                     DUPNOW    a duplicate is answered at once,
  *   LOCDIR      LOC judged by the last owner alone                                 though its first is not copied yet
+ *
+ * States: base 209,823; CRASH OPMASK=3 719,044; CRASH OPMASK=6 LOCMASK=6 130,045; CRASH LOCMASK=2
+ * 133,531; CRASH RENEW OPMASK=3 LOCMASK=6 1,044,091; CRASH LOCMASK=6 1,951,483; SUSPECT OPMASK=6
+ * LOCMASK=6 442,867; SUSPECT OPMASK=3 LOCMASK=6 531,613.
  */
 #ifndef OPMASK
 #define OPMASK 7

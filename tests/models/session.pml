@@ -19,6 +19,8 @@
  *   EARLYTRIM the ring is trimmed when a frame is written             SAMELIFE  a new incarnation gets the old session
  *   STILLREAD the receiver answers hello while it still reads the old connection
  *   DROPFULL  a full ring drops its oldest frame instead of stopping admission
+ *
+ * States: base 3,577; FRAMES=8 RING=4 BREAKS=4 RESTARTS=2 13,300.
  */
 #ifndef FRAMES
 #define FRAMES 6
