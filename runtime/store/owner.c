@@ -119,37 +119,47 @@ static int hand(struct walk *walk, uint64_t key, uint64_t *word, const struct ti
     return 0;
 }
 
+/* What the state of slots and nodes decides before the key's own: true, and where it goes. */
+static bool decided(const struct walk *walk, const struct tide__relocation *k, uint32_t route,
+                    uint64_t word, uint32_t *to) {
+    const struct tide__job *job = walk->job;
+    const struct tide_store *store = walk->table->store;
+    const uint16_t home = tide__route_home(route);
+    const bool gone = k->state == TIDE__GONE;
+    const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
+    const bool held =
+        tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
+    const bool fenced = (job->own || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
+    *to = 0;
+    if ((fenced && (gone || held)) || ((route & TIDE__AWAITED) && (wish || gone))) {
+        *to = PARK;
+    } else if (job->kind != TIDE__OFFER && k->home && k->owner != k->self && k->owner != 0 &&
+               gone && tide__owner_dead(store, k->owner)) {
+        *to = DIED | k->owner;
+    } else if (job->kind == TIDE__LOCALIZE && !k->home && gone && tide__owner_dead(store, home)) {
+        *to = DIED | home;
+    } else if (!(job->kind == TIDE__LOCALIZE && store->leaving && gone)) {
+        return false;
+    } /* else: what comes now would have to go again */
+    return true;
+}
+
 /* 0: done here. Else where it goes. The word is locked and stays so. */
 static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
                        uint64_t *word, int *error) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     const uint32_t route = tide__route_of(table, slot);
-    const bool operation = job->kind == TIDE__PULL || job->kind == TIDE__PUSH;
-    const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
+    const bool counted = job->own && (job->kind == TIDE__PULL || job->kind == TIDE__PUSH);
     struct tide__relocation k = tide__key_view(table, slot, *word);
-    bool arriving = tide__word_state(*word) == TIDE__ARRIVING;
-    bool unsettled = k.state == TIDE__GONE || (arriving && tide__arrival_of(table, *word)->held);
-    bool fenced = (job->own || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD) && unsettled;
-    if (fenced || ((route & TIDE__AWAITED) && (wish || k.state == TIDE__GONE))) {
-        return PARK;
-    }
-    if (job->kind != TIDE__OFFER && k.home && k.owner != k.self && k.owner != 0 &&
-        k.state != TIDE__COMING && tide__owner_dead(table->store, k.owner)) {
-        if (job->own && operation) {
+    uint32_t to = 0;
+    if (decided(walk, &k, route, *word, &to)) {
+        if (counted && to != PARK) {
             *word = tide__taken_back(table, *word);
         }
-        return DIED | k.owner;
-    }
-    if (job->kind == TIDE__LOCALIZE && !k.home && k.state == TIDE__GONE &&
-        tide__owner_dead(table->store, tide__route_home(route))) {
-        return DIED | tide__route_home(route);
-    }
-    if (job->kind == TIDE__LOCALIZE && table->store->leaving && k.state == TIDE__GONE) {
-        return 0; /* what comes now would have to go again */
+        return to;
     }
     struct tide__relocate_result r = tide__relocate(&k, event_of(job));
-    uint32_t to = 0;
     switch (r.act) {
     case TIDE__RUN:
         *error = run_here(walk, index, slot, key, word);
@@ -176,7 +186,7 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
         to = *error ? NO_MEMORY : job->kind == TIDE__LOCALIZE ? QUEUE : 0;
         break;
     case TIDE__GIVE:
-        if (arriving &&
+        if (tide__word_state(*word) == TIDE__ARRIVING &&
             !tide__arrival_of(table, *word)->here) { /* never made, and this node waits too */
             write_owner(table, word, &k);
             tide__parcel_add(table, TIDE__OP_XFER, r.node, 0, key, r.term | TIDE__NO_ROW, NULL);
@@ -198,7 +208,7 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
     default:
         break;
     }
-    if (job->own && operation) {
+    if (counted) {
         *word = tide__taken_back(table, *word);
     }
     return to;

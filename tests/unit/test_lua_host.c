@@ -272,6 +272,22 @@ static void the_node_describes_itself(void **state) {
         "fails('only the program', core.node_start, {})");
 }
 
+static void keys_are_localized(void **state) {
+    (void)state;
+    lua("local m = assert(core.table {name = 'moving', keys = {'dense', 100}, width = 2, technique "
+        "= 'relocate'})\n"
+        "local s = assert(core.table {name = 'still', keys = {'dense', 100}, width = 2})\n"
+        "assert(m.spec.technique == 'relocate' and s.spec.technique == 'static')\n"
+        "local before = m:stats().localized local noop = s:stats().localize_noop\n"
+        "assert(m:localize {1, 2} == true) local k = m:localize({3}, {async = true})\n"
+        "assert(k:wait() == true and m:where(3) == 1)\n"
+        "assert(m:stats().localized == before + 3 and m:stats().localize_noop == 0)\n"
+        "assert(s:localize {1}) assert(s:stats().localize_noop == noop + 1)\n"
+        "local r, err = m:localize {100} assert(not r and err.name == 'ERANGE')\n"
+        "fails('technique', core.table, {name = 'x', keys = {'dense', 1}, width = 1, technique = "
+        "'teleport'})");
+}
+
 static void tables_are_pulled_and_pushed(void **state) {
     (void)state;
     lua("local t = assert(core.table {name = 'w', keys = {'dense', 100}, width = 3, init = 'zero', "
@@ -401,6 +417,7 @@ int main(void) {
         cmocka_unit_test(os_exit_is_refused_in_actors),
         cmocka_unit_test(the_node_describes_itself),
         cmocka_unit_test(tables_are_pulled_and_pushed),
+        cmocka_unit_test(keys_are_localized),
         cmocka_unit_test(children_are_started_signalled_and_reported),
         cmocka_unit_test(the_program_starts_a_node_runs_scripts_and_stops_it),
         cmocka_unit_test(a_thousand_lua_actors_start_and_stop),
