@@ -230,7 +230,9 @@ int tide__fixed_create(lua_State **state, struct tide_fixed_arena **arena) {
 }
 
 void tide__fixed_made(void) {
-    fixed.creating = false;
+    if (fixed.creating) { /* never outside the simulator, where many threads come by */
+        fixed.creating = false;
+    }
 }
 
 /* Whether strings are hashed with our seed: the hash of a short one lies before its text
