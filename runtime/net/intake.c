@@ -12,6 +12,7 @@ enum {
     LENGTH_WORD = 4,
     GREETING_CHUNK = TIDE_FRAME_HELLO_MAX + 512,
     READ_LEAST = 1024, /* a read into less room than this is not worth its system call */
+    READ_HEADS = 4096, /* between fragments: the head, so that the body comes straight to its place */
 };
 
 void tide__intake_init(struct tide_intake *intake) {
@@ -84,6 +85,15 @@ static int make_room(struct tide_intake *in, size_t need) {
     return 0;
 }
 
+static bool is_assembling(const struct tide_intake *in) {
+    for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
+        if (in->lanes[i].blob != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int tide__intake_buffer(struct tide_intake *in, void **data, size_t *size) {
     if (in->direct_lane >= 0) {
         struct tide_assembly *a = &in->lanes[in->direct_lane];
@@ -105,6 +115,10 @@ int tide__intake_buffer(struct tide_intake *in, void **data, size_t *size) {
     }
     *data = (uint8_t *)in->chunk->data + in->end;
     *size = in->chunk->size - in->end;
+    size_t wanted = need - have > READ_HEADS ? need - have : READ_HEADS;
+    if (*size > wanted && is_assembling(in)) {
+        *size = wanted;
+    }
     return 0;
 }
 
