@@ -21,6 +21,8 @@
  */
 #include "store/move.h"
 
+#include "store/clocked.h"
+
 enum {
     IN_FLIGHT_MAX = 8,
     SLOTS_MAX = TIDE_SLOT_COUNT,
@@ -221,6 +223,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     fence->next = table->fences;
     table->fences = fence;
     table->store->moves->fences++;
+    tide__clocked_routes_changed(table);
     return 0;
 }
 
@@ -280,7 +283,8 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_answer_wanted && !tide__pending_at_leaver(table)) {
+    if (!table->fences && table->map_answer_wanted && !tide__pending_at_leaver(table) &&
+        !tide__clocked_shifting(table)) {
         table->map_answer_wanted = false;
         table->store->moves->answers--;
         tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE,
@@ -384,6 +388,7 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         break;
     }
     tide__parked_retry(table);
+    tide__clocked_arrived(table);
     fences_advance(table);
 }
 
@@ -494,6 +499,7 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
     struct tide_table *table = d->table;
     uint16_t lost_to = 0;
     if (route_of(table, slot) & TIDE__MINE) {
+        tide__clocked_departs(table, slot, d->to);
         routes_begin(table);
         set_route(table, slot, d->to);
         table->slot_versions[slot] = d->version;
@@ -506,6 +512,7 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
                : table->relocates ? tide__owner_depart(table, slot, d->to)
                                   : tide__slot_drain(table, slot, pack, d);
     code = code ? code : ship(d);
+    code = code || lost_to ? code : tide__clocked_departed(table, slot, d->to);
     if (code) {
         return code;
     }
@@ -536,6 +543,7 @@ static void departures_advance(struct tide_store *store) {
         d->at++;
         d->in_flight++;
     }
+    tide__clocked_tell_moves(store);
     if (d->at == d->count && d->in_flight == 0) {
         store->moves->departures = d->next;
         departure_free(d);

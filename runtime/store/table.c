@@ -3,8 +3,7 @@
  * until the store ends, so a pointer to one is good from any thread. How all nodes come to have the
  * same tables: catalog.c.
  */
-#include "store/clock.h"
-#include "store/store_internal.h"
+#include "store/clocked.h"
 
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
@@ -56,7 +55,7 @@ int tide__options_check(struct tide_table_options *o) {
             return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
         }
     }
-    return 0;
+    return tide__consistency_check(o);
 }
 
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
@@ -66,13 +65,13 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
            a->init == b->init && a->update == b->update && a->wire == b->wire &&
            a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
            a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
-           a->seed == b->seed && memcmp(x, y, sizeof x) == 0;
+           a->seed == b->seed && memcmp(x, y, sizeof x) == 0 && tide__consistency_equal(a, b);
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
                             o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, 13);
+    tide_write_array(w, 14);
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
@@ -86,6 +85,7 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
     tide_write_uint(w, o->width);
     tide_write_uint(w, o->seed);
     tide_write_typed(w, TIDE_F32, floats, TIDE_COUNT(floats));
+    tide__consistency_write(w, o);
 }
 
 static uint8_t small(struct tide_reader *r) {
@@ -95,8 +95,8 @@ static uint8_t small(struct tide_reader *r) {
 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
-    if (tide_read_array(r) != 13) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 13");
+    if (tide_read_array(r) != 14) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 14");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -126,7 +126,8 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->beta2 = floats[4];
     o->epsilon = floats[5];
     o->sum_init = floats[6];
-    return tide__options_check(o);
+    int code = tide__consistency_read(r, o);
+    return code ? code : tide__options_check(o);
 }
 
 /* ---- tables ---- */
@@ -158,7 +159,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     }
     table->parked_end = &table->parked;
     table->relocates = options->technique == TIDE_RELOCATE && store->system;
-    int code = table->relocates ? tide__owner_table_init(table) : 0;
+    int code = table->relocates ? tide__owner_table_init(table) : tide__clocked_create(table);
     if (code) {
         tide_free(table);
         return code;
@@ -169,6 +170,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
 
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
+        tide__clocked_destroy(table);
         tide__moves_table_release(table);
         tide__owner_table_deinit(table);
         tide__slots_deinit(table);
@@ -288,7 +290,7 @@ int tide_table_create(struct tide_node *node, const struct tide_table_options *o
 /* ---- what one can ask of a table ---- */
 
 /* The first threads have a stripe each, which nobody else writes; all later ones share the last. */
-static unsigned stripe_of_thread(void) {
+unsigned tide__stripe(void) {
     static atomic_uint threads;
     static _Thread_local unsigned mine; /* 1 + stripe */
     if (TIDE_UNLIKELY(!mine)) {
@@ -299,7 +301,7 @@ static unsigned stripe_of_thread(void) {
 }
 
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount) {
-    unsigned stripe = stripe_of_thread();
+    unsigned stripe = tide__stripe();
     atomic_uint_fast64_t *value = &table->stripes[stripe].value[counter];
     if (TIDE_LIKELY(stripe < TIDE__STRIPES - 1)) {
         uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
@@ -494,6 +496,7 @@ void tide_store_destroy(struct tide_store *store) {
     }
     tide__catalog_destroy(store);
     tide__moves_destroy(store);
+    tide__sync_destroy(store);
     tide__clocks_destroy(store);
     tide_free(store);
 }

@@ -1,0 +1,209 @@
+/*
+ * Tables with clocks: the promises of their models, checked by a table of counters.
+ *
+ * Worker w adds 1 to column w of every row once a clock. So a pull at clock c must show, in column
+ * w of any row, at least c - s for each worker w that lives, and the reader's own pushes exactly;
+ * bsp: exactly c. Nothing ever shows more than was pushed.
+ */
+#include "store/clocked.h"
+#include "store_world.h"
+
+enum { WORKERS_MAX = 16, ROWS = 48, PULLS = 3 };
+
+struct job {
+    const char *table;
+    const char *consistency;
+    uint32_t s_start;
+    bool exact, bounded, moves_s;
+    int clocks;
+    unsigned workers;
+    uint64_t slow_ns; /* worker 0 sleeps that long in each clock */
+    atomic_uint begun, ended;
+    atomic_uint clock[WORKERS_MAX]; /* of the checker, not of the system */
+    atomic_uint first[WORKERS_MAX]; /* clock at which it began */
+    atomic_bool dead[WORKERS_MAX];
+    atomic_uint_fast64_t reads, violations;
+    atomic_uint bound_now; /* moves_s: the newest */
+    char text[200];
+};
+
+static void violation(struct job *job, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    if (atomic_fetch_add(&job->violations, 1) == 0) {
+        vsnprintf(job->text, sizeof job->text, format, list);
+    }
+    va_end(list);
+}
+
+/* `bound`: the loosest in force in this clock. */
+static void check_row(struct job *job, const struct fiber *f, uint64_t key, const float *row, uint32_t clock,
+                      uint32_t bound, float own) {
+    for (unsigned w = 0; w < job->workers; w++) {
+        float first = (float)atomic_load(&job->first[w]);
+        float pushed = (float)atomic_load(&job->clock[w]) + 1 - first;
+        float least = (float)clock - (float)bound - first;
+        if (atomic_load(&job->begun) < job->workers || atomic_load(&job->dead[w])) {
+            least = 0;
+        }
+        if (w == f->index) {
+            if (row[w] != own) {
+                violation(job, "worker %u at clock %u reads its own %g as %g in key %llu", w, clock, (double)own,
+                          (double)row[w], (unsigned long long)key);
+            }
+        } else if (job->exact && !atomic_load(&job->dead[w]) ? row[w] != (float)clock - first
+                                                              : row[w] > pushed || (job->bounded && row[w] < least)) {
+            violation(job, "worker %u at clock %u (bound %u) sees %g of worker %u in key %llu", f->index, clock,
+                      bound, (double)row[w], w, (unsigned long long)key);
+        }
+        atomic_fetch_add_explicit(&job->reads, 1, memory_order_relaxed);
+    }
+}
+
+static void worker_clocks(struct fiber *f, struct job *job, struct tide_table *table, uint32_t first) {
+    uint64_t keys[ROWS];
+    float ones[ROWS * WORKERS_MAX] = {0}, rows[ROWS * WORKERS_MAX];
+    for (uint64_t i = 0; i < ROWS; i++) {
+        keys[i] = i * 37;
+        ones[i * WORKERS_MAX + f->index] = 1;
+    }
+    for (uint32_t clock = first; clock < first + (uint32_t)job->clocks && !f->failure[0]; clock++) {
+        uint32_t bound = atomic_load(&job->bound_now);
+        size_t pushed = 0;
+        shuffle(&f->random, keys, ROWS);
+        for (int pull = 0; pull < PULLS; pull++) {
+            size_t part = 1 + tide_random_below(&f->random, ROWS / 4), at = tide_random_below(&f->random, ROWS - part);
+            uint32_t before = atomic_load(&job->bound_now);
+            CHECK(f, tide_table_pull(table, keys + at, part, rows, NULL) == 0);
+            uint32_t after = atomic_load(&job->bound_now);
+            bound = before > bound ? before : bound;
+            bound = after > bound ? after : bound;
+            for (size_t i = 0; i < part; i++) {
+                check_row(job, f, keys[at + i], rows + i * WORKERS_MAX, clock, bound,
+                          (float)(clock - first) + (at + i < pushed ? 1 : 0));
+            }
+            size_t more = pull + 1 == PULLS ? ROWS - pushed : tide_random_below(&f->random, ROWS - pushed + 1);
+            atomic_store(&job->clock[f->index], clock);
+            CHECK(f, tide_table_push(table, keys + pushed, more, ones, 0, NULL) == 0);
+            pushed += more;
+            if (tide_random_below(&f->random, 4) == 0) {
+                (void)tide_sleep(tide_random_below(&f->random, 300000));
+            }
+        }
+        if (f->index == 0 && job->slow_ns) {
+            (void)tide_sleep(job->slow_ns);
+        }
+        CHECK(f, tide_clock() == (int)clock + 1);
+    }
+}
+
+static void worker_run(struct fiber *f) {
+    struct job *job = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, job->table, &table) == 0);
+    CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
+    uint32_t first = tide__worker_stamp();
+    atomic_store(&job->clock[f->index], first - 1);
+    atomic_store(&job->first[f->index], first);
+    atomic_fetch_add(&job->begun, 1);
+    while (atomic_load(&job->begun) < job->workers) {
+        (void)tide_sleep(100000);
+    }
+    worker_clocks(f, job, table, first);
+    tide_worker_end();
+    atomic_fetch_add(&job->ended, 1);
+}
+
+static struct job job_of(const char *consistency, int clocks, unsigned workers) {
+    struct tide_consistency c;
+    assert_int_equal(tide_consistency_parse(consistency, &c), 0);
+    struct job job = {.table = "counters",
+                      .consistency = consistency,
+                      .s_start = c.staleness,
+                      .exact = c.model == TIDE_BSP,
+                      .bounded = c.model != TIDE_ASYNC,
+                      .clocks = clocks,
+                      .workers = workers};
+    atomic_store(&job.bound_now, c.staleness);
+    return job;
+}
+
+static void create_counters(struct cluster *c, const char *consistency, bool hashed) {
+    struct tide_table_options o = {.name = "counters", .width = WORKERS_MAX};
+    o.keys = hashed ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE;
+    o.key_count = hashed ? 0 : ROWS * 37;
+    assert_int_equal(tide_consistency_parse(consistency, &o.consistency), 0);
+    create(c, o);
+}
+
+static void totals_run(struct fiber *f) {
+    struct job *job = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, job->table, &table) == 0);
+    for (uint64_t i = 0; i < ROWS; i++) {
+        uint64_t key = i * 37;
+        float row[WORKERS_MAX];
+        CHECK(f, tide_table_pull(table, &key, 1, row, NULL) == 0);
+        for (unsigned w = 0; w < job->workers && !f->failure[0]; w++) {
+            if (row[w] != (float)job->clocks) {
+                snprintf(f->failure, sizeof f->failure, "key %llu has %g of worker %u, not %d", (unsigned long long)key,
+                         (double)row[w], w, job->clocks);
+            }
+        }
+    }
+}
+
+static void verdict(const struct job *job, uint64_t seed) {
+    if (atomic_load(&job->violations)) {
+        fail_msg("%s, seed %llu: %llu violations in %llu reads; first: %s", job->consistency, (unsigned long long)seed,
+                 (unsigned long long)atomic_load(&job->violations), (unsigned long long)atomic_load(&job->reads),
+                 job->text);
+    }
+}
+
+static uint64_t counters_hold(bool simulated, const char *consistency, uint64_t seed) {
+    struct cluster c;
+    const unsigned workers = 6;
+    open_cluster(&c, simulated, 3, seed);
+    create_counters(&c, consistency, seed % 3 == 0);
+    struct job job = job_of(consistency, simulated ? 12 : 40, workers);
+    job.slow_ns = seed % 2 ? 500000 : 0;
+    struct fiber fibers[WORKERS_MAX];
+    for (unsigned i = 0; i < workers; i++) {
+        start(&c, &fibers[i], i % 3, i, worker_run, &job);
+        tide_random_seed(&fibers[i].random, seed * 100 + i);
+    }
+    finish(&c, fibers, workers);
+    verdict(&job, seed);
+    for (unsigned n = 0; n < 3; n++) {
+        run_alone(&c, n, totals_run, &job);
+    }
+    close_cluster(&c);
+    return atomic_load(&job.reads);
+}
+
+static const char *const models[] = {"bsp", "ssp:0", "ssp:2", "essp:0", "essp:2", "essp:5", "async:1ms"};
+
+static void bounds_hold_simulated(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        for (size_t m = 0; m < TIDE_COUNT(models); m++) {
+            counters_hold(true, models[m], seed);
+        }
+    }
+}
+
+static void bounds_hold_real(void **state) {
+    (void)state;
+    for (size_t m = 0; m < TIDE_COUNT(models); m++) {
+        counters_hold(false, models[m], 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_hold_simulated),
+        cmocka_unit_test(bounds_hold_real),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
