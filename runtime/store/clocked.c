@@ -121,6 +121,12 @@ static void for_tables(struct tide__sync *sync, void (*each)(struct tide__clocke
     }
 }
 
+static void introduce(struct tide__clocked *c, uint16_t node) {
+    if (atomic_load_explicit(&c->table->ready, memory_order_relaxed)) {
+        tide__declare_to(c, node, true);
+    }
+}
+
 void tide__clocked_member(struct tide_store *store, const struct tide_member *member) {
     struct tide__sync *sync = tide__sync_of(store);
     if (!sync || member->id >= 0x8000) {
@@ -130,6 +136,7 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
     if (takes_part(1u + member->state, member->id)) {
         if (!p && peer_add(sync, member->id)) {
             tide__tick_tell(sync, member->id);
+            for_tables(sync, introduce, member->id);
         }
         return;
     }

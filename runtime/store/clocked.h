@@ -178,6 +178,7 @@ struct tide__clocked {
     uint16_t departed[TIDE_SLOT_COUNT]; /* went to this node, and some still send here */
     uint32_t departed_count;
     bool untold[TIDE_SLOT_COUNT]; /* departed, and the others do not know */
+    uint32_t untold_count;
     bool straight;                /* the departing slot: this node's workers used the rows in place */
     uint32_t detoured; /* slots with detours */
     struct tide__asked *asked;
@@ -276,6 +277,7 @@ void tide__ask_message(struct tide__clocked *c, uint16_t from, struct tide_reade
 void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
 /* Ticks or members changed: clocks rise, and who waits for it is served. */
 void tide__clocks_advance(struct tide__clocked *c);
+void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has just come */
 void tide__ticks_changed(struct tide__sync *sync);
 void tide__ask_again(struct tide__clocked *c); /* parked requests */
 
@@ -284,12 +286,13 @@ struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16
                                   bool create);
 bool tide__declared(struct tide__clocked *c, uint16_t node, uint32_t slot);
 bool tide__undeclared(struct tide__clocked *c); /* a node has said nothing yet */
+void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer);
 void tide__clocked_ready(struct tide_table *table); /* every node has the table now */
 void tide__shift_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r);
-void tide__clocked_routes_changed(struct tide_table *table);
+void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint32_t end);
 void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to);
 int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to);
-void tide__clocked_arrived(struct tide_table *table);
+void tide__clocked_arrived(struct tide_table *table, uint32_t slot);
 void tide__clocked_tell_moves(struct tide_store *store);
 bool tide__clocked_shifting(struct tide_table *table);
 void tide__shift_member_gone(struct tide__clocked *c, uint16_t node);

@@ -223,7 +223,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     fence->next = table->fences;
     table->fences = fence;
     table->store->moves->fences++;
-    tide__clocked_routes_changed(table);
+    tide__clocked_routes_changed(table, 0, TIDE_SLOT_COUNT);
     return 0;
 }
 
@@ -388,7 +388,7 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         break;
     }
     tide__parked_retry(table);
-    tide__clocked_arrived(table);
+    tide__clocked_arrived(table, slot);
     fences_advance(table);
 }
 

@@ -101,7 +101,7 @@ static void route_send(struct tide__clocked *c, uint16_t to, bool answer, const 
     (void)tide__sync_send(c->table->store, to, &w);
 }
 
-static void declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
+void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     uint32_t slots[TIDE_SLOT_COUNT];
     size_t count = 0;
@@ -120,7 +120,7 @@ void tide__clocked_ready(struct tide_table *table) {
     struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p; p = p->next) {
         if (!p->gone) {
-            declare_to(c, p->id, true);
+            tide__declare_to(c, p->id, true);
         }
     }
 }
@@ -173,7 +173,7 @@ static void on_route(struct tide__clocked *c, uint16_t from, struct tide_reader 
         }
     }
     if (answer) {
-        declare_to(c, from, false);
+        tide__declare_to(c, from, false);
     }
     if (c->departed_count) {
         tide__tick_pass_on(c, from, (uint32_t)clock);
@@ -254,8 +254,8 @@ static void fence_send(struct tide__clocked *c, int op, uint16_t to, const uint3
 
 enum { HOPS_MAX = 16 };
 
-/* A slot that this node sends by `via` has another home: FENCE for all of them. */
-void tide__clocked_routes_changed(struct tide_table *table) {
+/* Slots from..end - 1 that this node sends by one way and whose home is elsewhere: FENCE for them. */
+void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint32_t end) {
     struct tide__clocked *c = table->clocked;
     if (!c) {
         return;
@@ -263,11 +263,11 @@ void tide__clocked_routes_changed(struct tide_table *table) {
     struct tide__sync *sync = tide__sync_of(table->store);
     const uint16_t self = tide__store_self(table->store);
     const uint32_t path[1] = {self};
-    for (uint32_t first = 0; first < TIDE_SLOT_COUNT; first++) {
+    for (uint32_t first = from; first < end; first++) {
         uint32_t slots[TIDE_SLOT_COUNT];
         size_t count = 0;
         const uint16_t via = tide__via(c, first);
-        for (uint32_t s = first; s < TIDE_SLOT_COUNT; s++) {
+        for (uint32_t s = first; s < end; s++) {
             uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
             if (tide__via(c, s) == via && via != tide__route_home(route) && via != self &&
                 !(route & TIDE__AWAITED) &&
@@ -435,7 +435,9 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
     tide__flush_unlock(sync);
     tide__table_floor_update(c);
     tide__sync_wake(sync);
-    tide__clocked_routes_changed(c->table); /* it may have moved on */
+    for (size_t i = 0; i < count; i++) { /* they may have moved on */
+        tide__clocked_routes_changed(c->table, mine[i], mine[i] + 1);
+    }
 }
 
 /* ---- the old home ---- */
@@ -550,6 +552,7 @@ int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to)
     c->departed_count += c->departed[slot] == 0;
     c->departed[slot] = to;
     c->untold[slot] = true;
+    c->untold_count++;
     departed_end(c, slot);
     return 0;
 }
@@ -563,9 +566,10 @@ void tide__clocked_tell_moves(struct tide_store *store) {
         struct tide__clocked *c = table ? table->clocked : NULL;
         uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT], versions[TIDE_SLOT_COUNT];
         size_t found = 0;
-        for (uint32_t s = 0; c && s < TIDE_SLOT_COUNT; s++) {
+        for (uint32_t s = 0; c && c->untold_count && s < TIDE_SLOT_COUNT; s++) {
             if (c->untold[s]) {
                 c->untold[s] = false;
+                c->untold_count--;
                 slots[found] = s;
                 homes[found] = tide__home_of(c, s);
                 versions[found++] = table->slot_versions[s];
@@ -677,7 +681,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
 }
 
 /* A slot's rows are here: what waited for them. */
-void tide__clocked_arrived(struct tide_table *table) {
+void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
     struct tide__clocked *c = table->clocked;
     if (!c) {
         return;
@@ -697,8 +701,8 @@ void tide__clocked_arrived(struct tide_table *table) {
         tide_free(held);
         held = next;
     }
-    tide__clocked_routes_changed(table);
-    tide__clocks_advance(c);
+    tide__clocked_routes_changed(table, slot, slot + 1);
+    tide__slot_advance(c, slot);
 }
 
 /* ---- events ---- */
@@ -757,5 +761,5 @@ void tide__shift_member_gone(struct tide__clocked *c, uint16_t node) {
             fence_send(c, TIDE__OP_FENCE, tide__route_home(route), path, 1, 0, &s, NULL, 1);
         }
     }
-    tide__clocked_routes_changed(c->table);
+    tide__clocked_routes_changed(c->table, 0, TIDE_SLOT_COUNT);
 }

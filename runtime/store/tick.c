@@ -118,6 +118,27 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
     }
 }
 
+static bool announce_one(struct tide__clocked *c, uint32_t slot) {
+    const uint32_t clock = tide__slot_here(c, slot) ? least_tick(c, slot) : 0;
+    if (clock <= c->announced[slot]) {
+        return false;
+    }
+    uint64_t one[TIDE_SLOT_COUNT / 64] = {0};
+    one[slot / 64] = UINT64_C(1) << (slot % 64);
+    announce(c, clock, slot, one);
+    return true;
+}
+
+void tide__slot_advance(struct tide__clocked *c, uint32_t slot) {
+    if (!tide__undeclared(c)) {
+        if (c->model == TIDE_BSP) {
+            tide__staged_commit(c);
+        }
+        (void)announce_one(c, slot);
+        tide__ask_again(c);
+    }
+}
+
 void tide__clocks_advance(struct tide__clocked *c) {
     if (tide__undeclared(c)) {
         return;
@@ -138,13 +159,7 @@ void tide__clocks_advance(struct tide__clocked *c) {
         announce(c, clock, TIDE_SLOT_COUNT, slots);
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c->detoured; s++) {
-        uint32_t of_slot = c->detours[s] && tide__slot_here(c, s) ? least_tick(c, s) : 0;
-        if (of_slot > c->announced[s]) {
-            uint64_t one[TIDE_SLOT_COUNT / 64] = {0};
-            one[s / 64] = UINT64_C(1) << (s % 64);
-            announce(c, of_slot, s, one);
-            any = true;
-        }
+        any |= c->detours[s] && announce_one(c, s);
     }
     if (any) {
         tide__ask_again(c);

@@ -72,7 +72,7 @@ static void worker_clocks(struct fiber *f, struct job *job, struct tide_table *t
         size_t pushed = 0;
         shuffle(&f->random, keys, ROWS);
         for (int pull = 0; pull < PULLS; pull++) {
-            size_t part = 1 + tide_random_below(&f->random, ROWS / 4), at = tide_random_below(&f->random, ROWS - part);
+            size_t part = 1 + tide_random_below(&f->random, ROWS - 1), at = tide_random_below(&f->random, ROWS + 1 - part);
             uint32_t before = atomic_load(&job->bound_now);
             CHECK(f, tide_table_pull(table, keys + at, part, rows, NULL) == 0);
             uint32_t after = atomic_load(&job->bound_now);
@@ -112,6 +112,12 @@ static void worker_run(struct fiber *f) {
     worker_clocks(f, job, table, first);
     tide_worker_end();
     atomic_fetch_add(&job->ended, 1);
+}
+
+/* So many by default; TIDE_TEST_SEEDS of a longer search multiplies them. */
+static uint64_t seeds(uint64_t count) {
+    const char *times = getenv("TIDE_TEST_SEEDS");
+    return times ? count * strtoull(times, NULL, 10) : count;
 }
 
 static struct job job_of(const char *consistency, int clocks, unsigned workers) {
@@ -166,7 +172,7 @@ static uint64_t counters_hold(bool simulated, const char *consistency, uint64_t 
     const unsigned workers = 6;
     open_cluster(&c, simulated, 3, seed);
     create_counters(&c, consistency, seed % 3 == 0);
-    struct job job = job_of(consistency, simulated ? 12 : 40, workers);
+    struct job job = job_of(consistency, simulated ? 12 : 15, workers);
     job.slow_ns = seed % 2 ? 500000 : 0;
     struct fiber fibers[WORKERS_MAX];
     for (unsigned i = 0; i < workers; i++) {
@@ -186,11 +192,14 @@ static const char *const models[] = {"bsp", "ssp:0", "ssp:2", "essp:0", "essp:2"
 
 static void bounds_hold_simulated(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 6; seed++) {
+    uint64_t reads = 0;
+    for (uint64_t seed = 1; seed <= seeds(4); seed++) {
         for (size_t m = 0; m < TIDE_COUNT(models); m++) {
-            counters_hold(true, models[m], seed);
+            reads += counters_hold(true, models[m], seed);
         }
     }
+    print_message("%llu values checked\n", (unsigned long long)reads);
+    assert_true(reads > 500000);
 }
 
 static void bounds_hold_real(void **state) {
@@ -200,8 +209,153 @@ static void bounds_hold_real(void **state) {
     }
 }
 
-int main(void) {
+/* ---- faults: pauses, broken connections, slots that move, nodes that join and die ---- */
+
+struct faults {
+    bool leaves, joins, resets, changes_bound;
+};
+
+static void bound_run(struct fiber *f) {
+    struct job *job = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, job->table, &table) == 0);
+    struct tide_consistency c;
+    tide_table_consistency(table, &c);
+    for (int i = 0; i < 60 && atomic_load(&job->ended) == 0; i++) {
+        c.staleness = (uint32_t)tide_random_below(&f->random, 5);
+        if (c.staleness > atomic_load(&job->bound_now)) {
+            atomic_store(&job->bound_now, c.staleness); /* in force from some moment on */
+        }
+        CHECK(f, tide_table_set_consistency(table, &c) == 0);
+        (void)tide_sleep(tide_random_below(&f->random, 2000000));
+        struct tide_consistency other = {.model = TIDE_BSP};
+        CHECK(f, tide_table_set_consistency(table, &other) == TIDE_EUNSUPPORTED);
+    }
+}
+
+static uint64_t faults_hold(const char *consistency, const struct faults *faults, uint64_t seed) {
+    struct cluster c;
+    const unsigned nodes = 4, workers = 6;
+    open_cluster(&c, true, nodes, seed);
+    create_counters(&c, consistency, seed % 3 == 0);
+    struct job job = job_of(consistency, 12, workers);
+    struct fiber fibers[WORKERS_MAX], changer;
+    for (unsigned i = 0; i < workers; i++) { /* node 4 has none: it leaves */
+        start(&c, &fibers[i], i % 3, i, worker_run, &job);
+        tide_random_seed(&fibers[i].random, seed * 100 + i);
+    }
+    if (faults->changes_bound) {
+        start(&c, &changer, 0, 50, bound_run, &job);
+        tide_random_seed(&changer.random, seed);
+    }
+    struct tide_random random;
+    tide_random_seed(&random, seed);
+    if (faults->leaves) {
+        pause_cluster(&c, tide_random_below(&random, 2000000));
+        tide_net_leave(tide_net_of(c.nodes[3]));
+    }
+    if (faults->joins) {
+        pause_cluster(&c, tide_random_below(&random, 1000000));
+        add_node(&c);
+    }
+    for (int i = 0; i < 6 && faults->resets; i++) {
+        static const char *const names[] = {"n1", "n2", "n3", "n4"};
+        unsigned a = (unsigned)tide_random_below(&random, 4), b = (a + 1 + (unsigned)tide_random_below(&random, 3)) % 4;
+        pause_cluster(&c, tide_random_below(&random, 1000000));
+        tide_sim_reset(c.sim, names[a], names[b]);
+        tide_sim_pause(c.sim, names[b], tide_random_below(&random, 1000000));
+    }
+    finish(&c, fibers, workers);
+    if (changer.failure[0] && faults->changes_bound) {
+        fail_msg("%s", changer.failure);
+    }
+    verdict(&job, seed);
+    for (unsigned n = 0; n < 3; n++) {
+        run_alone(&c, n, totals_run, &job);
+    }
+    close_cluster(&c);
+    return atomic_load(&job.reads);
+}
+
+static const char *const faulty_models[] = {"bsp", "ssp:1", "essp:0", "essp:2"};
+
+static void bounds_hold_while_slots_move(void **state) {
+    (void)state;
+    const struct faults faults = {.leaves = true};
+    for (uint64_t seed = 1; seed <= seeds(2); seed++) {
+        for (size_t m = 0; m < TIDE_COUNT(faulty_models); m++) {
+            faults_hold(faulty_models[m], &faults, seed);
+        }
+    }
+}
+
+static void bounds_hold_when_nodes_join_and_connections_break(void **state) {
+    (void)state;
+    const struct faults faults = {.joins = true, .resets = true};
+    for (uint64_t seed = 1; seed <= seeds(3); seed++) {
+        for (size_t m = 0; m < TIDE_COUNT(faulty_models); m++) {
+            faults_hold(faulty_models[m], &faults, seed);
+        }
+    }
+}
+
+/* Workers of a node without rows die with it: nobody waits for them, and what they closed stays. */
+static void survivors_hold(const char *consistency, uint64_t seed) {
+    struct cluster c;
+    open_cluster(&c, true, 2, seed);
+    add_node_with(&c, (struct tide_node_options){.no_store = true});
+    wait_members(&c, 3);
+    create_counters(&c, consistency, false);
+    struct job job = job_of(consistency, 12, 5);
+    struct fiber fibers[5];
+    struct tide_random random;
+    tide_random_seed(&random, seed);
+    for (unsigned i = 0; i < 5; i++) {
+        start(&c, &fibers[i], i < 4 ? i % 2 : 2, i, worker_run, &job);
+        tide_random_seed(&fibers[i].random, seed * 100 + i);
+    }
+    while (atomic_load(&job.begun) < 5 || atomic_load(&job.clock[4]) + 1 < 2) {
+        pause_cluster(&c, 10000);
+    }
+    pause_cluster(&c, tide_random_below(&random, 500000));
+    atomic_store(&job.dead[4], true);
+    tide_sim_crash(c.sim, "n3");
+    assert_int_equal(atomic_load(&job.ended), 0);
+    atomic_fetch_sub(&c.running, 1);
+    finish(&c, fibers, 4);
+    verdict(&job, seed);
+    assert_int_equal(atomic_load(&job.ended), 4);
+    close_cluster(&c);
+}
+
+static void bounds_hold_over_the_living(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds(3); seed++) {
+        for (size_t m = 0; m < TIDE_COUNT(faulty_models); m++) {
+            survivors_hold(faulty_models[m], seed);
+        }
+    }
+}
+
+static void bounds_hold_while_they_change(void **state) {
+    (void)state;
+    const struct faults faults = {.changes_bound = true};
+    for (uint64_t seed = 1; seed <= seeds(3); seed++) {
+        faults_hold("essp:2", &faults, seed);
+        faults_hold("ssp:2", &faults, seed);
+    }
+}
+
+int main(int argc, char **argv) {
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_hold_while_slots_move),
+        cmocka_unit_test(bounds_hold_when_nodes_join_and_connections_break),
+        cmocka_unit_test(bounds_hold_over_the_living),
+        cmocka_unit_test(bounds_hold_while_they_change),
         cmocka_unit_test(bounds_hold_simulated),
         cmocka_unit_test(bounds_hold_real),
     };
