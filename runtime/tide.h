@@ -411,6 +411,9 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
 /* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
 void tide_worker_end(void);
+/* The calling fiber's clock; -1: it is no worker. It may begin at a higher clock than it asked for: a clock that others
+ * were told is over stays over. Any thread. */
+int64_t tide_worker_clock(void);
 /* Ends the calling worker's interval; returns its new clock. EINVAL: the calling fiber is no worker. */
 int tide_clock(void);
 

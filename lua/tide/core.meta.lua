@@ -56,7 +56,7 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 -- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
----@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", refuse_nan, seed
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", consistency, cache_bytes, unsubscribe_after, refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
@@ -64,11 +64,15 @@ function core.tables() end            --> array of {name=, ...stats}
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
+-- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model, on all nodes;
+-- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={[-1]=n,..},waited_s=,hits=,waits=,fetches=,copies=,..};
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
 ---- clocks of workers
 function core.worker_begin(number, clock) end --> true | nil, err ; the calling fiber is worker `number` of the run
 function core.worker_end() end
+function core.worker_clock() end      --> the worker's clock | nil; it may begin higher than asked
+function core.settle() end            --> true | nil, err ; this node's pushes are at the homes, its copies as new as those
 function core.clock() end             --> the worker's new clock; raises what fails
 
 ---- kernels

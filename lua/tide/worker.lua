@@ -122,19 +122,26 @@ function w_methods:report(fields)
   return self.params
 end
 
----Waits until every worker that still runs is at a barrier of this name.
+local function settle()
+  local ok, err = core.settle()
+  if not ok then error(err, 0) end
+end
+
+---Waits until every worker that still runs is at a barrier of this name. After it all workers read the same values.
 ---@param name? string
 function w_methods:barrier(name)
   name = name or "barrier"
+  settle() -- what was pushed here is at the homes
   self.barriers = self.barriers + 1
   tell(self, {op = "barrier", id = self.barriers, name = name})
   await(self, "pass", self.barriers)
+  settle() -- and here is what everybody pushed
 end
 
 ---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
 ---@return integer clock
 function w_methods:clock()
-  self.clocks = core.clock()
+  self.clocks = core.clock() - self.clock_base
   return self.clocks
 end
 
@@ -222,6 +229,7 @@ function worker.main(a)
     prepare(self, a)
     local begun, why = core.worker_begin(a.rank, 0)
     if not begun then error(why, 0) end
+    self.clock_base = core.worker_clock()
     tell(self, {op = "ready"})
     await(self, "go", 0)
     self.reported_at = core.now()

@@ -180,8 +180,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
 static uint32_t staleness_of(struct tide__clocked *c, const struct tide__worker *worker) {
     uint32_t s = atomic_load_explicit(&c->staleness, memory_order_relaxed);
     if (TIDE_LIKELY(atomic_load_explicit(&c->serial, memory_order_acquire) <=
-                    worker->bound_serial) ||
-        TIDE_MUTANT(smaller_bound_at_once)) {
+                    worker->bound_serial)) {
         return s;
     }
     tide_lock(&c->bound_lock);

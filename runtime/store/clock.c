@@ -123,6 +123,11 @@ uint32_t tide__worker_stamp(void) {
     return worker ? worker->clock : TIDE_NO_CLOCK;
 }
 
+int64_t tide_worker_clock(void) {
+    const struct tide__worker *worker = tide__worker_current();
+    return worker ? (int64_t)worker->clock : -1;
+}
+
 int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
     struct tide_store *store = tide_store_of(node);
     if (!store || !tide_fiber_current()) {

@@ -49,6 +49,11 @@ local function new_fake()
       return true
     end,
     worker_end = function() f.worker = nil end,
+    worker_clock = function() return f.clock end,
+    settle = function()
+      f.settled = (f.settled or 0) + 1
+      return true
+    end,
     clock = function()
       f.clock = f.clock + 1
       return f.clock
