@@ -107,16 +107,16 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     push_bound(L, table);
     lua_setfield(L, -2, "consistency");
     lua_createtable(L, 0, 16);
-    lua_createtable(L, 0, 4);
+    lua_createtable(L, 4, 0); /* [k]: pulls of differential -k */
     lua_Integer least = 0;
     uint64_t pulls = s.under + s.over;
-    for (size_t d = 0; d < sizeof s.count / sizeof s.count[0]; d++) {
-        if (s.count[d]) {
-            least = -(lua_Integer)d;
-            pulls += s.count[d];
+    for (lua_Integer d = TIDE_STALENESS_MAX + 1; d > 0; d--) {
+        least = s.count[d] && least == 0 ? -d : least;
+        if (least) {
             lua_pushinteger(L, (lua_Integer)s.count[d]);
-            lua_rawseti(L, -2, least);
+            lua_rawseti(L, -2, d);
         }
+        pulls += s.count[d];
     }
     lua_setfield(L, -2, "hist");
     number(L, "mean", s.mean);

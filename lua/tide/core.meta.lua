@@ -65,7 +65,7 @@ function core.tables() end            --> array of {name=, ...stats}
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model, on all nodes;
--- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={[-1]=n,..},waited_s=,hits=,waits=,fetches=,copies=,..};
+-- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},waited_s=,hits=,waits=,fetches=,copies=,..};
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
 ---- clocks of workers

@@ -16,7 +16,7 @@ struct job {
     uint32_t s_start;
     bool exact, bounded, moves_s;
     int clocks;
-    unsigned workers;
+    unsigned workers, writers; /* those from `writers` on only read */
     uint64_t slow_ns; /* worker 0 sleeps that long in each clock */
     atomic_uint begun, ended;
     atomic_uint clock[WORKERS_MAX]; /* of the checker, not of the system */
@@ -39,7 +39,7 @@ static void violation(struct job *job, const char *format, ...) {
 /* `bound`: the loosest in force in this clock. */
 static void check_row(struct job *job, const struct fiber *f, uint64_t key, const float *row, uint32_t clock,
                       uint32_t bound, float own) {
-    for (unsigned w = 0; w < job->workers; w++) {
+    for (unsigned w = 0; w < job->writers; w++) {
         float first = (float)atomic_load(&job->first[w]);
         float pushed = (float)atomic_load(&job->clock[w]) + 1 - first;
         float least = (float)clock - (float)bound - first;
@@ -84,7 +84,9 @@ static void worker_clocks(struct fiber *f, struct job *job, struct tide_table *t
             }
             size_t more = pull + 1 == PULLS ? ROWS - pushed : tide_random_below(&f->random, ROWS - pushed + 1);
             atomic_store(&job->clock[f->index], clock);
-            CHECK(f, tide_table_push(table, keys + pushed, more, ones, 0, NULL) == 0);
+            if (f->index < job->writers) {
+                CHECK(f, tide_table_push(table, keys + pushed, more, ones, 0, NULL) == 0);
+            }
             pushed += more;
             if (tide_random_below(&f->random, 4) == 0) {
                 (void)tide_sleep(tide_random_below(&f->random, 300000));
@@ -129,7 +131,8 @@ static struct job job_of(const char *consistency, int clocks, unsigned workers) 
                       .exact = c.model == TIDE_BSP,
                       .bounded = c.model != TIDE_ASYNC,
                       .clocks = clocks,
-                      .workers = workers};
+                      .workers = workers,
+                      .writers = workers};
     atomic_store(&job.bound_now, c.staleness);
     return job;
 }
@@ -150,7 +153,7 @@ static void totals_run(struct fiber *f) {
         uint64_t key = i * 37;
         float row[WORKERS_MAX];
         CHECK(f, tide_table_pull(table, &key, 1, row, NULL) == 0);
-        for (unsigned w = 0; w < job->workers && !f->failure[0]; w++) {
+        for (unsigned w = 0; w < job->writers && !f->failure[0]; w++) {
             if (row[w] != (float)job->clocks) {
                 snprintf(f->failure, sizeof f->failure, "key %llu has %g of worker %u, not %d", (unsigned long long)key,
                          (double)row[w], w, job->clocks);
@@ -346,12 +349,205 @@ static void bounds_hold_while_they_change(void **state) {
     }
 }
 
+/* ---- copies come and go ---- */
+
+static void bounds_hold_when_copies_are_evicted(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds(2); seed++) {
+        struct cluster c;
+        open_cluster(&c, true, 3, seed);
+        struct tide_table_options o = {
+            .name = "counters", .width = WORKERS_MAX, .key_count = ROWS * 37, .cache_bytes = 4096, .unsubscribe_after = 1};
+        assert_int_equal(tide_consistency_parse("essp:2", &o.consistency), 0);
+        create(&c, o);
+        struct job job = job_of("essp:2", 12, 6);
+        struct fiber fibers[6];
+        job.writers = 1;
+        for (unsigned i = 0; i < 6; i++) {
+            start(&c, &fibers[i], i % 3, i, worker_run, &job);
+            tide_random_seed(&fibers[i].random, seed * 100 + i);
+        }
+        finish(&c, fibers, 6);
+        verdict(&job, seed);
+        run_alone(&c, 0, totals_run, &job);
+        struct tide_staleness s;
+        tide_table_staleness(table_of(&c, 1, "counters"), &s);
+        assert_true(s.evicted > 0 && s.copies < ROWS && s.over == 0 && s.under == 0);
+        assert_true(s.mean <= -1 && s.mean >= -3 && s.hits > 0 && s.fetches > 0);
+        close_cluster(&c);
+    }
+}
+
+/* ---- bsp to the bit ---- */
+
+enum { EXACT_KEYS = 40, EXACT_WIDTH = 3, EXACT_CLOCKS = 6, EXACT_WORKERS = 5 };
+
+struct exact {
+    uint64_t seed; /* of timing */
+    atomic_uint begun, ended;
+};
+
+static void exact_run(struct fiber *f) {
+    struct exact *exact = f->arg;
+    struct tide_table *table;
+    struct tide_random work; /* what a worker computes does not depend on timing */
+    CHECK(f, tide_table_find(f->node, "exact", &table) == 0);
+    CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
+    tide_random_seed(&work, f->index);
+    tide_random_seed(&f->random, exact->seed * 100 + f->index);
+    atomic_fetch_add(&exact->begun, 1);
+    while (atomic_load(&exact->begun) < EXACT_WORKERS) {
+        (void)tide_sleep(100000);
+    }
+    for (int clock = 0; clock < EXACT_CLOCKS; clock++) {
+        for (int i = 0; i < 20; i++) {
+            uint64_t key = tide_random_below(&work, EXACT_KEYS);
+            float row[EXACT_WIDTH];
+            CHECK(f, tide_table_pull(table, &key, 1, row, NULL) == 0);
+            for (int j = 0; j < EXACT_WIDTH; j++) {
+                row[j] = (float)tide_random_uniform(&work) - 0.3f * row[j];
+            }
+            CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+            if (tide_random_below(&f->random, 3) == 0) {
+                (void)tide_sleep(tide_random_below(&f->random, 200000));
+            }
+        }
+        CHECK(f, tide_clock() >= 0);
+    }
+    tide_worker_end();
+    atomic_fetch_add(&exact->ended, 1);
+}
+
+static float exact_rows[EXACT_KEYS * EXACT_WIDTH];
+
+static void exact_read(struct fiber *f) {
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "exact", &table) == 0);
+    for (uint64_t key = 0; key < EXACT_KEYS; key++) {
+        CHECK(f, tide_table_pull(table, &key, 1, exact_rows + key * EXACT_WIDTH, NULL) == 0);
+    }
+}
+
+static void exact_values(unsigned nodes, uint64_t seed, uint8_t update, bool leaves, float *out) {
+    struct cluster c;
+    open_cluster(&c, true, nodes, seed);
+    struct tide_table_options o = {
+        .name = "exact", .width = EXACT_WIDTH, .key_count = EXACT_KEYS, .update = update, .lr = 0.1f};
+    assert_int_equal(tide_consistency_parse("bsp:reproducible", &o.consistency), 0);
+    create(&c, o);
+    struct exact exact = {.seed = seed};
+    struct fiber fibers[EXACT_WORKERS];
+    const unsigned with_workers = leaves ? nodes - 1 : nodes;
+    for (unsigned i = 0; i < EXACT_WORKERS; i++) {
+        start(&c, &fibers[i], i % with_workers, i, exact_run, &exact);
+    }
+    if (leaves) {
+        tide_net_leave(tide_net_of(c.nodes[nodes - 1]));
+    }
+    finish(&c, fibers, EXACT_WORKERS);
+    run_alone(&c, 0, exact_read, NULL);
+    memcpy(out, exact_rows, sizeof exact_rows);
+    close_cluster(&c);
+}
+
+static void bsp_is_the_same_to_the_bit_on_any_nodes_and_timing(void **state) {
+    (void)state;
+    static const uint8_t updates[] = {TIDE_UPDATE_ADD, TIDE_UPDATE_ADAGRAD, TIDE_UPDATE_ADAM};
+    for (size_t u = 0; u < TIDE_COUNT(updates); u++) {
+        float first[EXACT_KEYS * EXACT_WIDTH], again[EXACT_KEYS * EXACT_WIDTH];
+        exact_values(1, 1, updates[u], false, first);
+        exact_values(3, 2, updates[u], false, again);
+        assert_memory_equal(first, again, sizeof first);
+        exact_values(4, 3, updates[u], true, again);
+        assert_memory_equal(first, again, sizeof first);
+    }
+}
+
+/* ---- update rules on copies ---- */
+
+static void rules_run(struct fiber *f) {
+    const uint64_t keys[4] = {0, 1, 2, 3};
+    const char *const names[2] = {"clocked", "plain"};
+    struct tide_table *tables[2];
+    float rows[2][12];
+    for (int t = 0; t < 2; t++) {
+        CHECK(f, tide_table_find(f->node, names[t], &tables[t]) == 0);
+    }
+    CHECK(f, tide_worker_begin(f->node, 0, 0) == 0);
+    for (int clock = 0; clock < 5; clock++) {
+        for (int i = 0; i < 6; i++) {
+            float row[12];
+            for (int j = 0; j < 12; j++) {
+                row[j] = (float)tide_random_uniform(&f->random);
+            }
+            for (int t = 0; t < 2; t++) {
+                CHECK(f, tide_table_push(tables[t], keys, 4, row, 0, NULL) == 0);
+            }
+        }
+        for (int t = 0; t < 2; t++) { /* own writes at once */
+            CHECK(f, tide_table_pull(tables[t], keys, 4, rows[t], NULL) == 0);
+        }
+        for (int j = 0; j < 12; j++) {
+            CHECK(f, fabsf(rows[0][j] - rows[1][j]) < 1e-4f);
+        }
+        CHECK(f, tide_clock() >= 0);
+    }
+    tide_worker_end();
+    CHECK(f, tide_table_pull(tables[0], keys, 4, rows[0], NULL) == 0); /* no worker: from the homes */
+    for (int j = 0; j < 12; j++) {
+        CHECK(f, fabsf(rows[0][j] - rows[1][j]) < 1e-4f);
+    }
+}
+
+static void rules_act_on_copies_as_at_home(void **state) {
+    (void)state;
+    static const uint8_t updates[] = {TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD, TIDE_UPDATE_ADAGRAD};
+    for (size_t u = 0; u < TIDE_COUNT(updates); u++) {
+        struct cluster c;
+        open_cluster(&c, true, 3, u + 1);
+        struct tide_table_options o = {
+            .name = "plain", .width = 3, .key_count = 4, .update = updates[u], .lr = 0.1f, .init = TIDE_INIT_NORMAL, .init_a = 1};
+        create(&c, o);
+        o.name = "clocked";
+        assert_int_equal(tide_consistency_parse("essp:1", &o.consistency), 0);
+        create(&c, o);
+        run_alone(&c, 0, rules_run, NULL);
+        close_cluster(&c);
+    }
+}
+
+/* ---- options ---- */
+
+static void consistency_is_read_and_printed(void **state) {
+    (void)state;
+    static const char *const good[] = {"sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:60", "async:50ms"};
+    static const char *const bad[] = {"", "ssp", "ssp:", "ssp:-1", "ssp:61", "ssp:3x", "essp:3:4", "bsp:3", "vap:1",
+                                      "async:0ms", "async:50", "sequential:1", "bs"};
+    struct tide_consistency c;
+    char text[32];
+    for (size_t i = 0; i < TIDE_COUNT(good); i++) {
+        assert_int_equal(tide_consistency_parse(good[i], &c), 0);
+        tide_consistency_print(&c, text);
+        assert_string_equal(text, good[i]);
+    }
+    for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
+        assert_int_equal(tide_consistency_parse(bad[i], &c), TIDE_EINVAL);
+    }
+    struct tide_table_options o = {.name = "w", .key_count = 1, .width = 1, .technique = TIDE_RELOCATE};
+    assert_int_equal(tide_consistency_parse("essp:2", &o.consistency), 0);
+    assert_int_equal(tide__options_check(&o), TIDE_EINVAL);
+}
+
 int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
 #ifdef TIDE_MUTANTS
     tide__mutant = getenv("TIDE_MUTANT");
 #endif
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(consistency_is_read_and_printed),
+        cmocka_unit_test(rules_act_on_copies_as_at_home),
+        cmocka_unit_test(bsp_is_the_same_to_the_bit_on_any_nodes_and_timing),
+        cmocka_unit_test(bounds_hold_when_copies_are_evicted),
         cmocka_unit_test(bounds_hold_while_slots_move),
         cmocka_unit_test(bounds_hold_when_nodes_join_and_connections_break),
         cmocka_unit_test(bounds_hold_over_the_living),
