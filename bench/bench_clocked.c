@@ -1,10 +1,10 @@
 /*
  * Tables with clocks, in the shape of the figures published for Bosen: 10,000 rows of 100 floats,
  * per clock and thread 50,000 reads of one element of a random row, 50,000 increments of one
- * element, 5,000 of a whole row, then clock() and the first read of the next clock. Two nodes in one
- * process over a Unix socket: one is the home of all rows, the workers are on the other, so every
- * row is a copy. Medians over clocks; operations in time of the thread's processor, clocks in real
- * time.
+ * element, 5,000 of a whole row, then clock() and the first read of the next clock. Two nodes in
+ * one process over a Unix socket: one is the home of all rows, the workers are on the other, so
+ * every row is a copy. Medians over clocks; operations in time of the thread's processor, clocks in
+ * real time.
  */
 #include "bench/report.h"
 #include "store/store_internal.h"
@@ -13,7 +13,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROWS = 10000, WIDTH = 100, GETS = 50000, INCS = 50000, DENSE = 5000, CLOCKS = 15, THREADS_MAX = 2 };
+enum {
+    ROWS = 10000,
+    WIDTH = 100,
+    GETS = 50000,
+    INCS = 50000,
+    DENSE = 5000,
+    CLOCKS = 15,
+    THREADS_MAX = 2
+};
 
 struct bench {
     struct tide_node *node;
@@ -146,7 +154,8 @@ static void spawn(struct tide_node *node, tide_fiber_main run, void *state, unsi
     }
 }
 
-static void run(struct tide_node *home, struct tide_node *node, const char *model, unsigned threads) {
+static void run(struct tide_node *home, struct tide_node *node, const char *model,
+                unsigned threads) {
     static unsigned tables;
     char name[32], what[80];
     snprintf(name, sizeof name, "w%u", tables++);

@@ -7,8 +7,8 @@ static int core_worker_begin(lua_State *L) {
     lua_Integer worker = luaL_checkinteger(L, 1), clock = luaL_optinteger(L, 2, 0);
     luaL_argcheck(L, worker >= 0 && worker <= UINT32_MAX, 1, "the number of a worker");
     luaL_argcheck(L, clock >= 0 && clock <= INT32_MAX, 2, "a clock");
-    int code = tide__lua_resumed(
-        L, tide_worker_begin(host->node, (uint32_t)worker, (uint32_t)clock));
+    int code =
+        tide__lua_resumed(L, tide_worker_begin(host->node, (uint32_t)worker, (uint32_t)clock));
     if (code < 0) {
         return tide__lua_failure(L, code);
     }

@@ -126,8 +126,8 @@ local function bar_chart(out, c)
     out[#out + 1] = text(x + group_w / 2, HEIGHT - BOTTOM + 16, name, 'text-anchor="middle" class="tick"')
     for i, s in ipairs(c.series) do
       local v <const> = is_number(s.values[g]) and math.max(s.values[g], 0) or 0
-      out[#out + 1] = ('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="1.5" fill="%s"><title>%s: %s</title></rect>')
-        :format(x + group_w * 0.1 + (i - 1) * bar_w, place(v), math.max(bar_w - 1, 0.5), place(0) - place(v), colour(i),
+      out[#out + 1] = ('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="1.5" fill="%s">' ..
+        '<title>%s: %s</title></rect>'):format(x + group_w * 0.1 + (i - 1) * bar_w, place(v), math.max(bar_w - 1, 0.5), place(0) - place(v), colour(i),
           escape(s.name), label(v))
     end
   end
@@ -149,7 +149,7 @@ end
 ---@return string svg
 function chart.svg(charts)
   local out = {([[<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif">
-<style>text{fill:#222}.axis{font-size:12px}.tick,.legend{font-size:11px;fill:#444}.grid{stroke:#ddd;stroke-width:1}</style>
+<style>text{fill:#222}.axis{font-size:12px}.tick,.legend{font-size:11px;fill:#444}.grid{stroke:#ddd}</style>
 <rect width="100%%" height="100%%" fill="#fff"/>]]):format(WIDTH, HEIGHT * math.max(#charts, 1))}
   for i, c in ipairs(charts) do
     out[#out + 1] = ('<g transform="translate(0 %d)">'):format((i - 1) * HEIGHT);

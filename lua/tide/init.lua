@@ -150,7 +150,9 @@ end
 tide.units = units
 
 -- Read when first asked for: most scripts use few of them.
-local LAZY <const> = {chart = "tide.chart", data = "tide.data", tensor = "tide.tensor", json = "tide.json", show = "tide.show"}
+local LAZY <const> = {
+  chart = "tide.chart", data = "tide.data", tensor = "tide.tensor", json = "tide.json", show = "tide.show",
+}
 return setmetatable(tide, {__index = function(self, key)
   local name = LAZY[key]
   if not name then return nil end

@@ -17,8 +17,8 @@ struct tide__worker {
     struct tide_store *store;
     uint32_t number; /* of the run */
     uint32_t clock;
-    uint64_t bound_serial;            /* of the bounds in force when its interval began (clocked.h) */
-    struct tide__overlay *overlays;   /* bsp: what it pushed in this interval */
+    uint64_t bound_serial;          /* of the bounds in force when its interval began (clocked.h) */
+    struct tide__overlay *overlays; /* bsp: what it pushed in this interval */
 };
 
 /* Called one after the other, in the order in which they were added; each may be NULL. */
@@ -27,11 +27,13 @@ struct tide__clock_watch {
     /* On the fiber of a worker that is about to begin at *clock, and may raise it; may suspend. An
      * error: it does not begin. */
     int (*begins)(void *arg, uint32_t *clock);
-    /* On the fiber of a worker that wants to end its interval; may suspend. An error: it does not. */
+    /* On the fiber of a worker that wants to end its interval; may suspend. An error: it goes
+     * on. */
     int (*may_end)(void *arg, const struct tide__worker *worker);
     /* On a fiber that was a worker until now and said tide_worker_end; may suspend. */
     void (*left)(void *arg);
-    /* On the fiber of a worker whose interval ends, before its clock is counted. Does not suspend. */
+    /* On the fiber of a worker whose interval ends, before its clock is counted. Must not
+     * suspend. */
     void (*interval_ended)(void *arg, struct tide__worker *worker);
     /*
      * The node clock changed. On the thread of the worker that changed it: its fiber, or, when the

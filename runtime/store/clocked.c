@@ -110,8 +110,8 @@ void tide__sync_destroy(struct tide_store *store) {
     tide_free(sync);
 }
 
-static void for_tables(struct tide__sync *sync, void (*each)(struct tide__clocked *c, uint16_t node),
-                       uint16_t node) {
+static void for_tables(struct tide__sync *sync,
+                       void (*each)(struct tide__clocked *c, uint16_t node), uint16_t node) {
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);
@@ -383,7 +383,8 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
     }
     if (given->model != table->options.consistency.model ||
         given->reproducible != table->options.consistency.reproducible) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' keeps its model of consistency", table->name);
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' keeps its model of consistency",
+                         table->name);
     }
     struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p;

@@ -1,7 +1,8 @@
 /*
  * Tables with clocks, between consistency.c (text and options), cache.c (workers: copies of rows),
- * flush.c (what leaves at a clock), home.c (rows at their home), tick.c (clocks at the home), shift.c
- * (slots that change their home), round.c (workers come and go) and overlay.c (bsp).
+ * copies.c (their index), flush.c (what leaves at a clock), home.c (rows at their home), tick.c
+ * (clocks at the home), shift.c and detour.c (slots that change their home), round.c (workers come
+ * and go) and overlay.c (bsp).
  *
  *   worker     pushes to its node's copies; at clock() the node's slowest worker packs what
  *              accumulated: DELTA to each home, then TICK to everybody
@@ -49,11 +50,11 @@ int tide__consistency_read(struct tide_reader *r, struct tide_table_options *opt
 struct tide__party {
     struct tide__party *next; /* ascending by id; never freed before the store */
     uint16_t id;
-    bool gone;                           /* I/O: dead or left */
-    uint32_t tick;                       /* I/O: its clock; TIDE_NO_CLOCK: it has no workers */
-    uint64_t applied;                    /* I/O: number of its last DELTA that came here */
-    atomic_bool lost;                    /* any thread: as `gone` */
-    uint64_t round;                      /* of ours, that it has not answered; 0: none */
+    bool gone;        /* I/O: dead or left */
+    uint32_t tick;    /* I/O: its clock; TIDE_NO_CLOCK: it has no workers */
+    uint64_t applied; /* I/O: number of its last DELTA that came here */
+    atomic_bool lost; /* any thread: as `gone` */
+    uint64_t round;   /* of ours, that it has not answered; 0: none */
 };
 
 struct tide__waiting { /* a fiber that waits for news; on its stack */
@@ -69,7 +70,7 @@ struct tide__sync {
     uint64_t number;      /* of the last DELTA; under `flushing` */
     uint32_t ticked;      /* under `flushing`: what the others were told */
     uint32_t highest;     /* under `flushing`: no worker of this node had a clock of this or more */
-    struct tide_lock lock;          /* of the two below */
+    struct tide_lock lock; /* of the two below */
     struct tide__waiting *waiting;
     _Atomic(struct tide__party *) peers; /* written on I/O only */
     atomic_uint known;  /* minimum of all ticks: what this node knows of the slowest worker */
@@ -85,7 +86,7 @@ struct tide__sync {
 
 /* ---- a table with clocks ---- */
 struct tide__watcher { /* a node that holds a copy of a row */
-    uint64_t version; /* of the row when it came to know it: an older UNSUB is late */
+    uint64_t version;  /* of the row when it came to know it: an older UNSUB is late */
     uint16_t node;
 };
 struct tide__watch { /* the copies of a row */
@@ -170,7 +171,7 @@ struct tide__clocked {
     struct tide__statistics statistics[TIDE__STRIPES];
 
     /* home; I/O except where marked */
-    uint64_t version; /* of the last VALUE */
+    uint64_t version;                    /* of the last VALUE */
     uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH told it */
     struct tide__declared *declared;
     struct tide__watches watches[TIDE_SLOT_COUNT];
@@ -179,7 +180,7 @@ struct tide__clocked {
     uint32_t departed_count;
     bool untold[TIDE_SLOT_COUNT]; /* departed, and the others do not know */
     uint32_t untold_count;
-    bool straight;                /* the departing slot: this node's workers used the rows in place */
+    bool straight;     /* the departing slot: this node's workers used the rows in place */
     uint32_t detoured; /* slots with detours */
     struct tide__asked *asked;
     struct tide__held *held, **held_end;
@@ -233,13 +234,13 @@ bool tide__flush_try(struct tide__sync *sync);
 void tide__flush_unlock(struct tide__sync *sync);
 void tide__flush_table(struct tide__clocked *c); /* lock held: what accumulated leaves */
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
-void tide__tick_tell(struct tide__sync *sync, uint16_t node);   /* a new peer: what was ticked */
+void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
 void tide__clock_changed(void *sync, uint32_t clock);
 /* A worker that only pushes is no further ahead of the slowest than one that reads. May suspend. */
 int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker);
 
 /* ---- home.c ---- */
-/* A row that nodes hold copies of changes, by `changer` (0: a worker here). Word locked; new word. */
+/* A row of which nodes hold copies was changed here. Word locked; gives its new value. */
 uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word);
 void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
                          const struct tide_message *message);
@@ -252,7 +253,7 @@ struct tide__watch_row {
     uint64_t key;
     uint16_t node;
 };
-/* The rows of a slot that changed go to who holds copies; TIDE_SLOT_COUNT: of all without detours. */
+/* The rows of a slot that changed go to who holds copies; TIDE_SLOT_COUNT: all without detours. */
 void tide__changed_send(struct tide__clocked *c, uint32_t slot);
 /* The changed keys of a slot (or as above), taken off the list; *gives*. NULL: out of memory. */
 uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *count);

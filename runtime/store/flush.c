@@ -112,8 +112,9 @@ void tide__flush_table(struct tide__clocked *c) {
     tide_unlock(&c->dirty_lock);
     struct batch *batches = NULL;
     for (size_t i = 0; i < count; i++) {
-        struct tide__replica *r =
-            (struct tide__replica *)(void *)tide__slab_row(&c->index->slab, dirty[i]), *found;
+        struct tide__replica *r = (struct tide__replica *)(void *)tide__slab_row(&c->index->slab,
+                                                                                 dirty[i]),
+                             *found;
         uint64_t old;
         atomic_uint_fast64_t *word;
         const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
@@ -125,9 +126,9 @@ void tide__flush_table(struct tide__clocked *c) {
             tide__dirty_add(c, r, old);
         }
         if (found == r) {
-            tide__replica_confirm(r, atomic_load_explicit(
-                                         &c->confirmed[tide__slot_of(c->table, key)],
-                                         memory_order_relaxed));
+            tide__replica_confirm(r,
+                                  atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
+                                                       memory_order_relaxed));
         }
         tide__word_unlock(word, old);
     }

@@ -68,7 +68,8 @@ static atomic_uint_fast64_t *home_word(struct tide__clocked *c, uint64_t key, ui
     struct tide_table *table = c->table;
     atomic_uint_fast64_t *word = NULL;
     if (table->options.keys == TIDE_KEYS_HASHED) {
-        return tide__hashed_lock(table, key, true, 0, true, &word, old) == TIDE__FOUND ? word : NULL;
+        int code = tide__hashed_lock(table, key, true, 0, true, &word, old);
+        return code == TIDE__FOUND ? word : NULL;
     }
     const uint32_t slot = tide__slot_of(table, key);
     word = tide__dense_words(table, slot);

@@ -90,8 +90,8 @@ void tide__overlay_add(struct tide__clocked *c, struct tide__worker *worker, uin
     const uint8_t update = c->table->options.update;
     const struct tide__overlay *o = overlay_of(c, worker, false);
     const uint32_t at = o && o->count ? *overlay_place(o, key) : 0;
-    if (at && (update == TIDE_UPDATE_ADD || update == TIDE_UPDATE_SGD ||
-               update == TIDE_UPDATE_ASSIGN)) {
+    if (at &&
+        (update == TIDE_UPDATE_ADD || update == TIDE_UPDATE_SGD || update == TIDE_UPDATE_ASSIGN)) {
         tide__rule_apply(&c->table->options, row, o->rows + (at - 1) * c->table->width);
     }
 }

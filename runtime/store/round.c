@@ -2,8 +2,8 @@
  * Rounds: one question to every node, done when all that live have answered. Answers come behind
  * what was sent before, so they also say that it was applied.
  *
- *   join    A node whose first worker begins is to be waited for from now on. Each home counts it in
- *           at the highest clock it has announced and tells that clock; the worker begins at the
+ *   join    A node whose first worker begins is to be waited for from now on. Each home counts it
+ *           in at the highest clock it has announced and tells that clock; the worker begins at the
  *           highest of all, so nothing that was announced becomes untrue.
  *   settle  What this node pushed is applied at the homes; rows that changed there came here.
  */

@@ -11,229 +11,7 @@
  * Which slots n sends straight to a home is declared to it: by ROUTE for all of them when the table
  * is made, so that a home knows of nobody less than of those it must wait for.
  */
-#include "store/clocked.h"
-
-/* ---- detours and declarations ---- */
-
-struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16_t node,
-                                  bool create) {
-    struct tide__detours *d = slot < TIDE_SLOT_COUNT ? c->detours[slot] : NULL;
-    for (uint32_t i = 0; d && i < d->count; i++) {
-        if (d->at[i].node == node) {
-            return &d->at[i];
-        }
-    }
-    if (!create) {
-        return NULL;
-    }
-    const uint32_t count = d ? d->count : 0;
-    struct tide__detours *grown = tide_realloc(d, sizeof *d + (count + 1) * sizeof d->at[0]);
-    TIDE_ASSERT(grown); /* sixteen bytes; without it a clock would lie */
-    c->detoured += count == 0;
-    grown->count = count + 1;
-    grown->at[count] = (struct tide__detour){.node = node};
-    c->detours[slot] = grown;
-    return &grown->at[count];
-}
-
-static void detour_end(struct tide__clocked *c, uint32_t slot, uint16_t node) {
-    struct tide__detours *d = c->detours[slot];
-    for (uint32_t i = 0; d && i < d->count; i++) {
-        if (d->at[i].node == node) {
-            d->at[i] = d->at[--d->count];
-            break;
-        }
-    }
-    if (d && d->count == 0) {
-        tide_free(d);
-        c->detours[slot] = NULL;
-        c->detoured--;
-    }
-}
-
-static struct tide__declared *declared_of(struct tide__clocked *c, uint16_t node) {
-    struct tide__declared *d = c->declared;
-    while (d && d->node != node) {
-        d = d->next;
-    }
-    return d;
-}
-
-bool tide__declared(struct tide__clocked *c, uint16_t node, uint32_t slot) {
-    const struct tide__declared *d = declared_of(c, node);
-    return d && (d->slots[slot / 64] >> (slot % 64) & 1);
-}
-
-bool tide__undeclared(struct tide__clocked *c) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
-    for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
-        if (!p->gone && !declared_of(c, p->id)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void declare(struct tide__clocked *c, uint16_t node, uint32_t slot, bool straight) {
-    struct tide__declared *d = declared_of(c, node);
-    if (!d) {
-        d = tide_alloc_zero(1, sizeof *d);
-        TIDE_ASSERT(d); /* half a kilobyte a node and table; without it a clock would lie */
-        d->node = node;
-        d->next = c->declared;
-        c->declared = d;
-    }
-    const uint64_t bit = UINT64_C(1) << (slot % 64);
-    d->slots[slot / 64] = straight ? d->slots[slot / 64] | bit : d->slots[slot / 64] & ~bit;
-}
-
-/* Flush lock held: behind every update that was sent. */
-static void route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots,
-                       size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, TIDE__OP_ROUTE);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, tide__sync_of(c->table->store)->ticked);
-    tide_write_bool(&w, answer);
-    tide_write_typed(&w, TIDE_U32, slots, count);
-    (void)tide__sync_send(c->table->store, to, &w);
-}
-
-void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
-    uint32_t slots[TIDE_SLOT_COUNT];
-    size_t count = 0;
-    tide__flush_lock(sync);
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        if (tide__via(c, s) == to && !atomic_load_explicit(&c->shifting[s], memory_order_relaxed)) {
-            slots[count++] = s;
-        }
-    }
-    route_send(c, to, answer, slots, count);
-    tide__flush_unlock(sync);
-}
-
-void tide__clocked_ready(struct tide_table *table) {
-    struct tide__clocked *c = table->clocked;
-    struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
-    for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p; p = p->next) {
-        if (!p->gone) {
-            tide__declare_to(c, p->id, true);
-        }
-    }
-}
-
-/* ---- reading slots ---- */
-
-static uint32_t number_at(const uint8_t *numbers, size_t i) {
-    uint32_t value;
-    memcpy(&value, numbers + i * 4, sizeof value);
-    return value;
-}
-
-static const uint8_t *read_slots(struct tide_reader *r, size_t *count) {
-    const uint8_t *slots = tide_read_typed(r, TIDE_U32, count);
-    for (size_t i = 0; !r->error && i < *count; i++) {
-        if (*count > TIDE_SLOT_COUNT || number_at(slots, i) >= TIDE_SLOT_COUNT) {
-            r->error = TIDE_EPROTO;
-        }
-    }
-    return slots;
-}
-
-static void damaged(const struct tide__clocked *c) {
-    atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
-}
-
-/* ---- ROUTE ---- */
-
-/* [clock, answer, slots] */
-static void on_route(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    size_t count = 0;
-    uint64_t clock = tide_read_uint(r);
-    bool answer = tide_read_bool(r);
-    const uint8_t *slots = read_slots(r, &count);
-    if (r->error || clock > TIDE_NO_CLOCK) {
-        damaged(c);
-        return;
-    }
-    const bool first = !declared_of(c, from);
-    tide__party(tide__sync_of(c->table->store), from)->tick = (uint32_t)clock;
-    declare(c, from, 0, tide__declared(c, from, 0));
-    for (size_t i = 0; i < count; i++) {
-        declare(c, from, number_at(slots, i), true);
-        detour_end(c, number_at(slots, i), from);
-    }
-    for (uint32_t s = 0; first && s < TIDE_SLOT_COUNT; s++) { /* by a home of before */
-        if (tide__slot_here(c, s) && !tide__declared(c, from, s) && !tide__detour(c, s, from, false)) {
-            tide__detour(c, s, from, true)->tick = (uint32_t)clock == TIDE_NO_CLOCK ? TIDE_NO_CLOCK
-                                                                                     : c->announced[s];
-        }
-    }
-    if (answer) {
-        tide__declare_to(c, from, false);
-    }
-    if (c->departed_count) {
-        tide__tick_pass_on(c, from, (uint32_t)clock);
-    }
-    tide__ticks_changed(tide__sync_of(c->table->store));
-}
-
-/* ---- ticks on their way to a new home ---- */
-
-static void tick_forward(struct tide__clocked *c, uint16_t origin, uint32_t clock, uint16_t to,
-                         const uint32_t *slots, size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, TIDE__OP_TICK_FORWARD);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, origin);
-    tide_write_uint(&w, clock);
-    tide_write_typed(&w, TIDE_U32, slots, count);
-    (void)tide__sync_send(c->table->store, to, &w);
-}
-
-void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock) {
-    uint32_t slots[TIDE_SLOT_COUNT];
-    uint8_t done[TIDE_SLOT_COUNT] = {0};
-    for (uint32_t first = 0; first < TIDE_SLOT_COUNT; first++) {
-        size_t count = 0;
-        for (uint32_t s = first; c->departed[first] && !done[first] && s < TIDE_SLOT_COUNT; s++) {
-            if (c->departed[s] == c->departed[first]) {
-                done[s] = s != first;
-                if (tide__declared(c, node, s)) {
-                    slots[count++] = s;
-                }
-            }
-        }
-        if (count) {
-            tick_forward(c, node, clock, c->departed[first], slots, count);
-        }
-    }
-}
-
-/* [origin, clock, slots]; op and table are read. */
-void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r) {
-    size_t count = 0;
-    uint64_t origin = tide_read_uint(r), clock = tide_read_uint(r);
-    const uint8_t *slots = read_slots(r, &count);
-    if (r->error || clock > TIDE_NO_CLOCK || origin == 0 || origin > UINT16_MAX) {
-        damaged(c);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t slot = number_at(slots, i);
-        if (!tide__slot_here(c, slot)) {
-            tick_forward(c, (uint16_t)origin, (uint32_t)clock, tide__home_of(c, slot), &slot, 1);
-        } else if (!tide__declared(c, (uint16_t)origin, slot)) {
-            tide__detour(c, slot, (uint16_t)origin, true)->tick = (uint32_t)clock;
-        }
-    }
-    tide__clocks_advance(c);
-}
+#include "store/shift.h"
 
 /* ---- FENCE ---- */
 
@@ -254,7 +32,7 @@ static void fence_send(struct tide__clocked *c, int op, uint16_t to, const uint3
 
 enum { HOPS_MAX = 16 };
 
-/* Slots from..end - 1 that this node sends by one way and whose home is elsewhere: FENCE for them. */
+/* Slots from..end - 1 whose home is not where this node sends them: FENCE for them. */
 void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint32_t end) {
     struct tide__clocked *c = table->clocked;
     if (!c) {
@@ -298,17 +76,17 @@ static bool read_fence(const struct tide__clocked *c, struct tide_reader *r, uin
     size_t numbers_count = 0;
     const uint8_t *steps = tide_read_typed(r, TIDE_U32, hops);
     *home = tide_read_uint(r);
-    *slots = read_slots(r, count);
+    *slots = tide__read_slots(r, count);
     *numbers = tide_read_typed(r, TIDE_U64, &numbers_count);
     if (r->error || *hops >= HOPS_MAX || *home > UINT16_MAX ||
         (numbers_count && numbers_count != *count)) {
-        damaged(c);
+        tide__damaged(c);
         return false;
     }
     for (size_t i = 0; i < *hops; i++) {
-        path[i] = number_at(steps, i);
+        path[i] = tide__number_at(steps, i);
         if (path[i] == 0 || path[i] > UINT16_MAX) {
-            damaged(c);
+            tide__damaged(c);
             return false;
         }
     }
@@ -337,7 +115,7 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
     }
     const uint16_t origin = (uint16_t)path[0];
     for (size_t i = 0; i < count; i++) {
-        const uint32_t slot = number_at(slots, i);
+        const uint32_t slot = tide__number_at(slots, i);
         if (tide__slot_here(c, slot)) {
             uint64_t number = tide__slot_applied(c, slot, origin);
             fence_send(c, TIDE__OP_FENCED, (uint16_t)path[hops - 1], path, hops - 1,
@@ -362,7 +140,7 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
         }
         fence_send(c, TIDE__OP_FENCE, to, path, hops + 1, 0, &slot, NULL, 1);
         if (from == origin) { /* nothing more of it comes this way */
-            declare(c, origin, slot, false);
+            tide__declare(c, origin, slot, false);
             departed_end(c, slot);
         }
     }
@@ -371,7 +149,8 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
 /* A copy whose slot is sent elsewhere from now: what was not applied is to be sent again. */
 static void resend(void *arg, struct tide__replica *r, atomic_uint_fast64_t *word, uint64_t old) {
     struct tide__clocked *c = arg;
-    const uint32_t slot = tide__slot_of(c->table, atomic_load_explicit(&r->key, memory_order_relaxed));
+    const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
+    const uint32_t slot = tide__slot_of(c->table, key);
     tide__replica_confirm(r, atomic_load_explicit(&c->confirmed[slot], memory_order_relaxed));
     if (tide__replica_unsend(&c->shape, r) && !r->dirty) {
         tide__dirty_add(c, r, old);
@@ -404,7 +183,7 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        mine[i] = number_at(slots, i);
+        mine[i] = tide__number_at(slots, i);
     }
     if (hops) {
         uint64_t number = 0;
@@ -428,10 +207,11 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
         if (home == self) {
             tide__floor_raise(c, mine[i], c->announced[mine[i]]);
         }
-        atomic_store_explicit(&c->shifting[mine[i]], 0, memory_order_release); /* pairs with cache.c */
+        /* pairs with home_lock of cache.c */
+        atomic_store_explicit(&c->shifting[mine[i]], 0, memory_order_release);
     }
     tide__flush_table(c);
-    route_send(c, (uint16_t)home, false, mine, count);
+    tide__route_send(c, (uint16_t)home, false, mine, count);
     tide__flush_unlock(sync);
     tide__table_floor_update(c);
     tide__sync_wake(sync);
@@ -452,7 +232,7 @@ void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to)
     c->straight = tide__via(c, slot) == tide__store_self(table->store);
     if (c->straight) { /* workers: to copies from now on; pairs with home_lock of cache.c */
         atomic_store_explicit(&c->via[slot], to, memory_order_release);
-        declare(c, tide__store_self(table->store), slot, false);
+        tide__declare(c, tide__store_self(table->store), slot, false);
     }
     tide__flush_unlock(sync);
 }
@@ -547,7 +327,7 @@ int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to)
     tide__staged_depart(c, slot, to);
     tide__watches_clear(&c->watches[slot]);
     while (c->detours[slot]) {
-        detour_end(c, slot, c->detours[slot]->at[0].node);
+        tide__detour_end(c, slot, c->detours[slot]->at[0].node);
     }
     c->departed_count += c->departed[slot] == 0;
     c->departed[slot] = to;
@@ -616,10 +396,10 @@ static void take_over_watches(struct tide__clocked *c, const uint8_t *keys, cons
     for (size_t i = 0; i < key_count; i++) {
         uint64_t key;
         memcpy(&key, keys + i * 8, 8);
-        for (uint32_t n = 0; n < number_at(counts, i) && at < node_count; n++, at++) {
+        for (uint32_t n = 0; n < tide__number_at(counts, i) && at < node_count; n++, at++) {
             uint64_t version;
             memcpy(&version, versions + at * 8, 8);
-            (void)tide__watch_add(c, key, (uint16_t)number_at(nodes, at), version);
+            (void)tide__watch_add(c, key, (uint16_t)tide__number_at(nodes, at), version);
         }
     }
 }
@@ -648,7 +428,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
                tide__slot_of(c->table, key) == slot;
     }
     if (!good) {
-        damaged(c);
+        tide__damaged(c);
         return;
     }
     const uint32_t s = (uint32_t)slot;
@@ -656,16 +436,16 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
     c->version = c->version > version ? c->version : version;
     c->announced[s] = (uint32_t)clock;
     for (size_t i = 0; i < count; i++) {
-        const uint16_t node = (uint16_t)number_at(nodes, i);
+        const uint16_t node = (uint16_t)tide__number_at(nodes, i);
         old_home_listed = old_home_listed || node == from;
         if (!tide__declared(c, node, s)) {
             struct tide__detour *detour = tide__detour(c, s, node, true);
-            detour->tick = number_at(ticks, i);
+            detour->tick = tide__number_at(ticks, i);
             memcpy(&detour->number, numbers + i * 8, 8);
         }
     }
     if (!old_home_listed) {
-        declare(c, from, s, true);
+        tide__declare(c, from, s, true);
     }
     struct tide__sync *sync = tide__sync_of(c->table->store);
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
@@ -710,7 +490,7 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
 void tide__shift_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r) {
     switch (op) {
     case TIDE__OP_ROUTE:
-        on_route(c, from, r);
+        tide__route_message(c, from, r);
         break;
     case TIDE__OP_FENCE:
         on_fence(c, from, r);
@@ -722,7 +502,7 @@ void tide__shift_message(struct tide__clocked *c, uint16_t from, int op, struct 
         on_slot_clocks(c, from, r);
         break;
     default:
-        damaged(c);
+        tide__damaged(c);
     }
 }
 

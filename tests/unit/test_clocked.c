@@ -16,8 +16,9 @@ struct job {
     uint32_t s_start;
     bool exact, bounded, moves_s;
     int clocks;
+    uint64_t seed; /* of the workers' choices */
     unsigned workers, writers; /* those from `writers` on only read */
-    uint64_t slow_ns; /* worker 0 sleeps that long in each clock */
+    uint64_t slow_ns;          /* worker 0 sleeps that long in each clock */
     atomic_uint begun, ended;
     atomic_uint clock[WORKERS_MAX]; /* of the checker, not of the system */
     atomic_uint first[WORKERS_MAX]; /* clock at which it began */
@@ -37,8 +38,8 @@ static void violation(struct job *job, const char *format, ...) {
 }
 
 /* `bound`: the loosest in force in this clock. */
-static void check_row(struct job *job, const struct fiber *f, uint64_t key, const float *row, uint32_t clock,
-                      uint32_t bound, float own) {
+static void check_row(struct job *job, const struct fiber *f, uint64_t key, const float *row,
+                      uint32_t clock, uint32_t bound, float own) {
     for (unsigned w = 0; w < job->writers; w++) {
         float first = (float)atomic_load(&job->first[w]);
         float pushed = (float)atomic_load(&job->clock[w]) + 1 - first;
@@ -48,19 +49,21 @@ static void check_row(struct job *job, const struct fiber *f, uint64_t key, cons
         }
         if (w == f->index) {
             if (row[w] != own) {
-                violation(job, "worker %u at clock %u reads its own %g as %g in key %llu", w, clock, (double)own,
-                          (double)row[w], (unsigned long long)key);
+                violation(job, "worker %u at clock %u reads its own %g as %g in key %llu", w, clock,
+                          (double)own, (double)row[w], (unsigned long long)key);
             }
-        } else if (job->exact && !atomic_load(&job->dead[w]) ? row[w] != (float)clock - first
-                                                              : row[w] > pushed || (job->bounded && row[w] < least)) {
-            violation(job, "worker %u at clock %u (bound %u) sees %g of worker %u in key %llu", f->index, clock,
-                      bound, (double)row[w], w, (unsigned long long)key);
+        } else if (job->exact && !atomic_load(&job->dead[w])
+                       ? row[w] != (float)clock - first
+                       : row[w] > pushed || (job->bounded && row[w] < least)) {
+            violation(job, "worker %u at clock %u (bound %u) sees %g of worker %u in key %llu",
+                      f->index, clock, bound, (double)row[w], w, (unsigned long long)key);
         }
         atomic_fetch_add_explicit(&job->reads, 1, memory_order_relaxed);
     }
 }
 
-static void worker_clocks(struct fiber *f, struct job *job, struct tide_table *table, uint32_t first) {
+static void worker_clocks(struct fiber *f, struct job *job, struct tide_table *table,
+                          uint32_t first) {
     uint64_t keys[ROWS];
     float ones[ROWS * WORKERS_MAX] = {0}, rows[ROWS * WORKERS_MAX];
     for (uint64_t i = 0; i < ROWS; i++) {
@@ -72,7 +75,8 @@ static void worker_clocks(struct fiber *f, struct job *job, struct tide_table *t
         size_t pushed = 0;
         shuffle(&f->random, keys, ROWS);
         for (int pull = 0; pull < PULLS; pull++) {
-            size_t part = 1 + tide_random_below(&f->random, ROWS - 1), at = tide_random_below(&f->random, ROWS + 1 - part);
+            size_t part = 1 + tide_random_below(&f->random, ROWS - 1),
+                   at = tide_random_below(&f->random, ROWS + 1 - part);
             uint32_t before = atomic_load(&job->bound_now);
             CHECK(f, tide_table_pull(table, keys + at, part, rows, NULL) == 0);
             uint32_t after = atomic_load(&job->bound_now);
@@ -82,7 +86,8 @@ static void worker_clocks(struct fiber *f, struct job *job, struct tide_table *t
                 check_row(job, f, keys[at + i], rows + i * WORKERS_MAX, clock, bound,
                           (float)(clock - first) + (at + i < pushed ? 1 : 0));
             }
-            size_t more = pull + 1 == PULLS ? ROWS - pushed : tide_random_below(&f->random, ROWS - pushed + 1);
+            size_t more = pull + 1 == PULLS ? ROWS - pushed
+                                            : tide_random_below(&f->random, ROWS - pushed + 1);
             atomic_store(&job->clock[f->index], clock);
             if (f->index < job->writers) {
                 CHECK(f, tide_table_push(table, keys + pushed, more, ones, 0, NULL) == 0);
@@ -103,6 +108,7 @@ static void worker_run(struct fiber *f) {
     struct job *job = f->arg;
     struct tide_table *table;
     CHECK(f, tide_table_find(f->node, job->table, &table) == 0);
+    tide_random_seed(&f->random, job->seed * 100 + f->index);
     CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
     uint32_t first = tide__worker_stamp();
     atomic_store(&job->clock[f->index], first - 1);
@@ -155,8 +161,8 @@ static void totals_run(struct fiber *f) {
         CHECK(f, tide_table_pull(table, &key, 1, row, NULL) == 0);
         for (unsigned w = 0; w < job->writers && !f->failure[0]; w++) {
             if (row[w] != (float)job->clocks) {
-                snprintf(f->failure, sizeof f->failure, "key %llu has %g of worker %u, not %d", (unsigned long long)key,
-                         (double)row[w], w, job->clocks);
+                snprintf(f->failure, sizeof f->failure, "key %llu has %g of worker %u, not %d",
+                         (unsigned long long)key, (double)row[w], w, job->clocks);
             }
         }
     }
@@ -164,9 +170,9 @@ static void totals_run(struct fiber *f) {
 
 static void verdict(const struct job *job, uint64_t seed) {
     if (atomic_load(&job->violations)) {
-        fail_msg("%s, seed %llu: %llu violations in %llu reads; first: %s", job->consistency, (unsigned long long)seed,
-                 (unsigned long long)atomic_load(&job->violations), (unsigned long long)atomic_load(&job->reads),
-                 job->text);
+        fail_msg("%s, seed %llu: %llu violations in %llu reads; first: %s", job->consistency,
+                 (unsigned long long)seed, (unsigned long long)atomic_load(&job->violations),
+                 (unsigned long long)atomic_load(&job->reads), job->text);
     }
 }
 
@@ -176,11 +182,11 @@ static uint64_t counters_hold(bool simulated, const char *consistency, uint64_t 
     open_cluster(&c, simulated, 3, seed);
     create_counters(&c, consistency, seed % 3 == 0);
     struct job job = job_of(consistency, simulated ? 12 : 15, workers);
+    job.seed = seed;
     job.slow_ns = seed % 2 ? 500000 : 0;
     struct fiber fibers[WORKERS_MAX];
     for (unsigned i = 0; i < workers; i++) {
         start(&c, &fibers[i], i % 3, i, worker_run, &job);
-        tide_random_seed(&fibers[i].random, seed * 100 + i);
     }
     finish(&c, fibers, workers);
     verdict(&job, seed);
@@ -191,7 +197,8 @@ static uint64_t counters_hold(bool simulated, const char *consistency, uint64_t 
     return atomic_load(&job.reads);
 }
 
-static const char *const models[] = {"bsp", "ssp:0", "ssp:2", "essp:0", "essp:2", "essp:5", "async:1ms"};
+static const char *const models[] = {"bsp",    "ssp:0",  "ssp:2",    "essp:0",
+                                     "essp:2", "essp:5", "async:1ms"};
 
 static void bounds_hold_simulated(void **state) {
     (void)state;
@@ -242,14 +249,13 @@ static uint64_t faults_hold(const char *consistency, const struct faults *faults
     open_cluster(&c, true, nodes, seed);
     create_counters(&c, consistency, seed % 3 == 0);
     struct job job = job_of(consistency, 12, workers);
+    job.seed = seed;
     struct fiber fibers[WORKERS_MAX], changer;
     for (unsigned i = 0; i < workers; i++) { /* node 4 has none: it leaves */
         start(&c, &fibers[i], i % 3, i, worker_run, &job);
-        tide_random_seed(&fibers[i].random, seed * 100 + i);
     }
     if (faults->changes_bound) {
         start(&c, &changer, 0, 50, bound_run, &job);
-        tide_random_seed(&changer.random, seed);
     }
     struct tide_random random;
     tide_random_seed(&random, seed);
@@ -263,7 +269,8 @@ static uint64_t faults_hold(const char *consistency, const struct faults *faults
     }
     for (int i = 0; i < 6 && faults->resets; i++) {
         static const char *const names[] = {"n1", "n2", "n3", "n4"};
-        unsigned a = (unsigned)tide_random_below(&random, 4), b = (a + 1 + (unsigned)tide_random_below(&random, 3)) % 4;
+        unsigned a = (unsigned)tide_random_below(&random, 4),
+                 b = (a + 1 + (unsigned)tide_random_below(&random, 3)) % 4;
         pause_cluster(&c, tide_random_below(&random, 1000000));
         tide_sim_reset(c.sim, names[a], names[b]);
         tide_sim_pause(c.sim, names[b], tide_random_below(&random, 1000000));
@@ -310,12 +317,12 @@ static void survivors_hold(const char *consistency, uint64_t seed) {
     wait_members(&c, 3);
     create_counters(&c, consistency, false);
     struct job job = job_of(consistency, 12, 5);
+    job.seed = seed;
     struct fiber fibers[5];
     struct tide_random random;
     tide_random_seed(&random, seed);
     for (unsigned i = 0; i < 5; i++) {
         start(&c, &fibers[i], i < 4 ? i % 2 : 2, i, worker_run, &job);
-        tide_random_seed(&fibers[i].random, seed * 100 + i);
     }
     while (atomic_load(&job.begun) < 5 || atomic_load(&job.clock[4]) + 1 < 2) {
         pause_cluster(&c, 10000);
@@ -356,16 +363,19 @@ static void bounds_hold_when_copies_are_evicted(void **state) {
     for (uint64_t seed = 1; seed <= seeds(2); seed++) {
         struct cluster c;
         open_cluster(&c, true, 3, seed);
-        struct tide_table_options o = {
-            .name = "counters", .width = WORKERS_MAX, .key_count = ROWS * 37, .cache_bytes = 4096, .unsubscribe_after = 1};
+        struct tide_table_options o = {.name = "counters",
+                                       .width = WORKERS_MAX,
+                                       .key_count = ROWS * 37,
+                                       .cache_bytes = 4096,
+                                       .unsubscribe_after = 1};
         assert_int_equal(tide_consistency_parse("essp:2", &o.consistency), 0);
         create(&c, o);
         struct job job = job_of("essp:2", 12, 6);
+    job.seed = seed;
         struct fiber fibers[6];
         job.writers = 1;
         for (unsigned i = 0; i < 6; i++) {
             start(&c, &fibers[i], i % 3, i, worker_run, &job);
-            tide_random_seed(&fibers[i].random, seed * 100 + i);
         }
         finish(&c, fibers, 6);
         verdict(&job, seed);
@@ -431,8 +441,11 @@ static void exact_read(struct fiber *f) {
 static void exact_values(unsigned nodes, uint64_t seed, uint8_t update, bool leaves, float *out) {
     struct cluster c;
     open_cluster(&c, true, nodes, seed);
-    struct tide_table_options o = {
-        .name = "exact", .width = EXACT_WIDTH, .key_count = EXACT_KEYS, .update = update, .lr = 0.1f};
+    struct tide_table_options o = {.name = "exact",
+                                   .width = EXACT_WIDTH,
+                                   .key_count = EXACT_KEYS,
+                                   .update = update,
+                                   .lr = 0.1f};
     assert_int_equal(tide_consistency_parse("bsp:reproducible", &o.consistency), 0);
     create(&c, o);
     struct exact exact = {.seed = seed};
@@ -493,7 +506,8 @@ static void rules_run(struct fiber *f) {
         CHECK(f, tide_clock() >= 0);
     }
     tide_worker_end();
-    CHECK(f, tide_table_pull(tables[0], keys, 4, rows[0], NULL) == 0); /* no worker: from the homes */
+    CHECK(f,
+          tide_table_pull(tables[0], keys, 4, rows[0], NULL) == 0); /* no worker: from the homes */
     for (int j = 0; j < 12; j++) {
         CHECK(f, fabsf(rows[0][j] - rows[1][j]) < 1e-4f);
     }
@@ -501,12 +515,18 @@ static void rules_run(struct fiber *f) {
 
 static void rules_act_on_copies_as_at_home(void **state) {
     (void)state;
-    static const uint8_t updates[] = {TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD, TIDE_UPDATE_ADAGRAD};
+    static const uint8_t updates[] = {TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD,
+                                      TIDE_UPDATE_ADAGRAD};
     for (size_t u = 0; u < TIDE_COUNT(updates); u++) {
         struct cluster c;
         open_cluster(&c, true, 3, u + 1);
-        struct tide_table_options o = {
-            .name = "plain", .width = 3, .key_count = 4, .update = updates[u], .lr = 0.1f, .init = TIDE_INIT_NORMAL, .init_a = 1};
+        struct tide_table_options o = {.name = "plain",
+                                       .width = 3,
+                                       .key_count = 4,
+                                       .update = updates[u],
+                                       .lr = 0.1f,
+                                       .init = TIDE_INIT_NORMAL,
+                                       .init_a = 1};
         create(&c, o);
         o.name = "clocked";
         assert_int_equal(tide_consistency_parse("essp:1", &o.consistency), 0);
@@ -520,9 +540,11 @@ static void rules_act_on_copies_as_at_home(void **state) {
 
 static void consistency_is_read_and_printed(void **state) {
     (void)state;
-    static const char *const good[] = {"sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:60", "async:50ms"};
-    static const char *const bad[] = {"", "ssp", "ssp:", "ssp:-1", "ssp:61", "ssp:3x", "essp:3:4", "bsp:3", "vap:1",
-                                      "async:0ms", "async:50", "sequential:1", "bs"};
+    static const char *const good[] = {"sequential", "bsp",     "bsp:reproducible",
+                                       "ssp:3",      "essp:60", "async:50ms"};
+    static const char *const bad[] = {"",         "ssp",          "ssp:",  "ssp:-1", "ssp:61",
+                                      "ssp:3x",   "essp:3:4",     "bsp:3", "vap:1",  "async:0ms",
+                                      "async:50", "sequential:1", "bs"};
     struct tide_consistency c;
     char text[32];
     for (size_t i = 0; i < TIDE_COUNT(good); i++) {
@@ -533,7 +555,8 @@ static void consistency_is_read_and_printed(void **state) {
     for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
         assert_int_equal(tide_consistency_parse(bad[i], &c), TIDE_EINVAL);
     }
-    struct tide_table_options o = {.name = "w", .key_count = 1, .width = 1, .technique = TIDE_RELOCATE};
+    struct tide_table_options o = {
+        .name = "w", .key_count = 1, .width = 1, .technique = TIDE_RELOCATE};
     assert_int_equal(tide_consistency_parse("essp:2", &o.consistency), 0);
     assert_int_equal(tide__options_check(&o), TIDE_EINVAL);
 }
