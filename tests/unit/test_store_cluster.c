@@ -693,7 +693,7 @@ static void the_table_still_works_run(struct fiber *f) {
 
 static void damaged_messages_are_answered_or_dropped(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+    for (uint64_t seed = 1; seed <= 5; seed++) {
         struct cluster c;
         tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
         open_cluster(&c, true, 2, seed);
@@ -701,7 +701,10 @@ static void damaged_messages_are_answered_or_dropped(void **state) {
                (struct tide_table_options){.name = "w",
                                            .key_count = 300,
                                            .width = 1,
-                                           .technique = seed % 2 ? TIDE_STATIC : TIDE_RELOCATE});
+                                           .technique = seed % 2 ? TIDE_STATIC : TIDE_RELOCATE,
+                                           .consistency = {.model = seed == 3   ? TIDE_ESSP
+                                                                    : seed == 5 ? TIDE_BSP
+                                                                                : TIDE_SEQUENTIAL}});
         create(&c, (struct tide_table_options){.name = "v", .key_count = 300, .width = 1});
         run_alone(&c, 0, out_of_range_run, NULL);
         run_alone(&c, 0, hostile_run, NULL);
