@@ -91,6 +91,9 @@ function core.matrix(sources, options) end --> {rows=, columns=, parts={train={c
 function core.matrix_blocks(part, grid) end --> {cells=, values=} block after block, offsets (u64 tensor: one a block and the end)
 ---@param kind "mf"|"kge"|"text"
 function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed
+---@param sources table 1 to 16: path or {name=, text=}
+function core.corpus(sources, options) end --> {words={names}, counts= (u64 tensor), tokens= (u32 tensor of words from 0), dropped_words=, dropped_tokens=} | nil, err with file:line; options {min_count=}. Word 0 is the end of a line, "</s>"
+function core.glosses(directory) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 
 ---- the simulated world (lua/simulator.c). Scripts use tide.sim; sim_open, sim_close and sim_report are the program's.
