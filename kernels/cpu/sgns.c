@@ -9,7 +9,7 @@
  */
 #include "cpu/sgns.h"
 
-#include "cpu/alias.h"
+#include "base/alias.h"
 #include "cpu/arguments.h"
 #include "cpu/kernels.h"
 #include "cpu/rows_batch.h"

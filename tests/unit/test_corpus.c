@@ -1,7 +1,7 @@
 /* Corpora: word numbers, rare words, the glosses of WordNet, bad texts; the alias table. */
 #include "base/base.h"
 #include "corpus.h"
-#include "cpu/alias.h"
+#include "base/alias.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-#include "cpu/alias.h"
+#include "base/alias.h"
 
 #include <math.h>
 

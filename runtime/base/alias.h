@@ -1,6 +1,6 @@
 /* Draws from any discrete distribution in constant time. */
-#ifndef TIDE_KERNEL_ALIAS_H
-#define TIDE_KERNEL_ALIAS_H
+#ifndef TIDE_ALIAS_H
+#define TIDE_ALIAS_H
 
 #include "base/base.h"
 
