@@ -78,8 +78,9 @@ static bool read_fence(const struct tide__clocked *c, struct tide_reader *r, uin
     *home = tide_read_uint(r);
     *slots = tide__read_slots(r, count);
     *numbers = tide_read_typed(r, TIDE_U64, &numbers_count);
+    /* a question has no home and no numbers, an answer both */
     if (r->error || *hops >= HOPS_MAX || *home > UINT16_MAX ||
-        (numbers_count && numbers_count != *count)) {
+        numbers_count != (*home ? *count : 0)) {
         tide__damaged(c);
         return false;
     }
@@ -186,12 +187,10 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
         mine[i] = tide__number_at(slots, i);
     }
     if (hops) {
-        uint64_t number = 0;
-        if (numbers && count == 1) {
-            memcpy(&number, numbers, sizeof number);
-        }
+        uint64_t passed_on[TIDE_SLOT_COUNT];
+        memcpy(passed_on, numbers, count * sizeof passed_on[0]);
         fence_send(c, TIDE__OP_FENCED, (uint16_t)path[hops - 1], path, hops - 1, (uint16_t)home,
-                   mine, &number, 1);
+                   mine, passed_on, count);
         return;
     }
     tide__flush_lock(sync);

@@ -20,13 +20,10 @@
 
 struct tide_net *tide_net_of(struct tide_node *node);
 
-/* Not every test needs every one. */
-#define HELPER __attribute__((unused)) static
-
 /* ---- a cluster in one process ---- */
 
 enum { NODES_MAX = 5 };
-HELPER const char *program;
+__attribute__((unused)) static const char *program; /* for tests that start themselves */
 
 struct cluster {
     struct tide_sim *sim;
@@ -37,11 +34,11 @@ struct cluster {
     atomic_int running; /* fibers */
 };
 
-HELPER void pause_cluster(struct cluster *c, uint64_t ns) {
+static inline void pause_cluster(struct cluster *c, uint64_t ns) {
     c->ports[0]->ops->pause(c->ports[0], ns);
 }
 
-static struct tide_node *add_node_with(struct cluster *c, struct tide_node_options options) {
+static inline struct tide_node *add_node_with(struct cluster *c, struct tide_node_options options) {
     char name[16], listen[128];
     unsigned i = c->count++;
     snprintf(name, sizeof name, "n%u", i + 1);
@@ -63,13 +60,13 @@ static struct tide_node *add_node_with(struct cluster *c, struct tide_node_optio
     return c->nodes[i];
 }
 
-HELPER struct tide_node *add_node(struct cluster *c) {
+static inline struct tide_node *add_node(struct cluster *c) {
     return add_node_with(c, (struct tide_node_options){0});
 }
 
 static void wait_members(struct cluster *c, unsigned count);
 
-HELPER void open_cluster(struct cluster *c, bool simulated, unsigned nodes, uint64_t seed) {
+static inline void open_cluster(struct cluster *c, bool simulated, unsigned nodes, uint64_t seed) {
     memset(c, 0, sizeof *c);
     strcpy(c->directory, "/tmp/tide-store-XXXXXX");
     assert_non_null(mkdtemp(c->directory));
@@ -82,14 +79,14 @@ HELPER void open_cluster(struct cluster *c, bool simulated, unsigned nodes, uint
     wait_members(c, nodes);
 }
 
-static void close_node(struct cluster *c, unsigned i) {
+static inline void close_node(struct cluster *c, unsigned i) {
     if (c->nodes[i]) {
         tide_node_destroy(c->nodes[i], TIDE_SECOND);
         c->nodes[i] = NULL;
     }
 }
 
-HELPER void close_cluster(struct cluster *c) {
+static inline void close_cluster(struct cluster *c) {
     for (unsigned i = c->count; i-- > 0;) {
         close_node(c, i);
     }
@@ -105,7 +102,7 @@ HELPER void close_cluster(struct cluster *c) {
 }
 
 /* Everybody sees `count` members that are up and has the tables. */
-static void wait_members(struct cluster *c, unsigned count) {
+static inline void wait_members(struct cluster *c, unsigned count) {
     for (int tries = 0; tries < 20000; tries++) {
         bool all = true;
         for (unsigned i = 0; i < c->count && all; i++) {
@@ -148,7 +145,7 @@ static int fiber_main(void *state) {
     return 0;
 }
 
-HELPER void start(struct cluster *c, struct fiber *f, unsigned node, unsigned index,
+static void start(struct cluster *c, struct fiber *f, unsigned node, unsigned index,
                   void (*run)(struct fiber *), void *arg) {
     *f = (struct fiber){
         .cluster = c, .node = c->nodes[node], .run = run, .index = index, .arg = arg};
@@ -163,7 +160,7 @@ HELPER void start(struct cluster *c, struct fiber *f, unsigned node, unsigned in
     assert_int_equal(tide_spawn(c->nodes[node], &options, NULL), 0);
 }
 
-HELPER void finish(struct cluster *c, struct fiber *fibers, size_t count) {
+static inline void finish(struct cluster *c, struct fiber *fibers, size_t count) {
     for (int i = 0; i < 60000 && atomic_load(&c->running) > 0; i++) {
         pause_cluster(c, 1000000);
     }
@@ -194,7 +191,7 @@ HELPER void finish(struct cluster *c, struct fiber *fibers, size_t count) {
         }                                                                                          \
     } while (0)
 
-HELPER void run_alone(struct cluster *c, unsigned node, void (*run)(struct fiber *), void *arg) {
+static inline void run_alone(struct cluster *c, unsigned node, void (*run)(struct fiber *), void *arg) {
     struct fiber f;
     start(c, &f, node, 0, run, arg);
     finish(c, &f, 1);
@@ -205,23 +202,23 @@ struct creation {
     struct tide_table *table;
 };
 
-static void create_run(struct fiber *f) {
+static inline void create_run(struct fiber *f) {
     struct creation *creation = f->arg;
     CHECK(f, tide_table_create(f->node, &creation->options, &creation->table) == 0);
 }
 
-HELPER void create(struct cluster *c, struct tide_table_options options) {
+static inline void create(struct cluster *c, struct tide_table_options options) {
     struct creation creation = {.options = options};
     run_alone(c, 0, create_run, &creation);
 }
 
-HELPER struct tide_table *table_of(struct cluster *c, unsigned node, const char *name) {
+static inline struct tide_table *table_of(struct cluster *c, unsigned node, const char *name) {
     struct tide_table *table;
     assert_int_equal(tide_table_find(c->nodes[node], name, &table), 0);
     return table;
 }
 
-HELPER void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
+static inline void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
     for (size_t i = count; i-- > 1;) {
         size_t j = (size_t)tide_random_below(random, i + 1);
         uint64_t key = keys[i];
