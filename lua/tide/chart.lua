@@ -127,7 +127,8 @@ local function bar_chart(out, c)
     for i, s in ipairs(c.series) do
       local v <const> = is_number(s.values[g]) and math.max(s.values[g], 0) or 0
       out[#out + 1] = ('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="1.5" fill="%s">' ..
-        '<title>%s: %s</title></rect>'):format(x + group_w * 0.1 + (i - 1) * bar_w, place(v), math.max(bar_w - 1, 0.5), place(0) - place(v), colour(i),
+        '<title>%s: %s</title></rect>'):format(
+        x + group_w * 0.1 + (i - 1) * bar_w, place(v), math.max(bar_w - 1, 0.5), place(0) - place(v), colour(i),
           escape(s.name), label(v))
     end
   end

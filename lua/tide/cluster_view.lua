@@ -84,19 +84,6 @@ local function local_share(row)
   return all > 0 and near / all or nil
 end
 
----Mean differential of all pulls of a table with clocks; nil of others and before the first pull.
----@param rows table[] one per table and node
----@param name string
----@return number?
-function cluster_view.staleness_mean(rows, name)
-  local pulls, sum = 0, 0
-  for _, row in ipairs(rows) do
-    local s <const> = row.name == name and row.staleness
-    if s and s.pulls then pulls, sum = pulls + s.pulls, sum + s.pulls * s.mean end
-  end
-  return pulls > 0 and sum / pulls or nil
-end
-
 ---One record per table: the counters of all nodes added up.
 ---@param rows table[] one per table and node
 ---@return table[]
@@ -105,7 +92,7 @@ function cluster_view.sum_tables(rows)
   for _, row in ipairs(rows) do
     local sum = by_name[row.name]
     if not sum then
-      sum = {name = row.name, width = row.width, consistency = row.consistency, nodes = 0}
+      sum = {name = row.name, width = row.width, nodes = 0}
       by_name[row.name] = sum
       list[#list + 1] = sum
     end
@@ -114,10 +101,7 @@ function cluster_view.sum_tables(rows)
       if row[key] then sum[key] = (sum[key] or 0) + row[key] end
     end
   end
-  for _, sum in ipairs(list) do
-    sum.local_share = local_share(sum)
-    sum.staleness_mean = cluster_view.staleness_mean(rows, sum.name)
-  end
+  for _, sum in ipairs(list) do sum.local_share = local_share(sum) end
   table.sort(list, function(a, b) return a.name < b.name end)
   return list
 end
@@ -157,10 +141,7 @@ function cluster_view.collect(context, cluster)
     add_records(out.actors, answer.actors, member.name)
     add_records(out.links, answer.links, member.name)
   end
-  for _, part in ipairs(out.table_parts) do
-    part.local_share = local_share(part)
-    part.staleness_mean = cluster_view.staleness_mean({part}, part.name)
-  end
+  for _, part in ipairs(out.table_parts) do part.local_share = local_share(part) end
   for _, link in ipairs(out.links) do link.peer_name = names[link.peer] end
   table.sort(out.nodes, function(a, b) return (a.id or 0) < (b.id or 0) end)
   out.tables = cluster_view.sum_tables(out.table_parts)

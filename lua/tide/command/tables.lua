@@ -21,7 +21,6 @@ return listing.command {
     {key = "pushes_remote", title = "remote", format = "count"},
     {key = "local_share", title = "local", format = "share"},
     {key = "bytes_out", title = "wire out", format = "size"},
-    {key = "consistency"}, {key = "staleness_mean", title = "staleness"},
   },
   rows = function(view, context) return context.options.by_node and view.table_parts or view.tables end,
 }
