@@ -76,7 +76,7 @@ static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) 
 
 struct place {
     float *row;                   /* `width` values, latched */
-    struct tide__copy *record; /* NULL: at home */
+    struct tide__cached *record; /* NULL: at home */
     atomic_uint_fast64_t *word;
     uint64_t old;
 };
@@ -131,7 +131,7 @@ static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool 
 }
 
 /* Latched: the copy serves a read by this worker. */
-static bool fresh(const struct access *a, uint32_t slot, const struct tide__copy *r) {
+static bool fresh(const struct access *a, uint32_t slot, const struct tide__cached *r) {
     const struct tide__clocked *c = a->c;
     if (!r->valid) {
         return false;
@@ -145,7 +145,7 @@ static bool fresh(const struct access *a, uint32_t slot, const struct tide__copy
 }
 
 /* Latched: is a request to be sent for it now? */
-static bool wanted(const struct access *a, const struct tide__copy *r) {
+static bool wanted(const struct access *a, const struct tide__cached *r) {
     if (a->c->model == TIDE_ASYNC) {
         return !r->asked && (!r->valid || r->fetched_ns < a->oldest_ns || r->settled != a->settled);
     }
@@ -174,7 +174,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
     if (code != TIDE__FOUND) {
         return code;
     }
-    struct tide__copy *r = p->record;
+    struct tide__cached *r = p->record;
     if (TIDE_UNLIKELY(tide__via(c, slot) == self)) { /* it has just come home */
         tide__copy_free(c, p->word, p->old);
         return TIDE__MISSED;
@@ -199,7 +199,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
         r->used_clock = a->worker->clock;
         r->referenced = true;
     }
-    p->row = tide__copy_value(r);
+    p->row = tide__cached_value(r);
     return TIDE__FOUND;
 }
 
@@ -376,7 +376,7 @@ static int write_lock(struct access *a, uint64_t key, struct place *p) {
         tide__word_unlock(p->word, p->old);
         return is_wanted ? ask(a, &key, 1) < 0 ? TIDE_EUNREACHABLE : TIDE__MISSED : TIDE__MISSED;
     }
-    p->row = tide__copy_value(p->record);
+    p->row = tide__cached_value(p->record);
     return TIDE__FOUND;
 }
 
@@ -433,7 +433,7 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
             break;
         }
         if (p.record) {
-            tide__copy_push(&c->shape, p.record, rows + i * width, scratch);
+            tide__cached_push(&c->shape, p.record, rows + i * width, scratch);
         } else {
             tide__rule_apply(&c->table->options, p.row, rows + i * width);
         }
@@ -635,7 +635,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
         p.row[columns[i]] += values[i];
     }
     if (p.record) {
-        float *acc = tide__copy_acc(&c->shape, p.record);
+        float *acc = tide__cached_acc(&c->shape, p.record);
         for (size_t i = 0; i < count; i++) {
             acc[columns[i]] += values[i];
         }

@@ -227,7 +227,7 @@ int tide__clocked_create(struct tide_table *table) {
     memset(c, 0, sizeof *c);
     c->table = table;
     c->model = o->model;
-    c->shape = tide__copy_shape(&table->options);
+    c->shape = tide__cached_shape(&table->options);
     c->held_end = &c->held;
     atomic_init(&c->age_ms, o->age_ms);
     atomic_init(&c->staleness, o->staleness);
@@ -238,7 +238,7 @@ int tide__clocked_create(struct tide_table *table) {
                                        .keys = table->options.keys,
                                        .slots = table->options.slots,
                                        .key_count = table->options.key_count};
-    index.width = (uint32_t)(tide__copy_bytes(&c->shape) / sizeof(float));
+    index.width = (uint32_t)(tide__cached_bytes(&c->shape) / sizeof(float));
     code = tide__table_make(store, 0, &index, NULL, &c->index);
     if (code) {
         tide_free(c);
@@ -252,10 +252,10 @@ int tide__clocked_create(struct tide_table *table) {
     return 0;
 }
 
-static void forget_copy(void *arg, struct tide__copy *r, atomic_uint_fast64_t *word,
+static void forget_copy(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word,
                         uint64_t old) {
     (void)arg;
-    tide__copy_drop(r);
+    tide__cached_drop(r);
     tide__word_unlock(word, old);
 }
 

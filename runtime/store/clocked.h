@@ -23,7 +23,7 @@
 #define TIDE_STORE_CLOCKED_H
 
 #include "store/clock.h"
-#include "store/copy.h"
+#include "store/cached.h"
 
 enum {
     TIDE__AGE_MS = 50,
@@ -145,7 +145,7 @@ struct tide__staged;
 
 struct tide__clocked {
     struct tide_table *table;
-    struct tide__copy_shape shape;
+    struct tide__cached_shape shape;
     uint8_t model;
     atomic_uint age_ms;
 
@@ -215,13 +215,13 @@ int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const 
 int tide__clocked_wait(struct tide_ticket *ticket);
 /* The latch of a copy: FOUND (record set), NOT_FOUND (and not `create`), or an error. */
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
-                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__copy **record);
+                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record);
 /* The record is clean or of no use any more: it is freed and the word unlocked. */
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old);
-void tide__dirty_add(struct tide__clocked *c, struct tide__copy *r, uint64_t old);
+void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old);
 /* Calls each(arg, record, word, old) for the copies of a slot, latched; `each` unlocks. */
 void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
-                          void (*each)(void *arg, struct tide__copy *r,
+                          void (*each)(void *arg, struct tide__cached *r,
                                        atomic_uint_fast64_t *word, uint64_t old),
                           void *arg);
 /* Drops copies nobody reads: those unread for long (a share of all), or, `full`, until there is

@@ -7,7 +7,7 @@ enum { SWEEP_CLOCKS = 8 }; /* all copies are looked at in so many clocks */
 /* ---- copies ---- */
 
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
-                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__copy **record) {
+                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record) {
     struct tide_table *index = c->index;
     int code;
     if (index->options.keys == TIDE_KEYS_HASHED) {
@@ -32,7 +32,7 @@ int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool pat
         }
     }
     if (TIDE_LIKELY(tide__word_state(*old) == TIDE__OWNED)) {
-        *record = (struct tide__copy *)(void *)tide__slab_row(&index->slab, (uint32_t)*old);
+        *record = (struct tide__cached *)(void *)tide__slab_row(&index->slab, (uint32_t)*old);
         return TIDE__FOUND;
     }
     uint32_t number;
@@ -41,21 +41,21 @@ int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool pat
         tide__word_unlock(*word, *old);
         return code;
     }
-    *record = (struct tide__copy *)(void *)tide__slab_row(&index->slab, number);
-    tide__copy_init(&c->shape, *record, key);
+    *record = (struct tide__cached *)(void *)tide__slab_row(&index->slab, number);
+    tide__cached_init(&c->shape, *record, key);
     *old = tide__word_owned(*old, number);
     return TIDE__FOUND;
 }
 
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old) {
-    struct tide__copy *r =
-        (struct tide__copy *)(void *)tide__slab_row(&c->index->slab, (uint32_t)old);
-    tide__copy_drop(r);
+    struct tide__cached *r =
+        (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, (uint32_t)old);
+    tide__cached_drop(r);
     tide__slab_give(&c->index->slab, (uint32_t)old);
     tide__word_unlock(word, old & TIDE__WORD_PRESENT);
 }
 
-void tide__dirty_add(struct tide__clocked *c, struct tide__copy *r, uint64_t old) {
+void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old) {
     r->dirty = true;
     tide_lock(&c->dirty_lock);
     if (c->dirty_count == c->dirty_capacity) {
@@ -70,18 +70,18 @@ void tide__dirty_add(struct tide__clocked *c, struct tide__copy *r, uint64_t old
 }
 
 void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
-                          void (*each)(void *arg, struct tide__copy *r,
+                          void (*each)(void *arg, struct tide__cached *r,
                                        atomic_uint_fast64_t *word, uint64_t old),
                           void *arg) {
     tide_lock(&c->index->slab.lock);
     const uint32_t end = c->index->slab.next;
     tide_unlock(&c->index->slab.lock);
     for (uint32_t i = 0; i < end; i++) {
-        struct tide__copy *r =
-            (struct tide__copy *)(void *)tide__slab_row(&c->index->slab, i);
+        struct tide__cached *r =
+            (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, i);
         uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
         atomic_uint_fast64_t *word;
-        struct tide__copy *found;
+        struct tide__cached *found;
         if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
             tide__slot_of(c->index, key) != slot ||
             tide__copy_lock(c, key, false, true, &word, &old, &found) != TIDE__FOUND) {
@@ -119,8 +119,8 @@ static void unsub_send(struct tide__clocked *c, struct unsub *u) {
 }
 
 /* Latched. Nothing of it is to be sent or awaited. */
-static bool is_clean(const struct tide__clocked *c, struct tide__copy *r, uint64_t key) {
-    tide__copy_confirm(
+static bool is_clean(const struct tide__clocked *c, struct tide__cached *r, uint64_t key) {
+    tide__cached_confirm(
         r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)], memory_order_relaxed));
     return !r->dirty && !r->sent && !r->asked;
 }
@@ -138,8 +138,8 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
         tide_lock(&c->dirty_lock);
         uint32_t i = c->hand = c->hand + 1 < end ? c->hand + 1 : 0;
         tide_unlock(&c->dirty_lock);
-        struct tide__copy *r =
-                                 (struct tide__copy *)(void *)tide__slab_row(&c->index->slab, i),
+        struct tide__cached *r =
+                                 (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, i),
                              *found;
         uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
         atomic_uint_fast64_t *word;

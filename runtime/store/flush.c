@@ -77,7 +77,7 @@ static struct batch *batch_for(struct tide__clocked *c, struct batch **batches, 
 }
 
 /* Latched. False: it cannot be sent now and stays dirty. */
-static bool pack(struct tide__clocked *c, struct tide__sync *sync, struct tide__copy *r,
+static bool pack(struct tide__clocked *c, struct tide__sync *sync, struct tide__cached *r,
                  struct batch **batches) {
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
     const uint32_t slot = tide__slot_of(c->table, key);
@@ -89,7 +89,7 @@ static bool pack(struct tide__clocked *c, struct tide__sync *sync, struct tide__
         return false;
     }
     b->number = b->count ? b->number : ++sync->number;
-    const float *delta = tide__copy_send(&c->shape, r, b->number);
+    const float *delta = tide__cached_send(&c->shape, r, b->number);
     if (!delta) {
         return false;
     }
@@ -112,7 +112,7 @@ void tide__flush_table(struct tide__clocked *c) {
     tide_unlock(&c->dirty_lock);
     struct batch *batches = NULL;
     for (size_t i = 0; i < count; i++) {
-        struct tide__copy *r = (struct tide__copy *)(void *)tide__slab_row(&c->index->slab,
+        struct tide__cached *r = (struct tide__cached *)(void *)tide__slab_row(&c->index->slab,
                                                                                  dirty[i]),
                              *found;
         uint64_t old;
@@ -126,7 +126,7 @@ void tide__flush_table(struct tide__clocked *c) {
             tide__dirty_add(c, r, old);
         }
         if (found == r) {
-            tide__copy_confirm(r,
+            tide__cached_confirm(r,
                                   atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
                                                        memory_order_relaxed));
         }

@@ -202,7 +202,7 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
         tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
         old = tide__word_owned(old, row);
     }
-    tide__copy_apply(&c->shape, tide__slab_row(&table->slab, (uint32_t)old), delta);
+    tide__cached_apply(&c->shape, tide__slab_row(&table->slab, (uint32_t)old), delta);
     tide__word_unlock(word, changed_by(c, key, old, changer));
     return 0;
 }
@@ -532,13 +532,13 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     for (size_t i = 0; i < count; i++) {
         uint64_t key = key_at(keys, i), old;
         atomic_uint_fast64_t *word;
-        struct tide__copy *copy;
+        struct tide__cached *copy;
         if ((c->table->options.keys == TIDE_KEYS_DENSE && key >= c->table->options.key_count) ||
             tide__copy_lock(c, key, false, true, &word, &old, &copy) != TIDE__FOUND) {
             continue; /* evicted */
         }
         if (version > copy->version) { /* else: late, from an old home */
-            tide__copy_row(&c->shape, copy, rows + i * bytes, applied);
+            tide__cached_row(&c->shape, copy, rows + i * bytes, applied);
             copy->version = version;
             copy->row_clock = copy->row_clock > (uint32_t)clock ? copy->row_clock : (uint32_t)clock;
             copy->fetched_ns = now;

@@ -148,25 +148,25 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
 }
 
 /* A copy whose slot is sent elsewhere from now: what was not applied is to be sent again. */
-static void resend(void *arg, struct tide__copy *r, atomic_uint_fast64_t *word, uint64_t old) {
+static void resend(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word, uint64_t old) {
     struct tide__clocked *c = arg;
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
     const uint32_t slot = tide__slot_of(c->table, key);
-    tide__copy_confirm(r, atomic_load_explicit(&c->confirmed[slot], memory_order_relaxed));
-    if (tide__copy_unsend(&c->shape, r) && !r->dirty) {
+    tide__cached_confirm(r, atomic_load_explicit(&c->confirmed[slot], memory_order_relaxed));
+    if (tide__cached_unsend(&c->shape, r) && !r->dirty) {
         tide__dirty_add(c, r, old);
     }
     tide__word_unlock(word, old);
 }
 
 /* This node is the home now: what the copy has accumulated meets the row. */
-static void fold(void *arg, struct tide__copy *r, atomic_uint_fast64_t *word, uint64_t old) {
+static void fold(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word, uint64_t old) {
     struct tide__clocked *c = arg;
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
-    tide__copy_confirm(
+    tide__cached_confirm(
         r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)], memory_order_relaxed));
-    bool more = tide__copy_unsend(&c->shape, r) || r->dirty;
-    if (more && tide__home_apply(c, key, tide__copy_acc(&c->shape, r), 0)) {
+    bool more = tide__cached_unsend(&c->shape, r) || r->dirty;
+    if (more && tide__home_apply(c, key, tide__cached_acc(&c->shape, r), 0)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
                  "an update of table '%s' is lost: %s", c->table->name, tide_error_message());
     }
@@ -517,7 +517,7 @@ bool tide__clocked_shifting(struct tide_table *table) {
 }
 
 /* What was on its way from a dead home is lost: fetch anew. */
-static void forget_row(void *arg, struct tide__copy *r, atomic_uint_fast64_t *word,
+static void forget_row(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word,
                        uint64_t old) {
     (void)arg;
     r->valid = false;

@@ -13,8 +13,8 @@
  *
  * No locks, no messages: whoever uses a record holds its latch.
  */
-#ifndef TIDE_STORE_COPY_H
-#define TIDE_STORE_COPY_H
+#ifndef TIDE_STORE_CACHED_H
+#define TIDE_STORE_CACHED_H
 
 #include "store/store_internal.h"
 
@@ -24,7 +24,7 @@ struct tide__sent {
     float delta[];
 };
 
-struct tide__copy {
+struct tide__cached {
     uint64_t unused; /* the slab's, when the record is free */
     atomic_uint_fast64_t key;
     uint64_t version;    /* of the row as it last came; grows */
@@ -43,38 +43,38 @@ struct tide__copy {
 };
 
 /* How the records of a table look. */
-struct tide__copy_shape {
+struct tide__cached_shape {
     const struct tide_table_options *options;
     uint32_t floats; /* of a row that travels */
 };
-struct tide__copy_shape tide__copy_shape(const struct tide_table_options *options);
-size_t tide__copy_bytes(const struct tide__copy_shape *shape);
-void tide__copy_init(const struct tide__copy_shape *shape, struct tide__copy *r,
+struct tide__cached_shape tide__cached_shape(const struct tide_table_options *options);
+size_t tide__cached_bytes(const struct tide__cached_shape *shape);
+void tide__cached_init(const struct tide__cached_shape *shape, struct tide__cached *r,
                         uint64_t key);
 /* Frees the ring; what it and acc hold is forgotten. */
-void tide__copy_drop(struct tide__copy *r);
-static inline float *tide__copy_value(struct tide__copy *r) {
+void tide__cached_drop(struct tide__cached *r);
+static inline float *tide__cached_value(struct tide__cached *r) {
     return r->data;
 }
-static inline float *tide__copy_acc(const struct tide__copy_shape *shape,
-                                       struct tide__copy *r) {
+static inline float *tide__cached_acc(const struct tide__cached_shape *shape,
+                                       struct tide__cached *r) {
     return r->data + shape->floats;
 }
 /* A push by a worker. `scratch`: shape->floats floats (adagrad). */
-void tide__copy_push(const struct tide__copy_shape *shape, struct tide__copy *r,
+void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
                         const void *delta, float *scratch);
 /* acc becomes message `number`, and empty. The delta that is to be sent; NULL: out of memory,
  * nothing changed. */
-const float *tide__copy_send(const struct tide__copy_shape *shape, struct tide__copy *r,
+const float *tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
                                 uint64_t number);
 /* The messages up to `number` have been applied: in later rows they are contained. */
-void tide__copy_confirm(struct tide__copy *r, uint64_t number);
+void tide__cached_confirm(struct tide__cached *r, uint64_t number);
 /* What was sent and not confirmed accumulates again. False: nothing was. */
-bool tide__copy_unsend(const struct tide__copy_shape *shape, struct tide__copy *r);
+bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r);
 /* A row came (unaligned) that contains our messages up to `number`. */
-void tide__copy_row(const struct tide__copy_shape *shape, struct tide__copy *r,
+void tide__cached_row(const struct tide__cached_shape *shape, struct tide__cached *r,
                        const void *row, uint64_t number);
 /* A delta of a replica meets the row at its home. */
-void tide__copy_apply(const struct tide__copy_shape *shape, float *row, const void *delta);
+void tide__cached_apply(const struct tide__cached_shape *shape, float *row, const void *delta);
 
 #endif
