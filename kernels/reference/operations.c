@@ -468,9 +468,11 @@ static int xent(call_pointer call) {
         size_t best = 0;
         for (size_t j = 0; j < k; j++) {
             best = z[j] > z[best] ? j : best;
-            dz[j] = labels[i] < 0 ? 0 : exp(z[j] - all) - (j == (size_t)labels[i]);
         }
         loss[0] += labels[i] < 0 ? 0 : all - z[labels[i]];
+        for (size_t j = 0; j < k; j++) { /* last: dz may be z */
+            dz[j] = labels[i] < 0 ? 0 : exp(z[j] - all) - (j == (size_t)labels[i]);
+        }
         loss[1] += labels[i] >= 0;
         loss[2] += labels[i] >= 0 && best == (size_t)labels[i];
     }
