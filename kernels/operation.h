@@ -80,7 +80,7 @@ enum tide_micro_code {
     TIDE_MICRO_SELECT, /* three: a != 0 ? b : c */
     TIDE_MICRO_COUNT
 };
-extern const char *const tide_micro_names[TIDE_MICRO_COUNT];
+extern const char *const tide_micro_names[TIDE_MICRO_COUNT + 1]; /* NULL ends it */
 static inline unsigned tide_micro_arity(unsigned code) {
     return code < TIDE_MICRO_ADD ? 1 : code < TIDE_MICRO_SELECT ? 2 : 3;
 }
@@ -177,6 +177,6 @@ struct tide_device {
 /* "cpu" is the widest of "cpu-plain", "cpu-avx2" and "cpu-avx512" that this machine runs;
  * "reference" is plain loops in float64. NULL: unknown, or not for this machine. */
 const struct tide_device *tide_device_find(const char *name);
-extern const char *const tide_op_names[TIDE_OP_COUNT];
+extern const char *const tide_op_names[TIDE_OP_COUNT + 1]; /* NULL ends it */
 
 #endif

@@ -14,6 +14,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_process(L);
     tide__lua_open_data(L);
     tide__lua_open_matrix(L);
+    tide__lua_open_program(L);
     tide__lua_open_simulator(L);
     return 1;
 }

@@ -174,6 +174,8 @@ void tide__lua_open_node(lua_State *L);
 void tide__lua_open_process(lua_State *L);
 void tide__lua_open_data(lua_State *L);
 void tide__lua_open_matrix(lua_State *L);
+void tide__lua_open_program(lua_State *L);
+int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
 void tide__lua_open_simulator(lua_State *L);
 int tide__lua_open_core(lua_State *L); /* lua_CFunction: returns the module */
 

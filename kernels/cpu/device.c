@@ -61,7 +61,7 @@ unsigned tide_rule_states(enum tide_rule rule) {
     return rule == TIDE_RULE_SGD ? 0 : rule < TIDE_RULE_ADAM ? 1 : 2;
 }
 
-const char *const tide_op_names[TIDE_OP_COUNT] = {
+const char *const tide_op_names[TIDE_OP_COUNT + 1] = {
     "map",          "mm",
     "bmm",          "conv",
     "conv_dx",      "conv_dw",
@@ -81,7 +81,7 @@ const char *const tide_op_names[TIDE_OP_COUNT] = {
     "reshape",
 };
 
-const char *const tide_micro_names[TIDE_MICRO_COUNT] = {
+const char *const tide_micro_names[TIDE_MICRO_COUNT + 1] = {
     "neg",   "abs",     "sqr",  "sqrt", "rsqrt",    "recip", "exp", "log",
     "log1p", "sigmoid", "tanh", "relu", "softplus", "sign",  "add", "sub",
     "mul",   "div",     "min",  "max",  "eq",       "gt",    "ge",  "select",

@@ -351,3 +351,7 @@ struct tide_plan_figures tide_plan_figures(const struct tide_plan *plan) {
     }
     return f;
 }
+
+bool tide_plan_training(const struct tide_plan *plan) {
+    return plan->training;
+}

@@ -341,6 +341,16 @@ int tide_program_map(struct tide_program *p, enum tide_micro_code micro, const u
 
 /* ---- looking ---- */
 
+int tide_program_dims(const struct tide_program *p, uint32_t value, struct tide_shape *out) {
+    if (value >= p->value_count) {
+        return TIDE_ENOENT;
+    }
+    const struct value *v = &p->values[value];
+    *out = (struct tide_shape){.type = v->type, .batched = v->batched, .rank = v->rank};
+    memcpy(out->dims, v->dims, sizeof(out->dims));
+    return 0;
+}
+
 bool tide_program_value(const struct tide_program *p, const char *name, uint32_t *out) {
     for (size_t i = 0; i < p->value_count; i++) {
         if (strcmp(p->values[i].name, name) == 0 && p->values[i].name[0]) {

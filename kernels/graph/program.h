@@ -64,6 +64,13 @@ int tide_program_differentiate(struct tide_program *p, bool of_inputs);
 
 /* "[B x 28 x 28 x 1]" */
 void tide_program_shape(const struct tide_program *p, uint32_t value, char *text, size_t capacity);
+struct tide_shape {
+    enum tide_value_type type;
+    bool batched;
+    uint8_t rank; /* without B */
+    uint32_t dims[TIDE_RANK_MAX];
+};
+int tide_program_dims(const struct tide_program *p, uint32_t value, struct tide_shape *out); /* ENOENT */
 bool tide_program_value(const struct tide_program *p, const char *name, uint32_t *out);
 /* One operation a line; dot: Graphviz. *gives* heap text (tide_free). */
 int tide_program_print(const struct tide_program *p, char **out);
@@ -113,6 +120,7 @@ struct tide_plan_figures {
     size_t row_bytes_without_reuse;
 };
 struct tide_plan_figures tide_plan_figures(const struct tide_plan *plan);
+bool tide_plan_training(const struct tide_plan *plan);
 /* The list as it is executed, with places and events. *gives* */
 int tide_plan_explain(const struct tide_plan *plan, char **out);
 
