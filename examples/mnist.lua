@@ -73,9 +73,9 @@ tide.main(function()
   local run = cluster:start(job)
   local epochs = {}
   for r in run:events "report" do
-    local test, examples = run:evaluate "test"
+    local test = run:evaluate "test"
     local e = {epoch = r.n, loss = r.loss / r.examples, accuracy = r.correct / r.examples, seconds = r.elapsed_s,
-               test_accuracy = test.correct / examples, test_loss = test.loss / examples}
+               test_accuracy = test.correct, test_loss = test.loss}
     epochs[#epochs + 1] = e
     say("epoch %2d  loss %.4f  accuracy %.4f  test accuracy %.4f  %7.2f s", e.epoch, e.loss, e.accuracy,
       e.test_accuracy, e.seconds)

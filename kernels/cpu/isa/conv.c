@@ -12,7 +12,7 @@
 #include "cpu/isa/isa.h"
 
 #if defined(__AVX512F__)
-enum { PIXELS = 6, ROWS = 6 };
+enum { PIXELS = 8, ROWS = 6 };
 #else
 enum { PIXELS = 2, ROWS = 2 };
 #endif

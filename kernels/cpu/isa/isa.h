@@ -25,6 +25,8 @@
 #define TIDE_INLINE static inline __attribute__((always_inline))
 
 typedef float tide_v16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t tide_v16i __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint8_t tide_v16b __attribute__((vector_size(16), aligned(1), may_alias));
 #define V16(pointer) (*(tide_v16 *)(void *)(pointer))
 #define V16C(pointer) (*(const tide_v16 *)(const void *)(pointer))
 
@@ -64,6 +66,11 @@ void OP(update)(const struct tide_step *u, size_t n, void *w, const void *g, voi
 double OP(norm2)(size_t n, const void *x);
 void OP(exp_all)(size_t n, float *out, const float *in); /* in place too */
 size_t OP(scratch)(enum tide_op_code code, const struct tide_op_call *call);
+
+/* a where the mask is all ones, b where it is 0 */
+TIDE_INLINE tide_v16 tide_choose(tide_v16i mask, tide_v16 a, tide_v16 b) {
+    return (tide_v16)(((tide_v16i)a & mask) | ((tide_v16i)b & ~mask));
+}
 
 /* Of x[0..n): lanes in float over at most 4096 elements, then double. The order depends on n alone.
  */

@@ -23,13 +23,39 @@ static uint8_t tap_of(const struct tide_window *w, const struct cell *cell, size
     return (uint8_t)((y + w->pad - cell->top) * w->kw + (x + w->pad - cell->left));
 }
 
-/* A later value replaces an earlier one that it exceeds, or a number by NaN. */
-static void take_larger(size_t c, const float *x, uint8_t tap, float *y, uint8_t *place) {
-    TIDE_INDEPENDENT
-    for (size_t j = 0; j < c; j++) {
-        bool larger = x[j] > y[j] || (x[j] != x[j] && y[j] == y[j]);
-        y[j] = larger ? x[j] : y[j];
-        place[j] = larger ? tap : place[j];
+/* The maximum of one output cell over its window; a later value replaces an earlier one that it
+ * exceeds, or a number by NaN. */
+static void max_cell(const struct tide_window *w, const struct cell *cell, const float *image,
+                     float *y, uint8_t *place) {
+    const size_t c = w->c;
+    size_t j = 0;
+    for (; j + 16 <= c; j += 16) {
+        const float *first = image + (cell->y0 * w->w + cell->x0) * c + j;
+        tide_v16 best = V16C(first);
+        tide_v16i at = (tide_v16i){0} + tap_of(w, cell, cell->y0, cell->x0);
+        for (size_t iy = cell->y0; iy < cell->y1; iy++) {
+            for (size_t ix = cell->x0; ix < cell->x1; ix++) {
+                const tide_v16 x = V16C(image + (iy * w->w + ix) * c + j);
+                tide_v16i larger = (x > best) | ((x != x) & (best == best));
+                best = tide_choose(larger, x, best);
+                at = (((tide_v16i){0} + tap_of(w, cell, iy, ix)) & larger) | (at & ~larger);
+            }
+        }
+        V16(y + j) = best;
+        *(tide_v16b *)(void *)(place + j) = __builtin_convertvector(at, tide_v16b);
+    }
+    for (; j < c; j++) {
+        y[j] = image[(cell->y0 * w->w + cell->x0) * c + j];
+        place[j] = tap_of(w, cell, cell->y0, cell->x0);
+        for (size_t iy = cell->y0; iy < cell->y1; iy++) {
+            for (size_t ix = cell->x0; ix < cell->x1; ix++) {
+                const float x = image[(iy * w->w + ix) * c + j];
+                if (x > y[j] || (x != x && y[j] == y[j])) {
+                    y[j] = x;
+                    place[j] = tap_of(w, cell, iy, ix);
+                }
+            }
+        }
     }
 }
 
@@ -43,14 +69,7 @@ int OP(maxpool)(const struct tide_op_call *call) {
         for (size_t oy = 0; oy < w->oh; oy++) {
             for (size_t ox = 0; ox < w->ow; ox++, y += c, place += c) {
                 struct cell cell = cell_of(w, oy, ox);
-                memcpy(y, image + (cell.y0 * w->w + cell.x0) * c, c * sizeof(float));
-                memset(place, tap_of(w, &cell, cell.y0, cell.x0), c);
-                for (size_t iy = cell.y0; iy < cell.y1; iy++) {
-                    for (size_t ix = cell.x0 + (iy == cell.y0); ix < cell.x1; ix++) {
-                        take_larger(c, image + (iy * w->w + ix) * c, tap_of(w, &cell, iy, ix), y,
-                                    place);
-                    }
-                }
+                max_cell(w, &cell, image, y, place);
             }
         }
     }
@@ -58,8 +77,13 @@ int OP(maxpool)(const struct tide_op_call *call) {
 }
 
 static void give(size_t c, const float *g, const uint8_t *place, uint8_t tap, float *dx) {
-    TIDE_INDEPENDENT
-    for (size_t j = 0; j < c; j++) {
+    size_t j = 0;
+    for (; j + 16 <= c; j += 16) {
+        tide_v16i at =
+            __builtin_convertvector(*(const tide_v16b *)(const void *)(place + j), tide_v16i);
+        V16(dx + j) += tide_choose(at == tap, V16C(g + j), (tide_v16){0});
+    }
+    for (; j < c; j++) {
         dx[j] += place[j] == tap ? g[j] : 0.0f;
     }
 }
