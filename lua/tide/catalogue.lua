@@ -324,6 +324,14 @@ entry("T0902", {
   remedy = "correct the argument named above",
 })
 
+entry("T0903", {
+  title = "faulty program", exit = 1, name = "EINVAL",
+  explanation = "A program of tensor operations does not fit together: the text names the layer, the shapes of the "
+    .. "operands and the line that asked for the operation. Shapes are checked while the program is built, so nothing "
+    .. "has run yet; B stands for the rows of a batch.",
+  remedy = "correct the sizes; print(program) lists the operations up to there",
+})
+
 ---- T10: starting and stopping processes -----------------------------------------------------------------------------
 
 entry("T1001", {

@@ -52,7 +52,7 @@ function core.log_level(level) end    -- of the whole process: "debug", "info" (
 ---- tensors: flat typed arrays with optional columns, printable, 1-based indexing; row-major
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"
 function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,2,3}) from a Lua array
--- methods: #t (rows*columns), t[i], t[i]=v, t:rows(), t:columns(), t:type(), t:slice(first, count) (rows, shares storage),
+-- methods: #t (rows*columns), t[i], t[i]=v, t:rows(), t:columns(), t:type(), t:slice(first, count) (rows, shares storage), t:view(first, rows, columns) (elements across rows, shares storage),
 -- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
@@ -71,6 +71,15 @@ function core.tables() end            --> array of {name=, ...stats}
 ---- kernels
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
+
+---- programs (lua/program.c); scripts use tide.nn. Building functions return a value's number | nil, err
+function core.program(name) end       --> program: p:place(kind, layer, at); p:input(name, "f32"|"index", dims); p:parameter(name, dims, "constant"|"uniform"|"normal", number); p:state(same); p:apply(operation, {values}, attributes); p:map(micro, a, b, c) (integers are values, floats constants); p:reshape(value, dims); p:output(name, value); p:differentiate(of_inputs)
+-- p:print(), p:dot(), p:id(), p:shape(value) -> text, dims, batched; p:layout() -> {keys=, states=, parameters={{name=,layer=,first=,count=,rows=,columns=}}, layers={{name=,first_key=,key_count=}}}; p:initialise(device, seed, parameters, states)
+-- p:plan(device, "train"|"evaluate", seed) -> run | nil, err: r:bind(parameters, gradients|nil, states); r:feed(input, tensor, first_row); r:step(rows, step, need|nil, ready|nil) -> loss sum, count, correct | nil, err; r:output(name) -> copy; r:fold(rate); r:folded(parameter); r:explain(); r:figures()
+---@param rule table {rule="sgd"|"momentum"|..., rate=, scale=, decay=, mu=, beta2=, eps=, step=}
+function core.update(device, rule, first, count, w, g, a, b) end -- elements first (from 0) .. first + count - 1 of all arrays
+function core.norm2(device, first, count, x) end --> sum of squares
+function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
 
 ---- data and small things
 function core.sha256(text) end        --> hex

@@ -113,6 +113,7 @@ function data.is_set(value) return getmetatable(value) == set end
 
 data.triples = require "tide.data.triples" (data)
 data.wordnet = require "tide.data.wordnet" (data)
+data.images = require "tide.data.images" (data)
 data.matrix = require "tide.data.matrix" (data)
 data.text = require "tide.data.text" (data)
 data.ratings = data.matrix -- the reader tells them apart by the first line
