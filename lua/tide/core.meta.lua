@@ -98,7 +98,7 @@ function core.simulated() end         --> whether a world is open, whether this 
 function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), trace=path}
 function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=} | nil
 function core.sim_close() end
-function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=}: made soon, in place of a process
+function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
 ---kind: crash restart pause cut reset slowness nic latency markov; values as in lua/simulator.c
