@@ -320,11 +320,12 @@ end
 
 ---Body of `tide node`: joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
----  grace_s?:number, controller?:boolean, nodes?:integer, node_workers?:integer}
+---  grace_s?:number, controller?:boolean, state?:string, nodes?:integer, node_workers?:integer}
 ---@return integer exit code
 function cluster.node_main(o)
   local ok, err = core.node_start {
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
+    state = o.state,
   }
   if not ok then return complain(err) end
   local ended
