@@ -5,7 +5,8 @@
  * A node is declared dead when the controller sees it gone or silent itself, when two others report
  * it, or when one report stands for two seconds: then one of the two cannot stay, and it is the one
  * against whom more is reported, the younger if that is equal. A report of mere silence is
- * withdrawn when the silence ends; a lost connection is not.
+ * withdrawn when the silence ends; a lost connection is not. A controller that may be started again
+ * and hears next to nobody waits instead: it is alone, and the others go on without it.
  */
 #include "net/inside.h"
 
@@ -192,8 +193,27 @@ static unsigned reports_against(const struct tide_net *net, uint16_t subject) {
     return count;
 }
 
+/* Did this controller hear fewer than half of the others in the last second? Then it is more likely its own cable that
+ * is cut, and where others go on without a controller it declares nobody dead for mere silence. */
+static bool is_cut_off(struct tide_net *net, uint64_t now) {
+    size_t others = 0, heard = 0;
+    for (size_t i = 0; i < net->member_count; i++) {
+        uint16_t id = net->members[i].member.id;
+        struct tide_peer *peer = tide__peer(net, id);
+        if (id != tide__net_id(net) && living(net, id) != NULL) {
+            others++;
+            heard += peer != NULL && peer->session != NULL &&
+                     now - peer->session->detector.last < TIDE_SECOND;
+        }
+    }
+    return tide_net_durable(net) && others >= 2 && 2 * heard < others;
+}
+
 /* Whom this report ends now; 0: nobody yet. */
 static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t now) {
+    if (r->reporter == tide__net_id(net) && !r->lost && is_cut_off(net, now)) {
+        return 0;
+    }
     struct tide_peer *peer = tide__peer(net, r->subject);
     bool seen = r->reporter == tide__net_id(net) || (peer != NULL && peer->lost);
     unsigned against = reports_against(net, r->subject);

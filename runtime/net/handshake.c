@@ -205,7 +205,7 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
             bool dead = known->member.state == TIDE_MEMBER_DEAD;
             snprintf(text, sizeof text, "node '%s' was declared %s", known->member.name,
                      dead ? "dead" : "left");
-            refuse(link, dead ? TIDE_EDIED : TIDE_ECLOSED, text, text);
+            refuse(link, dead ? TIDE_EDIED : TIDE_ECANCELED, text, text);
             return 0;
         }
     }
@@ -386,8 +386,9 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
         tide__net_become(link->net, TIDE_MEMBER_DEAD, error != 0 ? error : code,
                          error != 0 ? tide_error_message() : text);
     }
-    if (error == 0 && code == TIDE_EDIED && link->purpose == LINK_MESH && !link->net->client) {
-        tide__succession_refused(link->net, text);
+    bool over = error == 0 && (code == TIDE_EDIED || code == TIDE_ECANCELED);
+    if (over && link->purpose == LINK_MESH && !link->net->client) {
+        tide__succession_refused(link->net, code == TIDE_EDIED, text);
         return tide_fail(code, "it refused: %s", text);
     }
     if (error == 0 && code != TIDE_EBUSY && link->peer != NULL && link->peer->session != NULL) {

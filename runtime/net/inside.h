@@ -262,8 +262,10 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r);
 bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello);
 /* The session with the controller has ended. */
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason);
-/* Others have declared this node dead, or another node listens in its controller's place. */
-void tide__succession_refused(struct tide_net *net, const char *reason);
+/* The controller has been silent for long. */
+void tide__succession_silent(struct tide_session *session, const char *reason);
+/* It was decided that this node is dead, or has left, and nobody could tell it. */
+void tide__succession_refused(struct tide_net *net, bool dead, const char *reason);
 
 /* Decides on a joiner or client; gives id and name. 1: not decided yet. Negative: refused, text in
  * the error slot. */

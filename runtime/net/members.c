@@ -509,7 +509,7 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
     snprintf(text, sizeof text, "no heartbeat for %.1f s", (double)(now - s->detector.last) / 1e9);
     if (controller) {
         if (now - s->suspect_since >= CONTROLLER_PATIENCE) {
-            tide__session_end(s, text);
+            tide__succession_silent(s, text);
         }
     } else if (s->suspect_since == now || net->controls) {
         report(net, peer->id, false, text);
@@ -517,6 +517,9 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
 }
 
 void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
+    if (peer->id == tide_net_controller(net)) {
+        net->away = false;
+    }
     if (net->controls) {
         tide__controller_withdraw(net, tide__net_id(net), peer->id);
     } else if (!net->client && peer->id < CLIENT_ID_MIN) {

@@ -85,6 +85,17 @@ static bool joined(struct tide_net *net) {
     return self != NULL && self->member.state != TIDE_MEMBER_JOINING;
 }
 
+/* Its process may stand still, or its cable be cut: the session lasts, and goes on when it does. */
+void tide__succession_silent(struct tide_session *s, const char *reason) {
+    struct tide_net *net = s->net;
+    if (!tide_net_durable(net) || net->client || !joined(net)) {
+        tide__session_end(s, reason);
+    } else if (!net->away) {
+        net->away = true;
+        tide_log(TIDE_LOG_WARN, net->name, "the controller is away: %s", reason);
+    }
+}
+
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason) {
     struct tide_peer *peer = tide__peer(net, controller->member.id);
     if (!tide_net_durable(net) || net->client || !joined(net)) {
@@ -100,7 +111,14 @@ void tide__succession_lost(struct tide_net *net, struct known *controller, const
     tide__peer_redial_later(net, peer); /* it may still be there, and know what became of us */
 }
 
-void tide__succession_refused(struct tide_net *net, const char *reason) {
-    tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_EDIED, reason);
-    tide__net_finish(net, false);
+void tide__succession_refused(struct tide_net *net, bool dead, const char *reason) {
+    struct known *self = tide__members_find(net, tide__net_id(net));
+    if (self == NULL || self->member.state > TIDE_MEMBER_LEAVING) {
+        return;
+    }
+    self->member.state = dead ? TIDE_MEMBER_DEAD : TIDE_MEMBER_LEFT;
+    snprintf(self->member.reason, sizeof self->member.reason, "%.119s", reason);
+    self->changed = true;
+    tide__members_publish(net);
+    tide__members_settle(net);
 }
