@@ -24,6 +24,7 @@ struct member {
     struct tide_lua_outcome outcome; /* of its agent */
     char name[NAME_MAX_BYTES], cluster[NAME_MAX_BYTES], join[200], reason[300];
     unsigned workers, tries;
+    bool no_store;
     int status, signal;
     bool wanted, killed, agent_runs, agent_ended, ended;
 };
@@ -105,8 +106,11 @@ static void try_again(void *arg) {
 }
 
 static void member_start(struct member *m) {
-    struct tide_node_options o = {
-        .cluster = m->cluster, .name = m->name, .join = m->join, .workers = m->workers};
+    struct tide_node_options o = {.cluster = m->cluster,
+                                  .name = m->name,
+                                  .join = m->join,
+                                  .workers = m->workers,
+                                  .no_store = m->no_store};
     m->ended = m->killed = m->agent_ended = false;
     m->status = m->signal = 0;
     int code = tide_sim_port(world.sim, m->name, &m->port);
@@ -214,7 +218,7 @@ static void copy_field(lua_State *L, const char *key, char *out, size_t size) {
     lua_pop(L, 1);
 }
 
-/* core.sim_node{name=, cluster=, join=, workers=} -> handle. It is made soon after. */
+/* core.sim_node{name=, cluster=, join=, workers=, no_store=} -> handle. It is made soon after. */
 static int core_sim_node(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     if (world.sim == NULL) {
@@ -226,6 +230,9 @@ static int core_sim_node(lua_State *L) {
     copy_field(L, "join", m.join, sizeof m.join);
     lua_getfield(L, 1, "workers");
     m.workers = (unsigned)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+    lua_getfield(L, 1, "no_store");
+    m.no_store = lua_toboolean(L, -1);
     if (world.member_count == world.member_room) {
         size_t room = world.member_room > 0 ? 2 * world.member_room : 16;
         struct member **grown = tide_realloc(world.members, room * sizeof *grown);

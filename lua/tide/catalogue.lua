@@ -244,8 +244,10 @@ entry("T0508", {
 })
 entry("T0509", {
   title = "too many nodes lost", exit = 5, name = "EDIED",
-  explanation = "Nodes were lost and the run cannot go on: its rows lived there and nowhere else.",
-  remedy = "run again; the logs of the lost nodes tell why they ended",
+  explanation = "Nodes were lost and the run cannot go on: its rows lived there and nowhere else, or the work of their "
+    .. "workers is not cut into chunks that others could take over.",
+  remedy = "run again; the logs of the lost nodes tell why they ended. `tide.cluster{servers = N}` keeps rows off the "
+    .. "nodes of workers",
 })
 entry("T0510", {
   title = "closing", exit = 1, name = "ECLOSED", generic = true,
@@ -309,6 +311,12 @@ entry("T0609", {
   title = "a worker failed", exit = 1, name = "ECRASHED",
   explanation = "The worker function of a job raised an error. The run was stopped.",
   remedy = "correct the worker; -v shows the calls that led there",
+})
+
+entry("T0615", {
+  title = "not possible in this version", exit = 1, name = "EUNSUPPORTED",
+  explanation = "The job asks for a way of going on after a loss that this version does not have.",
+  remedy = "leave the field out: the run then ends, and says which rows were lost",
 })
 
 ---- T09: kernels -----------------------------------------------------------------------------------------------------

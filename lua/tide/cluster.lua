@@ -84,7 +84,8 @@ end
 
 ---A simulated node in place of a process, with the same face.
 local function simulated_process(o)
-  local handle = core.sim_node {name = o.name, cluster = o.cluster, join = o.endpoint, workers = o.workers}
+  local handle = core.sim_node {name = o.name, cluster = o.cluster, join = o.endpoint, workers = o.workers,
+                                no_store = o.no_store}
   return {
     pid = function() return 0 end,
     signal = function() core.sim_kill(handle) end,
@@ -97,6 +98,7 @@ local function start_child(o)
   if core.simulated() then return {name = o.name, process = simulated_process(o)} end
   local argv = {program(), "node", "--join", o.endpoint, "--cluster", o.cluster, "--name", o.name,
                 "--workers", tostring(o.workers)}
+  if o.no_store then argv[#argv + 1] = "--no-store" end
   local process, err = core.process(argv, {output = o.log})
   if not process then error(errors.from(err, "T1001"), 0) end
   return {name = o.name, process = process, log = o.log}
@@ -161,15 +163,20 @@ end
 
 local function adopt_members(self)
   self.members = {}
+  local workers = 0
   for _, member in ipairs(core.members()) do
-    if member.state == "up" and (member.workers or 0) > 0 then self.members[#self.members + 1] = member end
+    local works = (member.workers or 0) > 0
+    if member.state == "up" and (works or member.store) then
+      self.members[#self.members + 1] = member
+      workers = workers + (member.workers or 0)
+    end
   end
   -- By name, n2 before n10: ids follow the order of joining, which differs from run to run.
   table.sort(self.members, function(a, b)
     if #a.name ~= #b.name then return #a.name < #b.name end
     return a.name < b.name
   end)
-  if #self.members == 0 then
+  if workers == 0 then
     error(errors.new("T0501", {message = "the cluster has no node with workers"}), 0)
   end
   for _, member in ipairs(self.members) do member.agent = agent_of(member.name) end
@@ -177,7 +184,8 @@ end
 
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
----@param o {nodes?: integer, workers?: integer}
+---@param o {nodes?: integer, workers?: integer, servers?: integer} servers: so many nodes of their own hold the rows
+---  (s1, s2, ...), and the nodes of workers none: their loss then costs no rows
 ---@return table cluster to be closed
 function cluster.new(o)
   o = o or {}
@@ -187,20 +195,23 @@ function cluster.new(o)
   end
   local count = o.nodes or context.nodes or 2
   local workers = o.workers or context.workers or 1
-  if math.type(count) ~= "integer" or count < 1 or count > NODES_MAX or math.type(workers) ~= "integer"
-    or workers < 1 then
-    error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes and at least one worker each"):format(
-      NODES_MAX)}), 2)
+  local servers = o.servers or 0
+  if math.type(count) ~= "integer" or count < 1 or math.type(servers) ~= "integer" or servers < 0
+    or count + servers > NODES_MAX or math.type(workers) ~= "integer" or workers < 1 then
+    error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes, servers included, and at least one "
+      .. "worker each"):format(NODES_MAX)}), 2)
   end
   local self = setmetatable({context = context, run_id = context.run, children = {}, runs = {}}, cluster)
   context.clusters[#context.clusters + 1] = self
   if not context.attached then
     local node = core.node()
     local ok, err = pcall(function()
-      for i = 1, count do
+      for i = 1, servers + count do
+        local serves = i <= servers
+        local name = serves and "s" .. i or "n" .. i - servers
         self.children[i] = start_child {
-          endpoint = node.endpoint, cluster = node.cluster, name = "n" .. i, workers = workers,
-          log = ("%s/node-n%d.log"):format(context.directory, i),
+          endpoint = node.endpoint, cluster = node.cluster, name = name, workers = serves and 0 or workers,
+          no_store = servers > 0 and not serves, log = ("%s/node-%s.log"):format(context.directory, name),
         }
       end
       wait_up(self.children, JOIN_S)
@@ -217,7 +228,7 @@ end
 
 ---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
 ---the first keys are.
----@return table[] {name, id, agent, workers} of the nodes that have workers
+---@return table[] {name, id, agent, workers} of the nodes that have workers or rows
 function cluster:agents()
   local list = {}
   for i, member in ipairs(self.members) do
@@ -309,11 +320,12 @@ end
 
 ---Body of `tide node`: joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
----  grace_s?:number, controller?:boolean, nodes?:integer, node_workers?:integer}
+---  grace_s?:number, controller?:boolean, state?:string, nodes?:integer, node_workers?:integer}
 ---@return integer exit code
 function cluster.node_main(o)
   local ok, err = core.node_start {
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
+    state = o.state,
   }
   if not ok then return complain(err) end
   local ended

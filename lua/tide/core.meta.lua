@@ -12,7 +12,7 @@ core.version = "0.1.0"
 function core.build() end            --> {compiler=, lua=, libuv=, ..., cuda={available=false, reason=""}} for `tide version`
 
 ---- nodes. A process runs at most one.
----@param options {cluster?:string,name?:string,listen?:string,join?:string,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer}
+---@param options {cluster?:string,name?:string,listen?:string,join?:string,state?:string,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer}
 function core.node_start(options) end --> true | nil, err ; outside actors only (main.c's state)
 function core.node_run(source, chunk, argument) end --> starts a Lua actor on the control thread and blocks the calling OS thread until it ends: result | nil, err. SIGINT reaches it as core.interrupted()
 function core.node_stop(timeout_s) end
@@ -112,7 +112,7 @@ function core.simulated() end         --> whether a world is open, whether this 
 function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), trace=path}
 function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=} | nil
 function core.sim_close() end
-function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=}: made soon, in place of a process
+function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
 ---kind: crash restart pause cut reset slowness nic latency markov; values as in lua/simulator.c

@@ -45,8 +45,8 @@ end
 
 local function total_of(job)
   if job.progress and job.progress.total then return job.progress.total end
-  if job.data and job.stop and job.stop.epochs and job.data.count then return job.data.count * job.stop.epochs end
-  return nil
+  local count = job.stop and job.stop.epochs and job:examples()
+  return count and count * job.stop.epochs or nil
 end
 
 ---@param cluster table
@@ -76,7 +76,7 @@ function run.start(cluster, job, params)
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
     argument = {
       run = self.id, script = sent, job = job.name, params = merged, seed = seed, tables = self.table_names,
-      nodes = cluster:agents(), total = total_of(job),
+      nodes = cluster:agents(), total = total_of(job), examples = job:has_chunks() and job:examples() or nil,
     },
   }
   if not self.controller then error(errors.from(err), 0) end
@@ -114,6 +114,15 @@ function run:show_log(event)
   if self.lines_shown > LOG_LINES_SHOWN then
     context.progress:say("... the rest goes to " .. (context.log_path or "the run's log") .. " only")
   end
+end
+
+---Workers are gone and the run goes on without them.
+function run:show_loss(event)
+  local parts = {("tide: node %s is gone (%s), the run goes on without its workers"):format(event.node, event.reason)}
+  if event.chunks > 0 then
+    parts[2] = ("%d chunk%s done again"):format(event.chunks, event.chunks == 1 and " is" or "s are")
+  end
+  self.cluster.context.progress:say(table.concat(parts, "; "))
 end
 
 function run:look_for_interrupts()
@@ -157,6 +166,8 @@ function run:pump()
       self.failed = errors.from(event.error)
     elseif event.kind == "evaluated" then
       self.results[event.id] = event
+    elseif event.kind == "lost" then
+      self:show_loss(event)
     elseif event.kind == "finished" then
       self.finished = true
     else

@@ -1,8 +1,9 @@
 -- A worker actor: loads the run's script in its own Lua state and runs job.worker(w) on a compute thread.
 --
--- It talks with the run's controller by casts (op = ready, report, progress, barrier, log, done, failed, evaluated)
--- and reads its mailbox only where the job waits or asks (report, barrier, stopping): those are the points at which
--- evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until it is told to end.
+-- It talks with the run's controller by casts (op = ready, report, progress, barrier, chunk, log, done, failed,
+-- evaluated) and reads its mailbox only where the job waits or asks (report, barrier, chunks, stopping): those are the
+-- points at which evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until
+-- it is told to end.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -17,7 +18,7 @@ local PROGRESS_EVERY_S <const> = 0.1
 ---@field seed integer the job's seed; the same on all workers
 ---@field rng table generator seeded by job and rank
 ---@field tables table<string, table>
----@field data tide.data.set|nil its own part
+---@field data tide.data.set|integer|any[]|nil of a data set its own part; else what the job has
 ---@field params table
 local w_methods = {}
 w_methods.__index = w_methods
@@ -122,6 +123,58 @@ function w_methods:report(fields)
   return self.params
 end
 
+---@class tide.chunk
+---@field pass integer 1 is the first pass over the data
+---@field index integer which part of the data it is
+---@field first integer its first example, from 1
+---@field count integer
+---@field last integer
+local chunk_methods = {}
+chunk_methods.__index = chunk_methods
+
+---Numbers of this chunk. They are added to the next report of all workers when the chunk is complete, once, whatever
+---happens to workers: so the sums of a pass hold every example.
+---@param fields table<string, number>
+function chunk_methods:report(fields)
+  for k, v in pairs(fields) do
+    if type(v) ~= "number" then
+      error(script.error("T0113", ("chunk:report wants numbers, `%s` is a %s"):format(tostring(k), type(v))), 2)
+    end
+    self.fields[k] = (self.fields[k] or 0) + v
+  end
+end
+
+---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the
+---next free chunk to whoever asks; the loop ends for all workers when every chunk of the pass is complete. A chunk is
+---complete when its worker comes for the next one: wait for its asynchronous operations before. What a lost worker had
+---not completed another one does again.
+---@return fun(): tide.chunk|nil
+function w_methods:chunks()
+  if not self.job:has_chunks() then
+    error(script.error("T0113", ("job `%s` has no data to cut"):format(self.job.name),
+      {help = "give tide.job `data = N`, a list, or a data set and `chunks = N`"}), 2)
+  end
+  self.passes = self.passes + 1
+  local pass <const> = self.passes
+  local current
+  local function said() return {index = current.index, lease = current.lease, fields = current.fields} end
+  local closing = setmetatable({}, {__close = function()
+    if current then tell(self, {op = "chunk", pass = pass, back = said()}) end
+  end})
+  return function()
+    self.asked = self.asked + 1
+    tell(self, {op = "chunk", id = self.asked, pass = pass, done = current and said() or nil})
+    current = nil
+    local answer = await(self, "chunk", self.asked)
+    if not answer.index then return nil end
+    current = setmetatable({
+      pass = pass, index = answer.index, lease = answer.lease, first = answer.first, count = answer.count,
+      last = answer.first + answer.count - 1, fields = {},
+    }, chunk_methods)
+    return current
+  end, nil, nil, closing
+end
+
 ---Waits until every worker that still runs is at a barrier of this name.
 ---@param name? string
 function w_methods:barrier(name)
@@ -190,8 +243,8 @@ end
 function worker.new(a)
   return setmetatable({
     rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = a.params or {},
-    controller = a.controller, reports = 0, barriers = 0, clocks = 0, wait_s = 0, partial = {}, spans = {},
-    progress_at = 0, reported_at = core.now(), stop_asked = false,
+    controller = a.controller, reports = 0, barriers = 0, clocks = 0, passes = 0, asked = 0, wait_s = 0,
+    partial = {}, spans = {}, progress_at = 0, reported_at = core.now(), stop_asked = false,
     rng = core.random(a.seed * 1000003 + a.rank),
   }, w_methods)
 end
@@ -210,7 +263,8 @@ local function prepare(self, a)
   end
   self.tables = find_tables(a.tables or {})
   if self.job.data then
-    self.data = self.job.data:cut(self.rank, self.workers, self.seed)
+    local data = self.job.data
+    self.data = require("tide.data").is_set(data) and data:cut(self.rank, self.workers, self.seed) or data
   end
 end
 

@@ -15,6 +15,14 @@ _Noreturn void tide__assert_failed(const char *expression, const char *file, int
 #define TIDE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TIDE_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
+/* ---- mutants: mistakes that tests must find, chosen by name; built with TIDE_MUTANTS only ---- */
+#ifdef TIDE_MUTANTS
+extern const char *tide__mutant; /* set before any node starts; NULL: none */
+#define TIDE_MUTANT(name) (tide__mutant && !strcmp(tide__mutant, #name))
+#else
+#define TIDE_MUTANT(name) 0
+#endif
+
 /* ---- errors: each fiber owns a slot; the scheduler points the thread at the slot of the fiber that runs ---- */
 struct tide_error_slot {
     int code;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,6 +42,12 @@ int tide__real_file_open(struct tide_port *port, const char *path, int flags,
         int error = errno;
         tide_free(file);
         return tide__real_fail(error, "opening", path);
+    }
+    if ((flags & TIDE_FILE_LOCK) != 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        int error = errno;
+        close(fd);
+        tide_free(file);
+        return tide__real_fail(error, "locking", path);
     }
     memcpy(file->path, path, length);
     file->fd = fd;

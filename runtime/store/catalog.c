@@ -7,8 +7,11 @@
  *   creator --CREATE (call)--> controller --TABLE ready=0--> all --TABLE_DONE--> controller --TABLE
  * ready=1--> all
  *   --TABLE_DONE--> controller --answer--> creator
+ *
+ * A table and every change of its map are recorded (tide_net_record) before anybody hears of them. A controller that
+ * was started again reads them back and goes through both rounds anew with every table: nodes that have it say so.
  */
-#include "store/catalog.h"
+#include "store/move.h"
 
 enum { HOMES_BYTES = TIDE_SLOT_COUNT * 2 };
 
@@ -23,17 +26,12 @@ int tide__catalog_create(struct tide_store *store) {
     return store->catalog ? 0 : tide_fail(TIDE_ENOMEM, "no memory for the catalog of tables");
 }
 
+static void release_entries(struct tide__catalog *catalog);
+
 void tide__catalog_destroy(struct tide_store *store) {
     struct tide__catalog *catalog = store->catalog;
-    for (struct tide__catalog_entry *e = catalog ? catalog->entries : NULL; e;) {
-        struct tide__catalog_entry *next = e->next;
-        while (e->callers) {
-            struct tide__caller *caller = e->callers;
-            e->callers = caller->next;
-            tide_free(caller);
-        }
-        tide_free(e);
-        e = next;
+    if (catalog) {
+        release_entries(catalog);
     }
     tide_free(catalog);
 }
@@ -165,6 +163,98 @@ static void round_ended(struct tide_store *store, struct tide__catalog_entry *en
     }
 }
 
+/* ---- controller: what is recorded ---- */
+
+/* [options, last version of the map, made?, homes, versions] */
+void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
+                         char key[TIDE__CATALOG_KEY_BYTES]) {
+    (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "table/%05u", (unsigned)entry->id);
+    tide_writer_init(w, NULL, 0);
+    tide_write_array(w, 5);
+    tide__options_write(w, &entry->options);
+    tide_write_uint(w, entry->version);
+    tide_write_bool(w, entry->phase != TIDE__CATALOG_FAILED);
+    tide_write_binary(w, entry->homes, HOMES_BYTES);
+    tide_write_typed(w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+}
+
+static int read_entry(struct tide__catalog_entry *entry, const struct tide_control_pair *pair) {
+    char name[64];
+    size_t homes_size = 0, versions_count = 0;
+    unsigned id = 0;
+    struct tide_reader r;
+    tide_reader_init(&r, pair->value, pair->size);
+    (void)tide_read_array(&r);
+    int code = tide__options_read(&r, &entry->options, name);
+    uint64_t version = tide_read_uint(&r);
+    bool made = tide_read_bool(&r);
+    const uint8_t *homes = tide_read_binary(&r, &homes_size);
+    const uint8_t *versions = tide_read_typed(&r, TIDE_U32, &versions_count);
+    if (code || r.error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
+        sscanf(pair->key, "table/%5u", &id) != 1 || id == 0 || id >= TIDE__TABLES_MAX) {
+        return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
+    }
+    entry->id = id;
+    entry->version = (uint32_t)version;
+    entry->phase = made ? TIDE__CATALOG_PREPARE : TIDE__CATALOG_FAILED;
+    (void)snprintf(entry->name, sizeof entry->name, "%s", made ? name : "?");
+    entry->options.name = entry->name;
+    memcpy(entry->homes, homes, HOMES_BYTES);
+    memcpy(entry->versions, versions, sizeof entry->versions);
+    return 0;
+}
+
+static void release_entries(struct tide__catalog *catalog) {
+    while (catalog->entries) {
+        struct tide__catalog_entry *e = catalog->entries;
+        catalog->entries = e->next;
+        while (e->callers) {
+            struct tide__caller *caller = e->callers;
+            e->callers = caller->next;
+            tide_free(caller);
+        }
+        tide_free(e);
+    }
+}
+
+static int load(struct tide_store *store) {
+    struct tide__catalog *catalog = store->catalog;
+    const struct tide_control_state *state = tide_net_recorded(store->net);
+    const struct tide_control_pair *pair = NULL;
+    while ((pair = tide_control_list(state, "table/", pair)) != NULL) {
+        struct tide__catalog_entry *entry = tide_alloc_zero(1, sizeof *entry);
+        int code = entry ? read_entry(entry, pair) : TIDE_ENOMEM;
+        if (code) {
+            tide_free(entry);
+            return code;
+        }
+        entry->next = catalog->entries;
+        catalog->entries = entry;
+        catalog->last_id = entry->id > catalog->last_id ? entry->id : catalog->last_id;
+    }
+    return tide__plan_load(store);
+}
+
+bool tide__catalog_commands(struct tide_store *store) {
+    if (!tide__store_is_controller(store)) {
+        return false;
+    }
+    uint64_t term = tide_net_term(store->net);
+    if (store->catalog->term == term) {
+        return true;
+    }
+    int code = load(store);
+    if (code) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "the recorded tables cannot be taken over: %s", tide_error_message());
+        release_entries(store->catalog);
+        tide__plan_release(store);
+        return false;
+    }
+    store->catalog->term = term;
+    return true;
+}
+
 /* ---- controller: CREATE ---- */
 
 static struct tide__catalog_entry *find(struct tide__catalog *catalog, const char *name) {
@@ -196,10 +286,52 @@ static int add_entry(struct tide_store *store, const struct tide_table_options *
         return code;
     }
     entry->id = ++catalog->last_id;
+    entry->phase = TIDE__CATALOG_RECORD;
     entry->next = catalog->entries;
     catalog->entries = entry;
     *out = entry;
     return 0;
+}
+
+struct recording {
+    struct tide_store *store;
+    uint32_t id;
+};
+
+static struct tide__catalog_entry *by_id(struct tide_store *store, uint64_t id) {
+    struct tide__catalog_entry *entry = store->catalog->entries;
+    while (entry && entry->id != id) {
+        entry = entry->next;
+    }
+    return entry;
+}
+
+/* A new table may be handed out. */
+static void recorded(void *arg, int code) {
+    struct recording r = *(struct recording *)arg;
+    tide_free(arg);
+    struct tide__catalog_entry *entry = by_id(r.store, r.id);
+    if (!code && entry && entry->phase == TIDE__CATALOG_RECORD) {
+        start_round(r.store, entry, TIDE__CATALOG_PREPARE);
+        round_ended(r.store, entry);
+    }
+}
+
+static int record(struct tide_store *store, const struct tide__catalog_entry *entry) {
+    struct recording *r = tide_alloc(sizeof *r);
+    struct tide_writer w;
+    char key[TIDE__CATALOG_KEY_BYTES];
+    tide__catalog_write(entry, &w, key);
+    int code = r ? w.error : TIDE_ENOMEM;
+    if (code) {
+        tide_free(r);
+    } else {
+        *r = (struct recording){store, entry->id};
+        tide_net_record(store->net, &(struct tide_control_put){key, w.data, w.size}, 1, recorded,
+                        r);
+    }
+    tide_writer_release(&w);
+    return code;
 }
 
 static int create(struct tide_store *store, const struct tide_message *message,
@@ -210,7 +342,7 @@ static int create(struct tide_store *store, const struct tide_message *message,
     if (code) {
         return code;
     }
-    if (!tide__store_is_controller(store)) {
+    if (!tide__catalog_commands(store)) {
         return tide_fail(TIDE_EREFUSED, "this node is not the controller");
     }
     struct tide__catalog_entry *entry = find(store->catalog, name);
@@ -234,8 +366,9 @@ static int create(struct tide_store *store, const struct tide_message *message,
         .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
     entry->callers = caller;
     if (fresh) {
-        start_round(store, entry, TIDE__CATALOG_PREPARE);
-    } else if (entry->phase == TIDE__CATALOG_READY &&
+        return record(store, entry);
+    }
+    if (entry->phase == TIDE__CATALOG_READY &&
                !bit(entry->has, tide_address_node(caller->from))) {
         send_table(store, entry, tide_address_node(caller->from),
                    true); /* it just joined: its answer releases it */
@@ -399,6 +532,7 @@ static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, 
     (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
                    tide_error_name(code));
     entry->phase = TIDE__CATALOG_FAILED;
+    (void)record(store, entry); /* else it is tried again after a restart, and refused again */
     (void)snprintf(entry->name, sizeof entry->name, "?");
     while (entry->callers) {
         struct tide__caller *caller = entry->callers;
@@ -412,10 +546,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
     uint64_t id = tide_read_uint(r);
     bool ready = tide_read_bool(r);
     int64_t code = tide_read_int(r);
-    struct tide__catalog_entry *entry = store->catalog->entries;
-    while (entry && entry->id != id) {
-        entry = entry->next;
-    }
+    struct tide__catalog_entry *entry = tide__catalog_commands(store) ? by_id(store, id) : NULL;
     if (!entry || r->error || entry->phase == TIDE__CATALOG_FAILED) {
         return;
     }
@@ -438,8 +569,8 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
 
 static void welcome(struct tide_store *store, uint16_t node) {
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-        if (e->phase == TIDE__CATALOG_FAILED) {
-            continue;
+        if (e->phase == TIDE__CATALOG_FAILED || e->phase == TIDE__CATALOG_RECORD) {
+            continue; /* of the latter it will hear like all others */
         }
         bool round = e->phase != TIDE__CATALOG_READY;
         if (round && !bit(e->waiting, node)) {
@@ -457,7 +588,7 @@ static void welcome(struct tide_store *store, uint16_t node) {
 }
 
 void tide__catalog_member(struct tide_store *store, const struct tide_member *member) {
-    if (!tide__store_is_controller(store)) {
+    if (!tide__catalog_commands(store)) {
         return;
     }
     if (member->state == TIDE_MEMBER_UP) {

@@ -3,7 +3,7 @@
  * and handed to the file that knows what to do. A message that cannot be read is counted and
  * logged, the first few times; it never ends the actor.
  */
-#include "store/store_internal.h"
+#include "store/move.h"
 
 enum { LOGGED_MAX = 10 };
 
@@ -91,7 +91,18 @@ static void on_passed(struct tide_store *store, uint16_t from, struct tide_reade
     tide__pending_at(store, id, (uint16_t)node, positions, count);
 }
 
+/* Another controller: it has not heard what the former one was told. */
+static void look_for_commander(struct tide_store *store) {
+    uint16_t commander = tide_net_controller(store->net);
+    if (store->commander != commander) {
+        store->commander = commander;
+        store->drained = false;
+        store->drain_at = 0;
+    }
+}
+
 static void on_members(struct tide_store *store) {
+    look_for_commander(store);
     uint64_t view;
     size_t count = tide_net_members(store->net, NULL, 0, &view);
     struct tide_member *members = tide_alloc((count + 8) * sizeof *members);
@@ -110,6 +121,9 @@ static void on_members(struct tide_store *store) {
         tide__move_member(store, m);
     }
     tide_free(members);
+    if (tide__catalog_commands(store)) {
+        tide__plan_resume(store);
+    }
 }
 
 static void on_cast(struct tide_store *store, const struct tide_message *message) {

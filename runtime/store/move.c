@@ -284,11 +284,12 @@ static void fences_advance(struct tide_table *table) {
         table->map_answer_wanted = false;
         table->store->moves->answers--;
         tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE,
-                        table->id, 0, 0, NULL, 0, NULL, 0);
+                        table->id, table->map_answer_term, 0, NULL, 0, NULL, 0);
     }
 }
 
-/* [table, id or 0, passed on to, answer?, slots, homes, versions]; the op is read. */
+/* [table, id or 0, passed on to, answer?, slots, homes, versions]; the op is read. With answer: the controller's term
+ * in place of the id. */
 void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *r) {
     size_t count = 0, homes_count = 0, versions_count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
@@ -306,9 +307,10 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     }
     (void)change_homes(table, slots, homes, 0, versions, 0, count,
                        false); /* ENOMEM: the old home forwards */
-    if (answer && from == tide_net_controller(store->net) && !table->map_answer_wanted) {
+    if (answer && from == tide_net_controller(store->net)) {
+        store->moves->answers += !table->map_answer_wanted;
         table->map_answer_wanted = true;
-        store->moves->answers++;
+        table->map_answer_term = (uint32_t)id;
     }
     fences_advance(table);
 }
@@ -320,12 +322,34 @@ static void arrival_tell(struct tide_store *store, const struct arrival *a) {
                     a->version, a->from, a->slots, a->count, a->lost, a->lost_count);
 }
 
+static struct arrival *find_arrival(struct tide_store *store, const struct tide_table *table,
+                                    uint32_t version) {
+    struct arrival *a = store->moves->arrivals;
+    while (a && (a->table != table || a->version != version)) {
+        a = a->next;
+    }
+    return a;
+}
+
+static void expected(struct tide_store *store, const struct arrival *a) {
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, a->table->id,
+                    a->version, a->from, a->slots, a->count, NULL, 0);
+}
+
+/* A controller that took over asks again. Then what it asks for may be under way, or over, or have
+ * failed with the old home's death; or nobody had asked before that death. */
 static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version,
                       uint16_t from, const uint8_t *slots, size_t count) {
+    struct arrival *known = find_arrival(store, table, version);
+    if (known) {
+        expected(store, known);
+        return;
+    }
+    const bool gone = store->member_state[from] > 1 + TIDE_MEMBER_LEAVING;
     struct arrival *a = tide_alloc_zero(1, sizeof *a + count * sizeof a->slots[0]);
     uint32_t *lost = tide_alloc((count + 1) * sizeof *lost);
     if (!a || !lost ||
-        change_homes(table, slots, NULL, tide__store_self(store), NULL, version, count, true)) {
+        (!gone && change_homes(table, slots, NULL, tide__store_self(store), NULL, version, count, true))) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to take over slots");
         tide_free(a);
         tide_free(lost);
@@ -338,11 +362,14 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
                           .from = from,
                           .lost = lost};
     for (size_t i = 0; i < count; i++) {
+        uint32_t route = route_of(table, at(slots, i));
         a->slots[i] = at(slots, i);
-        a->left += (route_of(table, a->slots[i]) & TIDE__AWAITED) != 0;
+        a->left += (route & TIDE__AWAITED) != 0;
+        if (!(route & TIDE__MINE)) {
+            a->lost[a->lost_count++] = a->slots[i] | (uint32_t)tide__route_home(route) << 16;
+        }
     }
-    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, table->id, version,
-                    from, a->slots, count, NULL, 0);
+    expected(store, a);
     if (a->left == 0) {
         arrival_tell(store, a);
         arrival_free(a);
@@ -487,12 +514,15 @@ static int pack(void *arg, uint64_t key, const float *row) {
     return code;
 }
 
-/* The slot's route changes before its rows leave: from then on workers and messages go to the new
+/* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the new
  * home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the
  * new home waits for SLOT_DONE. */
 static int depart_slot(struct tide_store *store, struct departure *d, uint32_t slot) {
     struct tide_table *table = d->table;
     uint16_t lost_to = 0;
+    if (table->slot_versions[slot] >= d->version) {
+        return 1; /* it left, and that was told: a controller that took over asks again */
+    }
     if (route_of(table, slot) & TIDE__MINE) {
         routes_begin(table);
         set_route(table, slot, d->to);
@@ -530,11 +560,12 @@ static void departures_advance(struct tide_store *store) {
     while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES) {
         uint32_t slot = d->slots[d->at], route = route_of(d->table, slot);
         bool settled = !(route & (TIDE__AWAITED | TIDE__OWN_HOLD | TIDE__WORKER_HOLD));
-        if (!settled || depart_slot(store, d, slot)) {
+        int code = settled ? depart_slot(store, d, slot) : TIDE_EBUSY;
+        if (code < 0) {
             break;
         }
         d->at++;
-        d->in_flight++;
+        d->in_flight += code == 0;
     }
     if (d->at == d->count && d->in_flight == 0) {
         store->moves->departures = d->next;
@@ -587,6 +618,12 @@ void tide__moves_advance(struct tide_store *store) {
 /* [table, version, node, slots, lost], or shorter ones; the op is read. */
 void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
     const bool controls = from == tide_net_controller(store->net);
+    const bool asks = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE;
+    const bool tells = op == TIDE__OP_DRAINED || op == TIDE__OP_EXPECTED || op == TIDE__OP_MOVED ||
+                       op == TIDE__OP_MAP_DONE;
+    if ((asks && !controls) || (tells && !tide__catalog_commands(store))) {
+        return; /* of a controller that is none any more, or to one */
+    }
     if (op == TIDE__OP_DRAINED) {
         tide__plan_drained(store, from);
         tide__plan_advance(store);
@@ -634,14 +671,10 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
     }
     switch (op) {
     case TIDE__OP_EXPECT:
-        if (controls) {
-            on_expect(store, table, (uint32_t)version, (uint16_t)node, slots, count);
-        }
+        on_expect(store, table, (uint32_t)version, (uint16_t)node, slots, count);
         break;
     case TIDE__OP_MOVE:
-        if (controls) {
-            on_move(store, table, (uint32_t)version, (uint16_t)node, slots, count);
-        }
+        on_move(store, table, (uint32_t)version, (uint16_t)node, slots, count);
         break;
     case TIDE__OP_EXPECTED:
         tide__plan_expected(store, table->id, (uint32_t)version);
@@ -650,7 +683,9 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count);
         break;
     case TIDE__OP_MAP_DONE:
-        tide__plan_answered(store, from, false);
+        if (version == (uint32_t)tide_net_term(store->net)) { /* not what a former one asked */
+            tide__plan_answered(store, from, false);
+        }
         break;
     default:
         break;
@@ -696,7 +731,7 @@ void tide__move_member(struct tide_store *store, const struct tide_member *membe
     if (member->state == TIDE_MEMBER_LEAVING && member->id == tide__store_self(store)) {
         store->leaving = true;
     }
-    if (tide__store_is_controller(store)) {
+    if (tide__catalog_commands(store)) {
         tide__plan_member(store, member);
     }
     tide__moves_advance(store);

@@ -15,6 +15,8 @@ struct tide__moves {
     struct departure *departures;
     struct batch *batches;
     struct leaver *leavers;
+    uint32_t recording; /* changes of maps that are not recorded yet: nothing may follow from them */
+    bool planning;
     uint32_t fences;
     uint32_t answers; /* tables with map_answer_wanted */
 };
@@ -32,5 +34,9 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
 void tide__plan_answered(struct tide_store *store, uint16_t node, bool all);
 void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
+/* Reads back the batches that were under way; what their new homes have to be told is told by the
+ * next tide__plan_resume, when the members are known. */
+int tide__plan_load(struct tide_store *store);
+void tide__plan_resume(struct tide_store *store);
 
 #endif

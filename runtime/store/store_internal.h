@@ -179,6 +179,7 @@ struct tide_table {
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
     bool map_answer_wanted;        /* the controller waits for MAP_DONE */
+    uint32_t map_answer_term;      /* of the controller that does */
     struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
 };
@@ -490,6 +491,7 @@ struct tide_store {
     struct tide__moves *moves;
     bool leaving; /* this node: localizes nothing any more */
     bool drained; /* and told the controller that it owns nothing of others */
+    uint16_t commander; /* the controller that was told */
     uint64_t drain_at;
     unsigned drain_looks;
 };

@@ -239,6 +239,33 @@ static int same_or_mismatch(struct tide_table *table, const struct tide_table_op
     return 0;
 }
 
+/* CREATE. While the controller is away, and may come back, it is waited for: it finds what it has
+ * decided, so asking twice makes one table. */
+static int ask_controller(struct tide_store *store, const struct tide_table_options *options) {
+    struct tide_writer w;
+    uint8_t buffer[512];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__OP_CREATE);
+    tide__options_write(&w, options);
+    const uint64_t until = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
+    int code = w.error;
+    while (!code) {
+        struct tide_reply *reply = NULL;
+        code = tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data,
+                         w.size, TIDE_CALL_TIMEOUT, &reply);
+        tide_reply_free(reply);
+        bool away = (code == TIDE_EDIED || code == TIDE_EUNREACHABLE) &&
+                    tide_net_durable(store->net) && tide_port_now(store->port) < until;
+        if (!away) {
+            break;
+        }
+        code = tide_sleep(TIDE_SECOND / 20);
+    }
+    tide_writer_release(&w);
+    return code;
+}
+
 int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given,
                           struct tide_table **out) {
     struct tide_table_options options = *given;
@@ -253,24 +280,13 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
     if (!store->net) {
         return create_here(store, &options, out);
     }
-    struct tide_writer w;
-    uint8_t buffer[512];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_CREATE);
-    tide__options_write(&w, &options);
-    struct tide_reply *reply = NULL;
-    code = w.error ? w.error
-                   : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE),
-                               w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
-    tide_writer_release(&w);
+    code = ask_controller(store, &options);
     if (code == TIDE_EREFUSED && strstr(tide_error_message(), "other options")) {
         return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options.name);
     }
     if (code) {
         return code;
     }
-    tide_reply_free(reply);
     table = find(store, options.name);
     return table
                ? same_or_mismatch(table, &options, out)
