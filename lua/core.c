@@ -3,7 +3,7 @@
 #include "host.h"
 
 int tide__lua_open_core(lua_State *L) {
-    lua_createtable(L, 0, 64);
+    lua_createtable(L, 0, 80);
     tide__lua_open_value(L);
     tide__lua_open_tensor(L);
     tide__lua_open_actor(L);
@@ -15,5 +15,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_data(L);
     tide__lua_open_matrix(L);
     tide__lua_open_simulator(L);
+    tide__lua_open_plain(L);
+    tide__lua_open_sandbox(L);
     return 1;
 }

@@ -70,6 +70,21 @@ function core.tables() end            --> array of {name=, ...stats}
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
 
+---Numeric tools (kernels/numeric.h): line, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
+---quantile, hysteresis, rounds. docs/policies.md tells their arguments.
+core.k = {}
+
+---- policies: values as bytes, and states that cannot be broken out of
+function core.plain_encode(value) end --> bytes, equal for equal values | nil, err; numbers, strings, booleans, tables of them
+function core.plain_decode(bytes) end --> value | nil, err
+---@param memory_bytes integer cap
+function core.sandbox(memory_bytes) end --> sandbox | nil, err
+-- methods; budget = {instructions=, seconds=nil: no deadline}; fault = {kind="error"|"budget"|"memory"|"shape", message=, trace=}
+-- s:load(source, chunk, budget) -> the policy table as bytes, functions as true | nil, fault
+-- s:init(params, saved, seed, budget) -> true | nil, fault; s:decide(view, seed, budget) -> plan | nil, fault
+-- s:export(budget) -> saved, or nil without such a function | nil, fault (all values as bytes)
+-- s:usage() -> {instructions=, seconds=, memory_bytes=, memory_peak_bytes=, log=} of the last step; s:close()
+
 ---- data and small things
 function core.sha256(text) end        --> hex
 function core.encode(value) end       --> msgpack string ; core.decode(string) -> value

@@ -147,6 +147,7 @@ function tide.sleep(time)
   core.sleep(seconds)
 end
 
+tide.k = core.k
 tide.units = units
 
 -- Read when first asked for: most scripts use few of them.
