@@ -15,6 +15,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_data(L);
     tide__lua_open_matrix(L);
     tide__lua_open_simulator(L);
+    tide__lua_open_embedded(L);
     tide__lua_open_plain(L);
     tide__lua_open_sandbox(L);
     return 1;

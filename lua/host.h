@@ -175,6 +175,7 @@ void tide__lua_open_process(lua_State *L);
 void tide__lua_open_data(lua_State *L);
 void tide__lua_open_matrix(lua_State *L);
 void tide__lua_open_simulator(lua_State *L);
+void tide__lua_open_embedded(lua_State *L); /* host.c */
 void tide__lua_open_plain(lua_State *L);
 void tide__lua_open_sandbox(lua_State *L);
 int tide__lua_open_core(lua_State *L); /* lua_CFunction: returns the module */

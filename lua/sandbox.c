@@ -300,6 +300,32 @@ struct entry { /* of a step: pushes the function and its arguments */
     bool state_first, random, kernels;
 };
 
+/* view.jobs gets its index view.job, and so on: the same objects by id. */
+static void add_indices(lua_State *L, int view) {
+    static const char *const lists[][2] = {{"jobs", "job"},         {"nodes", "node"},     {"workers", "worker"},
+                                           {"servers", "server"},   {"tables", "table"},   {"tensors", "tensor"},
+                                           {"chunks", "chunk"}};
+    for (size_t i = 0; i < TIDE_COUNT(lists); i++) {
+        lua_Integer count = 0;
+        bool free = lua_getfield(L, view, lists[i][1]) == LUA_TNIL;
+        if (lua_getfield(L, view, lists[i][0]) == LUA_TTABLE && free) {
+            lua_newtable(L);
+            while (lua_rawgeti(L, -2, ++count) == LUA_TTABLE) {
+                lua_getfield(L, -1, "id");
+                lua_insert(L, -2);
+                if (lua_isinteger(L, -2)) {
+                    lua_rawset(L, -3);
+                } else {
+                    lua_pop(L, 2);
+                }
+            }
+            lua_pop(L, 1);
+            lua_setfield(L, view, lists[i][1]);
+        }
+        lua_settop(L, view);
+    }
+}
+
 static int enter(lua_State *L) {
     const struct entry *e = lua_touserdata(L, 1);
     lua_settop(L, 0);
@@ -319,6 +345,7 @@ static int enter(lua_State *L) {
     if (e->random) {
         lua_pushcfunction(L, tide__sandbox_random);
         lua_setfield(L, -2, "rng");
+        add_indices(L, lua_gettop(L));
     }
     if (e->kernels) {
         tide__lua_push_numeric(L, tide__sandbox_of(L));

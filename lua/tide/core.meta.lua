@@ -74,6 +74,9 @@ function core.kernels() end           --> array of {name=, doc=, parameters={{na
 ---quantile, hysteresis, rounds. docs/policies.md tells their arguments.
 core.k = {}
 
+function core.embedded(name) end      --> text of a file inside the program, "policies/batching/equal" | nil
+function core.embedded_names(prefix) end --> list of their names
+
 ---- policies: values as bytes, and states that cannot be broken out of
 function core.plain_encode(value) end --> bytes, equal for equal values | nil, err; numbers, strings, booleans, tables of them
 function core.plain_decode(bytes) end --> value | nil, err
