@@ -288,7 +288,7 @@ case("a guard is passed by a policy that is as good; a fault or a NaN in its win
   assert(h:swap("batching/lb-bsp", {guard = g}))
   w.train(h, 60)
   assert(h:list()[1].name == "lb-bsp" and not h:list()[1].guarded and h:history("batching")[2].guard:find "it was")
-  assert(h:swap(policy("st.n = st.n + 1 if st.n > 60 then error 'x' end return {}", {every = 0.1, name = "faulty"}), {guard = g}))
+  assert(h:swap(policy("st.n = st.n + 1 if st.n > 2 then error 'x' end return {}", {every = 0.1, name = "faulty"}), {guard = g}))
   w.train(h, 5)
   assert(h:list()[1].name == "lb-bsp")
   assert(h:swap("batching/boa", {guard = g}))
