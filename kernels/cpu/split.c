@@ -83,9 +83,9 @@ int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_
     if (code < 0) {
         return code;
     }
-    double low = 0, high = 0; /* not before low: somebody's minimum takes that long */
+    /* Whose minimum takes longer than z stays at it, and the others are still levelled among each other. */
+    double low = 0, high = 0;
     for (size_t i = 0; i < n; i++) {
-        low = fmax(low, seconds_of(&costs[i], costs[i].min));
         high = fmax(high, seconds_of(&costs[i], costs[i].max));
     }
     if (enough(total, costs, n, low)) {

@@ -13,12 +13,15 @@ local text = require "tide.text"
 ---@field stop? {epochs?: integer, loss?: number, time?: number|string}
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
+---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
+---@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
 local job = {}
 job.__index = job
 
 local KNOWN <const> = {
   name = "string", worker = "function", data = "table", tables = {"table", "function"}, params = "table",
   on_report = "function", evaluate = "table", stop = "table", progress = "table", seed = "number", workers = "number",
+  batch = {"number", "table"}, policies = "table",
 }
 local STOPS <const> = {epochs = true, loss = true, time = true}
 
@@ -26,6 +29,19 @@ local STOPS <const> = {epochs = true, loss = true, time = true}
 ---@return boolean whether it may name a cluster, node, table or job
 function job.is_identifier(name)
   return type(name) == "string" and #name <= 63 and name:find("^[a-z0-9][a-z0-9._-]*$") ~= nil
+end
+
+local function check_batch(fields)
+  local b = fields.batch
+  if b == nil then return end
+  b = type(b) == "number" and {total = b} or b
+  for _, key in ipairs {"total", "min", "max"} do
+    local v = b[key]
+    if (v ~= nil or key == "total") and not (math.tointeger(v) and v >= 1 and v < 1 << 40) then
+      error(script.error("T0203", ("`batch` of job `%s`: `%s` must be a whole number of 1 or more"):format(fields.name,
+        key)), 4)
+    end
+  end
 end
 
 local function check(fields)
@@ -49,6 +65,7 @@ local function check(fields)
   if not fields.worker then
     error(script.error("T0203", ("job `%s` has no worker function"):format(fields.name)), 3)
   end
+  check_batch(fields)
   for key in pairs(fields.stop or {}) do
     if not STOPS[key] then error(script.error("T0203", ("stop rule `%s` is not known"):format(tostring(key))), 3) end
   end

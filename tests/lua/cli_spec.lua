@@ -8,6 +8,7 @@ local decode = core.json_decode
 
 -- A line of words with which each command does its work under the fake cluster.
 local WORK <const> = {
+  policy = "policy new batching",
   run = "run %s", sim = "sim --seed 1 %s", up = "up",
   down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
   actors = "actors", tables = "tables", links = "links", config = "config", version = "version", help = "help",

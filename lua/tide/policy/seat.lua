@@ -68,7 +68,7 @@ function seat:install(version, now)
   self.current = version
   self.faults, self.row = {}, 0
   self.every = version.policy.every
-  self.next_at, self.wake = now, nil
+  self.next_at, self.wake, self.last_at = now, nil, -math.huge
 end
 
 ---What the holder exported last: for a successor, after a fault, after a crash.

@@ -8,7 +8,7 @@
 local policy = {
   api = 1, kind = "batching", name = "boa", version = 1,
   params = { forget = 0.9, gain = 1.03, change = 0.5, explore = 20 },
-  needs = { "worker.speed" }, every = 2, on = { "join", "leave" }, min_gap = 0.5,
+  needs = { "worker.speed" }, every = 0.5, on = { "join", "leave" }, min_gap = 0.1,
 }
 
 function policy.init(params, saved)
