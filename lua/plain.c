@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { TAG_NIL, TAG_FALSE, TAG_TRUE, TAG_INTEGER, TAG_FLOAT, TAG_STRING, TAG_TABLE };
-enum { ITEMS_MAX = 1 << 22, BYTES_MAX = 1 << 26 };
+enum { ITEMS_MAX = 1 << 22, BYTES_MAX = 1 << 26, PREPARED_MAX = 1 << 12 };
 
 /* ---- encoding ---- */
 
@@ -273,11 +273,12 @@ static int decode_table(lua_State *L, struct input *in, int depth) {
     if (depth >= TIDE_PLAIN_DEPTH_MAX) {
         return TIDE_ELIMIT;
     }
-    /* A value has at least a byte: counts beyond the rest of the input allocate nothing. */
+    /* A value has at least a byte: counts beyond the rest of the input are refused before anything is made. */
     if (!take(in, counts, sizeof counts) || counts[0] + 2 * (size_t)counts[1] > (size_t)(in->end - in->at)) {
         return TIDE_EPROTO;
     }
-    lua_createtable(L, (int)counts[0], (int)counts[1]);
+    lua_createtable(L, (int)(counts[0] < PREPARED_MAX ? counts[0] : PREPARED_MAX),
+                    (int)(counts[1] < PREPARED_MAX ? counts[1] : PREPARED_MAX));
     for (uint32_t i = 0; i < counts[0]; i++) {
         int code = decode(L, in, depth + 1);
         if (code < 0 || lua_isnil(L, -1)) {

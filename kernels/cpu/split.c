@@ -1,7 +1,7 @@
 /*
  * Integer min-max split by bisection on the finish time z: the most units worker i ends by z is a floor, so the sum over
- * workers is a step function of z, and the first z at which it reaches the total is the optimum. Exact, because the last
- * two z of the bisection are neighbouring doubles.
+ * workers is a step function of z, and the first z at which it reaches the total is the optimum. Exact, because the
+ * bisection ends when the sum is the total (nothing earlier reaches it), or at two neighbouring doubles.
  */
 #include "numeric.h"
 
@@ -18,23 +18,19 @@ static double seconds_of(const struct tide_split_cost *c, uint64_t units) {
 
 /* Most units done by z, within the bounds; min if even they take longer. */
 static uint64_t units_by(const struct tide_split_cost *c, double z) {
-    uint64_t low = c->min, high = c->max;
-    if (seconds_of(c, high) <= z) {
-        return high;
-    }
-    if (!c->times && c->per > 0) { /* the formula's answer, off by one at most through rounding */
+    if (!c->times && c->per > 0) { /* the formula's answer, off by what rounding does */
         double guess = (z - c->at) / c->per;
-        uint64_t near = guess <= (double)low ? low : guess >= (double)high ? high : (uint64_t)guess;
-        low = near > low + 1 ? near - 1 : low;
-        high = near + 2 < high ? near + 2 : high;
-        if (low > c->min && seconds_of(c, low) > z) {
-            low = c->min;
+        uint64_t units = guess <= (double)c->min ? c->min : guess >= (double)c->max ? c->max : (uint64_t)guess;
+        while (units > c->min && seconds_of(c, units) > z) {
+            units--;
         }
-        if (high < c->max && seconds_of(c, high) <= z) {
-            high = c->max;
+        while (units < c->max && seconds_of(c, units + 1) <= z) {
+            units++;
         }
+        return units;
     }
-    while (low < high) { /* seconds_of(high) > z or high is the bound */
+    uint64_t low = c->min, high = c->max;
+    while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
         if (seconds_of(c, middle) <= z) {
             low = middle;
@@ -45,22 +41,19 @@ static uint64_t units_by(const struct tide_split_cost *c, double z) {
     return low;
 }
 
-static bool enough(uint64_t total, const struct tide_split_cost *costs, size_t n, double z) {
+static uint64_t sum_by(const struct tide_split_cost *costs, size_t n, double z) {
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++) {
         sum += units_by(&costs[i], z);
-        if (sum >= total) {
-            return true;
-        }
     }
-    return false;
+    return sum;
 }
 
 static int check(uint64_t total, const struct tide_split_cost *costs, size_t n) {
     uint64_t least = 0, most = 0;
     for (size_t i = 0; i < n; i++) {
         const struct tide_split_cost *c = &costs[i];
-        if (c->min > c->max || c->max > (UINT64_C(1) << 48) || (c->times && c->max > c->time_count)) {
+        if (c->min > c->max || c->max > (UINT64_C(1) << 47) || (c->times && c->max > c->time_count)) {
             return tide_fail(TIDE_EINVAL, "worker %zu: its bounds %llu..%llu cannot be kept", i + 1,
                              (unsigned long long)c->min, (unsigned long long)c->max);
         }
@@ -88,23 +81,24 @@ int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_
     for (size_t i = 0; i < n; i++) {
         high = fmax(high, seconds_of(&costs[i], costs[i].max));
     }
-    if (enough(total, costs, n, low)) {
-        high = low;
-    }
-    while (low < high) {
+    bool exact = sum_by(costs, n, low) >= total;
+    high = exact ? low : high;
+    while (!exact) { /* until nothing is left over, or low and high are neighbours */
         double middle = low + (high - low) / 2;
         if (middle <= low || middle >= high) {
             break;
         }
-        if (enough(total, costs, n, middle)) {
+        uint64_t sum = sum_by(costs, n, middle);
+        if (sum >= total) {
             high = middle;
+            exact = sum == total;
         } else {
             low = middle;
         }
     }
     uint64_t rest = total;
     for (size_t i = 0; i < n; i++) {
-        share[i] = low < high ? units_by(&costs[i], low) : costs[i].min;
+        share[i] = low < high ? units_by(&costs[i], low) : costs[i].min; /* part of any best split */
         rest -= share[i];
     }
     double slowest = 0;

@@ -14,7 +14,7 @@ local WORK <const> = {
   actors = "actors", tables = "tables", links = "links", config = "config", version = "version", help = "help",
   completion = "completion bash",
 }
-local LATER <const> = {"attach", "policy", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}
+local LATER <const> = {"attach", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}
 
 describe("tide", function()
   local script
