@@ -23,7 +23,8 @@ int main(int argc, char **argv) {
     }
     lua_pushcfunction(host->L, row);
     lua_setglobal(host->L, "row");
-    bool ok = luaL_loadfile(host->L, BENCH_DIRECTORY "/policy.lua") == LUA_OK && lua_pcall(host->L, 0, 0, 0) == LUA_OK;
+    bool ok = luaL_loadfile(host->L, BENCH_DIRECTORY "/policy.lua") == LUA_OK &&
+              lua_pcall(host->L, 0, 0, 0) == LUA_OK;
     if (!ok) {
         (void)fprintf(stderr, "%s\n", luaL_tolstring(host->L, -1, NULL));
     }

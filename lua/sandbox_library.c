@@ -1,8 +1,8 @@
 /*
- * The globals of a sandbox (sandbox.h): the parts of Lua's libraries that cannot run long, leak an address, reach the
- * outside or depend on anything but their arguments; and bounded versions of the others. What is absent, is absent on
- * purpose: load and its kin, next, collectgarbage, require, debug, io, os, string.dump, string.pack, utf8,
- * coroutine.close, __gc and __mode.
+ * The globals of a sandbox (sandbox.h): the parts of Lua's libraries that cannot run long, leak an
+ * address, reach the outside or depend on anything but their arguments; and bounded versions of the
+ * others. What is absent, is absent on purpose: load and its kin, next, collectgarbage, require,
+ * debug, io, os, string.dump, string.pack, utf8, coroutine.close, __gc and __mode.
  */
 #include "sandbox.h"
 
@@ -79,7 +79,8 @@ static int base_setmetatable(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_argexpected(L, lua_isnil(L, 2) || lua_istable(L, 2), 2, "nil or table");
     lua_settop(L, 2);
-    static const char *const refused[] = {"__gc", "__mode"}; /* both make a result depend on the collector */
+    static const char *const refused[] = {
+        "__gc", "__mode"}; /* both make a result depend on the collector */
     for (size_t i = 0; i < TIDE_COUNT(refused) && lua_istable(L, 2); i++) {
         lua_pushstring(L, refused[i]);
         if (lua_rawget(L, 2) != LUA_TNIL) {
@@ -115,7 +116,8 @@ static int by_order(lua_State *L, int a, int b) {
 
 typedef int (*lua_less)(lua_State *L, int a, int b);
 
-/* Sorts elements 1..n of the table at `t` by merging runs; stable; the function may run Lua code and raise. */
+/* Sorts elements 1..n of the table at `t` by merging runs; stable; the function may run Lua code
+ * and raise. */
 static void merge_sort(lua_State *L, int t, lua_Integer n, lua_less less) {
     struct tide_sandbox *s = tide__sandbox_of(L);
     lua_createtable(L, (int)n, 0);
@@ -150,7 +152,8 @@ static void merge_sort(lua_State *L, int t, lua_Integer n, lua_less less) {
 
 /* upvalues: table, its keys beyond the array part, array length, position */
 static int pairs_next(lua_State *L) {
-    lua_Integer array = lua_tointeger(L, lua_upvalueindex(3)), at = lua_tointeger(L, lua_upvalueindex(4));
+    lua_Integer array = lua_tointeger(L, lua_upvalueindex(3)),
+                at = lua_tointeger(L, lua_upvalueindex(4));
     for (;;) {
         at++;
         if (at <= array) {
@@ -159,7 +162,8 @@ static int pairs_next(lua_State *L) {
             return 1;
         }
         lua_pushvalue(L, -1);
-        if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) { /* keys removed meanwhile are left out */
+        if (lua_rawget(L, lua_upvalueindex(1)) !=
+            LUA_TNIL) { /* keys removed meanwhile are left out */
             break;
         }
         lua_pop(L, 2);
@@ -185,11 +189,13 @@ static int base_pairs(lua_State *L) {
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         lua_pop(L, 1);
-        bool own = lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 && lua_tointeger(L, -1) <= array;
+        bool own =
+            lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 && lua_tointeger(L, -1) <= array;
         if (!own) {
             int type = lua_type(L, -1);
             if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) {
-                return luaL_error(L, "pairs of a table with a %s as a key: such keys have no order", lua_typename(L, type));
+                return luaL_error(L, "pairs of a table with a %s as a key: such keys have no order",
+                                  lua_typename(L, type));
             }
             lua_pushvalue(L, -1);
             lua_rawseti(L, 2, ++keys);
@@ -201,124 +207,6 @@ static int base_pairs(lua_State *L) {
     lua_pushinteger(L, 0);
     lua_pushcclosure(L, pairs_next, 4); /* takes table and keys too: they are 1 and 2 */
     return 1;
-}
-
-/* ---- protected calls and coroutines ---- */
-
-static int xpcall_failed(lua_State *L, int status, lua_KContext base) {
-    (void)status;
-    lua_pushboolean(L, 0);
-    lua_insert(L, (int)base);
-    return lua_gettop(L) - (int)base + 1;
-}
-
-static int xpcall_done(lua_State *L, int status, lua_KContext handler) {
-    if (status == LUA_OK || status == LUA_YIELD) {
-        lua_pushboolean(L, 1);
-        lua_replace(L, (int)handler);
-        return lua_gettop(L) - (int)handler + 1;
-    }
-    tide__sandbox_charge(L, tide__sandbox_of(L), 10);
-    lua_pushvalue(L, (int)handler);
-    lua_insert(L, -2);
-    int base = lua_gettop(L) - 1;
-    lua_callk(L, 1, LUA_MULTRET, base, xpcall_failed);
-    return xpcall_failed(L, LUA_OK, base);
-}
-
-/* The handler runs after the stack was unwound: as Lua's message handler it would run without the hook. */
-static int base_xpcall(lua_State *L) {
-    luaL_checktype(L, 2, LUA_TFUNCTION);
-    lua_pushvalue(L, 1); /* f, handler, arguments... -> f, handler, f, arguments... */
-    lua_insert(L, 3);
-    return xpcall_done(L, lua_pcallk(L, lua_gettop(L) - 3, LUA_MULTRET, 0, 2, xpcall_done), 2);
-}
-
-/* Runs `co` with the arguments on top of L. Number of results on L, or -1 and the error. */
-static int resume(lua_State *L, lua_State *co, int arguments) {
-    struct tide_sandbox *s = tide__sandbox_of(L);
-    int results;
-    tide__sandbox_charge(L, s, TIDE_SANDBOX_HOOK); /* the hook starts anew in each coroutine */
-    if (!lua_checkstack(co, arguments) || (lua_status(co) == LUA_OK && lua_gettop(co) == 0)) {
-        lua_pushliteral(L, "cannot resume dead coroutine");
-        return -1;
-    }
-    if (co == L || (lua_status(co) != LUA_OK && lua_status(co) != LUA_YIELD)) {
-        lua_pushliteral(L, "cannot resume this coroutine");
-        return -1;
-    }
-    lua_Debug ar;
-    if (lua_status(co) == LUA_OK && lua_getstack(co, 0, &ar)) {
-        lua_pushliteral(L, "cannot resume non-suspended coroutine");
-        return -1;
-    }
-    lua_xmove(L, co, arguments);
-    int status = lua_resume(co, L, arguments, &results);
-    tide__sandbox_charge(L, s, 1); /* over: this coroutine ends too */
-    if (status != LUA_OK && status != LUA_YIELD) {
-        lua_xmove(co, L, 1);
-        return -1;
-    }
-    if (!lua_checkstack(L, results + 1)) {
-        lua_pop(co, results);
-        lua_pushliteral(L, "too many results to resume");
-        return -1;
-    }
-    lua_xmove(co, L, results);
-    return results;
-}
-
-static lua_State *check_coroutine(lua_State *L) {
-    lua_State *co = lua_tothread(L, 1);
-    luaL_argexpected(L, co, 1, "coroutine");
-    return co;
-}
-
-static int co_resume(lua_State *L) {
-    lua_State *co = check_coroutine(L);
-    int count = resume(L, co, lua_gettop(L) - 1);
-    lua_pushboolean(L, count >= 0);
-    int given = count < 0 ? 1 : count;
-    lua_insert(L, -(given + 1));
-    return given + 1;
-}
-
-static int co_create(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TFUNCTION);
-    tide__sandbox_charge(L, tide__sandbox_of(L), TIDE_SANDBOX_HOOK);
-    lua_State *co = lua_newthread(L);
-    lua_pushvalue(L, 1);
-    lua_xmove(L, co, 1);
-    return 1;
-}
-
-static int wrapped(lua_State *L) {
-    int count = resume(L, lua_tothread(L, lua_upvalueindex(1)), lua_gettop(L));
-    return count < 0 ? lua_error(L) : count;
-}
-
-static int co_wrap(lua_State *L) {
-    (void)co_create(L);
-    lua_pushcclosure(L, wrapped, 1);
-    return 1;
-}
-
-static int co_yield(lua_State *L) {
-    if (L == tide__sandbox_of(L)->step) {
-        return luaL_error(L, "attempt to yield from outside a coroutine");
-    }
-    return lua_yield(L, lua_gettop(L));
-}
-
-static int co_isyieldable(lua_State *L) {
-    lua_pushboolean(L, L != tide__sandbox_of(L)->step && lua_isyieldable(L));
-    return 1;
-}
-
-static int co_running(lua_State *L) {
-    (void)lua_pushthread(L);
-    lua_pushboolean(L, L == tide__sandbox_of(L)->step);
-    return 2;
 }
 
 /* ---- table ---- */
@@ -353,7 +241,8 @@ static int table_insert(lua_State *L) {
 static int table_remove(lua_State *L) {
     lua_Integer n = check_length(L, 1), at = luaL_optinteger(L, 2, n);
     if (lua_gettop(L) >= 2 && !lua_isnil(L, 2)) {
-        luaL_argcheck(L, n + 1 == at || (at >= 1 && at <= n + 1) || (n == 0 && at == 0), 2, "position out of bounds");
+        luaL_argcheck(L, n + 1 == at || (at >= 1 && at <= n + 1) || (n == 0 && at == 0), 2,
+                      "position out of bounds");
     }
     lua_rawgeti(L, 1, at);
     if (n > at) {
@@ -371,13 +260,15 @@ static int table_remove(lua_State *L) {
 }
 
 static int table_move(lua_State *L) {
-    lua_Integer from = luaL_checkinteger(L, 2), end = luaL_checkinteger(L, 3), to = luaL_checkinteger(L, 4);
+    lua_Integer from = luaL_checkinteger(L, 2), end = luaL_checkinteger(L, 3),
+                to = luaL_checkinteger(L, 4);
     int target = lua_isnoneornil(L, 5) ? 1 : 5;
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, target, LUA_TTABLE);
     if (end >= from) {
         lua_Unsigned count = (lua_Unsigned)end - (lua_Unsigned)from + 1;
-        luaL_argcheck(L, count <= TIDE_SANDBOX_ELEMENTS_MAX && count > 0, 3, "too many elements to move");
+        luaL_argcheck(L, count <= TIDE_SANDBOX_ELEMENTS_MAX && count > 0, 3,
+                      "too many elements to move");
         luaL_argcheck(L, to <= LUA_MAXINTEGER - (lua_Integer)count, 4, "destination wraps around");
         tide__sandbox_charge(L, tide__sandbox_of(L), count);
         bool up = to > from && to <= end && lua_rawequal(L, 1, target);
@@ -398,13 +289,15 @@ static int table_concat(lua_State *L) {
     const char *separator = luaL_optlstring(L, 2, "", &length);
     lua_Integer i = luaL_optinteger(L, 3, 1);
     last = luaL_optinteger(L, 4, last);
-    luaL_argcheck(L, last < i || (lua_Unsigned)last - (lua_Unsigned)i < TIDE_SANDBOX_ELEMENTS_MAX, 4, "too many elements");
+    luaL_argcheck(L, last < i || (lua_Unsigned)last - (lua_Unsigned)i < TIDE_SANDBOX_ELEMENTS_MAX,
+                  4, "too many elements");
     luaL_Buffer b;
     luaL_buffinit(L, &b);
     for (size_t total = 0; i <= last; i++) {
         lua_rawgeti(L, 1, i);
         if (!lua_isstring(L, -1)) {
-            return luaL_error(L, "invalid value (at index %I) in table for 'concat'", (LUAI_UACINT)i);
+            return luaL_error(L, "invalid value (at index %I) in table for 'concat'",
+                              (LUAI_UACINT)i);
         }
         (void)lua_tolstring(L, -1, &size);
         total += size + length;
@@ -440,7 +333,8 @@ static int table_sort(lua_State *L) {
     lua_Integer n = check_length(L, 1);
     bool given = !lua_isnoneornil(L, 2);
     if (given) {
-        luaL_argcheck(L, lua_isfunction(L, 2) && !lua_iscfunction(L, 2), 2, "a Lua function expected");
+        luaL_argcheck(L, lua_isfunction(L, 2) && !lua_iscfunction(L, 2), 2,
+                      "a Lua function expected");
     }
     lua_settop(L, 2);
     merge_sort(L, 1, n, given ? by_function : by_operator);
@@ -463,7 +357,8 @@ static int table_pack(lua_State *L) {
 static int table_unpack(lua_State *L) {
     lua_Integer first = luaL_optinteger(L, 2, 1);
     luaL_checktype(L, 1, LUA_TTABLE);
-    lua_Integer last = lua_isnoneornil(L, 3) ? (lua_Integer)lua_rawlen(L, 1) : luaL_checkinteger(L, 3);
+    lua_Integer last =
+        lua_isnoneornil(L, 3) ? (lua_Integer)lua_rawlen(L, 1) : luaL_checkinteger(L, 3);
     if (first > last) {
         return 0;
     }
@@ -493,16 +388,20 @@ static int charged(lua_State *L) {
 
 static int string_rep(lua_State *L) {
     size_t size, length;
-    const char *text = luaL_checklstring(L, 1, &size), *separator = luaL_optlstring(L, 3, "", &length);
+    const char *text = luaL_checklstring(L, 1, &size),
+               *separator = luaL_optlstring(L, 3, "", &length);
     lua_Integer count = luaL_checkinteger(L, 2);
     if (count <= 0) {
         lua_pushliteral(L, "");
         return 1;
     }
-    if (count > TIDE_SANDBOX_ELEMENTS_MAX || (size + length) > TIDE_SANDBOX_STRING_MAX / (size_t)count) {
-        return luaL_error(L, "a string of more than 1 MiB, or repeated more than %d times", TIDE_SANDBOX_ELEMENTS_MAX);
+    if (count > TIDE_SANDBOX_ELEMENTS_MAX ||
+        (size + length) > TIDE_SANDBOX_STRING_MAX / (size_t)count) {
+        return luaL_error(L, "a string of more than 1 MiB, or repeated more than %d times",
+                          TIDE_SANDBOX_ELEMENTS_MAX);
     }
-    tide__sandbox_charge(L, tide__sandbox_of(L), (uint64_t)count + (size + length) * (size_t)count / 16);
+    tide__sandbox_charge(L, tide__sandbox_of(L),
+                         (uint64_t)count + (size + length) * (size_t)count / 16);
     luaL_Buffer b;
     luaL_buffinit(L, &b);
     for (lua_Integer i = 0; i < count; i++) {
@@ -518,7 +417,8 @@ static int string_rep(lua_State *L) {
 static int string_byte(lua_State *L) {
     size_t size;
     const char *text = luaL_checklstring(L, 1, &size);
-    lua_Integer first = luaL_optinteger(L, 2, 1), last = luaL_optinteger(L, 3, first), length = (lua_Integer)size;
+    lua_Integer first = luaL_optinteger(L, 2, 1), last = luaL_optinteger(L, 3, first),
+                length = (lua_Integer)size;
     first = first < 0 ? first + length + 1 : first;
     last = last < 0 ? last + length + 1 : last;
     first = first < 1 ? 1 : first;
@@ -536,7 +436,8 @@ static int string_byte(lua_State *L) {
     return (int)(last - first + 1);
 }
 
-/* Replaces what %s shows by its text, refuses %p, and leaves the rest to Lua's string.format (upvalue 1). */
+/* Replaces what %s shows by its text, refuses %p, and leaves the rest to Lua's string.format
+ * (upvalue 1). */
 static int string_format(lua_State *L) {
     const char *format = luaL_checkstring(L, 1);
     int argument = 1, count = lua_gettop(L);
@@ -587,7 +488,8 @@ int tide__sandbox_random(lua_State *L) {
         lua_pushnumber(L, tide_random_uniform(&s->random));
         return 1;
     }
-    lua_Integer least = count == 1 ? 1 : luaL_checkinteger(L, 1), most = luaL_checkinteger(L, count == 1 ? 1 : 2);
+    lua_Integer least = count == 1 ? 1 : luaL_checkinteger(L, 1),
+                most = luaL_checkinteger(L, count == 1 ? 1 : 2);
     luaL_argcheck(L, least <= most, count, "interval is empty");
     uint64_t span = (uint64_t)most - (uint64_t)least + 1;
     uint64_t drawn = span == 0 ? tide_random_next(&s->random) : tide_random_below(&s->random, span);
@@ -624,11 +526,16 @@ static void open_strings(lua_State *L, int globals) {
 }
 
 static void open_base(lua_State *L, int globals) {
-    static const char *const names[] = {"assert", "error", "ipairs", "pcall", "select", "getmetatable", "rawequal",
-                                        "rawget", "rawlen", "rawset", "type", NULL};
+    static const char *const names[] = {"assert", "error",        "ipairs",   "pcall",
+                                        "select", "getmetatable", "rawequal", "rawget",
+                                        "rawlen", "rawset",       "type",     NULL};
     static const char *const by_bytes[] = {"tonumber", NULL};
-    static const luaL_Reg own[] = {{"pairs", base_pairs}, {"print", base_print}, {"setmetatable", base_setmetatable},
-                                   {"tostring", base_tostring}, {"xpcall", base_xpcall}, {NULL, NULL}};
+    static const luaL_Reg own[] = {{"pairs", base_pairs},
+                                   {"print", base_print},
+                                   {"setmetatable", base_setmetatable},
+                                   {"tostring", base_tostring},
+                                   {"xpcall", tide__sandbox_xpcall},
+                                   {NULL, NULL}};
     lua_pushcfunction(L, luaopen_base); /* fills the globals of now, which are thrown away */
     lua_call(L, 0, 1);
     copy(L, lua_gettop(L), globals, names, false);
@@ -651,12 +558,10 @@ static void open_math(lua_State *L, int globals) {
 }
 
 int tide__sandbox_environment(lua_State *L) {
-    static const luaL_Reg tables[] = {{"concat", table_concat}, {"insert", table_insert}, {"move", table_move},
-                                      {"pack", table_pack},     {"remove", table_remove}, {"sort", table_sort},
+    static const luaL_Reg tables[] = {{"concat", table_concat}, {"insert", table_insert},
+                                      {"move", table_move},     {"pack", table_pack},
+                                      {"remove", table_remove}, {"sort", table_sort},
                                       {"unpack", table_unpack}, {NULL, NULL}};
-    static const luaL_Reg coroutines[] = {{"create", co_create},   {"isyieldable", co_isyieldable},
-                                          {"resume", co_resume},   {"running", co_running},
-                                          {"wrap", co_wrap},       {"yield", co_yield}, {NULL, NULL}};
     static const char *const status[] = {"status", NULL};
     lua_settop(L, 0);
     lua_createtable(L, 0, 32);
@@ -666,14 +571,15 @@ int tide__sandbox_environment(lua_State *L) {
     luaL_newlib(L, tables);
     lua_setfield(L, 1, "table");
     luaL_requiref(L, "coroutine", luaopen_coroutine, 0);
-    luaL_newlib(L, coroutines);
+    tide__sandbox_open_coroutines(L);
     copy(L, 2, 3, status, false);
     lua_setfield(L, 1, "coroutine");
     lua_settop(L, 1);
     lua_pushvalue(L, 1);
     lua_setfield(L, 1, "_G");
     lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-    lua_pushnil(L); /* what the libraries left: reachable by nobody, but nobody shall need to know that */
+    lua_pushnil(
+        L); /* what the libraries left: reachable by nobody, but nobody shall need to know that */
     lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_newtable(L); /* ids of objects, weak */
     lua_createtable(L, 0, 1);

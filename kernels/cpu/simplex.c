@@ -1,6 +1,7 @@
 /*
- * Small dense linear programmes: a tableau, two phases, Bland's rule (it cannot cycle). Rows with b < 0 are turned round;
- * every row gets an artificial variable, and the slack or surplus one that its sense asks for.
+ * Small dense linear programmes: a tableau, two phases, Bland's rule (it cannot cycle). Rows with b
+ * < 0 are turned round; every row gets an artificial variable, and the slack or surplus one that
+ * its sense asks for.
  */
 #include "numeric.h"
 
@@ -12,8 +13,9 @@
 #define TINY 1e-9
 
 struct tableau {
-    size_t rows, columns, artificial; /* columns without the right side; artificial ones are the last `rows` */
-    double *t;                        /* (rows + 1) x (columns + 1); the last row is the objective's */
+    size_t rows, columns,
+        artificial; /* columns without the right side; artificial ones are the last `rows` */
+    double *t;      /* (rows + 1) x (columns + 1); the last row is the objective's */
     size_t *basis;
     size_t pivots_left;
 };
@@ -58,7 +60,8 @@ static int maximise(struct tableau *s, size_t usable) {
                 continue;
             }
             double ratio = *cell(s, i, s->columns) / rate;
-            if (ratio < least - TINY || (ratio <= least + TINY && row < s->rows && s->basis[i] < s->basis[row])) {
+            if (ratio < least - TINY ||
+                (ratio <= least + TINY && row < s->rows && s->basis[i] < s->basis[row])) {
                 least = fmin(ratio, least);
                 row = i;
             }
@@ -87,7 +90,8 @@ static void fill(struct tableau *s, const struct tide_linear_program *p) {
         *cell(s, i, s->artificial + i) = 1;
         *cell(s, i, s->columns) = sign * p->b[i];
         s->basis[i] = s->artificial + i;
-        for (size_t j = 0; j <= s->columns; j++) { /* phase one: minimise the artificial variables' sum */
+        for (size_t j = 0; j <= s->columns;
+             j++) { /* phase one: minimise the artificial variables' sum */
             bool own = j >= s->artificial && j < s->columns;
             *cell(s, s->rows, j) -= own ? 0 : *cell(s, i, j);
         }
@@ -107,7 +111,8 @@ static void second_objective(struct tableau *s, const struct tide_linear_program
     }
 }
 
-/* Artificial variables that stayed in the basis at zero leave it where their row has anything else. */
+/* Artificial variables that stayed in the basis at zero leave it where their row has anything else.
+ */
 static void drive_out(struct tableau *s) {
     for (size_t i = 0; i < s->rows; i++) {
         for (size_t j = 0; s->basis[i] >= s->artificial && j < s->artificial; j++) {
@@ -153,12 +158,14 @@ static int solve(struct tableau *s, const struct tide_linear_program *p, double 
 int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value) {
     size_t slacks = 0;
     if (program->variables == 0 || program->variables > 4096 || program->rows > 4096) {
-        return tide_fail(TIDE_ELIMIT, "a linear programme has 1 to 4096 variables and up to 4096 rows");
+        return tide_fail(TIDE_ELIMIT,
+                         "a linear programme has 1 to 4096 variables and up to 4096 rows");
     }
     for (size_t i = 0; i < program->rows; i++) {
         slacks += program->sense[i] != 0;
     }
-    struct tableau s = {.rows = program->rows, .artificial = program->variables + slacks,
+    struct tableau s = {.rows = program->rows,
+                        .artificial = program->variables + slacks,
                         .pivots_left = program->pivots_max};
     s.columns = s.artificial + s.rows;
     s.t = tide_alloc_zero((s.rows + 1) * (s.columns + 1), sizeof *s.t);

@@ -25,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         state = luaL_newstate();
         FUZZ_CHECK(state);
     }
-    struct tide_plain input = {.data = (uint8_t *)(uintptr_t)data, .size = size}, first = {0}, second = {0};
+    struct tide_plain input = {.data = (uint8_t *)(uintptr_t)data, .size = size}, first = {0},
+                      second = {0};
     if (decoded(&input)) {
         FUZZ_CHECK(tide__plain_encode(state, -1, &first) == 0);
         FUZZ_CHECK(decoded(&first));

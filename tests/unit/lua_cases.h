@@ -1,6 +1,7 @@
 /*
- * Tests written in Lua that need the real core: a file returns a list of {name, function}; each becomes a cmocka test of
- * its own, run in one Lua state of the program's kind (no node). The state reads Lua modules from the source tree.
+ * Tests written in Lua that need the real core: a file returns a list of {name, function}; each
+ * becomes a cmocka test of its own, run in one Lua state of the program's kind (no node). The state
+ * reads Lua modules from the source tree.
  */
 #ifndef TIDE_TEST_LUA_CASES_H
 #define TIDE_TEST_LUA_CASES_H
@@ -28,7 +29,8 @@ static void run_case(void **state) {
         lua_getfield(L, -1, "where");
         lua_getfield(L, -2, "message");
         lua_getfield(L, -3, "trace");
-        fail_msg("%s: %s\n%s", luaL_tolstring(L, -3, NULL), luaL_tolstring(L, -3, NULL), luaL_tolstring(L, -3, NULL));
+        fail_msg("%s: %s\n%s", luaL_tolstring(L, -3, NULL), luaL_tolstring(L, -3, NULL),
+                 luaL_tolstring(L, -3, NULL));
     }
 }
 
@@ -37,7 +39,8 @@ static int run_lua_cases(const char *name) {
     char path[500], directory[] = TIDE_SOURCE_DIR "/lua";
     (void)snprintf(path, sizeof path, TIDE_SOURCE_DIR "/tests/policy/%s", name);
     (void)setenv("TIDE_LUA_PATH", directory, 1);
-    if (tide_port_real_create(1, &cases_port) < 0 || tide__lua_create(NULL, cases_port, false, &cases_host) < 0) {
+    if (tide_port_real_create(1, &cases_port) < 0 ||
+        tide__lua_create(NULL, cases_port, false, &cases_host) < 0) {
         return 1;
     }
     lua_State *L = cases_host->L;

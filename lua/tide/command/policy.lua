@@ -120,12 +120,10 @@ end
 function offline.replay(context, ref)
   local o <const> = context.options
   if not o.journal then return nil, errors.new("T0103", "--journal is missing: the file of a run's directory") end
-  local records, why, torn = require("tide.policy.journal").read(o.journal)
-  if not records then return nil, errors.new("T0401", tostring(why)) end
-  local report, err = require("tide.policy.replay").run(records, {policy = ref})
+  local report, err = require("tide.policy").replay(o.journal, {policy = ref})
   if not report then return nil, err end
   local shown = presentable(report)
-  shown.torn = torn or nil
+  shown.torn = report.torn or nil
   print_data(context, "replay", shown)
   return report.identical == false and 1 or 0
 end
