@@ -1,7 +1,7 @@
 /*
  * Policies: microseconds a decision, what the host adds, a swap, the solvers.
  *   bench_policy [--json]
- * The work is Lua (bench/policy.lua); medians of repeated rounds.
+ * The work is Lua (bench/policy.lua); processor time, medians of repeated rounds.
  */
 #include "bench/report.h"
 #include "lua/host.h"

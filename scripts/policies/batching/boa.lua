@@ -1,13 +1,13 @@
 -- BOA: each worker's time is a line in its batch, t(b) = alpha b + beta; the batches are the integer split of the total
 -- that minimises the slowest. Reconstructed from the paper's abstract; the solver is exact, so no branch and bound.
 --
---  * alpha and beta by least squares that forgets: a sample counts `forget` times the next one.
+--  * alpha and beta by least squares that forgets: a sample counts `forget` times the next one, `window` samples count.
 --  * with one distinct batch beta keeps its last value, alpha = (t - beta) / b, and the worker's batch is varied by one
 --    example now and then, so that both become known.
 --  * a new split is adopted when it is predicted to pay by `gain`; a worker changes by `change` of its batch at most.
 local policy = {
   api = 1, kind = "batching", name = "boa", version = 1,
-  params = { forget = 0.9, gain = 1.03, change = 0.5, explore = 20 },
+  params = { forget = 0.9, window = 24, gain = 1.03, change = 0.5, explore = 20 },
   needs = { "worker.speed" }, every = 0.5, on = { "join", "leave" }, min_gap = 0.1,
 }
 
@@ -20,15 +20,16 @@ end
 -- Weighted least squares by scaling rows; the newest sample is last.
 local function fit(st, w, k)
   local n, a, y, least, most = #w.speed.examples, {}, {}, math.huge, 0
-  for i = 1, n do
+  local first = math.max(1, n - st.params.window + 1)
+  for i = first, n do
     local b, scale = w.speed.examples[i], st.params.forget ^ ((n - i) / 2)
-    a[i], y[i] = { scale, scale * b }, scale * w.speed.seconds[i]
+    a[#a + 1], y[#y + 1] = { scale, scale * b }, scale * w.speed.seconds[i]
     least, most = math.min(least, b), math.max(most, b)
   end
   if least == most then
     local beta = math.min(st.beta[w.id] or 0, 0.9 * w.speed.seconds[n])
     local sum, weight = 0, 0
-    for i = 1, n do
+    for i = first, n do
       sum, weight = sum + st.params.forget ^ (n - i) * w.speed.seconds[i], weight + st.params.forget ^ (n - i)
     end
     return { at = beta, per = math.max(sum / weight - beta, 0) / most }
