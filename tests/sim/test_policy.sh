@@ -37,5 +37,11 @@ cp out.txt first.txt
 run 0 sim --seed 5 balance.lua
 same "$first" "$(hash_of err.txt)" "the run with policies"
 cmp -s out.txt first.txt || fail "what the policies did differs between two runs of a seed"
+
+# A worker that returns early leaves its share to the others.
+sed -e 's/while not w:stopping() do/while not w:stopping() and (w.rank ~= 2 or w.batch and w.reports < 20) do/' \
+    -e 's/assert(r.examples == 120, .*/if r.n < 20 or r.n > 24 then assert(r.examples == 120, r.n .. ": " .. r.examples) end/' \
+    -e '/run.policy.swap/d' -e 's/epochs = 300/epochs = 40/' balance.lua >early.lua
+run 0 sim --seed 5 early.lua
 [ ! -e .tide ] || fail "a simulated run has left something on this disk"
 finish

@@ -34,12 +34,13 @@ function driver:snapshot(_, _, needs)
     view.nodes[i] = {id = node.id, name = node.name, state = node.lost and "down" or "up", slots = node.workers}
   end
   for _, w in ipairs(self.workers) do
-    local entry = {id = w.id, node = w.node, state = w.done and "leaving" or "up", batch = w.batch, slots = 1,
-                   batch_min = self.batch.min, batch_max = self.batch.max, clock = w.clock,
-                   examples_per_s = w.examples_per_s}
-    if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
-    if want["worker.speed"] then entry.speed = self:speed_of(w) end
-    view.workers[#view.workers + 1] = entry
+    if not w.done then
+      local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1, batch_min = self.batch.min,
+                     batch_max = self.batch.max, clock = w.clock, examples_per_s = w.examples_per_s}
+      if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
+      if want["worker.speed"] then entry.speed = self:speed_of(w) end
+      view.workers[#view.workers + 1] = entry
+    end
   end
   for name in pairs(want) do view.age[name] = self.measured_at and core.now() - self.measured_at or nil end
   return view
@@ -166,11 +167,17 @@ function live:ended(rank)
   local w = self.driver.workers[rank]
   if w.done then return end
   w.done = true
-  self.host:event("leave", rank)
+  local left = false
+  for _, other in ipairs(self.driver.workers) do left = left or not other.done end
+  if left then self.host:event("leave", rank) end
 end
 
 ---Things that are due by time.
-function live:tick() self.host:step() end
+function live:tick()
+  for _, w in ipairs(self.driver.workers) do
+    if not w.done then return self.host:step() end
+  end
+end
 
 local verbs = {}
 function verbs.list(host) return host:list() end
