@@ -21,7 +21,7 @@ if command -v erlc >/dev/null; then
   (cd "$work" && erl -noshell +P 2000000 -pa "$work" -sname tide_bench_a -setcookie tide_bench -s peer_erlang main $json)
   [ -n "$had_epmd" ] || epmd -kill >/dev/null 2>&1 || true
 fi
-for bench in lua wire kernels; do
+for bench in lua wire kernels policy; do
   "$build/bench/bench_$bench" "$@"
 done
 "$build/bench/bench_echo" "$@"

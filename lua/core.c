@@ -3,7 +3,7 @@
 #include "host.h"
 
 int tide__lua_open_core(lua_State *L) {
-    lua_createtable(L, 0, 64);
+    lua_createtable(L, 0, 80);
     tide__lua_open_value(L);
     tide__lua_open_tensor(L);
     tide__lua_open_actor(L);
@@ -18,5 +18,8 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_sampler(L);
     tide__lua_open_program(L);
     tide__lua_open_simulator(L);
+    tide__lua_open_embedded(L);
+    tide__lua_open_plain(L);
+    tide__lua_open_sandbox(L);
     return 1;
 }

@@ -1,8 +1,8 @@
 -- Every error a user can meet: code -> {title, explanation, remedy, name, exit}.
 --
--- Families: T01 usage and options, T02 scripts, T04 data and files, T05 cluster and links, T06 store and jobs,
--- T09 kernels, T10 starting and stopping processes. `name` is the name shared with C ("EBUSY" = TIDE_EBUSY); of the
--- entries that share one, the entry marked `generic` stands for errors that come from C with a name alone.
+-- Families: T01 usage and options, T02 scripts, T03 policies, T04 data and files, T05 cluster and links, T06 store and
+-- jobs, T09 kernels, T10 starting and stopping processes. `name` is the name shared with C ("EBUSY" = TIDE_EBUSY); of
+-- the entries that share one, the entry marked `generic` stands for errors that come from C with a name alone.
 -- `exit` is the exit code of a command that fails with this error. Texts say what happened, then what to do.
 
 local catalogue = {}
@@ -176,6 +176,48 @@ entry("T0219", {
     .. "depends on more than its inputs; the first event that differs is shown.",
   remedy = "report it with the script and the seed",
 })
+---- T03: policies ----------------------------------------------------------------------------------------------------
+
+entry("T0301", {
+  title = "no such policy", exit = 2, name = "ENOENT",
+  explanation = "A policy is named by a shipped name (`batching/boa`) or by the path of a Lua file.",
+  remedy = "`tide policy list` names the shipped policies",
+})
+entry("T0302", {
+  title = "policy refused", exit = 6, name = "EINVAL",
+  explanation = "The file does not load in the sandbox, breaks the contract (a field is unknown, missing or of the "
+    .. "wrong type), needs a signal that is not measured, or fails in init. Nothing was changed.",
+  remedy = "correct the file; `tide policy new KIND` prints a skeleton that is right",
+})
+entry("T0303", {
+  title = "no such seat", exit = 2, name = "ENOENT",
+  explanation = "A policy holds a seat: one kind for one cluster, job or table. This run has no seat of this kind, or "
+    .. "several.",
+  remedy = "use a kind that the message names, with its scope if there are several",
+})
+entry("T0304", {
+  title = "policy fails on the newest view", exit = 6, name = "EINVAL",
+  explanation = "Before a swap the new policy decides once on what is seen now, without effect. It raised an error, "
+    .. "was over its budget, or wished for something that is not possible. The old policy holds the seat as before.",
+  remedy = "correct the policy; `policy.check` runs it over all recorded views",
+})
+entry("T0305", {
+  title = "policy was rolled back before", exit = 6, name = "EREFUSED",
+  explanation = "A guard has rolled this very source back; it is blocked so that nobody swaps it in again by mistake.",
+  remedy = "change the policy, or swap with `force = true`",
+})
+entry("T0306", {
+  title = "nothing to go back to", exit = 6, name = "ENOENT",
+  explanation = "The seat has had one policy only.",
+  remedy = "`policy.history` lists what a seat has had",
+})
+entry("T0307", {
+  title = "faulty guard", exit = 6, name = "EINVAL",
+  explanation = "A guard names a metric that is measured, by how much it may drop (or rise), and a time: the same time "
+    .. "before the swap gives what it is compared with.",
+  remedy = "give {metric = \"examples_per_s\", drop = 0.1, within = \"60s\"} with a metric that the message names",
+})
+
 ---- T04: data and files ----------------------------------------------------------------------------------------------
 
 entry("T0401", {

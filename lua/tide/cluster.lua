@@ -510,7 +510,11 @@ end
 ---@param wanted? string
 ---@return string|nil endpoint, table? err, string? name
 function cluster.resolve(wanted)
-  if wanted and wanted:find(":", 1, true) then return wanted end
+  if wanted and wanted:find(":", 1, true) then
+    -- Sockets of this user's clusters lie in a directory that is called as the cluster.
+    local base <const> = "unix:" .. cluster.base_directory() .. "/"
+    return wanted, nil, wanted:sub(1, #base) == base and wanted:sub(#base + 1):match "^([^/]+)/" or nil
+  end
   if wanted and wanted:find("/", 1, true) then return "unix:" .. wanted end
   local name = wanted
   if not name then

@@ -229,8 +229,9 @@ function controller:running()
   return list
 end
 
-local function tell_all(workers, message, ids)
+local function tell_all(workers, message, ids, live)
   for _, w in ipairs(workers) do
+    if live then message.batch = live:batch_of(w.rank) end
     if ids then message.id = w.waits.id end
     core.send(w.address, message)
     if ids then w.waits = nil end
@@ -246,7 +247,7 @@ function controller:release()
   for _, w in ipairs(self.workers) do
     if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
   end
-  tell_all(waiting, {op = "answer", params = self.params, stop = held.stop}, true)
+  tell_all(waiting, {op = "answer", params = self.params, stop = held.stop}, true, self.policies)
 end
 
 ---Numbers of all workers, over what their completed chunks reported.
@@ -293,6 +294,7 @@ function controller:complete_report(waiting)
       self.params = params
     end
   end
+  if self.policies then self.policies:reported(waiting, sum) end
   event.params = self.params
   event.stop = self:stop_reason(sum)
   self.stopping = event.stop
@@ -375,19 +377,22 @@ local from_worker = {}
 function from_worker.ready(self, w)
   w.state = "ready"
   self.ready = self.ready + 1
-  if self.ready == self.worker_count then
-    self.started_at = core.now()
-    for _, each in ipairs(self.workers) do
-      each.state = "running"
-      core.send(each.address, {op = "go", id = 0})
-    end
-    self:emit {kind = "started"}
+  if self.ready < self.worker_count then return end
+  self.started_at = core.now()
+  local ok, live = xpcall(require("tide.policy.live").new, script.failure, self, self.job)
+  if not ok then return self:fail(live) end
+  self.policies = live
+  for _, each in ipairs(self.workers) do
+    each.state = "running"
+    core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank)})
   end
+  self:emit {kind = "started"}
 end
 
 function from_worker.report(self, w, m)
   w.report = m.fields
   w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
+  w.elapsed_s = m.elapsed_s
   w.waits = {kind = "report", id = m.id}
   self:meet()
 end
@@ -420,6 +425,7 @@ end
 
 function from_worker.done(self, w)
   w.state, w.waits = "done", nil
+  if self.policies then self.policies:ended(w.rank) end
   self:meet()
 end
 
@@ -532,9 +538,22 @@ function from_driver.counters(self, _, message)
                         chunks_redone = self.chunks and self.chunks.redone})
 end
 
+---A verb of policies: {verb=, arguments= plain bytes} -> {result= plain bytes}.
+function from_driver.policy(self, request, message)
+  if message.kind ~= "call" then return end
+  if not self.policies then
+    return core.answer_error(message, script.error("T0303", self.ready < (self.worker_count or 1)
+      and "the run has not started yet" or ("job `%s` declares no `batch`: it has no seats"):format(self.a.job)))
+  end
+  local result, err = self.policies:serve(request)
+  if not result then return core.answer_error(message, err) end
+  core.answer(message, {result = result})
+end
+
 function from_driver.close(self, _, message)
   self:end_workers()
-  self.closed = true
+  if self.policies then self.policies:close() end
+  self.policies, self.closed = nil, true
   core.answer(message, {})
 end
 
@@ -576,6 +595,14 @@ function controller:tick()
     if self.suspect and core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
   end
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
+  if self.policies and not self.failed and not self.finished then self.policies:tick() end
+end
+
+---The command line finds a run's policies by this name on the driver's node; with several runs by the job's too.
+function controller:publish_policies()
+  local ok, err = core.register "policies"
+  if not ok and err.name == "EEXIST" then ok, err = core.register("policies-" .. self.a.job) end
+  if not ok and err.name ~= "EEXIST" then error(err, 0) end
 end
 
 ---Body of the actor.
@@ -588,6 +615,7 @@ function controller.main(a)
     if not loaded then error(problem, 0) end
     self.job = script.jobs[a.job]
     local time = self.job.stop and self.job.stop.time
+    if self.job.batch then self:publish_policies() end
     self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
     self:start()
   end, script.failure)

@@ -80,6 +80,23 @@ function core.program(name) end       --> program: p:place(kind, layer, at); p:i
 function core.update(device, rule, first, count, w, g, a, b) end -- elements first (from 0) .. first + count - 1 of all arrays
 function core.norm2(device, first, count, x) end --> sum of squares
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
+---Numeric tools (kernels/numeric.h): line, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
+---quantile, hysteresis, rounds. docs/policies.md tells their arguments.
+core.k = {}
+
+function core.embedded(name) end      --> text of a file inside the program, "policies/batching/equal" | nil
+function core.embedded_names(prefix) end --> list of their names
+
+---- policies: values as bytes, and states that cannot be broken out of
+function core.plain_encode(value) end --> bytes, equal for equal values | nil, err; numbers, strings, booleans, tables of them
+function core.plain_decode(bytes) end --> value | nil, err
+---@param memory_bytes integer cap
+function core.sandbox(memory_bytes) end --> sandbox | nil, err
+-- methods; budget = {instructions=, seconds=nil: no deadline}; fault = {kind="error"|"budget"|"memory"|"shape", message=, trace=}
+-- s:load(source, chunk, budget) -> the policy table as bytes, functions as true | nil, fault
+-- s:init(params, saved, seed, budget) -> true | nil, fault; s:decide(view, seed, budget) -> plan | nil, fault
+-- s:export(budget) -> saved, or nil without such a function | nil, fault (all values as bytes)
+-- s:usage() -> {instructions=, seconds=, memory_bytes=, memory_peak_bytes=, log=} of the last step; s:close()
 
 ---- data and small things
 function core.sha256(text) end        --> hex

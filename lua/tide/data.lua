@@ -107,9 +107,14 @@ function data.lazy(reader)
   return setmetatable({reader = reader}, set)
 end
 
+local kinds = {[set] = true} -- metatables of data sets: what has one can be cut over workers
+
+---Makes another kind of data set known.
+function data.register(metatable) kinds[metatable] = true end
+
 ---@param value any
 ---@return boolean
-function data.is_set(value) return getmetatable(value) == set end
+function data.is_set(value) return kinds[getmetatable(value) or 0] == true end
 
 data.triples = require "tide.data.triples" (data)
 data.wordnet = require "tide.data.wordnet" (data)

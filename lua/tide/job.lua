@@ -16,6 +16,8 @@ local text = require "tide.text"
 ---@field stop? {epochs?: integer, loss?: number, time?: number|string}
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
+---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
+---@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
 local job = {}
 job.__index = job
 
@@ -23,6 +25,7 @@ local KNOWN <const> = {
   name = "string", worker = "function", data = {"table", "number"}, tables = {"table", "function"}, params = "table",
   on_report = "function", evaluate = "table", stop = "table", progress = "table", seed = "number", workers = "number",
   chunks = "number", on_worker_loss = "string", on_loss = "string",
+  batch = {"number", "table"}, policies = "table",
 }
 local CHOICES <const> = {on_worker_loss = {"replay", "stop"}, on_loss = {"stop"}}
 local LATER <const> = {on_loss = {restore = "checkpoints", reinit = "new homes for lost rows"}}
@@ -65,6 +68,19 @@ local function check_losses(fields)
   end
 end
 
+local function check_batch(fields)
+  local b = fields.batch
+  if b == nil then return end
+  b = type(b) == "number" and {total = b} or b
+  for _, key in ipairs {"total", "min", "max"} do
+    local v = b[key]
+    if (v ~= nil or key == "total") and not (math.tointeger(v) and v >= 1 and v < 1 << 40) then
+      error(script.error("T0203", ("`batch` of job `%s`: `%s` must be a whole number of 1 or more"):format(fields.name,
+        key)), 4)
+    end
+  end
+end
+
 local function check(fields)
   if type(fields) ~= "table" then error(script.error("T0203", "tide.job wants a table of fields"), 3) end
   for key, value in pairs(fields) do
@@ -88,6 +104,7 @@ local function check(fields)
   end
   check_data(fields)
   check_losses(fields)
+  check_batch(fields)
   for key in pairs(fields.stop or {}) do
     if not STOPS[key] then error(script.error("T0203", ("stop rule `%s` is not known"):format(tostring(key))), 3) end
   end

@@ -18,6 +18,7 @@ local LOG_LINES_SHOWN <const> = 200
 ---@field id string
 ---@field params table params of the workers as of the newest report
 ---@field tables table<string, table> handles by the job's names of them
+---@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why
 
 local function table_specs(job)
   local specs = job.tables or {}
@@ -65,6 +66,7 @@ function run.start(cluster, job, params)
   local seed = job.seed or require("tide").seed
   local self = setmetatable({
     id = cluster.run_id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
+    policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)
   self.tables, self.table_names = create_tables(job, seed)
@@ -77,9 +79,11 @@ function run.start(cluster, job, params)
     argument = {
       run = self.id, script = sent, job = job.name, params = merged, seed = seed, tables = self.table_names,
       nodes = cluster:agents(), total = total_of(job), examples = job:has_chunks() and job:examples() or nil,
+      journal = not context.simulated and ("%s/policies-%s.journal"):format(context.directory, job.name) or nil,
     },
   }
   if not self.controller then error(errors.from(err), 0) end
+  self.policy = require("tide.policy.remote").new(self.controller)
   cluster.runs[#cluster.runs + 1] = self
   self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
     or "ex"}
@@ -168,6 +172,8 @@ function run:pump()
       self.results[event.id] = event
     elseif event.kind == "lost" then
       self:show_loss(event)
+    elseif event.kind == "policy" then
+      self.policy_events[#self.policy_events + 1] = event
     elseif event.kind == "finished" then
       self.finished = true
     else

@@ -20,6 +20,7 @@ local PROGRESS_EVERY_S <const> = 0.1
 ---@field tables table<string, table>
 ---@field data tide.data.set|integer|any[]|nil of a data set its own part; else what the job has
 ---@field params table
+---@field batch integer|nil examples of its next step, of a job that declares `batch`
 local w_methods = {}
 w_methods.__index = w_methods
 
@@ -119,6 +120,7 @@ function w_methods:report(fields)
   self.reported_at = core.now()
   self.wait_s = 0
   self.params = answer.params or self.params
+  self.batch = answer.batch or self.batch
   self.stop_asked = self.stop_asked or answer.stop
   return self.params
 end
@@ -275,7 +277,7 @@ function worker.main(a)
   local ok, err = xpcall(function()
     prepare(self, a)
     tell(self, {op = "ready"})
-    await(self, "go", 0)
+    self.batch = await(self, "go", 0).batch
     self.reported_at = core.now()
     self.job.worker(self)
     flush_progress(self)

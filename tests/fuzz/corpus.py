@@ -66,6 +66,31 @@ TEXTS = {
     "wordnet-dangling": b"\x03" + NOUN,
 }
 
-for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS)):
+
+def plain(value):
+    """lua/plain.h: a list is an array, a dict pairs."""
+    if value is None or isinstance(value, bool):
+        return bytes([0 if value is None else 1 + value])
+    if isinstance(value, int):
+        return b"\3" + struct.pack("<q", value)
+    if isinstance(value, float):
+        return b"\4" + struct.pack("<d", value)
+    if isinstance(value, str):
+        return b"\5" + struct.pack("<I", len(value)) + value.encode()
+    array, pairs = (value, {}) if isinstance(value, list) else ([], value)
+    return b"\6" + struct.pack("<II", len(array), len(pairs)) + b"".join(map(plain, array)) + b"".join(
+        plain(k) + plain(v) for k, v in pairs.items())
+
+
+PLAINS = {
+    "scalars": plain([1, -2, 0.5, "text", True, False]),
+    "plan": plain({"batch": {3: 40, 7: 60}, "why": "faster"}),
+    "view": plain({"job": {"id": 1, "batch": 100}, "workers": [{"id": 3}, {"id": 7, "speed": {"examples": [1.0, 2.0]}}]}),
+    "nil": plain(None),
+    "too-many": b"\6" + struct.pack("<II", 1 << 31, 0),
+    "float-keys": plain({0.5: 1, 2.0: 2, -1: 3}),
+}
+
+for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS)):
     for seed, content in seeds.items():
         write(target, seed, content)

@@ -8,12 +8,13 @@ local decode = core.json_decode
 
 -- A line of words with which each command does its work under the fake cluster.
 local WORK <const> = {
+  policy = "policy new batching",
   run = "run %s", sim = "sim --seed 1 %s", up = "up",
   down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
   actors = "actors", tables = "tables", links = "links", config = "config", version = "version", help = "help",
   completion = "completion bash",
 }
-local LATER <const> = {"attach", "policy", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}
+local LATER <const> = {"attach", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}
 
 describe("tide", function()
   local script

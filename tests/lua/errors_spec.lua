@@ -21,7 +21,7 @@ end
 
 describe("the catalogue of errors", function()
   it("has each field of each entry, a known family and a documented exit code", function()
-    local exits <const> = {[0] = true, true, true, true, true, true, [130] = true}
+    local exits <const> = {[0] = true, true, true, true, true, true, true, [130] = true}
     for code, entry in pairs(errors.catalogue) do
       assert.truthy(code:find("^T%d%d%d%d$"))
       assert.is_string(errors.families[code:sub(1, 3)], code)
