@@ -376,6 +376,17 @@ struct tide_table_stats {
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 
 /*
+ * Clocks. A worker is a fiber that said so; it counts intervals of its work from `clock` on, and what it pushes in
+ * interval c has stamp c. Consistency models, intents and exact checkpoints are told in these clocks.
+ */
+/* The calling fiber is worker `worker` of the run from now. EINVAL: it is one already, or no fiber of a node. */
+int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
+/* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
+void tide_worker_end(void);
+/* Ends the calling worker's interval; returns its new clock. EINVAL: the calling fiber is no worker. */
+int tide_clock(void);
+
+/*
  * Save: each node writes its rows; the result is one safetensors file `path` per table (keys, values, state).
  * Load: every node reads the rows it is home of; options must agree. Fibers. Errors: EIO, ENOSPC (no file is left
  * under the final name), EMISMATCH, EPROTO (damaged file; names what).

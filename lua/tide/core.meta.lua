@@ -66,6 +66,11 @@ function core.tables() end            --> array of {name=, ...stats}
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
+---- clocks of workers
+function core.worker_begin(number, clock) end --> true | nil, err ; the calling fiber is worker `number` of the run
+function core.worker_end() end
+function core.clock() end             --> the worker's new clock; raises what fails
+
 ---- kernels
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}

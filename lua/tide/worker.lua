@@ -131,10 +131,10 @@ function w_methods:barrier(name)
   await(self, "pass", self.barriers)
 end
 
----Ends this worker's clock interval.
+---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
 ---@return integer clock
 function w_methods:clock()
-  self.clocks = self.clocks + 1
+  self.clocks = core.clock()
   return self.clocks
 end
 
@@ -220,10 +220,13 @@ function worker.main(a)
   tame_globals(self)
   local ok, err = xpcall(function()
     prepare(self, a)
+    local begun, why = core.worker_begin(a.rank, 0)
+    if not begun then error(why, 0) end
     tell(self, {op = "ready"})
     await(self, "go", 0)
     self.reported_at = core.now()
     self.job.worker(self)
+    core.worker_end()
     flush_progress(self)
     tell(self, {op = "done"})
     while true do
@@ -233,6 +236,7 @@ function worker.main(a)
     end
   end, function(raised) return raised == ENDED and raised or script.failure(raised) end)
   if not ok and err ~= ENDED then
+    core.worker_end()
     local failure = travelling(err)
     failure.node = failure.node or self.node
     tell(self, {op = "failed", error = failure})

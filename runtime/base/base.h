@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- assertions (on in release: our own bugs, never a caller's mistake) ---- */
 _Noreturn void tide__assert_failed(const char *expression, const char *file, int line);
@@ -14,6 +15,14 @@ _Noreturn void tide__assert_failed(const char *expression, const char *file, int
 #define TIDE_UNLIKELY(e) __builtin_expect(!!(e), 0)
 #define TIDE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TIDE_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+/* ---- planted bugs: a build with -DTIDE_MUTANTS switches one on by name, and a test must catch it ---- */
+#ifdef TIDE_MUTANTS
+extern const char *tide__mutant;
+#define TIDE_MUTANT(name) (tide__mutant && !strcmp(tide__mutant, #name))
+#else
+#define TIDE_MUTANT(name) 0
+#endif
 
 /* ---- errors: each fiber owns a slot; the scheduler points the thread at the slot of the fiber that runs ---- */
 struct tide_error_slot {

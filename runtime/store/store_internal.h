@@ -478,6 +478,7 @@ struct tide_store {
     _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by id */
     atomic_uint table_count;                               /* ids up to this */
     struct tide__pending_table pending;
+    struct tide__clocks *clocks; /* clock.h */
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
 

@@ -3,6 +3,7 @@
  * until the store ends, so a pointer to one is good from any thread. How all nodes come to have the
  * same tables: catalog.c.
  */
+#include "store/clock.h"
 #include "store/store_internal.h"
 
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
@@ -416,6 +417,11 @@ int tide__store_create_bare(struct tide_store **out) {
     atomic_init(&store->self, 1);
     atomic_init(&store->synced, true);
     store->stalled_end = &store->stalled;
+    int code = tide__clocks_create(store);
+    if (code) {
+        tide_free(store);
+        return code;
+    }
     *out = store;
     return 0;
 }
@@ -488,5 +494,6 @@ void tide_store_destroy(struct tide_store *store) {
     }
     tide__catalog_destroy(store);
     tide__moves_destroy(store);
+    tide__clocks_destroy(store);
     tide_free(store);
 }
