@@ -9,6 +9,7 @@
  *   --TABLE_DONE--> controller --answer--> creator
  */
 #include "store/catalog.h"
+#include "store/generation.h"
 
 enum { HOMES_BYTES = TIDE_SLOT_COUNT * 2 };
 
@@ -317,7 +318,8 @@ static int clear(struct tide_store *store, const struct tide_message *message,
 void tide__catalog_call(struct tide_store *store, const struct tide_message *message,
                         struct tide_reader *body) {
     int code;
-    switch (tide_read_uint(body)) {
+    uint64_t op = tide_read_uint(body);
+    switch (op) {
     case TIDE__OP_CREATE:
         code = create(store, message, body);
         break;
@@ -328,7 +330,9 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
         code = clear(store, message, body);
         break;
     default:
-        code = tide_fail(TIDE_EPROTO, "the store does not know this request");
+        code = op >= TIDE__OP_CUT_ASK && op <= TIDE__OP_CUT_COLLECT
+                   ? tide__generation_call(store, message, (int)op, body)
+                   : tide_fail(TIDE_EPROTO, "the store does not know this request");
         break;
     }
     if (code < 0) {
