@@ -106,7 +106,7 @@ function core.sim_close() end
 function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
----kind: crash restart pause cut reset slowness nic latency markov; values as in lua/simulator.c
+---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c
 function core.sim_fault(kind, at_s, a, b, ...) end
 function core.sim_compute(call_s, row_s) end
 function core.sim_program() end       --> path of tide-sim | nil
