@@ -105,7 +105,7 @@ struct tide_port_ops {
     int (*file_info)(struct tide_port *, const char *path, struct tide_file_info *);
     int (*file_rename)(struct tide_port *, const char *from, const char *to); /* and syncs the directory of `to` */
     int (*directory_sync)(struct tide_port *, const char *path); /* names in it are durable: created, removed */
-    int (*file_unlink)(struct tide_port *, const char *path);
+    int (*file_unlink)(struct tide_port *, const char *path); /* or an empty directory */
     int (*file_mkdir)(struct tide_port *, const char *path, unsigned mode); /* 0 if it exists as a directory */
     int (*file_list)(struct tide_port *, const char *path, void (*entry)(void *arg, const char *name), void *arg);
 

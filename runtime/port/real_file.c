@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -147,7 +148,7 @@ int tide__real_file_rename(struct tide_port *port, const char *from, const char 
 
 int tide__real_file_unlink(struct tide_port *port, const char *path) {
     (void)port;
-    return unlink(path) == 0 ? 0 : tide__real_fail(errno, "removing", path);
+    return remove(path) == 0 ? 0 : tide__real_fail(errno, "removing", path);
 }
 
 int tide__real_file_mkdir(struct tide_port *port, const char *path, unsigned mode) {

@@ -304,8 +304,12 @@ int tide__sim_file_unlink(struct tide_port *port, const char *path) {
     if (!found) {
         return tide_fail(TIDE_ENOENT, "removing %s: no such file or directory", path);
     }
-    if (node->names.list[at].inode->directory) {
-        return tide_fail(TIDE_EINVAL, "removing %s: is a directory", path);
+    const size_t length = strlen(path);
+    for (size_t i = 0; node->names.list[at].inode->directory && i < node->names.count; i++) {
+        if (strncmp(node->names.list[i].path, path, length) == 0 &&
+            node->names.list[i].path[length] == '/') {
+            return tide_fail(TIDE_EEXIST, "removing %s: directory not empty", path);
+        }
     }
     int code = tide__sim_disk_change(node, &torn);
     if (code < 0) {

@@ -346,10 +346,30 @@ static int list_tables(struct tide_checkpoint *c) {
     return 0;
 }
 
+/* The directory of all generations, and its name in the one above. */
+static int make_top(struct tide_checkpoint *c) {
+    char above[TIDE__GENERATION_DIR_MAX];
+    struct tide_port *port = port_of(c);
+    (void)snprintf(above, sizeof above, "%s", c->dir);
+    size_t length = strlen(above);
+    while (length > 1 && above[length - 1] == '/') {
+        above[--length] = 0;
+    }
+    char *slash = strrchr(above, '/');
+    if (!slash) {
+        (void)snprintf(above, sizeof above, ".");
+    } else {
+        slash[slash == above] = 0;
+    }
+    int code = port->ops->file_mkdir(port, c->dir, 0700);
+    return code ? code : port->ops->directory_sync(port, above);
+}
+
 static int make_directory(struct tide_checkpoint *c) {
     char path[TIDE__PATH_MAX];
     tide__generation_path(c->dir, c->manifest.generation, path);
     int code = port_of(c)->ops->file_mkdir(port_of(c), path, 0700);
+    code = code ? code : port_of(c)->ops->directory_sync(port_of(c), c->dir);
     return code == TIDE_ENOSPC ? tide_fail(code, "no space left for '%s'", path) : code;
 }
 
@@ -418,7 +438,7 @@ int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_o
     c->timeout = o->timeout ? o->timeout : 60 * TIDE_SECOND;
     c->manifest.id = store->port->ops->entropy(store->port) | 1u;
     (void)snprintf(c->manifest.program, sizeof c->manifest.program, "%s", TIDE_VERSION);
-    int code = store->port->ops->file_mkdir(store->port, c->dir, 0700);
+    int code = make_top(c);
     code = code ? code : write_parts(c, o->cut);
     if (code) {
         char text[500];

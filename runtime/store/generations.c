@@ -138,6 +138,7 @@ void tide__generation_remove(struct tide_port *port, const char *dir, uint64_t g
     tide__generation_path(dir, generation, path);
     struct removal r = {port, path};
     remove_file(&r, "MANIFEST.json"); /* without it, it is none: what follows may be cut short */
+    (void)port->ops->directory_sync(port, path);
     (void)port->ops->file_list(port, path, remove_file, &r);
     (void)port->ops->file_unlink(port, path);
 }
