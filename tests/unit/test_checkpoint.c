@@ -139,6 +139,8 @@ static void make_directories(struct cluster *c, const char *dir, uint64_t up_to)
                 assert_int_equal(c->ports[n]->ops->file_mkdir(c->ports[n], path, 0700), 0);
             }
         }
+        assert_int_equal(c->ports[n]->ops->directory_sync(c->ports[n], dir), 0);
+        assert_int_equal(c->ports[n]->ops->directory_sync(c->ports[n], "/tmp"), 0);
     }
 }
 
@@ -148,6 +150,7 @@ struct restoring {
     struct tide_restored restored;
     int code, wanted;
     uint32_t clock;
+    uint64_t found;
     char text[500];
 };
 
@@ -160,6 +163,7 @@ static void restore_run(struct fiber *f) {
         return;
     }
     r->clock = r->restored.info.clock;
+    r->found = r->restored.info.generation;
     CHECK(f, r->restored.job_size == 4 && memcmp(r->restored.job, "\x81\xa1" "a\x07", 4) == 0);
     tide_restored_release(&r->restored);
 }
@@ -243,6 +247,120 @@ static void a_cut_by_clocks_is_exact_under_seeds(void **state) {
     for (uint64_t seed = 1; seed <= seeds; seed++) {
         cut_is_exact(true, seed, seed & 1, seed & 2, seed & 4);
     }
+}
+
+/* ---- crashes ---- */
+
+enum { SAVES = 12 };
+
+struct saves {
+    uint64_t generation; /* the newest that was acknowledged */
+    uint32_t clock;
+    atomic_uint attempts;
+};
+
+/* One after the other, whatever happens. */
+static void save_many_run(struct fiber *f) {
+    struct saves *s = f->arg;
+    for (unsigned i = 0; i < SAVES; i++) {
+        const struct tide_checkpoint_options options = {.dir = "/tmp/ckpt",
+                                                        .cut = TIDE_CUT_CLOCK,
+                                                        .keep = 2,
+                                                        .full_every = 3,
+                                                        .timeout = TIDE_SECOND};
+        struct tide_checkpoint *c;
+        if (tide_checkpoint_start(f->node, &options, &c) == 0) {
+            const struct tide_checkpoint_info info = *tide_checkpoint_get(c);
+            if (tide_checkpoint_commit(c, "\x81\xa1"
+                                          "a\x07",
+                                       4) == 0) {
+                s->generation = info.generation;
+                s->clock = info.clock;
+            }
+        }
+        atomic_fetch_add(&s->attempts, 1);
+        (void)tide_sleep(TIDE_SECOND / 1000);
+    }
+}
+
+static void count_crash(void *arg, const char *node) {
+    (void)node;
+    *(bool *)arg = true;
+}
+
+/* Disks that fail, and a crash within one of their operations: what is restored is the newest
+ * generation that was acknowledged, or one that was about to be, and nothing newer is damaged. */
+static void crash_and_restore(uint64_t seed, unsigned *crashes, unsigned *found) {
+    struct cluster c, again;
+    struct fiber fibers[WORKERS], saver;
+    struct job job = {.hashed = seed & 1, .relocate = seed & 2, .async = seed & 4};
+    struct saves saves = {0};
+    bool crashed = false;
+    open_cluster(&c, true, 2, seed);
+    make_directories(&c, "/tmp/ckpt", SAVES + 1);
+    create(&c, counters(job.hashed, job.relocate));
+    tide_sim_on_crash(c.sim, count_crash, &crashed);
+    const char *victim = seed & 8 ? "n1" : "n2";
+    const struct tide_sim_disk disk = {
+        .write_error = seed % 5 == 0 ? 0.01 : 0, .sync_error = seed % 5 == 0 ? 0.02 : 0,
+        .crash = seed % 7 == 0 ? 0 : 0.01, .sync_ns_min = 10000, .sync_ns_max = 2000000};
+    for (unsigned w = 0; w < WORKERS; w++) {
+        start(&c, &fibers[w], w % 2, w, worker_run, &job);
+    }
+    tide_sim_set_disk(c.sim, victim, &disk);
+    start(&c, &saver, 0, 77, save_many_run, &saves);
+    while (!crashed && atomic_load(&saves.attempts) < SAVES) {
+        pause_cluster(&c, 1000000);
+    }
+    *crashes += crashed;
+    atomic_store(&job.stop, true);
+    tide_sim_set_disk(c.sim, victim, &(struct tide_sim_disk){0});
+    for (unsigned i = c.count; i-- > 0;) {
+        close_node(&c, i);
+    }
+    for (unsigned i = 0; i < c.count; i++) {
+        c.ports[i]->ops->destroy(c.ports[i]);
+    }
+    again = (struct cluster){.sim = c.sim};
+    strcpy(again.directory, c.directory);
+    for (unsigned i = 0; i < 1 + seed % 3 || i < 2; i++) {
+        add_node(&again);
+    }
+    wait_members(&again, again.count);
+    make_shared(&again, "/tmp/ckpt");
+    struct restoring r = {.dir = "/tmp/ckpt"};
+    struct fiber f;
+    start(&again, &f, 0, 0, restore_run, &r);
+    finish(&again, NULL, 0);
+    if (r.code && (saves.generation || r.code != TIDE_ENOENT)) {
+        fail_msg("seed %u: generation %u was acknowledged: %s", (unsigned)seed,
+                 (unsigned)saves.generation, r.text);
+    }
+    if (r.code == 0) {
+        assert_string_equal(f.failure, "");
+        if (r.text[0] || r.found < saves.generation ||
+            r.clock < saves.clock) {
+            fail_msg("seed %u: restored %u, acknowledged %u; %s", (unsigned)seed,
+                     (unsigned)r.found, (unsigned)saves.generation, r.text);
+        }
+        struct looking l = {.clock = r.clock, .workers = WORKERS};
+        run_alone(&again, again.count - 1, look_run, &l);
+        ++*found;
+    }
+    close_cluster(&again);
+}
+
+static void crashes_leave_the_newest_generation(void **state) {
+    (void)state;
+    const char *asked = getenv("TIDE_TEST_SEEDS");
+    const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 40;
+    unsigned crashes = 0, found = 0;
+    tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        crash_and_restore(seed, &crashes, &found);
+    }
+    assert_true(crashes > seeds / 3 && found > seeds / 3);
+    tide_log_set(TIDE_LOG_INFO, NULL, NULL);
 }
 
 /* ---- damage ---- */
@@ -460,10 +578,14 @@ static void sums_agree_with_the_standard(void **state) {
 }
 
 int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_agree_with_the_standard),
         cmocka_unit_test(a_cut_by_clocks_is_exact),
         cmocka_unit_test(a_cut_by_clocks_is_exact_under_seeds),
+        cmocka_unit_test(crashes_leave_the_newest_generation),
         cmocka_unit_test(every_flipped_bit_is_detected),
         cmocka_unit_test(the_newest_whole_generation_is_restored),
         cmocka_unit_test(tables_of_other_options_are_refused),
