@@ -71,6 +71,14 @@ function core.worker_begin(number, clock) end --> true | nil, err ; the calling 
 function core.worker_end() end
 function core.clock() end             --> the worker's new clock; raises what fails
 
+---- checkpoints; lua/tide/checkpoint.lua gives their errors codes
+---@param o {dir:string,cut?:"auto"|"clock"|"fuzzy",keep?:integer,full_every?:integer,timeout_s?:number}
+function core.checkpoint_start(o) end --> handle | nil, err; all parts are on disk. handle:info() -> {generation=,clock=,cut=,full=,rows=,bytes=}; handle:commit(job) -> true | nil, err; handle:abort()
+function core.checkpoint_restore(dir, generation) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
+function core.checkpoint_list(dir) end --> {{generation=,committed=,full=,cut=,clock=,rows=,bytes=,wall_s=,base=,chain=,nodes=,tables=,program=,problem=}, ..} newest first | nil, err
+function core.checkpoint_verify(dir, generation) end --> true | nil, err
+function core.cut_clock() end         --> clock of the cut of the checkpoint that is being written | nil
+
 ---- kernels
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
@@ -79,7 +87,7 @@ function core.kernels() end           --> array of {name=, doc=, parameters={{na
 function core.sha256(text) end        --> hex
 function core.encode(value) end       --> msgpack string ; core.decode(string) -> value
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
-function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n)
+function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
 ---Processes of the local provisioner: dies with this process; output appended to a file.
 function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err

@@ -23,6 +23,11 @@ struct tide_checkpoint {
     uint64_t last_id; /* of all nodes; 0: they differ, or there is none */
 };
 
+uint32_t tide__cut_clock_told(struct tide_store *store) {
+    /* acquire: with the announcement, before this node's workers can pass */
+    return atomic_load_explicit(&store->cut_clock, memory_order_acquire);
+}
+
 static struct tide_port *port_of(const struct tide_checkpoint *c) {
     return c->store->port;
 }
@@ -402,7 +407,7 @@ static int write_parts(struct tide_checkpoint *c, uint8_t cut) {
     return code;
 }
 
-static void checkpoint_free(struct tide_checkpoint *c) {
+void tide__checkpoint_forget(struct tide_checkpoint *c) {
     tide__manifest_release(&c->manifest);
     tide_free(c);
 }
@@ -412,7 +417,7 @@ void tide_checkpoint_abort(struct tide_checkpoint *c) {
     if (c->manifest.generation) {
         tide__generation_remove(port_of(c), c->dir, c->manifest.generation);
     }
-    checkpoint_free(c);
+    tide__checkpoint_forget(c);
 }
 
 int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_options *o,
@@ -526,6 +531,6 @@ int tide_checkpoint_commit(struct tide_checkpoint *c, const void *job, size_t jo
         return tide_fail(code, "%s", why);
     }
     prune(c);
-    checkpoint_free(c);
+    tide__checkpoint_forget(c);
     return 0;
 }

@@ -19,6 +19,11 @@ int tide__generation_verify(struct tide_port *port, const char *dir,
                             const struct tide__manifest *manifest);
 /* Removes a generation, manifest first. */
 void tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation);
+/* Frees one that is neither committed nor aborted; nobody is told. *takes*. Any thread. */
+void tide__checkpoint_forget(struct tide_checkpoint *checkpoint);
+/* The clock of the cut that this node was told of, while it is written; TIDE_NO_CLOCK: none. Any
+ * thread. A worker that reaches it knows that its interval is the first after the cut. */
+uint32_t tide__cut_clock_told(struct tide_store *store);
 struct tide_checkpoint_info tide__manifest_info(const struct tide__manifest *manifest);
 
 #endif

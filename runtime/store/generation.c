@@ -28,6 +28,7 @@ struct tide__generation {
 static void generation_free(struct tide_store *store) {
     struct tide__generation *g = store->generation;
     store->generation = NULL;
+    atomic_store_explicit(&store->cut_clock, TIDE_NO_CLOCK, memory_order_release);
     tide__walk_destroy(g->walk);
     tide_free(g->nodes);
     tide_free(g->walks);
@@ -259,6 +260,8 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
         atomic_store_explicit(&g->walk->tables[t]->rows_vanished, false, memory_order_relaxed);
         tide__cut_tell(g->walk->tables[t], (uint32_t)sequence, g->clock, full);
     }
+    /* release: pairs with tide__cut_clock_told; before the gate is moved on */
+    atomic_store_explicit(&store->cut_clock, g->clock, memory_order_release);
     tide__clocks_gate(store, g->clock);
     return 0;
 }

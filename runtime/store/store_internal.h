@@ -504,6 +504,7 @@ struct tide_store {
 
     /* any thread */
     atomic_uint self; /* id of this node; 0 until joined */
+    atomic_uint cut_clock; /* of the generation that is being written; TIDE_NO_CLOCK: none */
     atomic_bool synced;
     _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by id */
     atomic_uint table_count;                               /* ids up to this */

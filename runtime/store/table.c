@@ -416,6 +416,7 @@ int tide__store_create_bare(struct tide_store **out) {
     }
     atomic_init(&store->self, 1);
     atomic_init(&store->synced, true);
+    atomic_init(&store->cut_clock, TIDE_NO_CLOCK);
     store->stalled_end = &store->stalled;
     int code = tide__clocks_create(store);
     if (code) {
