@@ -2,8 +2,9 @@
 --
 -- Families: T01 usage and options, T02 scripts, T04 data and files, T05 cluster and links, T06 store and jobs,
 -- T07 checkpoints, T09 kernels, T10 starting and stopping processes. `name` is the name shared with C
--- ("EBUSY" = TIDE_EBUSY); of the entries that share one, the entry marked `generic` stands for errors that come from C with a name alone.
--- `exit` is the exit code of a command that fails with this error. Texts say what happened, then what to do.
+-- ("EBUSY" = TIDE_EBUSY); of the entries that share one, the entry marked `generic` stands for errors that come from C
+-- with a name alone. `exit` is the exit code of a command that fails with this error. Texts say what happened, then
+-- what to do.
 
 local catalogue = {}
 

@@ -43,7 +43,13 @@ local function new_fake()
       for i = 1, #text do h = (h * 31 + text:byte(i)) % 4294967291 end
       return ("%016x"):format(h):rep(4)
     end,
-    random = function() return {} end,
+    random = function()
+      return {
+        state = function() return "0123" end, restore = function(_, state) f.restored = state end,
+      }
+    end,
+    cut_clock = function() return f.cut_clock end,
+    fiber = function(body, ...) body(...) end,
     worker_begin = function(number, clock)
       f.worker, f.clock = number, clock
       return true
