@@ -1,10 +1,11 @@
 /*
  * Checkpoints under load: one node, two workers that push rows of Zipf(1.1) keys and end a clock
- * every 100 pushes, at most 4 clocks apart, while generations are written to a directory (--dir, default /tmp). The longest
- * time of one push of 100 keys with and without a checkpoint, by the clock (which on a shared
- * machine shows the others as well) and of the thread's processor (which shows what it spins), what
- * a checkpoint a minute costs in throughput, and how much smaller an incremental generation is. --rows N, of 64 floats each
- * (default 400,000: 102 MB; 4,000,000 are a gigabyte).
+ * every 100 pushes, at most 4 clocks apart, while generations are written to a directory (--dir,
+ * default /tmp). The longest time of one push of 100 keys with and without a checkpoint, by the
+ * clock (which on a shared machine shows the others as well) and of the thread's processor (which
+ * shows what it spins), what a checkpoint a minute costs in throughput, and how much smaller an
+ * incremental generation is. --rows N, of 64 floats each (default 400,000: 102 MB; 4,000,000 are a
+ * gigabyte).
  */
 #include "actor/actor.h"
 #include "bench/report.h"
@@ -16,7 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WIDTH = 64, KEYS_A_CALL = 100, CALLS_A_CLOCK = 100, WORKERS = 2, STALENESS = 4, SAMPLES = 1 << 22 };
+enum {
+    WIDTH = 64,
+    KEYS_A_CALL = 100,
+    CALLS_A_CLOCK = 100,
+    WORKERS = 2,
+    STALENESS = 4,
+    SAMPLES = 1 << 22
+};
 
 static struct {
     struct tide_node *node;
@@ -223,7 +231,8 @@ static void under_load(void) {
         report_row("  the same of the processor, before", "ms", quiet_busy_ms);
         report_row("  the same of the processor, meanwhile", "ms", busy_ms);
         report_row("  throughput meanwhile / before", "", during / rate);
-        report_row("  loss at one a minute", "%", (rate - during) * saved.seconds / rate / 60 * 100);
+        report_row("  loss at one a minute", "%",
+                   (rate - during) * saved.seconds / rate / 60 * 100);
     }
     atomic_store(&bench.stop, true);
     wait_running(0);

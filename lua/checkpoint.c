@@ -84,8 +84,7 @@ static int core_checkpoint_start(lua_State *L) {
     handle->checkpoint = NULL;
     lua_rawgetp(L, LUA_REGISTRYINDEX, &checkpoint_metatable);
     lua_setmetatable(L, -2);
-    int code =
-        tide__lua_resumed(L, tide_checkpoint_start(host->node, &o, &handle->checkpoint));
+    int code = tide__lua_resumed(L, tide_checkpoint_start(host->node, &o, &handle->checkpoint));
     return code < 0 ? tide__lua_failure(L, code) : 1;
 }
 

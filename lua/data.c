@@ -478,9 +478,9 @@ void tide__lua_open_data(lua_State *L) {
         {"wordnet", core_wordnet},
         {NULL, NULL},
     };
-    static const luaL_Reg methods[] = {
-        {"next", random_next}, {"uniform", random_uniform}, {"below", random_below},
-        {"state", random_state}, {"restore", random_restore}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"next", random_next},       {"uniform", random_uniform},
+                                       {"below", random_below},     {"state", random_state},
+                                       {"restore", random_restore}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_createtable(L, 0, 2);
     luaL_newlib(L, methods);

@@ -454,8 +454,8 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                               .raw = raw,
                               .hands_over = true,
                               .patient = true,
-                              .stamp = kind == TIDE__PUSH && !raw ? tide__worker_stamp()
-                                                                  : TIDE_NO_CLOCK,
+                              .stamp =
+                                  kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
                               .misses = &misses};
     code = kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
     tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,

@@ -107,8 +107,8 @@ int tide__file_commit(struct tide_port *port, const char *path, const void *data
     char temporary[TIDE__PATH_MAX + 8];
     struct tide_file *file = NULL;
     (void)snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    int code = port->ops->file_open(
-        port, temporary, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
+    int code = port->ops->file_open(port, temporary,
+                                    TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
     if (code) {
         return failed(code, path);
     }
@@ -142,10 +142,10 @@ void tide__blocks_open(struct tide__blocks *b, struct tide_port *port, const cha
     }
     (void)tide_write_reserve(&b->sums, SUMS_HEAD);
     temporary_of(b, temporary);
-    b->error = failed(
-        port->ops->file_open(port, temporary,
-                             TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &b->file),
-        b->path);
+    b->error = failed(port->ops->file_open(port, temporary,
+                                           TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE,
+                                           &b->file),
+                      b->path);
 }
 
 static void end_block(struct tide__blocks *b) {
@@ -229,25 +229,24 @@ static int check_blocks(struct tide_port *port, struct tide_file *file, const ch
                         const struct tide__sums *sums, uint8_t *block) {
     for (size_t i = 0; i < sums->count; i++) {
         const uint64_t from = (uint64_t)i * TIDE__BLOCK_BYTES;
-        const size_t wanted = sums->size - from < TIDE__BLOCK_BYTES ? (size_t)(sums->size - from)
-                                                                    : TIDE__BLOCK_BYTES;
+        const size_t wanted =
+            sums->size - from < TIDE__BLOCK_BYTES ? (size_t)(sums->size - from) : TIDE__BLOCK_BYTES;
         ssize_t got = port->ops->file_read(file, block, wanted, from);
         if (got < 0) {
             return (int)got;
         }
-        if ((size_t)got != wanted || (tide_crc32c(0, block, wanted) != sums->sums[i] &&
-                                      !TIDE_MUTANT(sums_not_verified))) {
-            return tide_fail(TIDE_EPROTO,
-                             "'%s': block %zu of %zu (bytes %llu to %llu) is damaged", path, i + 1,
-                             sums->count, (unsigned long long)from,
+        if ((size_t)got != wanted ||
+            (tide_crc32c(0, block, wanted) != sums->sums[i] && !TIDE_MUTANT(sums_not_verified))) {
+            return tide_fail(TIDE_EPROTO, "'%s': block %zu of %zu (bytes %llu to %llu) is damaged",
+                             path, i + 1, sums->count, (unsigned long long)from,
                              (unsigned long long)(from + wanted));
         }
     }
     return 0;
 }
 
-int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size,
-                        uint64_t sums_size, uint32_t sums_sum) {
+int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size, uint64_t sums_size,
+                        uint32_t sums_sum) {
     char name[TIDE__PATH_MAX + 8], *text;
     struct tide__sums sums = {0};
     struct tide_file *file = NULL;
@@ -268,11 +267,10 @@ int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size,
         tide_fail(code, "'%s' is missing", path);
     }
     if (!code && (info.size != size || sums.size != size)) {
-        code = tide_fail(TIDE_EPROTO, "'%s' has %llu bytes, %llu were written: block %llu is cut",
-                         path, (unsigned long long)info.size, (unsigned long long)size,
-                         (unsigned long long)((info.size < size ? info.size : size) /
-                                                  TIDE__BLOCK_BYTES +
-                                              1));
+        code = tide_fail(
+            TIDE_EPROTO, "'%s' has %llu bytes, %llu were written: block %llu is cut", path,
+            (unsigned long long)info.size, (unsigned long long)size,
+            (unsigned long long)((info.size < size ? info.size : size) / TIDE__BLOCK_BYTES + 1));
     }
     uint8_t *block = code ? NULL : tide_alloc(TIDE__BLOCK_BYTES);
     if (!code && !block) {

@@ -42,11 +42,11 @@ void tide__blocks_write(struct tide__blocks *b, const void *data, size_t size);
 int tide__blocks_finish(struct tide__blocks *b);
 
 /*
- * Checks `path` against its .crc, whose own size and sum are known. 0, or EPROTO with file and block
- * in the text, ENOENT, EIO.
+ * Checks `path` against its .crc, whose own size and sum are known. 0, or EPROTO with file and
+ * block in the text, ENOENT, EIO.
  */
-int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size,
-                        uint64_t sums_size, uint32_t sums_sum);
+int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size, uint64_t sums_size,
+                        uint32_t sums_sum);
 
 /* The whole of a small file; *gives* memory, zero-terminated. ELIMIT over `limit`. */
 int tide__file_slurp(struct tide_port *port, const char *path, size_t limit, char **out,

@@ -47,8 +47,8 @@ static int call(struct tide_checkpoint *c, uint32_t node, int op, struct tide_wr
         tide_write_raw(&w, more->data, more->size);
     }
     int code = w.error ? tide_fail(TIDE_ENOMEM, "no memory for a checkpoint")
-                       : tide_call(tide_address_make((uint16_t)node, TIDE_ID_STORE), w.data,
-                                   w.size, timeout, out);
+                       : tide_call(tide_address_make((uint16_t)node, TIDE_ID_STORE), w.data, w.size,
+                                   timeout, out);
     tide_writer_release(&w);
     if (code) {
         char name[96], why[350];

@@ -44,8 +44,7 @@ void tide__cut_tell(struct tide_table *table, uint32_t sequence, uint32_t clock,
 
 void tide__cut_walk(struct tide_table *table, bool discard) {
     uint64_t cut = atomic_load_explicit(&table->cut, memory_order_relaxed);
-    set(table,
-        (cut & ~TIDE__CUT_PHASE) | TIDE__CUT_WALK | (discard ? TIDE__CUT_DISCARD : 0));
+    set(table, (cut & ~TIDE__CUT_PHASE) | TIDE__CUT_WALK | (discard ? TIDE__CUT_DISCARD : 0));
 }
 
 void tide__cut_end(struct tide_table *table) {

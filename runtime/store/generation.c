@@ -10,11 +10,11 @@ enum stage { ASKED, TOLD, WALKING, WRITTEN };
 struct tide__generation {
     uint64_t id;
     enum stage stage;
-    bool gone;           /* given up, or its coordinator ended: ends as soon as nothing runs */
-    bool walker_wanted;  /* to mark the rows; there was no memory for it yet */
+    bool gone;          /* given up, or its coordinator ended: ends as soon as nothing runs */
+    bool walker_wanted; /* to mark the rows; there was no memory for it yet */
     tide_address coordinator;
     uint64_t monitor;
-    uint32_t clock; /* of the cut; TIDE_NO_CLOCK: fuzzy */
+    uint32_t clock;  /* of the cut; TIDE_NO_CLOCK: fuzzy */
     uint16_t *nodes; /* all that write; bit of `walks` by position: it has said that it walks */
     size_t node_count;
     bool *walks;
@@ -327,8 +327,7 @@ int tide__generation_call(struct tide_store *store, const struct tide_message *m
     return code ? code : answer_nothing(message);
 }
 
-void tide__generation_cast(struct tide_store *store, uint16_t from, int op,
-                           struct tide_reader *r) {
+void tide__generation_cast(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
     struct tide__generation *g = store->generation;
     uint64_t id = tide_read_uint(r);
     if (r->error || !g || g->id != id) {

@@ -65,8 +65,8 @@ int tide__generation_manifest(struct tide_port *port, const char *dir, uint64_t 
     code = tide__manifest_parse(text, size, out);
     tide_free(text);
     if (!code && out->generation != generation) {
-        code = tide_fail(TIDE_EPROTO, "it is of generation %llu",
-                         (unsigned long long)out->generation);
+        code =
+            tide_fail(TIDE_EPROTO, "it is of generation %llu", (unsigned long long)out->generation);
     }
     if (code) {
         char why[400];

@@ -22,8 +22,8 @@ static void field_hex(struct tide_writer *w, const char *name, uint64_t value) {
 }
 
 static void write_options(struct tide_writer *w, const struct tide_table_options *o) {
-    const double floats[] = {(double)o->init_a,  (double)o->init_b,   (double)o->lr,
-                             (double)o->beta1,   (double)o->beta2,    (double)o->epsilon,
+    const double floats[] = {(double)o->init_a,  (double)o->init_b, (double)o->lr,
+                             (double)o->beta1,   (double)o->beta2,  (double)o->epsilon,
                              (double)o->sum_init};
     tide_write_map(w, 12);
     field_uint(w, "keys", o->keys);
@@ -44,8 +44,8 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
 static void write_homes(struct tide_writer *w, const struct tide_table *table) {
     uint32_t homes[TIDE_SLOT_COUNT];
     for (uint32_t s = 0; table && s < TIDE_SLOT_COUNT; s++) {
-        homes[s] = tide__route_home(
-            atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
+        homes[s] =
+            tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
     }
     tide_write_text(w, "homes");
     tide_write_typed(w, TIDE_U32, homes, table ? TIDE_SLOT_COUNT : 0);
@@ -275,9 +275,7 @@ static int parse_files(struct fields *f, struct tide__manifest_table *t) {
         to->size = get_uint(&file, "size", INT64_MAX);
         to->sums_size = get_uint(&file, "sums_size", UINT32_MAX);
         to->sums_sum = (uint32_t)get_uint(&file, "sums_crc32c", UINT32_MAX);
-        f->missing = file.missing          ? file.missing
-                     : plain_name(to->name) ? f->missing
-                                            : "files.name";
+        f->missing = file.missing ? file.missing : plain_name(to->name) ? f->missing : "files.name";
         tide_read_skip(&r);
     }
     return 0;

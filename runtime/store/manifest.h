@@ -33,9 +33,10 @@ struct tide__manifest {
     uint32_t clock;   /* TIDE_NO_CLOCK: fuzzy */
     bool full;
     char program[32];
-    uint64_t chain[TIDE__CHAIN_MAX]; /* generations it is built of, the full one first, itself last */
+    uint64_t
+        chain[TIDE__CHAIN_MAX]; /* generations it is built of, the full one first, itself last */
     size_t chain_count;
-    uint32_t *nodes;             /* ids of those that wrote */
+    uint32_t *nodes; /* ids of those that wrote */
     size_t node_count;
     struct tide__manifest_table *tables;
     size_t table_count;

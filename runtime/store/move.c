@@ -236,12 +236,13 @@ static void clear_flag(struct tide_table *table, const struct tide__fence *fence
     }
 }
 
-/* Nothing that workers handed over is left to run here: their messages are handled, and none of the fence's slots
- * still keeps some parked for its rows, or stalled behind a locked one. */
+/* Nothing that workers handed over is left to run here: their messages are handled, and none of the
+ * fence's slots still keeps some parked for its rows, or stalled behind a locked one. */
 static bool is_drained(const struct tide_table *table, const struct tide__fence *fence) {
     bool awaited = false;
     for (uint32_t i = 0; i < fence->count && !awaited; i++) {
-        awaited = fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
+        awaited =
+            fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
     }
     return !awaited && !table->store->stalled && table->self_sent == table->self_handled;
 }
@@ -399,8 +400,8 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
     const uint8_t *marks = tide_read_typed(r, TIDE_U32, &marks_count);
     const uint8_t *seconds = tide_read_typed(r, TIDE_F32, &seconds_floats);
-    bool good = !r->error && marks_count == count && slot < TIDE_SLOT_COUNT && floats % table->row_floats == 0 &&
-                floats / table->row_floats == count &&
+    bool good = !r->error && marks_count == count && slot < TIDE_SLOT_COUNT &&
+                floats % table->row_floats == 0 && floats / table->row_floats == count &&
                 (route_of(table, (uint32_t)slot) & TIDE__AWAITED);
     for (size_t i = 0; i < count && good; i++) {
         uint64_t key;

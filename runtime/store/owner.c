@@ -204,9 +204,8 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
         tide__trail_add(table, key, k.self, r.node);
         break;
     case TIDE__INSTALL:
-        *word =
-            tide__owner_install(table, *word, key, &k, r, TIDE__CUT_NO_ROW, NULL,
-                                tide_port_now(table->store->port));
+        *word = tide__owner_install(table, *word, key, &k, r, TIDE__CUT_NO_ROW, NULL,
+                                    tide_port_now(table->store->port));
         break;
     case TIDE__SURPRISE:
         tide__table_count(table, TIDE__SURPRISES, 1);

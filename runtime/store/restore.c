@@ -89,11 +89,11 @@ static int load_file(struct tide_table *table, const char *path) {
         return code;
     }
     code = tide__save_header(port, file, path, info.size, &header);
-    code = code ? code
-                : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
+    code =
+        code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
     code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, false);
-    code = code ? code
-                : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
+    code =
+        code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
     tide_safetensors_release(&header);
     port->ops->file_close(file);
     return code;
@@ -110,8 +110,8 @@ static int load_generation(struct tide_node *node, const char *dir,
         for (size_t i = 0; i < m->tables[t].file_count && !code; i++) {
             bool fits = snprintf(name, sizeof name, "%s/%s", path, m->tables[t].files[i].name) <
                         (int)sizeof name;
-            code = fits ? load_file(table, name)
-                        : tide_fail(TIDE_EINVAL, "a path that is too long");
+            code =
+                fits ? load_file(table, name) : tide_fail(TIDE_EINVAL, "a path that is too long");
         }
     }
     return code;

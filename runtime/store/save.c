@@ -30,8 +30,10 @@ size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TI
         parts[count++] = (struct tide__part){.name = "state.sum", .offset = width, .floats = width};
     } else if (table->options.update == TIDE_UPDATE_ADAM) {
         parts[count++] = (struct tide__part){.name = "state.m", .offset = width, .floats = width};
-        parts[count++] = (struct tide__part){.name = "state.v", .offset = 2 * width, .floats = width};
-        parts[count++] = (struct tide__part){.name = "state.step", .offset = 3 * width, .floats = 1};
+        parts[count++] =
+            (struct tide__part){.name = "state.v", .offset = 2 * width, .floats = width};
+        parts[count++] =
+            (struct tide__part){.name = "state.step", .offset = 3 * width, .floats = 1};
     }
     return count;
 }
@@ -240,8 +242,8 @@ static int write_header(struct tide_table *table, struct tide_port *port, struct
 }
 
 /* Rows between memory and the tensors of the file. `loose` has room for one part of a chunk. */
-static void take_part(const struct tide__part *part, const float *rows, size_t row_floats, size_t count,
-                      float *loose) {
+static void take_part(const struct tide__part *part, const float *rows, size_t row_floats,
+                      size_t count, float *loose) {
     for (size_t i = 0; i < count; i++) {
         memcpy(loose + i * part->floats, rows + i * row_floats + part->offset,
                part->floats * sizeof *loose);
@@ -347,7 +349,7 @@ static int read_file(struct tide_port *port, struct tide_file *file, const char 
 }
 
 int tide__save_header(struct tide_port *port, struct tide_file *file, const char *path,
-                       uint64_t file_size, struct tide_safetensors *out) {
+                      uint64_t file_size, struct tide_safetensors *out) {
     uint8_t prefix[TIDE_SAFETENSORS_PREFIX];
     size_t size;
     int code = read_file(port, file, path, prefix, sizeof prefix, 0);
@@ -365,8 +367,8 @@ int tide__save_header(struct tide_port *port, struct tide_file *file, const char
 
 /* Does the file hold this table? Fills in where the parts lie. */
 int tide__save_check(const struct tide_table *table, const char *path,
-                      const struct tide_safetensors *s, struct tide__part *parts, size_t part_count,
-                      uint64_t *count, uint64_t *keys_at) {
+                     const struct tide_safetensors *s, struct tide__part *parts, size_t part_count,
+                     uint64_t *count, uint64_t *keys_at) {
     const char *rule = tide_safetensors_metadata(s, "tide.rule"),
                *seed = tide_safetensors_metadata(s, "tide.seed");
     char own_seed[32];
@@ -431,7 +433,7 @@ int tide__table_clear(struct tide_table *table) {
 
 /* One pass over the keys before anything is changed: in range and in order. */
 int tide__save_check_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                           const char *path, uint64_t count, uint64_t keys_at, bool ordered) {
+                          const char *path, uint64_t count, uint64_t keys_at, bool ordered) {
     uint64_t some[1024], before = 0;
     int code = 0;
     for (uint64_t i = 0; i < count && !code && keys_at; i += TIDE_COUNT(some)) {
@@ -454,8 +456,8 @@ int tide__save_check_keys(struct tide_table *table, struct tide_port *port, stru
 }
 
 int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                     const char *path, uint64_t count, uint64_t keys_at, const struct tide__part *parts,
-                     size_t part_count) {
+                    const char *path, uint64_t count, uint64_t keys_at,
+                    const struct tide__part *parts, size_t part_count) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
     float *rows = tide_alloc(2 * most * floats * sizeof *rows),
           *loose = rows ? rows + most * floats : NULL;
@@ -501,10 +503,12 @@ int tide_table_load(struct tide_table *table, const char *path) {
     const size_t part_count = tide__parts_of(table, parts);
     uint64_t count = 0, keys_at = 0;
     code = tide__save_header(port, file, path, info.size, &header);
-    code = code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
+    code =
+        code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
     code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, true);
     code = code ? code : tide__table_clear(table);
-    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
+    code =
+        code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
     tide_safetensors_release(&header);
     port->ops->file_close(file);
     return code;

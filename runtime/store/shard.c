@@ -502,8 +502,8 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
     job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
     job->keys = tide_read_typed(&r, TIDE_U64, &count);
     if (r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
-        fields != (kind == TIDE__PUSH ? 11 : 9) || stamp > TIDE_NO_CLOCK || hops >= TIDE__HOPS_MAX || origin == 0 ||
-        origin > UINT16_MAX) {
+        fields != (kind == TIDE__PUSH ? 11 : 9) || stamp > TIDE_NO_CLOCK ||
+        hops >= TIDE__HOPS_MAX || origin == 0 || origin > UINT16_MAX) {
         refuse(store, job, TIDE_EPROTO, "a damaged operation");
         return false;
     }

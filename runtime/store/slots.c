@@ -264,7 +264,7 @@ int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, ui
 /* Takes the row of a locked word and unlocks it: the key leaves, what terms were seen stays. */
 static int drain_word(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t key,
                       int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
-                     void *arg) {
+                      void *arg) {
     uint64_t old;
     while (tide__word_lock(word, false, &old)) {
         tide_pause();

@@ -7,6 +7,11 @@
 #include "store/clock.h"
 
 enum { WORKERS = 4, ROWS = 300, WIDTH = 4 };
+#if defined(__SANITIZE_THREAD__)
+enum { SLOWER = 4 }; /* fewer seeds */
+#else
+enum { SLOWER = 1 };
+#endif
 
 struct job {
     atomic_bool stop;
@@ -83,7 +88,8 @@ static void save_run(struct fiber *f) {
     }
 }
 
-/* The coordinator's disk gets what the others wrote on theirs: the shared directory of a cluster. */
+/* The coordinator's disk gets what the others wrote on theirs: the shared directory of a cluster.
+ */
 static void copy_entry_path(struct tide_port *from, struct tide_port *to, const char *path) {
     char *text;
     size_t size;
@@ -164,7 +170,10 @@ static void restore_run(struct fiber *f) {
     }
     r->clock = r->restored.info.clock;
     r->found = r->restored.info.generation;
-    CHECK(f, r->restored.job_size == 4 && memcmp(r->restored.job, "\x81\xa1" "a\x07", 4) == 0);
+    CHECK(f, r->restored.job_size == 4 && memcmp(r->restored.job,
+                                                 "\x81\xa1"
+                                                 "a\x07",
+                                                 4) == 0);
     tide_restored_release(&r->restored);
 }
 
@@ -243,7 +252,7 @@ static void a_cut_by_clocks_is_exact(void **state) {
 static void a_cut_by_clocks_is_exact_under_seeds(void **state) {
     (void)state;
     const char *asked = getenv("TIDE_TEST_SEEDS");
-    const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 12;
+    const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 12 / SLOWER;
     for (uint64_t seed = 1; seed <= seeds; seed++) {
         cut_is_exact(true, seed, seed & 1, seed & 2, seed & 4);
     }
@@ -283,8 +292,9 @@ static void save_many_run(struct fiber *f) {
         struct tide_checkpoint *c;
         if (tide_checkpoint_start(f->node, &options, &c) == 0) {
             const struct tide_checkpoint_info info = *tide_checkpoint_get(c);
-            if (tide_checkpoint_commit(c, "\x81\xa1"
-                                          "a\x07",
+            if (tide_checkpoint_commit(c,
+                                       "\x81\xa1"
+                                       "a\x07",
                                        4) == 0) {
                 s->generation = info.generation;
                 s->clock = info.clock;
@@ -314,9 +324,11 @@ static void crash_and_restore(uint64_t seed, unsigned *crashes, unsigned *found)
     create(&c, counters(job.hashed, job.relocate));
     tide_sim_on_crash(c.sim, count_crash, &crashed);
     const char *victim = seed & 8 ? "n1" : "n2";
-    const struct tide_sim_disk disk = {
-        .write_error = seed % 5 == 0 ? 0.01 : 0, .sync_error = seed % 5 == 0 ? 0.02 : 0,
-        .crash = seed % 7 == 0 ? 0 : 0.01, .sync_ns_min = 10000, .sync_ns_max = 2000000};
+    const struct tide_sim_disk disk = {.write_error = seed % 5 == 0 ? 0.01 : 0,
+                                       .sync_error = seed % 5 == 0 ? 0.02 : 0,
+                                       .crash = seed % 7 == 0 ? 0 : 0.01,
+                                       .sync_ns_min = 10000,
+                                       .sync_ns_max = 2000000};
     for (unsigned w = 0; w < WORKERS; w++) {
         start(&c, &fibers[w], w % 2, w, worker_run, &job);
     }
@@ -352,10 +364,9 @@ static void crash_and_restore(uint64_t seed, unsigned *crashes, unsigned *found)
     }
     if (r.code == 0) {
         assert_string_equal(f.failure, "");
-        if (r.text[0] || r.found < saves.generation ||
-            r.clock < saves.clock) {
-            fail_msg("seed %u: restored %u, acknowledged %u; %s", (unsigned)seed,
-                     (unsigned)r.found, (unsigned)saves.generation, r.text);
+        if (r.text[0] || r.found < saves.generation || r.clock < saves.clock) {
+            fail_msg("seed %u: restored %u, acknowledged %u; %s", (unsigned)seed, (unsigned)r.found,
+                     (unsigned)saves.generation, r.text);
         }
         struct looking l = {.clock = r.clock, .workers = WORKERS};
         run_alone(&again, again.count - 1, look_run, &l);
@@ -367,7 +378,7 @@ static void crash_and_restore(uint64_t seed, unsigned *crashes, unsigned *found)
 static void crashes_leave_the_newest_generation(void **state) {
     (void)state;
     const char *asked = getenv("TIDE_TEST_SEEDS");
-    const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 40;
+    const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 40 / SLOWER;
     unsigned crashes = 0, found = 0;
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     for (uint64_t seed = 1; seed <= seeds; seed++) {
@@ -446,7 +457,8 @@ static void every_flipped_bit_is_detected(void **state) {
         for (int n = 0; n < 400; n++) {
             uint64_t bit = tide_random_below(&random, info.size * 8);
             flip(port, path, bit);
-            if (verify(port, "/tmp/k", 1) != TIDE_EPROTO || !strstr(tide_error_message(), "/tmp/k")) {
+            if (verify(port, "/tmp/k", 1) != TIDE_EPROTO ||
+                !strstr(tide_error_message(), "/tmp/k")) {
                 fail_msg("bit %llu of %s: %s", (unsigned long long)bit, path, tide_error_message());
             }
             flip(port, path, bit);
@@ -491,8 +503,8 @@ static void tables_of_other_options_are_refused(void **state) {
     char *text, *at;
     size_t size;
     struct tide_port *port = c.ports[0];
-    assert_int_equal(
-        tide__file_slurp(port, "/tmp/k/000001/MANIFEST.json", 1 << 20, &text, &size), 0);
+    assert_int_equal(tide__file_slurp(port, "/tmp/k/000001/MANIFEST.json", 1 << 20, &text, &size),
+                     0);
     struct tide__manifest m;
     assert_int_equal(tide__manifest_parse(text, size, &m), 0);
     tide_free(text);
