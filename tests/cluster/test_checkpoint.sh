@@ -109,7 +109,9 @@ for ((round = 1; round <= ${ROUNDS:-12}; round++)); do
     [ "$failures" -gt 0 ] && break
 done
 
-# ---- damage
+# ---- damage, of a generation that has rows
+last=$(sed -n 's/.*at clock \([0-9]*\):.*/\1/p' err.txt | sort -n | tail -1)
+run 0 run --resume ckpt count.lua --clocks $((last + 20)) --every 1000s
 run 0 checkpoint list ckpt --json
 says out.txt '"schema":"tide.checkpoint/1"'
 run 0 checkpoint verify ckpt
