@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAME_MAX_BYTES = 64, JOIN_TRIES = 20 };
+enum { NAME_MAX_BYTES = 64, FILE_MAX_BYTES = 256, JOIN_TRIES = 20 };
 #define JOIN_AGAIN (TIDE_SECOND / 4)
 
 static const char agent_source[] = "return require(\"tide.agent\").main(...)";
@@ -29,18 +29,23 @@ struct member {
     bool wanted, killed, agent_runs, agent_ended, ended;
 };
 
-enum fault_kind { CRASH, RESTART, PAUSE, CUT, HEAL, RESET, SLOWNESS, NIC, LATENCY, MARKOV };
-static const char *const fault_names[] = {"crash", "restart",  "pause", "cut",     "heal",
-                                          "reset", "slowness", "nic",   "latency", "markov", NULL};
-enum { FAULT_VALUES = 4 };
+enum fault_kind {
+    CRASH, RESTART, PAUSE, CUT, HEAL, RESET, FLIP, TRUNCATE,
+    SLOWNESS, NIC, LATENCY, MARKOV, DISK
+};
+static const char *const fault_names[] = {"crash", "restart",  "pause",    "cut", "heal",
+                                          "reset", "flip",     "truncate", "slowness", "nic",
+                                          "latency", "markov", "disk",     NULL};
+enum { FAULT_VALUES = 7 };
 
 /* Values: pause: seconds. cut: seconds until it heals, 0: never. slowness: times. nic: bytes/s.
  * latency: least, most, in seconds. markov: slowness, times more while slow, share of slow time,
- * mean seconds of a slow time. */
+ * mean seconds of a slow time. disk: probabilities of errors of reading, writing, syncing and of
+ * a crash; least and most seconds of syncing; bytes. flip, truncate: b is the file, or none. */
 struct fault {
     struct fault *next;
     enum fault_kind kind;
-    char a[NAME_MAX_BYTES], b[NAME_MAX_BYTES];
+    char a[NAME_MAX_BYTES], b[FILE_MAX_BYTES];
     double value[FAULT_VALUES];
     struct tide_random random;
     bool slow;
@@ -281,8 +286,6 @@ static int core_sim_kill(lua_State *L) {
     struct member *m = check_member(L);
     m->wanted = false;
     if (m->node != NULL && !m->killed) {
-        m->killed = true;
-        world.attention = true;
         tide_sim_crash(world.sim, m->name);
     }
     return 0;
@@ -305,15 +308,34 @@ static void toggle(struct fault *f) {
     tide_sim_at(world.sim, after(-log1p(-tide_random_uniform(&f->random)) * length), fault_due, f);
 }
 
+/* Also of those that a disk makes crash. */
+static void member_crashed(void *arg, const char *name) {
+    (void)arg;
+    struct member *m = find_member(name);
+    if (m != NULL && m->node != NULL) {
+        m->killed = true;
+        world.attention = true;
+    }
+}
+
 static bool crash_member(const char *name) {
     struct member *m = find_member(name);
     if (m == NULL || m->node == NULL || m->killed) {
         return false;
     }
-    m->killed = true;
-    world.attention = true;
     tide_sim_crash(world.sim, name);
     return true;
+}
+
+static void set_disk(const char *node, const double *value) {
+    struct tide_sim_disk disk = {.read_error = value[0],
+                                 .write_error = value[1],
+                                 .sync_error = value[2],
+                                 .crash = value[3],
+                                 .sync_ns_min = (uint64_t)(value[4] * 1e9),
+                                 .sync_ns_max = (uint64_t)(value[5] * 1e9),
+                                 .capacity = (uint64_t)value[6]};
+    tide_sim_set_disk(world.sim, node, &disk);
 }
 
 static bool restart_member(const char *name) {
@@ -361,6 +383,13 @@ static bool fire(struct fault *f) {
             tide_sim_reset(sim, f->a, f->b);
         }
         return both;
+    case FLIP:
+        return tide_sim_flip(sim, f->a, f->b[0] != 0 ? f->b : NULL);
+    case TRUNCATE:
+        return tide_sim_truncate(sim, f->a, f->b[0] != 0 ? f->b : NULL);
+    case DISK:
+        set_disk(node, f->value);
+        return true;
     case SLOWNESS:
         tide_sim_set_slowness(sim, node, f->value[0]);
         return true;
@@ -394,7 +423,7 @@ static int core_sim_fault(lua_State *L) {
     double at = luaL_checknumber(L, 2);
     size_t size_a, size_b;
     const char *a = luaL_optlstring(L, 3, "", &size_a), *b = luaL_optlstring(L, 4, "", &size_b);
-    luaL_argcheck(L, size_a < NAME_MAX_BYTES && size_b < NAME_MAX_BYTES, 3, "name too long");
+    luaL_argcheck(L, size_a < NAME_MAX_BYTES && size_b < FILE_MAX_BYTES, 3, "name too long");
     struct fault made = {.kind = (enum fault_kind)kind};
     for (int i = 0; i < FAULT_VALUES; i++) {
         made.value[i] = luaL_optnumber(L, 5 + i, 0);
@@ -482,6 +511,7 @@ static int core_sim_open(lua_State *L) {
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
+    tide_sim_on_crash(world.sim, member_crashed, NULL);
     world.call_ns = 10e3;
     world.row_ns = 20e3;
     tide__fixed_seed(world.seed);

@@ -1,9 +1,9 @@
 -- Every error a user can meet: code -> {title, explanation, remedy, name, exit}.
 --
 -- Families: T01 usage and options, T02 scripts, T03 policies, T04 data and files, T05 cluster and links, T06 store and
--- jobs, T09 kernels, T10 starting and stopping processes. `name` is the name shared with C ("EBUSY" = TIDE_EBUSY); of
--- the entries that share one, the entry marked `generic` stands for errors that come from C with a name alone.
--- `exit` is the exit code of a command that fails with this error. Texts say what happened, then what to do.
+-- jobs, T07 checkpoints, T09 kernels, T10 starting and stopping processes. `name` is the name shared with C ("EBUSY" =
+-- TIDE_EBUSY); of the entries that share one, the entry marked `generic` stands for errors that come from C with a name
+-- alone. `exit` is the exit code of a command that fails with this error. Texts say what happened, then what to do.
 
 local catalogue = {}
 
@@ -359,6 +359,54 @@ entry("T0615", {
   title = "not possible in this version", exit = 1, name = "EUNSUPPORTED",
   explanation = "The job asks for a way of going on after a loss that this version does not have.",
   remedy = "leave the field out: the run then ends, and says which rows were lost",
+})
+
+---- T07: checkpoints -------------------------------------------------------------------------------------------------
+
+entry("T0701", {
+  title = "the checkpoint was not written", exit = 1, name = "EIO",
+  explanation = "A node could not write its part, or died meanwhile. Nothing of this generation is left; the one "
+    .. "before is what it was, and training goes on.",
+  remedy = "free space, check that every node can write to the directory, then save again",
+})
+entry("T0702", {
+  title = "no such checkpoint", exit = 1, name = "ENOENT",
+  explanation = "The directory does not exist or holds no generation that was finished.",
+  remedy = "check the directory; `tide checkpoint list DIR` shows what is there",
+})
+entry("T0703", {
+  title = "the checkpoint is damaged", exit = 1, name = "EPROTO",
+  explanation = "A block does not have the sum it was written with, or a file is missing or cut. The text names file "
+    .. "and block. Restoring takes the newest generation that is whole.",
+  remedy = "restore an older generation: `tide checkpoint list DIR` shows them",
+})
+entry("T0704", {
+  title = "the checkpoint is of another version", exit = 1, name = "EVERSION",
+  explanation = "A newer or older program wrote it in a format that this one does not read.",
+  remedy = "restore it with the program that wrote it; MANIFEST.json names its version",
+})
+entry("T0705", {
+  title = "the checkpoint does not fit", exit = 1, name = "EMISMATCH",
+  explanation = "A table exists with another shape, rule or seed than the checkpoint's, or the job is not the one that "
+    .. "was saved. No row was changed.",
+  remedy = "resume with the script and options that wrote the checkpoint, or start afresh in another directory",
+})
+entry("T0706", {
+  title = "a checkpoint is not possible now", exit = 1, name = "EBUSY",
+  explanation = "Another one is being written, rows were cleared, or nodes came or went meanwhile.",
+  remedy = "try again",
+})
+entry("T0707", {
+  title = "the workers do not reach the cut", exit = 1, name = "ETIMEDOUT",
+  explanation = "A cut by clocks is complete when every worker has called w:clock() often enough. One of them did not "
+    .. "within a minute.",
+  remedy = "call w:clock() in the worker's loop, or use cut = \"fuzzy\"",
+})
+entry("T0708", {
+  title = "wrong use of checkpoints", exit = 1, name = "EINVAL",
+  explanation = "A job's checkpoint field, or what a worker or on_report keeps in its state, cannot be used. State is "
+    .. "made of numbers, strings, booleans and tables of them.",
+  remedy = "correct the field that is named",
 })
 
 ---- T09: kernels -----------------------------------------------------------------------------------------------------

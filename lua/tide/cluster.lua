@@ -254,6 +254,28 @@ end
 ---@return table|nil handle, table? err
 function cluster.table(_, name) return core.table_find(name) end
 
+---Writes all tables to a directory while workers go on.
+---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
+---@return table info {generation, clock, cut, full, rows, bytes, took_s}
+function cluster.checkpoint(_, o)
+  if type(o) == "string" then o = {dir = o} end
+  local settings, problem = require("tide.checkpoint").settings {dir = o.dir, keep = o.keep, cut = o.cut}
+  if not settings then error(errors.new("T0708", {message = problem}), 2) end
+  local info, err = require("tide.checkpoint").save(settings)
+  if not info then error(err, 2) end
+  return info
+end
+
+---Brings all tables back to what they were; no worker should run.
+---@param dir string
+---@param generation? integer default: the newest that is whole
+---@return table restored {generation, cut, clock, rows, skipped}
+function cluster.restore(_, dir, generation)
+  local restored, err = require("tide.checkpoint").restore(dir, generation)
+  if not restored then error(err, 2) end
+  return restored
+end
+
 ---Ends the runs and, if this process started them, the nodes.
 function cluster:close()
   if self.closed then return end
@@ -555,6 +577,28 @@ end
 ---@return table|nil array of {name, id, state, answer | error} , table? err
 function cluster.gather(what)
   return core.node_run([[return require("tide.cluster").gather_inside(...)]], "@tide/cluster.lua", {op = what})
+end
+
+---Asks the agent of the first node that is up.
+---@param request table {op=, ...}
+---@return table? answer
+---@return table? err
+function cluster.ask_one(request)
+  return core.node_run([[return require("tide.cluster").ask_one_inside(...)]], "@tide/cluster.lua", request)
+end
+
+local ASK_S <const> = 3600
+
+function cluster.ask_one_inside(request)
+  for _, member in ipairs(core.members()) do
+    local address = member.state == "up" and core.whereis(member.name .. "/agent")
+    if address then
+      local answer, err = core.call(address, request, ASK_S)
+      if not answer then return {error = errors.to_data(errors.from(err))} end
+      return {answer = answer}
+    end
+  end
+  return {error = errors.to_data(errors.new("T0501", {message = "the cluster has no node that is up"}))}
 end
 
 function cluster.gather_inside(request)

@@ -26,12 +26,14 @@ local EVENTS_MAX <const> = 1000
 local CALL_S <const> = 30
 local LOST <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
 
----@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples}
+---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples, resume}
 function controller.new(a)
+  local resume = a.resume or {}
   return setmetatable({
-    a = a, params = a.params or {}, state = {}, workers = {}, live = 0, ready = 0, monitors = {}, events = {},
-    dropped = 0, clock = 0, evaluations = {}, next_evaluation = 0, partial = {}, done_examples = 0,
-    started_at = core.now(), baseline = {}, progress_changed = false, workers_lost = 0,
+    a = a, params = resume.params or a.params or {}, state = resume.state or {}, workers = {}, live = 0, ready = 0,
+    monitors = {}, events = {}, dropped = 0, clock = resume.reports or 0, evaluations = {}, next_evaluation = 0,
+    partial = {}, done_examples = resume.examples or 0, records = {}, started_at = core.now(), baseline = {},
+    progress_changed = false, workers_lost = 0,
   }, controller)
 end
 
@@ -203,10 +205,16 @@ function controller:start()
   if a.examples then
     self.chunks = chunks.new(a.examples, {workers = rank, seed = a.seed, chunks = self.job.chunks})
   end
+  if a.resume and a.resume.workers ~= rank then
+    error(script.error("T0705", ("the checkpoint is of %d workers, the run has %d"):format(a.resume.workers, rank),
+      {help = "start as many workers; tables alone are restored by cluster:restore"}), 0)
+  end
   for _, node in ipairs(a.nodes) do
+    local resume = a.resume and {}
+    for i, r in ipairs(a.resume and node.ranks or {}) do resume[i] = a.resume.ranks[r] or {} end
     local answer, err = core.call(node.agent, {
       op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, seed = a.seed, params = self.params,
-      tables = a.tables}, CALL_S)
+      tables = a.tables, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
     if not answer then error(err, 0) end
     for i, address in ipairs(answer.addresses) do
       local r = node.ranks[i]
@@ -311,7 +319,10 @@ function controller:meet()
   if #running == 0 then
     if not self.finished then
       self.finished = true
-      self:emit {kind = "finished"}
+      core.fiber(function()
+        if self.job.checkpoint then self:last_checkpoint() end
+        self:emit {kind = "finished"}
+      end)
     end
     return
   end
@@ -370,6 +381,79 @@ function controller:hand_out()
   end
 end
 
+---- checkpoints -----------------------------------------------------------------------------------------------------
+
+local function copy(value)
+  if type(value) ~= "table" then return value end
+  local out = {}
+  for k, v in pairs(value) do out[k] = copy(v) end
+  return out
+end
+
+---What goes with a worker's record, as of now.
+function controller:own_record()
+  return {params = self.params, state = copy(self.state), reports = self.clock, examples = self.done_examples}
+end
+
+---The records of all workers as of the cut; those that have returned, as of their end. What they say of a cut may
+---come a little later than its parts are written.
+function controller:records_of(info)
+  local cut = info.clock and self.cuts and self.cuts[info.clock]
+  local deadline = core.now() + CALL_S
+  while info.clock and core.now() < deadline do
+    cut = self.cuts and self.cuts[info.clock]
+    local all = true
+    for _, w in ipairs(self.workers) do
+      all = all and (w.state == "done" or (cut and cut.ranks[w.rank]) ~= nil)
+    end
+    if all then break end
+    core.sleep(0.005)
+  end
+  local ranks = {}
+  for _, w in ipairs(self.workers) do
+    ranks[w.rank] = cut and cut.ranks[w.rank] or self.records[w.rank] or {}
+  end
+  return ranks, cut and cut.own or self:own_record()
+end
+
+---@param o {dir: string, keep?: integer, cut?: string}
+---@return table? info
+---@return table? err
+function controller:write_checkpoint(o)
+  if self.writing then return nil, script.error("T0706", "another checkpoint of this run is being written") end
+  self.writing = true
+  local info, err = require("tide.checkpoint").save(o, function(info)
+    local ranks, own = self:records_of(info)
+    return {
+      name = self.a.job, run = self.a.run, seed = self.a.seed, script = self.a.script.sha, workers = #self.workers,
+      params = own.params, state = own.state, reports = own.reports, examples = own.examples, ranks = ranks,
+      policies = {}, -- names and SHA-256 of policies' sources, once jobs have policies
+    }
+  end)
+  self.writing, self.cuts = false, nil
+  self.checkpoint_at = core.now()
+  if info then
+    self:emit {kind = "checkpoint", generation = info.generation, clock = info.clock, cut = info.cut,
+               full = info.full, rows = info.rows, bytes = info.bytes, took_s = info.took_s}
+  end
+  return info, err
+end
+
+---One that the job asked for; its failure does not end the run.
+function controller:job_checkpoint()
+  local o = self.job.checkpoint
+  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep, cut = o.cut}
+  if err then self:emit {kind = "log", text = ("no checkpoint: %s (%s)"):format(err.message, err.code)} end
+end
+
+---All workers have returned: what they leave is saved, whatever cut the job wanted.
+function controller:last_checkpoint()
+  while self.writing do core.sleep(0.01) end
+  local o = self.job.checkpoint
+  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep}
+  if err then self:emit {kind = "log", text = ("no checkpoint: %s (%s)"):format(err.message, err.code)} end
+end
+
 ---- what workers say ----------------------------------------------------------------------------------------------
 
 local from_worker = {}
@@ -391,6 +475,7 @@ end
 
 function from_worker.report(self, w, m)
   w.report = m.fields
+  self.records[w.rank] = m.record or self.records[w.rank]
   w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
   w.elapsed_s = m.elapsed_s
   w.waits = {kind = "report", id = m.id}
@@ -423,7 +508,19 @@ function from_worker.log(self, w, m)
   self:emit {kind = "log", text = m.text, rank = w.rank, node = w.node.name}
 end
 
-function from_worker.done(self, w)
+---A worker is at the cut. No report can have been answered since the first of them was: it wants all of them.
+function from_worker.cut(self, w, m)
+  self.cuts = self.cuts or {}
+  local cut = self.cuts[m.record.clock]
+  if not cut then
+    cut = {ranks = {}, own = self:own_record()}
+    self.cuts[m.record.clock] = cut
+  end
+  cut.ranks[w.rank] = m.record
+end
+
+function from_worker.done(self, w, m)
+  self.records[w.rank] = m.record
   w.state, w.waits = "done", nil
   if self.policies then self.policies:ended(w.rank) end
   self:meet()
@@ -499,6 +596,20 @@ function from_driver.evaluate(self, request, message)
     end
   end
   core.answer(message, {id = id})
+end
+
+---Writes a generation now: {dir=, cut=}; by default as the job's field says.
+function from_driver.checkpoint(self, request, message)
+  local o = self.job.checkpoint or {}
+  local dir = request.dir or o.dir
+  if not dir then
+    return core.answer_error(message, script.error("T0708", ("job `%s` names no directory for checkpoints"):format(
+      self.a.job)))
+  end
+  core.fiber(function()
+    local info, err = self:write_checkpoint {dir = dir, keep = o.keep, cut = request.cut or o.cut}
+    if info then core.answer(message, info) else core.answer_error(message, err) end
+  end)
 end
 
 function from_driver.set(self, request)
@@ -596,6 +707,11 @@ function controller:tick()
   end
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
   if self.policies and not self.failed and not self.finished then self.policies:tick() end
+  local checkpoint = self.job and self.job.checkpoint
+  if checkpoint and self.ready == self.worker_count and not self.writing and not self.finished and not self.failed
+    and core.now() - (self.checkpoint_at or self.started_at) >= checkpoint.every_s then
+    core.fiber(self.job_checkpoint, self)
+  end
 end
 
 ---The command line finds a run's policies by this name on the driver's node; with several runs by the job's too.

@@ -68,6 +68,19 @@ function core.tables() end            --> array of {name=, ...stats}
 --   first=0, count= (candidates), group=250, reuse=16, seed=1} -> s; s:prepare(n) -> sample; s:pull(sample, m) -> keys (u64), rows (f32 m x width); s:finish(sample); s:stats();
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
+---- clocks of workers
+function core.worker_begin(number, clock) end --> true | nil, err ; the calling fiber is worker `number` of the run
+function core.worker_end() end
+function core.clock() end             --> the worker's new clock; raises what fails
+
+---- checkpoints; lua/tide/checkpoint.lua gives their errors codes
+---@param o {dir:string,cut?:"auto"|"clock"|"fuzzy",keep?:integer,full_every?:integer,timeout_s?:number}
+function core.checkpoint_start(o) end --> handle | nil, err; all parts are on disk. handle:info() -> {generation=,clock=,cut=,full=,rows=,bytes=}; handle:commit(job) -> true | nil, err; handle:abort()
+function core.checkpoint_restore(dir, generation) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
+function core.checkpoint_list(dir) end --> {{generation=,committed=,full=,cut=,clock=,rows=,bytes=,wall_s=,base=,chain=,nodes=,tables=,program=,problem=}, ..} newest first | nil, err
+function core.checkpoint_verify(dir, generation) end --> true | nil, err
+function core.cut_clock() end         --> clock of the cut of the checkpoint that is being written | nil
+
 ---- kernels
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
@@ -102,7 +115,7 @@ function core.sandbox(memory_bytes) end --> sandbox | nil, err
 function core.sha256(text) end        --> hex
 function core.encode(value) end       --> msgpack string ; core.decode(string) -> value
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
-function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n)
+function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
 ---Processes of the local provisioner: dies with this process; output appended to a file.
 function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
@@ -132,7 +145,7 @@ function core.sim_close() end
 function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
----kind: crash restart pause cut reset slowness nic latency markov; values as in lua/simulator.c
+---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c
 function core.sim_fault(kind, at_s, a, b, ...) end
 function core.sim_compute(call_s, row_s) end
 function core.sim_program() end       --> path of tide-sim | nil

@@ -14,6 +14,7 @@ local text = require "tide.text"
 ---@field on_report? fun(run: table, sum: table): table|nil once per report of all workers; its answer changes params
 ---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
 ---@field stop? {epochs?: integer, loss?: number, time?: number|string}
+---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
@@ -23,9 +24,9 @@ job.__index = job
 
 local KNOWN <const> = {
   name = "string", worker = "function", data = {"table", "number"}, tables = {"table", "function"}, params = "table",
-  on_report = "function", evaluate = "table", stop = "table", progress = "table", seed = "number", workers = "number",
-  chunks = "number", on_worker_loss = "string", on_loss = "string",
-  batch = {"number", "table"}, policies = "table",
+  on_report = "function", evaluate = "table", stop = "table", checkpoint = "table", progress = "table", seed = "number",
+  workers = "number", chunks = "number", on_worker_loss = "string", on_loss = "string", batch = {"number", "table"},
+  policies = "table",
 }
 local CHOICES <const> = {on_worker_loss = {"replay", "stop"}, on_loss = {"stop"}}
 local LATER <const> = {on_loss = {restore = "checkpoints", reinit = "new homes for lost rows"}}
@@ -127,6 +128,15 @@ function job:examples()
   return require("tide.data").is_set(self.data) and self.data.count or #self.data
 end
 
+local function check_checkpoint(fields)
+  if not fields.checkpoint then return nil end
+  local settings, problem = require("tide.checkpoint").settings(fields.checkpoint)
+  if not settings then
+    error(script.error("T0708", ("job `%s`: %s"):format(fields.name, problem)), 3)
+  end
+  return settings
+end
+
 ---Registers a job. On workers and controllers this is what finds `worker`, `evaluate` and `on_report` by name.
 ---@param fields table see tide.job
 ---@return tide.job
@@ -141,6 +151,7 @@ function job.new(fields)
   end
   local self = setmetatable({}, job)
   for k, v in pairs(fields) do self[k] = v end
+  self.checkpoint = check_checkpoint(fields)
   script.jobs[self.name] = self
   script.newest = self
   return self

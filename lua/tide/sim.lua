@@ -221,10 +221,48 @@ function kinds.delay(o, at)
   return tostring(o.latency)
 end
 
+local function probability_of(value, what)
+  value = value or 0
+  if type(value) ~= "number" or value < 0 or value > 1 then
+    fail(("disk: %s is a probability between 0 and 1"):format(what))
+  end
+  return value
+end
+
+local DISK <const> = {"read_error", "write_error", "sync_error", "crash"}
+local DISK_FIELDS <const> = {node = 1, at = 1, heal = 1, sync = 1, free = 1, read_error = 1, write_error = 1,
+                             sync_error = 1, crash = 1}
+
+function kinds.disk(o, at)
+  for key in pairs(o) do
+    if not DISK_FIELDS[key] then fail(("disk: `%s` is not known"):format(tostring(key))) end
+  end
+  local values = {}
+  for i, key in ipairs(DISK) do values[i] = probability_of(o[key], key) end
+  local sync = type(o.sync) == "table" and o.sync or {o.sync or 0, o.sync or 0}
+  values[5], values[6] = seconds_of(sync[1], "sync"), seconds_of(sync[2], "sync")
+  if values[5] > values[6] then fail "disk: sync: the least is above the most" end
+  values[7] = o.free and units.parse_size(o.free) or 0
+  if o.free and not values[7] then fail(("disk: free: `%s` is no size such as \"10MB\""):format(tostring(o.free))) end
+  core.sim_fault("disk", at, o.node, nil, table.unpack(values))
+  if o.heal then core.sim_fault("disk", moment_of(o.heal, at, "heal"), o.node, nil, 0, 0, 0, 0, 0, 0, 0) end
+  return o.node or "of all nodes"
+end
+
+local function damage(kind)
+  return function(o, at)
+    local node = node_of(o, kind)
+    core.sim_fault(kind, at, node, o.file)
+    return node .. " " .. (o.file or "any file")
+  end
+end
+
+kinds.flip, kinds.truncate = damage "flip", damage "truncate"
+
 local GROUPED <const> = {partition = true, reset = true}
 
 ---A fault at a moment of virtual time (default: now).
----@param kind "crash"|"pause"|"partition"|"reset"|"slow"|"nic"|"delay"
+---@param kind "crash"|"pause"|"partition"|"reset"|"slow"|"nic"|"delay"|"disk"|"flip"|"truncate"
 ---@param what table of partition and reset: groups of nodes; else {node=, at=, ...}
 ---@param o? table of partition and reset: {at=, heal=, oneway=}
 function sim.fault(kind, what, o)

@@ -21,6 +21,8 @@ local PROGRESS_EVERY_S <const> = 0.1
 ---@field data tide.data.set|integer|any[]|nil of a data set its own part; else what the job has
 ---@field params table
 ---@field batch integer|nil examples of its next step, of a job that declares `batch`
+---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
+---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
 local w_methods = {}
 w_methods.__index = w_methods
 
@@ -31,6 +33,11 @@ local function tell(self, message)
   message.rank = self.rank
   local ok, err = core.send(self.controller, message)
   if not ok then error(err, 0) end
+end
+
+---What a checkpoint keeps of this worker.
+local function record_of(self)
+  return {clock = self.clocks, rng = self.rng:state(), state = self.state, params = self.params}
 end
 
 ---Errors are cut down to what travels and what the driver prints.
@@ -113,7 +120,7 @@ function w_methods:report(fields)
   for k, v in pairs(fields) do if k ~= "wait" then sent[k] = v end end
   for k, v in pairs(self.spans) do sent[k] = v end
   self.spans = {}
-  tell(self, {op = "report", id = self.reports, fields = sent,
+  tell(self, {op = "report", id = self.reports, fields = sent, record = self.keeps and record_of(self) or nil,
               elapsed_s = now - self.reported_at, wait_s = self.wait_s})
   self.wait_s = 0
   local answer = await(self, "answer", self.reports)
@@ -186,10 +193,13 @@ function w_methods:barrier(name)
   await(self, "pass", self.barriers)
 end
 
----Ends this worker's clock interval.
+---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
 ---@return integer clock
 function w_methods:clock()
-  self.clocks = self.clocks + 1
+  self.clocks = core.clock()
+  if core.cut_clock() == self.clocks then -- the interval that begins now is the first after the cut
+    tell(self, {op = "cut", record = record_of(self)})
+  end
   return self.clocks
 end
 
@@ -243,11 +253,14 @@ end
 
 ---@param a table argument of the actor, see agent.lua
 function worker.new(a)
+  local resume = a.resume or {}
+  local rng = core.random(a.seed * 1000003 + a.rank)
+  if resume.rng then rng:restore(resume.rng) end
   return setmetatable({
-    rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = a.params or {},
-    controller = a.controller, reports = 0, barriers = 0, clocks = 0, passes = 0, asked = 0, wait_s = 0,
-    partial = {}, spans = {}, progress_at = 0, reported_at = core.now(), stop_asked = false,
-    rng = core.random(a.seed * 1000003 + a.rank),
+    rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = resume.params or a.params or {},
+    state = resume.state or {}, keeps = a.keeps, controller = a.controller, reports = 0, barriers = 0,
+    clocks = resume.clock or 0, passes = 0, asked = 0, wait_s = 0, partial = {}, spans = {}, progress_at = 0,
+    reported_at = core.now(), stop_asked = false, rng = rng,
   }, w_methods)
 end
 
@@ -276,12 +289,15 @@ function worker.main(a)
   tame_globals(self)
   local ok, err = xpcall(function()
     prepare(self, a)
+    local begun, why = core.worker_begin(a.rank, self.clocks)
+    if not begun then error(why, 0) end
     tell(self, {op = "ready"})
     self.batch = await(self, "go", 0).batch
     self.reported_at = core.now()
     self.job.worker(self)
+    core.worker_end()
     flush_progress(self)
-    tell(self, {op = "done"})
+    tell(self, {op = "done", record = record_of(self)})
     while true do
       local message, problem = core.receive()
       if not message then error(problem, 0) end
@@ -289,6 +305,7 @@ function worker.main(a)
     end
   end, function(raised) return raised == ENDED and raised or script.failure(raised) end)
   if not ok and err ~= ENDED then
+    core.worker_end()
     local failure = travelling(err)
     failure.node = failure.node or self.node
     tell(self, {op = "failed", error = failure})

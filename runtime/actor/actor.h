@@ -94,6 +94,13 @@ void tide_fiber_wake(struct tide_fiber *fiber);
 void tide_fiber_cancel(struct tide_fiber *fiber);
 /* A further fiber of the calling actor (Lua's tide.spawn): shares its state, address and mailbox. */
 int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out);
+/* What a room above keeps with a fiber: one record, embedded anywhere. `end` is called once, on the fiber's thread, when
+ * the fiber has ended in whatever way (not on the fiber: it must not suspend), or when another record takes its place. */
+struct tide_fiber_local {
+    void (*end)(struct tide_fiber_local *local);
+};
+struct tide_fiber_local *tide_fiber_local(void); /* of the fiber that runs; NULL: it has none, or none runs */
+void tide_fiber_set_local(struct tide_fiber_local *local); /* of the fiber that runs; NULL: ends the present one */
 
 /* Sends with an explicit kind and from a service of the node (store, members) that is an actor of the I/O thread.
  * `prepaid`: no admission (answers, forwards, grants). Inside, any thread of the node. *shares* tail. */

@@ -75,6 +75,7 @@ int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), 
     fiber->wake.fiber = fiber;
     fiber->ended = fiber->receiving = fiber->main = fiber->timed_out = fiber->cancelled = false;
     fiber->cancelled_suspends = 0;
+    fiber->local = NULL;
     fiber->error.code = 0;
     fiber->error.text[0] = 0;
     atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
@@ -87,8 +88,17 @@ int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), 
     return 0;
 }
 
+static void local_end(struct tide_fiber *fiber) {
+    struct tide_fiber_local *local = fiber->local;
+    fiber->local = NULL;
+    if (local != NULL) {
+        local->end(local);
+    }
+}
+
 void fiber_recycle(struct scheduler *s, struct tide_fiber *fiber) {
     timer_disarm(s, &fiber->deadline);
+    local_end(fiber);
     struct context_stack *stack = fiber->context.stack;
     context_deinit(&fiber->context);
     put_stack(s, stack);
@@ -141,6 +151,18 @@ void fiber_resume(struct scheduler *s, struct tide_fiber *fiber) {
 
 struct tide_fiber *tide_fiber_current(void) {
     return tide__scheduler == NULL ? NULL : tide__scheduler->current_fiber;
+}
+
+struct tide_fiber_local *tide_fiber_local(void) {
+    struct tide_fiber *fiber = tide_fiber_current();
+    return fiber == NULL ? NULL : fiber->local;
+}
+
+void tide_fiber_set_local(struct tide_fiber_local *local) {
+    struct tide_fiber *fiber = tide_fiber_current();
+    TIDE_ASSERT(fiber != NULL);
+    local_end(fiber);
+    fiber->local = local;
 }
 
 /* A killed or cancelled fiber that goes on suspending is abandoned: its stack is never continued. */

@@ -133,6 +133,7 @@ struct tide_fiber {
     atomic_uint_fast64_t waits_since;
     uint32_t cancelled_suspends;
     bool ended, receiving, main, timed_out, cancelled;
+    struct tide_fiber_local *local;
     struct tide_error_slot error;
 };
 void fiber_resume(struct scheduler *s, struct tide_fiber *fiber); /* until it suspends or ends */

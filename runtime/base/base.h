@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- assertions (on in release: our own bugs, never a caller's mistake) ---- */
 _Noreturn void tide__assert_failed(const char *expression, const char *file, int line);
@@ -74,6 +75,9 @@ uint64_t tide_mix64(uint64_t x); /* splitmix64 finaliser: a bijection */
 /* ---- hashing ---- */
 uint64_t tide_hash(const void *data, size_t size, uint64_t seed);             /* XXH3-64 */
 void tide_sha256_hex(const void *data, size_t size, char out[65]);            /* identity of code and files */
+/* CRC-32C of `data` behind data whose sum is `crc` (0: none before). */
+uint32_t tide_crc32c(uint32_t crc, const void *data, size_t size);
+uint32_t tide__crc32c_table(uint32_t crc, const void *data, size_t size); /* the same, without the instruction */
 
 /* ---- log: one line a record to stderr or a sink: time, level, node, text. Any thread. ---- */
 enum tide_level { TIDE_LOG_DEBUG, TIDE_LOG_INFO, TIDE_LOG_WARN, TIDE_LOG_ERROR };

@@ -104,8 +104,9 @@ struct tide_port_ops {
     int (*file_sync)(struct tide_file *);
     void (*file_close)(struct tide_file *);
     int (*file_info)(struct tide_port *, const char *path, struct tide_file_info *);
-    int (*file_rename)(struct tide_port *, const char *from, const char *to); /* and syncs the directory */
-    int (*file_unlink)(struct tide_port *, const char *path);
+    int (*file_rename)(struct tide_port *, const char *from, const char *to); /* and syncs the directory of `to` */
+    int (*directory_sync)(struct tide_port *, const char *path); /* names in it are durable: created, removed */
+    int (*file_unlink)(struct tide_port *, const char *path); /* or an empty directory */
     int (*file_mkdir)(struct tide_port *, const char *path, unsigned mode); /* 0 if it exists as a directory */
     int (*file_list)(struct tide_port *, const char *path, void (*entry)(void *arg, const char *name), void *arg);
 
@@ -175,6 +176,21 @@ void tide_sim_at(struct tide_sim *sim, uint64_t time, void (*fn)(void *arg), voi
 void tide_sim_set_slowness(struct tide_sim *sim, const char *node, double times);
 void tide_sim_set_nic(struct tide_sim *sim, const char *node, uint64_t bytes_per_s);
 void tide_sim_set_latency(struct tide_sim *sim, uint64_t ns_min, uint64_t ns_max);
+/* A node's disk. Probabilities are of one operation; all zero: a disk that works. What is not synced when the node
+ * crashes is found again, not found, or found in part, whatever these say. */
+struct tide_sim_disk {
+    double read_error, write_error; /* EIO; write: nothing was done */
+    double sync_error;              /* EIO, and what was not durable never will be, unless it is written again */
+    double crash;                   /* the node crashes before or within an operation that changes or syncs */
+    uint64_t sync_ns_min, sync_ns_max; /* what syncing a file takes */
+    uint64_t capacity;              /* bytes of all files; a write beyond fails with ENOSPC; 0: no limit */
+};
+void tide_sim_set_disk(struct tide_sim *sim, const char *node, const struct tide_sim_disk *disk); /* NULL: every node */
+/* Damage at rest: one bit of a file changes; a file loses its end. path NULL: any file that has bytes. False: none. */
+bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path);
+bool tide_sim_truncate(struct tide_sim *sim, const char *node, const char *path);
+/* Told of every crash, also of those the disk makes; inside a turn of the node, perhaps. */
+void tide_sim_on_crash(struct tide_sim *sim, void (*crashed)(void *arg, const char *node), void *arg);
 bool tide_sim_runs(const struct tide_sim *sim, const char *node); /* it has a port and has not crashed */
 /* How long a computation that takes `ns` on a node of speed 1 takes on this one. */
 uint64_t tide_sim_cost(const struct tide_port *port, uint64_t ns);

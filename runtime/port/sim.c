@@ -4,8 +4,8 @@
  * `turn_cost` afterwards; time inside a turn or callback stands still. As on the real port, a turn
  * follows every callback of a stream.
  *
- * It models order, delay, the cards of the network, partition, reset, pause and crash. It does not
- * model disks that fail, or memory limits. One thread: nothing here is atomic.
+ * It models order, delay, the cards of the network, partition, reset, pause, crash, and disks that
+ * fail or lose what was not synced. One thread: nothing here is atomic.
  */
 #include "port/sim.h"
 
@@ -167,10 +167,12 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     tide__sim_fold(sim, event, 0, 0);
     e->in_turn = true;
     e->woken = false;
+    sim->charged = 0;
     uint64_t next = e->options.turn(e->options.arg);
     e->in_turn = false;
     e->busy_until =
-        sim->now + (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
+        sim->now + sim->charged +
+        (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
     bool again =
         next == 0 || (e->options.pending != NULL ? e->options.pending(e->options.arg) : e->woken);
     if (again) {
@@ -319,6 +321,7 @@ static const struct tide_port_ops sim_ops = {
     .file_close = tide__sim_file_close,
     .file_info = tide__sim_file_info,
     .file_rename = tide__sim_file_rename,
+    .directory_sync = tide__sim_directory_sync,
     .file_unlink = tide__sim_file_unlink,
     .file_mkdir = tide__sim_file_mkdir,
     .file_list = tide__sim_file_list,
@@ -399,6 +402,8 @@ struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name) {
     node->nic_bytes_per_s = sim->options.nic_bytes_per_s;
     node->index = (uint16_t)sim->node_count;
     snprintf(node->name, sizeof node->name, "%s", name);
+    node->disk = sim->disk;
+    tide__sim_disk_init(node);
     tide__sim_files_init(node);
     sim->nodes[sim->node_count++] = node;
     return node;

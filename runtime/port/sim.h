@@ -1,5 +1,5 @@
 /* Private to the simulator: the event heap, nodes and executors (sim.c), streams (sim_stream.c),
- * files (sim_file.c), faults and settings (sim_fault.c). */
+ * files (sim_file.c) and what their disk keeps of them (sim_disk.c), faults and settings (sim_fault.c). */
 #ifndef TIDE_PORT_SIM_H
 #define TIDE_PORT_SIM_H
 
@@ -30,17 +30,26 @@ struct sim_event {
     uint16_t node;
 };
 
+/* `data` is what reads show; `durable` what a crash certainly leaves. A block that is not dirty
+ * and differs was lost by a sync that failed. */
 struct sim_inode {
-    unsigned refs; /* its name and its open files */
-    bool directory;
+    unsigned refs; /* its names, current and durable, and its open files */
+    bool directory, size_dirty;
     uint64_t modified;
-    uint8_t *data;
-    size_t size, room;
+    uint8_t *data, *durable;
+    size_t size, room, durable_size, durable_room;
+    uint8_t *dirty; /* a flag for each block */
+    size_t dirty_room;
 };
 
-struct sim_entry {
+struct sim_name {
     char *path;
     struct sim_inode *inode;
+};
+
+struct sim_names { /* sorted by path */
+    struct sim_name *list;
+    size_t count, room;
 };
 
 /* Outlives its ports: a node that crashed and starts again finds its files. */
@@ -55,8 +64,9 @@ struct sim_node {
     double slowness;            /* turns cost so many times more */
     uint64_t nic_bytes_per_s;   /* 0: no limit */
     uint64_t out_free, in_free; /* when the card has sent and received what it was given */
-    struct sim_entry *entries; /* sorted by path */
-    size_t entry_count, entry_room;
+    struct sim_names names, durable; /* durable: those a crash certainly leaves */
+    struct tide_sim_disk disk;
+    struct tide_random disk_random;
 };
 
 struct sim_port {
@@ -103,6 +113,10 @@ struct tide_sim {
     struct tide_listener *listeners;
     uint64_t connections;
     uint16_t free_port;
+    struct tide_sim_disk disk; /* of nodes that are made from now on */
+    uint64_t charged;          /* what the operations of this turn add to its cost */
+    void (*on_crash)(void *arg, const char *node);
+    void *on_crash_arg;
     void (*observe)(void *arg, const struct tide_sim_event *event);
     void *observe_arg;
 };
@@ -150,6 +164,27 @@ ssize_t tide__sim_stream_write(struct tide_stream *stream, const struct tide_iov
 void tide__sim_stream_resume(struct tide_stream *stream);
 void tide__sim_stream_close(struct tide_stream *stream);
 void tide__sim_stream_peer(struct tide_stream *stream, struct tide_peer_identity *out);
+
+/* sim_disk.c: contents and names, and what the disk does to operations on them */
+void tide__sim_inode_unref(struct sim_inode *inode);
+int tide__sim_inode_touch(struct sim_inode *inode, size_t offset, size_t size); /* now dirty */
+size_t tide__sim_names_find(const struct sim_names *names, const char *path, bool *found);
+struct sim_inode *tide__sim_names_get(const struct sim_names *names, const char *path);
+int tide__sim_names_set(struct sim_names *names, const char *path, struct sim_inode *inode);
+void tide__sim_names_drop(struct sim_names *names, size_t at);
+void tide__sim_names_deinit(struct sim_names *names);
+void tide__sim_disk_init(struct sim_node *node);
+void tide__sim_disk_crash(struct sim_node *node);
+/* Before an operation that changes something. *torn: the node is to crash in it: do a part, then
+ * tide__sim_disk_torn, which returns the error to give. */
+int tide__sim_disk_change(struct sim_node *node, bool *torn);
+int tide__sim_disk_torn(struct sim_node *node);
+size_t tide__sim_disk_part(struct sim_node *node, size_t size);
+int tide__sim_disk_room(struct sim_node *node, const struct sim_inode *grows, size_t size);
+int tide__sim_disk_read(struct sim_node *node);
+int tide__sim_disk_sync(struct sim_node *node, struct sim_inode *inode);
+void tide__sim_disk_sync_parent(struct sim_node *node, const char *path);
+int tide__sim_directory_sync(struct tide_port *port, const char *path);
 
 /* sim_file.c */
 void tide__sim_files_init(struct sim_node *node);

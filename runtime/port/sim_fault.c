@@ -49,6 +49,9 @@ bool tide_sim_runs(const struct tide_sim *sim, const char *name) {
 void tide_sim_crash(struct tide_sim *sim, const char *name) {
     struct sim_node *node = tide__sim_find_node(sim, name);
     TIDE_ASSERT(node != NULL);
+    if (node->crashed) {
+        return;
+    }
     node->crashed = true;
     if (node->port != NULL) {
         node->port->port.crashed = true;
@@ -59,6 +62,16 @@ void tide_sim_crash(struct tide_sim *sim, const char *name) {
         }
     }
     tide__sim_streams_crash(sim, node);
+    tide__sim_disk_crash(node);
+    if (sim->on_crash != NULL) {
+        sim->on_crash(sim->on_crash_arg, node->name);
+    }
+}
+
+void tide_sim_on_crash(struct tide_sim *sim, void (*crashed)(void *arg, const char *node),
+                       void *arg) {
+    sim->on_crash = crashed;
+    sim->on_crash_arg = arg;
 }
 
 void tide_sim_pause(struct tide_sim *sim, const char *name, uint64_t duration) {

@@ -16,7 +16,7 @@
  * Order within a call: once a key was missed, keys count as missed when any route changed since the
  * pass began, so that a later duplicate cannot overtake an earlier one.
  */
-#include "store/store_internal.h"
+#include "store/cut.h"
 
 enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
 
@@ -315,6 +315,19 @@ static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
     return 0;
 }
 
+/* A row that came with its slot, see cut.h. */
+static uint64_t arrived(struct tide__pass *pass, uint32_t position, uint64_t key, uint64_t word,
+                        const float *row) {
+    uint32_t marks;
+    const uint8_t *second = NULL;
+    memcpy(&marks, pass->marks + position * sizeof marks, sizeof marks);
+    if (marks & TIDE__MARK_SPLIT) {
+        second = pass->seconds;
+        pass->seconds += pass->table->row_floats * sizeof(float);
+    }
+    return tide__cut_arrive(pass->table, key, word, marks, row, second);
+}
+
 static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pass,
                                                            const bool moving) {
     struct tide_table *table = pass->table;
@@ -330,7 +343,8 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                               : lock_key(pass, &b, j, true, &word, &old);
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 uint64_t now = old;
-                if (TIDE_UNLIKELY(tide__word_state(old) != TIDE__OWNED)) {
+                const bool made = tide__word_state(old) != TIDE__OWNED;
+                if (TIDE_UNLIKELY(made)) {
                     code = make_row(table, b.keys[j], &now);
                     if (code < 0) {
                         tide__word_unlock(word, old);
@@ -339,6 +353,15 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                 }
                 float *row = tide__slab_row(&table->slab, (uint32_t)now);
                 const uint8_t *delta = pass->in + b.positions[j] * row_bytes;
+                if (TIDE_UNLIKELY(pass->marks)) {
+                    memcpy(row, delta, row_bytes);
+                    now = arrived(pass, b.positions[j], b.keys[j], now, row);
+                    tide__word_unlock(word, now);
+                    pass->at++;
+                    continue;
+                }
+                tide__cut_push(table, b.keys[j], &now, row, made, pass->stamp,
+                               pass->raw ? NULL : delta);
                 if (TIDE_UNLIKELY(pass->raw)) {
                     memcpy(row, delta, row_bytes);
                 } else {
@@ -431,6 +454,8 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                               .raw = raw,
                               .hands_over = true,
                               .patient = true,
+                              .stamp =
+                                  kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
                               .misses = &misses};
     code = kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
     tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,

@@ -11,6 +11,8 @@
  * A table and every change of its map are recorded (tide_net_record) before anybody hears of them. A controller that
  * was started again reads them back and goes through both rounds anew with every table: nodes that have it say so.
  */
+#include "store/catalog.h"
+#include "store/generation.h"
 #include "store/move.h"
 
 enum { HOMES_BYTES = TIDE_SLOT_COUNT * 2 };
@@ -450,7 +452,8 @@ static int clear(struct tide_store *store, const struct tide_message *message,
 void tide__catalog_call(struct tide_store *store, const struct tide_message *message,
                         struct tide_reader *body) {
     int code;
-    switch (tide_read_uint(body)) {
+    uint64_t op = tide_read_uint(body);
+    switch (op) {
     case TIDE__OP_CREATE:
         code = create(store, message, body);
         break;
@@ -461,7 +464,9 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
         code = clear(store, message, body);
         break;
     default:
-        code = tide_fail(TIDE_EPROTO, "the store does not know this request");
+        code = op >= TIDE__OP_CUT_ASK && op <= TIDE__OP_CUT_COLLECT
+                   ? tide__generation_call(store, message, (int)op, body)
+                   : tide_fail(TIDE_EPROTO, "the store does not know this request");
         break;
     }
     if (code < 0) {

@@ -3,6 +3,7 @@
  * and handed to the file that knows what to do. A message that cannot be read is counted and
  * logged, the first few times; it never ends the actor.
  */
+#include "store/generation.h"
 #include "store/move.h"
 
 enum { LOGGED_MAX = 10 };
@@ -175,8 +176,13 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     case TIDE__OP_MEMBERS:
         on_members(store);
         break;
+    case TIDE__OP_CUT_ABORT:
+    case TIDE__OP_CUT_WALKING:
+    case TIDE__OP_CUT_WROTE:
+        tide__generation_cast(store, from, (int)op, &r);
+        break;
     default:
-        if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_COUNT) {
+        if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_CUT_ASK) {
             tide__move_message(store, from, (int)op, &r);
         } else {
             malformed(store, from, "message");
@@ -200,12 +206,18 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
     case TIDE_TIMER:
         store->timer_set = false;
         break;
+    case TIDE_EXIT:
+        tide__generation_exit(store, message->call);
+        break;
     default:
         break;
     }
     tide__stalled_retry(store);
     if (tide__moves_waiting(store)) {
         tide__moves_advance(store);
+        tide__retry_later(store, TIDE_SECOND / 1000);
+    }
+    if (store->generation && tide__generation_advance(store)) {
         tide__retry_later(store, TIDE_SECOND / 1000);
     }
     return 0;

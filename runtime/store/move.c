@@ -54,6 +54,8 @@ struct departure { /* at the old home */
     uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home
                        lives */
     float *rows;
+    uint32_t *marks;            /* of each row, see cut.h */
+    struct tide_writer seconds; /* versions of the split ones */
     size_t packed, capacity, turn_bytes;
     uint32_t slots[];
 };
@@ -70,6 +72,8 @@ static void arrival_free(struct arrival *arrival) {
 
 static void departure_free(struct departure *departure) {
     tide_free(departure->keys);
+    tide_free(departure->marks);
+    tide_writer_release(&departure->seconds);
     tide_free(departure->rows);
     tide_free(departure);
 }
@@ -232,12 +236,13 @@ static void clear_flag(struct tide_table *table, const struct tide__fence *fence
     }
 }
 
-/* Nothing that workers handed over is left to run here: their messages are handled, and none of the fence's slots
- * still keeps some parked for its rows, or stalled behind a locked one. */
+/* Nothing that workers handed over is left to run here: their messages are handled, and none of the
+ * fence's slots still keeps some parked for its rows, or stalled behind a locked one. */
 static bool is_drained(const struct tide_table *table, const struct tide__fence *fence) {
     bool awaited = false;
     for (uint32_t i = 0; i < fence->count && !awaited; i++) {
-        awaited = fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
+        awaited =
+            fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
     }
     return !awaited && !table->store->stalled && table->self_sent == table->self_handled;
 }
@@ -416,20 +421,25 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
 
 /* [table, slot, keys, rows with state] */
 static void on_rows(struct tide_store *store, struct tide_table *table, struct tide_reader *r) {
-    size_t count = 0, floats = 0;
+    size_t count = 0, floats = 0, marks_count = 0, seconds_floats = 0, split = 0;
     uint64_t slot = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
-    bool good = !r->error && slot < TIDE_SLOT_COUNT && floats % table->row_floats == 0 &&
-                floats / table->row_floats == count &&
+    const uint8_t *marks = tide_read_typed(r, TIDE_U32, &marks_count);
+    const uint8_t *seconds = tide_read_typed(r, TIDE_F32, &seconds_floats);
+    bool good = !r->error && marks_count == count && slot < TIDE_SLOT_COUNT &&
+                floats % table->row_floats == 0 && floats / table->row_floats == count &&
                 (route_of(table, (uint32_t)slot) & TIDE__AWAITED);
     for (size_t i = 0; i < count && good; i++) {
         uint64_t key;
         memcpy(&key, keys + i * 8, sizeof key);
         good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
                tide__slot_of(table, key) == slot;
+        uint32_t mark;
+        memcpy(&mark, marks + i * sizeof mark, sizeof mark);
+        split += (mark & TIDE__MARK_SPLIT) != 0;
     }
-    if (!good) {
+    if (!good || seconds_floats != split * table->row_floats) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         return;
     }
@@ -442,6 +452,8 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
                               .mask = TIDE__MINE,
                               .raw = true,
                               .patient = true,
+                              .marks = marks,
+                              .seconds = seconds,
                               .misses = &misses};
     int code = tide__pass_push(&pass);
     if (code) {
@@ -460,11 +472,13 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
                  capacity = ROWS_BYTES / row_bytes + 1;
     uint64_t *keys = tide_alloc(capacity * sizeof *keys);
     float *rows = tide_alloc(capacity * row_bytes);
-    if (!d || !keys || !rows) {
+    uint32_t *marks = tide_alloc(capacity * sizeof *marks);
+    if (!d || !keys || !rows || !marks) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to hand slots over");
         tide_free(d);
         tide_free(keys);
         tide_free(rows);
+        tide_free(marks);
         return;
     }
     *d = (struct departure){.table = table,
@@ -473,6 +487,7 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
                             .to = to,
                             .keys = keys,
                             .rows = rows,
+                            .marks = marks,
                             .capacity = capacity};
     for (size_t i = 0; i < count; i++) {
         d->slots[i] = at(slots, i);
@@ -490,28 +505,48 @@ static int ship(struct departure *d) {
     }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 5);
+    tide_write_array(&w, 7);
     tide_write_uint(&w, TIDE__OP_ROWS);
     tide_write_uint(&w, d->table->id);
     tide_write_uint(&w, d->slots[d->at]);
     tide_write_typed(&w, TIDE_U64, d->keys, d->packed);
     tide_write_typed(&w, TIDE_F32, d->rows, d->packed * d->table->row_floats);
+    tide_write_typed(&w, TIDE_U32, d->marks, d->packed);
+    tide_write_typed(&w, TIDE_F32, d->seconds.data, d->seconds.size / sizeof(float));
     d->turn_bytes += w.size;
     int code = tide__store_send_writer(d->table->store, d->to, &w);
-    d->packed = code ? d->packed : 0;
+    if (!code) {
+        d->packed = 0;
+        d->seconds.size = 0;
+    }
     return code;
 }
 
-static int pack(void *arg, uint64_t key, const float *row) {
+static int pack(void *arg, uint64_t key, uint64_t word, const float *row) {
     struct departure *d = arg;
+    const size_t bytes = d->table->row_floats * sizeof(float);
+    void *place = NULL;
+    struct tide__kept *second;
     int code = d->packed == d->capacity ? ship(d) : 0;
-    if (!code) {
-        d->keys[d->packed] = key;
-        memcpy(d->rows + d->packed * d->table->row_floats, row,
-               d->table->row_floats * sizeof(float));
-        d->packed++;
+    /* Place for a second version is made first: a row that cannot leave now is not given. */
+    if (!code && !(place = tide_write_reserve(&d->seconds, bytes))) {
+        d->seconds.error = 0;
+        code = TIDE_ENOMEM;
     }
-    return code;
+    if (code) {
+        return code;
+    }
+    d->keys[d->packed] = key;
+    memcpy(d->rows + d->packed * d->table->row_floats, row, bytes);
+    d->marks[d->packed] = tide__cut_give(d->table, key, word, row, &second);
+    d->packed++;
+    if (second) {
+        memcpy(place, second->row, bytes);
+    } else {
+        d->seconds.size -= bytes;
+    }
+    tide_free(second);
+    return 0;
 }
 
 /* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the new

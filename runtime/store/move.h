@@ -4,6 +4,7 @@
 #define TIDE_STORE_MOVE_H
 
 #include "store/catalog.h"
+#include "store/cut.h"
 
 struct batch;
 struct leaver;

@@ -127,7 +127,7 @@ static bool add_row(struct tide_table *table, struct parcel *p, const float *row
     if (!p->rows) {
         size_t most = XFER_BYTES / bytes + 1, hint = table->parcels->hint;
         p->row_capacity = hint == 0 ? 16 : hint < most ? hint : most;
-        p->rows = tide_blob_create(p->row_capacity * bytes);
+        p->rows = tide_blob_create((p->row_capacity + 1) * bytes); /* a last second version fits */
     }
     if (p->rows) {
         memcpy((char *)p->rows->data + p->row_count++ * bytes, row, bytes);
@@ -136,9 +136,9 @@ static bool add_row(struct tide_table *table, struct parcel *p, const float *row
 }
 
 void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
-                      uint32_t term, const float *row) {
+                      uint32_t term, const float *row, const float *second) {
     struct parcel *p = find(table, op, to, about);
-    if (p && (p->count == KEYS_MAX || (row && p->rows && p->row_count == p->row_capacity))) {
+    if (p && (p->count == KEYS_MAX || (row && p->rows && p->row_count >= p->row_capacity))) {
         /* Full: it goes now. Order between parcels of one message does not matter. */
         struct parcel **at = &table->parcels->first;
         while (*at != p) {
@@ -149,7 +149,8 @@ void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t ab
         parcel_free(p);
         p = parcel_make(table, op, to, about);
     }
-    if (!p || (p->count == p->capacity && !grow(p)) || (row && !add_row(table, p, row))) {
+    if (!p || (p->count == p->capacity && !grow(p)) || (row && !add_row(table, p, row)) ||
+        (second && !add_row(table, p, second))) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
                  "no memory to move key %llu of table '%s'", (unsigned long long)key, table->name);
         return;

@@ -486,6 +486,16 @@ bool tide__pending_before(struct tide_store *store, const struct tide_table *tab
     return found;
 }
 
+bool tide__pending_stamped(struct tide_store *store, uint32_t clock) {
+    bool found = false;
+    tide_lock(&store->pending.lock);
+    for (struct tide__pending *p = store->pending.first; p && !found; p = p->next) {
+        found = p->kind == TIDE__PUSH && p->stamp < clock;
+    }
+    tide_unlock(&store->pending.lock);
+    return found;
+}
+
 void tide__pending_deinit(struct tide_store *store) {
     struct tide__pending_table *t = &store->pending;
     for (struct tide__pending *p = t->first; p;) {
@@ -584,7 +594,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                                 .left = (uint32_t)count,
                                 .node = node,
                                 .kind = (uint8_t)kind,
-                                .raw = pass->raw};
+                                .raw = pass->raw,
+                                .stamp = pass->stamp};
     memcpy(p->index, positions, count * sizeof *positions);
     if (table->relocates) {
         p->at = (uint16_t *)(void *)(p->index + count);
@@ -597,7 +608,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     *out = r;
     struct tide_writer *w = &r->body;
     tide_writer_init(w, r->buffer, body_bytes);
-    tide_write_array(w, kind == TIDE__PUSH ? 10 : 9);
+    tide_write_array(w, kind == TIDE__PUSH ? 11 : 9);
     tide_write_uint(w, kind);
     tide_write_uint(w, table->id);
     tide_write_uint(w, r->id);
@@ -605,6 +616,9 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     tide_write_uint(w, tide__store_self(store));
     tide_write_uint(w, 0);
     tide_write_bool(w, pass->raw);
+    if (kind == TIDE__PUSH) {
+        tide_write_uint(w, pass->stamp);
+    }
     tide_write_nil(w);
     tide_write_typed_head(w, TIDE_U64, count);
     char *keys = tide_write_reserve(w, count * sizeof(uint64_t));

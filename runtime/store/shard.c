@@ -156,7 +156,7 @@ void tide__job_reply(struct tide__job *job) {
 static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices,
                       size_t count, struct tide_writer *w) {
     const size_t row = tide__job_wire_row(job);
-    tide_write_array(w, job->kind == TIDE__PUSH ? 10 : 9);
+    tide_write_array(w, job->kind == TIDE__PUSH ? 11 : 9);
     tide_write_uint(w, job->kind);
     tide_write_uint(w, job->table->id);
     tide_write_uint(w, job->id);
@@ -164,6 +164,9 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
     tide_write_uint(w, job->origin);
     tide_write_uint(w, hops);
     tide_write_bool(w, job->raw);
+    if (job->kind == TIDE__PUSH) {
+        tide_write_uint(w, job->stamp);
+    }
     tide_write_typed_head(w, TIDE_U32, count);
     uint8_t *positions = tide_write_reserve(w, count * 4);
     for (size_t i = 0; positions && i < count; i++) {
@@ -376,6 +379,7 @@ static int process(struct tide__job *job) {
                               .mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN,
                               .raw = job->raw,
                               .patient = false,
+                              .stamp = job->stamp,
                               .misses = &job->misses};
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
@@ -490,14 +494,16 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
     (void)tide_read_uint(&r); /* map version of the sender: for people who look at traffic */
     uint64_t origin = tide_read_uint(&r), hops = tide_read_uint(&r);
     job->raw = tide_read_bool(&r);
+    uint64_t stamp = kind == TIDE__PUSH ? tide_read_uint(&r) : TIDE_NO_CLOCK;
+    job->stamp = (uint32_t)stamp;
     job->origin = origin <= UINT16_MAX ? (uint16_t)origin : 0;
     job->kind = (uint8_t)kind;
     job->hops = hops < TIDE__HOPS_MAX ? (uint8_t)hops : TIDE__HOPS_MAX;
     job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
     job->keys = tide_read_typed(&r, TIDE_U64, &count);
     if (r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
-        fields != (kind == TIDE__PUSH ? 10 : 9) || hops >= TIDE__HOPS_MAX || origin == 0 ||
-        origin > UINT16_MAX) {
+        fields != (kind == TIDE__PUSH ? 11 : 9) || stamp > TIDE_NO_CLOCK ||
+        hops >= TIDE__HOPS_MAX || origin == 0 || origin > UINT16_MAX) {
         refuse(store, job, TIDE_EPROTO, "a damaged operation");
         return false;
     }

@@ -15,6 +15,7 @@ struct tide__job {
     const uint8_t *rows;      /* as they came, unaligned */
     uint32_t count;
     uint16_t origin;
+    uint32_t stamp; /* push: the clock of the worker that made it, or TIDE_NO_CLOCK */
     uint8_t kind, hops;
     bool raw;
     bool own; /* straight from a worker of this node: waits behind fences */

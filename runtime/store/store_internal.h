@@ -12,6 +12,7 @@
 #ifndef TIDE_STORE_INTERNAL_H
 #define TIDE_STORE_INTERNAL_H
 
+#include "store/clock.h"
 #include "store/store.h"
 
 #include <string.h>
@@ -26,13 +27,17 @@ enum {
     TIDE__STRIPES = 16, /* of counters */
 };
 
-/* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32 ---- */
+/* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
 #define TIDE__WORD_LOCK (UINT64_C(1) << 63)
 #define TIDE__WORD_STATE (UINT64_C(7) << 60)
 #define TIDE__WORD_PRESENT                                                                         \
     (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
 /* flag, relocating tables: home, and the row is somebody else's (the owner is in the index) */
 #define TIDE__WORD_AWAY (UINT64_C(1) << 57)
+/* flags of a row that is here, for checkpoints (cut.h): changed since a generation took it; which
+ * generation took it last, as one bit that changes with every generation */
+#define TIDE__WORD_DIRTY (UINT64_C(1) << 58)
+#define TIDE__WORD_TAKEN (UINT64_C(1) << 59)
 #define TIDE__WORD_SEEN (UINT64_C(0xffffff) << 32)
 enum tide__key_state {
     TIDE__ABSENT, /* no row here; at home of the slot: the row has its initial values */
@@ -167,6 +172,9 @@ struct tide_table {
     struct tide__slab slab;
     struct tide__slot slots[TIDE_SLOT_COUNT];
     struct tide__stripe stripes[TIDE__STRIPES];
+    atomic_uint_fast64_t cut;   /* cut.h: the generation that is being written */
+    struct tide__taken *taken;  /* cut.h: rows that the generation took; has its own lock */
+    atomic_bool rows_vanished;  /* since the last generation: the next one must be full */
     struct tide__slab arrivals; /* relocating tables: struct tide__arrival */
     atomic_uint_fast64_t relocate_max_ns;
 
@@ -233,9 +241,10 @@ void tide__hashed_prefetch(struct tide_table *table, uint64_t key);
  * *more: there are. */
 int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys,
                     size_t limit, size_t *count, bool *more);
-/* Takes every row out of a slot: `each` sees key and row before it is freed. */
+/* Takes every row out of a slot: `each` sees key, word and row before it is freed. */
 int tide__slot_drain(struct tide_table *table, uint32_t slot,
-                     int (*each)(void *arg, uint64_t key, const float *row), void *arg);
+                     int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
+                     void *arg);
 void tide__slots_deinit(struct tide_table *table);
 
 /* ---- rules.c, init.c, half.c ---- */
@@ -269,6 +278,9 @@ struct tide__pass {
     bool raw;              /* rows with state, copied both ways */
     bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
     bool patient;     /* may wait for a row; else EBUSY */
+    uint32_t stamp;   /* push: the clock of the worker that pushes, or TIDE_NO_CLOCK */
+    /* Rows that come with their slot: u32 each, and second versions of the split ones, in order. */
+    const uint8_t *marks, *seconds;
     uint64_t changes; /* of the table's routes when the pass began */
     struct tide__misses *misses;
 };
@@ -309,6 +321,7 @@ struct tide__pending {
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw;
+    uint32_t stamp; /* push: of its worker */
     /* Relocating tables: per key the node that has it now; 0: answered. NULL: all at `node`. */
     uint16_t *at;
     uint64_t sent;    /* sequence when its first key left this node; 0: none has */
@@ -346,6 +359,8 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
 /* Is an operation of the table up to `sequence` unanswered? */
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
                           uint64_t sequence);
+/* Is a push of a worker unanswered that was made before clock `clock`? */
+bool tide__pending_stamped(struct tide_store *store, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
 
@@ -353,7 +368,7 @@ void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* 
 enum tide__op {                             /* first element of every body */
                 TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw,
                                                positions u32|nil, keys u64] */
-                TIDE__OP_PUSH = TIDE__PUSH, /* ... rows] */
+                TIDE__OP_PUSH = TIDE__PUSH, /* [op .. raw, stamp, positions, keys, rows] */
                 TIDE__OP_LOCALIZE = TIDE__LOCALIZE, /* as PULL, from a worker of the node itself */
                 TIDE__OP_LOC =
                     TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
@@ -377,8 +392,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_EXPECTED, /* [op, table, version, slots u32] new home -> controller */
                 TIDE__OP_MOVE, /* [op, table, version, new home, slots u32] controller -> old home
                                 */
-                TIDE__OP_ROWS, /* [op, table, slot, keys u64, rows f32 with state] old -> new home
-                                */
+                TIDE__OP_ROWS, /* [op, table, slot, keys u64, rows f32 with state, marks u32,
+                                  second versions f32] old -> new home; marks: cut.h */
                 TIDE__OP_SLOT_DONE, /* [op, table, slot, version, lost to] old -> new home */
                 TIDE__OP_SLOT_HERE, /* [op, table, slot] new -> old home: paces the move */
                 TIDE__OP_MOVED, /* [op, table, version, slots u32, lost u32] new home -> controller
@@ -387,13 +402,28 @@ enum tide__op {                             /* first element of every body */
                                    */
                 TIDE__OP_HAND,    /* [op, table, new owner, keys u64, terms u32] home -> owner */
                 TIDE__OP_XFER, /* [op, table, keys u64, terms u32 (bit 31: no row, it is the initial
-                                  one), rows f32 with state] owner -> new owner */
+                                  one; bits 24 to 30: marks of cut.h), rows f32 with state, behind
+                                  each split one its second version] owner -> new owner */
                 TIDE__OP_LOST, /* [op, table, dead node, keys u64, terms u32] the rows will not come
                                 */
                 TIDE__OP_PASSED, /* [op, id, node, positions u32] to the origin: they went there */
                 TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, rows f32]
                                        old -> new home; owner 0 with bit 31 in its term: no row */
                 TIDE__OP_MEMBERS,   /* [op] to oneself: the member list changed */
+                /* generation.h; calls of the coordinator: */
+                TIDE__OP_CUT_ASK,     /* [op, id] -> [sequence, last id, full?, clock, workers u32,
+                                         clocks u32] */
+                TIDE__OP_CUT_TELL,    /* [op, id, sequence, clock, full, dir, tables u32, nodes u32]
+                                       */
+                TIDE__OP_CUT_OPEN,    /* [op, id] */
+                TIDE__OP_CUT_SETTLE,  /* [op, id] -> [workers u32, clocks u32] */
+                TIDE__OP_CUT_WALK,    /* [op, id] */
+                TIDE__OP_CUT_COLLECT, /* [op, id] -> [bytes, rows, [[table, file, rows, size, sums
+                                         size, sums sum], ..]] */
+                /* casts: */
+                TIDE__OP_CUT_ABORT,   /* [op, id] of the coordinator */
+                TIDE__OP_CUT_WALKING, /* [op, id] node -> node: no untaken row comes from here */
+                TIDE__OP_CUT_WROTE,   /* [op, id] to oneself */
                 TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);
@@ -475,10 +505,12 @@ struct tide_store {
 
     /* any thread */
     atomic_uint self; /* id of this node; 0 until joined */
+    atomic_uint cut_clock; /* of the generation that is being written; TIDE_NO_CLOCK: none */
     atomic_bool synced;
     _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by id */
     atomic_uint table_count;                               /* ids up to this */
     struct tide__pending_table pending;
+    struct tide__clocks *clocks; /* clock.h */
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
 
@@ -489,6 +521,9 @@ struct tide_store {
     uint64_t parked_bytes;
     struct tide__catalog *catalog; /* controller */
     struct tide__moves *moves;
+    struct tide__generation *generation; /* generation.c: being written; NULL: none */
+    uint32_t cut_sequence;               /* of the newest generation that this node was told of */
+    uint64_t cut_last;                   /* id of the last one it wrote; 0: none */
     bool leaving; /* this node: localizes nothing any more */
     bool drained; /* and told the controller that it owns nothing of others */
     uint16_t commander; /* the controller that was told */

@@ -3,7 +3,7 @@
  * until the store ends, so a pointer to one is good from any thread. How all nodes come to have the
  * same tables: catalog.c.
  */
-#include "store/store_internal.h"
+#include "store/generation.h"
 
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
@@ -171,6 +171,7 @@ void tide__table_destroy(struct tide_table *table) {
         tide__moves_table_release(table);
         tide__owner_table_deinit(table);
         tide__slots_deinit(table);
+        tide__cut_deinit(table);
         tide__slab_deinit(&table->slab);
         tide_free(table);
     }
@@ -431,7 +432,13 @@ int tide__store_create_bare(struct tide_store **out) {
     }
     atomic_init(&store->self, 1);
     atomic_init(&store->synced, true);
+    atomic_init(&store->cut_clock, TIDE_NO_CLOCK);
     store->stalled_end = &store->stalled;
+    int code = tide__clocks_create(store);
+    if (code) {
+        tide_free(store);
+        return code;
+    }
     *out = store;
     return 0;
 }
@@ -504,5 +511,7 @@ void tide_store_destroy(struct tide_store *store) {
     }
     tide__catalog_destroy(store);
     tide__moves_destroy(store);
+    tide__generations_destroy(store);
+    tide__clocks_destroy(store);
     tide_free(store);
 }

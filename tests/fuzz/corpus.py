@@ -91,6 +91,40 @@ PLAINS = {
     "float-keys": plain({0.5: 1, 2.0: 2, -1: 3}),
 }
 
-for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS)):
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def sums(size, blocks):
+    head = b"TIDECRC1" + struct.pack("<QII", size, 1 << 20, len(blocks)) + struct.pack(f"<{len(blocks)}I", *blocks)
+    return head + struct.pack("<I", crc32c(head))
+
+
+OPTIONS = {"keys": 0, "slots": 0, "init": 0, "update": 0, "wire": 0, "technique": 0, "refuse_nan": 0,
+           "key_count": 10, "key_limit": 0, "width": 2, "seed": "0" * 16, "numbers": [0.0] * 7}
+MANIFEST = {"format": 1, "generation": 2, "id": "00000000000000ff", "view": 3, "bytes": 9, "rows": 1, "wall_ns": 5,
+            "cut": "clock", "clock": 7, "full": False, "program": "0.1.0", "chain": [1, 2], "nodes": [1, 2],
+            "workers": [1], "clocks": [7], "job": {"name": "j"},
+            "tables": [{"name": "t", "options": OPTIONS, "map_version": 1, "homes": [1], "files": [
+                {"name": "t-00001-00000.safetensors", "rows": 1, "size": 100, "sums_size": 32, "sums_crc32c": 1}]}]}
+BODY = json.dumps(MANIFEST).encode()
+MANIFESTS = {
+    "whole": b"\x00" + b'{"crc32c":"%08x","manifest":' % crc32c(BODY) + BODY + b"}\n",
+    "body": b"\x01" + BODY,
+    "body-fuzzy": b"\x01" + json.dumps({**MANIFEST, "clock": None, "job": None}).encode(),
+    "body-future": b"\x01" + json.dumps({**MANIFEST, "format": 2}).encode(),
+    "body-chain": b"\x01" + json.dumps({**MANIFEST, "chain": [2, 2]}).encode(),
+    "sums": b"\x02" + sums((1 << 20) + 5, [1, 2]),
+    "sums-short": b"\x02" + sums(5 << 20, [1]),
+}
+
+for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS),
+                      ("manifest", MANIFESTS)):
     for seed, content in seeds.items():
         write(target, seed, content)

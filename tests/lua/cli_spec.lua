@@ -11,7 +11,8 @@ local WORK <const> = {
   policy = "policy new batching",
   run = "run %s", sim = "sim --seed 1 %s", up = "up",
   down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
-  actors = "actors", tables = "tables", links = "links", config = "config", version = "version", help = "help",
+  actors = "actors", tables = "tables", links = "links",
+  checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash",
 }
 local LATER <const> = {"attach", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}

@@ -43,10 +43,24 @@ return function()
     end,
     random = function(seed)
       local state = seed
-      return {below = function(_, n)
-        state = (state * 6364136223846793005 + 1442695040888963407)
-        return (state >> 33) % n
-      end}
+      return {
+        below = function(_, n)
+          state = (state * 6364136223846793005 + 1442695040888963407)
+          return (state >> 33) % n
+        end,
+        state = function() return "0123" end, restore = function(_, kept) f.restored = kept end,
+      }
+    end,
+    cut_clock = function() return f.cut_clock end,
+    fiber = function(body, ...) body(...) end,
+    worker_begin = function(number, clock)
+      f.worker, f.clock = number, clock
+      return true
+    end,
+    worker_end = function() f.worker = nil end,
+    clock = function()
+      f.clock = f.clock + 1
+      return f.clock
     end,
     json_encode = function() return "{}" end,
     table_find = function(name)

@@ -541,6 +541,14 @@ local GO <const> = {kind = "cast", value = {op = "go", id = 0}}
 local END <const> = {kind = "cast", value = {op = "end"}}
 
 describe("a worker", function()
+  it("is one of its node while its function runs, and counts its clocks there", function()
+    run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function(w) print(w:clock(), w:clock()) end}]], {GO, END})
+    assert.equal("1\t2", fake.sent[2].value.text)
+    assert.equal(2, fake.clock)
+    assert.is_nil(fake.worker)
+  end)
   before_each(fresh)
 
   it("runs the job's function and then serves evaluations until the end", function()

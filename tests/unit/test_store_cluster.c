@@ -661,7 +661,7 @@ static void out_of_range_run(struct fiber *f) {
     struct tide_writer w;
     uint8_t body[128];
     tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 10);
+    tide_write_array(&w, 11);
     tide_write_uint(&w, TIDE__PUSH);
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, 77);
@@ -669,6 +669,7 @@ static void out_of_range_run(struct fiber *f) {
     tide_write_uint(&w, 1);
     tide_write_uint(&w, 0);
     tide_write_bool(&w, false);
+    tide_write_uint(&w, TIDE_NO_CLOCK);
     tide_write_nil(&w);
     tide_write_typed(&w, TIDE_U64, &key, 1);
     tide_write_typed(&w, TIDE_F32, &row, 1);
