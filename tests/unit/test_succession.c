@@ -465,6 +465,25 @@ static void a_controller_that_is_cut_off_declares_nobody_dead(void **unused) {
     close_cluster(&c);
 }
 
+/* Each of the two reports the other; nobody else agrees, and the break ends before one of them has to go. */
+static void the_word_of_one_member_about_another_is_not_enough(void **unused) {
+    (void)unused;
+    struct cluster c;
+    open_cluster(&c, 6, NEVER, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        start_patiently(&c, i);
+    }
+    uint64_t view = tide_net_of(c.nodes[1])->view;
+    tide_sim_partition(c.sim, "n2", "n3", true);
+    go_on(&c, 3 * TIDE_SECOND);
+    assert_non_null(tide_net_of(c.nodes[0])->reports);
+    tide_sim_partition(c.sim, "n2", "n3", false);
+    go_on(&c, 5 * TIDE_SECOND);
+    assert_null(tide_net_of(c.nodes[0])->reports);
+    assert_int_equal(tide_net_of(c.nodes[1])->view, view);
+    close_cluster(&c);
+}
+
 /* What died while nobody decided is declared dead by the next controller, and the living are not. */
 static void a_new_controller_finds_out_who_died_meanwhile(void **unused) {
     (void)unused;
@@ -484,12 +503,16 @@ static void a_new_controller_finds_out_who_died_meanwhile(void **unused) {
 }
 
 int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_controller_that_crashes_at_any_write_goes_on),
         cmocka_unit_test(a_controller_that_crashes_at_any_time_goes_on),
         cmocka_unit_test(a_view_of_an_older_term_changes_nothing),
         cmocka_unit_test(a_controller_that_is_cut_off_declares_nobody_dead),
+        cmocka_unit_test(the_word_of_one_member_about_another_is_not_enough),
         cmocka_unit_test(a_new_controller_finds_out_who_died_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
