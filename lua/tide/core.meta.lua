@@ -138,6 +138,9 @@ function core.glosses(directory) end --> text: WordNet's glosses, a line of lowe
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 
 ---- the simulated world (lua/simulator.c). Scripts use tide.sim; sim_open, sim_close and sim_report are the program's.
+---Only in builds with TIDE_MUTANTS: whether this planted bug is on.
+---@type nil|fun(name: string): boolean
+core.mutant = nil
 function core.simulated() end         --> whether a world is open, whether this program (tide-sim) could open one
 function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), trace=path}
 function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=} | nil

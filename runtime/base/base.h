@@ -16,9 +16,9 @@ _Noreturn void tide__assert_failed(const char *expression, const char *file, int
 #define TIDE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TIDE_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-/* ---- mutants: mistakes that tests must find, chosen by name; built with TIDE_MUTANTS only ---- */
+/* ---- planted bugs: a build with -DTIDE_MUTANTS switches one on by name, and a test must catch it ---- */
 #ifdef TIDE_MUTANTS
-extern const char *tide__mutant; /* set before any node starts; NULL: none */
+extern const char *tide__mutant;
 #define TIDE_MUTANT(name) (tide__mutant && !strcmp(tide__mutant, #name))
 #else
 #define TIDE_MUTANT(name) 0

@@ -1,6 +1,7 @@
 /*
- * The state of the control store: a sorted array of keys with their values, changed by entries. A few keys a node and
- * a table, changed by decisions of the controller: simplicity counts, not speed.
+ * The state of the control store: a sorted array of keys with their values, changed by entries. A
+ * few keys a node and a table, changed by decisions of the controller: simplicity counts, not
+ * speed.
  */
 #include "net/control.h"
 
@@ -39,8 +40,7 @@ const struct tide_control_pair *tide_control_list(const struct tide_control_stat
                                                   const char *prefix,
                                                   const struct tide_control_pair *last) {
     size_t at = last != NULL ? (size_t)(last - state->pairs) + 1 : position(state, prefix);
-    bool found =
-        at < state->count && strncmp(state->pairs[at].key, prefix, strlen(prefix)) == 0;
+    bool found = at < state->count && strncmp(state->pairs[at].key, prefix, strlen(prefix)) == 0;
     return found ? &state->pairs[at] : NULL;
 }
 

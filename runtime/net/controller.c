@@ -193,8 +193,9 @@ static unsigned reports_against(const struct tide_net *net, uint16_t subject) {
     return count;
 }
 
-/* Did this controller hear fewer than half of the others in the last second? Then it is more likely its own cable that
- * is cut, and where others go on without a controller it declares nobody dead for mere silence. */
+/* Did this controller hear fewer than half of the others in the last second? Then it is more likely
+ * its own cable that is cut, and where others go on without a controller it declares nobody dead
+ * for mere silence. */
 static bool is_cut_off(struct tide_net *net, uint64_t now) {
     size_t others = 0, heard = 0;
     for (size_t i = 0; i < net->member_count; i++) {

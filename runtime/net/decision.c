@@ -1,8 +1,9 @@
 /*
- * How the controller's decisions come into effect: what is wanted of members is gathered into one new view, recorded
- * in the control store, and only then told to all and carried out here. While one is being recorded nothing else is
- * decided; what is wanted meanwhile makes the next view. So no node ever acts on a decision that a restart of the
- * controller could forget, and no number of a view is given twice.
+ * How the controller's decisions come into effect: what is wanted of members is gathered into one
+ * new view, recorded in the control store, and only then told to all and carried out here. While
+ * one is being recorded nothing else is decided; what is wanted meanwhile makes the next view. So
+ * no node ever acts on a decision that a restart of the controller could forget, and no number of a
+ * view is given twice.
  *
  * A controller that cannot record ends: what it decided must not differ from what it will remember.
  */

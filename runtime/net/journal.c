@@ -1,17 +1,18 @@
 /*
  * The control store as a file: the journal of a controller that may be started again.
  *
- * DIRECTORY/control.journal begins with 16 bytes (magic, version of the format, nothing) and goes on with records:
+ * DIRECTORY/control.journal begins with 16 bytes (magic, version of the format, nothing) and goes
+ * on with records:
  *
  *   u32 mark, u32 length, u64 XXH3 of the payload under the length, payload
  *
- * The payload of the first record is a snapshot, of every other one an entry (control_state.c). An entry counts when
- * it is written and synced, and only then anybody hears of the decision. So a crash leaves at most a torn last
- * record, of which nobody has heard: it is dropped. A bad record that good ones follow is damage, and refused: what
- * came after it was told to others.
+ * The payload of the first record is a snapshot, of every other one an entry (control_state.c). An
+ * entry counts when it is written and synced, and only then anybody hears of the decision. So a
+ * crash leaves at most a torn last record, of which nobody has heard: it is dropped. A bad record
+ * that good ones follow is damage, and refused: what came after it was told to others.
  *
- * When the file has grown well beyond its state, a new one that begins with a snapshot takes its place by a rename.
- * DIRECTORY/lock is held as long as the process lives.
+ * When the file has grown well beyond its state, a new one that begins with a snapshot takes its
+ * place by a rename. DIRECTORY/lock is held as long as the process lives.
  */
 #include "net/control.h"
 #include "port/port.h"
@@ -244,18 +245,17 @@ static int read_file(struct journal *j) {
     if (j->port->ops->file_info(j->port, j->path, &info) != 0) {
         return rewrite(j); /* the first start */
     }
-    int error = j->port->ops->file_open(j->port, j->path, TIDE_FILE_READ | TIDE_FILE_WRITE,
-                                        &j->file);
+    int error =
+        j->port->ops->file_open(j->port, j->path, TIDE_FILE_READ | TIDE_FILE_WRITE, &j->file);
     if (error != 0) {
         return error;
     }
     uint8_t *data = tide_alloc((size_t)info.size + 1);
-    ssize_t got = data == NULL
-                      ? TIDE_ENOMEM
-                      : j->port->ops->file_read(j->file, data, (size_t)info.size, 0);
+    ssize_t got =
+        data == NULL ? TIDE_ENOMEM : j->port->ops->file_read(j->file, data, (size_t)info.size, 0);
     size_t good = 0;
-    error = got < 0 ? (int)got
-                    : tide_control_journal_parse(data, (size_t)got, &j->base.state, &good);
+    error =
+        got < 0 ? (int)got : tide_control_journal_parse(data, (size_t)got, &j->base.state, &good);
     tide_free(data);
     if (error != 0) {
         char reason[300];

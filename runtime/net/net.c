@@ -290,7 +290,8 @@ static int check_options(const struct tide_net_options *o) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
     if (o->state != NULL && o->join != NULL) {
-        return tide_fail(TIDE_EINVAL, "only a controller keeps a state directory, and this node joins one");
+        return tide_fail(TIDE_EINVAL,
+                         "only a controller keeps a state directory, and this node joins one");
     }
     return 0;
 }
@@ -360,11 +361,13 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
         atomic_store_explicit(&net->durable, options->state != NULL, memory_order_relaxed);
         error = open_control(net, options->state);
     }
-    error = error != 0 ? error : tide_spawn(
-        tide_system_node(system),
-        &(struct tide_actor_options){
-            .name = "members", .type = "members", .handle = members_handle, .state = net},
-        &net->members_actor);
+    error = error != 0 ? error
+                       : tide_spawn(tide_system_node(system),
+                                    &(struct tide_actor_options){.name = "members",
+                                                                 .type = "members",
+                                                                 .handle = members_handle,
+                                                                 .state = net},
+                                    &net->members_actor);
     if (error != 0) {
         control_close(net);
         tide_free(net);

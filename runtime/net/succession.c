@@ -1,13 +1,14 @@
 /*
  * The controller goes away, and another one announces itself.
  *
- * Every view carries the term of the controller that sends it. A member obeys the highest term it has heard of and
- * refuses what is lower, whoever sends it: an old controller that is still alive, or what it had sent, changes nothing
- * any more. A new one announces itself by its hello, which carries its term, and is obeyed from its first view on.
+ * Every view carries the term of the controller that sends it. A member obeys the highest term it
+ * has heard of and refuses what is lower, whoever sends it: an old controller that is still alive,
+ * or what it had sent, changes nothing any more. A new one announces itself by its hello, which
+ * carries its term, and is obeyed from its first view on.
  *
- * A controller that keeps its decisions (views say so) may be started again: until then its members go on. Pulls,
- * pushes, relocations and the workers need no controller; views, slot moves and new tables wait. The death of any
- * other controller ends the cluster's membership.
+ * A controller that keeps its decisions (views say so) may be started again: until then its members
+ * go on. Pulls, pushes, relocations and the workers need no controller; views, slot moves and new
+ * tables wait. The death of any other controller ends the cluster's membership.
  */
 #include "net/inside.h"
 

@@ -8,8 +8,9 @@
  * ready=1--> all
  *   --TABLE_DONE--> controller --answer--> creator
  *
- * A table and every change of its map are recorded (tide_net_record) before anybody hears of them. A controller that
- * was started again reads them back and goes through both rounds anew with every table: nodes that have it say so.
+ * A table and every change of its map are recorded (tide_net_record) before anybody hears of them.
+ * A controller that was started again reads them back and goes through both rounds anew with every
+ * table: nodes that have it say so.
  */
 #include "store/catalog.h"
 #include "store/generation.h"
@@ -370,8 +371,7 @@ static int create(struct tide_store *store, const struct tide_message *message,
     if (fresh) {
         return record(store, entry);
     }
-    if (entry->phase == TIDE__CATALOG_READY &&
-               !bit(entry->has, tide_address_node(caller->from))) {
+    if (entry->phase == TIDE__CATALOG_READY && !bit(entry->has, tide_address_node(caller->from))) {
         send_table(store, entry, tide_address_node(caller->from),
                    true); /* it just joined: its answer releases it */
     }

@@ -2,8 +2,9 @@
  * The controller's side of slot moves: batches that empty a LEAVING member, the map that tells
  * everybody, and the moment at which nothing goes by the old home any more. What nodes do: move.c.
  *
- * A batch is recorded before its new home is told to expect it, and its end with the new map. So a controller that was
- * started again knows what is under way, and tells the new homes once more: whoever has heard it says how far it is.
+ * A batch is recorded before its new home is told to expect it, and its end with the new map. So a
+ * controller that was started again knows what is under way, and tells the new homes once more:
+ * whoever has heard it says how far it is.
  */
 #include "store/move.h"
 

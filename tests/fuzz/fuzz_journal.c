@@ -1,5 +1,6 @@
-/* The journal of a controller, whatever a disk or an editor made of it: what is accepted is within its bounds, the
- * same again when it is written again, and never more than the bytes that were there. */
+/* The journal of a controller, whatever a disk or an editor made of it: what is accepted is within
+ * its bounds, the same again when it is written again, and never more than the bytes that were
+ * there. */
 #include "fuzz.h"
 #include "net/control.h"
 

@@ -1,4 +1,5 @@
-/* The control store: its state, its entries, and the journal under every truncation and flipped byte. */
+/* The control store: its state, its entries, and the journal under every truncation and flipped
+ * byte. */
 #include "net/control.h"
 #include "port/port.h"
 
@@ -19,7 +20,8 @@ static void done(void *arg, int code) {
 
 static int put(struct tide_control *c, const char *key, const char *value) {
     outcome = 1;
-    c->ops->put(c, &(struct tide_control_put){key, value, value ? strlen(value) : 0}, 1, done, NULL);
+    c->ops->put(c, &(struct tide_control_put){key, value, value ? strlen(value) : 0}, 1, done,
+                NULL);
     return outcome;
 }
 

@@ -1,7 +1,8 @@
 /*
- * The controller ends, at any moment, and is started again: in the simulator, with a crash before, within and after
- * every write of its journal. Views never differ under one number, nothing that was acknowledged is forgotten, no slot
- * has two homes, and what an old controller still says changes nothing.
+ * The controller ends, at any moment, and is started again: in the simulator, with a crash before,
+ * within and after every write of its journal. Views never differ under one number, nothing that
+ * was acknowledged is forgotten, no slot has two homes, and what an old controller still says
+ * changes nothing.
  */
 #include "net/inside.h"
 #include "store/store_internal.h"
@@ -46,7 +47,8 @@ static int breaking_write(struct tide_file *file, const void *data, size_t size,
     if (last && disk.moment == BEFORE) {
         return crash();
     }
-    int code = disk.plain->file_write(file, data, last && disk.moment == TORN ? size / 2 : size, offset);
+    int code =
+        disk.plain->file_write(file, data, last && disk.moment == TORN ? size / 2 : size, offset);
     return code == 0 && last && disk.moment == TORN ? crash() : code;
 }
 
@@ -80,7 +82,8 @@ static void look_at_views(struct cluster *c) {
         int code;
         char reason[200];
         if (c->nodes[i] == NULL || c->ports[i]->crashed ||
-            tide_net_state(tide_net_of(c->nodes[i]), &code, reason, sizeof reason) >= TIDE_MEMBER_LEFT) {
+            tide_net_state(tide_net_of(c->nodes[i]), &code, reason, sizeof reason) >=
+                TIDE_MEMBER_LEFT) {
             continue;
         }
         size_t count = tide_net_members(tide_net_of(c->nodes[i]), members, 32, &number);
@@ -234,7 +237,8 @@ struct work {
         }                                                                                          \
     } while (0)
 
-/* Makes a table, waiting for a controller if there is none, and pushes 1 to every key until told to stop. */
+/* Makes a table, waiting for a controller if there is none, and pushes 1 to every key until told to
+ * stop. */
 static int push_all(void *arg) {
     struct work *w = arg;
     struct tide_table_options o = {
@@ -256,7 +260,8 @@ static int push_all(void *arg) {
     TRY(w, tide_table_pull(table, keys, KEYS, rows, NULL));
     for (unsigned i = 0; i < KEYS; i++) {
         if (rows[i] != (float)w->pushes) {
-            snprintf(w->failure, sizeof w->failure, "key %u holds %g after %u pushes", i, rows[i], w->pushes);
+            snprintf(w->failure, sizeof w->failure, "key %u holds %g after %u pushes", i, rows[i],
+                     w->pushes);
         }
     }
     atomic_store(&w->done, true);
@@ -304,7 +309,8 @@ static void same_homes(struct cluster *c, const char *name) {
     }
 }
 
-/* Joins, a table, a node that leaves under load, another table. Returns how often the journal was written. */
+/* Joins, a table, a node that leaves under load, another table. Returns how often the journal was
+ * written. */
 static unsigned life(uint64_t seed, enum moment moment, unsigned at) {
     struct cluster c;
     struct work a, b;
@@ -398,7 +404,8 @@ static void restart_controller(struct cluster *c) {
     assert_int_equal(c->restarts, 1);
 }
 
-/* A view of an older term, as a controller that was replaced and knows nothing of it would send it. */
+/* A view of an older term, as a controller that was replaced and knows nothing of it would send it.
+ */
 static void a_view_of_an_older_term_changes_nothing(void **unused) {
     (void)unused;
     struct cluster c;
@@ -436,7 +443,8 @@ static void cut(struct cluster *c, bool off) {
     }
 }
 
-/* It is the controller that nobody hears, not the others that are dead: both go on when it is back. */
+/* It is the controller that nobody hears, not the others that are dead: both go on when it is back.
+ */
 static void a_controller_that_is_cut_off_declares_nobody_dead(void **unused) {
     (void)unused;
     struct cluster c;
@@ -465,7 +473,28 @@ static void a_controller_that_is_cut_off_declares_nobody_dead(void **unused) {
     close_cluster(&c);
 }
 
-/* What died while nobody decided is declared dead by the next controller, and the living are not. */
+/* Each of the two reports the other; nobody else agrees, and the break ends before one of them has
+ * to go. */
+static void the_word_of_one_member_about_another_is_not_enough(void **unused) {
+    (void)unused;
+    struct cluster c;
+    open_cluster(&c, 6, NEVER, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        start_patiently(&c, i);
+    }
+    uint64_t view = tide_net_of(c.nodes[1])->view;
+    tide_sim_partition(c.sim, "n2", "n3", true);
+    go_on(&c, 3 * TIDE_SECOND);
+    assert_non_null(tide_net_of(c.nodes[0])->reports);
+    tide_sim_partition(c.sim, "n2", "n3", false);
+    go_on(&c, 5 * TIDE_SECOND);
+    assert_null(tide_net_of(c.nodes[0])->reports);
+    assert_int_equal(tide_net_of(c.nodes[1])->view, view);
+    close_cluster(&c);
+}
+
+/* What died while nobody decided is declared dead by the next controller, and the living are not.
+ */
 static void a_new_controller_finds_out_who_died_meanwhile(void **unused) {
     (void)unused;
     struct cluster c;
@@ -484,12 +513,16 @@ static void a_new_controller_finds_out_who_died_meanwhile(void **unused) {
 }
 
 int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_controller_that_crashes_at_any_write_goes_on),
         cmocka_unit_test(a_controller_that_crashes_at_any_time_goes_on),
         cmocka_unit_test(a_view_of_an_older_term_changes_nothing),
         cmocka_unit_test(a_controller_that_is_cut_off_declares_nobody_dead),
+        cmocka_unit_test(the_word_of_one_member_about_another_is_not_enough),
         cmocka_unit_test(a_new_controller_finds_out_who_died_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
