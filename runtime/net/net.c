@@ -193,9 +193,7 @@ static uint64_t flush(void *arg) {
         tick(net, now);
     }
     uint64_t due = tide__sessions_turn(net, now, ticks);
-    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
-        tide__link_flush(link);
-    }
+    tide__links_flush(net);
     if (net->links == NULL && (net->finished || net->member_count <= 1)) {
         net->tick_at = TIDE_NEVER;
     }
@@ -306,6 +304,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
     net->tick_at = TIDE_NEVER;
+    net->dirty_tail = &net->dirty;
     tide_port_random(net->port, "net", &net->random);
     return net;
 }
