@@ -303,6 +303,8 @@ struct tide_net {
     /* what a turn has to look at: most links and sessions are idle in most turns */
     struct tide_link *dirty, **dirty_tail;
     struct tide_session *active;
+    struct tide_outbox_room *spare_room; /* buffers that no link needs at the moment; NULL */
+    struct tide_blob *spare_chunk;
     struct tide_random random; /* of redials */
     struct known *members;     /* by id */
     size_t member_count, member_capacity;

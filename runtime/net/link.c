@@ -30,8 +30,8 @@ static struct tide_link *link_create(struct tide_net *net, enum link_purpose pur
     link->purpose = (uint8_t)purpose;
     link->state = (uint8_t)state;
     link->deadline = tide__net_now(net) + timeout;
-    tide__intake_init(&link->intake);
-    tide__outbox_init(&link->greeting);
+    tide__intake_init(&link->intake, &net->spare_chunk);
+    tide__outbox_init(&link->greeting, &net->spare_room);
     link->next = net->links;
     link->place = &net->links;
     if (link->next != NULL) {

@@ -369,6 +369,8 @@ void tide_net_destroy(struct tide_net *net) {
     tide__sessions_release(net);
     tide__peers_release(net);
     tide__controller_release(net);
+    tide_free(net->spare_room);
+    tide_blob_unref(net->spare_chunk);
     tide_free(net->members);
     tide_free(net->published);
     tide_free(net);

@@ -79,7 +79,7 @@ struct tide_session *tide__session_begin(struct tide_link *link, struct tide_pee
     s->id = id;
     s->dials = link->purpose != LINK_ACCEPTED;
     s->account = account;
-    tide__outbox_init(&s->outbox);
+    tide__outbox_init(&s->outbox, &net->spare_room);
     tide__detector_init(&s->detector, tide__net_now(net), BEAT_INTERVAL);
     s->next = net->sessions;
     net->sessions = s;
