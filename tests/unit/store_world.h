@@ -23,7 +23,7 @@ struct tide_net *tide_net_of(struct tide_node *node);
 /* ---- a cluster in one process ---- */
 
 enum { NODES_MAX = 5 };
-static const char *program;
+__attribute__((unused)) static const char *program; /* for tests that start themselves */
 
 struct cluster {
     struct tide_sim *sim;
