@@ -158,17 +158,20 @@ took() { awk '$1 == "took" {print $2}' "$1"; }
 median() { sort -g | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 
 printf '%-34s %10s %10s %8s\n' scenario real_s simulated_s error
-# What an operation of one key takes beyond the network, a quarter for each write and read: from a run of its own.
-calibrate_costs() { # RATE HALF: writes net.lua
-    local network="nic = $1, latency = $(awk -v l="$2" 'BEGIN {printf "%.9f", l}')"
+# What an operation of one key takes beyond the network, a quarter for each write and read: from runs of their own.
+calibrate_costs() {
+    local k real=()
+    for k in 1 2 3; do
+        inside 0 timeout 60 "$tide" run --cluster $cluster lab.lua --what ping >real.txt 2>real.err </dev/null
+        real+=("$(took real.txt)")
+    done
     echo "return {$network}" >net.lua
-    inside 0 timeout 60 "$tide" run --cluster $cluster lab.lua --what ping >real.txt 2>real.err </dev/null
     timeout 60 "$tide" sim --seed 1 --net net.lua lab.lua --what ping >sim.txt 2>sim.err </dev/null
-    awk -v r="$(took real.txt)" -v s="$(took sim.txt)" -v net="$network" 'BEGIN {
+    costs=$(awk -v r="$(printf '%s\n' "${real[@]}" | median)" -v s="$(took sim.txt)" 'BEGIN {
         cost = r > s ? (r - s) / 800 / 4 : 0
-        printf "return {%s, send = %.9f, receive = %.9f}\n", net, cost, cost
-    }' >net.lua
-    cat net.lua
+        printf "send = %.9f, receive = %.9f", cost, cost
+    }')
+    echo "calibrated: $costs"
 }
 
 scenario() { # WHAT NODES MBIT [MBIT of n1]
@@ -189,15 +192,20 @@ scenario() { # WHAT NODES MBIT [MBIT of n1]
 }
 
 failed=0
+costs=
+idle() { awk '/^cpu / {for (i = 2; i <= 9; i++) all += $i; print $5 + $6, all}' /proc/stat; }
+before=$(idle)
 model=${MODEL:-nic}
 for mbit in 50 100; do
     limit $mbit
     half=$(calibrate $((mbit * 250000)))
     bytes=$(cat calibrated)
-    echo "calibrated at $mbit Mbit/s: $bytes bytes/s, half a round trip $half s"
+    network=$(awk -v b="$bytes" -v l="$half" 'BEGIN {printf "nic = %d, latency = %.9f", b, l}')
+    echo "calibrated at $mbit Mbit/s: $network"
     for count in 2 4; do
         start_nodes $count
-        [ $count = 2 ] && calibrate_costs "$bytes" "$half"
+        [ -n "$costs" ] || calibrate_costs
+        echo "return {$network, $costs}" >net.lua
         for what in push pull incast fanout; do scenario $what $count $mbit; done
         [ $mbit = 100 ] && for what in mix small bsp; do scenario $what $count $mbit; done
         if [ $mbit = 100 ]; then # n1 behind a slow card
@@ -209,6 +217,10 @@ for mbit in 50 100; do
         stop_nodes
     done
 done
+echo "$before $(idle)" | awk '{
+    idle = 100 * ($3 - $1) / ($4 - $2)
+    printf "processors: %.0f %% idle%s\n", idle, idle < 30 ? ": too busy, the real figures are not to be trusted" : ""
+}'
 median_error=$(awk '{print $3}' figures | median)
 awk -v m="$median_error" '{r[NR] = $1; s[NR] = $2} END {
     for (i = 1; i <= NR; i++) for (j = 1; j < i; j++) {
