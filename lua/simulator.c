@@ -3,6 +3,7 @@
  * program's own state, the rest to actors of simulated nodes; lua/tide/sim.lua is what scripts see.
  */
 #include "simulator.h"
+#include "costs.h"
 #include "fixed.h"
 #include "net/net.h"
 
@@ -58,7 +59,7 @@ static struct {
     struct fault *faults;
     bool crashed;   /* any node, ever */
     bool attention; /* a member wants something done between events */
-    double call_ns, row_ns;
+    double latency_min, latency_max, nic; /* as the world was opened */
     uint64_t seed, faults_fired, faults_missed;
     FILE *trace;
     uint64_t trace_first, trace_last;
@@ -72,12 +73,15 @@ int tide__simulator_port(const char *name, struct tide_port **out) {
     return tide_sim_port(world.sim, name != NULL ? name : "node", out);
 }
 
-uint64_t tide__simulator_cost(const struct tide_port *port, double rows) {
+uint64_t tide__simulator_cost(const struct tide_port *port, const char *kernel, double rows) {
     if (world.sim == NULL || !port->simulated) {
         return 0;
     }
-    double ns = world.call_ns + world.row_ns * (rows > 0 && rows < 1e9 ? rows : 0);
-    return tide_sim_cost(port, (uint64_t)ns);
+    return tide_sim_cost(port, (uint64_t)tide__costs_of(kernel, rows));
+}
+
+uint64_t tide__simulator_events(void) {
+    return world.sim != NULL ? tide_sim_events(world.sim) : 0;
 }
 
 bool tide__simulator_lost_memory(void) {
@@ -447,10 +451,90 @@ static int core_sim_fault(lua_State *L) {
     return 0;
 }
 
-/* core.sim_compute(call_s, row_s) */
+static double number_at(lua_State *L, const char *key, double otherwise) {
+    lua_getfield(L, 1, key);
+    double value = luaL_optnumber(L, -1, otherwise);
+    lua_pop(L, 1);
+    return value;
+}
+
+/* core.sim_compute(call_s, row_s, kernel): without a kernel, of all that have none of their own */
 static int core_sim_compute(lua_State *L) {
-    world.call_ns = luaL_checknumber(L, 1) * 1e9;
-    world.row_ns = luaL_checknumber(L, 2) * 1e9;
+    double call_ns = luaL_checknumber(L, 1) * 1e9, row_ns = luaL_checknumber(L, 2) * 1e9;
+    const char *kernel = luaL_optstring(L, 3, NULL);
+    if (kernel == NULL) {
+        tide__costs_set_default(call_ns, row_ns);
+    } else if (!tide__costs_set(kernel, call_ns, row_ns)) {
+        return luaL_error(L, "costs of kernel '%s' do not fit", kernel);
+    }
+    return 0;
+}
+
+/* core.sim_calibrate() begins; core.sim_calibrated() -> {[kernel] = {call_s=, row_s=, ...}} */
+static int core_sim_calibrate(lua_State *L) {
+    tide__costs_calibrate(tide__lua_host(L)->port);
+    return 0;
+}
+
+static int core_sim_calibrated(lua_State *L) {
+    tide__costs_push(L);
+    return 1;
+}
+
+static const char *name_at(lua_State *L, int index) {
+    size_t length;
+    const char *name = luaL_checklstring(L, index, &length);
+    if (length == 0 || length >= NAME_MAX_BYTES) {
+        luaL_error(L, "sim_net: '%s' is no node's name", name);
+    }
+    return name;
+}
+
+static void set_racks(lua_State *L) {
+    lua_getfield(L, 1, "racks");
+    for (lua_pushnil(L); lua_istable(L, -2) && lua_next(L, -2); lua_pop(L, 1)) {
+        tide_sim_set_rack(world.sim, name_at(L, -2), (unsigned)luaL_checkinteger(L, -1));
+    }
+    lua_settop(L, 1);
+}
+
+static void set_pairs(lua_State *L) {
+    lua_getfield(L, 1, "pairs");
+    for (lua_Integer i = 1; lua_istable(L, 2) && lua_rawgeti(L, 2, i) == LUA_TTABLE; i++) {
+        lua_rawgeti(L, 3, 1);
+        lua_rawgeti(L, 3, 2);
+        lua_rawgeti(L, 3, 3);
+        tide_sim_set_pair_latency(world.sim, name_at(L, 4), name_at(L, 5),
+                                  (uint64_t)(luaL_checknumber(L, 6) * 1e9));
+        lua_settop(L, 2);
+    }
+    lua_settop(L, 1);
+}
+
+/* core.sim_net{core=, window=, racks={[name]=rack}, pairs={{a, b, s}}, send=, receive=, byte=}: the
+ * caller has checked what they mean. */
+static int core_sim_net(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    if (world.sim == NULL) {
+        return luaL_error(L, "only under tide sim");
+    }
+    set_racks(L);
+    set_pairs(L);
+    double core = number_at(L, "core", -1), window = number_at(L, "window", 0);
+    if (core >= 0) {
+        tide_sim_set_core(world.sim, (uint64_t)core);
+    }
+    if (window >= 1) {
+        tide_sim_set_window(world.sim, (size_t)window);
+    }
+    double send = number_at(L, "send", -1);
+    if (send >= 0) {
+        struct tide_sim_costs costs = {.send_ns = (uint64_t)(send * 1e9),
+                                       .receive_ns = (uint64_t)(number_at(L, "receive", 0) * 1e9),
+                                       .byte_ns = number_at(L, "byte", 0) * 1e9};
+        tide_sim_set_costs(world.sim, &costs);
+    }
     return 0;
 }
 
@@ -485,14 +569,7 @@ static int open_trace(lua_State *L) {
     return 0;
 }
 
-static uint64_t number_field(lua_State *L, const char *key, double scale, double otherwise) {
-    lua_getfield(L, 1, key);
-    double value = luaL_optnumber(L, -1, otherwise);
-    lua_pop(L, 1);
-    return (uint64_t)(value * scale);
-}
-
-/* core.sim_open{seed=, latency_min=, latency_max=, nic=, trace=, trace_first=, trace_last=} */
+/* core.sim_open{seed=, latency_min=, latency_max=, nic=, flows=, trace=, trace_first=, trace_last=} */
 static int core_sim_open(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -501,10 +578,15 @@ static int core_sim_open(lua_State *L) {
     }
     lua_getfield(L, 1, "seed");
     world.seed = (uint64_t)luaL_checkinteger(L, -1);
+    world.latency_min = number_at(L, "latency_min", 20e-6);
+    world.latency_max = number_at(L, "latency_max", 20e-6);
+    world.nic = number_at(L, "nic", 3.125e9);
+    lua_getfield(L, 1, "flows");
     struct tide_sim_options o = {.seed = world.seed,
-                                 .latency_ns_min = number_field(L, "latency_min", 1e9, 20e-6),
-                                 .latency_ns_max = number_field(L, "latency_max", 1e9, 20e-6),
-                                 .nic_bytes_per_s = number_field(L, "nic", 1, 3.125e9),
+                                 .latency_ns_min = (uint64_t)(world.latency_min * 1e9),
+                                 .latency_ns_max = (uint64_t)(world.latency_max * 1e9),
+                                 .nic_bytes_per_s = (uint64_t)world.nic,
+                                 .flows = lua_toboolean(L, -1),
                                  .input = host->port};
     int code = tide_sim_create(&o, &world.sim);
     code = code < 0 ? code : open_trace(L);
@@ -512,8 +594,8 @@ static int core_sim_open(lua_State *L) {
         return tide__lua_failure(L, code);
     }
     tide_sim_on_crash(world.sim, member_crashed, NULL);
-    world.call_ns = 10e3;
-    world.row_ns = 20e3;
+    tide__costs_reset();
+    tide__costs_set_default(10e3, 20e3);
     tide__fixed_seed(world.seed);
     tide__fixed_clock(wall_now);
     tide__log_set_clock(wall_now);
@@ -549,27 +631,41 @@ static int core_sim_close(lua_State *L) {
     return 0;
 }
 
-/* {seed=, now=, events=, hash="16 digits", faults=, faults_missed=} | nil */
+static void set_number(lua_State *L, const char *key, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, key);
+}
+
+static void set_integer(lua_State *L, const char *key, uint64_t value) {
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, key);
+}
+
+/* {seed=, virtual_s=, events=, hash="16 digits", faults=, faults_missed=, flows=, flow_computations=,
+ * flow_splits=, latency_min=, latency_max=, nic=} | nil */
 static int core_sim_report(lua_State *L) {
     if (world.sim == NULL) {
         lua_pushnil(L);
         return 1;
     }
     char hash[24];
+    struct tide_sim_flows flows;
     (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tide_sim_hash(world.sim));
-    lua_createtable(L, 0, 6);
-    lua_pushinteger(L, (lua_Integer)world.seed);
-    lua_setfield(L, -2, "seed");
-    lua_pushnumber(L, (double)tide_sim_now(world.sim) * 1e-9);
-    lua_setfield(L, -2, "virtual_s");
-    lua_pushinteger(L, (lua_Integer)tide_sim_events(world.sim));
-    lua_setfield(L, -2, "events");
+    tide_sim_flows(world.sim, &flows);
+    lua_createtable(L, 0, 12);
+    set_integer(L, "seed", world.seed);
+    set_number(L, "virtual_s", (double)tide_sim_now(world.sim) * 1e-9);
+    set_integer(L, "events", tide_sim_events(world.sim));
     lua_pushstring(L, hash);
     lua_setfield(L, -2, "hash");
-    lua_pushinteger(L, (lua_Integer)world.faults_fired);
-    lua_setfield(L, -2, "faults");
-    lua_pushinteger(L, (lua_Integer)world.faults_missed);
-    lua_setfield(L, -2, "faults_missed");
+    set_integer(L, "faults", world.faults_fired);
+    set_integer(L, "faults_missed", world.faults_missed);
+    set_integer(L, "flows", flows.started);
+    set_integer(L, "flow_computations", flows.computed);
+    set_integer(L, "flow_splits", flows.split);
+    set_number(L, "latency_min", world.latency_min);
+    set_number(L, "latency_max", world.latency_max);
+    set_number(L, "nic", world.nic);
     return 1;
 }
 
@@ -636,7 +732,9 @@ void tide__lua_open_simulator(lua_State *L) {
         {"sim_node", core_sim_node},     {"sim_ended", core_sim_ended},
         {"sim_kill", core_sim_kill},     {"sim_fault", core_sim_fault},
         {"sim_compute", core_sim_compute}, {"sim_program", core_sim_program},
-        {"sim_become", core_sim_become}, {NULL, NULL},
+        {"sim_become", core_sim_become}, {"sim_net", core_sim_net},
+        {"sim_calibrate", core_sim_calibrate}, {"sim_calibrated", core_sim_calibrated},
+        {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);
 }

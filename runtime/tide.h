@@ -335,8 +335,9 @@ enum { TIDE_TAKE = 1 /* push: rows stay untouched and alive until the ticket is 
 /*
  * Pull: rows[i] = values of keys[i] (row-major, width floats each). Keys in any order, duplicates allowed.
  * Push: applies rows[i] to keys[i] by the table's update rule, in order. Local keys are read and written in place.
- * ticket NULL: waits (fibers only). Else returns at once; `rows` of a pull must live until the ticket is done; a push
- * is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one worker's operations
+ * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a home
+ * are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until the
+ * ticket is done; a push is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one worker's operations
  * take effect in program order. Errors: ERANGE (names key and limit; nothing was done), ENAN, EFULL, EDIED, ETIMEDOUT.
  */
 int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,

@@ -142,15 +142,18 @@ function core.wordnet(directory, options) end --> {entities=, relations=, parts=
 ---@type nil|fun(name: string): boolean
 core.mutant = nil
 function core.simulated() end         --> whether a world is open, whether this program (tide-sim) could open one
-function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), trace=path}
-function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=} | nil
+function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), flows=, trace=path}
+function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=, flows=, flow_computations=, flow_splits=, latency_min=, latency_max=, nic=} | nil
 function core.sim_close() end
 function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
 ---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c
 function core.sim_fault(kind, at_s, a, b, ...) end
-function core.sim_compute(call_s, row_s) end
+function core.sim_compute(call_s, row_s, kernel) end --> without a kernel: of all that have no cost of their own
+function core.sim_calibrate() end     --> from now on calls of kernels are measured
+function core.sim_calibrated() end    --> {[kernel] = {call_s=, row_s=, calls=, rows=, seconds=}}
+function core.sim_net(net) end        --> {core=, window=, racks={[name]=rack}, pairs={{a, b, s}}, send=, receive=, byte=}
 function core.sim_program() end       --> path of tide-sim | nil
 function core.sim_become(words) end   --> nil, err; else this process is tide-sim
 

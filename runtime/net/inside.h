@@ -128,6 +128,8 @@ struct tide_session {
     uint64_t resumed, resent; /* how often; frames written again */
     struct tide_detector detector;
     uint64_t suspect_since; /* 0: not suspected */
+    struct tide_session *next_active; /* in net->active */
+    bool active;
 };
 
 /* A new one of peer, attached to link; NULL: ENOMEM. */
@@ -135,6 +137,8 @@ struct tide_session *tide__session_begin(struct tide_link *link, struct tide_pee
                                          uint64_t id);
 /* Goes on over link from what the peer says it has. EPROTO: impossible. */
 int tide__session_resume(struct tide_session *session, struct tide_link *link, uint64_t received);
+/* Something of it may be due: to be told, to be dialled, to be freed. The next turn looks. */
+void tide__session_touch(struct tide_session *session);
 /* Its link is gone or is to go. */
 void tide__session_suspend(struct tide_session *session);
 /* For good, without a word to anybody. */
@@ -143,7 +147,7 @@ void tide__session_drop(struct tide_session *session);
 void tide__session_end(struct tide_session *session, const char *reason);
 int tide__session_told(struct tide_session *session, const struct tide_frame *frame);
 void tide__session_tick(struct tide_session *session, uint64_t now, uint64_t excused);
-/* Acknowledges and dials what is due; returns when something is due again. */
+/* Acknowledges and dials what is due among the active ones; returns when something is due again. */
 uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all);
 void tide__sessions_release(struct tide_net *net);
 /* When to dial again: each time later, with some chance in it. */
@@ -187,6 +191,8 @@ struct tide_link {
     uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
     uint8_t state, purpose;
     bool blocked; /* the socket is full: `writable` follows */
+    bool dirty;   /* in net->dirty: it may have something to write */
+    struct tide_link *next_dirty;
     char remote[64];
 };
 
@@ -195,7 +201,9 @@ int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpos
 void tide__link_accepted(void *net, struct tide_stream *stream);
 void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body,
                     size_t size);
-void tide__link_flush(struct tide_link *link);
+/* It may have something to write: the turn's end sees to it. */
+void tide__link_touch(struct tide_link *link);
+void tide__links_flush(struct tide_net *net);
 void tide__link_close(struct tide_link *link); /* now */
 void tide__link_drain(struct tide_link *link); /* when all is written */
 /* True if one more line about peers that misbehave may be logged in this second; counts them. */
@@ -327,6 +335,11 @@ struct tide_net {
     struct tide_listener *listener;
     struct tide_link *links;
     struct tide_session *sessions;
+    /* what a turn has to look at: most links and sessions are idle in most turns */
+    struct tide_link *dirty, **dirty_tail;
+    struct tide_session *active;
+    struct tide_outbox_room *spare_room; /* buffers that no link needs at the moment; NULL */
+    struct tide_blob *spare_chunk;
     struct tide_random random; /* of redials */
     struct known *members;     /* by id */
     size_t member_count, member_capacity;

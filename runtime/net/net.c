@@ -202,9 +202,7 @@ static uint64_t flush(void *arg) {
         tick(net, now);
     }
     uint64_t due = tide__sessions_turn(net, now, ticks);
-    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
-        tide__link_flush(link);
-    }
+    tide__links_flush(net);
     if (net->links == NULL && (net->finished || net->member_count <= 1)) {
         net->tick_at = TIDE_NEVER;
     }
@@ -319,6 +317,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
     net->tick_at = TIDE_NEVER;
+    net->dirty_tail = &net->dirty;
     tide_port_random(net->port, "net", &net->random);
     return net;
 }
@@ -415,6 +414,8 @@ void tide_net_destroy(struct tide_net *net) {
     tide__peers_release(net);
     tide__controller_release(net);
     control_close(net);
+    tide_free(net->spare_room);
+    tide_blob_unref(net->spare_chunk);
     tide_free(net->members);
     tide_free(net->published);
     tide_free(net);

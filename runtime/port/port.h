@@ -148,6 +148,8 @@ struct tide_sim_options {
     uint64_t turn_cost_ns;                   /* virtual time of a turn; default 1 us */
     size_t chunk_max;                        /* arriving bytes are cut at seeded places of 1..chunk_max; default 65536 */
     uint64_t nic_bytes_per_s;                /* of every node, each way; 0: no limit (the delay is all there is) */
+    size_t window_bytes;                     /* of a connection: sent and not read yet; default 4 MiB */
+    bool flows;                              /* bulk shares the network as flows, see sim_bulk.c */
     struct tide_port *input;                 /* borrowed: files that a node has not got are read from here; NULL: no */
 };
 int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **out);
@@ -191,6 +193,22 @@ bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path);
 bool tide_sim_truncate(struct tide_sim *sim, const char *node, const char *path);
 /* Told of every crash, also of those the disk makes; inside a turn of the node, perhaps. */
 void tide_sim_on_crash(struct tide_sim *sim, void (*crashed)(void *arg, const char *node), void *arg);
+void tide_sim_set_pair_latency(struct tide_sim *sim, const char *a, const char *b, uint64_t ns); /* both ways; 0: as all */
+void tide_sim_set_window(struct tide_sim *sim, size_t bytes);
+/* A switch that all bytes between different racks share, each way together; 0: it never is the narrowest. As long as no
+ * node has a rack, it lies between any two. */
+void tide_sim_set_core(struct tide_sim *sim, uint64_t bytes_per_s);
+void tide_sim_set_rack(struct tide_sim *sim, const char *node, unsigned rack); /* default 0 */
+/* What a write and a read cost the I/O executor, and each byte of them, on a node of speed 1. */
+struct tide_sim_costs {
+    uint64_t send_ns, receive_ns;
+    double byte_ns;
+};
+void tide_sim_set_costs(struct tide_sim *sim, const struct tide_sim_costs *costs);
+struct tide_sim_flows {
+    uint64_t started, computed, split; /* flows; computations of rates; of them by equal split (too many flows) */
+};
+void tide_sim_flows(const struct tide_sim *sim, struct tide_sim_flows *out);
 bool tide_sim_runs(const struct tide_sim *sim, const char *node); /* it has a port and has not crashed */
 /* How long a computation that takes `ns` on a node of speed 1 takes on this one. */
 uint64_t tide_sim_cost(const struct tide_port *port, uint64_t ns);

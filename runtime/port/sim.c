@@ -79,7 +79,8 @@ static struct sim_event pop(struct tide_sim *sim) {
 static void tell_observer(struct tide_sim *sim, const struct sim_event *event, size_t length,
                           uint64_t checksum) {
     static const char *const kinds[] = {"turn", "connect",  "connected", "arrive",
-                                        "read", "writable", "closed",    "call"};
+                                        "read", "writable", "closed",    "call",
+                                        "core", "card",     "drain",     "couple"};
     TIDE_ASSERT(event->kind < TIDE_COUNT(kinds));
     struct tide_sim_event told = {
         .number = sim->processed,
@@ -87,7 +88,8 @@ static void tell_observer(struct tide_sim *sim, const struct sim_event *event, s
         .length = length,
         .checksum = checksum,
         .hash = sim->hash,
-        .node = event->kind != SIM_CALL ? sim->nodes[event->node]->name : "",
+        .node = event->kind != SIM_CALL && event->kind != SIM_COUPLE ? sim->nodes[event->node]->name
+                                                                     : "",
         .kind = kinds[event->kind]};
     sim->observe(sim->observe_arg, &told);
 }
@@ -170,9 +172,9 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     sim->charged = 0;
     uint64_t next = e->options.turn(e->options.arg);
     e->in_turn = false;
-    e->busy_until =
-        sim->now + sim->charged +
-        (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
+    e->busy_until = sim->now + sim->charged + tide__sim_charged(e) +
+                    (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
+    e->charged = 0;
     bool again =
         next == 0 || (e->options.pending != NULL ? e->options.pending(e->options.arg) : e->woken);
     if (again) {
@@ -347,6 +349,7 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
     }
     o.turn_cost_ns = o.turn_cost_ns != 0 ? o.turn_cost_ns : 1000;
     o.chunk_max = o.chunk_max != 0 ? o.chunk_max : 65536;
+    o.window_bytes = o.window_bytes != 0 ? o.window_bytes : (size_t)4 << 20;
     struct tide_sim *sim = tide_alloc_zero(1, sizeof *sim);
     if (sim == NULL) {
         return TIDE_ENOMEM;
@@ -354,6 +357,8 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
     sim->options = o;
     sim->hash = o.seed;
     sim->free_port = 40000;
+    sim->fabric.changed = tide__sim_flow_changed;
+    sim->fabric.arg = sim;
     *out = sim;
     return 0;
 }
@@ -367,6 +372,7 @@ void tide_sim_destroy(struct tide_sim *sim) {
     }
     for (size_t i = 0; i < sim->node_count; i++) {
         tide__sim_files_deinit(sim->nodes[i]);
+        tide_free(sim->nodes[i]->latency);
         tide_free(sim->nodes[i]);
     }
     for (size_t i = 0; i < sim->heap_count; i++) {
@@ -374,6 +380,7 @@ void tide_sim_destroy(struct tide_sim *sim) {
             tide__sim_call_drop(sim->heap[i].object);
         }
     }
+    tide__fabric_deinit(&sim->fabric);
     tide_free(sim->nodes);
     tide_free(sim->cuts);
     tide_free(sim->heap);
@@ -399,7 +406,7 @@ struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name) {
     sim->nodes = nodes;
     node->sim = sim;
     node->slowness = 1;
-    node->nic_bytes_per_s = sim->options.nic_bytes_per_s;
+    node->out.bytes_per_s = node->in.bytes_per_s = sim->options.nic_bytes_per_s;
     node->index = (uint16_t)sim->node_count;
     snprintf(node->name, sizeof node->name, "%s", name);
     node->disk = sim->disk;
@@ -441,6 +448,9 @@ static void dispatch(struct tide_sim *sim, const struct sim_event *event) {
         run_turn(sim, event);
     } else if (event->kind == SIM_CALL) {
         tide__sim_call_event(sim, event);
+    } else if (event->kind == SIM_COUPLE) {
+        tide__sim_fold(sim, event, 0, 0);
+        tide__sim_couple(sim);
     } else {
         tide__sim_stream_event(sim, event);
     }

@@ -217,6 +217,7 @@ static void unlink_and_free(struct tide__pending_table *t, struct tide__pending 
     *(p->next ? &p->next->prev : &t->last) = p->prev;
     release_id(t, p->id);
     tide_unlock(&t->lock);
+    tide__admission_return(p->table->store, p->node, 1, p->admitted);
     tide_free(p);
 }
 
@@ -523,6 +524,9 @@ struct request { /* a message on its way out; apart from its entry, which may en
 
 static void request_free(struct tide_store *store, struct request *r) {
     if (r->pending) { /* never registered */
+        if (r->pending->admitted) {
+            tide__admission_return(store, r->node, 1, r->pending->admitted);
+        }
         tide_lock(&store->pending.lock);
         release_id(&store->pending, r->id);
         tide_unlock(&store->pending.lock);
@@ -695,6 +699,34 @@ out:
     return code;
 }
 
+/* Keys and rows of a message, in both directions. */
+static uint32_t bytes_of(const struct request *r, const struct tide__pass *pass) {
+    const struct tide_table *table = pass->table;
+    size_t row = (pass->raw ? table->row_floats : table->width) * sizeof(float);
+    size_t answer = r->pending->kind == TIDE__PULL ? r->pending->count * row : 0;
+    return (uint32_t)(r->body.size + (r->tail ? r->tail->size : 0) + answer);
+}
+
+/* Credit for all messages of a call; they are in the order of their nodes. */
+static int admit(const struct tide__pass *pass, struct request *requests) {
+    for (struct request *r = requests, *end; r; r = end) {
+        uint32_t messages = 0;
+        uint64_t bytes = 0;
+        for (end = r; end && end->node == r->node; end = end->next) {
+            messages++;
+            bytes += bytes_of(end, pass);
+        }
+        int code = tide__admission_take(pass->table->store, r->node, messages, bytes);
+        if (code) {
+            return code;
+        }
+        for (struct request *m = r; m != end; m = m->next) {
+            m->pending->admitted = bytes_of(m, pass);
+        }
+    }
+    return 0;
+}
+
 /* From here on the entries may be answered. False: routes changed, nothing was registered. */
 static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct request *requests,
                    uint64_t changes, size_t *count) {
@@ -814,6 +846,7 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
             &table->changes, memory_order_acquire); /* before the routes are read */
         int code = group(pass, kind, ticket, &requests, &stale);
         size_t messages = 0;
+        code = code || stale ? code : admit(pass, requests);
         if (!code && !stale && enlist(table, ticket, requests, changes, &messages)) {
             if (kind != TIDE__LOCALIZE) {
                 tide__table_count(table,

@@ -326,6 +326,7 @@ struct tide__pending {
     uint16_t *at;
     uint64_t sent;    /* sequence when its first key left this node; 0: none has */
     uint32_t out;     /* keys at other nodes */
+    uint32_t admitted; /* bytes of credit that its end returns to `node` */
     uint32_t index[]; /* position in the call */
 };
 struct tide__pending_table {
@@ -338,6 +339,31 @@ struct tide__pending_table {
     uint64_t sequence;
     uint8_t gone[65536 / 8]; /* bit of a node: dead or left */
 };
+/* ---- admission (admission.c) ---- */
+
+enum { TIDE__HOME_MESSAGES = 1024, TIDE__HOME_BYTES = 4 << 20 };
+
+struct tide__home_credit { /* under the lock */
+    uint32_t messages;     /* under way */
+    uint64_t bytes;
+    struct tide__admission_waiter *first; /* in line */
+};
+struct tide__admission {
+    struct tide_lock lock;
+    struct tide__home_credit *pages[256]; /* by node id */
+    uint64_t waits, bytes_most;           /* fibers that had to wait; most under way to one home */
+    uint32_t messages_max;
+    uint64_t bytes_max;
+};
+void tide__admission_init(struct tide__admission *admission);
+void tide__admission_deinit(struct tide__admission *admission);
+/* Credit for an operation's messages to `home`; a fiber waits for it. EBUSY: not a fiber. ETIMEDOUT,
+ * ECANCELED. Any thread. */
+int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages,
+                         uint64_t bytes);
+void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages,
+                            uint64_t bytes);
+
 int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket);
 void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind,
                        float *rows);
@@ -511,6 +537,7 @@ struct tide_store {
     atomic_uint table_count;                               /* ids up to this */
     struct tide__pending_table pending;
     struct tide__clocks *clocks; /* clock.h */
+    struct tide__admission admission;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
 

@@ -439,6 +439,7 @@ int tide__store_create_bare(struct tide_store **out) {
         tide_free(store);
         return code;
     }
+    tide__admission_init(&store->admission);
     *out = store;
     return 0;
 }
@@ -504,6 +505,7 @@ void tide_store_destroy(struct tide_store *store) {
         return;
     }
     tide__pending_deinit(store);
+    tide__admission_deinit(&store->admission);
     tide__shard_release(store);
     unsigned count = atomic_load(&store->table_count);
     for (unsigned id = 1; id <= count; id++) {
