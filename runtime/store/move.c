@@ -236,7 +236,7 @@ static void clear_flag(struct tide_table *table, const struct tide__fence *fence
  * still keeps some parked for its rows, or stalled behind a locked one. */
 static bool is_drained(const struct tide_table *table, const struct tide__fence *fence) {
     bool awaited = false;
-    for (uint32_t i = 0; i < fence->count && !awaited; i++) {
+    for (uint32_t i = 0; i < fence->count && !awaited && !TIDE_MUTANT(slot_move_order); i++) {
         awaited = fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
     }
     return !awaited && !table->store->stalled && table->self_sent == table->self_handled;
@@ -383,6 +383,7 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         }
         break;
     }
+    tide__store_yield(store); /* workers see the new route before what waited has run */
     tide__parked_retry(table);
     fences_advance(table);
 }
@@ -690,6 +691,9 @@ static void member_gone(struct tide_store *store, uint16_t id) {
 
 void tide__move_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+        if (member->state == TIDE_MEMBER_DEAD) {
+            tide__health_death(store, member);
+        }
         member_gone(store, member->id);
         tide__owner_member_gone(store, member->id);
     }

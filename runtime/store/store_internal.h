@@ -160,6 +160,7 @@ struct tide_table {
 
     /* any thread */
     atomic_bool ready; /* every node has it */
+    atomic_bool in_doubt; /* rows relocate, and a node that may have had some died */
     atomic_uint_fast64_t
         changes; /* of routes on this node: bumped before and after them, under the pending lock */
     atomic_uint_fast64_t map_version;
@@ -463,6 +464,10 @@ uint16_t tide__owner_of(struct tide_table *table, uint64_t key);
 /* Gives up the count of an operation; true: the word (locked) may be served by workers. */
 bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
 
+/* ---- health.c ---- */
+/* A member died. I/O thread 0. */
+void tide__health_death(struct tide_store *store, const struct tide_member *member);
+
 /* ---- table.c ---- */
 struct tide_store {
     /* constant after creation */
@@ -506,11 +511,17 @@ void tide__table_publish(struct tide_store *store, struct tide_table *table);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id);
 uint16_t tide__store_self(struct tide_store *store);
 bool tide__store_is_controller(struct tide_store *store);
-/* A place where the simulator may let others run. */
+/* A place where the simulator may let others run. No lock is held. */
 static inline void tide__store_yield(struct tide_store *store) {
-    if (TIDE_UNLIKELY(store->port && store->port->simulated) && tide_fiber_current() &&
+    if (TIDE_UNLIKELY(store->port && store->port->simulated) &&
         tide_random_below(&store->yields, 16) == 0) {
-        (void)tide_yield();
+        if (tide_fiber_current()) {
+            (void)tide_yield();
+        } else {
+            for (uint64_t turns = 1 + tide_random_below(&store->yields, 8); turns > 0; turns--) {
+                store->port->ops->interleave(store->port);
+            }
+        }
     }
 }
 

@@ -17,13 +17,40 @@ static float or_default(float value, float otherwise) {
     return value == 0.0f ? otherwise : value;
 }
 
+static int check_durability(struct tide_table_options *o) {
+    if (o->replicas > TIDE_REPLICAS_MAX) {
+        return bad_options(o, "replicas is 0, 1 or 2");
+    }
+    if (o->durability == TIDE_DURABLE_DEFAULT) {
+        o->durability = o->replicas ? TIDE_DURABLE_STRICT : TIDE_DURABLE_NONE;
+    }
+    if ((o->durability == TIDE_DURABLE_NONE) != (o->replicas == 0)) {
+        return bad_options(o, o->replicas ? "durability none has no copies: replicas = 0"
+                                          : "this durability needs replicas = 1 or 2");
+    }
+    if (o->replicas && o->technique != TIDE_STATIC) {
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "table '%s': rows that relocate have no copies in this version: either "
+                         "technique static or replicas 0",
+                         o->name);
+    }
+    bool window = o->durability == TIDE_DURABLE_WINDOW;
+    o->window_ns = !window ? 0 : o->window_ns ? o->window_ns : TIDE_SECOND / 20;
+    o->window_bytes = !window ? 0 : o->window_bytes ? o->window_bytes : 4 << 20;
+    if (o->window_ns > 60 * TIDE_SECOND || o->window_bytes > UINT64_C(1) << 32) {
+        return bad_options(o, "a window is at most 60 s and 4 GiB");
+    }
+    return 0;
+}
+
 int tide__options_check(struct tide_table_options *o) {
     if (!o->name || !tide_identifier_valid(o->name)) {
         return bad_options(o, "the name is no identifier");
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_RELOCATE) {
-        return bad_options(o, "unknown keys, slots, init, update, wire or technique");
+        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_RELOCATE ||
+        o->durability > TIDE_DURABLE_WINDOW) {
+        return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
         return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width,
@@ -45,6 +72,10 @@ int tide__options_check(struct tide_table_options *o) {
     } else {
         o->key_limit = 0;
     }
+    int code = check_durability(o);
+    if (code) {
+        return code;
+    }
     if (o->update == TIDE_UPDATE_ADAGRAD) {
         o->epsilon = or_default(o->epsilon, 1e-10f);
     } else if (o->update == TIDE_UPDATE_ADAM) {
@@ -65,13 +96,15 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
            a->init == b->init && a->update == b->update && a->wire == b->wire &&
            a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
            a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
-           a->seed == b->seed && memcmp(x, y, sizeof x) == 0;
+           a->seed == b->seed && a->replicas == b->replicas &&
+           a->durability == b->durability && a->window_ns == b->window_ns &&
+           a->window_bytes == b->window_bytes && memcmp(x, y, sizeof x) == 0;
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
                             o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, 13);
+    tide_write_array(w, 17);
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
@@ -79,6 +112,10 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
     tide_write_uint(w, o->update);
     tide_write_uint(w, o->wire);
     tide_write_uint(w, o->technique);
+    tide_write_uint(w, o->replicas);
+    tide_write_uint(w, o->durability);
+    tide_write_uint(w, o->window_ns);
+    tide_write_uint(w, o->window_bytes);
     tide_write_bool(w, o->refuse_nan);
     tide_write_uint(w, o->key_count);
     tide_write_uint(w, o->key_limit);
@@ -94,8 +131,8 @@ static uint8_t small(struct tide_reader *r) {
 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
-    if (tide_read_array(r) != 13) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 13");
+    if (tide_read_array(r) != 17) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 17");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -105,6 +142,10 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->update = small(r);
     o->wire = small(r);
     o->technique = small(r);
+    o->replicas = small(r);
+    o->durability = small(r);
+    o->window_ns = tide_read_uint(r);
+    o->window_bytes = tide_read_uint(r);
     o->refuse_nan = tide_read_bool(r);
     o->key_count = tide_read_uint(r);
     o->key_limit = tide_read_uint(r);

@@ -276,7 +276,8 @@ static void order_run(struct fiber *f) {
     for (uint64_t i = 0; i < ORDER_KEYS; i++) {
         keys[i] = f->index * ORDER_KEYS + i; /* nobody else writes them */
     }
-    for (int round = 0; round < 5; round++) {
+    const int rounds = f->arg ? *(const int *)f->arg : 5;
+    for (int round = 0; round < rounds; round++) {
         for (int step = 0; step < ORDER_STEPS; step++) {
             float values[ORDER_KEYS];
             for (int i = 0; i < ORDER_KEYS; i++) {
@@ -284,6 +285,9 @@ static void order_run(struct fiber *f) {
             }
             CHECK(f, tide_table_push(table, keys, ORDER_KEYS, values, 0, &tickets[2 * step]) == 0);
             memset(values, 0, sizeof values); /* the rows of an asynchronous push were copied */
+            for (uint64_t idle = f->arg ? tide_random_below(&f->random, 20) : 0; idle > 0; idle--) {
+                (void)tide_yield(); /* slots come and go meanwhile */
+            }
             CHECK(f, tide_table_pull(table, keys, ORDER_KEYS, seen + step * ORDER_KEYS,
                                      &tickets[2 * step + 1]) == 0);
         }
@@ -334,6 +338,31 @@ static void asynchronous_operations_keep_program_order_while_slots_move(void **s
     asynchronous_operations_keep_program_order(false, 1, true);
     for (uint64_t seed = 1; seed <= 10; seed++) {
         asynchronous_operations_keep_program_order(true, seed, true);
+    }
+}
+
+/*
+ * Workers of the new home itself, while the slots come to it: what they handed over before the rows
+ * were here runs before what they do in place. The nodes' threads run in between (mutant
+ * slot_move_order).
+ */
+static void slots_that_come_are_no_shortcut(void **state) {
+    (void)state;
+    int rounds = 25; /* longer than the slots take */
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct cluster c;
+        open_cluster(&c, true, 2, seed);
+        create(&c, (struct tide_table_options){.name = "order",
+                                               .key_count = 9 * ORDER_KEYS,
+                                               .width = 1,
+                                               .update = TIDE_UPDATE_ASSIGN});
+        struct fiber fibers[6];
+        for (unsigned i = 0; i < 6; i++) {
+            start(&c, &fibers[i], 0, i, order_run, &rounds);
+        }
+        tide_net_leave(tide_net_of(c.nodes[1]));
+        finish(&c, fibers, 6);
+        close_cluster(&c);
     }
 }
 
@@ -883,6 +912,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(synchronous_operations_are_linearizable_simulated),
         cmocka_unit_test(asynchronous_operations_keep_program_order_real),
         cmocka_unit_test(asynchronous_operations_keep_program_order_simulated),
+        cmocka_unit_test(slots_that_come_are_no_shortcut),
         cmocka_unit_test(leaving_moves_slots_and_nothing_is_lost_under_load_real),
         cmocka_unit_test(leaving_moves_slots_and_nothing_is_lost_under_load_simulated),
         cmocka_unit_test(asynchronous_operations_keep_program_order_while_slots_move),
@@ -892,6 +922,13 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tables_are_saved_and_loaded_onto_another_number_of_nodes),
         cmocka_unit_test(a_damaged_file_is_refused_before_anything_changes),
     };
+#ifdef TIDE_MUTANTS
+    if (argc > 2 && strcmp(argv[1], "--mutant") == 0) {
+        tide__mutant = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
+#endif
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
