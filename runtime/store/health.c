@@ -4,12 +4,27 @@
  * A slot of a table without copies is lost when its home died. Rows that relocate may have been at
  * any node: there a death that this node saw puts every slot in doubt.
  */
-#include "store/store_internal.h"
+#include "store/replica.h"
 
 static bool is_dead(struct tide_store *store, uint16_t node) {
     struct tide_member member;
     return store->net && tide_net_member(store->net, node, &member) &&
            member.state == TIDE_MEMBER_DEAD;
+}
+
+/* Counts what the slot lacks; true: it is lost. */
+static bool copies_of(struct tide_table *table, uint32_t slot, struct tide_table_health *out) {
+    uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+    uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
+    if (route & TIDE__LOST) {
+        return true;
+    }
+    out->under_replicated += tide__chain_count(chain) < table->options.replicas;
+    if (table->strict && (route & TIDE__MINE) &&
+        tide__lease_deadline(table, slot) <= tide_port_now(table->store->port)) {
+        out->leases_ok = false;
+    }
+    return false;
 }
 
 void tide__health_death(struct tide_store *store, const struct tide_member *member) {
@@ -34,6 +49,9 @@ void tide_table_health(struct tide_table *table, struct tide_table_health *out) 
         if (home != home_before) {
             lost = is_dead(store, home);
             home_before = home;
+        }
+        if (table->replicas) {
+            lost = copies_of(table, s, out);
         }
         if (lost || doubt) {
             out->lost[s / 64] |= UINT64_C(1) << (s % 64);

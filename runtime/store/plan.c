@@ -3,6 +3,7 @@
  * everybody, and the moment at which nothing goes by the old home any more. What nodes do: move.c.
  */
 #include "store/move.h"
+#include "store/replica.h"
 
 struct batch { /* at the controller */
     struct batch *next;
@@ -181,6 +182,9 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         }
         if (e->phase != TIDE__CATALOG_READY) {
             waits = true; /* its creation ends soon; then its slots are planned */
+        } else if (e->options.replicas) {
+            waits |= tide__groups_busy(store, e, leaver->id);
+            holds |= count == 0;
         } else if (count > 0) {
             waits |= plan_table(store, e, leaver->id, targets, count) != 0;
         } else {

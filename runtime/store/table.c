@@ -3,7 +3,7 @@
  * until the store ends, so a pointer to one is good from any thread. How all nodes come to have the
  * same tables: catalog.c.
  */
-#include "store/store_internal.h"
+#include "store/replica.h"
 
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
@@ -173,7 +173,7 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
 
 int tide__table_make(struct tide_store *store, uint32_t id,
                      const struct tide_table_options *options, const uint16_t *homes,
-                     struct tide_table **out) {
+                     const uint64_t *chains, struct tide_table **out) {
     struct tide_table *table = tide_alloc_aligned(_Alignof(struct tide_table), sizeof *table);
     if (!table) {
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
@@ -199,6 +199,10 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->parked_end = &table->parked;
     table->relocates = options->technique == TIDE_RELOCATE && store->system;
     int code = table->relocates ? tide__owner_table_init(table) : 0;
+    if (!code && options->replicas && store->system) {
+        code = tide__replicas_init(table, chains);
+        table->strict = options->durability == TIDE_DURABLE_STRICT;
+    }
     if (code) {
         tide_free(table);
         return code;
@@ -211,6 +215,7 @@ void tide__table_destroy(struct tide_table *table) {
     if (table) {
         tide__moves_table_release(table);
         tide__owner_table_deinit(table);
+        tide__replicas_deinit(table);
         tide__slots_deinit(table);
         tide__slab_deinit(&table->slab);
         tide_free(table);
@@ -263,7 +268,7 @@ static int create_here(struct tide_store *store, const struct tide_table_options
     if (id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EFULL, "a node holds at most %d tables", TIDE__TABLES_MAX - 1);
     }
-    int code = tide__table_make(store, id, options, NULL, out);
+    int code = tide__table_make(store, id, options, NULL, NULL, out);
     if (!code) {
         atomic_store(&(*out)->ready, true);
         tide__table_publish(store, *out);
@@ -292,7 +297,10 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
         return same_or_mismatch(table, &options, out);
     }
     if (!store->net) {
-        return create_here(store, &options, out);
+        return options.replicas ? tide_fail(TIDE_ENOREPLICA,
+                                            "table '%s' wants copies, and there is no cluster",
+                                            options.name)
+                                : create_here(store, &options, out);
     }
     struct tide_writer w;
     uint8_t buffer[512];
@@ -470,7 +478,13 @@ static void post_members(struct tide_store *store) {
 /* I/O thread 0. */
 static void member_changed(void *arg, const struct tide_member *member) {
     struct tide_store *store = arg;
-    if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+    bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
+    if (gone && member->id == tide__store_self(store)) {
+        atomic_store_explicit(&store->fenced,
+                              member->state == TIDE_MEMBER_DEAD ? TIDE_EFENCED : TIDE_ECLOSED,
+                              memory_order_relaxed);
+        tide__pending_fenced(store);
+    } else if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
         char text[256];
         (void)snprintf(text, sizeof text, "node %s (%u) %s: %s", member->name, (unsigned)member->id,
                        member->state == TIDE_MEMBER_DEAD ? "died" : "left", member->reason);
@@ -523,6 +537,7 @@ void tide_store_destroy(struct tide_store *store) {
     }
     tide__pending_deinit(store);
     tide__shard_release(store);
+    tide__replication_destroy(store);
     unsigned count = atomic_load(&store->table_count);
     for (unsigned id = 1; id <= count; id++) {
         tide__table_destroy(tide__table_by_id(store, id));

@@ -191,7 +191,7 @@ static void finish(struct cluster *c, struct fiber *fibers, size_t count) {
         }                                                                                          \
     } while (0)
 
-static void run_alone(struct cluster *c, unsigned node, void (*run)(struct fiber *), void *arg) {
+static inline void run_alone(struct cluster *c, unsigned node, void (*run)(struct fiber *), void *arg) {
     struct fiber f;
     start(c, &f, node, 0, run, arg);
     finish(c, &f, 1);
@@ -218,7 +218,7 @@ static struct tide_table *table_of(struct cluster *c, unsigned node, const char 
     return table;
 }
 
-static void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
+static inline void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
     for (size_t i = count; i-- > 1;) {
         size_t j = (size_t)tide_random_below(random, i + 1);
         uint64_t key = keys[i];
