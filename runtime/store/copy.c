@@ -409,7 +409,8 @@ void tide__copy_snapshot(struct tide_store *store, struct tide_reader *r) {
         return;
     }
     struct tide__replicas *replicas = table->replicas;
-    if (!is_current(table, (uint32_t)slot, (uint32_t)version)) {
+    if (!is_current(table, (uint32_t)slot, (uint32_t)version) ||
+        version < table->slot_versions[slot]) {
         return;
     }
     if (part & FIRST_PART) {

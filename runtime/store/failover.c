@@ -226,7 +226,9 @@ static void apply(struct change *c) {
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
         uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
-        bool member = (route & TIDE__MINE) || tide__chain_has(chain, self);
+        /* Who joins may have heard of the group from its home first. */
+        bool member = (route & TIDE__MINE) || tide__chain_has(chain, self) ||
+                      table->replicas->fence[s] >= table->slot_versions[s];
         if ((c->changed[s / 64] >> (s % 64) & 1) && table->replicas->held[s] && !member) {
             tide__copy_drop(table, s);
         }

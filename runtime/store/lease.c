@@ -103,8 +103,14 @@ void tide__lease_start(struct tide_store *store) {
 
 void tide__lease_beat(struct tide_store *store) {
     struct tide__replication *r = store->replication;
+    int code;
+    char reason[200];
+    int state = tide_net_state(store->net, &code, reason, sizeof reason);
+    if (state == TIDE_MEMBER_DEAD && !atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
+        atomic_store_explicit(&store->fenced, TIDE_EFENCED, memory_order_relaxed); /* cut off */
+    }
     if (atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
-        tide__pending_fenced(store); /* what a worker began at that very moment */
+        tide__pending_fenced(store); /* also what a worker began at that very moment */
     }
     tide__lease_ask(store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);

@@ -553,7 +553,7 @@ static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t
     sort_push(job, indices, count, &s);
     struct tide__wait *wait = s.waits ? wait_make(job, s.wait_at, s.waits) : NULL;
     int code = wait && s.fresh ? push_fresh(job, s.fresh_at, s.fresh, wait) : 0;
-    if (wait && !code && !TIDE_MUTANT(duplicate_at_once)) {
+    if (wait && !code) {
         code = barrier(table, wait, s.known_slots, s.known);
     }
     if (wait && code) {

@@ -94,8 +94,9 @@ void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t positio
 int tide__fenced_fail(struct tide_store *store) {
     int code = atomic_load_explicit(&store->fenced, memory_order_relaxed);
     return tide_fail(code, "%s", code == TIDE_EFENCED
-                                     ? "this node was declared dead and may touch no rows that "
-                                       "have copies; it has to be started again"
+                                     ? "this node was declared dead, or lost the controller: "
+                                       "it may touch no rows that have copies, and has to be "
+                                       "started again"
                                      : "this node has left its cluster");
 }
 

@@ -34,6 +34,11 @@ static int check_durability(struct tide_table_options *o) {
                          "technique static or replicas 0",
                          o->name);
     }
+    if (o->durability == TIDE_DURABLE_WINDOW) {
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "table '%s': this version has durability strict and none, no window",
+                         o->name);
+    }
     bool window = o->durability == TIDE_DURABLE_WINDOW;
     o->window_ns = !window ? 0 : o->window_ns ? o->window_ns : TIDE_SECOND / 20;
     o->window_bytes = !window ? 0 : o->window_bytes ? o->window_bytes : 4 << 20;
