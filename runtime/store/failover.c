@@ -166,7 +166,7 @@ static void takes_over(struct change *c, uint32_t slot, uint16_t old_home, uint6
     struct tide__replicas *replicas = c->table->replicas;
     const bool others = tide__chain_at(old_chain, 0) != tide__store_self(store);
     replicas->open_at[slot] =
-        TIDE_MUTANT(no_lease_wait) ? 0 : tide__lease_over(store, old_home, others);
+        tide__lease_over(store, old_home, others);
     replicas->opening[slot] = TIDE__OPEN_AT;
     replicas->unopened++;
     note_deposed(c, old_home);

@@ -469,7 +469,7 @@ static void who_leaves_hands_its_slots_and_copies_on(void **state) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
         begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0);
-        w.h->pause_max = 120000000;
+        w.h->pause_max = seed % 4 == 1 ? 20000000 : 120000000;
         some_time(&w, 100000000);
         tide_net_leave(tide_net_of(w.c.nodes[victim]));
         int code, left = TIDE_MEMBER_UP;
@@ -477,7 +477,7 @@ static void who_leaves_hands_its_slots_and_copies_on(void **state) {
             char reason[200];
             if (seed % 2 && tide_random_below(&w.random, 30) == 0 && i < 300) {
                 tide_sim_pause(w.c.sim, name_of(victim),
-                               tide_random_below(&w.random, 1200000000));
+                               tide_random_below(&w.random, seed % 4 == 1 ? 60000000 : 1200000000));
             }
             pause_cluster(&w.c, 1000000);
             left = tide_net_state(tide_net_of(w.c.nodes[victim]), &code, reason, sizeof reason);
@@ -490,10 +490,60 @@ static void who_leaves_hands_its_slots_and_copies_on(void **state) {
     }
 }
 
+/* ---- what an old home says ---- */
+
+static void stale_run(struct fiber *f) {
+    struct world *w = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        const uint32_t slot = tide__slot_of(table, key), version = 1;
+        const uint16_t home = tide__route_home(atomic_load(&table->slots[slot].route));
+        struct tide_table *there = table_of(&w->c, home - 1u, "hot");
+        if (there->slot_versions[slot] == 1) {
+            continue; /* its home is the first one */
+        }
+        const uint64_t number = there->replicas->number[slot] + 1;
+        float row[WIDTH] = {5};
+        struct tide_writer m;
+        tide_writer_init(&m, NULL, 0);
+        tide_write_array(&m, 13);
+        tide_write_uint(&m, TIDE__OP_REPL);
+        const uint64_t head[] = {table->id, 1, 1, TIDE__REPL_PUSH, 0, 1, TIDE_NEVER - 1, 0};
+        for (size_t i = 0; i < TIDE_COUNT(head); i++) {
+            tide_write_uint(&m, head[i]);
+        }
+        tide_write_typed(&m, TIDE_U64, &key, 1);
+        tide_write_typed(&m, TIDE_U64, &number, 1);
+        tide_write_typed(&m, TIDE_U32, &version, 1);
+        tide_write_binary(&m, row, sizeof row);
+        CHECK(f, tide_send(tide_address_make(home, TIDE_ID_STORE), TIDE_LANE_STORE, m.data,
+                           m.size) == 0);
+        tide_writer_release(&m);
+        (void)tide_sleep(TIDE_SECOND / 100);
+        CHECK(f, there->replicas->number[slot] == number - 1);
+    }
+}
+
+static void what_an_old_home_sends_is_not_applied(void **state) {
+    (void)state;
+    struct world w;
+    begin(&w, 1, 4, 1, 1u << 1, 1u << 1);
+    some_time(&w, 50000000);
+    w.dead[1] = true;
+    tide_sim_crash(w.c.sim, name_of(1));
+    while (!deaths_are_known(&w) || health_of(&w, 0).under_replicated) {
+        pause_cluster(&w.c, 1000000);
+    }
+    run_alone(&w.c, 0, stale_run, &w);
+    end_world(&w, true);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_reach_their_copies_without_faults),
         cmocka_unit_test(a_crash_loses_and_doubles_nothing),
+        cmocka_unit_test(what_an_old_home_sends_is_not_applied),
         cmocka_unit_test(two_crashes_with_two_copies_lose_nothing),
         cmocka_unit_test(who_is_taken_for_dead_serves_nothing_stale),
         cmocka_unit_test(who_is_cut_off_serves_nothing_stale),
