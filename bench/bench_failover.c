@@ -1,9 +1,10 @@
 /*
- * Fail-over of a table with copies, in real processes: this one (the controller, with workers that push
- * ones to random keys and wait for each answer) and three servers, one of which is killed in each
- * round (kill -9, under load) and replaced. Tells how long it took until the death was declared, and
- * how long the slowest push around it; at the end each key must hold exactly what was acknowledged:
- * exits 1 when a push was lost, doubled or refused. --rounds N (20), --replicas N (1).
+ * Fail-over of a table with copies, in real processes: this one (the controller, with workers that
+ * push ones to random keys and wait for each answer) and three servers, one of which is killed in
+ * each round (kill -9, under load) and replaced. Tells how long it took until the death was
+ * declared, and how long the slowest push around it; at the end each key must hold exactly what was
+ * acknowledged: exits 1 when a push was lost, doubled or refused. --rounds N (20), --replicas N
+ * (1).
  */
 #include "bench/report.h"
 #include "store/store_internal.h"
@@ -213,10 +214,8 @@ static void one_round(unsigned round, struct worker *workers, struct tide_table 
 }
 
 static int rounds_of(unsigned rounds, uint8_t replicas) {
-    struct creation c = {.options = {.name = "counts",
-                                     .key_count = KEYS,
-                                     .width = WIDTH,
-                                     .replicas = replicas}};
+    struct creation c = {
+        .options = {.name = "counts", .key_count = KEYS, .width = WIDTH, .replicas = replicas}};
     static struct worker workers[WORKERS];
     double *detected = calloc(rounds, sizeof *detected), *slowest = calloc(rounds, sizeof *slowest);
     for (unsigned i = 0; i < SERVERS; i++) {

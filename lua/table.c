@@ -72,7 +72,7 @@ static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", 
 static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
 static const char *const technique_names[] = {"static", "relocate", NULL};
-static const char *const durability_names[] = {"", "none", "strict", "window", NULL};
+static const char *const durability_names[] = {"", "none", "strict", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
 
 static uint8_t choice(lua_State *L, const char *field, const char *value,
@@ -199,7 +199,6 @@ static void check_fields(lua_State *L) {
     }
 }
 
-/* "strict", "none" or {window=ns, bytes=n}; absent: what replicas imply. */
 static void read_durability(lua_State *L, struct tide_table_options *o) {
     lua_getfield(L, 1, "replicas");
     lua_Integer replicas = luaL_optinteger(L, -1, 0);
@@ -207,18 +206,8 @@ static void read_durability(lua_State *L, struct tide_table_options *o) {
         luaL_error(L, "table: replicas = 0, 1 or 2");
     }
     o->replicas = (uint8_t)replicas;
-    int type = lua_getfield(L, 1, "durability");
-    if (type == LUA_TTABLE) {
-        double window = number_of(L, 0, "window", 0), bytes = number_of(L, 0, "bytes", 0);
-        if (!(window >= 0 && window < 1e18 && bytes >= 0 && bytes < 1e18)) {
-            luaL_error(L, "table: durability = {window = ns, bytes = n}");
-        }
-        o->durability = TIDE_DURABLE_WINDOW;
-        o->window_ns = (uint64_t)window;
-        o->window_bytes = (uint64_t)bytes;
-    } else if (type != LUA_TNIL) {
-        o->durability = choice(L, "durability", lua_tostring(L, -1), durability_names);
-    }
+    const char *durability = text_field(L, "durability");
+    o->durability = durability ? choice(L, "durability", durability, durability_names) : 0;
     lua_pop(L, 2);
 }
 
@@ -613,16 +602,14 @@ static int table_stats(lua_State *L) {
     return 1;
 }
 
-/* {mode=, at_risk=, under_replicated=, lost={slots}, leases="ok"|"lapsed"} */
+/* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed"} */
 static int table_health(lua_State *L) {
     struct tide_table *table = check_table(L, 1);
     struct tide_table_health health;
     tide_table_health(table, &health);
-    lua_createtable(L, 0, 5);
-    lua_pushstring(L, durability_names[health.durability & 3]);
+    lua_createtable(L, 0, 4);
+    lua_pushstring(L, durability_names[health.durability < 3 ? health.durability : 0]);
     lua_setfield(L, -2, "mode");
-    lua_pushinteger(L, (lua_Integer)health.at_risk_bytes);
-    lua_setfield(L, -2, "at_risk");
     lua_pushinteger(L, health.under_replicated);
     lua_setfield(L, -2, "under_replicated");
     lua_createtable(L, (int)health.lost_count, 0);
@@ -717,15 +704,7 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     lua_setfield(L, -2, "technique");
     lua_pushinteger(L, o->replicas);
     lua_setfield(L, -2, "replicas");
-    if (o->durability == TIDE_DURABLE_WINDOW) {
-        lua_createtable(L, 0, 2);
-        lua_pushinteger(L, (lua_Integer)o->window_ns);
-        lua_setfield(L, -2, "window");
-        lua_pushinteger(L, (lua_Integer)o->window_bytes);
-        lua_setfield(L, -2, "bytes");
-    } else {
-        lua_pushstring(L, durability_names[o->durability & 3]);
-    }
+    lua_pushstring(L, durability_names[o->durability < 3 ? o->durability : 0]);
     lua_setfield(L, -2, "durability");
     lua_pushboolean(L, o->refuse_nan);
     lua_setfield(L, -2, "refuse_nan");

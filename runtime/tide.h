@@ -301,7 +301,7 @@ enum tide_update { TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD, TIDE_UP
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
 enum tide_technique { TIDE_STATIC, TIDE_RELOCATE };
 /* DEFAULT: strict with replicas, else none. */
-enum tide_durability { TIDE_DURABLE_DEFAULT, TIDE_DURABLE_NONE, TIDE_DURABLE_STRICT, TIDE_DURABLE_WINDOW };
+enum tide_durability { TIDE_DURABLE_DEFAULT, TIDE_DURABLE_NONE, TIDE_DURABLE_STRICT };
 enum { TIDE_REPLICAS_MAX = 2 };
 
 /*
@@ -321,7 +321,6 @@ struct tide_table_options {
     bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count;   /* dense: keys 0..key_count-1 */
     uint64_t key_limit;   /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */
-    uint64_t window_ns, window_bytes; /* durability window: how long and how much may be without a copy; 50 ms, 4 MiB */
     uint32_t width;
     float init_a, init_b;
     /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8. */
@@ -390,7 +389,6 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 struct tide_table_health {
     uint8_t durability;             /* enum tide_durability */
     bool leases_ok;                 /* this node may serve the rows it is home of without asking their copies */
-    uint64_t at_risk_bytes;         /* answered here and not yet copied (durability window) */
     uint32_t under_replicated;      /* slots with fewer copies than `replicas` */
     uint32_t lost_count;            /* slots that died with all their copies: operations on them fail */
     uint64_t lost[TIDE_SLOTS / 64]; /* bit of each of them */

@@ -56,7 +56,7 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 -- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
----@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", replicas=0|1|2, durability="strict"|"none"|{window=ns, bytes=n}, refuse_nan, seed
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
@@ -64,7 +64,7 @@ function core.tables() end            --> array of {name=, ...stats}
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots};
--- t:health() -> {mode="none"|"strict"|"window", at_risk=bytes, under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed"} (does not suspend); t:save(path), t:load(path);
+-- t:health() -> {mode="none"|"strict", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed"} (does not suspend); t:save(path), t:load(path);
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
 ---- kernels

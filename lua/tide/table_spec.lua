@@ -1,7 +1,6 @@
 -- tide.table{}: the description of a parameter table, checked here, made on the nodes by core.table.
 local script = require "tide.script"
 local text = require "tide.text"
-local units = require "tide.units"
 
 local table_spec = {}
 
@@ -13,6 +12,7 @@ local FIELDS <const> = {
 local CHOICES <const> = {
   dtype = {f32 = true}, consistency = {sequential = true, async = true}, technique = {static = true, relocate = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
+  durability = {strict = true, none = true},
 }
 local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
 
@@ -54,23 +54,6 @@ function table_spec.xavier(o)
   return {"xavier", o.fan_in, o.fan_out}
 end
 
--- "strict", "none", or {window = "50ms", bytes = "4MiB"}, which becomes ns and bytes.
-local function durability(value)
-  if value == nil or value == "strict" or value == "none" then return value end
-  if type(value) ~= "table" then
-    refuse(3, "durability is `%s`; it is \"strict\", \"none\" or {window = \"50ms\", bytes = \"4MiB\"}", tostring(value))
-  end
-  for key in pairs(value) do
-    if key ~= "window" and key ~= "bytes" then refuse(3, "durability has no field `%s`", tostring(key)) end
-  end
-  local seconds, why = units.parse_duration(value.window or "50ms")
-  if not seconds then refuse(3, "durability.window: %s", why) end
-  local bytes, not_a_size = units.parse_size(value.bytes or "4MiB")
-  if not bytes then refuse(3, "durability.bytes: %s", not_a_size) end
-  if seconds <= 0 or bytes <= 0 then refuse(3, "the window of a table is more than nothing") end
-  return {window = math.floor(seconds * 1e9), bytes = math.floor(bytes)}
-end
-
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, replicas, durability, refuse_nan, seed
 ---@return table spec
 function table_spec.new(fields)
@@ -97,7 +80,6 @@ function table_spec.new(fields)
   if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
     refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))
   end
-  spec.durability = durability(spec.durability)
   -- Accepted because scripts say what they rely on; the store has one type and one consistency in this version.
   spec.dtype, spec.consistency = nil, nil
   return setmetatable(spec, table_spec)

@@ -276,7 +276,7 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             float *out = pass->out + b.positions[j] * width;
             int code = moving ? lock_moving(pass, &b, j, false, &word, &old)
                               : lock_key(pass, &b, j, false, &word, &old);
-            if (TIDE_UNLIKELY(table->strict) && code > 0) {
+            if (TIDE_UNLIKELY(table->replicas) && code > 0) {
                 uint64_t until = tide__lease_deadline(table, (uint32_t)(b.slots[j] - table->slots));
                 pass->deadline = until < pass->deadline ? until : pass->deadline;
                 if (code == TIDE__FOUND && tide__word_seen(old)) { /* not at its copies yet */
@@ -335,7 +335,7 @@ static int pull_strict(struct tide__pass *pass) {
 }
 
 int tide__pass_pull(struct tide__pass *pass) {
-    if (TIDE_UNLIKELY(pass->table->strict)) {
+    if (TIDE_UNLIKELY(pass->table->replicas)) {
         return pull_strict(pass);
     }
     return TIDE_UNLIKELY(pass->table->relocates) ? pass_pull(pass, true) : pass_pull(pass, false);
@@ -399,7 +399,7 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
 }
 
 int tide__pass_push(struct tide__pass *pass) {
-    if (TIDE_UNLIKELY(pass->table->strict)) {
+    if (TIDE_UNLIKELY(pass->table->replicas)) {
         return miss_all(pass); /* the store actor sends it to the copies */
     }
     return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true) : pass_push(pass, false);

@@ -1,15 +1,16 @@
 /*
- * The copies' side: pushes that come down a chain, and slots that come whole to a node that begins to
- * hold a copy.
+ * The copies' side: pushes that come down a chain, and slots that come whole to a node that begins
+ * to hold a copy.
  *
- * A copy takes a push if it has the slot, if the sender's version of the group is at least the highest
- * one that came so far, and if it is not home of the slot by a newer one: what a home sends that others
- * gave up is not applied anywhere. Numbers count the pushes of a slot: the next one is applied, an
- * earlier one is here already, a gap cannot be. What is refused is neither passed on nor acknowledged.
+ * A copy takes a push if it has the slot, if the sender's version of the group is at least the
+ * highest one that came so far, and if it is not home of the slot by a newer one: what a home sends
+ * that others gave up is not applied anywhere. Numbers count the pushes of a slot: the next one is
+ * applied, an earlier one is here already, a gap cannot be. What is refused is neither passed on
+ * nor acknowledged.
  *
- * A new copy is appended at the end of the chain: JOIN goes down the chain behind all pushes so far,
- * and whoever is the last then sends the slot's rows in front of it. So the new node's pushes come from
- * the same node as its rows, in order.
+ * A new copy is appended at the end of the chain: JOIN goes down the chain behind all pushes so
+ * far, and whoever is the last then sends the slot's rows in front of it. So the new node's pushes
+ * come from the same node as its rows, in order.
  */
 #include "store/move.h"
 #include "store/replica.h"
@@ -118,9 +119,9 @@ static struct tide_table *read_repl(struct tide_store *store, struct tide_reader
     }
     for (size_t i = 0; i < keys; i++) {
         uint64_t key = u64_at(m->keys, i);
-        bool inside = kind >= TIDE__REPL_BARRIER                  ? key < TIDE_SLOT_COUNT
+        bool inside = kind >= TIDE__REPL_BARRIER                ? key < TIDE_SLOT_COUNT
                       : table->options.keys == TIDE_KEYS_HASHED ? true
-                                                                  : key < table->options.key_count;
+                                                                : key < table->options.key_count;
         if (!inside) {
             return NULL;
         }
@@ -169,8 +170,8 @@ static bool is_current(const struct tide_table *table, uint32_t slot, uint32_t v
 
 enum verdict { REFUSED, HERE, NEXT };
 
-static enum verdict judge(struct tide_table *table, const struct tide__repl_message *m,
-                          uint32_t i, uint32_t slot) {
+static enum verdict judge(struct tide_table *table, const struct tide__repl_message *m, uint32_t i,
+                          uint32_t slot) {
     struct tide__replicas *replicas = table->replicas;
     const uint64_t number = u64_at(m->numbers, i);
     const uint32_t version = u32_at(m->versions, i);
@@ -211,8 +212,7 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
             }
         }
         if (replicas->marked[slot] == NEXT) {
-            const size_t floats =
-                m->kind == TIDE__REPL_RAW ? table->row_floats : table->width;
+            const size_t floats = m->kind == TIDE__REPL_RAW ? table->row_floats : table->width;
             int code = row_apply(table, slot, key, m->kind == TIDE__REPL_RAW, deltas + i * floats);
             if (code < 0) {
                 tide__copy_fail(table, slot, tide__store_self(table->store));
@@ -289,8 +289,8 @@ void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader
             acknowledge(store, &m);
         }
     } else {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
-                 "no memory for copies of table '%s'", table->name);
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory for copies of table '%s'",
+                 table->name);
     }
     tide_free(taken);
     tide_free(deltas);
@@ -423,8 +423,8 @@ void tide__copy_snapshot(struct tide_store *store, struct tide_reader *r) {
         if (values) {
             memcpy(values, rows + i * table->row_floats * 4, table->row_floats * 4);
         }
-        code = values ? row_apply(table, (uint32_t)slot, u64_at(keys, i), true, values)
-                      : TIDE_ENOMEM;
+        code =
+            values ? row_apply(table, (uint32_t)slot, u64_at(keys, i), true, values) : TIDE_ENOMEM;
         if (values != row) {
             tide_free(values);
         }

@@ -2,14 +2,14 @@
  * What a change of slots' groups does to a node. The controller numbers the changes of a table and
  * tells all members in order; a slot's version only rises.
  *
- * A copy that becomes home waits until the leases that it granted to the old one have run out (and a
- * whole lease if others before it granted some too); then it asks those that follow, by a barrier,
- * whether they have all that it has; then it serves. If the old home lives, it is told by its successor
- * before that grants it anything again.
+ * A copy that becomes home waits until the leases that it granted to the old one have run out (and
+ * a whole lease if others before it granted some too); then it asks those that follow, by a
+ * barrier, whether they have all that it has; then it serves. If the old home lives, it is told by
+ * its successor before that grants it anything again.
  *
  * Origins send again, in order, what is unanswered: every message with a key in a slot whose home
- * changed, or that was at the node that is gone. Ids make that safe. Workers hand their operations to
- * the store actor until the resent ones have gone out.
+ * changed, or that was at the node that is gone. Ids make that safe. Workers hand their operations
+ * to the store actor until the resent ones have gone out.
  */
 #include "store/move.h"
 #include "store/replica.h"
@@ -103,9 +103,8 @@ static void resend_one(struct tide_table *table, uint64_t id) {
 
 static void resend(struct tide_table *table, const uint64_t *moved, uint16_t cause) {
     size_t count = 0;
-    uint64_t *ids = TIDE_MUTANT(no_resend)
-                        ? NULL
-                        : tide__pending_affected(table, moved, cause, &count);
+    uint64_t *ids =
+        TIDE_MUTANT(no_resend) ? NULL : tide__pending_affected(table, moved, cause, &count);
     for (size_t i = 0; i < count; i++) {
         resend_one(table, ids[i]);
     }
@@ -165,8 +164,7 @@ static void takes_over(struct change *c, uint32_t slot, uint16_t old_home, uint6
     struct tide_store *store = c->table->store;
     struct tide__replicas *replicas = c->table->replicas;
     const bool others = tide__chain_at(old_chain, 0) != tide__store_self(store);
-    replicas->open_at[slot] =
-        tide__lease_over(store, old_home, others);
+    replicas->open_at[slot] = tide__lease_over(store, old_home, others);
     replicas->opening[slot] = TIDE__OPEN_AT;
     replicas->unopened++;
     note_deposed(c, old_home);

@@ -1,8 +1,8 @@
 /*
- * The controller decides the groups of slots with copies: at creation, balanced; when a node died, the
- * next of the chain becomes home; when copies are missing, or a member leaves, another node gets the
- * slot first and is counted in when the home says that it has it. Each change has a number of its own
- * and goes to all members. A slot of which nobody is left is lost, and stays so.
+ * The controller decides the groups of slots with copies: at creation, balanced; when a node died,
+ * the next of the chain becomes home; when copies are missing, or a member leaves, another node
+ * gets the slot first and is counted in when the home says that it has it. Each change has a number
+ * of its own and goes to all members. A slot of which nobody is left is lost, and stays so.
  */
 #include "store/move.h"
 #include "store/replica.h"
@@ -27,8 +27,7 @@ void tide__groups_choose(struct tide__catalog_entry *entry, const uint16_t *node
         entry->chains[s] = 0;
         for (size_t i = 0; i < entry->options.replicas && i + 1 < count; i++) {
             size_t step = 1 + (turn + i) % (count - 1);
-            entry->chains[s] =
-                tide__chain_append(entry->chains[s], nodes[(home + step) % count]);
+            entry->chains[s] = tide__chain_append(entry->chains[s], nodes[(home + step) % count]);
         }
     }
 }
@@ -126,7 +125,7 @@ static void member_gone(struct tide_store *store, struct tide__catalog_entry *en
 
 /* ---- rebuilding and leaving ---- */
 
-struct survey { /* of one table */
+struct survey {            /* of one table */
     const uint16_t *nodes; /* that may hold rows and stay */
     size_t count;
     uint32_t *load; /* slots each is in the group of */
@@ -151,8 +150,8 @@ static uint16_t choose_new(const struct tide__catalog_entry *entry, uint32_t s,
 
 /* The slot's group as it should be with those it has. True: it changes now. *joiner: who is to get
  * a copy first. */
-static bool plan_slot(const struct tide_store *store, struct tide__catalog_entry *entry,
-                      uint32_t s, const struct survey *survey, uint16_t *joiner) {
+static bool plan_slot(const struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
+                      const struct survey *survey, uint16_t *joiner) {
     const bool home_stays = stays(store, entry->homes[s]);
     const size_t wanted = entry->options.replicas + (home_stays ? 0u : 1u);
     const size_t possible = survey->count - (home_stays && survey->count ? 1u : 0u);
@@ -203,8 +202,8 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
                        const uint16_t *nodes, size_t count) {
     struct news *news = tide_alloc_zero(1, sizeof *news);
     uint16_t *joiners = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *joiners);
-    struct survey survey = {.nodes = nodes, .count = count,
-                            .load = tide_alloc_zero(count + 1, sizeof *survey.load)};
+    struct survey survey = {
+        .nodes = nodes, .count = count, .load = tide_alloc_zero(count + 1, sizeof *survey.load)};
     bool any = false;
     for (uint32_t s = 0; survey.load && s < TIDE_SLOT_COUNT; s++) {
         for (size_t i = 0; i < count; i++) {

@@ -20,7 +20,7 @@ static bool copies_of(struct tide_table *table, uint32_t slot, struct tide_table
         return true;
     }
     out->under_replicated += tide__chain_count(chain) < table->options.replicas;
-    if (table->strict && (route & TIDE__MINE) &&
+    if (table->replicas && (route & TIDE__MINE) &&
         tide__lease_deadline(table, slot) <= tide_port_now(table->store->port)) {
         out->leases_ok = false;
     }

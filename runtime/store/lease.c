@@ -1,9 +1,9 @@
 /*
  * Leases: how long a home may serve rows in place without asking the copies. Each node that holds
  * copies of a home's slots grants it 300 ms at a time; the holder counts from when it asked, the
- * granter from when it answered, and a thousandth more for clocks that drift. A home serves a slot in
- * place while every node of its chain lets it; whoever takes over waits until what it granted has run
- * out. So a home that the others gave up, and that does not know it, serves nothing stale.
+ * granter from when it answered, and a thousandth more for clocks that drift. A home serves a slot
+ * in place while every node of its chain lets it; whoever takes over waits until what it granted
+ * has run out. So a home that the others gave up, and that does not know it, serves nothing stale.
  *
  * Grants go in the store lane: behind whatever told the holder that it lost a slot.
  */
@@ -21,9 +21,9 @@ uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
     }
     for (; chain; chain >>= 16) {
         uint16_t node = (uint16_t)chain;
-        uint64_t until =
-            node < TIDE__NODES ? atomic_load_explicit(&r->lease_until[node], memory_order_relaxed)
-                               : 0;
+        uint64_t until = node < TIDE__NODES
+                             ? atomic_load_explicit(&r->lease_until[node], memory_order_relaxed)
+                             : 0;
         deadline = until < deadline ? until : deadline;
     }
     return deadline;
@@ -45,10 +45,9 @@ void tide__lease_ask(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         const struct tide_table *table = tide__table_by_id(store, id);
-        for (uint32_t s = 0; table && table->strict && s < TIDE_SLOT_COUNT; s++) {
+        for (uint32_t s = 0; table && table->replicas && s < TIDE_SLOT_COUNT; s++) {
             uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
-            uint64_t chain =
-                atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
+            uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
             for (; (route & TIDE__MINE) && chain; chain >>= 16) {
                 uint16_t node = (uint16_t)chain;
                 wanted[node % TIDE__NODES / 8] |= (uint8_t)(1u << (node % 8));

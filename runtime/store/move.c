@@ -16,7 +16,8 @@
  * actor's mailbox, and the rows are here if this node is the new home, workers route for themselves
  * again. So the operations of one worker on one key keep their order.
  *
- * What dies with a node is lost (no replicas yet) and said so: slots whose rows were on their way
+ * Tables with copies go another way (groups.c, failover.c). In others what dies with a node is lost and
+ * said so: slots whose rows were on their way
  * from or to a dead node keep it as their home, and operations on them fail with EDIED.
  */
 #include "store/move.h"

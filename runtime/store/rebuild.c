@@ -1,7 +1,8 @@
 /*
- * The home brings new copies into the chains of its slots, as the controller orders: slot by slot, a
- * few at a time, so that operations are served in between. A node that joined is in the home's chain
- * at once (pushes wait for it), and takes over from a dead home only when the controller knows of it.
+ * The home brings new copies into the chains of its slots, as the controller orders: slot by slot,
+ * a few at a time, so that operations are served in between. A node that joined is in the home's
+ * chain at once (pushes wait for it), and takes over from a dead home only when the controller
+ * knows of it.
  */
 #include "store/move.h"
 #include "store/replica.h"
@@ -52,8 +53,7 @@ static bool join(struct tide_table *table, const struct tide__rebuild *order, ui
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
     if (!(route & TIDE__MINE) || table->slot_versions[slot] > order->version ||
-        tide__chain_has(chain, order->node) ||
-        tide__chain_count(chain) == TIDE__CHAIN_MAX) {
+        tide__chain_has(chain, order->node) || tide__chain_count(chain) == TIDE__CHAIN_MAX) {
         return false;
     }
     atomic_store_explicit(&replicas->chain[slot], tide__chain_append(chain, order->node),

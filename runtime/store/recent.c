@@ -1,11 +1,12 @@
 /*
  * Which pushes a slot has had: the ids (origin, sequence) of those that were applied to it and may
- * come again. An origin repeats an operation until it is answered, and says with each message which is
- * the oldest it still waits for: ids below that low-water mark are dropped, so the memory is that of
- * what is unanswered in the cluster. A push below the mark is a straggler of an answered one.
+ * come again. An origin repeats an operation until it is answered, and says with each message which
+ * is the oldest it still waits for: ids below that low-water mark are dropped, so the memory is
+ * that of what is unanswered in the cluster. A push below the mark is a straggler of an answered
+ * one.
  *
- * An id stands for all keys that one message has in the slot: they are applied together. Ids go where
- * the rows go, with the marks they were pruned by.
+ * An id stands for all keys that one message has in the slot: they are applied together. Ids go
+ * where the rows go, with the marks they were pruned by.
  */
 #include "store/replica.h"
 
@@ -64,8 +65,7 @@ static void prune(struct tide_store *store, struct tide__recent *recent) {
 
 static int grow(struct tide_table *table, uint32_t slot, uint32_t capacity) {
     struct tide__recent *old = table->replicas->recent[slot];
-    struct tide__recent *grown =
-        tide_realloc(old, sizeof *grown + capacity * sizeof grown->ids[0]);
+    struct tide__recent *grown = tide_realloc(old, sizeof *grown + capacity * sizeof grown->ids[0]);
     if (!grown) {
         return tide_fail(TIDE_ENOMEM, "no memory for operation ids of table '%s'", table->name);
     }
@@ -99,8 +99,8 @@ void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, 
             break;
         }
     }
-    recent->ids[recent->count++] = (struct id){
-        .sequence = sequence, .origin = origin, .flags = highest ? HIGHEST : 0};
+    recent->ids[recent->count++] =
+        (struct id){.sequence = sequence, .origin = origin, .flags = highest ? HIGHEST : 0};
 }
 
 void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w) {

@@ -665,7 +665,8 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
             code = tide__lost_fail(table, tide__slot_of(table, key), key);
             goto out;
         }
-        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->relocates && !table->strict;
+        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->relocates &&
+                 !table->replicas;
         /* Of a relocating table only the store actor knows where a key is to be had. */
         bool own = table->relocates || (route & (TIDE__WORKER_HOLD | TIDE__MINE));
         node[i] = own ? self : tide__route_home(route);

@@ -1,16 +1,17 @@
 /*
  * The home of slots with copies, durability strict: operations run here one after another, in the
- * store actor, those of this node's workers too. A push is applied, numbered within its slot, and sent
- * down the chain of copies; it is answered when the last copy has it. A pull is answered at once if
- * nothing of its rows is on its way to the copies and the leases hold; else with the values it found,
- * when a barrier behind all that went before has come back: what a reader sees cannot vanish.
+ * store actor, those of this node's workers too. A push is applied, numbered within its slot, and
+ * sent down the chain of copies; it is answered when the last copy has it. A pull is answered at
+ * once if nothing of its rows is on its way to the copies and the leases hold; else with the values
+ * it found, when a barrier behind all that went before has come back: what a reader sees cannot
+ * vanish.
  *
  * A push that comes a second time (its id is known) is answered like such a pull: behind the first
  * copy of it, never before.
  *
- * What is unanswered is kept, by token, until the last of the chain names it. When a group changes it
- * goes down the new chain; copies know by the number what they have. When this node is home no more it
- * is dropped: its origin sends it again, to the new home.
+ * What is unanswered is kept, by token, until the last of the chain names it. When a group changes
+ * it goes down the new chain; copies know by the number what they have. When this node is home no
+ * more it is dropped: its origin sends it again, to the new home.
  */
 #include "store/replica.h"
 
@@ -20,8 +21,8 @@ struct tide__wait { /* an answer that waits for copies */
     struct tide__job job;
     struct tide_table *table;
     uint32_t left;
-    bool dead;   /* dropped: nobody is answered */
-    bool opens;  /* a new home's barrier over the slots it takes over */
+    bool dead;  /* dropped: nobody is answered */
+    bool opens; /* a new home's barrier over the slots it takes over */
     uint32_t slot_count;
     uint32_t *slots;
 };
@@ -214,8 +215,7 @@ int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool c
         create ? tide__dense_words(table, slot)
                : atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
     if (!words) {
-        return create ? tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'",
-                                  table->name)
+        return create ? tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", table->name)
                       : TIDE__NOT_FOUND;
     }
     *word = words + tide__place_of(table, slot, key);
@@ -229,8 +229,7 @@ int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool c
 static void unacked_less(struct tide_table *table, uint64_t key) {
     atomic_uint_fast64_t *word;
     uint64_t old;
-    if (tide__row_lock(table, tide__slot_of(table, key), key, false, &word, &old) ==
-        TIDE__FOUND) {
+    if (tide__row_lock(table, tide__slot_of(table, key), key, false, &word, &old) == TIDE__FOUND) {
         uint64_t one = tide__word_seen(old) ? UINT64_C(1) << 32 : 0;
         tide__word_unlock(word, old - one);
     }
@@ -290,8 +289,8 @@ static int replicate(const struct tide__repl *all) {
                                               memory_order_relaxed);
         uint32_t kept = 0, in_part = 0;
         for (uint32_t i = 0; i < left; i++) {
-            uint64_t other = atomic_load_explicit(
-                &table->replicas->chain[repl_slot(all, rest[i])], memory_order_relaxed);
+            uint64_t other = atomic_load_explicit(&table->replicas->chain[repl_slot(all, rest[i])],
+                                                  memory_order_relaxed);
             if (other == chain) {
                 part[in_part++] = rest[i];
             } else {
@@ -511,7 +510,8 @@ static int barrier(struct tide_table *table, struct tide__wait *wait, const uint
     return code;
 }
 
-/* What of a push is new here: the keys at `fresh`, first in their order; `known`: slots that have it. */
+/* What of a push is new here: the keys at `fresh`, first in their order; `known`: slots that have
+ * it. */
 struct sorted {
     uint32_t waits, fresh, known; /* counts */
     uint32_t *wait_at, *fresh_at, *known_slots;
@@ -660,8 +660,7 @@ void tide__strict_job(struct tide__job *job) {
         tide__job_pass_misses(job, misses, missed);
     }
     if (count) {
-        tide__table_count(table,
-                          job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
+        tide__table_count(table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
                           job->origin == tide__store_self(store) ? 0 : count);
         if (job->kind == TIDE__PULL) {
             strict_pull(job, served, count);
@@ -684,8 +683,8 @@ static void retarget(struct tide__repl *repl) {
     struct tide_table *table = repl->table;
     uint32_t *kept = tide_alloc(repl->count * sizeof *kept), count = 0;
     for (uint32_t i = 0; kept && i < repl->count; i++) {
-        uint32_t route = atomic_load_explicit(&table->slots[repl_slot(repl, i)].route,
-                                              memory_order_relaxed);
+        uint32_t route =
+            atomic_load_explicit(&table->slots[repl_slot(repl, i)].route, memory_order_relaxed);
         if (route & TIDE__MINE) {
             kept[count++] = i;
         }

@@ -1,14 +1,15 @@
 /*
- * Copies of rows on other nodes, as the files about them share it: recent.c (operation ids), lease.c,
- * replica.c (the home's side), copy.c (the copies' side), failover.c (what a change of a slot's group
- * does to a node), groups.c (the controller, who decides the groups).
+ * Copies of rows on other nodes, as the files about them share it: recent.c (operation ids),
+ * lease.c, replica.c (the home's side), copy.c (the copies' side), failover.c (what a change of a
+ * slot's group does to a node), groups.c (the controller, who decides the groups).
  *
- * A slot's group is its home and a chain of nodes that hold copies, in the order in which the home's
- * pushes go through them; the controller numbers each change of it (the slot's version, which is the
- * term of the group). The home applies a push, numbers it within its slot, and sends it down the chain
- * with the version; each copy applies it by the same rule, so that the rows are equal bit for bit, and
- * passes it on; the last one tells the home, and only then the push is answered. So every node of a
- * chain has at least what those after it have, and the first living one can take over.
+ * A slot's group is its home and a chain of nodes that hold copies, in the order in which the
+ * home's pushes go through them; the controller numbers each change of it (the slot's version,
+ * which is the term of the group). The home applies a push, numbers it within its slot, and sends
+ * it down the chain with the version; each copy applies it by the same rule, so that the rows are
+ * equal bit for bit, and passes it on; the last one tells the home, and only then the push is
+ * answered. So every node of a chain has at least what those after it have, and the first living
+ * one can take over.
  *
  * Everything is I/O thread 0's unless marked.
  */
@@ -23,7 +24,7 @@ enum { TIDE__NODES = 0x8000, TIDE__CHAIN_MAX = 4 };
 
 /* A chain: node ids of 16 bits, the first lowest; 0 ends it. */
 static inline uint16_t tide__chain_at(uint64_t chain, unsigned i) {
-    return i < TIDE__CHAIN_MAX ? (uint16_t)(chain >> (16 * i)) : 0;
+    return (uint16_t)(i < TIDE__CHAIN_MAX ? chain >> (16 * i) : 0);
 }
 static inline unsigned tide__chain_count(uint64_t chain) {
     unsigned count = 0;

@@ -1,6 +1,7 @@
 /*
  * Unanswered operations on tables with copies, at their origin: which have to go out again when a
- * group changed, and their end when this node is cut off. Their messages are kept for it (remote.c).
+ * group changed, and their end when this node is cut off. Their messages are kept for it
+ * (remote.c).
  */
 #include "store/replica.h"
 
@@ -67,8 +68,8 @@ bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
     p->busy = false;
     tide_unlock(&t->lock);
     job->own = true;
-    job->map_version = (uint32_t)atomic_load_explicit(&job->table->map_version,
-                                                      memory_order_relaxed);
+    job->map_version =
+        (uint32_t)atomic_load_explicit(&job->table->map_version, memory_order_relaxed);
     if (!good) {
         tide_free(*data);
         tide_free(*indices);
@@ -93,11 +94,11 @@ void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t positio
 
 int tide__fenced_fail(struct tide_store *store) {
     int code = atomic_load_explicit(&store->fenced, memory_order_relaxed);
-    return tide_fail(code, "%s", code == TIDE_EFENCED
-                                     ? "this node was declared dead, or lost the controller: "
-                                       "it may touch no rows that have copies, and has to be "
-                                       "started again"
-                                     : "this node has left its cluster");
+    return tide_fail(code, "%s",
+                     code == TIDE_EFENCED ? "this node was declared dead, or lost the controller: "
+                                            "it may touch no rows that have copies, and has to be "
+                                            "started again"
+                                          : "this node has left its cluster");
 }
 
 void tide__pending_fenced(struct tide_store *store) {

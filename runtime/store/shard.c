@@ -488,7 +488,7 @@ void tide__parked_retry(struct tide_table *table) {
     while (job) {
         struct tide__job *next = job->next;
         job->next = NULL;
-        if (table->relocates || table->strict) {
+        if (table->relocates || table->replicas) {
             tide__table_job(job);
             tide__job_free(table->store, job);
         } else {
@@ -610,7 +610,7 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
     }
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
     tide__table_count(job.table, TIDE__BYTES_IN, message->size);
-    if (job.table->relocates || job.table->strict) {
+    if (job.table->relocates || job.table->replicas) {
         tide__table_job(&job);
         job_reset(&job);
         return;

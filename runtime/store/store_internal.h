@@ -159,7 +159,6 @@ struct tide_table {
     uint32_t width, row_floats;
     uint64_t places_max; /* dense: words of a slot's array */
     bool relocates;
-    bool strict;                     /* durability strict: pushes go through the store actor */
     struct tide__replicas *replicas; /* replica.h; NULL: rows have no copies */
 
     /* any thread */

@@ -34,17 +34,6 @@ static int check_durability(struct tide_table_options *o) {
                          "technique static or replicas 0",
                          o->name);
     }
-    if (o->durability == TIDE_DURABLE_WINDOW) {
-        return tide_fail(TIDE_EUNSUPPORTED,
-                         "table '%s': this version has durability strict and none, no window",
-                         o->name);
-    }
-    bool window = o->durability == TIDE_DURABLE_WINDOW;
-    o->window_ns = !window ? 0 : o->window_ns ? o->window_ns : TIDE_SECOND / 20;
-    o->window_bytes = !window ? 0 : o->window_bytes ? o->window_bytes : 4 << 20;
-    if (o->window_ns > 60 * TIDE_SECOND || o->window_bytes > UINT64_C(1) << 32) {
-        return bad_options(o, "a window is at most 60 s and 4 GiB");
-    }
     return 0;
 }
 
@@ -54,7 +43,7 @@ int tide__options_check(struct tide_table_options *o) {
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
         o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_RELOCATE ||
-        o->durability > TIDE_DURABLE_WINDOW) {
+        o->durability > TIDE_DURABLE_STRICT) {
         return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
@@ -102,14 +91,13 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
            a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
            a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
            a->seed == b->seed && a->replicas == b->replicas &&
-           a->durability == b->durability && a->window_ns == b->window_ns &&
-           a->window_bytes == b->window_bytes && memcmp(x, y, sizeof x) == 0;
+           a->durability == b->durability && memcmp(x, y, sizeof x) == 0;
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
                             o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, 17);
+    tide_write_array(w, 15);
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
@@ -119,8 +107,6 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
     tide_write_uint(w, o->technique);
     tide_write_uint(w, o->replicas);
     tide_write_uint(w, o->durability);
-    tide_write_uint(w, o->window_ns);
-    tide_write_uint(w, o->window_bytes);
     tide_write_bool(w, o->refuse_nan);
     tide_write_uint(w, o->key_count);
     tide_write_uint(w, o->key_limit);
@@ -136,8 +122,8 @@ static uint8_t small(struct tide_reader *r) {
 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
-    if (tide_read_array(r) != 17) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 17");
+    if (tide_read_array(r) != 15) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 15");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -149,8 +135,6 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->technique = small(r);
     o->replicas = small(r);
     o->durability = small(r);
-    o->window_ns = tide_read_uint(r);
-    o->window_bytes = tide_read_uint(r);
     o->refuse_nan = tide_read_bool(r);
     o->key_count = tide_read_uint(r);
     o->key_limit = tide_read_uint(r);
@@ -206,7 +190,6 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     int code = table->relocates ? tide__owner_table_init(table) : 0;
     if (!code && options->replicas && store->system) {
         code = tide__replicas_init(table, chains);
-        table->strict = options->durability == TIDE_DURABLE_STRICT;
     }
     if (code) {
         tide_free(table);

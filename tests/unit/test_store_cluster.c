@@ -661,7 +661,8 @@ static void hostile_run(struct fiber *f) {
                               : tide_random_below(&f->random, w.size + 1);
             /* Not what only a controller that lost its mind would say: it is believed. */
             bool believed = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE || op == TIDE__OP_TABLE ||
-                            op == TIDE__OP_MAP;
+                            op == TIDE__OP_MAP || op == TIDE__OP_GROUPS ||
+                            op == TIDE__OP_REBUILD;
             if (!believed) {
                 /* What is no msgpack ends a link before the store sees it; inside a node there is
                  * no link. */
@@ -690,7 +691,7 @@ static void out_of_range_run(struct fiber *f) {
     struct tide_writer w;
     uint8_t body[128];
     tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 10);
+    tide_write_array(&w, table->replicas ? 11 : 10);
     tide_write_uint(&w, TIDE__PUSH);
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, 77);
@@ -698,6 +699,9 @@ static void out_of_range_run(struct fiber *f) {
     tide_write_uint(&w, 1);
     tide_write_uint(&w, 0);
     tide_write_bool(&w, false);
+    if (table->replicas) {
+        tide_write_typed(&w, TIDE_U64, (uint64_t[2]){77, 1}, 2);
+    }
     tide_write_nil(&w);
     tide_write_typed(&w, TIDE_U64, &key, 1);
     tide_write_typed(&w, TIDE_F32, &row, 1);
@@ -722,7 +726,7 @@ static void the_table_still_works_run(struct fiber *f) {
 
 static void damaged_messages_are_answered_or_dropped(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
         struct cluster c;
         tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
         open_cluster(&c, true, 2, seed);
@@ -730,7 +734,9 @@ static void damaged_messages_are_answered_or_dropped(void **state) {
                (struct tide_table_options){.name = "w",
                                            .key_count = 300,
                                            .width = 1,
-                                           .technique = seed % 2 ? TIDE_STATIC : TIDE_RELOCATE});
+                                           .replicas = seed > 4,
+                                           .technique = seed % 2 || seed > 4 ? TIDE_STATIC
+                                                                             : TIDE_RELOCATE});
         create(&c, (struct tide_table_options){.name = "v", .key_count = 300, .width = 1});
         run_alone(&c, 0, out_of_range_run, NULL);
         run_alone(&c, 0, hostile_run, NULL);

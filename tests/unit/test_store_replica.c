@@ -1,7 +1,8 @@
 /*
- * Tables with copies: what is acknowledged is neither lost nor doubled when nodes die, are taken for
- * dead, are cut off or leave; readers see no past; copies are equal to their owners bit for bit. Pushes
- * are one-hot rows, so that every one can be read. Seeded, in the simulator; `--seeds N` for more, `--first N`.
+ * Tables with copies: what is acknowledged is neither lost nor doubled when nodes die, are taken
+ * for dead, are cut off or leave; readers see no past; copies are equal to their owners bit for
+ * bit. Pushes are one-hot rows, so that every one can be read. Seeded, in the simulator; `--seeds
+ * N` for more, `--first N`.
  */
 #include "store_world.h"
 
@@ -11,6 +12,7 @@ enum { KEYS = 6, FIBERS = 8, PUSHES = 7, WIDTH = FIBERS * PUSHES, OPS = 40, ASYN
 _Static_assert(WIDTH <= 64, "a set is 64 bits");
 
 static uint64_t seeds_wanted, seed_first = 1;
+static bool real_threads; /* instead of the simulator */
 
 struct op {
     uint64_t invoked, returned; /* returned: TIDE_NEVER: it failed, or nobody knows */
@@ -167,8 +169,8 @@ static void final_run(struct fiber *f) {
         for (int w = 0; w < FIBERS; w++) {
             for (unsigned i = 0; i < h->count[w]; i++) {
                 const struct op *other = &h->ops[w][i];
-                bool acknowledged = other->push >= 0 && other->key == op.key &&
-                                    other->returned != TIDE_NEVER;
+                bool acknowledged =
+                    other->push >= 0 && other->key == op.key && other->returned != TIDE_NEVER;
                 if (acknowledged && !(op.set >> other->push & 1)) {
                     snprintf(f->failure, sizeof f->failure,
                              "worker %d's push %d to key %llu, acknowledged at %llu us, is gone", w,
@@ -209,7 +211,7 @@ static void begin(struct world *w, uint64_t seed, unsigned nodes, uint8_t replic
     w->nodes = nodes;
     w->crashes = crashes;
     tide_random_seed(&w->random, seed * 77 + 5);
-    open_cluster(&w->c, true, nodes, seed);
+    open_cluster(&w->c, !real_threads, nodes, seed);
     w->h = calloc(1, sizeof *w->h);
     w->h->hashed = seed % 3 == 0;
     w->h->victims = victims;
@@ -242,8 +244,7 @@ static struct tide_table_health health_of(struct world *w, unsigned node) {
 static bool raw_row(struct tide_table *table, uint64_t key, float row[WIDTH]) {
     atomic_uint_fast64_t *word;
     uint64_t old;
-    if (tide__row_lock(table, tide__slot_of(table, key), key, false, &word, &old) !=
-        TIDE__FOUND) {
+    if (tide__row_lock(table, tide__slot_of(table, key), key, false, &word, &old) != TIDE__FOUND) {
         return false;
     }
     bool there = tide__word_state(old) == TIDE__OWNED;
@@ -365,6 +366,18 @@ static void pushes_reach_their_copies_without_faults(void **state) {
     }
 }
 
+static void pushes_reach_their_copies_on_real_threads(void **state) {
+    (void)state;
+    real_threads = true;
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        struct world w;
+        begin(&w, seed, 3, (uint8_t)seed, 0, 0);
+        w.h->pause_max = 3000000;
+        end_world(&w, true);
+    }
+    real_threads = false;
+}
+
 static void a_crash_loses_and_doubles_nothing(void **state) {
     (void)state;
     for (uint64_t seed = seed_first; seed <= seeds(60); seed++) {
@@ -382,7 +395,8 @@ static void two_crashes_with_two_copies_lose_nothing(void **state) {
     (void)state;
     for (uint64_t seed = seed_first; seed <= seeds(30); seed++) {
         struct world w;
-        unsigned first = 1 + (unsigned)(seed % 4), second = 1 + (unsigned)((seed + 1 + seed / 4 % 3) % 4);
+        unsigned first = 1 + (unsigned)(seed % 4),
+                 second = 1 + (unsigned)((seed + 1 + seed / 4 % 3) % 4);
         unsigned both = 1u << first | 1u << second;
         begin(&w, seed, 5, 2, both, both);
         some_time(&w, 100000000);
@@ -405,7 +419,8 @@ static void who_is_taken_for_dead_serves_nothing_stale(void **state) {
         begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0);
         w.h->pause_max = 300000000;
         some_time(&w, 300000000);
-        tide_sim_pause(w.c.sim, name_of(victim), 1000000 + tide_random_below(&w.random, 6000000000));
+        tide_sim_pause(w.c.sim, name_of(victim),
+                       1000000 + tide_random_below(&w.random, 6000000000));
         w.dead[victim] = true; /* perhaps; it is not looked at */
         end_world(&w, false);
     }
@@ -542,6 +557,7 @@ static void what_an_old_home_sends_is_not_applied(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_reach_their_copies_without_faults),
+        cmocka_unit_test(pushes_reach_their_copies_on_real_threads),
         cmocka_unit_test(a_crash_loses_and_doubles_nothing),
         cmocka_unit_test(what_an_old_home_sends_is_not_applied),
         cmocka_unit_test(two_crashes_with_two_copies_lose_nothing),
