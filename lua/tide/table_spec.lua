@@ -54,7 +54,8 @@ function table_spec.xavier(o)
   return {"xavier", o.fan_in, o.fan_out}
 end
 
----@param fields table interface: keys, width, init, update, slots, wire, technique, replicas, durability, refuse_nan, seed
+---@param fields table interface: keys, width, init, update, slots, wire, technique, replicas, durability, refuse_nan,
+---seed
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end

@@ -380,7 +380,7 @@ static void pushes_reach_their_copies_on_real_threads(void **state) {
 
 static void a_crash_loses_and_doubles_nothing(void **state) {
     (void)state;
-    for (uint64_t seed = seed_first; seed <= seeds(60); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
         begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 1u << victim);
@@ -393,7 +393,7 @@ static void a_crash_loses_and_doubles_nothing(void **state) {
 
 static void two_crashes_with_two_copies_lose_nothing(void **state) {
     (void)state;
-    for (uint64_t seed = seed_first; seed <= seeds(30); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(16); seed++) {
         struct world w;
         unsigned first = 1 + (unsigned)(seed % 4),
                  second = 1 + (unsigned)((seed + 1 + seed / 4 % 3) % 4);
@@ -413,7 +413,7 @@ static void two_crashes_with_two_copies_lose_nothing(void **state) {
 /* Declared dead while it stands still; when it goes on it serves nothing stale. */
 static void who_is_taken_for_dead_serves_nothing_stale(void **state) {
     (void)state;
-    for (uint64_t seed = seed_first; seed <= seeds(60); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
         begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0);
@@ -429,7 +429,7 @@ static void who_is_taken_for_dead_serves_nothing_stale(void **state) {
 /* Cut off from some or all: the ones that stay decide. */
 static void who_is_cut_off_serves_nothing_stale(void **state) {
     (void)state;
-    for (uint64_t seed = seed_first; seed <= seeds(60); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
         begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 0xe, 0);
@@ -464,7 +464,7 @@ static void who_is_cut_off_serves_nothing_stale(void **state) {
 
 static void broken_connections_lose_and_double_nothing(void **state) {
     (void)state;
-    for (uint64_t seed = seed_first; seed <= seeds(20); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(10); seed++) {
         struct world w;
         begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 0, 0);
         for (int i = 0; i < 20; i++) {
@@ -480,7 +480,7 @@ static void broken_connections_lose_and_double_nothing(void **state) {
  * given up: it hears late that it is home no more. */
 static void who_leaves_hands_its_slots_and_copies_on(void **state) {
     (void)state;
-    for (uint64_t seed = seed_first; seed <= seeds(60); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
         begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0);
