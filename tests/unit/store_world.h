@@ -23,7 +23,7 @@ struct tide_net *tide_net_of(struct tide_node *node);
 /* ---- a cluster in one process ---- */
 
 enum { NODES_MAX = 5 };
-static const char *program;
+__attribute__((unused)) static const char *program; /* for tests that start themselves */
 
 struct cluster {
     struct tide_sim *sim;
@@ -212,7 +212,7 @@ static void create(struct cluster *c, struct tide_table_options options) {
     run_alone(c, 0, create_run, &creation);
 }
 
-static struct tide_table *table_of(struct cluster *c, unsigned node, const char *name) {
+static inline struct tide_table *table_of(struct cluster *c, unsigned node, const char *name) {
     struct tide_table *table;
     assert_int_equal(tide_table_find(c->nodes[node], name, &table), 0);
     return table;
