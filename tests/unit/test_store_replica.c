@@ -9,6 +9,7 @@
 #include "store/replica.h"
 
 enum { KEYS = 6, FIBERS = 8, PUSHES = 7, WIDTH = FIBERS * PUSHES, OPS = 40, ASYNC_MAX = 4 };
+#define USUAL_PAUSE UINT64_C(30000000)
 _Static_assert(WIDTH <= 64, "a set is 64 bits");
 
 static uint64_t seeds_wanted, seed_first = 1;
@@ -27,8 +28,7 @@ struct history {
     unsigned count[FIBERS];
     bool hashed;
     unsigned victims; /* nodes whose operations may fail: a bit each */
-    uint64_t pause_max;
-    char wrong[200];
+    uint64_t pause_max, seed;
 };
 
 static uint64_t key_of(const struct history *h, uint64_t i) {
@@ -67,6 +67,7 @@ static void worker_run(struct fiber *f) {
     struct history *h = f->arg;
     struct tide_table *table;
     CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    tide_random_seed(&f->random, h->seed * 1000 + f->index);
     struct flight *flights = calloc(ASYNC_MAX, sizeof *flights);
     unsigned in_flight = 0;
     int pushes[KEYS] = {0};
@@ -205,7 +206,7 @@ static void failed(const struct world *w, const char *what) {
 
 /* Workers run; those on nodes in `crashes` are not waited for. */
 static void begin(struct world *w, uint64_t seed, unsigned nodes, uint8_t replicas,
-                  unsigned victims, unsigned crashes) {
+                  unsigned victims, unsigned crashes, uint64_t pause_max) {
     memset(w, 0, sizeof *w);
     w->seed = seed;
     w->nodes = nodes;
@@ -215,7 +216,8 @@ static void begin(struct world *w, uint64_t seed, unsigned nodes, uint8_t replic
     w->h = calloc(1, sizeof *w->h);
     w->h->hashed = seed % 3 == 0;
     w->h->victims = victims;
-    w->h->pause_max = 30000000;
+    w->h->pause_max = pause_max;
+    w->h->seed = seed;
     struct tide_table_options options = {.name = "hot", .width = WIDTH, .replicas = replicas};
     options.keys = w->h->hashed ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE;
     options.key_count = w->h->hashed ? 0 : KEYS;
@@ -225,7 +227,6 @@ static void begin(struct world *w, uint64_t seed, unsigned nodes, uint8_t replic
     for (unsigned i = 0; i < FIBERS; i++) {
         unsigned node = i % nodes;
         start(&w->c, &w->fibers[i], node, i, worker_run, w->h);
-        tide_random_seed(&w->fibers[i].random, seed * 1000 + i);
         if (crashes >> node & 1) {
             w->fibers[i].cluster = &w->lost;
             atomic_fetch_add(&w->lost.running, 1);
@@ -360,8 +361,7 @@ static void pushes_reach_their_copies_without_faults(void **state) {
     (void)state;
     for (uint64_t seed = seed_first; seed <= seeds(10); seed++) {
         struct world w;
-        begin(&w, seed, 3 + seed % 2, (uint8_t)(1 + seed % 2), 0, 0);
-        w.h->pause_max = 3000000;
+        begin(&w, seed, 3 + seed % 2, (uint8_t)(1 + seed % 2), 0, 0, 3000000);
         end_world(&w, true);
     }
 }
@@ -371,8 +371,7 @@ static void pushes_reach_their_copies_on_real_threads(void **state) {
     real_threads = true;
     for (uint64_t seed = 1; seed <= 2; seed++) {
         struct world w;
-        begin(&w, seed, 3, (uint8_t)seed, 0, 0);
-        w.h->pause_max = 3000000;
+        begin(&w, seed, 3, (uint8_t)seed, 0, 0, 3000000);
         end_world(&w, true);
     }
     real_threads = false;
@@ -383,7 +382,7 @@ static void a_crash_loses_and_doubles_nothing(void **state) {
     for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
-        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 1u << victim);
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 1u << victim, USUAL_PAUSE);
         some_time(&w, 200000000);
         w.dead[victim] = true;
         tide_sim_crash(w.c.sim, name_of(victim));
@@ -398,7 +397,7 @@ static void two_crashes_with_two_copies_lose_nothing(void **state) {
         unsigned first = 1 + (unsigned)(seed % 4),
                  second = 1 + (unsigned)((seed + 1 + seed / 4 % 3) % 4);
         unsigned both = 1u << first | 1u << second;
-        begin(&w, seed, 5, 2, both, both);
+        begin(&w, seed, 5, 2, both, both, USUAL_PAUSE);
         some_time(&w, 100000000);
         w.dead[first] = w.dead[second] = true;
         tide_sim_crash(w.c.sim, name_of(first));
@@ -416,8 +415,7 @@ static void who_is_taken_for_dead_serves_nothing_stale(void **state) {
     for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
-        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0);
-        w.h->pause_max = 300000000;
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0, 300000000);
         some_time(&w, 300000000);
         tide_sim_pause(w.c.sim, name_of(victim),
                        1000000 + tide_random_below(&w.random, 6000000000));
@@ -432,8 +430,7 @@ static void who_is_cut_off_serves_nothing_stale(void **state) {
     for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
-        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 0xe, 0);
-        w.h->pause_max = 300000000;
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 0xe, 0, 300000000);
         some_time(&w, 200000000);
         unsigned cut = 1 + (unsigned)tide_random_below(&w.random, 15);
         for (unsigned n = 0; n < 4; n++) {
@@ -466,7 +463,7 @@ static void broken_connections_lose_and_double_nothing(void **state) {
     (void)state;
     for (uint64_t seed = seed_first; seed <= seeds(10); seed++) {
         struct world w;
-        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 0, 0);
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 0, 0, USUAL_PAUSE);
         for (int i = 0; i < 20; i++) {
             unsigned a = some_node(&w), b = some_node(&w);
             some_time(&w, 10000000);
@@ -483,8 +480,8 @@ static void who_leaves_hands_its_slots_and_copies_on(void **state) {
     for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
         struct world w;
         unsigned victim = 1 + (unsigned)(seed % 3);
-        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0);
-        w.h->pause_max = seed % 4 == 1 ? 20000000 : 120000000;
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0,
+              seed % 4 == 1 ? 20000000 : 120000000);
         some_time(&w, 100000000);
         tide_net_leave(tide_net_of(w.c.nodes[victim]));
         int code, left = TIDE_MEMBER_UP;
@@ -543,7 +540,7 @@ static void stale_run(struct fiber *f) {
 static void what_an_old_home_sends_is_not_applied(void **state) {
     (void)state;
     struct world w;
-    begin(&w, 1, 4, 1, 1u << 1, 1u << 1);
+    begin(&w, 1, 4, 1, 1u << 1, 1u << 1, USUAL_PAUSE);
     some_time(&w, 50000000);
     w.dead[1] = true;
     tide_sim_crash(w.c.sim, name_of(1));
