@@ -551,12 +551,47 @@ static void what_an_old_home_sends_is_not_applied(void **state) {
     end_world(&w, true);
 }
 
+/* ---- more deaths than copies ---- */
+
+static void lost_run(struct fiber *f) {
+    struct tide_table *table;
+    unsigned lost = 0;
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    for (uint64_t key = 0; key < 12; key++) {
+        float row = 1;
+        int code = tide_table_push(table, &key, 1, &row, 0, NULL);
+        CHECK(f, code == 0 || (code == TIDE_ELOST && strstr(tide_error_message(), "'hot'")));
+        lost += code == TIDE_ELOST;
+    }
+    CHECK(f, lost > 0 && lost < 12);
+}
+
+static void more_deaths_than_copies_lose_slots_and_say_so(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_table_health health = {0};
+    open_cluster(&c, true, 3, 1);
+    create(&c,
+           (struct tide_table_options){.name = "hot", .key_count = 12, .width = 1, .replicas = 1});
+    tide_sim_crash(c.sim, "n2");
+    tide_sim_crash(c.sim, "n3");
+    for (int i = 0; i < 20000 && !health.lost_count; i++) {
+        pause_cluster(&c, 1000000);
+        tide_table_health(table_of(&c, 0, "hot"), &health);
+    }
+    assert_true(health.lost_count > 0 && health.lost_count < TIDE_SLOTS / 2);
+    pause_cluster(&c, TIDE_SECOND);
+    run_alone(&c, 0, lost_run, NULL);
+    close_cluster(&c);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_reach_their_copies_without_faults),
         cmocka_unit_test(pushes_reach_their_copies_on_real_threads),
         cmocka_unit_test(a_crash_loses_and_doubles_nothing),
         cmocka_unit_test(what_an_old_home_sends_is_not_applied),
+        cmocka_unit_test(more_deaths_than_copies_lose_slots_and_say_so),
         cmocka_unit_test(two_crashes_with_two_copies_lose_nothing),
         cmocka_unit_test(who_is_taken_for_dead_serves_nothing_stale),
         cmocka_unit_test(who_is_cut_off_serves_nothing_stale),
