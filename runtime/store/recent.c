@@ -153,7 +153,3 @@ void tide__recent_drop(struct tide_table *table, uint32_t slot) {
     tide_free(table->replicas->recent[slot]);
     table->replicas->recent[slot] = NULL;
 }
-
-size_t tide__recent_count(const struct tide_table *table, uint32_t slot) {
-    return table->replicas->recent[slot] ? table->replicas->recent[slot]->count : 0;
-}

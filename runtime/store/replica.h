@@ -60,7 +60,6 @@ void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, 
 void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w);
 int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reader *r);
 void tide__recent_drop(struct tide_table *table, uint32_t slot);
-size_t tide__recent_count(const struct tide_table *table, uint32_t slot);
 
 /* ---- replica.c: the home ---- */
 enum tide__repl_kind {
