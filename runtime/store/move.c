@@ -16,10 +16,12 @@
  * actor's mailbox, and the rows are here if this node is the new home, workers route for themselves
  * again. So the operations of one worker on one key keep their order.
  *
- * What dies with a node is lost (no replicas yet) and said so: slots whose rows were on their way
+ * Tables with copies go another way (groups.c, failover.c). In others what dies with a node is lost and
+ * said so: slots whose rows were on their way
  * from or to a dead node keep it as their home, and operations on them fail with EDIED.
  */
 #include "store/move.h"
+#include "store/replica.h"
 
 enum {
     IN_FLIGHT_MAX = 8,
@@ -117,29 +119,35 @@ static uint32_t route_of(const struct tide_table *table, uint32_t slot) {
 }
 
 /* Pending lock held, `changes` bumped before. */
-static void set_route(struct tide_table *table, uint32_t slot, uint32_t route) {
+void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route) {
     /* release: `changes` and the slot's rows before the route; pairs with the acquires of passes */
     atomic_store_explicit(&table->slots[slot].route, route, memory_order_release);
 }
 
 /* `changes` moves before and after: whoever read it in between, and routes both old and new, finds
  * it changed. */
-static void routes_begin(struct tide_table *table) {
+void tide__routes_begin(struct tide_table *table) {
     tide_lock(&table->store->pending.lock);
     atomic_fetch_add_explicit(&table->changes, 1,
                               memory_order_release); /* pairs with the acquire in remote_start */
 }
 
-static void routes_end(struct tide_table *table) {
+void tide__routes_end(struct tide_table *table) {
     atomic_fetch_add_explicit(&table->changes, 1,
                               memory_order_release); /* pairs with the acquire in remote_start */
     tide_unlock(&table->store->pending.lock);
 }
 
-static void raise_version(struct tide_table *table, uint32_t version) {
+void tide__raise_version(struct tide_table *table, uint32_t version) {
     if (atomic_load_explicit(&table->map_version, memory_order_relaxed) < version) {
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
     }
+}
+
+void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags) {
+    tide__routes_begin(table);
+    tide__route_set(table, slot, route_of(table, slot) & ~flags);
+    tide__routes_end(table);
 }
 
 /* ---- messages of slots ---- */
@@ -187,6 +195,15 @@ void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t tab
 
 /* ---- fences ---- */
 
+/* A newer fence has the slot. */
+static void fence_forget(struct tide_table *table, uint32_t slot) {
+    for (struct tide__fence *f = table->fences; f; f = f->next) {
+        for (uint32_t j = 0; j < f->count; j++) {
+            f->slots[j] = f->slots[j] == slot ? UINT32_MAX : f->slots[j];
+        }
+    }
+}
+
 /* The new homes of slots, from one moment on. `awaited`: this node is the new home and the rows are
  * under way. */
 static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes,
@@ -197,7 +214,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     if (!fence) {
         return TIDE_ENOMEM;
     }
-    routes_begin(table);
+    tide__routes_begin(table);
     for (size_t i = 0; i < count; i++) {
         uint32_t slot = at(slots, i), new_version = versions ? at(versions, i) : version;
         uint16_t to = homes ? (uint16_t)at(homes, i) : home;
@@ -205,19 +222,15 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
             continue; /* old news */
         }
         table->slot_versions[slot] = new_version;
-        raise_version(table, new_version);
-        for (struct tide__fence *f = table->fences; f; f = f->next) {
-            for (uint32_t j = 0; j < f->count; j++) {
-                f->slots[j] = f->slots[j] == slot ? UINT32_MAX : f->slots[j];
-            }
-        }
+        tide__raise_version(table, new_version);
+        fence_forget(table, slot);
         fence->slots[fence->count++] = slot;
-        set_route(table, slot,
+        tide__route_set(table, slot,
                   to | (awaited ? TIDE__MINE | TIDE__AWAITED : 0) | TIDE__OWN_HOLD |
                       TIDE__WORKER_HOLD);
     }
     fence->sequence = table->store->pending.sequence;
-    routes_end(table);
+    tide__routes_end(table);
     if (fence->count == 0) {
         tide_free(fence);
         return 0;
@@ -228,10 +241,27 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     return 0;
 }
 
+int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count) {
+    struct tide__fence *fence = tide_alloc_zero(1, sizeof *fence + count * sizeof fence->slots[0]);
+    if (!fence) {
+        return TIDE_ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        fence_forget(table, slots[i]);
+        fence->slots[i] = slots[i];
+    }
+    fence->count = (uint32_t)count;
+    fence->ready = true; /* what went the old way has gone out again */
+    fence->next = table->fences;
+    table->fences = fence;
+    table->store->moves->fences++;
+    return 0;
+}
+
 static void clear_flag(struct tide_table *table, const struct tide__fence *fence, uint32_t flag) {
     for (uint32_t i = 0; i < fence->count; i++) {
         if (fence->slots[i] != UINT32_MAX) {
-            set_route(table, fence->slots[i], route_of(table, fence->slots[i]) & ~flag);
+            tide__route_set(table, fence->slots[i], route_of(table, fence->slots[i]) & ~flag);
         }
     }
 }
@@ -240,19 +270,21 @@ static void clear_flag(struct tide_table *table, const struct tide__fence *fence
  * fence's slots still keeps some parked for its rows, or stalled behind a locked one. */
 static bool is_drained(const struct tide_table *table, const struct tide__fence *fence) {
     bool awaited = false;
-    for (uint32_t i = 0; i < fence->count && !awaited; i++) {
+    for (uint32_t i = 0; i < fence->count && !awaited && !TIDE_MUTANT(slot_move_order); i++) {
         awaited =
             fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
     }
-    return !awaited && !table->store->stalled && table->self_sent == table->self_handled;
+    return !awaited && !table->store->stalled &&
+           atomic_load_explicit(&table->self_sent, memory_order_relaxed) ==
+               atomic_load_explicit(&table->self_handled, memory_order_relaxed);
 }
 
 /* True: the fence is gone. */
 static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     if (!fence->ready && !tide__pending_before(table->store, table, fence->sequence)) {
-        routes_begin(table);
+        tide__routes_begin(table);
         clear_flag(table, fence, TIDE__OWN_HOLD);
-        routes_end(table);
+        tide__routes_end(table);
         fence->ready = true;
         tide__parked_retry(table);
         for (uint32_t i = 0; i < fence->count && table->relocates; i++) {
@@ -264,13 +296,13 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     if (!fence->ready) {
         return false;
     }
-    routes_begin(table);
+    tide__routes_begin(table);
     /* Workers of a relocating table hand everything to the store actor in any case. */
     bool drained = table->relocates || is_drained(table, fence);
     if (drained) {
         clear_flag(table, fence, TIDE__WORKER_HOLD);
     }
-    routes_end(table);
+    tide__routes_end(table);
     return drained;
 }
 
@@ -310,8 +342,9 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     if (id && passed_on && passed_on <= UINT16_MAX) {
         tide__pending_passed_on(store, id, (uint16_t)passed_on);
     }
-    (void)change_homes(table, slots, homes, 0, versions, 0, count,
-                       false); /* ENOMEM: the old home forwards */
+    if (!table->replicas) { /* ENOMEM: the old home forwards */
+        (void)change_homes(table, slots, homes, 0, versions, 0, count, false);
+    }
     if (answer && from == tide_net_controller(store->net)) {
         store->moves->answers += !table->map_answer_wanted;
         table->map_answer_wanted = true;
@@ -389,13 +422,13 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
     if (!(route & TIDE__AWAITED)) {
         return;
     }
-    routes_begin(table);
+    tide__routes_begin(table);
     if (lost_to) {
-        set_route(table, slot, lost_to | (route & (TIDE__OWN_HOLD | TIDE__WORKER_HOLD)));
+        tide__route_set(table, slot, lost_to | (route & (TIDE__OWN_HOLD | TIDE__WORKER_HOLD)));
     } else {
-        set_route(table, slot, route & ~TIDE__AWAITED);
+        tide__route_set(table, slot, route & ~TIDE__AWAITED);
     }
-    routes_end(table);
+    tide__routes_end(table);
     for (struct arrival **place = &store->moves->arrivals; *place; place = &(*place)->next) {
         struct arrival *a = *place;
         uint32_t i = 0;
@@ -415,6 +448,7 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         }
         break;
     }
+    tide__store_yield(store); /* workers see the new route before what waited has run */
     tide__parked_retry(table);
     fences_advance(table);
 }
@@ -559,11 +593,11 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
         return 1; /* it left, and that was told: a controller that took over asks again */
     }
     if (route_of(table, slot) & TIDE__MINE) {
-        routes_begin(table);
-        set_route(table, slot, d->to);
+        tide__routes_begin(table);
+        tide__route_set(table, slot, d->to);
         table->slot_versions[slot] = d->version;
-        raise_version(table, d->version);
-        routes_end(table);
+        tide__raise_version(table, d->version);
+        tide__routes_end(table);
     } else if (tide__route_home(route_of(table, slot)) != d->to) {
         lost_to = tide__route_home(route_of(table, slot)); /* it left for a node that died */
     }
@@ -638,6 +672,13 @@ static void leave_advance(struct tide_store *store) {
 
 void tide__moves_advance(struct tide_store *store) {
     departures_advance(store);
+    unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= tables && store->replication; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && table->replicas && table->replicas->unopened) {
+            tide__replicas_advance(table);
+        }
+    }
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
         struct tide_table *table = tide__table_by_id(store, id);
@@ -722,6 +763,17 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
             tide__plan_answered(store, from, false);
         }
         break;
+    case TIDE__OP_REBUILD:
+        if (controls && table->replicas) {
+            tide__rebuild_order(table, (uint32_t)version, (uint16_t)node, slots, count);
+        }
+        break;
+    case TIDE__OP_REBUILT:
+        tide__groups_rebuilt(store, from, table->id, (uint16_t)node, slots, count);
+        break;
+    case TIDE__OP_COPY_FAILED:
+        tide__groups_copy_failed(store, table->id, (uint16_t)node, slots, count);
+        break;
     default:
         break;
     }
@@ -760,6 +812,9 @@ static void member_gone(struct tide_store *store, uint16_t id) {
 
 void tide__move_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+        if (member->state == TIDE_MEMBER_DEAD) {
+            tide__health_death(store, member);
+        }
         member_gone(store, member->id);
         tide__owner_member_gone(store, member->id);
     }
@@ -767,6 +822,7 @@ void tide__move_member(struct tide_store *store, const struct tide_member *membe
         store->leaving = true;
     }
     if (tide__catalog_commands(store)) {
+        tide__groups_member(store, member);
         tide__plan_member(store, member);
     }
     tide__moves_advance(store);

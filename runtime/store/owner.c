@@ -429,7 +429,7 @@ void tide__owner_job(struct tide__job *job) {
         tide__job_reply(job);
     }
     if (job->own && !job->queued_once) {
-        table->self_handled++;
+        atomic_fetch_add_explicit(&table->self_handled, 1, memory_order_release);
     }
     tide__owner_finish(table);
 }

@@ -7,6 +7,7 @@
  * whoever has heard it says how far it is.
  */
 #include "store/move.h"
+#include "store/replica.h"
 
 struct batch { /* at the controller */
     struct batch *next;
@@ -301,6 +302,9 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         }
         if (e->phase != TIDE__CATALOG_READY) {
             waits = true; /* its creation ends soon; then its slots are planned */
+        } else if (e->options.replicas) {
+            waits |= tide__groups_busy(store, e, leaver->id);
+            holds |= count == 0;
         } else if (count > 0) {
             waits |= plan_table(store, e, leaver->id, targets, count) != 0;
         } else {
