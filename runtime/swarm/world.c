@@ -84,12 +84,11 @@ struct node *node_start(struct world *w, const char *name) {
 }
 
 static void node_end(struct node *node, enum node_state state) {
-    struct tide_node *ends = node->node;
+    set_state(node, state);
+    tide_node_destroy(node->node, 0); /* its fibers may still run meanwhile, and see that it ends */
     node->node = NULL;
-    tide_node_destroy(ends, 0);
     node->port->ops->destroy(node->port);
     node->port = NULL;
-    set_state(node, state);
 }
 
 void node_leave(struct node *node) {

@@ -63,7 +63,7 @@ struct history {
 };
 
 struct table {
-    char name[8];
+    char name[16];
     struct tide_table_options options;
     bool counts;      /* one coordinate a worker; else one-hot: one a push */
     uint32_t keys;    /* in use at one time */
