@@ -22,7 +22,8 @@
 #include "store/move.h"
 
 enum {
-    IN_FLIGHT_MAX = 8,
+    IN_FLIGHT_MAX = 256, /* slots; mostly empty ones: a round trip each would make a move last minutes */
+    IN_FLIGHT_BYTES = 2 << 20,
     SLOTS_MAX = TIDE_SLOT_COUNT,
     ROWS_BYTES = 1 << 20,
     TURN_BYTES = 256 << 10
@@ -54,7 +55,8 @@ struct departure { /* at the old home */
     uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home
                        lives */
     float *rows;
-    size_t packed, capacity, turn_bytes;
+    size_t packed, capacity, turn_bytes, in_flight_bytes;
+    uint32_t *bytes; /* of the rows of each slot that has left */
     uint32_t slots[];
 };
 
@@ -71,6 +73,7 @@ static void arrival_free(struct arrival *arrival) {
 static void departure_free(struct departure *departure) {
     tide_free(departure->keys);
     tide_free(departure->rows);
+    tide_free(departure->bytes);
     tide_free(departure);
 }
 
@@ -433,11 +436,13 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
                  capacity = ROWS_BYTES / row_bytes + 1;
     uint64_t *keys = tide_alloc(capacity * sizeof *keys);
     float *rows = tide_alloc(capacity * row_bytes);
-    if (!d || !keys || !rows) {
+    uint32_t *bytes = tide_alloc((count + 1) * sizeof *bytes);
+    if (!d || !keys || !rows || !bytes) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to hand slots over");
         tide_free(d);
         tide_free(keys);
         tide_free(rows);
+        tide_free(bytes);
         return;
     }
     *d = (struct departure){.table = table,
@@ -446,7 +451,8 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
                             .to = to,
                             .keys = keys,
                             .rows = rows,
-                            .capacity = capacity};
+                            .capacity = capacity,
+                            .bytes = bytes};
     for (size_t i = 0; i < count; i++) {
         d->slots[i] = at(slots, i);
     }
@@ -469,7 +475,6 @@ static int ship(struct departure *d) {
     tide_write_uint(&w, d->slots[d->at]);
     tide_write_typed(&w, TIDE_U64, d->keys, d->packed);
     tide_write_typed(&w, TIDE_F32, d->rows, d->packed * d->table->row_floats);
-    d->turn_bytes += w.size;
     int code = tide__store_send_writer(d->table->store, d->to, &w);
     d->packed = code ? d->packed : 0;
     return code;
@@ -521,20 +526,36 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
     return tide__store_send_writer(store, d->to, &w);
 }
 
+/* Departs the next slot. What its rows take is what their slab has less of then: nearly, for workers use it too. */
+static int depart_next(struct tide_store *store, struct departure *d) {
+    struct tide_table *table = d->table;
+    const unsigned before = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    int code = depart_slot(store, d, d->slots[d->at]);
+    if (code) {
+        return code;
+    }
+    const unsigned after = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    const uint64_t bytes = after < before ? (uint64_t)(before - after) * table->row_floats * 4 : 0;
+    d->bytes[d->at++] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+    d->turn_bytes += bytes;
+    d->in_flight_bytes += d->bytes[d->at - 1];
+    d->in_flight++;
+    return 0;
+}
+
 static void departures_advance(struct tide_store *store) {
     struct departure *d = store->moves->departures;
     if (!d) {
         return;
     }
     d->turn_bytes = 0; /* a slot goes in one turn; between turns operations are served */
-    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES) {
-        uint32_t slot = d->slots[d->at], route = route_of(d->table, slot);
+    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES &&
+           d->in_flight_bytes < IN_FLIGHT_BYTES) {
+        uint32_t route = route_of(d->table, d->slots[d->at]);
         bool settled = !(route & (TIDE__AWAITED | TIDE__OWN_HOLD | TIDE__WORKER_HOLD));
-        if (!settled || depart_slot(store, d, slot)) {
+        if (!settled || depart_next(store, d)) {
             break;
         }
-        d->at++;
-        d->in_flight++;
     }
     if (d->at == d->count && d->in_flight == 0) {
         store->moves->departures = d->next;
@@ -547,6 +568,7 @@ static void on_slot_here(struct tide_store *store, const struct tide_table *tabl
         for (uint32_t i = 0; i < d->at && d->table == table; i++) {
             if (d->slots[i] == slot && d->in_flight > 0) {
                 d->in_flight--;
+                d->in_flight_bytes -= d->bytes[i];
                 return;
             }
         }
