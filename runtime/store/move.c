@@ -283,24 +283,27 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_answer_wanted && !tide__pending_at_leaver(table)) {
-        table->map_answer_wanted = false;
+    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table)) {
         table->store->moves->answers--;
-        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE,
-                        table->id, 0, 0, NULL, 0, NULL, 0);
+        for (; table->map_rounds > 0; table->map_rounds--) {
+            tide__move_send(table->store, tide_net_controller(table->store->net),
+                            TIDE__OP_MAP_DONE, table->id, table->map_round++, 0, NULL, 0, NULL, 0);
+        }
     }
 }
 
-/* [table, id or 0, passed on to, answer?, slots, homes, versions]; the op is read. */
+/* [table, id or 0, passed on to, round or 0, slots, homes, versions]; the op is read. Each round has a leaver of its
+ * own, which may end when this node has answered: an answer to an earlier round does not count for it. */
 void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *r) {
     size_t count = 0, homes_count = 0, versions_count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t id = tide_read_uint(r), passed_on = tide_read_uint(r);
-    bool answer = tide_read_bool(r);
+    uint64_t round = tide_read_uint(r);
     const uint8_t *slots = read_slots(r, &count);
     const uint8_t *homes = tide_read_typed(r, TIDE_U32, &homes_count);
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
-    if (!table || r->error || !slots || homes_count != count || versions_count != count) {
+    if (!table || r->error || !slots || homes_count != count || versions_count != count ||
+        round > UINT32_MAX) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         return;
     }
@@ -309,9 +312,10 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     }
     (void)change_homes(table, slots, homes, 0, versions, 0, count,
                        false); /* ENOMEM: the old home forwards */
-    if (answer && from == tide_net_controller(store->net) && !table->map_answer_wanted) {
-        table->map_answer_wanted = true;
-        store->moves->answers++;
+    if (round && from == tide_net_controller(store->net)) {
+        store->moves->answers += table->map_rounds == 0;
+        table->map_round = table->map_rounds == 0 ? (uint32_t)round : table->map_round;
+        table->map_rounds = (uint32_t)round - table->map_round + 1; /* each table is told of all */
     }
     fences_advance(table);
 }
@@ -597,7 +601,7 @@ void tide__moves_advance(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
         struct tide_table *table = tide__table_by_id(store, id);
-        if (table && (table->fences || table->map_answer_wanted)) {
+        if (table && (table->fences || table->map_rounds > 0)) {
             fences_advance(table);
         }
     }
@@ -672,7 +676,9 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count);
         break;
     case TIDE__OP_MAP_DONE:
-        tide__plan_answered(store, from, false);
+        if (version > 0) {
+            tide__plan_answered(store, from, (uint32_t)version);
+        }
         break;
     default:
         break;

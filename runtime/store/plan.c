@@ -15,7 +15,7 @@ struct leaver { /* at the controller */
     struct leaver *next;
     uint16_t id;
     bool drained;          /* it owns nothing whose home is elsewhere */
-    bool told;             /* MAP was sent to all */
+    uint32_t round;        /* of the MAP that was sent to all; 0: not yet */
     uint32_t answers_left; /* MAP_DONE of (member, table) */
     uint8_t *awaited;      /* how many tables each member still owes an answer for: u16 by id */
 };
@@ -101,7 +101,7 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
 }
 
 static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry,
-                     uint16_t node) {
+                     uint16_t node, uint32_t round) {
     uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT];
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         slots[s] = s;
@@ -114,7 +114,7 @@ static void send_map(struct tide_store *store, const struct tide__catalog_entry 
     tide_write_uint(&w, entry->id);
     tide_write_uint(&w, 0);
     tide_write_uint(&w, 0);
-    tide_write_bool(&w, true);
+    tide_write_uint(&w, round);
     tide_write_typed(&w, TIDE_U32, slots, TIDE_SLOT_COUNT);
     tide_write_typed(&w, TIDE_U32, homes, TIDE_SLOT_COUNT);
     tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
@@ -133,7 +133,7 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
     if (!leaver->awaited) {
         return; /* tried again at the next event */
     }
-    leaver->told = true;
+    leaver->round = ++store->moves->rounds;
     uint16_t owed;
     for (unsigned node = 1; node < 0x8000; node++) {
         if (!lives(store, node)) {
@@ -142,7 +142,7 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
         owed = 0;
         for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
             if (e->phase == TIDE__CATALOG_READY) {
-                send_map(store, e, (uint16_t)node);
+                send_map(store, e, (uint16_t)node, leaver->round);
                 owed++;
             }
         }
@@ -151,9 +151,10 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
     }
 }
 
-void tide__plan_answered(struct tide_store *store, uint16_t node, bool all) {
+void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t round) {
+    const bool all = round == 0;
     for (struct leaver *l = store->moves->leavers; l; l = l->next) {
-        if (l->awaited && node < 0x8000) {
+        if (l->awaited && node < 0x8000 && (all || l->round == round)) {
             uint16_t owed, drop;
             memcpy(&owed, l->awaited + 2 * node, sizeof owed);
             drop = all ? owed : owed > 0;
@@ -166,7 +167,7 @@ void tide__plan_answered(struct tide_store *store, uint16_t node, bool all) {
 
 /* True: it is evacuated. */
 static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
-    if (leaver->told) {
+    if (leaver->round) {
         return leaver->answers_left == 0;
     }
     uint16_t *targets = NULL;
@@ -195,7 +196,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
     if (!waits && (leaver->drained || holds)) {
         tell_all(store, leaver);
     }
-    return leaver->told && leaver->answers_left == 0;
+    return leaver->round && leaver->answers_left == 0;
 }
 
 void tide__plan_advance(struct tide_store *store) {
@@ -240,7 +241,7 @@ void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t vers
 static void tell_everybody(struct tide_store *store, const struct tide__catalog_entry *entry) {
     for (unsigned node = 1; node < 0x8000; node++) {
         if (lives(store, node)) {
-            send_map(store, entry, (uint16_t)node);
+            send_map(store, entry, (uint16_t)node, 0);
         }
     }
 }
@@ -284,7 +285,7 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
                 place = &b->next;
             }
         }
-        tide__plan_answered(store, member->id, true);
+        tide__plan_answered(store, member->id, 0);
     }
     if (member->state == TIDE_MEMBER_LEAVING) {
         struct leaver *leaver = tide_alloc_zero(1, sizeof *leaver);

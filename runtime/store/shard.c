@@ -210,7 +210,7 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, job->id);
     tide_write_uint(&w, home);
-    tide_write_bool(&w, false);
+    tide_write_uint(&w, 0);
     tide_write_typed(&w, TIDE_U32, slots, found);
     tide_write_typed(&w, TIDE_U32, homes, found);
     tide_write_typed(&w, TIDE_U32, versions, found);
