@@ -70,6 +70,7 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     for (const struct batch *b = store->moves->batches; b; b = b->next) {
         for (uint32_t i = 0; i < b->count && b->table == entry->id; i++) {
             planned[b->slots[i]] = true;
+            any = any || b->to == from; /* on their way to who leaves now: they go on from there */
         }
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {

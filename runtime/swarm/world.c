@@ -128,8 +128,9 @@ static void attend_joining(struct node *node, int state, int code, const char *r
         node->id = tide_node_id(node->node);
         set_state(node, NODE_UP);
     } else if (state == TIDE_MEMBER_DEAD) {
-        /* A name may be taken until the others know that its former life is over. */
-        if (code != TIDE_EEXIST) {
+        /* A name may be taken until the others know that its former life is over, and who is not
+         * a member yet has no session that would outlive a connection. */
+        if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE) {
             fail(w, "membership", "%s could not join: %s %s", node->name, tide_error_name(code),
                  reason);
         }
