@@ -22,8 +22,7 @@ void tide__owner_table_deinit(struct tide_table *table) {
     if (table->relocates) {
         tide__owner_forget(table);
         tide__parcels_free(table);
-        tide_free(table->trails->places);
-        tide_free(table->trails);
+        tide__trails_free(table);
         tide_free(table->parcels);
         tide__slab_deinit(&table->arrivals);
     }

@@ -453,9 +453,10 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
     struct key_list mine = {0};
     for (size_t i = 0; i < table->trails->capacity; i++) {
         const struct tide__trail trail = table->trails->places[i];
+        const uint16_t *nodes = tide__trail_nodes(&trail);
         for (uint16_t j = 0; j < trail.count; j++) {
             uint64_t old;
-            if (trail.nodes[j] != dead) {
+            if (nodes[j] != dead) {
                 continue;
             }
             uint32_t slot = tide__slot_of(table, trail.key);
@@ -465,7 +466,7 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
             }
             struct tide__relocation k = tide__key_view(table, slot, old);
             tide__word_unlock(word, old);
-            uint16_t next = j + 1 < trail.count ? trail.nodes[j + 1] : k.owner;
+            uint16_t next = j + 1 < trail.count ? nodes[j + 1] : k.owner;
             uint32_t term = (k.owner_term - (trail.count - 1u - j)) & TIDE__TERM_MASK;
             if (next == self) {
                 (void)list_add(&mine, trail.key, 1);

@@ -306,8 +306,41 @@ static void dump_node(const struct node *n, char *out, size_t size) {
     }
 }
 
-void dump(struct world *w, char *out, size_t size) {
+/* Rows that nodes wait for, and where the home believes them. */
+static size_t dump_rows(const struct world *w, char *out, size_t size) {
     size_t used = 0;
+    for (unsigned t = 0; t < w->table_count; t++) {
+        const struct table *table = &w->tables[t];
+        for (uint32_t k = 0; k < table->total && used + 200 < size; k++) {
+            for (unsigned i = 0; i < w->node_count && used + 200 < size; i++) {
+                struct tide_table *handle;
+                if (!serves(w->nodes[i]) || table->options.technique != TIDE_RELOCATE ||
+                    tide_table_find(w->nodes[i]->node, table->name, &handle) < 0) {
+                    continue;
+                }
+                uint64_t key = key_of(table, k), word = word_of(handle, key);
+                uint32_t route = atomic_load(&handle->slots[tide__slot_of(handle, key)].route);
+                bool waits = tide__word_state(word) == TIDE__ARRIVING, away = word & TIDE__WORD_AWAY;
+                if (!waits && !away) {
+                    continue;
+                }
+                const struct tide__arrival *a = waits ? tide__arrival_of(handle, word) : NULL;
+                used += (size_t)snprintf(
+                    out + used, size - used,
+                    "  %s key %u at n%u: route %x, %s, term %u, owner %u of term %u, next %u of "
+                    "term %u, %s\n",
+                    table->name, k, w->nodes[i]->id, route, waits ? "waits" : "away",
+                    tide__word_seen(word), waits ? a->owner : tide__word_owner(word),
+                    waits ? a->owner_term : 0, waits ? a->next : 0, waits ? a->next_term : 0,
+                    waits && a->here ? "here" : "");
+            }
+        }
+    }
+    return used;
+}
+
+void dump(struct world *w, char *out, size_t size) {
+    size_t used = dump_rows(w, out, size / 2);
     for (unsigned i = 0; i < w->node_count && used + 1 < size; i++) {
         if (w->nodes[i]->node != NULL) {
             dump_node(w->nodes[i], out + used, size - used);
