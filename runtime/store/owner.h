@@ -52,6 +52,7 @@ struct tide__trails {
 };
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to);
 void tide__trail_end(struct tide_table *table, uint64_t key);
+const struct tide__trail *tide__trail_of(const struct tide_table *table, uint64_t key); /* or NULL */
 void tide__trails_free(struct tide_table *table);
 
 /* ---- handover.c ---- */

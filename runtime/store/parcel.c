@@ -233,6 +233,12 @@ void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint
     nodes[trail->count++] = from;
 }
 
+const struct tide__trail *tide__trail_of(const struct tide_table *table, uint64_t key) {
+    const struct tide__trails *t = table->trails;
+    const struct tide__trail *trail = t->capacity ? &t->places[place_of(t, key)] : NULL;
+    return trail && trail->count ? trail : NULL;
+}
+
 void tide__trail_end(struct tide_table *table, uint64_t key) {
     struct tide__trails *t = table->trails;
     if (t->count == 0) {
