@@ -287,6 +287,23 @@ void check_rest(struct world *w) {
 
 /* ---- who waits for whom ---- */
 
+/* Operations of a node that have no answer: to whom they went, and where their keys are now. */
+static size_t dump_pending(const struct node *n, char *out, size_t size) {
+    size_t used = 0;
+    for (const struct tide__pending *p = tide_store_of(n->node)->pending.first;
+         p != NULL && used + 300 < size; p = p->next) {
+        used += (size_t)snprintf(out + used, size - used,
+                                 "  operation %u on %s, %u of %u keys, sent to n%u, then n%u;",
+                                 p->kind, p->table->name, p->left, p->count, p->node, p->also);
+        for (uint32_t i = 0; p->at != NULL && i < p->count && used + 100 < size; i++) {
+            used += p->at[i] != 0 ? (size_t)snprintf(out + used, size - used, " key at n%u", p->at[i])
+                                  : 0;
+        }
+        used += (size_t)snprintf(out + used, size - used, "\n");
+    }
+    return used;
+}
+
 static void dump_node(const struct node *n, char *out, size_t size) {
     size_t used = 0;
     char why[200] = "";
@@ -295,6 +312,7 @@ static void dump_node(const struct node *n, char *out, size_t size) {
     size_t count = tide_actors(n->node, actors, TIDE_COUNT(actors));
     used += (size_t)snprintf(out, size, "%s (n%u, state %u)%s%s\n", n->name, n->id, n->state,
                              why[0] ? ": " : "", why);
+    used += used < size ? dump_pending(n, out + used, size - used) : 0;
     for (size_t i = 0; i < count && i < TIDE_COUNT(actors) && used < size; i++) {
         if (actors[i].waits_for[0] != 0 || actors[i].mailbox_messages > 0) {
             used += (size_t)snprintf(out + used, size - used,

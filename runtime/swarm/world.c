@@ -202,9 +202,16 @@ static bool pass_until(struct world *w, uint64_t until, bool (*done)(struct worl
 }
 
 static void too_late(struct world *w, const char *what, const char *why) {
-    fail(w, "progress", "%s: %s\n", what, why);
-    size_t used = strlen(w->report->what);
-    dump(w, w->report->what + used, sizeof w->report->what - used);
+    fail(w, "progress", "%s: %s", what, why);
+}
+
+/* Whatever failed: how things stood then. */
+static void describe(struct world *w) {
+    size_t used = strlen(w->report->what), size = sizeof w->report->what;
+    if (used + 2 < size) {
+        w->report->what[used++] = '\n';
+        dump(w, w->report->what + used, size - used);
+    }
 }
 
 /* ---- phases ---- */
@@ -504,6 +511,7 @@ static void release(struct world *w) {
 static void run(struct world *w) {
     set_up(w);
     if (w->report->failed) {
+        describe(w);
         return;
     }
     w->chaos_end = tide_sim_now(w->sim) + (uint64_t)(option(w, SWARM_CHAOS_S) * 1e9);
@@ -519,6 +527,9 @@ static void run(struct world *w) {
     }
     if (!w->report->failed) {
         look_at_all(w);
+    }
+    if (w->report->failed) {
+        describe(w);
     }
 }
 
