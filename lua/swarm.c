@@ -20,7 +20,7 @@
 enum { JOBS_MAX = 64, SETTINGS_MAX = 64, RUN_SECONDS_MAX = 300 };
 
 struct request {
-    const char *profile, *trace;
+    const char *profile, *trace, *mutant;
     uint64_t trace_first, trace_last;
     const char *settings[SETTINGS_MAX];
     size_t setting_count;
@@ -67,6 +67,9 @@ _Noreturn static void run_child(const struct request *q, const struct job *job) 
     if (draw(q, job->seed, &options) < 0) {
         _exit(2);
     }
+#ifdef TIDE_MUTANTS
+    tide__mutant = q->mutant;
+#endif
     if (q->trace != NULL) {
         trace.file = fopen(q->trace, "w");
         trace.first = q->trace_first;
@@ -155,6 +158,11 @@ static void read_request(lua_State *L, struct request *q) {
     q->profile = luaL_checkstring(L, -1);
     lua_getfield(L, 1, "trace");
     q->trace = luaL_optstring(L, -1, NULL);
+    lua_getfield(L, 1, "mutant");
+    q->mutant = luaL_optstring(L, -1, NULL);
+#ifndef TIDE_MUTANTS
+    luaL_argcheck(L, q->mutant == NULL, 1, "this build has no mutants: cmake -DTIDE_MUTANTS=ON");
+#endif
     lua_getfield(L, 1, "trace_first");
     q->trace_first = (uint64_t)luaL_optinteger(L, -1, 0);
     lua_getfield(L, 1, "trace_last");

@@ -9,6 +9,7 @@ local SHRINK_RUNS <const> = 200
 ---The same program, seed, profile and settings again.
 local function repeat_command(o, seed, set)
   local words = {"tide sim", "--profile", o.profile, "--seed", tostring(seed)}
+  if o.mutant then words[#words + 1] = "--mutant " .. o.mutant end
   for _, setting in ipairs(set) do words[#words + 1] = "--set " .. setting end
   return table.concat(words, " ")
 end
@@ -143,11 +144,12 @@ function swarm.run(context, first, last)
   local spoke = began
   local ok
   ok, err = core.swarm {
-    profile = o.profile, first = first, last = last, jobs = o.jobs or 1, set = set, trace = o.trace_events,
+    profile = o.profile, first = first, last = last, jobs = o.jobs or 1, set = set, trace = o.trace_events, mutant = o.mutant,
     trace_first = o.trace_first, trace_last = o.trace_last,
     done = function(report)
       done, failed = done + 1, failed + (report.failed and 1 or 0)
-      events, operations, faults = events + report.events, operations + report.operations, faults + report.faults
+      events, operations = events + report.events, operations + report.operations
+      faults = faults + report.faults
       virtual = virtual + report.virtual_s
       show(context, report, set)
       if core.wall() - spoke >= 60 and not context.json then
@@ -159,8 +161,8 @@ function swarm.run(context, first, last)
   }
   if not ok then return nil, errors.from(err, "T1001") end
   if first ~= last and not context.json then
-    context:say(("sim: %d seeds, %d failed, %.1f virtual hours, %d events, %d operations, %d faults, %.1f s"):format(done,
-      failed, virtual / 3600, events, operations, faults, core.wall() - began))
+    context:say(("sim: %d seeds, %d failed, %.1f virtual hours, %d events, %d operations, %d faults, %.1f s"):format(
+      done, failed, virtual / 3600, events, operations, faults, core.wall() - began))
   end
   return failed > 0 and 1 or 0
 end

@@ -13,6 +13,10 @@
  * are -errno. */
 enum { LIBUV_EOF = -4095, LIBUV_EAI_FIRST = -3014, LIBUV_EAI_LAST = -3000, ERRNO_LAST = -4095 };
 
+#ifdef TIDE_MUTANTS
+const char *tide__mutant;
+#endif
+
 static _Thread_local struct tide_error_slot own_slot;
 static _Thread_local struct tide_error_slot *current_slot;
 

@@ -217,7 +217,7 @@ void tide__controller_resolve(struct tide_net *net, uint64_t now) {
         any = true;
         r = net->reports; /* the list has changed */
     }
-    if (any) {
+    if (any || TIDE_BUGGIFY(view_again)) {
         commit(net);
     }
 }

@@ -276,6 +276,9 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     bool none = row == UINT32_MAX;
     tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, none ? term | TIDE__NO_ROW : term,
                      none ? NULL : tide__slab_row(&table->slab, row));
+    if (!none && TIDE_MUTANT(reloc_row_left_behind) && tide__word_state(old) == TIDE__OWNED) {
+        return old;
+    }
     if (!none) {
         tide__slab_give(&table->slab, row);
     }
@@ -308,7 +311,8 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
         tide__row_init(&table->options, key, row, true);
     }
     count_time(table, a, now);
-    for (struct tide__waiter *w = a->first, *next; w; w = next) {
+    for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w;
+         w = next) {
         next = w->next;
         int code = tide__owner_run(w->job, w->index, row);
         tide__waiter_done(table, w, code, "no memory for the answer");

@@ -127,7 +127,7 @@ static void on_lost(struct tide_table *table, uint16_t from, uint16_t dead,
             continue;
         }
         struct tide__relocation k = tide__key_view(table, slot, old);
-        if (k.home) {
+        if (k.home && !TIDE_MUTANT(loss_successors_not_told)) {
             tell_successors(table, key, from, dead, &k);
         }
         if (k.home && k.state == TIDE__GONE && k.owner != k.self && k.owner != dead) {
@@ -356,7 +356,7 @@ static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key
         tide__arrival_free(table, word);
         return tide__word_base(word, seen) | handed;
     }
-    bool away = word & TIDE__WORD_AWAY;
+    bool away = (word & TIDE__WORD_AWAY) && !TIDE_MUTANT(move_directory_left_behind);
     if (away || seen) {
         depart_column(d, key, seen | TIDE__NO_ROW, away ? tide__word_owner(word) : 0);
     }
@@ -482,7 +482,7 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
         const uint16_t *nodes = tide__trail_nodes(&trail);
         for (uint16_t j = 0; j < trail.count; j++) {
             uint64_t old;
-            if (nodes[j] != dead) {
+            if (nodes[j] != dead || TIDE_MUTANT(loss_trail_ignored)) {
                 continue;
             }
             uint32_t slot = tide__slot_of(table, trail.key);

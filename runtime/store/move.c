@@ -212,7 +212,9 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
         }
         fence->slots[fence->count++] = slot;
         set_route(table, slot,
-                  to | (awaited ? TIDE__MINE | TIDE__AWAITED : 0) | TIDE__OWN_HOLD |
+                  to | (awaited ? TIDE__MINE : 0) |
+                      (awaited && !TIDE_MUTANT(move_rows_not_awaited) ? TIDE__AWAITED : 0) |
+                      TIDE__OWN_HOLD |
                       TIDE__WORKER_HOLD);
     }
     fence->sequence = table->store->pending.sequence;
@@ -247,7 +249,11 @@ static bool is_drained(const struct tide_table *table, const struct tide__fence 
 
 /* True: the fence is gone. */
 static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
-    if (!fence->ready && !tide__pending_before(table->store, table, fence->sequence)) {
+    if (TIDE_BUGGIFY(fence_later)) {
+        return false;
+    }
+    if (!fence->ready && (TIDE_MUTANT(move_fence_ignored) ||
+                          !tide__pending_before(table->store, table, fence->sequence))) {
         routes_begin(table);
         clear_flag(table, fence, TIDE__OWN_HOLD);
         routes_end(table);
@@ -264,7 +270,8 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     }
     routes_begin(table);
     /* Workers of a relocating table hand everything to the store actor in any case. */
-    bool drained = table->relocates || is_drained(table, fence);
+    bool drained =
+        table->relocates || TIDE_MUTANT(move_mailbox_ignored) || is_drained(table, fence);
     if (drained) {
         clear_flag(table, fence, TIDE__WORKER_HOLD);
     }
@@ -390,7 +397,9 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         }
         break;
     }
-    tide__parked_retry(table);
+    if (!TIDE_MUTANT(move_parked_forgotten)) {
+        tide__parked_retry(table);
+    }
     fences_advance(table);
 }
 
@@ -557,7 +566,7 @@ static void departures_advance(struct tide_store *store) {
            d->in_flight_bytes < IN_FLIGHT_BYTES) {
         uint32_t route = route_of(d->table, d->slots[d->at]);
         bool settled = !(route & (TIDE__AWAITED | TIDE__OWN_HOLD | TIDE__WORKER_HOLD));
-        if (!settled || depart_next(store, d)) {
+        if (!settled || TIDE_BUGGIFY(departure_pauses) || depart_next(store, d)) {
             break;
         }
     }

@@ -76,9 +76,11 @@ static void parcel_send(struct tide_table *table, struct parcel *p) {
             p->rows->size = p->row_count * table->row_floats * sizeof(float);
         }
     }
-    int code = w.error
-                   ? w.error
-                   : tide__store_send(store, p->to, TIDE_LANE_STORE, true, w.data, w.size, p->rows);
+    const bool hands = p->op == TIDE__OP_HAND || p->op == TIDE__OP_XFER;
+    const enum tide_lane lane =
+        hands && TIDE_MUTANT(reloc_hand_overtakes) ? TIDE_LANE_CONTROL : TIDE_LANE_STORE;
+    int code =
+        w.error ? w.error : tide__store_send(store, p->to, lane, true, w.data, w.size, p->rows);
     if (code) { /* to a node that is gone: whoever waits there, and its rows, are gone with it */
         tide_log(TIDE_LOG_DEBUG, tide_node_name(store->node),
                  "%zu keys of table '%s' were not moved: %s", p->count, table->name,

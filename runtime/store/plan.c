@@ -70,7 +70,7 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     for (const struct batch *b = store->moves->batches; b; b = b->next) {
         for (uint32_t i = 0; i < b->count && b->table == entry->id; i++) {
             planned[b->slots[i]] = true;
-            any = any || b->to == from; /* on their way to who leaves now: they go on from there */
+            any = any || (b->to == from && !TIDE_MUTANT(leave_before_arrivals)); /* on their way to who leaves now: they go on from there */
         }
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {
@@ -155,7 +155,7 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
 void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t round) {
     const bool all = round == 0;
     for (struct leaver *l = store->moves->leavers; l; l = l->next) {
-        if (l->awaited && node < 0x8000 && (all || l->round == round)) {
+        if (l->awaited && node < 0x8000 && (all || l->round == round || TIDE_MUTANT(leave_any_answer))) {
             uint16_t owed, drop;
             memcpy(&owed, l->awaited + 2 * node, sizeof owed);
             drop = all ? owed : owed > 0;
@@ -168,8 +168,11 @@ void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t round
 
 /* True: it is evacuated. */
 static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
+    if (TIDE_MUTANT(leave_at_once)) {
+        return true;
+    }
     if (leaver->round) {
-        return leaver->answers_left == 0;
+        return leaver->answers_left == 0 || TIDE_MUTANT(leave_without_answers);
     }
     uint16_t *targets = NULL;
     size_t count = 0;
@@ -194,7 +197,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
     }
-    if (!waits && (leaver->drained || holds)) {
+    if (!waits && (leaver->drained || holds || TIDE_MUTANT(leave_undrained))) {
         tell_all(store, leaver);
     }
     return leaver->round && leaver->answers_left == 0;

@@ -281,7 +281,7 @@ static size_t settle(struct tide_store *store, struct tide__pending *p, const ui
             fresh = SIZE_MAX;
             break;
         }
-        fresh += p->at[position] != 0;
+        fresh += p->at[position] != 0 || TIDE_MUTANT(reloc_counts_answers);
         p->out -= p->at[position] != 0 && p->at[position] != self;
         p->at[position] = 0;
     }
@@ -471,7 +471,7 @@ bool tide__pending_at_leaver(struct tide_table *table) {
 static bool is_parked(const struct tide_table *table, const struct tide__pending *p,
                       uint16_t self) {
     uint32_t keys = 0;
-    for (const struct tide__job *job = p->node == self ? table->parked : NULL; job; job = job->next) {
+    for (const struct tide__job *job = p->node == self && !TIDE_MUTANT(move_waits_for_itself) ? table->parked : NULL; job; job = job->next) {
         keys += job->id == p->id && job->origin == self ? job->count : 0;
     }
     return keys > 0 && keys == p->left;

@@ -363,6 +363,9 @@ int tide__job_prepare(struct tide__job *job) {
  * the same job. */
 static int process(struct tide__job *job) {
     struct tide_table *table = job->table;
+    if (TIDE_BUGGIFY(row_busy)) {
+        return TIDE_EBUSY;
+    }
     if (job->at == 0) {
         tide__misses_init(&job->misses);
     }

@@ -46,7 +46,7 @@ static int by_key(const void *a, const void *b) {
 
 static void accuse(struct world *w, const struct table *table, const char *checker,
                    const char *what, const struct operation *a, const struct operation *b) {
-    fail(w, checker,
+    swarm_fail(w, checker,
          "table %s key %u: %s\n  worker %u step %u, %.6f..%.6f s, %s %d set %016llx\n"
          "  worker %u step %u, %.6f..%.6f s, %s %d set %016llx",
          table->name, a->key, what, a->worker, a->step, (double)a->invoked / 1e9,
@@ -152,7 +152,7 @@ void check_messages(struct world *w) {
             for (unsigned lane = 0; lane < LANES; lane++) {
                 if (to->state == NODE_UP && from->node->state == NODE_UP &&
                     to->echo->heard[i][lane] != from->sent[n][lane]) {
-                    fail(w, "exactly_once", "of %u casts of worker %u (%s) to %s %u have come",
+                    swarm_fail(w, "exactly_once", "of %u casts of worker %u (%s) to %s %u have come",
                          from->sent[n][lane], i, from->node->name, to->name,
                          to->echo->heard[i][lane]);
                 }

@@ -36,7 +36,7 @@ static int echo_handle(void *state, const struct tide_message *m) {
     const uint8_t *bytes = tide_read_typed(&r, TIDE_U8, &size);
     if (r.error != 0 || count != 4 || worker >= WORKERS_MAX || lane >= LANES ||
         !is_whole(bytes, size, number)) {
-        fail(w, "session", "a message came damaged to %s", echo->node->name);
+        swarm_fail(w, "session", "a message came damaged to %s", echo->node->name);
         return 0;
     }
     if (m->kind == TIDE_CALL) {
@@ -49,7 +49,7 @@ static int echo_handle(void *state, const struct tide_message *m) {
     }
     uint32_t *heard = &echo->heard[worker][lane];
     if (number != (uint64_t)*heard + 1) {
-        fail(w, "exactly_once", "%s heard cast %llu of worker %u after %u", echo->node->name,
+        swarm_fail(w, "exactly_once", "%s heard cast %llu of worker %u after %u", echo->node->name,
              (unsigned long long)number, (unsigned)worker, *heard);
     }
     *heard = (uint32_t)number;
@@ -77,7 +77,7 @@ static void ask(struct worker *worker, const struct node *to, const struct tide_
     int code = tide_call(to->echo_address, body->data, body->size, TIDE_CALL_TIMEOUT, &reply);
     if (code < 0) {
         if (to->state == NODE_UP && !excused(w, worker->node, code, tide_error_message())) {
-            fail(w, "session", "worker %u (%s) called %s: %s %s", worker->index,
+            swarm_fail(w, "session", "worker %u (%s) called %s: %s %s", worker->index,
                  worker->node->name, to->name, tide_error_name(code), tide_error_message());
         }
         return;
@@ -87,7 +87,7 @@ static void ask(struct worker *worker, const struct node *to, const struct tide_
     struct tide_reader r;
     tide_reader_init(&r, data, size);
     if (tide_read_uint(&r) != number || r.error != 0) {
-        fail(w, "exactly_once", "worker %u (%s) got the answer to another call", worker->index,
+        swarm_fail(w, "exactly_once", "worker %u (%s) got the answer to another call", worker->index,
              worker->node->name);
     }
     tide_reply_free(reply);
@@ -132,7 +132,7 @@ void echo_message(struct worker *worker) {
             worker->sent[n][lane]++;
         } else if (to->state == NODE_UP &&
                    !excused(w, worker->node, code, tide_error_message())) {
-            fail(w, "session", "worker %u (%s) cast to %s: %s %s", worker->index,
+            swarm_fail(w, "session", "worker %u (%s) cast to %s: %s %s", worker->index,
                  worker->node->name, to->name, tide_error_name(code), tide_error_message());
         }
     }

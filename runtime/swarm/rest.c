@@ -49,7 +49,7 @@ static void check_one_owner(struct world *w, const struct table *table, uint32_t
             continue;
         }
         if (owner != NULL) {
-            fail(w, "one_owner", "table %s key %u: %s and %s have its row", table->name, number,
+            swarm_fail(w, "one_owner", "table %s key %u: %s and %s have its row", table->name, number,
                  owner->name, w->nodes[i]->name);
         }
         owner = w->nodes[i];
@@ -63,12 +63,12 @@ static void check_bounds(struct world *w, struct node *node) {
     for (const struct tide_session *s = tide_net_of(node->node)->sessions; s != NULL; s = s->next) {
         if (s->outbox.ring_frames > TIDE_RING_FRAMES + TIDE_OUTBOX_VECTORS ||
             s->outbox.ring_bytes > TIDE_RING_BYTES + TIDE_OUTBOX_UNIT) {
-            fail(w, "memory", "%s keeps %zu frames, %zu bytes for n%u", node->name,
+            swarm_fail(w, "memory", "%s keeps %zu frames, %zu bytes for n%u", node->name,
                  s->outbox.ring_frames, s->outbox.ring_bytes, s->peer->id);
         }
     }
     if (store->parked_bytes > TIDE__PARKED_BYTES_MAX) {
-        fail(w, "memory", "%s has parked %llu bytes", node->name,
+        swarm_fail(w, "memory", "%s has parked %llu bytes", node->name,
              (unsigned long long)store->parked_bytes);
     }
     struct tide_actor_info actors[64];
@@ -78,7 +78,7 @@ static void check_bounds(struct world *w, struct node *node) {
         uint32_t room = (uint32_t)option(w, SWARM_MAILBOX) + 64 * NODES_UP_MAX;
         if (strcmp(actors[i].type, "echo") == 0 && actors[i].mailbox_messages > room &&
             actors[i].mailbox_bytes > NODES_UP_MAX * (10u << 20)) {
-            fail(w, "memory", "%s: %u messages wait for the echo actor", node->name,
+            swarm_fail(w, "memory", "%s: %u messages wait for the echo actor", node->name,
                  actors[i].mailbox_messages);
         }
     }
@@ -195,7 +195,7 @@ static void check_members(struct world *w) {
             }
             bool up = m.state == TIDE_MEMBER_UP, gone = m.state > TIDE_MEMBER_LEAVING;
             if ((other->state == NODE_UP && !up) || (other->state == NODE_GONE && !gone)) {
-                fail(w, "membership", "at rest %s takes %s (n%u) for %d", n->name, other->name,
+                swarm_fail(w, "membership", "at rest %s takes %s (n%u) for %d", n->name, other->name,
                      other->id, m.state);
             }
         }
@@ -226,7 +226,7 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
         uint16_t told =
             tide__route_home(atomic_load(&handle->slots[tide__slot_of(handle, key)].route));
         if (home != 0 && told != home) {
-            fail(w, "one_owner", "table %s key %u: %s takes n%u for its home, others n%u",
+            swarm_fail(w, "one_owner", "table %s key %u: %s takes n%u for its home, others n%u",
                  table->name, number, n->name, told, home);
         }
         home = told;
@@ -236,7 +236,7 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     const struct node *at_home = node_of_id(w, home);
     if (at_home == NULL) {
         if (w->report->lost_nodes == 0) {
-            fail(w, "one_owner", "table %s key %u: its home n%u is not there", table->name, number,
+            swarm_fail(w, "one_owner", "table %s key %u: its home n%u is not there", table->name, number,
                  home);
         }
         return;
@@ -250,7 +250,7 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     bool dead = node_of_id(w, known) == NULL;
     if (owners > 1 || (!dead && owners == 1 && known != owner) ||
         (!dead && owners == 0 && known != home) || (dead && w->report->lost_nodes == 0)) {
-        fail(w, "one_owner",
+        swarm_fail(w, "one_owner",
              "table %s key %u: %u nodes have its row, the last is n%u; its home %s says n%u",
              table->name, number, owners, owner, at_home->name, known);
     }
@@ -275,12 +275,12 @@ void check_rest(struct world *w) {
             struct tide_table_stats stats;
             tide_table_stats(tables[t], &stats);
             if (stats.surprises > 0 && w->report->lost_nodes == 0) {
-                fail(w, "fencing", "%s met %llu relocation messages of %s that cannot be", n->name,
+                swarm_fail(w, "fencing", "%s met %llu relocation messages of %s that cannot be", n->name,
                      (unsigned long long)stats.surprises, tables[t]->name);
             }
         }
         if (n->state == NODE_UP && atomic_load(&tide_store_of(n->node)->malformed) > 0) {
-            fail(w, "session", "%s met damaged messages of tables", n->name);
+            swarm_fail(w, "session", "%s met damaged messages of tables", n->name);
         }
     }
 }

@@ -125,7 +125,7 @@ static void pulled_set(struct worker *worker, struct issued *op, unsigned i) {
         if (value == 1) {
             set |= UINT64_C(1) << c;
         } else if (value != 0) {
-            fail(w, "exactly_once", "table %s key %u: coordinate %u is %g, pulled by worker %u (%s)",
+            swarm_fail(w, "exactly_once", "table %s key %u: coordinate %u is %g, pulled by worker %u (%s)",
                  table->name, op->numbers[i], c, (double)value, worker->index, worker->node->name);
         }
     }
@@ -133,7 +133,7 @@ static void pulled_set(struct worker *worker, struct issued *op, unsigned i) {
                          ? UINT64_MAX
                          : (UINT64_C(1) << table->pushes[op->numbers[i]]) - 1;
     if ((set & ~known) != 0) {
-        fail(w, "exactly_once", "table %s key %u: a pull shows a push that nobody made",
+        swarm_fail(w, "exactly_once", "table %s key %u: a pull shows a push that nobody made",
              table->name, op->numbers[i]);
     }
     record->set = set;
@@ -163,7 +163,7 @@ static void pulled_counts(struct worker *worker, struct issued *op, unsigned i) 
             checker = "order";
         }
         if (wrong != NULL) {
-            fail(w, checker,
+            swarm_fail(w, checker,
                  "table %s key %u: the count of worker %u, pulled by worker %u (%s), %s: %g; "
                  "returned before %u, seen %u, issued %u",
                  table->name, op->numbers[i], c, worker->index, worker->node->name, wrong,
@@ -180,7 +180,7 @@ static void finished(struct worker *worker, struct issued *op, int code, const c
     if (code < 0) {
         w->report->operations_lost++;
         if (!excused(w, worker->node, code, text)) {
-            fail(w, "answers", "worker %u (%s): %s of %u keys of %s (first %u) failed: %s %s",
+            swarm_fail(w, "answers", "worker %u (%s): %s of %u keys of %s (first %u) failed: %s %s",
                  worker->index, worker->node->name, names[op->kind], op->count, table->name,
                  op->numbers[0], tide_error_name(code), text);
         }
@@ -431,7 +431,7 @@ bool workload_spawn(struct node *node) {
         }
     }
     if (echo_spawn(node) < 0) {
-        fail(w, "world", "%s: no echo actor: %s", node->name, tide_error_message());
+        swarm_fail(w, "world", "%s: no echo actor: %s", node->name, tide_error_message());
         return true;
     }
     unsigned threads = (unsigned)option(w, SWARM_THREADS), fibers = (unsigned)option(w, SWARM_FIBERS);
@@ -446,7 +446,7 @@ bool workload_spawn(struct node *node) {
                                        .stack_bytes = 128 << 10};
         node->running++;
         if (tide_spawn(node->node, &o, NULL) < 0) {
-            fail(w, "world", "%s: no worker: %s", node->name, tide_error_message());
+            swarm_fail(w, "world", "%s: no worker: %s", node->name, tide_error_message());
         }
     }
     return true;

@@ -16,7 +16,7 @@ static const uint64_t tick = 10 * MS, join_again = 250 * MS;
 static const uint64_t setup_max = 30 * TIDE_SECOND;
 static const uint64_t events_per_second = 400000; /* more than this on average: it runs in circles */
 
-void fail(struct world *w, const char *checker, const char *format, ...) {
+void swarm_fail(struct world *w, const char *checker, const char *format, ...) {
     struct swarm_report *r = w->report;
     if (r->failed) {
         return;
@@ -66,7 +66,7 @@ static bool node_create(struct node *node) {
     o.port = node->port;
     code = code < 0 ? code : tide_node_create(&o, &node->node);
     if (code < 0) {
-        fail(w, "world", "%s does not start: %s", node->name, tide_error_message());
+        swarm_fail(w, "world", "%s does not start: %s", node->name, tide_error_message());
         return false;
     }
     set_state(node, NODE_JOINING);
@@ -131,7 +131,7 @@ static void attend_joining(struct node *node, int state, int code, const char *r
         /* A name may be taken until the others know that its former life is over, and who is not
          * a member yet has no session that would outlive a connection. */
         if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE) {
-            fail(w, "membership", "%s could not join: %s %s", node->name, tide_error_name(code),
+            swarm_fail(w, "membership", "%s could not join: %s %s", node->name, tide_error_name(code),
                  reason);
         }
         node_end(node, NODE_CRASHED);
@@ -157,9 +157,9 @@ static void attend(struct node *node) {
     if (node->state == NODE_JOINING) {
         attend_joining(node, state, code, reason);
     } else if (state == TIDE_MEMBER_DEAD) {
-        fail(w, "membership", "%s lives and was given up: %s", node->name, reason);
+        swarm_fail(w, "membership", "%s lives and was given up: %s", node->name, reason);
     } else if (node->state == NODE_UP && state != TIDE_MEMBER_UP) {
-        fail(w, "membership", "%s is in state %d, which nobody asked for: %s", node->name, state,
+        swarm_fail(w, "membership", "%s is in state %d, which nobody asked for: %s", node->name, state,
              reason);
     } else if (node->state == NODE_LEAVING && state == TIDE_MEMBER_LEFT && node->running == 0) {
         node_end(node, NODE_GONE);
@@ -194,7 +194,7 @@ static bool pass_until(struct world *w, uint64_t until, bool (*done)(struct worl
             check_running(w);
         }
         if (tide_sim_events(w->sim) > w->event_limit) {
-            fail(w, "progress", "more than %llu events: it runs in circles",
+            swarm_fail(w, "progress", "more than %llu events: it runs in circles",
                  (unsigned long long)w->event_limit);
         }
     }
@@ -202,7 +202,7 @@ static bool pass_until(struct world *w, uint64_t until, bool (*done)(struct worl
 }
 
 static void too_late(struct world *w, const char *what, const char *why) {
-    fail(w, "progress", "%s: %s", what, why);
+    swarm_fail(w, "progress", "%s: %s", what, why);
 }
 
 /* Whatever failed: how things stood then. */
@@ -231,7 +231,7 @@ static int create_tables(void *state) {
     for (unsigned t = 0; t < w->table_count; t++) {
         struct tide_table *table;
         if (tide_table_create(w->nodes[0]->node, &w->tables[t].options, &table) < 0) {
-            fail(w, "world", "table %s: %s", w->tables[t].name, tide_error_message());
+            swarm_fail(w, "world", "table %s: %s", w->tables[t].name, tide_error_message());
         }
     }
     c->done = true;
@@ -277,7 +277,7 @@ static void set_up(struct world *w) {
     struct tide_actor_options o = {
         .type = "creator", .run = create_tables, .state = &creation, .role = TIDE_ROLE_COMPUTE};
     if (tide_spawn(w->nodes[0]->node, &o, NULL) < 0) {
-        fail(w, "world", "no fiber: %s", tide_error_message());
+        swarm_fail(w, "world", "no fiber: %s", tide_error_message());
     }
     if (!pass_until(w, until, all_work)) {
         too_late(w, "setting up", "the tables are not made");
@@ -349,7 +349,7 @@ static void look_at(struct look *look, unsigned t, uint32_t number) {
     if (code < 0) {
         look->lost[t][number] = true;
         if (!excused(w, look->node, code, tide_error_message())) {
-            fail(w, "answers", "%s, at rest: table %s key %u: %s %s", look->node->name,
+            swarm_fail(w, "answers", "%s, at rest: table %s key %u: %s %s", look->node->name,
                  table->name, number, tide_error_name(code), tide_error_message());
         }
         return;
@@ -360,7 +360,7 @@ static void look_at(struct look *look, unsigned t, uint32_t number) {
         } else if (row[c] == 1) {
             look->sets[t][number] |= UINT64_C(1) << c;
         } else if (row[c] != 0) {
-            fail(w, "exactly_once", "%s, at rest: table %s key %u: coordinate %u is %g",
+            swarm_fail(w, "exactly_once", "%s, at rest: table %s key %u: coordinate %u is %g",
                  look->node->name, table->name, number, c, (double)row[c]);
         }
     }
@@ -393,7 +393,7 @@ static bool look_start(struct world *w, struct look *look, struct node *node) {
     struct tide_actor_options o = {
         .type = "look", .run = look_main, .state = look, .role = TIDE_ROLE_COMPUTE};
     if (tide_spawn(node->node, &o, NULL) < 0) {
-        fail(w, "world", "no fiber: %s", tide_error_message());
+        swarm_fail(w, "world", "no fiber: %s", tide_error_message());
         return false;
     }
     return true;
@@ -420,7 +420,7 @@ static void compare_one_hot(struct world *w, unsigned t) {
             const struct look *look = &looks[n];
             bool has = (look->sets[t][o->key] >> o->push) & 1;
             if (o->ok && !has && !look->lost[t][o->key] && w->report->lost_nodes == 0) {
-                fail(w, "exactly_once",
+                swarm_fail(w, "exactly_once",
                      "table %s key %u: push %d of worker %u returned at %.6f s and is lost: %s "
                      "does not see it",
                      table->name, o->key, o->push, o->worker, (double)o->returned / 1e9,
@@ -432,7 +432,7 @@ static void compare_one_hot(struct world *w, unsigned t) {
         for (unsigned n = 1; n < look_count; n++) {
             if (!looks[0].lost[t][k] && !looks[n].lost[t][k] &&
                 looks[0].sets[t][k] != looks[n].sets[t][k]) {
-                fail(w, "linearizable", "at rest %s and %s see table %s key %u differently",
+                swarm_fail(w, "linearizable", "at rest %s and %s see table %s key %u differently",
                      looks[0].node->name, looks[n].node->name, table->name, k);
             }
         }
@@ -447,7 +447,7 @@ static void compare_counts(struct world *w, unsigned t) {
             bool lost = looks[n].lost[t][i / COUNTING_MAX];
             bool few = value < table->acked[i] && w->report->lost_nodes == 0;
             if (!lost && (few || value > table->issued[i])) {
-                fail(w, "exactly_once",
+                swarm_fail(w, "exactly_once",
                      "table %s key %u: at rest %s sees %u pushes of worker %u; %u returned well, "
                      "%u were issued",
                      table->name, i / COUNTING_MAX, looks[n].node->name, value, i % COUNTING_MAX,
@@ -554,8 +554,10 @@ void swarm_run(const struct swarm_options *options, struct swarm_report *report,
     if (observe != NULL) {
         tide_sim_observe(w->sim, observe, arg);
     }
+    tide__buggify_set(options->seed, option(w, SWARM_BUGGIFY));
     workload_init(w);
     run(w);
+    tide__buggify_set(0, 0);
     report->hash = tide_sim_hash(w->sim);
     report->events = tide_sim_events(w->sim);
     report->virtual_ns = tide_sim_now(w->sim);

@@ -118,7 +118,7 @@ static inline uint64_t between(struct tide_random *random, uint64_t least, uint6
 }
 
 /* The first failure counts. */
-void fail(struct world *w, const char *checker, const char *format, ...)
+void swarm_fail(struct world *w, const char *checker, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- world.c ---- */

@@ -259,7 +259,7 @@ local function check_kind(o)
       help = "`tide sim mf.lua`, or `tide sim --profile swarm --seeds 0..99`"})
   end
   for _, name in ipairs(o.profile and {"nodes", "workers", "model", "latency", "nic"}
-    or {"set", "shrink", "failures_max"}) do
+    or {"set", "shrink", "failures_max", "mutant"}) do
     if o[name] and (name ~= "set" or #o.set > 0) then
       return nil, errors.new("T0107", {message = o.profile
         and ("--profile excludes --%s: pin an option of the profile by --set"):format(name)
@@ -281,7 +281,7 @@ local function become_or(context, run)
   for _, name in ipairs {"json", "plain", "quiet", "verbose", "shrink"} do
     if context[name] or o[name] then more[#more + 1] = "--" .. name end
   end
-  for _, name in ipairs {"trace-events", "trace-first", "trace-last", "jobs", "seeds", "failures-max"} do
+  for _, name in ipairs {"trace-events", "trace-first", "trace-last", "jobs", "seeds", "failures-max", "mutant"} do
     local value <const> = o[name:gsub("-", "_")]
     if value then more[#more + 1] = ("--%s=%s"):format(name, value) end
   end
@@ -311,9 +311,10 @@ return {
     {name = "jobs", short = "j", type = "integer", min = 1, max = 64, doc = "runs at a time with --seeds"},
     {name = "check-determinism", doc = "run twice and compare all events"},
     {name = "profile", type = "string", value = "NAME",
-     doc = "the built-in workload: swarm, calm, disk, overload, elastic"},
+     doc = "the built-in workload: swarm, calm, overload, elastic"},
     {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
     {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
+    {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},
     {name = "failures-max", type = "integer", min = 1, doc = "stop after so many failed seeds"},
     {name = "model", type = "string", choices = {"fixed", "nic"}, value = "M",
      doc = "network: fixed (a delay alone) or nic (cards too; default)"},
