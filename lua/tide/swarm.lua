@@ -144,7 +144,8 @@ function swarm.run(context, first, last)
   local spoke = began
   local ok
   ok, err = core.swarm {
-    profile = o.profile, first = first, last = last, jobs = o.jobs or 1, set = set, trace = o.trace_events, mutant = o.mutant,
+    profile = o.profile, first = first, last = last, jobs = o.jobs or 1, set = set,
+    mutant = o.mutant, trace = o.trace_events,
     trace_first = o.trace_first, trace_last = o.trace_last,
     done = function(report)
       done, failed = done + 1, failed + (report.failed and 1 or 0)
