@@ -25,15 +25,13 @@ leave_before_arrivals       elastic  answers|one_owner|exactly_once|progress
 leave_undrained             elastic  answers|one_owner|exactly_once|progress
 reloc_home_records_late     swarm    .
 reloc_requester_forwards    swarm    order|linearizable|answers|progress
-reloc_localize_twice        swarm    .
 reloc_keeps_noted           swarm    .
 reloc_waiters_not_run       swarm    answers|progress
 reloc_row_left_behind       swarm    .
 reloc_queue_backwards       swarm    order|linearizable
 reloc_hand_overtakes        swarm    .
 reloc_counts_answers        swarm    .
-move_fence_ignored          elastic  order|linearizable
-move_mailbox_ignored        elastic  order|linearizable
+move_fence_ignored          elastic  order|linearizable|answers
 move_rows_not_awaited       elastic  .
 move_parked_forgotten       elastic  answers|progress
 move_waits_for_itself       elastic  answers|progress

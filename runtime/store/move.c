@@ -270,8 +270,7 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     }
     routes_begin(table);
     /* Workers of a relocating table hand everything to the store actor in any case. */
-    bool drained =
-        table->relocates || TIDE_MUTANT(move_mailbox_ignored) || is_drained(table, fence);
+    bool drained = table->relocates || is_drained(table, fence);
     if (drained) {
         clear_flag(table, fence, TIDE__WORKER_HOLD);
     }

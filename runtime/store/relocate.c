@@ -51,7 +51,7 @@ static struct tide__relocate_result loc(struct tide__relocation *key, uint16_t n
     if (!key->home) {
         return act(TIDE__TO_HOME);
     }
-    if (key->owner == node && !TIDE_MUTANT(reloc_localize_twice)) {
+    if (key->owner == node) {
         return act(TIDE__DROP);
     }
     if (key->owner ==
