@@ -267,11 +267,12 @@ static void set_up(struct world *w) {
         }
     }
     uint64_t until = tide_sim_now(w->sim) + setup_max;
-    if (!pass_until(w, until, all_up)) {
+    bool joined = pass_until(w, until, all_up);
+    w->table_count = tables;
+    if (!joined) {
         too_late(w, "setting up", "not all nodes have joined");
         return;
     }
-    w->table_count = tables;
     creation = (struct creation){.world = w};
     tables_made = false;
     struct tide_actor_options o = {
