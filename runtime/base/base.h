@@ -24,13 +24,11 @@ extern const char *tide__mutant;
 #endif
 #define TIDE_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-/* ---- planted bugs: a build with -DTIDE_MUTANTS switches one on by name, and a test must catch it ---- */
-#ifdef TIDE_MUTANTS
-extern const char *tide__mutant;
-#define TIDE_MUTANT(name) (tide__mutant && !strcmp(tide__mutant, #name))
-#else
-#define TIDE_MUTANT(name) 0
-#endif
+/* ---- unlikely choices: legal ones that production never makes and the simulator tries; not on per-row paths ---- */
+extern bool tide__buggify_on;
+void tide__buggify_set(uint64_t seed, double probability); /* of an armed site; 0: none */
+bool tide__buggify_hit(const char *site);
+#define TIDE_BUGGIFY(site) (TIDE_UNLIKELY(tide__buggify_on) && tide__buggify_hit(#site))
 
 /* ---- errors: each fiber owns a slot; the scheduler points the thread at the slot of the fiber that runs ---- */
 struct tide_error_slot {

@@ -24,7 +24,8 @@
 #include "store/replica.h"
 
 enum {
-    IN_FLIGHT_MAX = 8,
+    IN_FLIGHT_MAX = 256, /* slots; mostly empty ones: a round trip each would make a move last minutes */
+    IN_FLIGHT_BYTES = 2 << 20,
     SLOTS_MAX = TIDE_SLOT_COUNT,
     ROWS_BYTES = 1 << 20,
     TURN_BYTES = 256 << 10
@@ -58,7 +59,8 @@ struct departure { /* at the old home */
     float *rows;
     uint32_t *marks;            /* of each row, see cut.h */
     struct tide_writer seconds; /* versions of the split ones */
-    size_t packed, capacity, turn_bytes;
+    size_t packed, capacity, turn_bytes, in_flight_bytes;
+    uint32_t *bytes; /* of the rows of each slot that has left */
     uint32_t slots[];
 };
 
@@ -77,6 +79,7 @@ static void departure_free(struct departure *departure) {
     tide_free(departure->marks);
     tide_writer_release(&departure->seconds);
     tide_free(departure->rows);
+    tide_free(departure->bytes);
     tide_free(departure);
 }
 
@@ -226,7 +229,9 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
         fence_forget(table, slot);
         fence->slots[fence->count++] = slot;
         tide__route_set(table, slot,
-                  to | (awaited ? TIDE__MINE | TIDE__AWAITED : 0) | TIDE__OWN_HOLD |
+                  to | (awaited ? TIDE__MINE : 0) |
+                      (awaited && !TIDE_MUTANT(move_rows_not_awaited) ? TIDE__AWAITED : 0) |
+                      TIDE__OWN_HOLD |
                       TIDE__WORKER_HOLD);
     }
     fence->sequence = table->store->pending.sequence;
@@ -281,7 +286,11 @@ static bool is_drained(const struct tide_table *table, const struct tide__fence 
 
 /* True: the fence is gone. */
 static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
-    if (!fence->ready && !tide__pending_before(table->store, table, fence->sequence)) {
+    if (TIDE_BUGGIFY(fence_later)) {
+        return false;
+    }
+    if (!fence->ready && (TIDE_MUTANT(move_fence_ignored) ||
+                          !tide__pending_before(table->store, table, fence->sequence))) {
         tide__routes_begin(table);
         clear_flag(table, fence, TIDE__OWN_HOLD);
         tide__routes_end(table);
@@ -317,25 +326,29 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_answer_wanted && !tide__pending_at_leaver(table)) {
-        table->map_answer_wanted = false;
+    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table)) {
         table->store->moves->answers--;
-        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE,
-                        table->id, table->map_answer_term, 0, NULL, 0, NULL, 0);
+        for (; table->map_rounds > 0; table->map_rounds--) {
+            tide__move_send(table->store, tide_net_controller(table->store->net),
+                            TIDE__OP_MAP_DONE, table->id, table->map_round++, 0, &table->map_term,
+                            1, NULL, 0);
+        }
     }
 }
 
-/* [table, id or 0, passed on to, answer?, slots, homes, versions]; the op is read. With answer: the controller's term
- * in place of the id. */
+/* [table, id or 0, passed on to, round or 0, slots, homes, versions]; the op is read. With a round: the controller's
+ * term in place of the id. Each round has a leaver of its own, which may end when this node has answered: an answer to
+ * an earlier round, or to a former controller, does not count for it. */
 void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *r) {
     size_t count = 0, homes_count = 0, versions_count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t id = tide_read_uint(r), passed_on = tide_read_uint(r);
-    bool answer = tide_read_bool(r);
+    uint64_t round = tide_read_uint(r);
     const uint8_t *slots = read_slots(r, &count);
     const uint8_t *homes = tide_read_typed(r, TIDE_U32, &homes_count);
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
-    if (!table || r->error || !slots || homes_count != count || versions_count != count) {
+    if (!table || r->error || !slots || homes_count != count || versions_count != count ||
+        round > UINT32_MAX) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         return;
     }
@@ -345,10 +358,15 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     if (!table->replicas) { /* ENOMEM: the old home forwards */
         (void)change_homes(table, slots, homes, 0, versions, 0, count, false);
     }
-    if (answer && from == tide_net_controller(store->net)) {
-        store->moves->answers += !table->map_answer_wanted;
-        table->map_answer_wanted = true;
-        table->map_answer_term = (uint32_t)id;
+    if (round && from == tide_net_controller(store->net)) {
+        if (table->map_rounds > 0 && table->map_term != (uint32_t)id) {
+            table->map_rounds = 0; /* of a former controller: nobody waits for them */
+            store->moves->answers--;
+        }
+        store->moves->answers += table->map_rounds == 0;
+        table->map_round = table->map_rounds == 0 ? (uint32_t)round : table->map_round;
+        table->map_rounds = (uint32_t)round - table->map_round + 1; /* each table is told of all */
+        table->map_term = (uint32_t)id;
     }
     fences_advance(table);
 }
@@ -449,7 +467,9 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         break;
     }
     tide__store_yield(store); /* workers see the new route before what waited has run */
-    tide__parked_retry(table);
+    if (!TIDE_MUTANT(move_parked_forgotten)) {
+        tide__parked_retry(table);
+    }
     fences_advance(table);
 }
 
@@ -507,12 +527,14 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
     uint64_t *keys = tide_alloc(capacity * sizeof *keys);
     float *rows = tide_alloc(capacity * row_bytes);
     uint32_t *marks = tide_alloc(capacity * sizeof *marks);
-    if (!d || !keys || !rows || !marks) {
+    uint32_t *bytes = tide_alloc((count + 1) * sizeof *bytes);
+    if (!d || !keys || !rows || !marks || !bytes) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to hand slots over");
         tide_free(d);
         tide_free(keys);
         tide_free(rows);
         tide_free(marks);
+        tide_free(bytes);
         return;
     }
     *d = (struct departure){.table = table,
@@ -522,7 +544,8 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
                             .keys = keys,
                             .rows = rows,
                             .marks = marks,
-                            .capacity = capacity};
+                            .capacity = capacity,
+                            .bytes = bytes};
     for (size_t i = 0; i < count; i++) {
         d->slots[i] = at(slots, i);
     }
@@ -547,7 +570,6 @@ static int ship(struct departure *d) {
     tide_write_typed(&w, TIDE_F32, d->rows, d->packed * d->table->row_floats);
     tide_write_typed(&w, TIDE_U32, d->marks, d->packed);
     tide_write_typed(&w, TIDE_F32, d->seconds.data, d->seconds.size / sizeof(float));
-    d->turn_bytes += w.size;
     int code = tide__store_send_writer(d->table->store, d->to, &w);
     if (!code) {
         d->packed = 0;
@@ -620,21 +642,36 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
     return tide__store_send_writer(store, d->to, &w);
 }
 
+/* Departs the next slot. What its rows take is what their slab has less of then: nearly, for workers use it too. */
+static int depart_next(struct tide_store *store, struct departure *d) {
+    struct tide_table *table = d->table;
+    const unsigned before = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    int code = depart_slot(store, d, d->slots[d->at]);
+    if (code < 0) {
+        return code;
+    }
+    const unsigned after = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    const uint64_t bytes = after < before ? (uint64_t)(before - after) * table->row_floats * 4 : 0;
+    d->bytes[d->at++] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+    d->turn_bytes += bytes;
+    d->in_flight_bytes += code == 0 ? d->bytes[d->at - 1] : 0;
+    d->in_flight += code == 0;
+    return 0;
+}
+
 static void departures_advance(struct tide_store *store) {
     struct departure *d = store->moves->departures;
     if (!d) {
         return;
     }
     d->turn_bytes = 0; /* a slot goes in one turn; between turns operations are served */
-    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES) {
-        uint32_t slot = d->slots[d->at], route = route_of(d->table, slot);
+    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES &&
+           d->in_flight_bytes < IN_FLIGHT_BYTES) {
+        uint32_t route = route_of(d->table, d->slots[d->at]);
         bool settled = !(route & (TIDE__AWAITED | TIDE__OWN_HOLD | TIDE__WORKER_HOLD));
-        int code = settled ? depart_slot(store, d, slot) : TIDE_EBUSY;
-        if (code < 0) {
+        if (!settled || TIDE_BUGGIFY(departure_pauses) || depart_next(store, d)) {
             break;
         }
-        d->at++;
-        d->in_flight += code == 0;
     }
     if (d->at == d->count && d->in_flight == 0) {
         store->moves->departures = d->next;
@@ -647,6 +684,7 @@ static void on_slot_here(struct tide_store *store, const struct tide_table *tabl
         for (uint32_t i = 0; i < d->at && d->table == table; i++) {
             if (d->slots[i] == slot && d->in_flight > 0) {
                 d->in_flight--;
+                d->in_flight_bytes -= d->bytes[i];
                 return;
             }
         }
@@ -682,7 +720,7 @@ void tide__moves_advance(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
         struct tide_table *table = tide__table_by_id(store, id);
-        if (table && (table->fences || table->map_answer_wanted)) {
+        if (table && (table->fences || table->map_rounds > 0)) {
             fences_advance(table);
         }
     }
@@ -759,8 +797,8 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count);
         break;
     case TIDE__OP_MAP_DONE:
-        if (version == (uint32_t)tide_net_term(store->net)) { /* not what a former one asked */
-            tide__plan_answered(store, from, false);
+        if (version > 0 && count == 1 && at(slots, 0) == (uint32_t)tide_net_term(store->net)) {
+            tide__plan_answered(store, from, (uint32_t)version); /* not what a former one asked */
         }
         break;
     case TIDE__OP_REBUILD:

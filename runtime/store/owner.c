@@ -255,8 +255,13 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
         *w = (struct tide__waiter){.job = part, .index = i};
         if (tide__word_state(old) == TIDE__ARRIVING && !tide__arrival_of(table, old)->here) {
             struct tide__arrival *a = tide__arrival_of(table, old);
-            *a->last = w;
-            a->last = &w->next;
+            if (TIDE_MUTANT(reloc_queue_backwards) && a->first) {
+                w->next = a->first;
+                a->first = w;
+            } else {
+                *a->last = w;
+                a->last = &w->next;
+            }
         } else { /* cannot be: nobody but this thread ends an arrival */
             tide__waiter_done(table, w, TIDE_EREFUSED, "the row is not on its way");
         }

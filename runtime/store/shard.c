@@ -219,7 +219,7 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, job->id);
     tide_write_uint(&w, home);
-    tide_write_bool(&w, false);
+    tide_write_uint(&w, 0);
     tide_write_typed(&w, TIDE_U32, slots, found);
     tide_write_typed(&w, TIDE_U32, homes, found);
     tide_write_typed(&w, TIDE_U32, versions, found);
@@ -407,6 +407,9 @@ int tide__job_prepare(struct tide__job *job) {
  * the same job. */
 static int process(struct tide__job *job) {
     struct tide_table *table = job->table;
+    if (TIDE_BUGGIFY(row_busy)) {
+        return TIDE_EBUSY;
+    }
     if (job->at == 0) {
         tide__misses_init(&job->misses);
     }

@@ -189,8 +189,8 @@ struct tide_table {
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
-    bool map_answer_wanted;        /* the controller waits for MAP_DONE */
-    uint32_t map_answer_term;      /* of the controller that does */
+    uint32_t map_round, map_rounds; /* rounds of MAP that wait for MAP_DONE: the first, how many */
+    uint32_t map_term;              /* of the controller that asks */
     struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
 };
@@ -424,9 +424,9 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
                 TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
-                TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, answer?, slots u32, homes u32,
+                TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, round or 0, slots u32, homes u32,
                                    versions u32] */
-                TIDE__OP_MAP_DONE, /* [op, table] to the controller: nothing goes by the old homes
+                TIDE__OP_MAP_DONE, /* [op, table, round] to the controller: nothing goes by the old homes
                                       any more */
                 TIDE__OP_TABLE, /* [op, id, ready, options, map version, homes, versions] controller
                                    -> node */
