@@ -386,8 +386,8 @@ function nn.sequential(o)
     refuse("nn.sequential wants input = {dims} and loss = nn.xent() or another")
   end
   return nn.program(o.name or "net", function(p)
-    local x, y = p:input("x", table.unpack(o.input)), nil
-    if (o.label or "index") == "index" then y = p:index("y") else y = p:input("y", table.unpack(o.label)) end
+    local x = p:input("x", table.unpack(o.input))
+    local y <const> = (o.label or "index") == "index" and p:index "y" or p:input("y", table.unpack(o.label))
     for i, f in ipairs(o) do
       if type(f) ~= "function" and getmetatable(f) ~= layer then refuse("layer %d is a %s", i, type(f)) end
       x = f(x)
@@ -414,7 +414,9 @@ for rule, defaults in pairs(RULES) do
       end
       made[key] = given
     end
-    if type(made.lr) ~= "number" and type(made.lr) ~= "function" then refuse("nn.%s wants lr, a number or function", rule) end
+    if type(made.lr) ~= "number" and type(made.lr) ~= "function" then
+      refuse("nn.%s wants lr, a number or a function of the step", rule)
+    end
     return made
   end
 end

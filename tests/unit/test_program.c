@@ -1,6 +1,8 @@
 /* Programs as objects: errors, events, layout, memory, evaluation, texts. */
 #include "graph_world.h"
 
+#include <pthread.h>
+
 /* ---- allocations are counted: the linker puts these before base.h's (tests/CMakeLists.txt) ----
  */
 
@@ -279,6 +281,60 @@ static void evaluation_neither_drops_nor_moves_statistics(void **cmocka_state) {
     tide_program_destroy(p);
 }
 
+struct runner {
+    struct work w;
+    const struct batch *b;
+    double loss;
+};
+
+static void *run_steps(void *arg) {
+    struct runner *r = arg;
+    for (size_t step = 0; step < 20; step++) {
+        expect(tide_run_step(r->w.run, r->b->rows, step, NULL));
+        struct tide_step u = {.rule = TIDE_RULE_SGD, .rate = 0.1, .scale = 0.1};
+        r->w.device->update(&u, r->w.elements, r->w.parameters, r->w.gradients, NULL, NULL);
+    }
+    r->loss = tide_run_loss(r->w.run).sum;
+    return NULL;
+}
+
+/* Runs of one plan share nothing that is written: threads give what one after the other gives. */
+static void a_plan_serves_several_threads(void **cmocka_state) {
+    (void)cmocka_state;
+    small_net();
+    struct runner r[3];
+    struct batch b = {.rows = 4};
+    add_input(&b, "x", false, 64);
+    add_input(&b, "y", true, 1);
+    struct tide_plan *own[3];
+    for (size_t i = 0; i < 3; i++) {
+        r[i] = (struct runner){start("cpu", (struct tide_plan_options){0}), &b, 0};
+        own[i] = r[i].w.plan;
+        tide_run_destroy(r[i].w.run);
+        expect(tide_run_create(r[0].w.plan, 42, &r[i].w.run));
+        tide_run_bind_parameters(r[i].w.run, r[i].w.parameters, r[i].w.gradients, r[i].w.states);
+        bind(&r[i].w, &b);
+    }
+    (void)run_steps(&r[2]);
+    pthread_t threads[2];
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, run_steps, &r[i]), 0);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(r[i].loss <= r[2].loss && r[i].loss >= r[2].loss);
+        assert_memory_equal(r[i].w.parameters, r[2].w.parameters, r[i].w.elements * sizeof(float));
+    }
+    for (size_t i = 3; i-- > 0;) {
+        r[i].w.plan = own[i];
+        stop(&r[i].w);
+    }
+    release(&b);
+    tide_program_destroy(p);
+}
+
 static void programs_are_printed_and_known_by_what_they_compute(void **cmocka_state) {
     (void)cmocka_state;
     uint64_t ids[2];
@@ -341,6 +397,7 @@ int main(void) {
         cmocka_unit_test(parameters_of_a_layer_lie_together),
         cmocka_unit_test(a_step_of_a_size_seen_before_allocates_nothing),
         cmocka_unit_test(evaluation_neither_drops_nor_moves_statistics),
+        cmocka_unit_test(a_plan_serves_several_threads),
         cmocka_unit_test(programs_are_printed_and_known_by_what_they_compute),
         cmocka_unit_test(initial_values_depend_on_seed_name_and_index_alone),
     };

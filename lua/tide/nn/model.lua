@@ -24,7 +24,8 @@ local function checked(result, err, ...)
 end
 
 ---@param program tide.nn.program
----@param o {device?: string, seed?: integer, optimizer?: table, clip?: number}
+---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number} mask_seed: of
+---dropout, which differs between workers that share a seed
 ---@return tide.nn.model
 function model.new(program, o)
   local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
@@ -37,7 +38,7 @@ function model.new(program, o)
   program.core:initialise(self.device, self.seed, self.parameters, self.states)
   self.memory = {}
   for i = 1, self.optimizer and STATES[self.optimizer.rule] or 0 do self.memory[i] = core.tensor(float, keys, KEY) end
-  self.train = checked(program.core:plan(self.device, "train", self.seed))
+  self.train = checked(program.core:plan(self.device, "train", o.mask_seed or self.seed))
   self.train:bind(self.parameters, self.gradients, self.states)
   self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
   self.eval:bind(self.parameters, nil, self.states)
@@ -94,7 +95,7 @@ end
 function model:scale(squares, count)
   if count == 0 then return 0 end
   local norm <const> = math.sqrt(squares) / count
-  if not (norm < math.huge) then
+  if norm ~= norm or norm == math.huge then
     error(script.error("T0903", ("the gradient of step %d is not finite"):format(self.steps),
       {help = "a smaller rate, or clip = 1, keeps it bounded"}), 0)
   end
@@ -104,7 +105,9 @@ end
 ---One step of training on a batch.
 ---@return table {loss = sum, count = n, correct = n}
 function model:step(batch)
-  if not self.optimizer then error(script.error("T0903", "step wants an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 2) end
+  if not self.optimizer then
+    error(script.error("T0903", "step wants an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 2)
+  end
   self.steps = self.steps + 1
   -- Plain gradient descent is done by the products that make the gradients.
   self.folding = self.optimizer.rule == "sgd" and self.optimizer.decay == 0 and not self.clip
@@ -113,7 +116,7 @@ function model:step(batch)
   local all <const> = self.layout.keys * KEY
   local scale
   if self.folding then
-    if not (r.loss - r.loss == 0) then self:scale(math.huge, 1) end
+    self:scale(r.loss * r.loss, 1) -- refuses what is not finite
     scale = r.count > 0 and 1 / r.count or 0
   else
     scale = self:scale(core.norm2(self.device, 0, all, self.gradients), r.count)

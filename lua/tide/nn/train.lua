@@ -27,7 +27,8 @@ trainer.__index = trainer
 
 local function new_trainer(w, o)
   local self = setmetatable({w = w, params = w.tables.params, grads = w.tables.grads, step = 0, pulls = {}}, trainer)
-  self.model = o.program:compile {seed = w.seed, optimizer = o.optimizer, clip = o.clip}
+  self.model = o.program:compile {seed = w.seed, mask_seed = w.seed * 1000003 + w.rank, optimizer = o.optimizer,
+                                  clip = o.clip}
   local keys <const> = self.model.layout.keys
   local first, count = data.piece(keys, w.rank, w.workers)
   self.first, self.count, self.keys = first - 1, count, range(first - 1, count)
@@ -135,7 +136,7 @@ function trainer:settle()
   self.pulls = {}
 end
 
-local function run_epoch(self, o, epoch, steps, batch)
+local function run_epoch(self, epoch, steps, batch)
   local w <const> = self.w
   local x, y <const> = w.data:part "train.x", w.data:part "train.y"
   local seed <const> = w.seed * 7919 + epoch
@@ -169,7 +170,7 @@ local KNOWN <const> = {name = true, program = true, data = true, batch = true, e
                        clip = true, seed = true}
 
 ---A job that trains `program` (inputs "x" and "y") on `data` (parts "train.x", "train.y", "test.x", "test.y").
----@param o {name: string, program: tide.nn.program, data: tide.data.set, batch: integer, epochs: integer, optimizer: table, clip?: number, seed?: integer} batch: of all workers together
+---@param o table {name, program, data, batch (of all workers together), epochs, optimizer, clip?, seed?}
 ---@return tide.job
 function train.job(o)
   for key in pairs(o) do
@@ -188,7 +189,7 @@ function train.job(o)
       local most <const> = (w.data:whole "train.x":rows() + w.workers - 1) // w.workers
       w:barrier "start"
       for epoch = 1, o.epochs do
-        run_epoch(w.trainer, o, epoch, (most + batch - 1) // batch, batch)
+        run_epoch(w.trainer, epoch, (most + batch - 1) // batch, batch)
         if w:stopping() then break end
       end
     end,
