@@ -33,3 +33,4 @@ if [ -e /usr/include/zmq.h ]; then
   cc -std=gnu11 -O2 -I"$here/.." "$here/peers/peer_zmq.c" -lzmq -o "$work/peer_zmq" && "$work/peer_zmq" "$@"
 fi
 "$build/bench/bench_store" --net tcp "$@"
+"$here/applications.py" "$build/tide" "$@"

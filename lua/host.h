@@ -176,6 +176,9 @@ void tide__lua_open_data(lua_State *L);
 void tide__lua_open_matrix(lua_State *L);
 void tide__lua_open_program(lua_State *L);
 int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
+void tide__lua_open_corpus(lua_State *L);
+void tide__lua_open_sampler(lua_State *L);
+int tide__lua_table_sampler(lua_State *L); /* t:sampler{...} */
 void tide__lua_open_simulator(lua_State *L);
 int tide__lua_open_core(lua_State *L); /* lua_CFunction: returns the module */
 

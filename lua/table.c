@@ -732,6 +732,7 @@ void tide__lua_open_table(lua_State *L) {
         {"push", table_push},
         {"pull_local", table_pull_local},
         {"localize", table_localize},
+        {"sampler", tide__lua_table_sampler},
         {"where", table_where},
         {"stats", table_stats},
         {"homes", table_homes},

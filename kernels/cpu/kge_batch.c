@@ -9,17 +9,12 @@
  */
 #include "cpu/kge_train.h"
 #include "cpu/gemm.h"
+#include "cpu/rows_batch.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { SLOTS = 3, BLOCK = 128 /* triples whose scores stay in the second cache */ };
-
-struct transfer {
-    _Alignas(16) uint8_t handle[64];
-    bool open;
-    int (*wait)(void *handle);
-};
 
 /* One batch. Row i of `rows` and `gradients` belongs to keys[i]; the pool comes first, so it is a
  * matrix as it is. */
@@ -29,73 +24,27 @@ struct slot {
     uint64_t *keys, *relation_keys;
     float *rows, *gradients, *relation_rows, *relation_gradients;
     uint32_t *subjects, *objects, *relations; /* of each triple: index into the rows */
-    struct transfer pulls[2], pushes[2];
-};
-
-/* Key to index, emptied by counting up `now`. */
-struct index {
-    uint64_t *keys;
-    uint32_t *values, *stamps;
-    uint32_t now;
-    size_t mask;
+    struct tide_transfer pulls[2], pushes[2];
 };
 
 struct batches {
     struct kge_training *training;
     struct slot slots[SLOTS];
-    struct index entities, relations;
+    struct tide_key_index entities, relations;
     /* of one block; object queries first, then subject queries */
     float *queries, *query_gradients, *scores, *own;
 };
 
 /* ---- memory ---- */
 
-static int index_init(struct index *index, size_t most) {
-    size_t size = 16;
-    while (size < 2 * most) {
-        size *= 2;
-    }
-    index->mask = size - 1;
-    index->keys = tide_alloc(size * sizeof(*index->keys));
-    index->values = tide_alloc(size * sizeof(*index->values));
-    index->stamps = tide_alloc_zero(size, sizeof(*index->stamps));
-    return index->keys && index->values && index->stamps ? 0 : TIDE_ENOMEM;
-}
-
-static void index_deinit(struct index *index) {
-    tide_free(index->keys);
-    tide_free(index->values);
-    tide_free(index->stamps);
-}
-
-/* The index of `key`; a new key gets *count and is appended to `list`. */
-static uint32_t index_of(struct index *index, uint64_t key, uint64_t *list, size_t *count) {
-    size_t at = tide_mix64(key) & index->mask;
-    while (index->stamps[at] == index->now) {
-        if (index->keys[at] == key) {
-            return index->values[at];
-        }
-        at = (at + 1) & index->mask;
-    }
-    index->stamps[at] = index->now;
-    index->keys[at] = key;
-    index->values[at] = (uint32_t)*count;
-    list[(*count)++] = key;
-    return index->values[at];
-}
-
-static float *floats(size_t rows, size_t width) {
-    return tide_alloc_aligned(64, (rows * width + 16) * sizeof(float));
-}
-
 static int slot_init(struct slot *slot, const struct kge_training *t, size_t relations_most) {
     size_t keys_most = t->negatives + 2 * t->batch;
     slot->keys = tide_alloc(keys_most * sizeof(uint64_t));
     slot->relation_keys = tide_alloc(relations_most * sizeof(uint64_t));
-    slot->rows = floats(keys_most, t->width);
-    slot->gradients = floats(keys_most, t->width);
-    slot->relation_rows = floats(relations_most, t->relation_width);
-    slot->relation_gradients = floats(relations_most, t->relation_width);
+    slot->rows = tide_batch_floats(keys_most, t->width);
+    slot->gradients = tide_batch_floats(keys_most, t->width);
+    slot->relation_rows = tide_batch_floats(relations_most, t->relation_width);
+    slot->relation_gradients = tide_batch_floats(relations_most, t->relation_width);
     slot->subjects = tide_alloc(t->batch * sizeof(uint32_t));
     slot->objects = tide_alloc(t->batch * sizeof(uint32_t));
     slot->relations = tide_alloc(t->batch * sizeof(uint32_t));
@@ -122,8 +71,8 @@ static void batches_deinit(struct batches *b) {
     for (int i = 0; i < SLOTS; i++) {
         slot_deinit(&b->slots[i]);
     }
-    index_deinit(&b->entities);
-    index_deinit(&b->relations);
+    tide_key_index_release(&b->entities);
+    tide_key_index_release(&b->relations);
     tide_free(b->queries);
     tide_free(b->query_gradients);
     tide_free(b->scores);
@@ -137,15 +86,15 @@ static int batches_init(struct batches *b, struct kge_training *t) {
     if (t->relations.key_count && t->relations.key_count < relations_most) {
         relations_most = (size_t)t->relations.key_count;
     }
-    int error = index_init(&b->entities, t->negatives + 2 * t->batch);
-    error = error ? error : index_init(&b->relations, relations_most);
+    int error = tide_key_index_init(&b->entities, t->negatives + 2 * t->batch);
+    error = error ? error : tide_key_index_init(&b->relations, relations_most);
     for (int i = 0; i < SLOTS && !error; i++) {
         error = slot_init(&b->slots[i], t, relations_most);
     }
-    b->queries = floats(2 * BLOCK, t->width);
-    b->query_gradients = floats(2 * BLOCK, t->width);
-    b->scores = floats(2 * BLOCK, t->negatives);
-    b->own = floats(2 * BLOCK, 1);
+    b->queries = tide_batch_floats(2 * BLOCK, t->width);
+    b->query_gradients = tide_batch_floats(2 * BLOCK, t->width);
+    b->scores = tide_batch_floats(2 * BLOCK, t->negatives);
+    b->own = tide_batch_floats(2 * BLOCK, 1);
     if (!b->queries || !b->query_gradients || !b->scores || !b->own) {
         error = TIDE_ENOMEM;
     }
@@ -153,34 +102,6 @@ static int batches_init(struct batches *b, struct kge_training *t) {
 }
 
 /* ---- transfers ---- */
-
-static int transfer_wait(struct transfer transfers[2]) {
-    int error = 0;
-    for (int i = 0; i < 2; i++) {
-        if (transfers[i].open) {
-            transfers[i].open = false;
-            int code = transfers[i].wait(transfers[i].handle);
-            error = error ? error : code;
-        }
-    }
-    return error;
-}
-
-static int transfer_pull(struct transfer *transfer, const struct tide_rows *rows,
-                         const uint64_t *keys, size_t count, float *values) {
-    transfer->wait = rows->wait;
-    int error = rows->pull_start(rows->table, keys, count, values, transfer->handle);
-    transfer->open = error == 0;
-    return error;
-}
-
-static int transfer_push(struct transfer *transfer, const struct tide_rows *rows,
-                         const uint64_t *keys, size_t count, const float *values) {
-    transfer->wait = rows->wait;
-    int error = rows->push_start(rows->table, keys, count, values, transfer->handle);
-    transfer->open = error == 0;
-    return error;
-}
 
 /* Draws the pool, lists the distinct keys of `count` triples from `first` of the order, and starts
  * their pull. */
@@ -192,22 +113,23 @@ static int batch_fetch(struct batches *b, struct slot *slot, size_t first, size_
     b->relations.now++;
     for (size_t i = 0; i < t->negatives; i++) {
         uint64_t key = tide_random_below(&t->random, t->entity_count);
-        index_of(&b->entities, key, slot->keys, &slot->key_count);
+        tide_key_index_of(&b->entities, key, slot->keys, &slot->key_count);
     }
     slot->pool_count = slot->key_count;
     for (size_t i = 0; i < count; i++) {
         const uint32_t *triple = t->triples + 3 * (size_t)t->order[first + i];
-        slot->subjects[i] = index_of(&b->entities, triple[0], slot->keys, &slot->key_count);
+        slot->subjects[i] =
+            tide_key_index_of(&b->entities, triple[0], slot->keys, &slot->key_count);
         slot->relations[i] =
-            index_of(&b->relations, triple[1], slot->relation_keys, &slot->relation_count);
-        slot->objects[i] = index_of(&b->entities, triple[2], slot->keys, &slot->key_count);
+            tide_key_index_of(&b->relations, triple[1], slot->relation_keys, &slot->relation_count);
+        slot->objects[i] = tide_key_index_of(&b->entities, triple[2], slot->keys, &slot->key_count);
     }
     t->calls += 2;
     int error =
-        transfer_pull(&slot->pulls[0], &t->entities, slot->keys, slot->key_count, slot->rows);
+        tide_transfer_pull(&slot->pulls[0], &t->entities, slot->keys, slot->key_count, slot->rows);
     if (!error) {
-        error = transfer_pull(&slot->pulls[1], &t->relations, slot->relation_keys,
-                              slot->relation_count, slot->relation_rows);
+        error = tide_transfer_pull(&slot->pulls[1], &t->relations, slot->relation_keys,
+                                   slot->relation_count, slot->relation_rows);
     }
     return error;
 }
@@ -215,11 +137,11 @@ static int batch_fetch(struct batches *b, struct slot *slot, size_t first, size_
 static int batch_send(struct batches *b, struct slot *slot) {
     struct kge_training *t = b->training;
     t->calls += 2;
-    int error =
-        transfer_push(&slot->pushes[0], &t->entities, slot->keys, slot->key_count, slot->gradients);
+    int error = tide_transfer_push(&slot->pushes[0], &t->entities, slot->keys, slot->key_count,
+                                   slot->gradients);
     if (!error) {
-        error = transfer_push(&slot->pushes[1], &t->relations, slot->relation_keys,
-                              slot->relation_count, slot->relation_gradients);
+        error = tide_transfer_push(&slot->pushes[1], &t->relations, slot->relation_keys,
+                                   slot->relation_count, slot->relation_gradients);
     }
     return error;
 }
@@ -361,17 +283,18 @@ int kge_train_batches(struct kge_training *training) {
     for (size_t i = 0; i < batch_count && !error; i++) {
         struct slot *slot = &b.slots[i % SLOTS], *next = &b.slots[(i + 1) % SLOTS];
         struct slot *last = &b.slots[(i + 2) % SLOTS];
-        error = transfer_wait(slot->pulls);
+        error = tide_transfer_wait(slot->pulls, 2);
         if (!error && i + 1 < batch_count) {
             error = batch_fetch(&b, next, (i + 1) * training->batch, batch_size(training, i + 1));
         }
         error = error ? error : batch_compute(&b, slot);
-        error = error ? error : transfer_wait(last->pushes);
+        error = error ? error : tide_transfer_wait(last->pushes, 2);
         error = error ? error : batch_send(&b, slot);
     }
     /* Whatever is under way ends before its memory goes. */
     for (int i = 0; i < SLOTS; i++) {
-        int pulled = transfer_wait(b.slots[i].pulls), pushed = transfer_wait(b.slots[i].pushes);
+        int pulled = tide_transfer_wait(b.slots[i].pulls, 2),
+            pushed = tide_transfer_wait(b.slots[i].pushes, 2);
         error = error ? error : pulled ? pulled : pushed;
     }
     batches_deinit(&b);

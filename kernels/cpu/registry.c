@@ -4,6 +4,8 @@
 #include <string.h>
 
 static const struct tide_kernel *const kernels[] = {
+    &tide_kernel_cosine_nearest,
+    &tide_kernel_cosine_pairs,
     &tide_kernel_kge_rank,
     &tide_kernel_kge_train,
     &tide_kernel_mf_error,
@@ -11,6 +13,7 @@ static const struct tide_kernel *const kernels[] = {
     &tide_kernel_mf_sgd_block,
     &tide_kernel_nearest_rows,
     &tide_kernel_rows_restore,
+    &tide_kernel_sgns_train,
 };
 
 const struct tide_kernel *tide_kernel_at(size_t index) {

@@ -64,6 +64,8 @@ function core.tables() end            --> array of {name=, ...stats}
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
+-- t:sampler{dist="uniform"|weights|function() return key end, scheme="naive"|"preloc"|"pool"|"postpone"|"local" or level="conform"|"bounded"|"long_term"|"none",
+--   first=0, count= (candidates), group=250, reuse=16, seed=1} -> s; s:prepare(n) -> sample; s:pull(sample, m) -> keys (u64), rows (f32 m x width); s:finish(sample); s:stats();
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
 ---- kernels
@@ -100,6 +102,9 @@ function core.matrix(sources, options) end --> {rows=, columns=, parts={train={c
 function core.matrix_blocks(part, grid) end --> {cells=, values=} block after block, offsets (u64 tensor: one a block and the end)
 ---@param kind "mf"|"kge"|"text"
 function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed
+---@param sources table 1 to 16: path or {name=, text=}
+function core.corpus(sources, options) end --> {words={names}, counts= (u64 tensor), tokens= (u32 tensor of words from 0), dropped_words=, dropped_tokens=} | nil, err with file:line; options {min_count=}. Word 0 is the end of a line, "</s>"
+function core.glosses(directory) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 
 ---- the simulated world (lua/simulator.c). Scripts use tide.sim; sim_open, sim_close and sim_report are the program's.

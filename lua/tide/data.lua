@@ -115,6 +115,7 @@ data.triples = require "tide.data.triples" (data)
 data.wordnet = require "tide.data.wordnet" (data)
 data.images = require "tide.data.images" (data)
 data.matrix = require "tide.data.matrix" (data)
+data.text = require "tide.data.text" (data)
 data.ratings = data.matrix -- the reader tells them apart by the first line
 
 ---Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.

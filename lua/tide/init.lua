@@ -147,6 +147,10 @@ function tide.sleep(time)
   core.sleep(seconds)
 end
 
+---A generator of random numbers: :next() a 64-bit integer, :uniform() in [0, 1), :below(n) in 0..n-1.
+---@param seed integer
+function tide.random(seed) return core.random(seed) end
+
 tide.units = units
 
 -- Read when first asked for: most scripts use few of them.

@@ -121,15 +121,15 @@ void tide__job_reply(struct tide__job *job) {
             to++;
         }
     }
-    tide_write_uint(&w, done);
     if (job->origin == tide__store_self(store)) {
-        if (!w.error) {
+        if (!w.error) { /* before anything else is written: positions lie in the writer */
             tide__pending_answer(store, job->id, 0, NULL, positions, done, TIDE_F32,
                                  job->values ? job->values->data : NULL, floats * sizeof(float));
         }
         tide_writer_release(&w);
         return;
     }
+    tide_write_uint(&w, done);
     if (job->values) {
         const uint8_t code = tide__job_code(job);
         if (code != TIDE_F32) {

@@ -56,6 +56,8 @@ NOUN = (b"  1 licence\n00000100 03 n 02 Entity 0 thing 0 002 ~ 00000200 n 0000 +
 VERB = b"00000300 29 v 01 be 0 001 + 00000100 n 0201 01 + 02 00 | g\n"
 ADJ = b"00000400 00 s 01 big(p) 0 000 | g\n"
 TEXTS = {
+    "corpus": b"\x04b a\tc a\r\n\n c  a d\x01a a",
+    "glosses": b"\x05" + NOUN + b"\x01" + VERB + b"\x01" + ADJ + b"\x01",
     "lines": b"\x00\xef\xbb\xbfone\r\n\ntwo",
     "lines-nul": b"\x00a\nb\0c",
     "names": b"\x01a\tr\tb\r\nb\ts\ta\n\x01c\tr\ta\x01",

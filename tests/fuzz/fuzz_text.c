@@ -2,6 +2,8 @@
  * Text readers: the first byte chooses the reader, bytes 0x01 cut the rest into texts. What is
  * accepted has indices within its dictionaries.
  */
+#include "base/base.h"
+#include "corpus.h"
 #include "fuzz.h"
 #include "text.h"
 
@@ -53,25 +55,55 @@ static void check_lines(const struct tide_text *text) {
     FUZZ_CHECK(total <= text->size && lines.number <= text->size);
 }
 
+static void check_corpus(const struct tide_text *texts, size_t count) {
+    struct tide_corpus c;
+    if (tide_corpus_read(texts, count, 2, &c) == 0) {
+        for (size_t i = 0; i < c.token_count; i++) {
+            FUZZ_CHECK(c.tokens[i] < c.words.count);
+        }
+        for (size_t i = 2; i < c.words.count; i++) {
+            FUZZ_CHECK(c.counts[i] >= 2 && c.counts[i] <= c.counts[i - 1]);
+        }
+        check_names(&c.words);
+    }
+    tide_corpus_release(&c);
+}
+
+static void check_glosses(const struct tide_text texts[TIDE_WORDNET_FILES]) {
+    char *text;
+    size_t size;
+    if (tide_wordnet_glosses(texts, &text, &size) == 0) {
+        FUZZ_CHECK(strlen(text) == size && (size == 0 || text[size - 1] == '\n'));
+        tide_free(text);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tide_text texts[TIDE_WORDNET_FILES] = {{0}};
     struct tide_triples t;
     if (size == 0) {
         return 0;
     }
-    size_t limit = data[0] % 4 == 3 ? TIDE_WORDNET_FILES : TIDE_TRIPLE_PARTS;
+    size_t limit = data[0] % 6 == 3 || data[0] % 6 == 5 ? TIDE_WORDNET_FILES : TIDE_TRIPLE_PARTS;
     size_t count = cut((const char *)data + 1, size - 1, texts, limit);
-    switch (data[0] % 4) {
+    switch (data[0] % 6) {
     case 0:
         check_lines(&texts[0]);
         break;
     case 1:
     case 2:
-        check(&t, tide_text_triples(texts, count, data[0] % 4 == 2, &t));
+        check(&t, tide_text_triples(texts, count, data[0] % 6 == 2, &t));
+        break;
+    case 4:
+        check_corpus(texts, count);
         break;
     default:
         for (; count < TIDE_WORDNET_FILES; count++) {
             texts[count].name = "text";
+        }
+        if (data[0] % 6 == 5) {
+            check_glosses(texts);
+            break;
         }
         check(&t, tide_text_wordnet(texts, &t, NULL));
         break;

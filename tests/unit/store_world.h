@@ -23,7 +23,7 @@ struct tide_net *tide_net_of(struct tide_node *node);
 /* ---- a cluster in one process ---- */
 
 enum { NODES_MAX = 5 };
-static const char *program;
+__attribute__((unused)) static const char *program; /* for tests that start themselves */
 
 struct cluster {
     struct tide_sim *sim;
@@ -212,13 +212,13 @@ static void create(struct cluster *c, struct tide_table_options options) {
     run_alone(c, 0, create_run, &creation);
 }
 
-static struct tide_table *table_of(struct cluster *c, unsigned node, const char *name) {
+static inline struct tide_table *table_of(struct cluster *c, unsigned node, const char *name) {
     struct tide_table *table;
     assert_int_equal(tide_table_find(c->nodes[node], name, &table), 0);
     return table;
 }
 
-static void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
+static inline void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
     for (size_t i = count; i-- > 1;) {
         size_t j = (size_t)tide_random_below(random, i + 1);
         uint64_t key = keys[i];

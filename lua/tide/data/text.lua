@@ -1,0 +1,93 @@
+-- tide.data.text: running text as word numbers, cut over the workers at ends of lines. Read by the core.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local GLOSSES <const> = "/usr/share/wordnet" -- the place of Debian's package wordnet-base
+
+---@class tide.data.text_set
+---@field words string[] words[w + 1] is word w; word 0 is "</s>", the end of a line; the others by falling count
+---@field counts table u64 tensor: how often each word occurs
+---@field vocabulary integer number of words
+---@field tokens table u32 tensor: the text (on a worker: its own part, from the start of a line to the end of one)
+---@field count integer tokens (on a worker: of its own part)
+---@field total integer tokens of the whole text
+---@field note string where the text is from, for people
+local set = {}
+
+---The text whose words of one topic meet only each other and the common ones: what a model must find out is known.
+local GENERATED <const> = {vocabulary = 10000, words = 100000, sentence = 20, seed = 3}
+
+local function sources_of(where)
+  if where == nil or where == "glosses" then
+    local text, err = core.glosses(GLOSSES)
+    if not text then return nil, err end
+    return {{name = "WordNet's glosses", text = text}}, "glosses of WordNet"
+  elseif where == "generated" then
+    local texts, err = core.generate("text", GENERATED)
+    if not texts then return nil, err end
+    return {{name = "generated text", text = texts[1]}}, "generated text, 50 topics"
+  end
+  local paths = type(where) == "table" and where or {where}
+  return paths, table.concat(paths, ", ")
+end
+
+local function read_all(where, options)
+  local sources, from = sources_of(where)
+  if not sources then return nil, from end
+  local read, err = core.corpus(sources, {min_count = options.min_count})
+  if not read then return nil, err end
+  read.vocabulary, read.count, read.total = #read.words, #read.tokens, #read.tokens
+  read.note = ("%s: %d tokens, %d words%s"):format(from, read.count, read.vocabulary, read.dropped_words > 0
+    and (" (%d rarer than %d left out)"):format(read.dropped_words, options.min_count) or "")
+  return read
+end
+
+---The first token behind the end of a line at or after `at` (both from 0).
+local function line_start(tokens, at)
+  if at == 0 then return 0 end
+  while at < #tokens and tokens[at] ~= 0 do at = at + 1 end -- token at - 1 stands at position `at` of the tensor
+  return at
+end
+
+return function(data)
+  function set:__index(key)
+    return rawget(set, key) or set.read(self)[key]
+  end
+
+  ---Reads the text once; raises the reader's error with its file:line.
+  function set.read(self)
+    local loaded = rawget(self, "loaded")
+    if loaded then return loaded end
+    local err
+    loaded, err = rawget(self, "reader")()
+    if not loaded then error(data.reader_error(err), 0) end
+    rawset(self, "loaded", loaded)
+    return loaded
+  end
+
+  ---The text as seen by one of several workers: a run of whole lines.
+  function set:cut(rank, workers)
+    local whole <const> = self
+    return setmetatable({reader = function()
+      local all = set.read(whole)
+      local first = line_start(all.tokens, all.count * (rank - 1) // workers)
+      local last = rank == workers and all.count or line_start(all.tokens, all.count * rank // workers)
+      local own = {}
+      for k, v in pairs(all) do own[k] = v end
+      own.tokens, own.count = all.tokens:slice(first + 1, last - first), last - first
+      return own
+    end}, set)
+  end
+
+  ---@param where? string|string[] files; "glosses" (default): those of WordNet; "generated": text with known topics
+  ---@param options? {min_count?: integer} words that occur less often are left out
+  ---@return tide.data.text_set
+  return function(where, options)
+    options = options or {}
+    local least = options.min_count or 1
+    if math.type(least) ~= "integer" or least < 1 then
+      error(script.error("T0113", ("min_count = %s is not a whole number from 1"):format(tostring(least))), 2)
+    end
+    return setmetatable({reader = function() return read_all(where, {min_count = least}) end}, set)
+  end
+end
