@@ -191,13 +191,69 @@ static void layers_are_needed_upwards_and_ready_downwards(void **cmocka_state) {
     add_input(&b, "y", true, 1);
     bind(&w, &b);
     struct seen seen = {.text = ""};
-    struct tide_run_hooks hooks = {&seen, on_need, on_ready};
+    struct tide_run_hooks hooks = {&seen, on_need, on_ready, NULL};
     expect(tide_run_step(w.run, 4, 0, &hooks));
     assert_string_equal(seen.text,
                         "need conv1, need fc1, need fc2, ready fc2, ready fc1, ready conv1, ");
     seen = (struct seen){.fail_at = 4};
     assert_int_equal(tide_run_step(w.run, 4, 0, &hooks), TIDE_ECANCELED);
     assert_string_equal(seen.text, "need conv1, need fc1, need fc2, ready fc2, ");
+    stop(&w);
+    release(&b);
+    tide_program_destroy(p);
+}
+
+struct factors {
+    float sum[1024 * 32];
+    size_t parameter, calls;
+};
+
+static int on_factors(void *arg, size_t index, const struct tide_operand *a,
+                      const struct tide_operand *b) {
+    struct factors *f = arg;
+    f->parameter = index;
+    f->calls++;
+    assert_true(a->rows == 4 && b->rows == 4 && a->columns == 1024 && b->columns == 32);
+    for (size_t k = 0; k < a->rows; k++) {
+        for (size_t e = 0; e < (size_t)1024 * 32; e++) {
+            f->sum[e] += ((const float *)a->data)[k * 1024 + e / 32] *
+                         ((const float *)b->data)[k * 32 + e % 32];
+        }
+    }
+    return 0;
+}
+
+static void a_gradient_is_offered_as_factors_instead(void **cmocka_state) {
+    (void)cmocka_state;
+    small_net();
+    struct work w = start("cpu", (struct tide_plan_options){0});
+    struct batch b = {.rows = 4};
+    add_input(&b, "x", false, 64);
+    add_input(&b, "y", true, 1);
+    bind(&w, &b);
+    expect(tide_run_step(w.run, 4, 0, NULL));
+    const struct tide_parameter_place place = find("w1");
+    float *own = (float *)w.gradients + place.first;
+    float *plain = malloc(place.count * sizeof(float));
+    memcpy(plain, own, place.count * sizeof(float));
+    memset(own, 0, place.count * sizeof(float));
+    struct factors *f = calloc(1, sizeof(*f));
+    struct tide_run_hooks hooks = {f, NULL, NULL, on_factors};
+    for (size_t i = 0; i < tide_program_parameter_count(p); i++) {
+        if (tide_program_parameter_at(p, i).first == place.first) {
+            expect(tide_run_offer_factors(w.run, i, true));
+        }
+    }
+    expect(tide_run_step(w.run, 4, 0, &hooks));
+    assert_int_equal(f->calls, 1);
+    assert_string_equal(tide_program_parameter_at(p, f->parameter).name, "w1");
+    for (size_t e = 0; e < place.count; e++) {
+        assert_true(fabsf(own[e]) <= 0); /* the product was not made */
+        assert_true(fabsf(f->sum[e] - plain[e]) <= 1e-5f);
+    }
+    assert_int_equal(tide_run_offer_factors(w.run, 0, true), TIDE_EUNSUPPORTED); /* a convolution */
+    free(plain);
+    free(f);
     stop(&w);
     release(&b);
     tide_program_destroy(p);
@@ -394,6 +450,7 @@ int main(void) {
         cmocka_unit_test(shape_errors_name_layer_shapes_and_line),
         cmocka_unit_test(what_is_missing_at_run_time_is_named),
         cmocka_unit_test(layers_are_needed_upwards_and_ready_downwards),
+        cmocka_unit_test(a_gradient_is_offered_as_factors_instead),
         cmocka_unit_test(parameters_of_a_layer_lie_together),
         cmocka_unit_test(a_step_of_a_size_seen_before_allocates_nothing),
         cmocka_unit_test(evaluation_neither_drops_nor_moves_statistics),
