@@ -177,6 +177,29 @@ for net in mlp conv residual; do
     more "$(value test_accuracy)" 0.5 || fail "$net: test accuracy $(value test_accuracy)"
     nothing_left
 done
+
+# Running statistics are the mean of the workers': the test loss of an evaluation is that of one model.
+cat >states.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(8), nn.batchnorm(), nn.linear(10)}
+local job = nn.job {name = "states", program = net, data = tide.data.images(nil, {count = 200, test = 0.2}), batch = 40,
+  epochs = 2, optimizer = nn.sgd {lr = 0.1}}
+job.evaluate.mean = function(w)
+  local kept = w.tables.states:pull({0})
+  for i = 1, #kept do assert(kept[i] == w.trainer.model.states[i], "a worker has statistics of its own") end
+  return kept[1] ~= 0 and 1 or 0, 1
+end
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 3}
+  local run = cluster:start(job)
+  for r in run:events "report" do print(r.n, run:evaluate "mean") end
+  run:wait()
+end)
+LUA
+run 0 run states.lua
+says out.txt '^2.1.0'
+nothing_left
+
 run 1 run "$root/examples/mnist.lua" --data /nonexistent --nodes 1
 says err.txt "has no images in MNIST's format"
 mkdir broken

@@ -6,7 +6,7 @@
 /* ---- allocations are counted: the linker puts these before base.h's (tests/CMakeLists.txt) ----
  */
 
-static uint64_t allocations;
+static atomic_uint_fast64_t allocations; /* threads of a test allocate too */
 void *__real_tide_alloc(size_t size);
 void *__real_tide_alloc_zero(size_t count, size_t size);
 void *__real_tide_alloc_aligned(size_t alignment, size_t size);

@@ -9,6 +9,7 @@ local STATES <const> = {sgd = 0, momentum = 1, nesterov = 1, adagrad = 1, rmspro
 ---@class tide.nn.model
 ---@field parameters table tensor keys x 1024: all parameters, in the program's layout
 ---@field gradients table tensor of the same layout: of the last batch, summed over its examples
+---@field states table tensor of rows of 1024: running statistics
 ---@field layout table see program:layout()
 local model = {}
 model.__index = model
@@ -34,7 +35,7 @@ function model.new(program, o)
   local float <const> = self.device == "reference" and "f64" or "f32"
   local keys <const> = self.layout.keys
   self.parameters, self.gradients = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
-  self.states = core.tensor(float, math.max(1, self.layout.states), 1)
+  self.states = core.tensor(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
   program.core:initialise(self.device, self.seed, self.parameters, self.states)
   self.memory = {}
   for i = 1, self.optimizer and STATES[self.optimizer.rule] or 0 do self.memory[i] = core.tensor(float, keys, KEY) end
