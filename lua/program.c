@@ -22,7 +22,6 @@ struct lua_run {
     struct tide_run *run;
     const struct tide_device *device;
     struct tide_program *program; /* lives as the first user value */
-    size_t rows_limit;            /* of what is fed: the shortest */
     bool busy, bound;
 };
 
@@ -370,7 +369,7 @@ static int program_plan(lua_State *L) {
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 4);
     /* User values: program, parameters, gradients, states, inputs by name. */
     struct lua_run *own = lua_newuserdatauv(L, sizeof *own, 5);
-    *own = (struct lua_run){.device = device, .program = p, .rows_limit = SIZE_MAX};
+    *own = (struct lua_run){.device = device, .program = p};
     lua_rawgetp(L, LUA_REGISTRYINDEX, &run_metatable);
     lua_setmetatable(L, -2);
     lua_pushvalue(L, 1);
@@ -430,12 +429,29 @@ static int run_feed(lua_State *L) {
     }
     size_t left = tensor->t.rows - (size_t)(first - 1);
     lua_getiuservalue(L, 1, 5);
+    lua_createtable(L, 0, 2);
     lua_pushvalue(L, 3);
+    lua_setfield(L, -2, "tensor");
+    set_integer(L, "rows", left);
     lua_setfield(L, -2, name);
-    own->rows_limit = left < own->rows_limit ? left : own->rows_limit;
     int code = tide_run_bind(
         own->run, name, (char *)tensor->t.data + (size_t)(first - 1) * columns * tensor->element);
     return code == 0 ? 0 : tide__lua_raise(L, code);
+}
+
+/* Rows that a step may have: those of the shortest input. */
+static lua_Integer fed_rows(lua_State *L) {
+    lua_Integer least = -1;
+    lua_getiuservalue(L, 1, 5);
+    lua_pushnil(L);
+    while (lua_next(L, -2)) {
+        lua_getfield(L, -1, "rows");
+        lua_Integer rows = lua_tointeger(L, -1);
+        least = least < 0 || rows < least ? rows : least;
+        lua_pop(L, 2);
+    }
+    lua_pop(L, 1);
+    return least < 0 ? 0 : least;
 }
 
 struct hook_call {
@@ -468,9 +484,9 @@ static int run_step(lua_State *L) {
     struct hook_call call = {L, lua_isnil(L, 4) ? 0 : 4, lua_isnil(L, 5) ? 0 : 5};
     struct tide_run_hooks hooks = {&call, call.need ? on_need : NULL, call.ready ? on_ready : NULL,
                                    NULL};
-    if (rows < 0 || (size_t)rows > own->rows_limit) {
-        return luaL_error(L, "a step of %I rows, but only %I were fed", rows,
-                          (lua_Integer)(own->rows_limit == SIZE_MAX ? 0 : own->rows_limit));
+    lua_Integer fed = fed_rows(L);
+    if (rows < 0 || rows > fed) {
+        return luaL_error(L, "a step of %I rows, but only %I were fed", rows, fed);
     }
     if (!own->bound) {
         return luaL_error(L, "run:bind comes before run:step");
@@ -479,7 +495,6 @@ static int run_step(lua_State *L) {
     own->busy = true;
     int code = tide_run_step(own->run, (size_t)rows, (uint64_t)step, &hooks);
     own->busy = false;
-    own->rows_limit = SIZE_MAX;
     if (lua_gettop(L) > 5) {
         return lua_error(L);
     }

@@ -147,12 +147,14 @@ end
 ---@param name string
 function program:input(name, ...)
   place(self)
+  self.inputs[#self.inputs + 1] = name
   return wrap(self, checked(self.core:input(name, "f32", {...})))
 end
 
 ---Integers: labels, ids of an embedding.
 function program:index(name, ...)
   place(self)
+  self.inputs[#self.inputs + 1] = name
   return wrap(self, checked(self.core:input(name, "index", {...})))
 end
 
@@ -195,7 +197,7 @@ function program:compile(o) return require("tide.nn.model").new(self, o or {}) e
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
 function nn.program(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}}, program)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}}, program)
   build(p)
   p.layer = nil
   checked(p.core:differentiate(false))

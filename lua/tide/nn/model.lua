@@ -47,10 +47,11 @@ function model.new(program, o)
 end
 
 ---A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors.
-local function feed(run, batch)
+local function feed(program, run, batch)
   local rows = batch.rows
-  for name, tensor in pairs(batch) do
-    if type(tensor) == "userdata" then
+  for _, name in ipairs(program.inputs) do -- in their order, so that mistakes are named the same way each time
+    local tensor <const> = batch[name]
+    if tensor then
       run:feed(name, tensor, batch.first or 1)
       rows = rows or tensor:rows() - (batch.first or 1) + 1
     end
@@ -62,7 +63,7 @@ end
 ---@param hooks? {need?: fun(layer: integer), ready?: fun(layer: integer)} called between operations
 ---@return table {loss = sum, count = n, correct = n}
 function model:backward(batch, hooks)
-  local rows <const> = feed(self.train, batch)
+  local rows <const> = feed(self.program, self.train, batch)
   local sum, count, correct = checked(self.train:step(rows, self.steps, hooks and hooks.need, hooks and hooks.ready))
   return {loss = sum, count = count, correct = correct}
 end
@@ -150,7 +151,7 @@ end
 ---Loss without dropout and with running statistics. Every input must be fed, labels too.
 ---@return table {loss = sum, count = n, correct = n}
 function model:evaluate(batch)
-  local sum, count, correct = checked(self.eval:step(feed(self.eval, batch), 0))
+  local sum, count, correct = checked(self.eval:step(feed(self.program, self.eval, batch), 0))
   return {loss = sum, count = count, correct = correct}
 end
 
