@@ -26,7 +26,8 @@ local EVENTS_MAX <const> = 1000
 local CALL_S <const> = 30
 local LOST <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
 
----@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples, resume}
+---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples,
+--- resume}
 function controller.new(a)
   local resume = a.resume or {}
   return setmetatable({
