@@ -5,3 +5,5 @@ max_line_length = 120
 files["lua/tide/core.meta.lua"] = {ignore = {"212", "631"}}
 files["tests/lua/*_spec.lua"] = {std = "lua54+busted"}
 exclude_files = {"build/**", "build-*/**"}
+files["tests/policy/*.lua"] = {max_line_length = false, globals = {"SOURCE"}}
+files["bench/policy.lua"] = {globals = {"row"}}

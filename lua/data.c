@@ -6,6 +6,7 @@
 #include "text.h"
 #include "wire/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -264,6 +265,31 @@ static int random_below(lua_State *L) {
     return 1;
 }
 
+/* -> text that `restore` takes */
+static int random_state(lua_State *L) {
+    const struct tide_random *random = check_random(L);
+    char text[65];
+    for (size_t i = 0; i < 4; i++) {
+        (void)snprintf(text + i * 16, 17, "%016llx", (unsigned long long)random->s[i]);
+    }
+    lua_pushstring(L, text);
+    return 1;
+}
+
+static int random_restore(lua_State *L) {
+    struct tide_random *random = check_random(L);
+    const char *text = luaL_checkstring(L, 2);
+    luaL_argcheck(L, strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64, 2,
+                  "the state of a generator");
+    for (size_t i = 0; i < 4; i++) {
+        char part[17];
+        memcpy(part, text + i * 16, 16);
+        part[16] = 0;
+        random->s[i] = strtoull(part, NULL, 16);
+    }
+    return 0;
+}
+
 static int core_random(lua_State *L) {
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 1);
     struct tide_random *random = lua_newuserdatauv(L, sizeof *random, 0);
@@ -452,8 +478,9 @@ void tide__lua_open_data(lua_State *L) {
         {"wordnet", core_wordnet},
         {NULL, NULL},
     };
-    static const luaL_Reg methods[] = {
-        {"next", random_next}, {"uniform", random_uniform}, {"below", random_below}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"next", random_next},       {"uniform", random_uniform},
+                                       {"below", random_below},     {"state", random_state},
+                                       {"restore", random_restore}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_createtable(L, 0, 2);
     luaL_newlib(L, methods);

@@ -195,6 +195,39 @@ static int search_module(lua_State *L) {
     return 1;
 }
 
+/* core.embedded(name) -> the text of an embedded file | nil; shipped policies: "policies/KIND/NAME" */
+static int core_embedded(lua_State *L) {
+    const char *name = luaL_checkstring(L, 1);
+    for (const struct tide_embedded_module *m = tide_embedded_modules; m->name; m++) {
+        if (strcmp(m->name, name) == 0) {
+            lua_pushlstring(L, m->source, m->size);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* core.embedded_names(prefix) -> list of names of embedded files */
+static int core_embedded_names(lua_State *L) {
+    size_t size;
+    const char *prefix = luaL_checklstring(L, 1, &size);
+    lua_Integer count = 0;
+    lua_newtable(L);
+    for (const struct tide_embedded_module *m = tide_embedded_modules; m->name; m++) {
+        if (strncmp(m->name, prefix, size) == 0) {
+            lua_pushstring(L, m->name);
+            lua_rawseti(L, -2, ++count);
+        }
+    }
+    return 1;
+}
+
+void tide__lua_open_embedded(lua_State *L) {
+    static const luaL_Reg functions[] = {
+        {"embedded", core_embedded}, {"embedded_names", core_embedded_names}, {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}
+
 static void add_searcher(lua_State *L) {
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "searchers");

@@ -4,6 +4,7 @@
  * handle becomes `tide_rows`, whose calls suspend the fiber.
  */
 #include "host.h"
+#include "costs.h"
 #include "simulator.h"
 
 #include <string.h>
@@ -144,15 +145,26 @@ static void check_names(lua_State *L, const struct tide_kernel *kernel) {
     }
 }
 
+/* Data points of a call: what the kernel says it has done, else what it was asked to do. */
+static double rows_done(lua_State *L, const struct tide_result *results, int count) {
+    for (int i = 0; i < count; i++) {
+        if (strcmp(results[i].name, "count") == 0) {
+            return results[i].value;
+        }
+    }
+    lua_getfield(L, 1, "count");
+    double rows = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    return rows;
+}
+
 /* In the simulator a kernel runs at once; its caller goes on when it would have ended. */
-static void take_virtual_time(lua_State *L) {
+static void take_virtual_time(lua_State *L, const struct tide_kernel *kernel, double rows) {
     struct tide_lua *host = tide__lua_host(L);
     if (!host->port->simulated || host->program || !tide_fiber_current()) {
         return;
     }
-    lua_getfield(L, 1, "count");
-    uint64_t cost = tide__simulator_cost(host->port, lua_tonumber(L, -1));
-    lua_pop(L, 1);
+    uint64_t cost = tide__simulator_cost(host->port, kernel->name, rows);
     uint64_t deadline = tide__lua_deadline(host, cost);
     while (cost > 0 && tide_port_now(host->port) < deadline) {
         (void)tide__lua_resumed(L, tide_fiber_suspend(deadline, "a kernel"));
@@ -176,13 +188,17 @@ static int kernel_call(lua_State *L) {
             (void)tide__lua_inside(L);
         }
     }
+    struct tide_costs_watch watch;
+    tide__costs_begin(&watch);
     int count = kernel->run(arguments, results, reason);
     (void)tide__lua_resumed(L, count < 0 ? count : 0);
     if (count < 0) {
         return tide__lua_raisef(L, count, "kernel %s: %s", kernel->name,
                                 reason[0] ? reason : tide_error_name(count));
     }
-    take_virtual_time(L);
+    double rows = rows_done(L, results, count);
+    tide__costs_end(&watch, kernel->name, rows);
+    take_virtual_time(L, kernel, rows);
     lua_createtable(L, 0, count);
     for (int i = 0; i < count; i++) {
         lua_pushnumber(L, results[i].value);

@@ -95,6 +95,7 @@ static int core_node_start(lua_State *L) {
                                   .name = text_option(L, "name"),
                                   .listen = text_option(L, "listen"),
                                   .join = text_option(L, "join"),
+                                  .state = text_option(L, "state"),
                                   .no_store = flag_option(L, "no_store"),
                                   .client = flag_option(L, "client")};
     lua_getfield(L, 1, "workers");

@@ -3,6 +3,7 @@
  * program's own state, the rest to actors of simulated nodes; lua/tide/sim.lua is what scripts see.
  */
 #include "simulator.h"
+#include "costs.h"
 #include "fixed.h"
 #include "net/net.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAME_MAX_BYTES = 64, JOIN_TRIES = 20 };
+enum { NAME_MAX_BYTES = 64, FILE_MAX_BYTES = 256, JOIN_TRIES = 20 };
 #define JOIN_AGAIN (TIDE_SECOND / 4)
 
 static const char agent_source[] = "return require(\"tide.agent\").main(...)";
@@ -24,22 +25,28 @@ struct member {
     struct tide_lua_outcome outcome; /* of its agent */
     char name[NAME_MAX_BYTES], cluster[NAME_MAX_BYTES], join[200], reason[300];
     unsigned workers, tries;
+    bool no_store;
     int status, signal;
     bool wanted, killed, agent_runs, agent_ended, ended;
 };
 
-enum fault_kind { CRASH, RESTART, PAUSE, CUT, HEAL, RESET, SLOWNESS, NIC, LATENCY, MARKOV };
-static const char *const fault_names[] = {"crash", "restart",  "pause", "cut",     "heal",
-                                          "reset", "slowness", "nic",   "latency", "markov", NULL};
-enum { FAULT_VALUES = 4 };
+enum fault_kind {
+    CRASH, RESTART, PAUSE, CUT, HEAL, RESET, FLIP, TRUNCATE,
+    SLOWNESS, NIC, LATENCY, MARKOV, DISK
+};
+static const char *const fault_names[] = {"crash", "restart",  "pause",    "cut", "heal",
+                                          "reset", "flip",     "truncate", "slowness", "nic",
+                                          "latency", "markov", "disk",     NULL};
+enum { FAULT_VALUES = 7 };
 
 /* Values: pause: seconds. cut: seconds until it heals, 0: never. slowness: times. nic: bytes/s.
  * latency: least, most, in seconds. markov: slowness, times more while slow, share of slow time,
- * mean seconds of a slow time. */
+ * mean seconds of a slow time. disk: probabilities of errors of reading, writing, syncing and of
+ * a crash; least and most seconds of syncing; bytes. flip, truncate: b is the file, or none. */
 struct fault {
     struct fault *next;
     enum fault_kind kind;
-    char a[NAME_MAX_BYTES], b[NAME_MAX_BYTES];
+    char a[NAME_MAX_BYTES], b[FILE_MAX_BYTES];
     double value[FAULT_VALUES];
     struct tide_random random;
     bool slow;
@@ -52,7 +59,7 @@ static struct {
     struct fault *faults;
     bool crashed;   /* any node, ever */
     bool attention; /* a member wants something done between events */
-    double call_ns, row_ns;
+    double latency_min, latency_max, nic; /* as the world was opened */
     uint64_t seed, faults_fired, faults_missed;
     FILE *trace;
     uint64_t trace_first, trace_last;
@@ -66,12 +73,15 @@ int tide__simulator_port(const char *name, struct tide_port **out) {
     return tide_sim_port(world.sim, name != NULL ? name : "node", out);
 }
 
-uint64_t tide__simulator_cost(const struct tide_port *port, double rows) {
+uint64_t tide__simulator_cost(const struct tide_port *port, const char *kernel, double rows) {
     if (world.sim == NULL || !port->simulated) {
         return 0;
     }
-    double ns = world.call_ns + world.row_ns * (rows > 0 && rows < 1e9 ? rows : 0);
-    return tide_sim_cost(port, (uint64_t)ns);
+    return tide_sim_cost(port, (uint64_t)tide__costs_of(kernel, rows));
+}
+
+uint64_t tide__simulator_events(void) {
+    return world.sim != NULL ? tide_sim_events(world.sim) : 0;
 }
 
 bool tide__simulator_lost_memory(void) {
@@ -105,8 +115,11 @@ static void try_again(void *arg) {
 }
 
 static void member_start(struct member *m) {
-    struct tide_node_options o = {
-        .cluster = m->cluster, .name = m->name, .join = m->join, .workers = m->workers};
+    struct tide_node_options o = {.cluster = m->cluster,
+                                  .name = m->name,
+                                  .join = m->join,
+                                  .workers = m->workers,
+                                  .no_store = m->no_store};
     m->ended = m->killed = m->agent_ended = false;
     m->status = m->signal = 0;
     int code = tide_sim_port(world.sim, m->name, &m->port);
@@ -214,7 +227,7 @@ static void copy_field(lua_State *L, const char *key, char *out, size_t size) {
     lua_pop(L, 1);
 }
 
-/* core.sim_node{name=, cluster=, join=, workers=} -> handle. It is made soon after. */
+/* core.sim_node{name=, cluster=, join=, workers=, no_store=} -> handle. It is made soon after. */
 static int core_sim_node(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     if (world.sim == NULL) {
@@ -226,6 +239,9 @@ static int core_sim_node(lua_State *L) {
     copy_field(L, "join", m.join, sizeof m.join);
     lua_getfield(L, 1, "workers");
     m.workers = (unsigned)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+    lua_getfield(L, 1, "no_store");
+    m.no_store = lua_toboolean(L, -1);
     if (world.member_count == world.member_room) {
         size_t room = world.member_room > 0 ? 2 * world.member_room : 16;
         struct member **grown = tide_realloc(world.members, room * sizeof *grown);
@@ -274,8 +290,6 @@ static int core_sim_kill(lua_State *L) {
     struct member *m = check_member(L);
     m->wanted = false;
     if (m->node != NULL && !m->killed) {
-        m->killed = true;
-        world.attention = true;
         tide_sim_crash(world.sim, m->name);
     }
     return 0;
@@ -298,15 +312,34 @@ static void toggle(struct fault *f) {
     tide_sim_at(world.sim, after(-log1p(-tide_random_uniform(&f->random)) * length), fault_due, f);
 }
 
+/* Also of those that a disk makes crash. */
+static void member_crashed(void *arg, const char *name) {
+    (void)arg;
+    struct member *m = find_member(name);
+    if (m != NULL && m->node != NULL) {
+        m->killed = true;
+        world.attention = true;
+    }
+}
+
 static bool crash_member(const char *name) {
     struct member *m = find_member(name);
     if (m == NULL || m->node == NULL || m->killed) {
         return false;
     }
-    m->killed = true;
-    world.attention = true;
     tide_sim_crash(world.sim, name);
     return true;
+}
+
+static void set_disk(const char *node, const double *value) {
+    struct tide_sim_disk disk = {.read_error = value[0],
+                                 .write_error = value[1],
+                                 .sync_error = value[2],
+                                 .crash = value[3],
+                                 .sync_ns_min = (uint64_t)(value[4] * 1e9),
+                                 .sync_ns_max = (uint64_t)(value[5] * 1e9),
+                                 .capacity = (uint64_t)value[6]};
+    tide_sim_set_disk(world.sim, node, &disk);
 }
 
 static bool restart_member(const char *name) {
@@ -354,6 +387,13 @@ static bool fire(struct fault *f) {
             tide_sim_reset(sim, f->a, f->b);
         }
         return both;
+    case FLIP:
+        return tide_sim_flip(sim, f->a, f->b[0] != 0 ? f->b : NULL);
+    case TRUNCATE:
+        return tide_sim_truncate(sim, f->a, f->b[0] != 0 ? f->b : NULL);
+    case DISK:
+        set_disk(node, f->value);
+        return true;
     case SLOWNESS:
         tide_sim_set_slowness(sim, node, f->value[0]);
         return true;
@@ -387,7 +427,7 @@ static int core_sim_fault(lua_State *L) {
     double at = luaL_checknumber(L, 2);
     size_t size_a, size_b;
     const char *a = luaL_optlstring(L, 3, "", &size_a), *b = luaL_optlstring(L, 4, "", &size_b);
-    luaL_argcheck(L, size_a < NAME_MAX_BYTES && size_b < NAME_MAX_BYTES, 3, "name too long");
+    luaL_argcheck(L, size_a < NAME_MAX_BYTES && size_b < FILE_MAX_BYTES, 3, "name too long");
     struct fault made = {.kind = (enum fault_kind)kind};
     for (int i = 0; i < FAULT_VALUES; i++) {
         made.value[i] = luaL_optnumber(L, 5 + i, 0);
@@ -411,10 +451,90 @@ static int core_sim_fault(lua_State *L) {
     return 0;
 }
 
-/* core.sim_compute(call_s, row_s) */
+static double number_at(lua_State *L, const char *key, double otherwise) {
+    lua_getfield(L, 1, key);
+    double value = luaL_optnumber(L, -1, otherwise);
+    lua_pop(L, 1);
+    return value;
+}
+
+/* core.sim_compute(call_s, row_s, kernel): without a kernel, of all that have none of their own */
 static int core_sim_compute(lua_State *L) {
-    world.call_ns = luaL_checknumber(L, 1) * 1e9;
-    world.row_ns = luaL_checknumber(L, 2) * 1e9;
+    double call_ns = luaL_checknumber(L, 1) * 1e9, row_ns = luaL_checknumber(L, 2) * 1e9;
+    const char *kernel = luaL_optstring(L, 3, NULL);
+    if (kernel == NULL) {
+        tide__costs_set_default(call_ns, row_ns);
+    } else if (!tide__costs_set(kernel, call_ns, row_ns)) {
+        return luaL_error(L, "costs of kernel '%s' do not fit", kernel);
+    }
+    return 0;
+}
+
+/* core.sim_calibrate() begins; core.sim_calibrated() -> {[kernel] = {call_s=, row_s=, ...}} */
+static int core_sim_calibrate(lua_State *L) {
+    tide__costs_calibrate(tide__lua_host(L)->port);
+    return 0;
+}
+
+static int core_sim_calibrated(lua_State *L) {
+    tide__costs_push(L);
+    return 1;
+}
+
+static const char *name_at(lua_State *L, int index) {
+    size_t length;
+    const char *name = luaL_checklstring(L, index, &length);
+    if (length == 0 || length >= NAME_MAX_BYTES) {
+        luaL_error(L, "sim_net: '%s' is no node's name", name);
+    }
+    return name;
+}
+
+static void set_racks(lua_State *L) {
+    lua_getfield(L, 1, "racks");
+    for (lua_pushnil(L); lua_istable(L, -2) && lua_next(L, -2); lua_pop(L, 1)) {
+        tide_sim_set_rack(world.sim, name_at(L, -2), (unsigned)luaL_checkinteger(L, -1));
+    }
+    lua_settop(L, 1);
+}
+
+static void set_pairs(lua_State *L) {
+    lua_getfield(L, 1, "pairs");
+    for (lua_Integer i = 1; lua_istable(L, 2) && lua_rawgeti(L, 2, i) == LUA_TTABLE; i++) {
+        lua_rawgeti(L, 3, 1);
+        lua_rawgeti(L, 3, 2);
+        lua_rawgeti(L, 3, 3);
+        tide_sim_set_pair_latency(world.sim, name_at(L, 4), name_at(L, 5),
+                                  (uint64_t)(luaL_checknumber(L, 6) * 1e9));
+        lua_settop(L, 2);
+    }
+    lua_settop(L, 1);
+}
+
+/* core.sim_net{core=, window=, racks={[name]=rack}, pairs={{a, b, s}}, send=, receive=, byte=}: the
+ * caller has checked what they mean. */
+static int core_sim_net(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    if (world.sim == NULL) {
+        return luaL_error(L, "only under tide sim");
+    }
+    set_racks(L);
+    set_pairs(L);
+    double core = number_at(L, "core", -1), window = number_at(L, "window", 0);
+    if (core >= 0) {
+        tide_sim_set_core(world.sim, (uint64_t)core);
+    }
+    if (window >= 1) {
+        tide_sim_set_window(world.sim, (size_t)window);
+    }
+    double send = number_at(L, "send", -1);
+    if (send >= 0) {
+        struct tide_sim_costs costs = {.send_ns = (uint64_t)(send * 1e9),
+                                       .receive_ns = (uint64_t)(number_at(L, "receive", 0) * 1e9),
+                                       .byte_ns = number_at(L, "byte", 0) * 1e9};
+        tide_sim_set_costs(world.sim, &costs);
+    }
     return 0;
 }
 
@@ -449,14 +569,7 @@ static int open_trace(lua_State *L) {
     return 0;
 }
 
-static uint64_t number_field(lua_State *L, const char *key, double scale, double otherwise) {
-    lua_getfield(L, 1, key);
-    double value = luaL_optnumber(L, -1, otherwise);
-    lua_pop(L, 1);
-    return (uint64_t)(value * scale);
-}
-
-/* core.sim_open{seed=, latency_min=, latency_max=, nic=, trace=, trace_first=, trace_last=} */
+/* core.sim_open{seed=, latency_min=, latency_max=, nic=, flows=, trace=, trace_first=, trace_last=} */
 static int core_sim_open(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -465,18 +578,24 @@ static int core_sim_open(lua_State *L) {
     }
     lua_getfield(L, 1, "seed");
     world.seed = (uint64_t)luaL_checkinteger(L, -1);
+    world.latency_min = number_at(L, "latency_min", 20e-6);
+    world.latency_max = number_at(L, "latency_max", 20e-6);
+    world.nic = number_at(L, "nic", 3.125e9);
+    lua_getfield(L, 1, "flows");
     struct tide_sim_options o = {.seed = world.seed,
-                                 .latency_ns_min = number_field(L, "latency_min", 1e9, 20e-6),
-                                 .latency_ns_max = number_field(L, "latency_max", 1e9, 20e-6),
-                                 .nic_bytes_per_s = number_field(L, "nic", 1, 3.125e9),
+                                 .latency_ns_min = (uint64_t)(world.latency_min * 1e9),
+                                 .latency_ns_max = (uint64_t)(world.latency_max * 1e9),
+                                 .nic_bytes_per_s = (uint64_t)world.nic,
+                                 .flows = lua_toboolean(L, -1),
                                  .input = host->port};
     int code = tide_sim_create(&o, &world.sim);
     code = code < 0 ? code : open_trace(L);
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
-    world.call_ns = 10e3;
-    world.row_ns = 20e3;
+    tide_sim_on_crash(world.sim, member_crashed, NULL);
+    tide__costs_reset();
+    tide__costs_set_default(10e3, 20e3);
     tide__fixed_seed(world.seed);
     tide__fixed_clock(wall_now);
     tide__log_set_clock(wall_now);
@@ -512,27 +631,41 @@ static int core_sim_close(lua_State *L) {
     return 0;
 }
 
-/* {seed=, now=, events=, hash="16 digits", faults=, faults_missed=} | nil */
+static void set_number(lua_State *L, const char *key, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, key);
+}
+
+static void set_integer(lua_State *L, const char *key, uint64_t value) {
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, key);
+}
+
+/* {seed=, virtual_s=, events=, hash="16 digits", faults=, faults_missed=, flows=, flow_computations=,
+ * flow_splits=, latency_min=, latency_max=, nic=} | nil */
 static int core_sim_report(lua_State *L) {
     if (world.sim == NULL) {
         lua_pushnil(L);
         return 1;
     }
     char hash[24];
+    struct tide_sim_flows flows;
     (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tide_sim_hash(world.sim));
-    lua_createtable(L, 0, 6);
-    lua_pushinteger(L, (lua_Integer)world.seed);
-    lua_setfield(L, -2, "seed");
-    lua_pushnumber(L, (double)tide_sim_now(world.sim) * 1e-9);
-    lua_setfield(L, -2, "virtual_s");
-    lua_pushinteger(L, (lua_Integer)tide_sim_events(world.sim));
-    lua_setfield(L, -2, "events");
+    tide_sim_flows(world.sim, &flows);
+    lua_createtable(L, 0, 12);
+    set_integer(L, "seed", world.seed);
+    set_number(L, "virtual_s", (double)tide_sim_now(world.sim) * 1e-9);
+    set_integer(L, "events", tide_sim_events(world.sim));
     lua_pushstring(L, hash);
     lua_setfield(L, -2, "hash");
-    lua_pushinteger(L, (lua_Integer)world.faults_fired);
-    lua_setfield(L, -2, "faults");
-    lua_pushinteger(L, (lua_Integer)world.faults_missed);
-    lua_setfield(L, -2, "faults_missed");
+    set_integer(L, "faults", world.faults_fired);
+    set_integer(L, "faults_missed", world.faults_missed);
+    set_integer(L, "flows", flows.started);
+    set_integer(L, "flow_computations", flows.computed);
+    set_integer(L, "flow_splits", flows.split);
+    set_number(L, "latency_min", world.latency_min);
+    set_number(L, "latency_max", world.latency_max);
+    set_number(L, "nic", world.nic);
     return 1;
 }
 
@@ -599,7 +732,9 @@ void tide__lua_open_simulator(lua_State *L) {
         {"sim_node", core_sim_node},     {"sim_ended", core_sim_ended},
         {"sim_kill", core_sim_kill},     {"sim_fault", core_sim_fault},
         {"sim_compute", core_sim_compute}, {"sim_program", core_sim_program},
-        {"sim_become", core_sim_become}, {NULL, NULL},
+        {"sim_become", core_sim_become}, {"sim_net", core_sim_net},
+        {"sim_calibrate", core_sim_calibrate}, {"sim_calibrated", core_sim_calibrated},
+        {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);
 }

@@ -16,8 +16,9 @@ int tide__simulator_port(const char *name, struct tide_port **out);
 int tide__simulator_run(bool (*done)(void *arg), void *arg);
 /* Takes the nodes apart that core.sim_node has made and that still run. */
 void tide__simulator_end_nodes(void);
-/* What a computation over `rows` rows takes on this node. */
-uint64_t tide__simulator_cost(const struct tide_port *port, double rows);
+/* What a call of the kernel takes on this node. */
+uint64_t tide__simulator_cost(const struct tide_port *port, const char *kernel, double rows);
+uint64_t tide__simulator_events(void);
 /* Whether a node has crashed in this process: what its fibers held is never freed. */
 bool tide__simulator_lost_memory(void);
 

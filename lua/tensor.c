@@ -282,6 +282,29 @@ static int tensor_slice(lua_State *L) {
     return 1;
 }
 
+/* t:view(first, rows, columns): elements from `first` on (1-based, across rows) as another shape,
+ * shares storage */
+static int tensor_view(lua_State *L) {
+    struct tide_lua_tensor *parent = tide__lua_tensor_check(L, 1);
+    lua_Integer first = luaL_checkinteger(L, 2), rows = luaL_checkinteger(L, 3);
+    lua_Integer columns = luaL_checkinteger(L, 4), wanted;
+    lua_Integer count = (lua_Integer)tide__lua_tensor_count(parent);
+    if (first < 1 || rows < 0 || columns < 0 || __builtin_mul_overflow(rows, columns, &wanted) ||
+        first - 1 > count || wanted > count - (first - 1)) {
+        return luaL_error(L, "a view of %I x %I from element %I is outside 1..%I", rows, columns,
+                          first, count);
+    }
+    struct tide_lua_tensor *view = lua_newuserdatauv(L, sizeof *view, 1);
+    *view = *parent;
+    view->t.data = (char *)parent->t.data + (size_t)(first - 1) * parent->element;
+    view->t.rows = (size_t)rows;
+    view->t.columns = (size_t)columns;
+    lua_pushvalue(L, 1);
+    lua_setiuservalue(L, -2, 1);
+    set_metatable(L);
+    return 1;
+}
+
 static int tensor_copy(lua_State *L) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
     struct tide_lua_tensor *copy =
@@ -474,6 +497,7 @@ void tide__lua_open_tensor(lua_State *L) {
         {"columns", tensor_columns},
         {"type", tensor_type},
         {"slice", tensor_slice},
+        {"view", tensor_view},
         {"copy", tensor_copy},
         {"fill", tensor_fill},
         {"sum", tensor_sum},

@@ -146,6 +146,7 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                             : o->listen != NULL ? o->listen
                                                                 : listen,
                                   .join = o->join,
+                                  .state = o->state,
                                   .workers = (uint16_t)so.compute,
                                   .store = !o->no_store && !o->client,
                                   .client = o->client};

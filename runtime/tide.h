@@ -57,6 +57,9 @@ enum {
     TIDE_EUNSUPPORTED = -10023, /* not in this build, or not on this table */
     TIDE_EKILLED = -10024,      /* exit reason: killed from outside */
     TIDE_ECRASHED = -10025,     /* exit reason: script error or handler failure */
+    TIDE_ELOST = -10026,        /* the rows, and all copies there were of them, died with their nodes */
+    TIDE_EFENCED = -10027,      /* this node was declared dead: it may neither read nor write any more */
+    TIDE_ENOREPLICA = -10028,   /* copies are wanted and no other node may hold them */
 };
 
 /* "EBUSY" for TIDE_EBUSY; "E?" for an unknown code. Any thread. */
@@ -128,7 +131,8 @@ struct tide_node_options {
     const char *cluster; /* identifier; default "local" */
     const char *name;    /* identifier, unique in the cluster; default "n<id>" given by the controller */
     const char *listen;  /* "unix:PATH" or "tcp:127.0.0.1:PORT"; NULL: a Unix socket in the user's run directory */
-    const char *join;    /* endpoint of any member; NULL: this node is the controller of a new cluster */
+    const char *join;    /* endpoint of any member; NULL: this node is the controller */
+    const char *state;   /* controller: directory of its decisions; started again with it, it goes on. NULL: none is kept */
     unsigned workers;    /* compute threads; default 1. 0 with `no_store` is a pure controller or console */
     bool no_store;       /* holds no parameter slots */
     bool client;         /* attaches without becoming a member (consoles, status) */
@@ -289,12 +293,17 @@ size_t tide_actors(struct tide_node *node, struct tide_actor_info *out, size_t l
 
 struct tide_table;
 
+enum { TIDE_SLOTS = 4096 }; /* of a table */
+
 enum tide_keys { TIDE_KEYS_DENSE, TIDE_KEYS_HASHED };
 enum tide_slots { TIDE_SLOTS_HASH, TIDE_SLOTS_RANGE };
 enum tide_init { TIDE_INIT_ZERO, TIDE_INIT_UNIFORM, TIDE_INIT_NORMAL, TIDE_INIT_XAVIER };
 enum tide_update { TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD, TIDE_UPDATE_ADAGRAD, TIDE_UPDATE_ADAM };
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
 enum tide_technique { TIDE_STATIC, TIDE_RELOCATE };
+/* DEFAULT: strict with replicas, else none. */
+enum tide_durability { TIDE_DURABLE_DEFAULT, TIDE_DURABLE_NONE, TIDE_DURABLE_STRICT };
+enum { TIDE_REPLICAS_MAX = 2 };
 
 /*
  * How stale a pulled value may be (docs/consistency.md). What follows is of workers (tide_worker_begin); a fiber that is
@@ -331,9 +340,11 @@ struct tide_table_options {
     uint8_t update;       /* enum tide_update */
     uint8_t wire;         /* enum tide_wire_type: values on the wire */
     uint8_t technique;    /* enum tide_technique: rows stay at their home, or go where they are localized */
+    uint8_t replicas;     /* copies of each row on other nodes, 0..2; technique static only */
+    uint8_t durability;   /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
     bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count;   /* dense: keys 0..key_count-1 */
-    uint64_t key_limit;   /* hashed: most keys in the cluster-wide table per node; EFULL beyond; 0: no limit */
+    uint64_t key_limit;   /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */
     uint32_t width;
     float init_a, init_b;
     /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8. */
@@ -362,9 +373,11 @@ enum { TIDE_TAKE = 1 /* push: rows stay untouched and alive until the ticket is 
 /*
  * Pull: rows[i] = values of keys[i] (row-major, width floats each). Keys in any order, duplicates allowed.
  * Push: applies rows[i] to keys[i] by the table's update rule, in order. Local keys are read and written in place.
- * ticket NULL: waits (fibers only). Else returns at once; `rows` of a pull must live until the ticket is done; a push
- * is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one worker's operations
- * take effect in program order. Errors: ERANGE (names key and limit; nothing was done), ENAN, EFULL, EDIED, ETIMEDOUT.
+ * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a home
+ * are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until the
+ * ticket is done; a push is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one
+ * worker's operations take effect in program order. Errors: ERANGE (names key and limit; nothing was done), ENAN, EFULL,
+ * EDIED, ELOST, EFENCED, ETIMEDOUT.
  */
 int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
                     struct tide_ticket *ticket);
@@ -448,6 +461,27 @@ struct tide_table_stats {
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 
+/* How safe the rows are, as far as this node knows. Any thread. */
+struct tide_table_health {
+    uint8_t durability;             /* enum tide_durability */
+    bool leases_ok;                 /* this node may serve the rows it is home of without asking their copies */
+    uint32_t under_replicated;      /* slots with fewer copies than `replicas` */
+    uint32_t lost_count;            /* slots that died with all their copies: operations on them fail */
+    uint64_t lost[TIDE_SLOTS / 64]; /* bit of each of them */
+};
+void tide_table_health(struct tide_table *table, struct tide_table_health *out);
+
+/*
+ * Clocks. A worker is a fiber that said so; it counts intervals of its work from `clock` on, and what it pushes in
+ * interval c has stamp c. Consistency models, intents and exact checkpoints are told in these clocks.
+ */
+/* The calling fiber is worker `worker` of the run from now. EINVAL: it is one already, or no fiber of a node. */
+int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
+/* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
+void tide_worker_end(void);
+/* Ends the calling worker's interval; returns its new clock. EINVAL: the calling fiber is no worker. */
+int tide_clock(void);
+
 /*
  * Clocks. A worker is a fiber that said so; it counts intervals of its work from `clock` on, and what it pushes in
  * interval c has stamp c. Consistency models, intents and exact checkpoints are told in these clocks.
@@ -508,6 +542,62 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out);
  */
 int tide_table_save(struct tide_table *table, const char *path);
 int tide_table_load(struct tide_table *table, const char *path);
+
+/* ---- Checkpoints ----------------------------------------------------------------------------------------------- */
+
+enum tide_cut {
+    TIDE_CUT_AUTO,  /* by clock if a worker counts clocks, else fuzzy */
+    TIDE_CUT_CLOCK, /* what every worker pushed before one clock, and nothing after */
+    TIDE_CUT_FUZZY, /* each row as of some moment while it was written */
+};
+
+struct tide_checkpoint_options {
+    const char *dir;     /* of all generations; made if need be. Every node must reach it under this path */
+    uint8_t cut;         /* enum tide_cut */
+    uint32_t keep;       /* generations that stay; default 3, at least 2 */
+    uint32_t full_every; /* of so many generations one holds all rows, the others what changed; default 8, at most 64 */
+    uint64_t timeout;    /* for the workers to pass the cut; default 60 s */
+};
+
+struct tide_checkpoint_info {
+    uint64_t generation;
+    uint64_t bytes, rows; /* written in this generation */
+    uint64_t wall_ns;     /* since 1970, when it was committed */
+    uint32_t clock;       /* of the cut: pushes of intervals before it are in; UINT32_MAX: fuzzy */
+    bool full;
+    bool committed;       /* it has a manifest that can be read */
+};
+
+struct tide_checkpoint;
+/*
+ * Writes a generation of all tables while workers go on; returns when all parts are on disk but before it counts. One at
+ * a time in a cluster. Fibers of a member. *gives*: end it by commit or abort. Errors: EBUSY (another one is being
+ * written, or nodes came or went meanwhile: try again), ETIMEDOUT (a worker does not pass the cut), EIO, ENOSPC, EDIED.
+ * After any of them the newest committed generation is what it was.
+ */
+int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_options *options,
+                          struct tide_checkpoint **out);
+const struct tide_checkpoint_info *tide_checkpoint_get(const struct tide_checkpoint *checkpoint);
+/* Makes it the newest generation, with `job` (one msgpack value, or NULL) inside, and removes what is older than what is
+ * kept. *takes* the checkpoint, also when it fails. */
+int tide_checkpoint_commit(struct tide_checkpoint *checkpoint, const void *job, size_t job_size);
+void tide_checkpoint_abort(struct tide_checkpoint *checkpoint); /* *takes* */
+
+/* What restore found. Release with tide_restored_release. */
+struct tide_restored {
+    struct tide_checkpoint_info info;
+    char *skipped;  /* newer generations that are damaged, and how: lines of text; "" if none */
+    void *job;      /* one msgpack value, nil if none was saved */
+    size_t job_size;
+};
+/*
+ * Brings all tables of a checkpoint to what they were: of the newest generation whose every block verifies
+ * (generation 0), or of one. Tables that do not exist are made; rows of those that do are replaced. Onto any number of
+ * nodes; the caller's node reads. Workers should not run. Fibers. Errors: ENOENT (none), EPROTO (none is whole; says
+ * which block), EVERSION, EMISMATCH (a table has other options).
+ */
+int tide_checkpoint_restore(struct tide_node *node, const char *dir, uint64_t generation, struct tide_restored *out);
+void tide_restored_release(struct tide_restored *restored);
 
 /* ---- Lua ----------------------------------------------------------------------------------------------------- */
 

@@ -3,16 +3,16 @@
 # it. A line there is `object-pattern symbol-pattern`, both shell patterns; a new one needs a reason in its comment.
 set -euo pipefail
 export LC_ALL=C
-objects=$1 # the directory CMake puts the library's objects in; below it paths are those of the sources
+# Arguments: the directories CMake puts the library's objects in; below them paths are those of the sources.
 allow=$(dirname "$0")/symbols.allow
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-find "$objects" -name '*.c.o' | sort >"$work/list"
+find "$@" -name '*.c.o' | sort >"$work/list"
 xargs nm --defined-only <"$work/list" | awk 'NF==3 {print $3}' | sort -u >"$work/own"
 grep -v -e '^#' -e '^$' "$allow" >"$work/allow"
 bad=0
 while read -r object; do
-  name=${object#"$objects"/}
+  name=${object##*.dir/}
   name=${name%.c.o}
   while read -r symbol; do
     granted=0

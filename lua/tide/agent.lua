@@ -57,6 +57,7 @@ function ops.start(request)
       argument = {
         rank = rank, workers = request.workers, node = core.node().name, seed = request.seed, params = request.params,
         controller = run.controller, script = run.script, job = request.job, tables = request.tables,
+        keeps = request.keeps, resume = request.resume and request.resume[i],
       },
     }
     if not address then return nil, err end
@@ -78,6 +79,36 @@ end
 function ops.stop(request)
   forget(request.run)
   return {}
+end
+
+-- An answer that comes later, by a fiber.
+local LATER <const> = {}
+
+local function beside(message, f, ...)
+  core.fiber(function(...)
+    local ok, answer, err = xpcall(f, script.failure, ...)
+    if not ok then answer, err = nil, answer end
+    if answer then
+      core.answer(message, answer)
+    else
+      core.answer_error(message, err)
+    end
+  end, ...)
+  return LATER
+end
+
+---Writes a generation of all tables: {dir=, keep=}.
+function ops.checkpoint(request, message)
+  return beside(message, require("tide.checkpoint").save, {dir = request.dir, keep = request.keep})
+end
+
+---Brings all tables back: {dir=, generation=}.
+function ops.restore(request, message)
+  return beside(message, function()
+    local restored, err = require("tide.checkpoint").restore(request.dir, request.generation)
+    if restored then restored.job = nil end
+    return restored, err
+  end)
 end
 
 ---Ends this node: {leave=bool}. With leave its slots are handed on first.
@@ -106,7 +137,7 @@ local function serve(message)
     return
   end
   local ok, answer, err = xpcall(op, script.failure, request, message)
-  if message.kind ~= "call" then return end
+  if message.kind ~= "call" or answer == LATER then return end
   if not ok then
     core.answer_error(message, answer)
   elseif not answer then

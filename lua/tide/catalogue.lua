@@ -1,9 +1,9 @@
 -- Every error a user can meet: code -> {title, explanation, remedy, name, exit}.
 --
--- Families: T01 usage and options, T02 scripts, T04 data and files, T05 cluster and links, T06 store and jobs,
--- T09 kernels, T10 starting and stopping processes. `name` is the name shared with C ("EBUSY" = TIDE_EBUSY); of the
--- entries that share one, the entry marked `generic` stands for errors that come from C with a name alone.
--- `exit` is the exit code of a command that fails with this error. Texts say what happened, then what to do.
+-- Families: T01 usage and options, T02 scripts, T03 policies, T04 data and files, T05 cluster and links, T06 store and
+-- jobs, T07 checkpoints, T09 kernels, T10 starting and stopping processes. `name` is the name shared with C ("EBUSY" =
+-- TIDE_EBUSY); of the entries that share one, the entry marked `generic` stands for errors that come from C with a name
+-- alone. `exit` is the exit code of a command that fails with this error. Texts say what happened, then what to do.
 
 local catalogue = {}
 
@@ -176,6 +176,48 @@ entry("T0219", {
     .. "depends on more than its inputs; the first event that differs is shown.",
   remedy = "report it with the script and the seed",
 })
+---- T03: policies ----------------------------------------------------------------------------------------------------
+
+entry("T0301", {
+  title = "no such policy", exit = 2, name = "ENOENT",
+  explanation = "A policy is named by a shipped name (`batching/boa`) or by the path of a Lua file.",
+  remedy = "`tide policy list` names the shipped policies",
+})
+entry("T0302", {
+  title = "policy refused", exit = 6, name = "EINVAL",
+  explanation = "The file does not load in the sandbox, breaks the contract (a field is unknown, missing or of the "
+    .. "wrong type), needs a signal that is not measured, or fails in init. Nothing was changed.",
+  remedy = "correct the file; `tide policy new KIND` prints a skeleton that is right",
+})
+entry("T0303", {
+  title = "no such seat", exit = 2, name = "ENOENT",
+  explanation = "A policy holds a seat: one kind for one cluster, job or table. This run has no seat of this kind, or "
+    .. "several.",
+  remedy = "use a kind that the message names, with its scope if there are several",
+})
+entry("T0304", {
+  title = "policy fails on the newest view", exit = 6, name = "EINVAL",
+  explanation = "Before a swap the new policy decides once on what is seen now, without effect. It raised an error, "
+    .. "was over its budget, or wished for something that is not possible. The old policy holds the seat as before.",
+  remedy = "correct the policy; `policy.check` runs it over all recorded views",
+})
+entry("T0305", {
+  title = "policy was rolled back before", exit = 6, name = "EREFUSED",
+  explanation = "A guard has rolled this very source back; it is blocked so that nobody swaps it in again by mistake.",
+  remedy = "change the policy, or swap with `force = true`",
+})
+entry("T0306", {
+  title = "nothing to go back to", exit = 6, name = "ENOENT",
+  explanation = "The seat has had one policy only.",
+  remedy = "`policy.history` lists what a seat has had",
+})
+entry("T0307", {
+  title = "faulty guard", exit = 6, name = "EINVAL",
+  explanation = "A guard names a metric that is measured, by how much it may drop (or rise), and a time: the same time "
+    .. "before the swap gives what it is compared with.",
+  remedy = "give {metric = \"examples_per_s\", drop = 0.1, within = \"60s\"} with a metric that the message names",
+})
+
 ---- T04: data and files ----------------------------------------------------------------------------------------------
 
 entry("T0401", {
@@ -244,8 +286,10 @@ entry("T0508", {
 })
 entry("T0509", {
   title = "too many nodes lost", exit = 5, name = "EDIED",
-  explanation = "Nodes were lost and the run cannot go on: its rows lived there and nowhere else.",
-  remedy = "run again; the logs of the lost nodes tell why they ended",
+  explanation = "Nodes were lost and the run cannot go on: its rows lived there and nowhere else, or the work of their "
+    .. "workers is not cut into chunks that others could take over.",
+  remedy = "run again; the logs of the lost nodes tell why they ended. `tide.cluster{servers = N}` keeps rows off the "
+    .. "nodes of workers",
 })
 entry("T0510", {
   title = "closing", exit = 1, name = "ECLOSED", generic = true,
@@ -311,6 +355,77 @@ entry("T0609", {
   remedy = "correct the worker; -v shows the calls that led there",
 })
 
+entry("T0610", {
+  title = "rows are lost", exit = 1, name = "ELOST", generic = true,
+  explanation = "The nodes that held these rows died, and so did all copies there were. Rows are never begun anew in "
+    .. "silence: operations on them fail. `t:health().lost` lists the slots.",
+  remedy = "restart the job from what was saved last; a table with replicas = 1 or 2 survives as many losses",
+})
+entry("T0611", {
+  title = "this node was declared dead", exit = 1, name = "EFENCED", generic = true,
+  explanation = "The others could not reach this node and go on without it: its copies of rows are no longer valid, "
+    .. "so it neither reads nor writes them.",
+  remedy = "start the node again: it joins as a new one; look for what cut it off",
+})
+entry("T0612", {
+  title = "no node for copies", exit = 1, name = "ENOREPLICA", generic = true,
+  explanation = "The table asks for copies of its rows and the cluster has no second node that holds parameters.",
+  remedy = "start more nodes, or declare the table with replicas = 0",
+})
+entry("T0615", {
+  title = "not possible in this version", exit = 1, name = "EUNSUPPORTED",
+  explanation = "The job asks for a way of going on after a loss that this version does not have.",
+  remedy = "leave the field out: the run then ends, and says which rows were lost",
+})
+
+---- T07: checkpoints -------------------------------------------------------------------------------------------------
+
+entry("T0701", {
+  title = "the checkpoint was not written", exit = 1, name = "EIO",
+  explanation = "A node could not write its part, or died meanwhile. Nothing of this generation is left; the one "
+    .. "before is what it was, and training goes on.",
+  remedy = "free space, check that every node can write to the directory, then save again",
+})
+entry("T0702", {
+  title = "no such checkpoint", exit = 1, name = "ENOENT",
+  explanation = "The directory does not exist or holds no generation that was finished.",
+  remedy = "check the directory; `tide checkpoint list DIR` shows what is there",
+})
+entry("T0703", {
+  title = "the checkpoint is damaged", exit = 1, name = "EPROTO",
+  explanation = "A block does not have the sum it was written with, or a file is missing or cut. The text names file "
+    .. "and block. Restoring takes the newest generation that is whole.",
+  remedy = "restore an older generation: `tide checkpoint list DIR` shows them",
+})
+entry("T0704", {
+  title = "the checkpoint is of another version", exit = 1, name = "EVERSION",
+  explanation = "A newer or older program wrote it in a format that this one does not read.",
+  remedy = "restore it with the program that wrote it; MANIFEST.json names its version",
+})
+entry("T0705", {
+  title = "the checkpoint does not fit", exit = 1, name = "EMISMATCH",
+  explanation = "A table exists with another shape, rule or seed than the checkpoint's, or the job is not the one that "
+    .. "was saved. No row was changed.",
+  remedy = "resume with the script and options that wrote the checkpoint, or start afresh in another directory",
+})
+entry("T0706", {
+  title = "a checkpoint is not possible now", exit = 1, name = "EBUSY",
+  explanation = "Another one is being written, rows were cleared, or nodes came or went meanwhile.",
+  remedy = "try again",
+})
+entry("T0707", {
+  title = "the workers do not reach the cut", exit = 1, name = "ETIMEDOUT",
+  explanation = "A cut by clocks is complete when every worker has called w:clock() often enough. One of them did not "
+    .. "within a minute.",
+  remedy = "call w:clock() in the worker's loop, or use cut = \"fuzzy\"",
+})
+entry("T0708", {
+  title = "wrong use of checkpoints", exit = 1, name = "EINVAL",
+  explanation = "A job's checkpoint field, or what a worker or on_report keeps in its state, cannot be used. State is "
+    .. "made of numbers, strings, booleans and tables of them.",
+  remedy = "correct the field that is named",
+})
+
 ---- T09: kernels -----------------------------------------------------------------------------------------------------
 
 entry("T0901", {
@@ -322,6 +437,14 @@ entry("T0902", {
   title = "wrong argument of a kernel", exit = 1, name = "EINVAL",
   explanation = "A kernel got an argument that is unknown, missing, or of the wrong type or shape.",
   remedy = "correct the argument named above",
+})
+
+entry("T0903", {
+  title = "faulty program", exit = 1, name = "EINVAL",
+  explanation = "A program of tensor operations does not fit together: the text names the layer, the shapes of the "
+    .. "operands and the line that asked for the operation. Shapes are checked while the program is built, so nothing "
+    .. "has run yet; B stands for the rows of a batch.",
+  remedy = "correct the sizes; print(program) lists the operations up to there",
 })
 
 ---- T10: starting and stopping processes -----------------------------------------------------------------------------

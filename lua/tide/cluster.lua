@@ -84,7 +84,8 @@ end
 
 ---A simulated node in place of a process, with the same face.
 local function simulated_process(o)
-  local handle = core.sim_node {name = o.name, cluster = o.cluster, join = o.endpoint, workers = o.workers}
+  local handle = core.sim_node {name = o.name, cluster = o.cluster, join = o.endpoint, workers = o.workers,
+                                no_store = o.no_store}
   return {
     pid = function() return 0 end,
     signal = function() core.sim_kill(handle) end,
@@ -97,6 +98,7 @@ local function start_child(o)
   if core.simulated() then return {name = o.name, process = simulated_process(o)} end
   local argv = {program(), "node", "--join", o.endpoint, "--cluster", o.cluster, "--name", o.name,
                 "--workers", tostring(o.workers)}
+  if o.no_store then argv[#argv + 1] = "--no-store" end
   local process, err = core.process(argv, {output = o.log})
   if not process then error(errors.from(err, "T1001"), 0) end
   return {name = o.name, process = process, log = o.log}
@@ -161,15 +163,20 @@ end
 
 local function adopt_members(self)
   self.members = {}
+  local workers = 0
   for _, member in ipairs(core.members()) do
-    if member.state == "up" and (member.workers or 0) > 0 then self.members[#self.members + 1] = member end
+    local works = (member.workers or 0) > 0
+    if member.state == "up" and (works or member.store) then
+      self.members[#self.members + 1] = member
+      workers = workers + (member.workers or 0)
+    end
   end
   -- By name, n2 before n10: ids follow the order of joining, which differs from run to run.
   table.sort(self.members, function(a, b)
     if #a.name ~= #b.name then return #a.name < #b.name end
     return a.name < b.name
   end)
-  if #self.members == 0 then
+  if workers == 0 then
     error(errors.new("T0501", {message = "the cluster has no node with workers"}), 0)
   end
   for _, member in ipairs(self.members) do member.agent = agent_of(member.name) end
@@ -177,7 +184,8 @@ end
 
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
----@param o {nodes?: integer, workers?: integer}
+---@param o {nodes?: integer, workers?: integer, servers?: integer} servers: so many nodes of their own hold the rows
+---  (s1, s2, ...), and the nodes of workers none: their loss then costs no rows
 ---@return table cluster to be closed
 function cluster.new(o)
   o = o or {}
@@ -187,20 +195,23 @@ function cluster.new(o)
   end
   local count = o.nodes or context.nodes or 2
   local workers = o.workers or context.workers or 1
-  if math.type(count) ~= "integer" or count < 1 or count > NODES_MAX or math.type(workers) ~= "integer"
-    or workers < 1 then
-    error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes and at least one worker each"):format(
-      NODES_MAX)}), 2)
+  local servers = o.servers or 0
+  if math.type(count) ~= "integer" or count < 1 or math.type(servers) ~= "integer" or servers < 0
+    or count + servers > NODES_MAX or math.type(workers) ~= "integer" or workers < 1 then
+    error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes, servers included, and at least one "
+      .. "worker each"):format(NODES_MAX)}), 2)
   end
   local self = setmetatable({context = context, run_id = context.run, children = {}, runs = {}}, cluster)
   context.clusters[#context.clusters + 1] = self
   if not context.attached then
     local node = core.node()
     local ok, err = pcall(function()
-      for i = 1, count do
+      for i = 1, servers + count do
+        local serves = i <= servers
+        local name = serves and "s" .. i or "n" .. i - servers
         self.children[i] = start_child {
-          endpoint = node.endpoint, cluster = node.cluster, name = "n" .. i, workers = workers,
-          log = ("%s/node-n%d.log"):format(context.directory, i),
+          endpoint = node.endpoint, cluster = node.cluster, name = name, workers = serves and 0 or workers,
+          no_store = servers > 0 and not serves, log = ("%s/node-%s.log"):format(context.directory, name),
         }
       end
       wait_up(self.children, JOIN_S)
@@ -217,7 +228,7 @@ end
 
 ---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
 ---the first keys are.
----@return table[] {name, id, agent, workers} of the nodes that have workers
+---@return table[] {name, id, agent, workers} of the nodes that have workers or rows
 function cluster:agents()
   local list = {}
   for i, member in ipairs(self.members) do
@@ -242,6 +253,28 @@ end
 ---@param name string
 ---@return table|nil handle, table? err
 function cluster.table(_, name) return core.table_find(name) end
+
+---Writes all tables to a directory while workers go on.
+---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
+---@return table info {generation, clock, cut, full, rows, bytes, took_s}
+function cluster.checkpoint(_, o)
+  if type(o) == "string" then o = {dir = o} end
+  local settings, problem = require("tide.checkpoint").settings {dir = o.dir, keep = o.keep, cut = o.cut}
+  if not settings then error(errors.new("T0708", {message = problem}), 2) end
+  local info, err = require("tide.checkpoint").save(settings)
+  if not info then error(err, 2) end
+  return info
+end
+
+---Brings all tables back to what they were; no worker should run.
+---@param dir string
+---@param generation? integer default: the newest that is whole
+---@return table restored {generation, cut, clock, rows, skipped}
+function cluster.restore(_, dir, generation)
+  local restored, err = require("tide.checkpoint").restore(dir, generation)
+  if not restored then error(err, 2) end
+  return restored
+end
 
 ---Ends the runs and, if this process started them, the nodes.
 function cluster:close()
@@ -309,11 +342,12 @@ end
 
 ---Body of `tide node`: joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
----  grace_s?:number, controller?:boolean, nodes?:integer, node_workers?:integer}
+---  grace_s?:number, controller?:boolean, state?:string, nodes?:integer, node_workers?:integer}
 ---@return integer exit code
 function cluster.node_main(o)
   local ok, err = core.node_start {
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
+    state = o.state,
   }
   if not ok then return complain(err) end
   local ended
@@ -498,7 +532,11 @@ end
 ---@param wanted? string
 ---@return string|nil endpoint, table? err, string? name
 function cluster.resolve(wanted)
-  if wanted and wanted:find(":", 1, true) then return wanted end
+  if wanted and wanted:find(":", 1, true) then
+    -- Sockets of this user's clusters lie in a directory that is called as the cluster.
+    local base <const> = "unix:" .. cluster.base_directory() .. "/"
+    return wanted, nil, wanted:sub(1, #base) == base and wanted:sub(#base + 1):match "^([^/]+)/" or nil
+  end
   if wanted and wanted:find("/", 1, true) then return "unix:" .. wanted end
   local name = wanted
   if not name then
@@ -539,6 +577,28 @@ end
 ---@return table|nil array of {name, id, state, answer | error} , table? err
 function cluster.gather(what)
   return core.node_run([[return require("tide.cluster").gather_inside(...)]], "@tide/cluster.lua", {op = what})
+end
+
+---Asks the agent of the first node that is up.
+---@param request table {op=, ...}
+---@return table? answer
+---@return table? err
+function cluster.ask_one(request)
+  return core.node_run([[return require("tide.cluster").ask_one_inside(...)]], "@tide/cluster.lua", request)
+end
+
+local ASK_S <const> = 3600
+
+function cluster.ask_one_inside(request)
+  for _, member in ipairs(core.members()) do
+    local address = member.state == "up" and core.whereis(member.name .. "/agent")
+    if address then
+      local answer, err = core.call(address, request, ASK_S)
+      if not answer then return {error = errors.to_data(errors.from(err))} end
+      return {answer = answer}
+    end
+  end
+  return {error = errors.to_data(errors.new("T0501", {message = "the cluster has no node that is up"}))}
 end
 
 function cluster.gather_inside(request)

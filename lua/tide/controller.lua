@@ -8,8 +8,14 @@
 -- Reports are a rendezvous: the answer goes out when every worker that still runs has reported. While the driver
 -- iterates over reports it is held back until the driver asks for the next one, so that an evaluation in the body of
 -- that loop sees the parameters of exactly this report.
+--
+-- When a node is lost, a job that allows it goes on: the node's workers leave every rendezvous, what they had not
+-- completed of the data goes to others (chunks.lua), and nothing they may still say counts. Rows that lived on that
+-- node alone are gone, and end the run.
+local chunks = require "tide.chunks"
 local core = require "tide.core"
 local script = require "tide.script"
+local text = require "tide.text"
 
 local controller = {}
 controller.__index = controller
@@ -20,12 +26,15 @@ local EVENTS_MAX <const> = 1000
 local CALL_S <const> = 30
 local LOST <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
 
----@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total}
+---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples,
+--- resume}
 function controller.new(a)
+  local resume = a.resume or {}
   return setmetatable({
-    a = a, params = a.params or {}, state = {}, workers = {}, live = 0, ready = 0, monitors = {}, events = {},
-    dropped = 0, clock = 0, evaluations = {}, next_evaluation = 0, partial = {}, done_examples = 0,
-    started_at = core.now(), baseline = {}, progress_changed = false,
+    a = a, params = resume.params or a.params or {}, state = resume.state or {}, workers = {}, live = 0, ready = 0,
+    monitors = {}, events = {}, dropped = 0, clock = resume.reports or 0, evaluations = {}, next_evaluation = 0,
+    partial = {}, done_examples = resume.examples or 0, records = {}, started_at = core.now(), baseline = {},
+    progress_changed = false, workers_lost = 0,
   }, controller)
 end
 
@@ -84,30 +93,96 @@ local function gone(name)
   return nil
 end
 
+---@return string[] tables of the run with rows that lived on this node alone
+function controller:tables_on(node)
+  local lost = {}
+  for _, key in ipairs(text.sorted_keys(self.a.tables)) do
+    local handle = core.table_find(self.a.tables[key])
+    local homes = handle and handle:homes()[node.id] or 0
+    -- Rows that relocate live where they are used, whoever their home is.
+    local moved = handle and handle.spec.technique == "relocate" and node.workers > 0
+    if homes > 0 or moved then lost[#lost + 1] = ("`%s`"):format(self.a.tables[key]) end
+  end
+  return lost
+end
+
+---@return tide.error|nil why the run cannot go on without this node
+function controller:verdict(node, reason, in_order)
+  if in_order then
+    if node.workers == 0 or self:may_go_on(node) then return nil end
+    return script.error("T0509", ("node %s was told to end and leaves"):format(node.name), {
+      node = node.name, state = "its rows went to the other nodes, but its workers are gone; the run is ended",
+      help = "run again; a node that may go while a run needs it must not have workers of it"})
+  end
+  local message = ("node %s is lost: %s"):format(node.name, reason)
+  local lost = self:tables_on(node)
+  if #lost > 0 then
+    return script.error("T0509", message, {node = node.name,
+      state = ("its part of the tables is gone (%s); the other nodes are stopped"):format(table.concat(lost, ", "))})
+  end
+  if node.workers == 0 or self:may_go_on(node) then return nil end
+  return script.error("T0509", message, {node = node.name,
+    state = "the tables are whole, but the share of its workers is not done; the other nodes are stopped",
+    help = "cut the data into chunks (w:chunks), which others take over, or say `on_worker_loss = \"replay\"`"})
+end
+
+---@return boolean whether the job allows it, and somebody is left to do what these workers leave
+function controller:may_go_on(node)
+  if not self.job:survives_workers() or self.ready < self.worker_count then return false end
+  local left, done = 0, 0
+  for _, w in ipairs(self.workers) do
+    if w.node ~= node and w.state == "running" then left = left + 1 end
+    if w.state == "done" then done = done + 1 end
+  end
+  local undone = self.chunks and not self.chunks:over()
+  return left > 0 or (done > 0 and not undone)
+end
+
+---Takes the workers of a node out of all that the others wait for.
+function controller:drop_workers(node, reason)
+  local count, redone = 0, 0
+  for _, w in ipairs(self.workers) do
+    if w.node == node then
+      w.state, w.waits, count = "lost", nil, count + 1
+      if self.chunks then redone = redone + self.chunks:release(w.rank) end
+      for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
+    end
+  end
+  if self.suspect and self.suspect.worker and self.suspect.worker.node == node then self.suspect = nil end
+  self.workers_lost = self.workers_lost + count
+  if count == 0 then return end
+  self:emit {kind = "lost", node = node.name, reason = reason, workers = count, chunks = redone}
+  self:hand_out()
+  self:meet()
+end
+
 function controller:lose_node(node, reason, in_order)
+  if node.lost then return end
   node.lost = true
   local known, left = gone(node.name)
-  if left or (in_order and not known) then
-    return self:fail(script.error("T0509", ("node %s was told to end and leaves"):format(node.name), {
-      node = node.name, state = "its rows went to the other nodes, but its workers are gone; the run is ended",
-      help = "run again; a node that may go while a run needs it must not have workers of it"}))
+  in_order = left or (in_order and not known)
+  reason = known or reason
+  local err = self:verdict(node, reason, in_order)
+  if err then return self:fail(err) end
+  self:drop_workers(node, reason)
+end
+
+---@return table|nil node, string? reason the first node of the run that is gone without having been dealt with
+function controller:find_lost()
+  for _, node in ipairs(self.a.nodes) do
+    local reason = not node.lost and gone(node.name)
+    if reason then return node, reason end
   end
-  self:fail(script.error("T0509", ("node %s is lost: %s"):format(node.name, known or reason), {
-    node = node.name, state = "its part of the tables is gone; the other nodes are stopped"}))
+  return nil
 end
 
 ---A failure that may be the consequence of a lost node waits a moment for the cause.
-function controller:fail_or_suspect(err)
+function controller:fail_or_suspect(err, worker)
   if self.failed then return end
-  if LOST[err.name or ""] then
-    for _, node in ipairs(self.a.nodes) do
-      local reason = gone(node.name)
-      if reason then return self:lose_node(node, reason) end
-    end
-    self.suspect = self.suspect or {err = err, at = core.now()}
-  else
-    self:fail(err)
-  end
+  if not LOST[err.name or ""] then return self:fail(err) end
+  self.suspect = self.suspect or {err = err, at = core.now(), worker = worker}
+  local node, reason = self:find_lost()
+  if node then self:lose_node(node, reason) end
 end
 
 ---- start ---------------------------------------------------------------------------------------------------------
@@ -128,10 +203,26 @@ function controller:start()
     end
   end
   self.worker_count = rank
+  if a.examples then
+    self.chunks = chunks.new(a.examples, {workers = rank, seed = a.seed, chunks = self.job.chunks})
+  end
+  if a.resume and a.resume.workers ~= rank then
+    error(script.error("T0705", ("the checkpoint is of %d workers, the run has %d"):format(a.resume.workers, rank),
+      {help = "start as many workers; tables alone are restored by cluster:restore"}), 0)
+  end
+  if a.resume and a.resume.chunks and self.chunks then
+    local ok, problem = self.chunks:restore(a.resume.chunks)
+    if not ok then error(script.error("T0705", problem), 0) end
+  end
   for _, node in ipairs(a.nodes) do
+    local resume = a.resume and {}
+    for i, r in ipairs(a.resume and node.ranks or {}) do
+      resume[i] = a.resume.ranks[r] or {}
+      resume[i].passes = self.chunks and self.chunks:passed()
+    end
     local answer, err = core.call(node.agent, {
       op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, seed = a.seed, params = self.params,
-      tables = a.tables}, CALL_S)
+      tables = a.tables, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
     if not answer then error(err, 0) end
     for i, address in ipairs(answer.addresses) do
       local r = node.ranks[i]
@@ -147,14 +238,16 @@ end
 ---@return table[] workers that have not returned
 function controller:running()
   local list = {}
+  local counted = core.mutant and core.mutant "dead_counted"
   for _, w in ipairs(self.workers) do
-    if w.state ~= "done" then list[#list + 1] = w end
+    if w.state ~= "done" and (w.state ~= "lost" or counted) then list[#list + 1] = w end
   end
   return list
 end
 
-local function tell_all(workers, message, ids)
+local function tell_all(workers, message, ids, live)
   for _, w in ipairs(workers) do
+    if live then message.batch = live:batch_of(w.rank) end
     if ids then message.id = w.waits.id end
     core.send(w.address, message)
     if ids then w.waits = nil end
@@ -170,11 +263,12 @@ function controller:release()
   for _, w in ipairs(self.workers) do
     if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
   end
-  tell_all(waiting, {op = "answer", params = self.params, stop = held.stop}, true)
+  tell_all(waiting, {op = "answer", params = self.params, stop = held.stop}, true, self.policies)
 end
 
-local function sum_of(workers)
-  local sum, each = {}, {}
+---Numbers of all workers, over what their completed chunks reported.
+local function sum_of(workers, sum)
+  local each = {}
   for i, w in ipairs(workers) do
     each[i] = w.report
     for k, v in pairs(w.report) do
@@ -197,7 +291,7 @@ end
 
 function controller:complete_report(waiting)
   self.clock = self.clock + 1
-  local sum, each = sum_of(waiting)
+  local sum, each = sum_of(waiting, self.chunks and self.chunks:take_sums() or {})
   self.partial, self.last = {}, sum
   self.done_examples = self.done_examples + (sum.examples or 0)
   self.progress_changed = true
@@ -216,8 +310,10 @@ function controller:complete_report(waiting)
       self.params = params
     end
   end
+  if self.policies then self.policies:reported(waiting, sum) end
   event.params = self.params
   event.stop = self:stop_reason(sum)
+  self.stopping = event.stop
   self.held = {stop = event.stop ~= nil}
   local hold = self.hold
   self:emit(event)
@@ -231,7 +327,10 @@ function controller:meet()
   if #running == 0 then
     if not self.finished then
       self.finished = true
-      self:emit {kind = "finished"}
+      core.fiber(function()
+        if self.job.checkpoint then self:last_checkpoint() end
+        self:emit {kind = "finished"}
+      end)
     end
     return
   end
@@ -240,7 +339,7 @@ function controller:meet()
     if not w.waits then
       all = false
     else
-      local key = w.waits.kind == "barrier" and "barrier `" .. w.waits.name .. "`" or "report"
+      local key = w.waits.kind == "barrier" and "barrier `" .. w.waits.name .. "`" or w.waits.kind
       kinds[key] = (kinds[key] or 0) + 1
     end
   end
@@ -255,9 +354,114 @@ function controller:meet()
   end
   if key == "report" then
     self:complete_report(running)
+  elseif key == "chunk" then
+    self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
+      {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
   else
     tell_all(running, {op = "pass"}, true)
   end
+end
+
+---- chunks --------------------------------------------------------------------------------------------------------
+
+---Answers one worker that waits for a chunk; false: it has to wait on.
+function controller:serve_chunk(w)
+  local pass, set = w.waits.pass, self.chunks
+  if pass == set.pass + 1 and set:over() and not self.stopping then set:begin() end
+  local answer
+  if self.stopping or pass < set.pass or set:over() then
+    answer = {op = "chunk"}
+  else
+    answer = pass == set.pass and set:take(w.rank)
+    if not answer then return end
+    answer.op = "chunk"
+  end
+  answer.id = w.waits.id
+  w.waits = nil
+  core.send(w.address, answer)
+end
+
+---Gives free chunks to the workers that wait for one; lets them go when the pass is over.
+function controller:hand_out()
+  if not self.chunks or self.failed then return end
+  for _, w in ipairs(self.workers) do
+    if w.waits and w.waits.kind == "chunk" then self:serve_chunk(w) end
+  end
+end
+
+---- checkpoints -----------------------------------------------------------------------------------------------------
+
+local function copy(value)
+  if type(value) ~= "table" then return value end
+  local out = {}
+  for k, v in pairs(value) do out[k] = copy(v) end
+  return out
+end
+
+---What goes with a worker's record, as of now.
+function controller:own_record()
+  return {params = self.params, state = copy(self.state), reports = self.clock, examples = self.done_examples}
+end
+
+---The records of all workers as of the cut; those that have returned, as of their end. What they say of a cut may
+---come a little later than its parts are written.
+function controller:records_of(info)
+  local cut = info.clock and self.cuts and self.cuts[info.clock]
+  local deadline = core.now() + CALL_S
+  while info.clock and core.now() < deadline do
+    cut = self.cuts and self.cuts[info.clock]
+    local all = true
+    for _, w in ipairs(self.workers) do
+      all = all and (w.state == "done" or (cut and cut.ranks[w.rank]) ~= nil)
+    end
+    if all then break end
+    core.sleep(0.005)
+  end
+  local ranks = {}
+  for _, w in ipairs(self.workers) do
+    ranks[w.rank] = cut and cut.ranks[w.rank] or self.records[w.rank] or {}
+  end
+  return ranks, cut and cut.own or self:own_record()
+end
+
+---@param o {dir: string, keep?: integer, cut?: string}
+---@return table? info
+---@return table? err
+function controller:write_checkpoint(o)
+  if self.writing then return nil, script.error("T0706", "another checkpoint of this run is being written") end
+  self.writing = true
+  local position = self.chunks and self.chunks:record()
+  local info, err = require("tide.checkpoint").save(o, function(info)
+    local ranks, own = self:records_of(info)
+    return {
+      name = self.a.job, run = self.a.run, seed = self.a.seed, script = self.a.script.sha, workers = #self.workers,
+      params = own.params, state = own.state, reports = own.reports, examples = own.examples, ranks = ranks,
+      chunks = position,
+      policies = {}, -- names and SHA-256 of policies' sources, once jobs have policies
+    }
+  end)
+  self.writing, self.cuts = false, nil
+  self.checkpoint_at = core.now()
+  if info then
+    self:emit {kind = "checkpoint", generation = info.generation, clock = info.clock, cut = info.cut,
+               full = info.full, rows = info.rows, bytes = info.bytes, took_s = info.took_s}
+  end
+  return info, err
+end
+
+---One that the job asked for; its failure does not end the run.
+function controller:job_checkpoint()
+  local o = self.job.checkpoint
+  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep, cut = o.cut}
+  if err then self:emit {kind = "log", text = ("no checkpoint: %s (%s)"):format(err.message, err.code)} end
+end
+
+---All workers have returned: what they leave is saved, whatever cut the job wanted.
+function controller:last_checkpoint()
+  while self.writing do core.sleep(0.01) end
+  local o = self.job.checkpoint
+  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep}
+  if err then self:emit {kind = "log", text = ("no checkpoint: %s (%s)"):format(err.message, err.code)} end
 end
 
 ---- what workers say ----------------------------------------------------------------------------------------------
@@ -267,19 +471,23 @@ local from_worker = {}
 function from_worker.ready(self, w)
   w.state = "ready"
   self.ready = self.ready + 1
-  if self.ready == self.worker_count then
-    self.started_at = core.now()
-    for _, each in ipairs(self.workers) do
-      each.state = "running"
-      core.send(each.address, {op = "go", id = 0})
-    end
-    self:emit {kind = "started"}
+  if self.ready < self.worker_count then return end
+  self.started_at = core.now()
+  local ok, live = xpcall(require("tide.policy.live").new, script.failure, self, self.job)
+  if not ok then return self:fail(live) end
+  self.policies = live
+  for _, each in ipairs(self.workers) do
+    each.state = "running"
+    core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank)})
   end
+  self:emit {kind = "started"}
 end
 
 function from_worker.report(self, w, m)
   w.report = m.fields
+  self.records[w.rank] = m.record or self.records[w.rank]
   w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
+  w.elapsed_s = m.elapsed_s
   w.waits = {kind = "report", id = m.id}
   self:meet()
 end
@@ -289,18 +497,42 @@ function from_worker.barrier(self, w, m)
   self:meet()
 end
 
-function from_worker.progress(self, _, m)
-  for k, v in pairs(m.fields) do self.partial[k] = (self.partial[k] or 0) + v end
+function controller:count_progress(fields)
+  for k, v in pairs(fields) do self.partial[k] = (self.partial[k] or 0) + v end
   self.progress_changed = true
   if self.poll and core.now() - self.polled_at >= 0.08 then self:flush() end
+end
+
+function from_worker.progress(self, _, m) self:count_progress(m.fields) end
+
+---{done = {index, lease, fields}} completes, {back = {index, lease}} gives back, {id, pass} asks for the next one.
+function from_worker.chunk(self, w, m)
+  if m.done and self.chunks:finish(m.done) and next(m.done.fields) then self:count_progress(m.done.fields) end
+  if m.back then self.chunks:give_back(m.back) end
+  if m.id then w.waits = {kind = "chunk", id = m.id, pass = m.pass} end
+  self:hand_out()
+  self:meet()
 end
 
 function from_worker.log(self, w, m)
   self:emit {kind = "log", text = m.text, rank = w.rank, node = w.node.name}
 end
 
-function from_worker.done(self, w)
+---A worker is at the cut. No report can have been answered since the first of them was: it wants all of them.
+function from_worker.cut(self, w, m)
+  self.cuts = self.cuts or {}
+  local cut = self.cuts[m.record.clock]
+  if not cut then
+    cut = {ranks = {}, own = self:own_record()}
+    self.cuts[m.record.clock] = cut
+  end
+  cut.ranks[w.rank] = m.record
+end
+
+function from_worker.done(self, w, m)
+  self.records[w.rank] = m.record
   w.state, w.waits = "done", nil
+  if self.policies then self.policies:ended(w.rank) end
   self:meet()
 end
 
@@ -310,12 +542,15 @@ function from_worker.failed(self, w, m)
   err.actor = ("worker %s/%d"):format(self.a.job, w.rank)
   if (err.code or ""):find "^T01" then err.exit = 1 end -- misuse in a script's worker is not misuse of the command
   w.failed = true
-  self:fail_or_suspect(script.error(err.code or "T0609", err.message, err))
+  self:fail_or_suspect(script.error(err.code or "T0609", err.message, err), w)
 end
 
-function from_worker.evaluated(self, w, m)
-  local e = self.evaluations[m.id]
-  if not e then return end
+---Counts a worker's part in an evaluation; without `m` it will not come.
+function controller:evaluation_of(id, w, m)
+  local e = self.evaluations[id]
+  if not e or not e.missing[w.rank] then return end
+  e.missing[w.rank] = nil
+  m = m or {}
   if m.error then
     m.error.node = m.error.node or w.node.name
     e.error = e.error or script.error(m.error.code or "T0609", m.error.message, m.error)
@@ -326,9 +561,8 @@ function from_worker.evaluated(self, w, m)
     e.sum = (e.sum or 0) + (m.sum or 0)
   end
   e.count = e.count + (m.count or 0)
-  e.missing = e.missing - 1
-  if e.missing > 0 then return end
-  self.evaluations[m.id] = nil
+  if next(e.missing) then return end
+  self.evaluations[id] = nil
   local per = e.count > 0 and e.count or 1
   local result = e.sum and e.sum / per
   if e.sums then
@@ -337,8 +571,10 @@ function from_worker.evaluated(self, w, m)
       if k ~= "count" then result[k] = v / per end
     end
   end
-  self:emit {kind = "evaluated", id = m.id, result = result, error = e.error}
+  self:emit {kind = "evaluated", id = id, result = result, error = e.error}
 end
+
+function from_worker.evaluated(self, w, m) self:evaluation_of(m.id, w, m) end
 
 ---- what the driver asks ------------------------------------------------------------------------------------------
 
@@ -361,9 +597,29 @@ end
 function from_driver.evaluate(self, request, message)
   self.next_evaluation = self.next_evaluation + 1
   local id = self.next_evaluation
-  self.evaluations[id] = {missing = #self.workers, count = 0}
-  for _, w in ipairs(self.workers) do core.send(w.address, {op = "evaluate", id = id, name = request.name}) end
+  local missing = {}
+  self.evaluations[id] = {missing = missing, count = 0}
+  for _, w in ipairs(self.workers) do
+    if w.state ~= "lost" then
+      missing[w.rank] = true
+      core.send(w.address, {op = "evaluate", id = id, name = request.name})
+    end
+  end
   core.answer(message, {id = id})
+end
+
+---Writes a generation now: {dir=, cut=}; by default as the job's field says.
+function from_driver.checkpoint(self, request, message)
+  local o = self.job.checkpoint or {}
+  local dir = request.dir or o.dir
+  if not dir then
+    return core.answer_error(message, script.error("T0708", ("job `%s` names no directory for checkpoints"):format(
+      self.a.job)))
+  end
+  core.fiber(function()
+    local info, err = self:write_checkpoint {dir = dir, keep = o.keep, cut = request.cut or o.cut}
+    if info then core.answer(message, info) else core.answer_error(message, err) end
+  end)
 end
 
 function from_driver.set(self, request)
@@ -372,9 +628,8 @@ end
 
 function from_driver.stop(self, request)
   self.stopping = request.reason or "asked"
-  for _, w in ipairs(self.workers) do
-    if w.state ~= "done" then core.send(w.address, {op = "stop"}) end
-  end
+  for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
+  self:hand_out()
 end
 
 -- What the summary reads of a node's status. A message holds a bounded number of values, and every node has a link to
@@ -387,22 +642,39 @@ local function counted(status)
   return {tables = status.tables, rss_bytes = status.rss_bytes, links = {{bytes_out = bytes, frames_out = frames}}}
 end
 
----Counters of all nodes, each with what it was when the run began.
+---Counters of all nodes that are there, each with what it was when the run began.
 function from_driver.counters(self, _, message)
   local nodes = {}
   for _, node in ipairs(self.a.nodes) do
-    local now, err = core.call(node.agent, {op = "status"}, CALL_S)
-    if not now then return core.answer_error(message, err) end
-    nodes[#nodes + 1] = {name = node.name, before = counted(self.baseline[node.name]),
-                          after = counted(now)}
+    local now, err
+    if not node.lost then now, err = core.call(node.agent, {op = "status"}, CALL_S) end
+    if now then
+      nodes[#nodes + 1] = {name = node.name, before = counted(self.baseline[node.name]), after = counted(now)}
+    elseif err and not LOST[err.name or ""] then
+      return core.answer_error(message, err)
+    end
   end
   core.answer(message, {nodes = nodes, elapsed_s = core.now() - self.started_at, clock = self.clock,
-                        examples = self.done_examples})
+                        examples = self.done_examples, workers_lost = self.workers_lost,
+                        chunks_redone = self.chunks and self.chunks.redone})
+end
+
+---A verb of policies: {verb=, arguments= plain bytes} -> {result= plain bytes}.
+function from_driver.policy(self, request, message)
+  if message.kind ~= "call" then return end
+  if not self.policies then
+    return core.answer_error(message, script.error("T0303", self.ready < (self.worker_count or 1)
+      and "the run has not started yet" or ("job `%s` declares no `batch`: it has no seats"):format(self.a.job)))
+  end
+  local result, err = self.policies:serve(request)
+  if not result then return core.answer_error(message, err) end
+  core.answer(message, {result = result})
 end
 
 function from_driver.close(self, _, message)
   self:end_workers()
-  self.closed = true
+  if self.policies then self.policies:close() end
+  self.policies, self.closed = nil, true
   core.answer(message, {})
 end
 
@@ -414,10 +686,10 @@ function controller:exited(message)
   local reason = message.text and message.text ~= "" and message.text or message.name or "no reason given"
   if what.node then return self:lose_node(what.node, reason, message.code == 0) end
   local w = what.worker
-  if w.failed then return end
+  if w.failed or w.state == "lost" then return end
   local err = script.error("T0609", ("worker %d has ended: %s"):format(w.rank, reason), {node = w.node.name})
   if LOST[message.name or ""] then err.name = message.name end
-  self.suspect = self.suspect or {err = err, at = core.now()}
+  self.suspect = self.suspect or {err = err, at = core.now(), worker = w}
 end
 
 function controller:handle(message)
@@ -430,7 +702,7 @@ function controller:handle(message)
   if type(value) ~= "table" then return end
   if message.kind == "cast" and value.rank and from_worker[value.op] then
     local w = self.workers[value.rank]
-    if w and not self.failed then from_worker[value.op](self, w, value) end
+    if w and w.state ~= "lost" and not self.failed then from_worker[value.op](self, w, value) end
   elseif from_driver[value.op] then
     from_driver[value.op](self, value, message)
   end
@@ -439,13 +711,24 @@ end
 ---Things that are due by time.
 function controller:tick()
   if self.suspect and not self.failed then
-    for _, node in ipairs(self.a.nodes) do
-      local reason = gone(node.name)
-      if reason then return self:lose_node(node, reason) end
-    end
-    if core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
+    local node, reason = self:find_lost()
+    if node then self:lose_node(node, reason) end
+    if self.suspect and core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
   end
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
+  if self.policies and not self.failed and not self.finished then self.policies:tick() end
+  local checkpoint = self.job and self.job.checkpoint
+  if checkpoint and self.ready == self.worker_count and not self.writing and not self.finished and not self.failed
+    and core.now() - (self.checkpoint_at or self.started_at) >= checkpoint.every_s then
+    core.fiber(self.job_checkpoint, self)
+  end
+end
+
+---The command line finds a run's policies by this name on the driver's node; with several runs by the job's too.
+function controller:publish_policies()
+  local ok, err = core.register "policies"
+  if not ok and err.name == "EEXIST" then ok, err = core.register("policies-" .. self.a.job) end
+  if not ok and err.name ~= "EEXIST" then error(err, 0) end
 end
 
 ---Body of the actor.
@@ -458,6 +741,7 @@ function controller.main(a)
     if not loaded then error(problem, 0) end
     self.job = script.jobs[a.job]
     local time = self.job.stop and self.job.stop.time
+    if self.job.batch then self:publish_policies() end
     self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
     self:start()
   end, script.failure)

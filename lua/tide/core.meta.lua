@@ -12,7 +12,7 @@ core.version = "0.1.0"
 function core.build() end            --> {compiler=, lua=, libuv=, ..., cuda={available=false, reason=""}} for `tide version`
 
 ---- nodes. A process runs at most one.
----@param options {cluster?:string,name?:string,listen?:string,join?:string,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer}
+---@param options {cluster?:string,name?:string,listen?:string,join?:string,state?:string,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer}
 function core.node_start(options) end --> true | nil, err ; outside actors only (main.c's state)
 function core.node_run(source, chunk, argument) end --> starts a Lua actor on the control thread and blocks the calling OS thread until it ends: result | nil, err. SIGINT reaches it as core.interrupted()
 function core.node_stop(timeout_s) end
@@ -52,17 +52,20 @@ function core.log_level(level) end    -- of the whole process: "debug", "info" (
 ---- tensors: flat typed arrays with optional columns, printable, 1-based indexing; row-major
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"
 function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,2,3}) from a Lua array
--- methods: #t (rows*columns), t[i], t[i]=v, t:rows(), t:columns(), t:type(), t:slice(first, count) (rows, shares storage),
+-- methods: #t (rows*columns), t[i], t[i]=v, t:rows(), t:columns(), t:type(), t:slice(first, count) (rows, shares storage), t:view(first, rows, columns) (elements across rows, shares storage),
 -- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
 ---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", consistency, cache_bytes, unsubscribe_after, refuse_nan, seed
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
 -- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
+-- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots};
+-- t:health() -> {mode="none"|"strict", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed"} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model, on all nodes;
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},waited_s=,hits=,waits=,fetches=,copies=,..};
@@ -77,15 +80,51 @@ function core.worker_clock() end      --> the worker's clock | nil; it may begin
 function core.settle() end            --> true | nil, err ; this node's pushes are at the homes, its copies as new as those
 function core.clock() end             --> the worker's new clock; raises what fails
 
+function core.clock() end             --> the worker's new clock; raises what fails
+
+---- checkpoints; lua/tide/checkpoint.lua gives their errors codes
+---@param o {dir:string,cut?:"auto"|"clock"|"fuzzy",keep?:integer,full_every?:integer,timeout_s?:number}
+function core.checkpoint_start(o) end --> handle | nil, err; all parts are on disk. handle:info() -> {generation=,clock=,cut=,full=,rows=,bytes=}; handle:commit(job) -> true | nil, err; handle:abort()
+function core.checkpoint_restore(dir, generation) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
+function core.checkpoint_list(dir) end --> {{generation=,committed=,full=,cut=,clock=,rows=,bytes=,wall_s=,base=,chain=,nodes=,tables=,program=,problem=}, ..} newest first | nil, err
+function core.checkpoint_verify(dir, generation) end --> true | nil, err
+function core.cut_clock() end         --> clock of the cut of the checkpoint that is being written | nil
+
 ---- kernels
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
+
+---- programs (lua/program.c); scripts use tide.nn. Building functions return a value's number | nil, err
+function core.program(name) end       --> program: p:place(kind, layer, at); p:input(name, "f32"|"index", dims); p:parameter(name, dims, "constant"|"uniform"|"normal", number); p:state(same); p:apply(operation, {values}, attributes); p:map(micro, a, b, c) (integers are values, floats constants); p:reshape(value, dims); p:output(name, value); p:differentiate(of_inputs)
+-- p:print(), p:dot(), p:id(), p:shape(value) -> text, dims, batched; p:layout() -> {keys=, states=, parameters={{name=,layer=,first=,count=,rows=,columns=}}, layers={{name=,first_key=,key_count=}}}; p:initialise(device, seed, parameters, states)
+-- p:plan(device, "train"|"evaluate", seed) -> run | nil, err: r:bind(parameters, gradients|nil, states); r:feed(input, tensor, first_row); r:step(rows, step, need|nil, ready|nil) -> loss sum, count, correct | nil, err; r:output(name) -> copy; r:fold(rate); r:folded(parameter); r:explain(); r:figures()
+---@param rule table {rule="sgd"|"momentum"|..., rate=, scale=, decay=, mu=, beta2=, eps=, step=}
+function core.update(device, rule, first, count, w, g, a, b) end -- elements first (from 0) .. first + count - 1 of all arrays
+function core.norm2(device, first, count, x) end --> sum of squares
+function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
+---Numeric tools (kernels/numeric.h): line, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
+---quantile, hysteresis, rounds. docs/policies.md tells their arguments.
+core.k = {}
+
+function core.embedded(name) end      --> text of a file inside the program, "policies/batching/equal" | nil
+function core.embedded_names(prefix) end --> list of their names
+
+---- policies: values as bytes, and states that cannot be broken out of
+function core.plain_encode(value) end --> bytes, equal for equal values | nil, err; numbers, strings, booleans, tables of them
+function core.plain_decode(bytes) end --> value | nil, err
+---@param memory_bytes integer cap
+function core.sandbox(memory_bytes) end --> sandbox | nil, err
+-- methods; budget = {instructions=, seconds=nil: no deadline}; fault = {kind="error"|"budget"|"memory"|"shape", message=, trace=}
+-- s:load(source, chunk, budget) -> the policy table as bytes, functions as true | nil, fault
+-- s:init(params, saved, seed, budget) -> true | nil, fault; s:decide(view, seed, budget) -> plan | nil, fault
+-- s:export(budget) -> saved, or nil without such a function | nil, fault (all values as bytes)
+-- s:usage() -> {instructions=, seconds=, memory_bytes=, memory_peak_bytes=, log=} of the last step; s:close()
 
 ---- data and small things
 function core.sha256(text) end        --> hex
 function core.encode(value) end       --> msgpack string ; core.decode(string) -> value
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
-function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n)
+function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
 ---Processes of the local provisioner: dies with this process; output appended to a file.
 function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
@@ -108,16 +147,22 @@ function core.glosses(directory) end --> text: WordNet's glosses, a line of lowe
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 
 ---- the simulated world (lua/simulator.c). Scripts use tide.sim; sim_open, sim_close and sim_report are the program's.
+---Only in builds with TIDE_MUTANTS: whether this planted bug is on.
+---@type nil|fun(name: string): boolean
+core.mutant = nil
 function core.simulated() end         --> whether a world is open, whether this program (tide-sim) could open one
-function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), trace=path}
-function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=} | nil
+function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), flows=, trace=path}
+function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=, flows=, flow_computations=, flow_splits=, latency_min=, latency_max=, nic=} | nil
 function core.sim_close() end
-function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=}: made soon, in place of a process
+function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
----kind: crash restart pause cut reset slowness nic latency markov; values as in lua/simulator.c
+---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c
 function core.sim_fault(kind, at_s, a, b, ...) end
-function core.sim_compute(call_s, row_s) end
+function core.sim_compute(call_s, row_s, kernel) end --> without a kernel: of all that have no cost of their own
+function core.sim_calibrate() end     --> from now on calls of kernels are measured
+function core.sim_calibrated() end    --> {[kernel] = {call_s=, row_s=, calls=, rows=, seconds=}}
+function core.sim_net(net) end        --> {core=, window=, racks={[name]=rack}, pairs={{a, b, s}}, send=, receive=, byte=}
 function core.sim_program() end       --> path of tide-sim | nil
 function core.sim_become(words) end   --> nil, err; else this process is tide-sim
 

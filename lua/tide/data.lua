@@ -107,12 +107,18 @@ function data.lazy(reader)
   return setmetatable({reader = reader}, set)
 end
 
+local kinds = {[set] = true} -- metatables of data sets: what has one can be cut over workers
+
+---Makes another kind of data set known.
+function data.register(metatable) kinds[metatable] = true end
+
 ---@param value any
 ---@return boolean
-function data.is_set(value) return getmetatable(value) == set end
+function data.is_set(value) return kinds[getmetatable(value) or 0] == true end
 
 data.triples = require "tide.data.triples" (data)
 data.wordnet = require "tide.data.wordnet" (data)
+data.images = require "tide.data.images" (data)
 data.matrix = require "tide.data.matrix" (data)
 data.text = require "tide.data.text" (data)
 data.ratings = data.matrix -- the reader tells them apart by the first line

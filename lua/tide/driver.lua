@@ -54,6 +54,7 @@ end
 ---@field quiet? boolean
 ---@field verbose? boolean
 ---@field timeout_s? number
+---@field resume? string directory of checkpoints that the first run goes on from
 ---@field dry_run? boolean only load the script, and say what would run
 
 ---Runs a script and returns the command's exit code.
@@ -82,7 +83,8 @@ function driver.run(o)
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
     program = arg and arg[0], run = id,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
-    quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, simulated = o.simulated,
+    quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, resume = o.resume,
+    simulated = o.simulated,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local sockets = not o.cluster and (core.node().endpoint or ""):match("^unix:(/.*)/[^/]*$")

@@ -151,11 +151,14 @@ end
 ---@param seed integer
 function tide.random(seed) return core.random(seed) end
 
+---Numeric tools, the `k` of policies: see docs/policies.md.
+tide.k = core.k
 tide.units = units
 
 -- Read when first asked for: most scripts use few of them.
 local LAZY <const> = {
   chart = "tide.chart", data = "tide.data", tensor = "tide.tensor", json = "tide.json", show = "tide.show",
+  policy = "tide.policy",
 }
 return setmetatable(tide, {__index = function(self, key)
   local name = LAZY[key]

@@ -12,12 +12,14 @@ run.__index = run
 
 local CONTROLLER <const> = [[return require("tide.controller").main(...)]]
 local POLL_S <const> = 30
+local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
 
 ---@class tide.run
 ---@field id string
 ---@field params table params of the workers as of the newest report
 ---@field tables table<string, table> handles by the job's names of them
+---@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why
 
 local function table_specs(job)
   local specs = job.tables or {}
@@ -29,7 +31,7 @@ local function table_specs(job)
 end
 
 ---Makes the job's tables on all nodes, or finds them.
-local function create_tables(job, seed)
+local function create_tables(job, seed, resumed)
   local handles, names = {}, {}
   for key, spec in pairs(table_specs(job)) do
     local o = {}
@@ -37,7 +39,9 @@ local function create_tables(job, seed)
     o.name = spec.name or (job.name .. "." .. key)
     o.seed = spec.seed or seed
     local handle, err = core.table(o)
-    if not handle then error(errors.from(err), 0) end
+    if not handle then
+      error(resumed and require("tide.checkpoint").error(err) or errors.from(err), 0)
+    end
     handles[key], names[key] = handle, o.name
   end
   return handles, names
@@ -45,8 +49,25 @@ end
 
 local function total_of(job)
   if job.progress and job.progress.total then return job.progress.total end
-  if job.data and job.stop and job.stop.epochs and job.data.count then return job.data.count * job.stop.epochs end
-  return nil
+  local count = job.stop and job.stop.epochs and job:examples()
+  return count and count * job.stop.epochs or nil
+end
+
+---The tables and the record of the job that `tide run --resume DIR` goes on with; once.
+function run.restore_job(context, job)
+  local dir = context.resume
+  context.resume = nil
+  local restored, err = require("tide.checkpoint").restore(dir)
+  if not restored then error(err, 0) end
+  for line in restored.skipped:gmatch "[^\n]+" do context.progress:say("tide: warning: " .. line) end
+  local saved = restored.job
+  if type(saved) ~= "table" or saved.name ~= job.name then
+    error(script.error("T0705", ("the checkpoint is of job `%s`, this one is `%s`"):format(
+      type(saved) == "table" and tostring(saved.name) or "none", job.name), {where = dir}), 0)
+  end
+  context.progress:say(("tide: resumed from generation %d of %s%s"):format(restored.generation, dir,
+    restored.clock and ", clock " .. restored.clock or ""))
+  return saved
 end
 
 ---@param cluster table
@@ -62,12 +83,14 @@ function run.start(cluster, job, params)
   local merged = {}
   for k, v in pairs(job.params or {}) do merged[k] = v end
   for k, v in pairs(params or {}) do merged[k] = v end
-  local seed = job.seed or require("tide").seed
+  local resume = cluster.context.resume and require("tide.run").restore_job(cluster.context, job)
+  local seed = resume and resume.seed or job.seed or require("tide").seed
   local self = setmetatable({
     id = cluster.run_id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
+    policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)
-  self.tables, self.table_names = create_tables(job, seed)
+  self.tables, self.table_names = create_tables(job, seed, resume ~= nil)
   local context = cluster.context
   local sent = {}
   for k, v in pairs(context.script) do sent[k] = v end
@@ -76,10 +99,13 @@ function run.start(cluster, job, params)
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
     argument = {
       run = self.id, script = sent, job = job.name, params = merged, seed = seed, tables = self.table_names,
-      nodes = cluster:agents(), total = total_of(job),
+      nodes = cluster:agents(), total = total_of(job), resume = resume,
+      examples = job:has_chunks() and job:examples() or nil,
+      journal = not context.simulated and ("%s/policies-%s.journal"):format(context.directory, job.name) or nil,
     },
   }
   if not self.controller then error(errors.from(err), 0) end
+  self.policy = require("tide.policy.remote").new(self.controller)
   cluster.runs[#cluster.runs + 1] = self
   self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
     or "ex"}
@@ -114,6 +140,15 @@ function run:show_log(event)
   if self.lines_shown > LOG_LINES_SHOWN then
     context.progress:say("... the rest goes to " .. (context.log_path or "the run's log") .. " only")
   end
+end
+
+---Workers are gone and the run goes on without them.
+function run:show_loss(event)
+  local parts = {("tide: node %s is gone (%s), the run goes on without its workers"):format(event.node, event.reason)}
+  if event.chunks > 0 then
+    parts[2] = ("%d chunk%s done again"):format(event.chunks, event.chunks == 1 and " is" or "s are")
+  end
+  self.cluster.context.progress:say(table.concat(parts, "; "))
 end
 
 function run:look_for_interrupts()
@@ -157,6 +192,10 @@ function run:pump()
       self.failed = errors.from(event.error)
     elseif event.kind == "evaluated" then
       self.results[event.id] = event
+    elseif event.kind == "lost" then
+      self:show_loss(event)
+    elseif event.kind == "policy" then
+      self.policy_events[#self.policy_events + 1] = event
     elseif event.kind == "finished" then
       self.finished = true
     else
@@ -273,6 +312,17 @@ end
 
 ---Asks the workers to stop at their next report or w:stopping().
 function run:stop() core.send(self.controller, {op = "stop", reason = "asked"}) end
+
+---Writes a checkpoint while the workers go on, and waits until it is on disk.
+---@param o? {dir?: string, cut?: "clock"|"fuzzy"} default: as the job's field `checkpoint` says
+---@return table info {generation, clock, cut, full, rows, bytes, took_s}
+function run:checkpoint(o)
+  self:raise_failure()
+  local info, err = core.call(self.controller, {op = "checkpoint", dir = o and o.dir, cut = o and o.cut},
+    CHECKPOINT_S)
+  if not info then error(errors.from(err), 2) end
+  return info
+end
 
 ---Changes params from the next report on.
 ---@param params table

@@ -5,6 +5,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local script = require "tide.script"
+local sim_net = require "tide.sim_net"
 local units = require "tide.units"
 
 local sim = {
@@ -16,8 +17,9 @@ local sim = {
 local DRIVER <const> = "driver"
 local SLOWNESS_MAX <const> = 1e5
 
+local opened <const> = sim.active and core.sim_report() or {latency_min = 0, latency_max = 0, nic = 0}
 if sim.active then
-  sim.seed = core.sim_report().seed
+  sim.seed = opened.seed
   ---Random numbers of the script's own faults; the same in every run of a seed.
   sim.rng = core.random(sim.seed)
 end
@@ -32,12 +34,18 @@ end
 
 ---- reading arguments ---------------------------------------------------------------------------------------------
 
-local function seconds_of(value, what)
-  if type(value) == "number" and value >= 0 then return value end
-  local seconds = type(value) == "string" and units.parse_duration(value)
-  if not seconds then fail(("%s: `%s` is no time such as \"3s\""):format(what, tostring(value))) end
-  return seconds
+---Calls fn(...); what it finds wrong is the script's mistake.
+local function checked(fn, ...)
+  local ok, value = pcall(fn, ...)
+  if not ok then
+    if type(value) ~= "table" then error(value, 0) end
+    fail(value.message)
+  end
+  return value
 end
+
+local function seconds_of(value, what) return checked(sim_net.seconds, value, what) end
+local function bandwidth_of(value, what) return checked(sim_net.bandwidth, value, what) end
 
 ---A moment: "3s" of virtual time, or "+2s" after `from`.
 local function moment_of(value, from, what)
@@ -45,20 +53,6 @@ local function moment_of(value, from, what)
   local at = seconds_of(value, what)
   if at < from then fail(("%s: %gs is before %gs"):format(what, at, from)) end
   return at
-end
-
-local PREFIX <const> = {[""] = 1, k = 1e3, M = 1e6, G = 1e9}
-
----@return number bytes per second of "25Gbit", "100MB" or a number of bytes
-function sim.bandwidth(value, what)
-  if type(value) == "number" and value > 0 then return value end
-  local number, prefix, unit = tostring(value):match("^([%d.]+)%s*([kMG]?)(%a+)$")
-  local factor = number and PREFIX[prefix] and ({bit = 1 / 8, B = 1})[unit]
-  local bytes = factor and tonumber(number) and tonumber(number) * PREFIX[prefix] * factor
-  if not bytes or bytes < 1 then
-    fail(("%s: `%s` is no bandwidth such as \"25Gbit\" or \"100MB\" a second"):format(what or "nic", tostring(value)))
-  end
-  return bytes
 end
 
 local function node_of(o, kind)
@@ -100,29 +94,35 @@ end
 
 ---- the world -----------------------------------------------------------------------------------------------------
 
-local state = {latency = {20e-6, 20e-6}, slowness = {}, nic = {}, nic_all = 3.125e9}
+-- What holds when no fault does; nic_all 0: no limit.
+local state = {latency = {opened.latency_min, opened.latency_max}, slowness = {}, nic = {}, nic_all = opened.nic}
 
 ---Network of all nodes from this line on.
----@param o {latency?: string|number|table, nic?: string|number}
+---@class tide.sim.net
+---@field latency? string|number|table one, or {least, most}
+---@field nic? string|number bandwidth of each node's card
+---@field core? string|number of the switch between racks, or between any two nodes where there are none
+---@field racks? integer
+---@field nodes_per_rack? integer n1, n2, ... fill the racks in order; the driver is in the first
+---@field pairs? table[] {{"n1", "n2", "5ms"}}: latency of these
+---@field window? string|number bytes of a connection that are sent and not read yet
+---@field send? string|number a write takes the sender's I/O thread so long
+---@field receive? string|number and a read the receiver's
+---@field byte? string|number and each byte both
+---@param o tide.sim.net
 function sim.net(o)
   local counts = check_active()
-  for key in pairs(o) do
-    if key ~= "latency" and key ~= "nic" then
-      fail(("net field `%s` is not known: latency, nic"):format(tostring(key)))
-    end
-  end
+  local net = checked(sim_net.parse, o)
   local now = core.now()
-  if o.latency then
-    local range = type(o.latency) == "table" and o.latency or {o.latency, o.latency}
-    local least, most = seconds_of(range[1], "latency"), seconds_of(range[2], "latency")
-    if least > most then fail "latency: the least is above the most" end
-    state.latency = {least, most}
-    if counts then core.sim_fault("latency", now, nil, nil, least, most) end
+  if net.latency_min then
+    state.latency = {net.latency_min, net.latency_max}
+    if counts then core.sim_fault("latency", now, nil, nil, net.latency_min, net.latency_max) end
   end
-  if o.nic then
-    state.nic_all = sim.bandwidth(o.nic, "nic")
-    if counts then core.sim_fault("nic", now, nil, nil, state.nic_all) end
+  if net.nic then
+    state.nic_all = net.nic
+    if counts then core.sim_fault("nic", now, nil, nil, net.nic) end
   end
+  if counts then core.sim_net(net) end
 end
 
 ---A node's own properties.
@@ -137,7 +137,7 @@ function sim.node(name, o)
     if counts then core.sim_fault("slowness", now, name, nil, state.slowness[name]) end
   end
   if o.nic then
-    state.nic[name] = sim.bandwidth(o.nic, "nic")
+    state.nic[name] = bandwidth_of(o.nic, "nic")
     if counts then core.sim_fault("nic", now, name, nil, state.nic[name]) end
   end
   if o.slow then
@@ -149,11 +149,27 @@ function sim.node(name, o)
   end
 end
 
----How long kernels take: {call = "10us", row = "20us"}, on a node of speed 1.
----@param o {call?: string|number, row?: string|number}
+local function read_costs(path)
+  local text, problem = core.file_read(path)
+  local ok, costs = pcall(core.json_decode, text or "")
+  costs = ok and type(costs) == "table" and costs.schema == "tide.costs/1" and costs or {}
+  if type(costs.kernels) ~= "table" then
+    local why = text and "no file of `tide sim --calibrate`" or tostring(problem)
+    fail(("costs of kernels: %s: %s"):format(path, why))
+  end
+  for kernel, cost in pairs(costs.kernels) do
+    core.sim_compute(seconds_of(cost.call_s, kernel .. ".call_s"), seconds_of(cost.row_s, kernel .. ".row_s"), kernel)
+  end
+end
+
+---How long kernels take on a node of speed 1: {call = "10us", row = "20us"} for all, or each as `file` says.
+---@param o {call?: string|number, row?: string|number, file?: string} file: of `tide sim --calibrate`
 function sim.compute(o)
   if not check_active() then return end
-  core.sim_compute(seconds_of(o.call or 10e-6, "call"), seconds_of(o.row or 20e-6, "row"))
+  if o.call or o.row or not o.file then
+    core.sim_compute(seconds_of(o.call or 10e-6, "call"), seconds_of(o.row or 20e-6, "row"))
+  end
+  if o.file then read_costs(o.file) end
 end
 
 ---- faults --------------------------------------------------------------------------------------------------------
@@ -208,7 +224,7 @@ end
 
 function kinds.nic(o, at)
   local node = node_of(o, "nic")
-  settings_fault("nic", o, at, sim.bandwidth(o.bandwidth, "bandwidth"), state.nic[node] or state.nic_all)
+  settings_fault("nic", o, at, bandwidth_of(o.bandwidth, "bandwidth"), state.nic[node] or state.nic_all)
   return node .. " " .. tostring(o.bandwidth)
 end
 
@@ -221,10 +237,48 @@ function kinds.delay(o, at)
   return tostring(o.latency)
 end
 
+local function probability_of(value, what)
+  value = value or 0
+  if type(value) ~= "number" or value < 0 or value > 1 then
+    fail(("disk: %s is a probability between 0 and 1"):format(what))
+  end
+  return value
+end
+
+local DISK <const> = {"read_error", "write_error", "sync_error", "crash"}
+local DISK_FIELDS <const> = {node = 1, at = 1, heal = 1, sync = 1, free = 1, read_error = 1, write_error = 1,
+                             sync_error = 1, crash = 1}
+
+function kinds.disk(o, at)
+  for key in pairs(o) do
+    if not DISK_FIELDS[key] then fail(("disk: `%s` is not known"):format(tostring(key))) end
+  end
+  local values = {}
+  for i, key in ipairs(DISK) do values[i] = probability_of(o[key], key) end
+  local sync = type(o.sync) == "table" and o.sync or {o.sync or 0, o.sync or 0}
+  values[5], values[6] = seconds_of(sync[1], "sync"), seconds_of(sync[2], "sync")
+  if values[5] > values[6] then fail "disk: sync: the least is above the most" end
+  values[7] = o.free and units.parse_size(o.free) or 0
+  if o.free and not values[7] then fail(("disk: free: `%s` is no size such as \"10MB\""):format(tostring(o.free))) end
+  core.sim_fault("disk", at, o.node, nil, table.unpack(values))
+  if o.heal then core.sim_fault("disk", moment_of(o.heal, at, "heal"), o.node, nil, 0, 0, 0, 0, 0, 0, 0) end
+  return o.node or "of all nodes"
+end
+
+local function damage(kind)
+  return function(o, at)
+    local node = node_of(o, kind)
+    core.sim_fault(kind, at, node, o.file)
+    return node .. " " .. (o.file or "any file")
+  end
+end
+
+kinds.flip, kinds.truncate = damage "flip", damage "truncate"
+
 local GROUPED <const> = {partition = true, reset = true}
 
 ---A fault at a moment of virtual time (default: now).
----@param kind "crash"|"pause"|"partition"|"reset"|"slow"|"nic"|"delay"
+---@param kind "crash"|"pause"|"partition"|"reset"|"slow"|"nic"|"delay"|"disk"|"flip"|"truncate"
 ---@param what table of partition and reset: groups of nodes; else {node=, at=, ...}
 ---@param o? table of partition and reset: {at=, heal=, oneway=}
 function sim.fault(kind, what, o)

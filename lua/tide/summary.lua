@@ -20,6 +20,8 @@ local summary = {}
 ---@field not_finite integer pushed rows with a NaN or an infinity
 ---@field wire_bytes integer bytes between processes
 ---@field wire_messages integer frames between processes
+---@field workers_lost integer workers that were lost in mid-run
+---@field chunks_redone integer chunks that were done again for them
 ---@field nodes table[] the same figures by node
 ---@field staleness table<string, table>|nil of tables with clocks, by their name in the job
 summary.__index = summary
@@ -95,7 +97,8 @@ end
 ---@return tide.summary
 function summary.new(run, counters)
   local self = {run = run.id, job = run.job.name, reports = counters.clock, elapsed_s = counters.elapsed_s,
-                examples = counters.examples, seed = run.seed, nodes = {}, stopped = run.stopping or nil}
+                examples = counters.examples, workers_lost = counters.workers_lost or 0,
+                chunks_redone = counters.chunks_redone or 0, seed = run.seed, nodes = {}, stopped = run.stopping or nil}
   local names = {}
   for _, name in pairs(run.table_names) do names[name] = true end
   for _, field in ipairs(COUNTED) do self[field] = 0 end
@@ -147,7 +150,11 @@ local DEFAULT <const> = {"reports", "elapsed_s", "examples_per_s", "loss", "loca
 ---@param fields? string[] of the summary
 ---@return table printable by print and tostring; .rows has the exact values
 function summary:table(fields)
-  fields = fields or (self.not_finite == 0 and DEFAULT or {"not_finite", table.unpack(DEFAULT)})
+  if not fields then
+    fields = {table.unpack(DEFAULT)}
+    if self.workers_lost > 0 then table.move({"workers_lost", "chunks_redone"}, 1, 2, #fields + 1, fields) end
+    if self.not_finite > 0 then table.insert(fields, 1, "not_finite") end
+  end
   return setmetatable({rows = {self}, fields = fields}, printable)
 end
 

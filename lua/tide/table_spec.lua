@@ -7,11 +7,12 @@ local table_spec = {}
 local FIELDS <const> = {
   name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
   technique = true, slots = true, wire = true, refuse_nan = true, seed = true, cache_bytes = true,
-  unsubscribe_after = true,
+  unsubscribe_after = true, replicas = true, durability = true,
 }
 local CHOICES <const> = {
   dtype = {f32 = true}, technique = {static = true, relocate = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
+  durability = {strict = true, none = true},
 }
 local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
 
@@ -65,7 +66,7 @@ function table_spec.xavier(o)
 end
 
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
----  unsubscribe_after, refuse_nan, seed
+---  unsubscribe_after, replicas, durability, refuse_nan, seed
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end
@@ -91,6 +92,9 @@ function table_spec.new(fields)
   if spec.consistency ~= nil and not is_consistency(spec.consistency) then
     refuse(2, 'table field `consistency` is `%s`; there are "sequential", "bsp", "bsp:reproducible", "ssp:N", ' ..
       '"essp:N" (N up to %d), "async", "async:50ms"', tostring(spec.consistency), STALENESS_MAX)
+  end
+  if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
+    refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))
   end
   spec.dtype = nil -- accepted because scripts say what they rely on; the store has one type in this version
   return setmetatable(spec, table_spec)

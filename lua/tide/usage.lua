@@ -31,6 +31,7 @@ Exit codes
     3  cluster unreachable; nothing is started in its place
     4  refused: authentication or role
     5  too many nodes or data lost
+    6  policy refused, or rolled back before
   124  --timeout reached
   130  interrupted by Ctrl-C (SIGINT)
   141  the reader of the output went away (SIGPIPE)

@@ -1,8 +1,9 @@
 -- A worker actor: loads the run's script in its own Lua state and runs job.worker(w) on a compute thread.
 --
--- It talks with the run's controller by casts (op = ready, report, progress, barrier, log, done, failed, evaluated)
--- and reads its mailbox only where the job waits or asks (report, barrier, stopping): those are the points at which
--- evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until it is told to end.
+-- It talks with the run's controller by casts (op = ready, report, progress, barrier, chunk, log, done, failed,
+-- evaluated) and reads its mailbox only where the job waits or asks (report, barrier, chunks, stopping): those are the
+-- points at which evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until
+-- it is told to end.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -17,8 +18,12 @@ local PROGRESS_EVERY_S <const> = 0.1
 ---@field seed integer the job's seed; the same on all workers
 ---@field rng table generator seeded by job and rank
 ---@field tables table<string, table>
----@field data tide.data.set|nil its own part
+---@field data tide.data.set|integer|any[]|nil of a data set its own part; else what the job has
 ---@field params table
+---@field batch integer|nil examples of its next step, of a job that declares `batch`
+---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
+---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
+---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
 local w_methods = {}
 w_methods.__index = w_methods
 
@@ -29,6 +34,11 @@ local function tell(self, message)
   message.rank = self.rank
   local ok, err = core.send(self.controller, message)
   if not ok then error(err, 0) end
+end
+
+---What a checkpoint keeps of this worker.
+local function record_of(self)
+  return {clock = self.clocks, rng = self.rng:state(), state = self.state, params = self.params}
 end
 
 ---Errors are cut down to what travels and what the driver prints.
@@ -111,15 +121,68 @@ function w_methods:report(fields)
   for k, v in pairs(fields) do if k ~= "wait" then sent[k] = v end end
   for k, v in pairs(self.spans) do sent[k] = v end
   self.spans = {}
-  tell(self, {op = "report", id = self.reports, fields = sent,
+  tell(self, {op = "report", id = self.reports, fields = sent, record = self.keeps and record_of(self) or nil,
               elapsed_s = now - self.reported_at, wait_s = self.wait_s})
   self.wait_s = 0
   local answer = await(self, "answer", self.reports)
   self.reported_at = core.now()
   self.wait_s = 0
   self.params = answer.params or self.params
+  self.batch = answer.batch or self.batch
   self.stop_asked = self.stop_asked or answer.stop
   return self.params
+end
+
+---@class tide.chunk
+---@field pass integer 1 is the first pass over the data
+---@field index integer which part of the data it is
+---@field first integer its first example, from 1
+---@field count integer
+---@field last integer
+local chunk_methods = {}
+chunk_methods.__index = chunk_methods
+
+---Numbers of this chunk. They are added to the next report of all workers when the chunk is complete, once, whatever
+---happens to workers: so the sums of a pass hold every example.
+---@param fields table<string, number>
+function chunk_methods:report(fields)
+  for k, v in pairs(fields) do
+    if type(v) ~= "number" then
+      error(script.error("T0113", ("chunk:report wants numbers, `%s` is a %s"):format(tostring(k), type(v))), 2)
+    end
+    self.fields[k] = (self.fields[k] or 0) + v
+  end
+end
+
+---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the
+---next free chunk to whoever asks; the loop ends for all workers when every chunk of the pass is complete. A chunk is
+---complete when its worker comes for the next one: wait for its asynchronous operations before. What a lost worker had
+---not completed another one does again.
+---@return fun(): tide.chunk|nil
+function w_methods:chunks()
+  if not self.job:has_chunks() then
+    error(script.error("T0113", ("job `%s` has no data to cut"):format(self.job.name),
+      {help = "give tide.job `data = N`, a list, or a data set and `chunks = N`"}), 2)
+  end
+  self.passes = self.passes + 1
+  local pass <const> = self.passes
+  local current
+  local function said() return {index = current.index, lease = current.lease, fields = current.fields} end
+  local closing = setmetatable({}, {__close = function()
+    if current then tell(self, {op = "chunk", pass = pass, back = said()}) end
+  end})
+  return function()
+    self.asked = self.asked + 1
+    tell(self, {op = "chunk", id = self.asked, pass = pass, done = current and said() or nil})
+    current = nil
+    local answer = await(self, "chunk", self.asked)
+    if not answer.index then return nil end
+    current = setmetatable({
+      pass = pass, index = answer.index, lease = answer.lease, first = answer.first, count = answer.count,
+      last = answer.first + answer.count - 1, fields = {},
+    }, chunk_methods)
+    return current
+  end, nil, nil, closing
 end
 
 local function settle()
@@ -141,7 +204,11 @@ end
 ---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
 ---@return integer clock
 function w_methods:clock()
-  self.clocks = core.clock() - self.clock_base
+  local clock <const> = core.clock()
+  self.clocks = clock - self.clock_base
+  if core.cut_clock() == clock then -- the interval that begins now is the first after the cut
+    tell(self, {op = "cut", record = record_of(self)})
+  end
   return self.clocks
 end
 
@@ -195,11 +262,14 @@ end
 
 ---@param a table argument of the actor, see agent.lua
 function worker.new(a)
+  local resume = a.resume or {}
+  local rng = core.random(a.seed * 1000003 + a.rank)
+  if resume.rng then rng:restore(resume.rng) end
   return setmetatable({
-    rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = a.params or {},
-    controller = a.controller, reports = 0, barriers = 0, clocks = 0, wait_s = 0, partial = {}, spans = {},
-    progress_at = 0, reported_at = core.now(), stop_asked = false,
-    rng = core.random(a.seed * 1000003 + a.rank),
+    rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = resume.params or a.params or {},
+    state = resume.state or {}, keeps = a.keeps, controller = a.controller, reports = 0, barriers = 0,
+    clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0, partial = {}, spans = {},
+    progress_at = 0, reported_at = core.now(), stop_asked = false, rng = rng,
   }, w_methods)
 end
 
@@ -217,7 +287,8 @@ local function prepare(self, a)
   end
   self.tables = find_tables(a.tables or {})
   if self.job.data then
-    self.data = self.job.data:cut(self.rank, self.workers, self.seed)
+    local data = self.job.data
+    self.data = require("tide.data").is_set(data) and data:cut(self.rank, self.workers, self.seed) or data
   end
 end
 
@@ -227,16 +298,16 @@ function worker.main(a)
   tame_globals(self)
   local ok, err = xpcall(function()
     prepare(self, a)
-    local begun, why = core.worker_begin(a.rank, 0)
+    local begun, why = core.worker_begin(a.rank, self.clocks)
     if not begun then error(why, 0) end
-    self.clock_base = core.worker_clock()
+    self.clock_base = core.worker_clock() - self.clocks
     tell(self, {op = "ready"})
-    await(self, "go", 0)
+    self.batch = await(self, "go", 0).batch
     self.reported_at = core.now()
     self.job.worker(self)
     core.worker_end()
     flush_progress(self)
-    tell(self, {op = "done"})
+    tell(self, {op = "done", record = record_of(self)})
     while true do
       local message, problem = core.receive()
       if not message then error(problem, 0) end

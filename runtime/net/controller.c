@@ -1,42 +1,24 @@
 /*
- * The controller's decisions: who may join and under which id and name, who is dead, who has left.
- * Each decision makes a new view, which goes to all.
+ * What the controller wants: who may join and under which id and name, who is dead, who has left.
+ * Decisions are recorded and take effect in decision.c.
  *
  * A node is declared dead when the controller sees it gone or silent itself, when two others report
  * it, or when one report stands for two seconds: then one of the two cannot stay, and it is the one
  * against whom more is reported, the younger if that is equal. A report of mere silence is
- * withdrawn when the silence ends; a lost connection is not.
+ * withdrawn when the silence ends; a lost connection is not. A controller that may be started again
+ * and hears next to nobody waits instead: it is alone, and the others go on without it.
  */
 #include "net/inside.h"
 
 #include <string.h>
 
+/* And not about to be declared otherwise. */
 static struct known *living(struct tide_net *net, uint16_t id) {
     struct known *known = tide__members_find(net, id);
-    return known != NULL && known->member.state <= TIDE_MEMBER_LEAVING ? known : NULL;
-}
-
-/* A new view: to everybody connected, then into effect here. */
-static void commit(struct tide_net *net) {
-    net->view++;
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide__members_write_view(net, &w);
-    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
-        if (link->state == LINK_UP) {
-            tide__members_cast(net, link, &w);
-        }
-    }
-    tide_writer_release(&w);
-    tide__members_publish(net);
-    tide__members_settle(net);
-    tide__handshake_unpark(net);
-}
-
-static void set_state(struct known *known, enum tide_member_state state, const char *reason) {
-    known->member.state = (uint8_t)state;
-    snprintf(known->member.reason, sizeof known->member.reason, "%s", reason);
-    known->changed = true;
+    return known != NULL && known->member.state <= TIDE_MEMBER_LEAVING &&
+                   known->wanted <= TIDE_MEMBER_LEAVING
+               ? known
+               : NULL;
 }
 
 /* ---- joining ---- */
@@ -72,11 +54,7 @@ static bool name_taken(const struct tide_net *net, const char *name) {
 static int check_member(const struct tide_net *net, const struct tide_hello *hello) {
     size_t count = 0;
     for (size_t i = 0; i < net->member_count; i++) {
-        const struct tide_member *m = &net->members[i].member;
-        if (m->incarnation == hello->incarnation) {
-            return tide_fail(TIDE_EEXIST, "this incarnation is node '%s' already", m->name);
-        }
-        count += m->state <= TIDE_MEMBER_LEAVING;
+        count += net->members[i].member.state <= TIDE_MEMBER_LEAVING;
     }
     if (hello->name[0] != 0 && name_taken(net, hello->name)) {
         return tide_fail(TIDE_EEXIST, "the name '%s' is taken in cluster '%s'", hello->name,
@@ -91,20 +69,23 @@ static int check_member(const struct tide_net *net, const struct tide_hello *hel
     return 0;
 }
 
-int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
-                           char name[64]) {
-    if (net->finished) {
-        return tide_fail(TIDE_ECLOSED, "the cluster is ending");
+static struct known *find_incarnation(struct tide_net *net, uint64_t incarnation) {
+    for (size_t i = 0; i < net->member_count; i++) {
+        if (net->members[i].member.incarnation == incarnation) {
+            return &net->members[i];
+        }
     }
-    if (hello->client) {
-        return admit_client(net, hello, id, name);
-    }
+    return NULL;
+}
+
+/* It is to be a member: what it says of itself, an id, and a name that nobody has. */
+static int propose(struct tide_net *net, const struct tide_hello *hello) {
     int error = check_member(net, hello);
     if (error != 0) {
         return error;
     }
     struct tide_member m = {.incarnation = hello->incarnation,
-                            .id = net->next_id++,
+                            .id = net->next_id,
                             .state = TIDE_MEMBER_JOINING,
                             .store = hello->store,
                             .workers = hello->workers,
@@ -117,19 +98,47 @@ int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello,
         }
     }
     memcpy(m.endpoint, hello->endpoint, sizeof m.endpoint);
-    if (tide__members_add(net, &m) == NULL) {
-        return TIDE_ENOMEM;
+    error = tide__decision_add(net, &m);
+    if (error == 0) {
+        tide__decide(net);
     }
-    *id = m.id;
-    memcpy(name, m.name, 64);
+    return error;
+}
+
+int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
+                           char name[64]) {
+    if (net->finished) {
+        return tide_fail(TIDE_ECLOSED, "the cluster is ending");
+    }
+    if (hello->client) {
+        return admit_client(net, hello, id, name);
+    }
+    if (net->deciding) {
+        return 1;
+    }
+    struct known *known = find_incarnation(net, hello->incarnation);
+    if (known == NULL) {
+        int error = propose(net, hello);
+        if (error != 0) {
+            return error;
+        }
+        known = find_incarnation(net, hello->incarnation);
+        if (known == NULL) {
+            return net->finished ? tide_fail(TIDE_ECLOSED, "the cluster is ending") : 1;
+        }
+    } else {
+        struct tide_peer *peer = tide__peer(net, known->member.id);
+        if (known->member.state != TIDE_MEMBER_JOINING || (peer != NULL && peer->session != NULL)) {
+            return tide_fail(TIDE_EEXIST, "this incarnation is node '%s' already",
+                             known->member.name);
+        }
+    }
+    *id = known->member.id;
+    memcpy(name, known->member.name, 64);
     return 0;
 }
 
 void tide__controller_greet(struct tide_net *net, struct tide_link *link) {
-    if (link->peer->id < CLIENT_ID_MIN) {
-        commit(net);
-        return;
-    }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide__members_write_view(net, &w);
@@ -156,9 +165,9 @@ static void ready(struct tide_net *net, uint16_t from, struct tide_reader *r) {
             return; /* it will say so again when it sees the view that tells of the other */
         }
     }
-    set_state(joiner, TIDE_MEMBER_UP, "");
     tide_log(TIDE_LOG_INFO, net->name, "node %s (n%u) joined", joiner->member.name, (unsigned)from);
-    commit(net);
+    tide__decision_want(joiner, TIDE_MEMBER_UP, "");
+    tide__decide(net);
 }
 
 /* ---- death ---- */
@@ -184,12 +193,32 @@ static unsigned reports_against(const struct tide_net *net, uint16_t subject) {
     return count;
 }
 
+/* Did this controller hear fewer than half of the others in the last second? Then it is more likely
+ * its own cable that is cut, and where others go on without a controller it declares nobody dead
+ * for mere silence. */
+static bool is_cut_off(struct tide_net *net, uint64_t now) {
+    size_t others = 0, heard = 0;
+    for (size_t i = 0; i < net->member_count; i++) {
+        uint16_t id = net->members[i].member.id;
+        struct tide_peer *peer = tide__peer(net, id);
+        if (id != tide__net_id(net) && living(net, id) != NULL) {
+            others++;
+            heard += peer != NULL && peer->session != NULL &&
+                     now - peer->session->detector.last < TIDE_SECOND;
+        }
+    }
+    return tide_net_durable(net) && others >= 2 && 2 * heard < others;
+}
+
 /* Whom this report ends now; 0: nobody yet. */
 static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t now) {
+    if (r->reporter == tide__net_id(net) && !r->lost && is_cut_off(net, now)) {
+        return 0;
+    }
     struct tide_peer *peer = tide__peer(net, r->subject);
     bool seen = r->reporter == tide__net_id(net) || (peer != NULL && peer->lost);
     unsigned against = reports_against(net, r->subject);
-    if (seen || against >= 2) {
+    if (seen || against >= 2 || TIDE_MUTANT(one_observer)) {
         return r->subject;
     }
     if (now - r->since < REPORT_PATIENCE) {
@@ -200,8 +229,23 @@ static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t n
     return reporter_goes ? r->reporter : r->subject;
 }
 
+/* A member that was recorded, or let in, and is not here: nobody else may have known it. */
+static void look_for_absent(struct tide_net *net, uint64_t now) {
+    for (size_t i = 0; i < net->member_count; i++) {
+        struct known *known = &net->members[i];
+        struct tide_peer *peer = tide__peer(net, known->member.id);
+        bool here = known->member.id == tide__net_id(net) ||
+                    (peer != NULL && (peer->session != NULL || peer->lost));
+        if (here || living(net, known->member.id) == NULL) {
+            known->since = now;
+        } else if (now - known->since >= WAITING_TIMEOUT) {
+            tide__decision_want(known, TIDE_MEMBER_DEAD, "the controller cannot reach it");
+            drop_reports(net, known->member.id);
+        }
+    }
+}
+
 void tide__controller_resolve(struct tide_net *net, uint64_t now) {
-    bool any = false;
     for (struct report *r = net->reports; r != NULL;) {
         uint16_t victim = verdict(net, r, now);
         struct known *known = victim == 0 ? NULL : living(net, victim);
@@ -212,14 +256,12 @@ void tide__controller_resolve(struct tide_net *net, uint64_t now) {
         char reason[120];
         snprintf(reason, sizeof reason, "%s",
                  victim == r->subject ? r->reason : "others cannot reach it");
-        set_state(known, TIDE_MEMBER_DEAD, reason);
+        tide__decision_want(known, TIDE_MEMBER_DEAD, reason);
         drop_reports(net, victim);
-        any = true;
         r = net->reports; /* the list has changed */
     }
-    if (any) {
-        commit(net);
-    }
+    look_for_absent(net, now);
+    tide__decide(net);
 }
 
 void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost,
@@ -261,6 +303,15 @@ void tide__controller_withdraw(struct tide_net *net, uint16_t reporter, uint16_t
 
 /* ---- leaving ---- */
 
+static void leave(struct tide_net *net, uint16_t id) {
+    struct known *known = tide__members_find(net, id);
+    if (known != NULL) {
+        tide__decision_want(known, TIDE_MEMBER_LEFT, "left");
+        drop_reports(net, id);
+        tide__decide(net);
+    }
+}
+
 void tide__controller_leaving(struct tide_net *net, uint16_t id) {
     struct known *known = living(net, id);
     if (known == NULL || known->member.state == TIDE_MEMBER_LEAVING) {
@@ -268,19 +319,17 @@ void tide__controller_leaving(struct tide_net *net, uint16_t id) {
     }
     bool wait =
         atomic_load_explicit(&net->evacuations, memory_order_relaxed) && known->member.store;
-    set_state(known, TIDE_MEMBER_LEAVING, "");
-    commit(net);
+    tide__decision_want(known, TIDE_MEMBER_LEAVING, "");
+    tide__decide(net);
     if (!wait) {
-        tide_net_evacuated(net, id);
+        leave(net, id);
     }
 }
 
 void tide_net_evacuated(struct tide_net *net, uint16_t id) {
-    struct known *known = tide__members_find(net, id);
+    const struct known *known = tide__members_find(net, id);
     if (net->controls && known != NULL && known->member.state == TIDE_MEMBER_LEAVING) {
-        set_state(known, TIDE_MEMBER_LEFT, "left");
-        drop_reports(net, id);
-        commit(net);
+        leave(net, id);
     }
 }
 
@@ -291,10 +340,10 @@ void tide_net_expect_evacuation(struct tide_net *net) {
 void tide__controller_end(struct tide_net *net) {
     for (size_t i = 0; i < net->member_count; i++) {
         if (net->members[i].member.state <= TIDE_MEMBER_LEAVING) {
-            set_state(&net->members[i], TIDE_MEMBER_LEFT, "the cluster ended");
+            tide__decision_want(&net->members[i], TIDE_MEMBER_LEFT, "the cluster ended");
         }
     }
-    commit(net);
+    tide__decide(net);
 }
 
 void tide__controller_release(struct tide_net *net) {

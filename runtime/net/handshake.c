@@ -17,7 +17,8 @@ void tide__handshake_begin(struct tide_link *link) {
                                .store = net->store,
                                .client = net->client,
                                .workers = net->workers,
-                               .pid = net->pid};
+                               .pid = net->pid,
+                               .term = net->controls ? net->term : 0};
     snprintf(hello.cluster, sizeof hello.cluster, "%s", net->cluster);
     snprintf(hello.name, sizeof hello.name, "%s", hello.id == 0 ? net->wanted_name : net->name);
     snprintf(hello.endpoint, sizeof hello.endpoint, "%s", net->endpoint);
@@ -92,28 +93,41 @@ static bool begin_session(struct tide_link *link, struct tide_peer *peer) {
     return true;
 }
 
-static void accept_joiner(struct tide_link *link, const struct tide_hello *hello) {
+/* Only the controller takes joiners; others say where it is. */
+static void redirect_joiner(struct tide_link *link) {
     struct tide_net *net = link->net;
-    if (!net->controls) {
-        if (net->controller_endpoint[0] == 0) {
-            refuse(link, TIDE_EBUSY, "a joiner, before this node has joined",
-                   "the peer has not joined itself yet");
-            return;
-        }
+    if (net->controller_endpoint[0] == 0) {
+        refuse(link, TIDE_EBUSY, "a joiner, before this node has joined",
+               "the peer has not joined itself yet");
+    } else if (net->away) {
+        refuse(link, TIDE_EBUSY, "a joiner, while the controller is away",
+               "the cluster's controller is away; try again when it is back");
+    } else {
         welcome(link, NULL, 0, "");
         tide__link_drain(link);
-        return;
+    }
+}
+
+/* 1: not decided yet. */
+static int accept_joiner(struct tide_link *link, const struct tide_hello *hello) {
+    struct tide_net *net = link->net;
+    if (!net->controls) {
+        redirect_joiner(link);
+        return 0;
     }
     uint16_t id;
     char name[64];
     int error = tide__controller_admit(net, hello, &id, name);
+    if (error == 1) {
+        return 1;
+    }
     struct tide_peer *peer = error == 0 ? tide__peer_make(net, id) : NULL;
     if (peer == NULL) {
         refuse(link, error == 0 ? TIDE_ENOMEM : error, tide_error_message(), tide_error_message());
-        return;
+        return 0;
     }
     if (!begin_session(link, peer)) {
-        return;
+        return 0;
     }
     peer->incarnation = hello->incarnation;
     peer->attempt = 0;
@@ -121,6 +135,7 @@ static void accept_joiner(struct tide_link *link, const struct tide_hello *hello
     welcome(link, link->session, id, name);
     tide__link_established(link);
     tide__controller_greet(net, link);
+    return 0;
 }
 
 /* Ids of clients come round: nothing is owed from before. */
@@ -178,18 +193,19 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
     bool mistaken = tide__session_mistake == MISTAKE_ANY_INCARNATION;
     struct known *known = tide__members_find(net, hello->id);
     if (!hello->client) {
-        if (known == NULL) {
+        if (known == NULL && !tide__succession_announced(net, hello)) {
             return 1;
         }
-        snprintf(text, sizeof text, "node '%s' was declared %s", known->member.name,
-                 known->member.state == TIDE_MEMBER_DEAD ? "dead" : "left");
-        if (known->member.incarnation != hello->incarnation && !mistaken) {
+        if (known != NULL && known->member.incarnation != hello->incarnation && !mistaken) {
             refuse(link, TIDE_EMISMATCH, "another incarnation of a known node",
                    "this id belongs to another incarnation");
             return 0;
         }
-        if (known->member.state >= TIDE_MEMBER_LEFT) {
-            refuse(link, TIDE_ECLOSED, text, text);
+        if (known != NULL && known->member.state >= TIDE_MEMBER_LEFT) {
+            bool dead = known->member.state == TIDE_MEMBER_DEAD;
+            snprintf(text, sizeof text, "node '%s' was declared %s", known->member.name,
+                     dead ? "dead" : "left");
+            refuse(link, dead ? TIDE_EDIED : TIDE_ECANCELED, text, text);
             return 0;
         }
     }
@@ -235,9 +251,7 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
         refuse(link, TIDE_EMISMATCH, ours, theirs);
     } else if (hello->incarnation == net->incarnation) {
         refuse(link, TIDE_EINVAL, "this node called itself", "a node cannot join itself");
-    } else if (hello->id == 0) {
-        accept_joiner(link, hello);
-    } else if (accept_known(link, hello) == 1) {
+    } else if ((hello->id == 0 ? accept_joiner(link, hello) : accept_known(link, hello)) == 1) {
         link->hello = *hello;
         link->state = LINK_PARKED;
     }
@@ -371,6 +385,11 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
     if (link->purpose == LINK_JOIN) {
         tide__net_become(link->net, TIDE_MEMBER_DEAD, error != 0 ? error : code,
                          error != 0 ? tide_error_message() : text);
+    }
+    bool over = error == 0 && (code == TIDE_EDIED || code == TIDE_ECANCELED);
+    if (over && link->purpose == LINK_MESH && !link->net->client) {
+        tide__succession_refused(link->net, code == TIDE_EDIED, text);
+        return tide_fail(code, "it refused: %s", text);
     }
     if (error == 0 && code != TIDE_EBUSY && link->peer != NULL && link->peer->session != NULL) {
         tide__session_end(link->peer->session, text);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { HELLO_FIELDS = 14, WELCOME_FIELDS = 11 };
+enum { HELLO_FIELDS = 15, WELCOME_FIELDS = 11 };
 
 /* A text without control characters, shorter than `capacity`. */
 static void read_plain(struct tide_reader *r, char *out, size_t capacity) {
@@ -91,6 +91,7 @@ void tide__hello_write(struct tide_writer *w, const struct tide_hello *h) {
     tide_write_uint(w, h->session);
     tide_write_uint(w, h->received);
     tide_write_uint(w, h->attempt);
+    tide_write_uint(w, h->term);
 }
 
 int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
@@ -117,6 +118,7 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     out->session = tide_read_uint(&r);
     out->received = tide_read_uint(&r);
     out->attempt = tide_read_uint(&r);
+    out->term = tide_read_uint(&r);
     error = read_closing(&r, "hello");
     if (error == 0 && out->incarnation == 0) {
         error = tide_fail(TIDE_EPROTO, "hello: no incarnation");

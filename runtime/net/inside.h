@@ -12,7 +12,9 @@
  *   handshake.c  hello to hello_ok
  *   peer.c       peers, admission, credit
  *   members.c    views and what follows from them
+ *   succession.c the controller goes away, another one announces itself
  *   controller.c who may join, who is dead, who has left
+ *   decision.c   how the controller's decisions are recorded and told
  *   net.c        the contract of net.h, the turn's hook
  */
 #ifndef TIDE_NET_INSIDE_H
@@ -126,6 +128,8 @@ struct tide_session {
     uint64_t resumed, resent; /* how often; frames written again */
     struct tide_detector detector;
     uint64_t suspect_since; /* 0: not suspected */
+    struct tide_session *next_active; /* in net->active */
+    bool active;
 };
 
 /* A new one of peer, attached to link; NULL: ENOMEM. */
@@ -133,6 +137,8 @@ struct tide_session *tide__session_begin(struct tide_link *link, struct tide_pee
                                          uint64_t id);
 /* Goes on over link from what the peer says it has. EPROTO: impossible. */
 int tide__session_resume(struct tide_session *session, struct tide_link *link, uint64_t received);
+/* Something of it may be due: to be told, to be dialled, to be freed. The next turn looks. */
+void tide__session_touch(struct tide_session *session);
 /* Its link is gone or is to go. */
 void tide__session_suspend(struct tide_session *session);
 /* For good, without a word to anybody. */
@@ -141,7 +147,7 @@ void tide__session_drop(struct tide_session *session);
 void tide__session_end(struct tide_session *session, const char *reason);
 int tide__session_told(struct tide_session *session, const struct tide_frame *frame);
 void tide__session_tick(struct tide_session *session, uint64_t now, uint64_t excused);
-/* Acknowledges and dials what is due; returns when something is due again. */
+/* Acknowledges and dials what is due among the active ones; returns when something is due again. */
 uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all);
 void tide__sessions_release(struct tide_net *net);
 /* When to dial again: each time later, with some chance in it. */
@@ -185,6 +191,8 @@ struct tide_link {
     uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
     uint8_t state, purpose;
     bool blocked; /* the socket is full: `writable` follows */
+    bool dirty;   /* in net->dirty: it may have something to write */
+    struct tide_link *next_dirty;
     char remote[64];
 };
 
@@ -193,7 +201,9 @@ int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpos
 void tide__link_accepted(void *net, struct tide_stream *stream);
 void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body,
                     size_t size);
-void tide__link_flush(struct tide_link *link);
+/* It may have something to write: the turn's end sees to it. */
+void tide__link_touch(struct tide_link *link);
+void tide__links_flush(struct tide_net *net);
 void tide__link_close(struct tide_link *link); /* now */
 void tide__link_drain(struct tide_link *link); /* when all is written */
 /* True if one more line about peers that misbehave may be logged in this second; counts them. */
@@ -215,6 +225,10 @@ enum member_verb { VERB_VIEW = 1, VERB_READY, VERB_SUSPECT, VERB_CLEAR, VERB_LEA
 struct known {
     struct tide_member member;
     bool changed; /* effects and watchers are still to come */
+    /* controller */
+    uint8_t wanted; /* the state it is to have, not decided yet; not above the one it has: none */
+    char wanted_reason[120];
+    uint64_t since; /* when it was admitted here, or this controller took over */
 };
 
 struct report {
@@ -242,9 +256,27 @@ void tide__members_publish(struct tide_net *net);
 void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller,
                             const struct tide_welcome *welcome);
 void tide__members_write_view(struct tide_net *net, struct tide_writer *w);
+void tide__member_write(struct tide_writer *w, const struct tide_member *member);
+void tide__member_read(struct tide_reader *r, struct tide_member *out); /* foreign bytes */
+int tide__members_apply_view(struct tide_net *net, struct tide_reader *r);
+void tide__members_report_ready(struct tide_net *net);
+/* What the controller may have missed while there was no connection. */
+void tide__members_report_again(struct tide_net *net, struct tide_link *link);
 void tide__members_cast(struct tide_net *net, struct tide_link *link, const struct tide_writer *w);
 
-/* Decides on a joiner or client; gives id and name. Negative: refused, text in the error slot. */
+/* [term, number, durable, members]: from whoever commands, or thinks so. */
+void tide__succession_view(struct tide_link *link, struct tide_reader *r);
+/* Is this the hello of a controller that this node has not heard of? */
+bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello);
+/* The session with the controller has ended. */
+void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason);
+/* The controller has been silent for long. */
+void tide__succession_silent(struct tide_session *session, const char *reason);
+/* It was decided that this node is dead, or has left, and nobody could tell it. */
+void tide__succession_refused(struct tide_net *net, bool dead, const char *reason);
+
+/* Decides on a joiner or client; gives id and name. 1: not decided yet. Negative: refused, text in
+ * the error slot. */
 int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
                            char name[64]);
 void tide__controller_greet(struct tide_net *net,
@@ -258,6 +290,16 @@ void tide__controller_resolve(struct tide_net *net, uint64_t now);
 void tide__controller_leaving(struct tide_net *net, uint16_t id);
 void tide__controller_end(struct tide_net *net);
 void tide__controller_release(struct tide_net *net);
+
+/* Takes command of what is recorded: members, views and terms go on from there. */
+int tide__decision_begin(struct tide_net *net);
+/* A member is to have a state; takes effect by tide__decide. */
+void tide__decision_want(struct known *known, enum tide_member_state state, const char *reason);
+/* A new member; takes effect by tide__decide. Its `id` is net->next_id. */
+int tide__decision_add(struct tide_net *net, const struct tide_member *member);
+/* One new view of all that is wanted: recorded, then told to all, then in effect here. Until it is
+ * recorded nothing else is decided. */
+void tide__decide(struct tide_net *net);
 
 /* ---- the net ---- */
 
@@ -276,6 +318,7 @@ struct tide_net {
     /* any thread, atomic */
     atomic_uint id, controller;
     atomic_bool opened, join_wanted, leave_wanted;
+    atomic_bool durable; /* the controller may go and be started again */
     _Atomic(_Atomic(struct tide_peer *) *) pages[256];
 
     /* any thread, under lock */
@@ -292,16 +335,25 @@ struct tide_net {
     struct tide_listener *listener;
     struct tide_link *links;
     struct tide_session *sessions;
+    /* what a turn has to look at: most links and sessions are idle in most turns */
+    struct tide_link *dirty, **dirty_tail;
+    struct tide_session *active;
+    struct tide_outbox_room *spare_room; /* buffers that no link needs at the moment; NULL */
+    struct tide_blob *spare_chunk;
     struct tide_random random; /* of redials */
     struct known *members;     /* by id */
     size_t member_count, member_capacity;
-    uint64_t view;
+    uint64_t view, term; /* of the controller: the highest that was heard of */
+    bool away;           /* it is gone; who commands next will say so */
     struct tide_member_watch *watches; /* those that were told of all members already */
     bool settling, joining, leave_sent, finished, tick_soon;
     unsigned redirects;
     uint64_t tick_at, ticked;
     uint64_t violations, violations_logged, violations_second;
     /* controller */
+    struct tide_control *control;
+    bool deciding; /* a decision is being recorded */
+    struct tide_member joiner; /* wanted; id 0: none */
     uint16_t next_id, next_client;
     atomic_bool evacuations; /* any thread */
     struct report *reports;

@@ -15,8 +15,8 @@ enum {
     READ_HEADS = 4096, /* between fragments: the head, so that the body comes straight to its place */
 };
 
-void tide__intake_init(struct tide_intake *intake) {
-    *intake = (struct tide_intake){.greeting = true, .direct_lane = -1};
+void tide__intake_init(struct tide_intake *intake, struct tide_blob **spare) {
+    *intake = (struct tide_intake){.spare = spare, .greeting = true, .direct_lane = -1};
 }
 
 void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]) {
@@ -29,7 +29,7 @@ void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]) {
 void tide__intake_deinit(struct tide_intake *intake) {
     tide_blob_unref(intake->chunk);
     tide__assembly_drop(intake->lanes);
-    tide__intake_init(intake);
+    tide__intake_init(intake, intake->spare);
 }
 
 void tide__intake_suspend(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT]) {
@@ -60,6 +60,25 @@ static size_t frame_max(const struct tide_intake *intake) {
     return intake->greeting ? TIDE_FRAME_HELLO_MAX : TIDE_FRAME_MAX;
 }
 
+static struct tide_blob *take_spare(struct tide_intake *in) {
+    struct tide_blob *chunk = in->spare != NULL ? *in->spare : NULL;
+    if (chunk != NULL) {
+        *in->spare = NULL;
+    }
+    return chunk != NULL ? chunk : tide_blob_create(TIDE_INTAKE_CHUNK);
+}
+
+/* All of the chunk is parsed: another link may have it. */
+static void rest(struct tide_intake *in) {
+    in->start = in->end = 0;
+    if (in->spare != NULL && *in->spare == NULL && in->chunk->size == TIDE_INTAKE_CHUNK) {
+        *in->spare = in->chunk;
+    } else {
+        tide_blob_unref(in->chunk);
+    }
+    in->chunk = NULL;
+}
+
 /* A chunk that has room for `need` bytes from `start` on. */
 static int make_room(struct tide_intake *in, size_t need) {
     size_t have = in->end - in->start;
@@ -70,8 +89,9 @@ static int make_room(struct tide_intake *in, size_t need) {
         return 0;
     }
     size_t usual = in->greeting ? GREETING_CHUNK : TIDE_INTAKE_CHUNK;
-    struct tide_blob *fresh =
-        tide_blob_create(need > usual / 2 ? (need > have ? need : have + 1) : usual);
+    struct tide_blob *fresh = need > usual / 2 ? tide_blob_create(need > have ? need : have + 1)
+                              : in->greeting   ? tide_blob_create(usual)
+                                               : take_spare(in);
     if (fresh == NULL) {
         return TIDE_ENOMEM;
     }
@@ -295,7 +315,7 @@ int tide__intake_received(struct tide_intake *in, size_t size, tide_intake_frame
         result = parse_one(in, deliver, arg);
     } while (result == 1);
     if (in->start == in->end && in->chunk != NULL && !shared(in->chunk)) {
-        in->start = in->end = 0;
+        rest(in);
     }
     return result;
 }

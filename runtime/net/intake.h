@@ -21,7 +21,8 @@ struct tide_assembly {
 };
 
 struct tide_intake {
-    struct tide_blob *chunk;
+    struct tide_blob *chunk;  /* NULL: nothing is there that is not parsed */
+    struct tide_blob **spare; /* where an unused chunk may lie, shared by a node's links; NULL: nowhere */
     size_t start, end; /* bytes of the chunk that are not parsed yet */
     bool greeting;     /* before hello_ok: frames of up to 1 KiB, no fragments */
     int direct_lane;   /* a fragment's body is being received into lanes[...].blob; -1: no */
@@ -35,7 +36,7 @@ struct tide_intake {
 typedef int (*tide_intake_frame)(void *arg, const struct tide_frame *frame,
                                  struct tide_blob *owner);
 
-void tide__intake_init(struct tide_intake *intake);
+void tide__intake_init(struct tide_intake *intake, struct tide_blob **spare);
 void tide__intake_deinit(struct tide_intake *intake);
 /* The connection is gone: moves what of fragmented frames is there whole to `lanes` (uninitialised)
  * and forgets the rest. */

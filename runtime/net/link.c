@@ -30,8 +30,8 @@ static struct tide_link *link_create(struct tide_net *net, enum link_purpose pur
     link->purpose = (uint8_t)purpose;
     link->state = (uint8_t)state;
     link->deadline = tide__net_now(net) + timeout;
-    tide__intake_init(&link->intake);
-    tide__outbox_init(&link->greeting);
+    tide__intake_init(&link->intake, &net->spare_chunk);
+    tide__outbox_init(&link->greeting, &net->spare_room);
     link->next = net->links;
     link->place = &net->links;
     if (link->next != NULL) {
@@ -40,6 +40,26 @@ static struct tide_link *link_create(struct tide_net *net, enum link_purpose pur
     net->links = link;
     tide__net_wake(net); /* so that the tick learns of the deadline */
     return link;
+}
+
+void tide__link_touch(struct tide_link *link) {
+    if (!link->dirty) {
+        link->dirty = true;
+        link->next_dirty = NULL;
+        *link->net->dirty_tail = link;
+        link->net->dirty_tail = &link->next_dirty;
+    }
+}
+
+static void forget_dirty(struct tide_link *link) {
+    struct tide_link **at = &link->net->dirty;
+    while (*at != link) {
+        at = &(*at)->next_dirty;
+    }
+    *at = link->next_dirty;
+    if (*at == NULL) {
+        link->net->dirty_tail = at;
+    }
 }
 
 static void unlink_from_net(struct tide_link *link) {
@@ -55,6 +75,9 @@ static struct tide_outbox *outbox_of(struct tide_link *link) {
 
 void tide__link_free(struct tide_link *link) {
     unlink_from_net(link);
+    if (link->dirty) {
+        forget_dirty(link);
+    }
     tide__outbox_clear(&link->greeting, NULL, NULL);
     tide__intake_deinit(&link->intake);
     tide_free(link);
@@ -154,6 +177,7 @@ void tide__link_drain(struct tide_link *link) {
             link->session->outbox.parting = true;
         }
         link->state = LINK_DRAINING;
+        tide__link_touch(link);
         link->deadline = tide__net_now(link->net) + DRAIN_TIMEOUT;
         tide__net_wake(link->net);
     }
@@ -245,10 +269,11 @@ void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const voi
     if (tide__outbox_push_own(outbox_of(link), &frame, body, size) != 0) {
         tide__link_violation(link, "out of memory");
     }
+    tide__link_touch(link);
     tide__net_wake(link->net);
 }
 
-void tide__link_flush(struct tide_link *link) {
+static void flush(struct tide_link *link) {
     if (link->state == LINK_DIALLING || link->state == LINK_CLOSED) {
         return;
     }
@@ -285,6 +310,18 @@ void tide__link_flush(struct tide_link *link) {
     }
     if (link->state == LINK_DRAINING && tide__outbox_empty(box)) {
         tide__link_close(link);
+    }
+}
+
+void tide__links_flush(struct tide_net *net) {
+    while (net->dirty != NULL) {
+        struct tide_link *link = net->dirty;
+        net->dirty = link->next_dirty;
+        if (net->dirty == NULL) {
+            net->dirty_tail = &net->dirty;
+        }
+        link->dirty = false;
+        flush(link);
     }
 }
 
@@ -401,7 +438,7 @@ static void connected(void *arg, struct tide_stream *stream) {
     link->state = LINK_GREETING;
     link->deadline = tide__net_now(link->net) + HANDSHAKE_TIMEOUT;
     tide__handshake_begin(link);
-    tide__link_flush(link);
+    flush(link);
 }
 
 static void buffer(void *arg, void **data, size_t *size) {
@@ -436,13 +473,14 @@ static void received(void *arg, size_t size) {
         if (s->tell_at == TIDE_NEVER && link->intake.sequenced != s->told) {
             s->tell_at = now + ACK_DELAY;
         }
+        tide__session_touch(s);
     }
 }
 
 static void writable(void *arg) {
     struct tide_link *link = arg;
     link->blocked = false;
-    tide__link_flush(link);
+    flush(link);
 }
 
 static const struct tide_stream_events stream_events = {.connected = connected,
@@ -458,6 +496,8 @@ void tide__link_established(struct tide_link *link) {
     struct tide_peer *peer = link->peer;
     TIDE_ASSERT(link->session != NULL && peer->link == link);
     link->state = LINK_UP;
+    tide__link_touch(link);
+    tide__session_touch(link->session);
     link->deadline = TIDE_NEVER;
     link->wrote = tide__net_now(net);
     link->intake.greeting = false;

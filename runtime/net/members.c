@@ -10,8 +10,7 @@
  * connection, is judged by the accrual detector. Membership messages are not part of a session:
  * after a reconnect both sides say again what the other one may have missed. What is seen is
  * reported to the controller, which alone declares deaths (controller.c). The controller itself is
- * judged by each member alone: its end is the end of the cluster's membership until fail-over
- * exists.
+ * judged by each member alone (succession.c).
  */
 #include "net/inside.h"
 
@@ -195,7 +194,7 @@ void tide__members_settle(struct tide_net *net) {
 
 /* ---- views ---- */
 
-static void write_member(struct tide_writer *w, const struct tide_member *m) {
+void tide__member_write(struct tide_writer *w, const struct tide_member *m) {
     tide_write_array(w, MEMBER_FIELDS);
     tide_write_uint(w, m->id);
     tide_write_uint(w, m->incarnation);
@@ -208,16 +207,18 @@ static void write_member(struct tide_writer *w, const struct tide_member *m) {
     tide_write_text(w, m->reason);
 }
 
-/* The living and the last of the departed, by id. */
+/* [verb, term, number, durable, members]: the living and the last of the departed, by id. */
 void tide__members_write_view(struct tide_net *net, struct tide_writer *w) {
     size_t departures = 0;
     for (size_t i = 0; i < net->member_count; i++) {
         departures += net->members[i].member.state > TIDE_MEMBER_LEAVING;
     }
     size_t skipped = departures > DEPARTED_MAX ? departures - DEPARTED_MAX : 0;
-    tide_write_array(w, 3);
+    tide_write_array(w, 5);
     tide_write_uint(w, VERB_VIEW);
+    tide_write_uint(w, net->term);
     tide_write_uint(w, net->view);
+    tide_write_bool(w, tide_net_durable(net));
     tide_write_array(w, net->member_count - skipped);
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
@@ -225,11 +226,11 @@ void tide__members_write_view(struct tide_net *net, struct tide_writer *w) {
             skipped--;
             continue;
         }
-        write_member(w, m);
+        tide__member_write(w, m);
     }
 }
 
-static void read_member(struct tide_reader *r, struct tide_member *m) {
+void tide__member_read(struct tide_reader *r, struct tide_member *m) {
     *m = (struct tide_member){0};
     size_t fields = tide_read_array(r);
     uint64_t id = tide_read_uint(r);
@@ -276,7 +277,7 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
 }
 
 /* Joining: tells the controller once every member that is up is connected. */
-static void report_ready(struct tide_net *net) {
+void tide__members_report_ready(struct tide_net *net) {
     struct known *self = tide__members_find(net, tide__net_id(net));
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
     if (net->controls || self == NULL || self->member.state != TIDE_MEMBER_JOINING ||
@@ -309,8 +310,9 @@ static void report_ready(struct tide_net *net) {
     tide_writer_release(&w);
 }
 
-static int apply_view(struct tide_net *net, struct tide_reader *r) {
+int tide__members_apply_view(struct tide_net *net, struct tide_reader *r) {
     uint64_t view = tide_read_uint(r);
+    bool durable = tide_read_bool(r);
     size_t count = tide_read_array(r);
     if (r->error != 0 || count > MEMBERS_MAX + DEPARTED_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged view");
@@ -321,26 +323,27 @@ static int apply_view(struct tide_net *net, struct tide_reader *r) {
     struct tide_reader check = *r; /* all or nothing */
     struct tide_member member;
     for (size_t i = 0; i < count; i++) {
-        read_member(&check, &member);
+        tide__member_read(&check, &member);
     }
     if (check.error != 0) {
         return tide_fail(TIDE_EPROTO, "a damaged view");
     }
     for (size_t i = 0; i < count; i++) {
-        read_member(r, &member);
+        tide__member_read(r, &member);
         int error = merge(net, &member);
         if (error != 0) {
             return error;
         }
     }
     net->view = view;
+    atomic_store_explicit(&net->durable, durable, memory_order_relaxed);
     tide__members_publish(net);
     tide__members_settle(net);
     if (net->client && !net->finished) {
         tide__net_become(net, TIDE_MEMBER_UP, 0, "");
     }
     tide__handshake_unpark(net);
-    report_ready(net);
+    tide__members_report_ready(net);
     return 0;
 }
 
@@ -362,10 +365,8 @@ void tide__members_receive(struct tide_link *link, const struct tide_frame *fram
         tide__link_violation(link, "a damaged membership message");
     } else if (verb == VERB_GOODBYE) {
         link->session->parting = true;
-    } else if (verb == VERB_VIEW && link->peer->id == tide_net_controller(net) && !net->controls) {
-        if (apply_view(net, &r) != 0) {
-            tide__link_violation(link, tide_error_message());
-        }
+    } else if (verb == VERB_VIEW) {
+        tide__succession_view(link, &r);
     } else if (net->controls) {
         tide__controller_receive(net, link->peer->id, (unsigned)(verb & 255), &r);
     }
@@ -419,9 +420,8 @@ void tide__members_leave(struct tide_link *link) {
     send_verb(link->net, link, VERB_LEAVE);
 }
 
-/* What the controller may have missed while there was no connection; all of it may be said twice.
- */
-static void report_again(struct tide_net *net, struct tide_link *link) {
+/* All of it may be said twice. */
+void tide__members_report_again(struct tide_net *net, struct tide_link *link) {
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = tide__peer(net, m->id);
@@ -449,9 +449,9 @@ void tide__members_link_up(struct tide_net *net, struct tide_peer *peer) {
         tide__members_cast(net, peer->link, &w);
         tide_writer_release(&w);
     } else if (peer->id == tide_net_controller(net) && !net->client) {
-        report_again(net, peer->link);
+        tide__members_report_again(net, peer->link);
     }
-    report_ready(net);
+    tide__members_report_ready(net);
 }
 
 static void report(struct tide_net *net, uint16_t subject, bool lost, const char *reason) {
@@ -462,23 +462,6 @@ static void report(struct tide_net *net, uint16_t subject, bool lost, const char
     }
 }
 
-static void controller_gone(struct tide_net *net, const char *reason) {
-    struct known *known = tide__members_find(net, tide_net_controller(net));
-    if (known == NULL || known->member.state > TIDE_MEMBER_LEAVING) {
-        return;
-    }
-    known->member.state = TIDE_MEMBER_DEAD;
-    snprintf(known->member.reason, sizeof known->member.reason, "%s", reason);
-    known->changed = true;
-    tide__members_publish(net);
-    tide__members_settle(net);
-    char text[200];
-    snprintf(text, sizeof text, "controller is gone: %s", reason);
-    bool leaving = atomic_load_explicit(&net->leave_wanted, memory_order_relaxed);
-    tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED,
-                     text);
-}
-
 void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason) {
     char text[160];
     if (peer->id >= CLIENT_ID_MIN) {
@@ -487,6 +470,9 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
         return;
     }
     struct known *known = tide__members_find(net, peer->id);
+    if (known == NULL && tide__net_id(net) != 0 && net->view > 0) {
+        return; /* a controller that announced itself, and no more: it will again */
+    }
     if (known == NULL) { /* the controller, before its first view */
         tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ECLOSED,
                          "the controller closed the connection");
@@ -496,7 +482,7 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
         return; /* its end has been dealt with */
     }
     if (peer->id == tide_net_controller(net)) {
-        controller_gone(net, reason);
+        tide__succession_lost(net, known, reason);
         return;
     }
     if (net->client) { /* not this node's to judge: the next message dials again */
@@ -523,7 +509,7 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
     snprintf(text, sizeof text, "no heartbeat for %.1f s", (double)(now - s->detector.last) / 1e9);
     if (controller) {
         if (now - s->suspect_since >= CONTROLLER_PATIENCE) {
-            controller_gone(net, text);
+            tide__succession_silent(s, text);
         }
     } else if (s->suspect_since == now || net->controls) {
         report(net, peer->id, false, text);
@@ -531,6 +517,9 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
 }
 
 void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
+    if (peer->id == tide_net_controller(net)) {
+        net->away = false;
+    }
     if (net->controls) {
         tide__controller_withdraw(net, tide__net_id(net), peer->id);
     } else if (!net->client && peer->id < CLIENT_ID_MIN) {
@@ -557,8 +546,9 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
         if (peer == NULL || m->id == tide__net_id(net) || m->state > TIDE_MEMBER_LEAVING) {
             continue;
         }
-        if (peer->link == NULL && peer->session == NULL && !peer->lost && now >= peer->redial_at &&
-            (!net->client || peer->waiting != NULL)) {
+        bool absent = net->away && m->id == tide_net_controller(net);
+        if (peer->link == NULL && peer->session == NULL && (!peer->lost || absent) &&
+            now >= peer->redial_at && (!net->client || peer->waiting != NULL)) {
             dial_member(net, peer, m->endpoint, now);
         }
         if (peer->waiting != NULL && now - peer->waiting_since >= WAITING_TIMEOUT) {

@@ -59,9 +59,17 @@ void tide__net_finish(struct tide_net *net, bool orderly) {
 
 /* ---- the turn ---- */
 
+/* The first controller of a cluster is node 1. One that was started again gets a new id like
+ * every other node: its former life, with what it had, is over. */
 static void become_controller(struct tide_net *net) {
+    int error = tide__decision_begin(net);
+    if (error != 0) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+        net->finished = true;
+        return;
+    }
     struct tide_member self = {.incarnation = net->incarnation,
-                               .id = 1,
+                               .id = net->next_id,
                                .state = TIDE_MEMBER_UP,
                                .store = net->store,
                                .workers = net->workers,
@@ -70,18 +78,12 @@ static void become_controller(struct tide_net *net) {
     memcpy(self.name, net->name, sizeof self.name);
     memcpy(self.endpoint, net->endpoint, sizeof self.endpoint);
     memcpy(net->controller_endpoint, net->endpoint, sizeof net->controller_endpoint);
-    tide_system_set_node_id(net->system, 1);
-    atomic_store_explicit(&net->id, 1, memory_order_relaxed);
-    atomic_store_explicit(&net->controller, 1, memory_order_relaxed);
-    net->next_id = 2;
+    tide_system_set_node_id(net->system, self.id);
+    atomic_store_explicit(&net->id, self.id, memory_order_relaxed);
+    atomic_store_explicit(&net->controller, self.id, memory_order_relaxed);
     net->next_client = CLIENT_ID_MIN;
-    net->view = 1;
-    if (tide__members_add(net, &self) == NULL) {
-        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ENOMEM, "out of memory");
-        return;
-    }
-    tide__members_publish(net);
-    tide__members_settle(net);
+    (void)tide__decision_add(net, &self); /* nobody else can be joining yet */
+    tide__decide(net);
 }
 
 /* The first turn: a listener can be made on its own executor only. */
@@ -125,14 +127,21 @@ static void begin_leave(struct tide_net *net) {
     if (net->finished) {
         return;
     }
-    if (net->controls) {
+    if (net->controls && !tide_net_durable(net)) {
         tide__controller_end(net);
+        return;
+    }
+    if (net->controls) { /* the others wait for it to be started again */
+        tide__net_become(net, TIDE_MEMBER_LEFT, 0, "the controller goes");
+        tide__net_finish(net, true);
         return;
     }
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
     bool linked =
         controller != NULL && controller->link != NULL && controller->link->state == LINK_UP;
-    if (!linked && !net->client && controller != NULL && controller->session != NULL) {
+    bool awaited = controller != NULL && controller->session != NULL;
+    awaited = awaited || (net->away && net->store); /* whose rows only a controller can move */
+    if (!linked && !net->client && awaited) {
         return; /* it is told when it is there again */
     }
     if (net->client || !linked) {
@@ -193,9 +202,7 @@ static uint64_t flush(void *arg) {
         tick(net, now);
     }
     uint64_t due = tide__sessions_turn(net, now, ticks);
-    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
-        tide__link_flush(link);
-    }
+    tide__links_flush(net);
     if (net->links == NULL && (net->finished || net->member_count <= 1)) {
         net->tick_at = TIDE_NEVER;
     }
@@ -280,6 +287,10 @@ static int check_options(const struct tide_net_options *o) {
         (o->join != NULL && strlen(o->join) >= 160)) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
+    if (o->state != NULL && o->join != NULL) {
+        return tide_fail(TIDE_EINVAL,
+                         "only a controller keeps a state directory, and this node joins one");
+    }
     return 0;
 }
 
@@ -306,8 +317,33 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
     net->tick_at = TIDE_NEVER;
+    net->dirty_tail = &net->dirty;
     tide_port_random(net->port, "net", &net->random);
     return net;
+}
+
+static void control_close(struct tide_net *net) {
+    if (net->control != NULL) {
+        net->control->ops->destroy(net->control);
+    }
+}
+
+/* What is recorded must be of this cluster. */
+static int open_control(struct tide_net *net, const char *directory) {
+    int error = tide_control_open(net->port, directory, net->wanted_name, &net->control);
+    const struct tide_control_pair *pair =
+        error != 0 ? NULL : tide_control_get(&net->control->state, "cluster");
+    if (pair != NULL) {
+        char cluster[64];
+        struct tide_reader r;
+        tide_reader_init(&r, pair->value, pair->size);
+        tide_read_text(&r, cluster, sizeof cluster);
+        if (r.error != 0 || strcmp(cluster, net->cluster) != 0) {
+            return tide_fail(TIDE_EMISMATCH, "%s has the state of cluster '%s', not '%s'",
+                             directory, r.error == 0 ? cluster : "?", net->cluster);
+        }
+    }
+    return error;
 }
 
 int tide_net_create(struct tide_system *system, const struct tide_net_options *options,
@@ -320,12 +356,19 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
     if (net == NULL) {
         return TIDE_ENOMEM;
     }
-    error = tide_spawn(
-        tide_system_node(system),
-        &(struct tide_actor_options){
-            .name = "members", .type = "members", .handle = members_handle, .state = net},
-        &net->members_actor);
+    if (net->controls) {
+        atomic_store_explicit(&net->durable, options->state != NULL, memory_order_relaxed);
+        error = open_control(net, options->state);
+    }
+    error = error != 0 ? error
+                       : tide_spawn(tide_system_node(system),
+                                    &(struct tide_actor_options){.name = "members",
+                                                                 .type = "members",
+                                                                 .handle = members_handle,
+                                                                 .state = net},
+                                    &net->members_actor);
     if (error != 0) {
+        control_close(net);
         tide_free(net);
         return error;
     }
@@ -370,6 +413,9 @@ void tide_net_destroy(struct tide_net *net) {
     tide__sessions_release(net);
     tide__peers_release(net);
     tide__controller_release(net);
+    control_close(net);
+    tide_free(net->spare_room);
+    tide_blob_unref(net->spare_chunk);
     tide_free(net->members);
     tide_free(net->published);
     tide_free(net);
@@ -418,6 +464,10 @@ size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t li
     }
     tide_unlock(&net->lock);
     return count;
+}
+
+bool tide_net_durable(const struct tide_net *net) {
+    return atomic_load_explicit(&net->durable, memory_order_relaxed);
 }
 
 bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out) {

@@ -10,6 +10,7 @@
 #define TIDE_NET_H
 
 #include "actor/actor.h"
+#include "net/control.h"
 
 struct tide_net;
 
@@ -29,6 +30,7 @@ struct tide_member {
 
 struct tide_net_options {
     const char *cluster, *name, *listen, *join;
+    const char *state; /* controller: directory of its decisions, from which it can be started again; NULL: none */
     uint16_t workers;
     bool store, client;
 };
@@ -41,7 +43,8 @@ int tide_net_join(struct tide_net *net);
 /* State of this node itself; reason: text of a failed join. Any thread. */
 int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacity);
 /* Asks the controller to take this node out in order (members see LEAVING; the store moves its slots away; then LEFT).
- * Any thread; poll tide_net_state for TIDE_MEMBER_LEFT. On a controller: tells all members to end and drops links. */
+ * Any thread; poll tide_net_state for TIDE_MEMBER_LEFT. On a controller: tells all members to end and drops links; one
+ * with a state directory only goes: the others wait for it to be started again. */
 void tide_net_leave(struct tide_net *net);
 void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
 
@@ -50,6 +53,15 @@ const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);
 uint16_t tide_net_self(const struct tide_net *net);       /* own id, 0 until given; any thread */
 uint16_t tide_net_controller(const struct tide_net *net); /* id; any thread */
+/* May the controller go and be started again? Then who has a request to it waits. Any thread. */
+bool tide_net_durable(const struct tide_net *net);
+/* Of the controller that this node obeys; rises with every other one. I/O thread 0. */
+uint64_t tide_net_term(const struct tide_net *net);
+/* Controller, I/O thread 0: what it has recorded, and how it records more (control.h) before it tells anybody. When
+ * that fails the controller ends, and `done` hears a code. */
+const struct tide_control_state *tide_net_recorded(const struct tide_net *net);
+void tide_net_record(struct tide_net *net, const struct tide_control_put *puts, size_t count, tide_control_done done,
+                     void *arg);
 /* Copies up to `limit` members (the dead and left too, ordered by id); returns how many there are. Any thread. */
 size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit, uint64_t *view);
 /* Member by id; false if never seen. Any thread. */
@@ -89,6 +101,7 @@ struct tide_hello {
     char endpoint[160];
     uint64_t session, received; /* to go on with and its last frame that came; 0: a new one */
     uint64_t attempt;           /* of this node to reach the other, counted up: a late one is no news */
+    uint64_t term;              /* of a controller; 0: none */
 };
 int tide_hello_parse(const void *body, size_t size, struct tide_hello *out);
 

@@ -28,8 +28,8 @@ enum {
 
 static const int lane_weight[TIDE_LANE_COUNT] = {0, 8, 8, 2, 1};
 
-void tide__outbox_init(struct tide_outbox *box) {
-    *box = (struct tide_outbox){.turn = TIDE_LANE_ANSWER};
+void tide__outbox_init(struct tide_outbox *box, struct tide_outbox_room **spare) {
+    *box = (struct tide_outbox){.turn = TIDE_LANE_ANSWER, .spare = spare};
     box->own_tail = &box->own;
     box->ring_tail = &box->ring;
 }
@@ -48,6 +48,26 @@ static void free_held_own(struct tide_outbox *box) {
         tide_free(box->held_own);
         box->held_own = next;
     }
+}
+
+static int take_room(struct tide_outbox *box) {
+    if (box->room == NULL && box->spare != NULL) {
+        box->room = *box->spare;
+        *box->spare = NULL;
+    }
+    if (box->room == NULL) {
+        box->room = tide_alloc(sizeof *box->room);
+    }
+    return box->room != NULL ? 0 : TIDE_ENOMEM;
+}
+
+static void give_room(struct tide_outbox *box) {
+    if (box->spare != NULL && *box->spare == NULL) {
+        *box->spare = box->room;
+    } else {
+        tide_free(box->room);
+    }
+    box->room = NULL;
 }
 
 static void drop_first(struct tide_outbox *box) {
@@ -79,8 +99,7 @@ void tide__outbox_clear(struct tide_outbox *box,
             tide_outgoing_free(m);
         }
     }
-    tide_free(box->arena);
-    tide__outbox_init(box);
+    tide__outbox_init(box, box->spare);
 }
 
 void tide__outbox_push(struct tide_outbox *box, struct tide_outgoing *m) {
@@ -139,19 +158,19 @@ static void add_reference(struct tide_outbox *box, const void *data, size_t size
     if (size == 0) {
         return;
     }
-    TIDE_ASSERT(box->vector_count < TIDE_COUNT(box->vectors));
-    box->vectors[box->vector_count++] = (struct tide_iovec){data, size};
+    TIDE_ASSERT(box->vector_count < TIDE_COUNT(box->room->vectors));
+    box->room->vectors[box->vector_count++] = (struct tide_iovec){data, size};
     box->batch_bytes += size;
 }
 
 /* Consecutive copies share one vector. */
 static void add_copy(struct tide_outbox *box, const void *data, size_t size) {
     TIDE_ASSERT(box->arena_used + size <= TIDE_OUTBOX_ARENA);
-    uint8_t *at = box->arena + box->arena_used;
+    uint8_t *at = box->room->arena + box->arena_used;
     memcpy(at, data, size);
     box->arena_used += size;
     bool alone = box->vector_count == 0 || box->vector_count == box->own_vectors;
-    struct tide_iovec *last = alone ? NULL : &box->vectors[box->vector_count - 1];
+    struct tide_iovec *last = alone ? NULL : &box->room->vectors[box->vector_count - 1];
     if (last != NULL && (const uint8_t *)last->data + last->size == at) {
         last->size += size;
         box->batch_bytes += size;
@@ -319,6 +338,9 @@ static bool batch_has_room(const struct tide_outbox *box, size_t size) {
 
 static bool ring_has_room(const struct tide_outbox *box, size_t size) {
     size_t bytes = box->batch_bytes - box->own_bytes;
+    if (box->ring_frames > 0 && !box->parting && TIDE_BUGGIFY(ring_full)) {
+        return false;
+    }
     return box->parting || (box->ring_frames + box->batch_frames < TIDE_RING_FRAMES &&
                             box->ring_bytes + bytes + size <= TIDE_RING_BYTES);
 }
@@ -371,14 +393,14 @@ static int keep(struct tide_outbox *box) {
         return TIDE_ENOMEM;
     }
     uint8_t *bytes = (uint8_t *)&batch->vectors[count];
-    const uint8_t *from = box->arena + box->own_arena;
+    const uint8_t *from = box->room->arena + box->own_arena;
     memcpy(bytes, from, copied);
     *batch = (struct tide_sent_batch){.frames = box->batch_frames,
                                       .bytes = box->batch_bytes - box->own_bytes,
                                       .held = box->held,
                                       .vector_count = count};
     for (size_t i = 0; i < count; i++) {
-        struct tide_iovec *v = &box->vectors[box->own_vectors + i];
+        struct tide_iovec *v = &box->room->vectors[box->own_vectors + i];
         const uint8_t *at = v->data;
         if (at >= from && at < from + copied) {
             v->data = bytes + (at - from);
@@ -411,11 +433,8 @@ int tide__outbox_gather(struct tide_outbox *box) {
     if (tide__outbox_empty(box)) {
         return 0;
     }
-    if (box->arena == NULL) {
-        box->arena = tide_alloc(TIDE_OUTBOX_ARENA);
-        if (box->arena == NULL) {
-            return TIDE_ENOMEM;
-        }
+    if (take_room(box) != 0) {
+        return TIDE_ENOMEM;
     }
     free_held_own(box);
     box->vector_at = box->vector_count = box->batch_bytes = box->arena_used = 0;
@@ -433,18 +452,21 @@ int tide__outbox_gather(struct tide_outbox *box) {
             return error;
         }
     }
+    if (box->vector_count == 0) {
+        give_room(box);
+    }
     return box->vector_count > 0;
 }
 
 const struct tide_iovec *tide__outbox_vectors(const struct tide_outbox *box, size_t *count) {
     *count = box->vector_count - box->vector_at;
-    return box->vectors + box->vector_at;
+    return box->room != NULL ? box->room->vectors + box->vector_at : NULL;
 }
 
 void tide__outbox_written(struct tide_outbox *box, size_t bytes) {
     while (bytes > 0) {
         TIDE_ASSERT(box->vector_at < box->vector_count);
-        struct tide_iovec *v = &box->vectors[box->vector_at];
+        struct tide_iovec *v = &box->room->vectors[box->vector_at];
         if (bytes < v->size) {
             v->data = (const uint8_t *)v->data + bytes;
             v->size -= bytes;
@@ -455,6 +477,7 @@ void tide__outbox_written(struct tide_outbox *box, size_t bytes) {
     }
     if (box->vector_at == box->vector_count) {
         free_held_own(box);
+        give_room(box);
     }
 }
 
@@ -490,6 +513,9 @@ void tide__outbox_detach(struct tide_outbox *box) {
     }
     box->own_tail = &box->own;
     box->vector_at = box->vector_count = 0;
+    if (box->room != NULL) {
+        give_room(box);
+    }
     box->again = NULL;
 }
 

@@ -51,6 +51,12 @@ struct tide_outbox_lane {
     int64_t deficit;
 };
 
+/* Of a batch that is being written. Idle boxes have none; those of a node hand one on. */
+struct tide_outbox_room {
+    struct tide_iovec vectors[2 * TIDE_OUTBOX_VECTORS];
+    uint8_t arena[TIDE_OUTBOX_ARENA];
+};
+
 struct tide_outbox {
     struct tide_own_frame *own, **own_tail;
     struct tide_outbox_lane lanes[TIDE_LANE_COUNT];
@@ -65,18 +71,19 @@ struct tide_outbox {
     size_t ring_frames, ring_bytes;
     bool parting; /* the link is about to close: the ring has no limit any more */
     /* the batch: own frames, then either one of the ring or new ones */
-    struct tide_iovec vectors[2 * TIDE_OUTBOX_VECTORS];
+    struct tide_outbox_room *room;   /* NULL: no batch */
+    struct tide_outbox_room **spare; /* where an unused one may lie; NULL: nowhere */
     size_t vector_count, vector_at, batch_bytes;
     size_t own_vectors, own_arena, own_bytes; /* of them, the link's own frames */
     size_t batch_frames;
     size_t arena_used;
-    uint8_t *arena;
     struct tide_outgoing *held; /* gathered, not in the ring yet */
     struct tide_own_frame *held_own;
     uint64_t frames; /* gathered, for statistics */
 };
 
-void tide__outbox_init(struct tide_outbox *box);
+/* spare: of the node, shared by its boxes, freed by its owner; or NULL. */
+void tide__outbox_init(struct tide_outbox *box, struct tide_outbox_room **spare);
 /* Frees what is queued; `fail`, if not NULL, sees each message that was not yet gathered whole. */
 void tide__outbox_clear(struct tide_outbox *box,
                         void (*fail)(void *arg, const struct tide_outgoing *), void *arg);

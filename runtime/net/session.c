@@ -24,6 +24,14 @@ int tide__session_mistake;
 
 /* ---- life ---- */
 
+void tide__session_touch(struct tide_session *s) {
+    if (!s->active) {
+        s->active = true;
+        s->next_active = s->net->active;
+        s->net->active = s;
+    }
+}
+
 static void account_release(struct tide_credit_account *account) {
     tide_free(account);
 }
@@ -49,6 +57,8 @@ static void attach(struct tide_session *s, struct tide_link *link) {
     s->told = s->received;
     s->told_bytes = link->bytes_in;
     s->tell_at = TIDE_NEVER;
+    tide__link_touch(link);
+    tide__session_touch(s);
 }
 
 struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer,
@@ -69,7 +79,7 @@ struct tide_session *tide__session_begin(struct tide_link *link, struct tide_pee
     s->id = id;
     s->dials = link->purpose != LINK_ACCEPTED;
     s->account = account;
-    tide__outbox_init(&s->outbox);
+    tide__outbox_init(&s->outbox, &net->spare_room);
     tide__detector_init(&s->detector, tide__net_now(net), BEAT_INTERVAL);
     s->next = net->sessions;
     net->sessions = s;
@@ -85,11 +95,14 @@ struct tide_session *tide__session_begin(struct tide_link *link, struct tide_pee
 }
 
 int tide__session_resume(struct tide_session *s, struct tide_link *link, uint64_t received) {
-    if (tide__session_mistake == MISTAKE_RESUME_EARLY && received > s->outbox.acked) {
+    if ((tide__session_mistake == MISTAKE_RESUME_EARLY || TIDE_MUTANT(session_resume_early)) &&
+        received > s->outbox.acked) {
         received--;
-    } else if (tide__session_mistake == MISTAKE_RESUME_LATE && received < s->outbox.sent) {
+    } else if ((tide__session_mistake == MISTAKE_RESUME_LATE || TIDE_MUTANT(session_resume_late)) &&
+               received < s->outbox.sent) {
         received++;
-    } else if (tide__session_mistake == MISTAKE_FORGET_FRAGMENTS) {
+    } else if (tide__session_mistake == MISTAKE_FORGET_FRAGMENTS ||
+               TIDE_MUTANT(session_forget_fragments)) {
         tide__assembly_drop(s->lanes);
     }
     int error = tide__outbox_rewind(&s->outbox, received);
@@ -110,6 +123,7 @@ void tide__session_suspend(struct tide_session *s) {
     s->received = link->intake.sequenced;
     tide__intake_suspend(&link->intake, s->lanes);
     tide__outbox_detach(&s->outbox);
+    tide__session_touch(s);
     s->link = NULL;
     link->session = NULL;
     peer->link = NULL;
@@ -132,6 +146,7 @@ void tide__session_drop(struct tide_session *s) {
     }
     struct tide_peer *peer = s->peer;
     s->over = true;
+    tide__session_touch(s);
     peer->session = NULL;
     peer->redial_at = TIDE_NEVER;
     atomic_store_explicit(&peer->up, false, memory_order_relaxed);
@@ -177,7 +192,7 @@ void tide__sessions_release(struct tide_net *net) {
 static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
                              uint64_t consumed[TIDE_LANE_COUNT]) {
     uint64_t frames = s->link->intake.sequenced - s->told;
-    bool worth = s->tell_now || frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
+    bool worth = s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
                  (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES);
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
@@ -228,14 +243,17 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
     if (r.error != 0 || count != 1 + TIDE_LANE_COUNT - TIDE_LANE_STORE) {
         return tide_fail(TIDE_EPROTO, "a damaged credit frame");
     }
-    if (tide__session_mistake != MISTAKE_NEVER_TRIM) {
+    if (tide__session_mistake != MISTAKE_NEVER_TRIM && !TIDE_MUTANT(session_never_trim)) {
         int error = tide__outbox_acked(&s->outbox, received);
         if (error != 0) {
             return error;
         }
     }
+    tide__link_touch(s->link); /* the ring has room again */
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        tide__peer_credit(s->peer, i, totals[i] - s->returned[i]);
+        if (!TIDE_MUTANT(flow_credit_lost) || i != TIDE_LANE_BULK) {
+            tide__peer_credit(s->peer, i, totals[i] - s->returned[i]);
+        }
         s->returned[i] = totals[i];
     }
     return 0;
@@ -265,6 +283,9 @@ void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
     peer->redial_delay = peer->redial_delay == 0                ? REDIAL_FIRST
                          : 2 * peer->redial_delay < REDIAL_LAST ? 2 * peer->redial_delay
                                                                 : REDIAL_LAST;
+    if (TIDE_BUGGIFY(redial_late)) {
+        peer->redial_delay = REDIAL_LAST / 4;
+    }
     uint64_t fifth = peer->redial_delay / 5;
     peer->redial_at = tide__net_now(net) + peer->redial_delay - fifth +
                       tide_random_below(&net->random, 2 * fifth + 1);
@@ -287,23 +308,51 @@ static void dial(struct tide_session *s) {
     }
 }
 
+/* Nothing to tell, to dial or to wait for: what comes next touches it. */
+static bool is_idle(const struct tide_session *s) {
+    if (s->link == NULL || s->link->state != LINK_UP || s->tell_now || s->tell_at != TIDE_NEVER ||
+        s->link->intake.sequenced != s->told) {
+        return false;
+    }
+    for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
+        if (s->delivered[i] != s->granted[i]) {
+            return false; /* who consumes it touches nothing */
+        }
+    }
+    return true;
+}
+
+static void unlink_session(struct tide_net *net, const struct tide_session *s) {
+    struct tide_session **at = &net->sessions;
+    while (*at != s) {
+        at = &(*at)->next;
+    }
+    *at = s->next;
+}
+
 uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all) {
     uint64_t due = TIDE_NEVER;
-    for (struct tide_session **at = &net->sessions; *at != NULL;) {
-        struct tide_session *s = *at;
+    struct tide_session *active = net->active;
+    net->active = NULL;
+    while (active != NULL) {
+        struct tide_session *s = active;
+        active = s->next_active;
+        s->active = false;
         if (!s->over && s->link == NULL && s->peer->link == NULL && now >= s->peer->redial_at) {
             dial(s);
         }
         if (s->over) {
-            *at = s->next;
+            unlink_session(net, s);
             session_free(s);
             continue;
         }
-        at = &s->next;
         uint64_t when = s->peer->redial_at;
         if (s->link != NULL && s->link->state == LINK_UP) {
             tell(s, now, all);
             when = s->tell_at;
+        }
+        if (!is_idle(s)) {
+            tide__session_touch(s);
         }
         due = when < due ? when : due;
     }

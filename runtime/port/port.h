@@ -62,7 +62,8 @@ struct tide_file_info {
     bool directory;
 };
 
-enum { TIDE_FILE_READ = 1, TIDE_FILE_WRITE = 2, TIDE_FILE_CREATE = 4, TIDE_FILE_TRUNCATE = 8, TIDE_FILE_EXCLUSIVE = 16, TIDE_FILE_APPEND = 32 };
+enum { TIDE_FILE_READ = 1, TIDE_FILE_WRITE = 2, TIDE_FILE_CREATE = 4, TIDE_FILE_TRUNCATE = 8, TIDE_FILE_EXCLUSIVE = 16, TIDE_FILE_APPEND = 32,
+       TIDE_FILE_LOCK = 64 /* until it is closed, by the end of the process too; EBUSY: another has it. Simulated nodes share no files */ };
 
 struct tide_process_options {
     const char *const *argv; /* argv[0] is the program; NULL-terminated */
@@ -103,8 +104,9 @@ struct tide_port_ops {
     int (*file_sync)(struct tide_file *);
     void (*file_close)(struct tide_file *);
     int (*file_info)(struct tide_port *, const char *path, struct tide_file_info *);
-    int (*file_rename)(struct tide_port *, const char *from, const char *to); /* and syncs the directory */
-    int (*file_unlink)(struct tide_port *, const char *path);
+    int (*file_rename)(struct tide_port *, const char *from, const char *to); /* and syncs the directory of `to` */
+    int (*directory_sync)(struct tide_port *, const char *path); /* names in it are durable: created, removed */
+    int (*file_unlink)(struct tide_port *, const char *path); /* or an empty directory */
     int (*file_mkdir)(struct tide_port *, const char *path, unsigned mode); /* 0 if it exists as a directory */
     int (*file_list)(struct tide_port *, const char *path, void (*entry)(void *arg, const char *name), void *arg);
 
@@ -117,6 +119,8 @@ struct tide_port_ops {
     uint32_t (*user)(struct tide_port *);            /* uid of this process */
     int (*pid)(struct tide_port *);                  /* of this process; 0 in the simulator */
     const char *(*environment)(struct tide_port *, const char *name); /* read at start only; NULL when unset */
+    /* Simulator only, from inside a turn: the node's other executors run, as if at the same time. */
+    void (*interleave)(struct tide_port *);
 };
 
 struct tide_port {
@@ -146,6 +150,8 @@ struct tide_sim_options {
     uint64_t turn_cost_ns;                   /* virtual time of a turn; default 1 us */
     size_t chunk_max;                        /* arriving bytes are cut at seeded places of 1..chunk_max; default 65536 */
     uint64_t nic_bytes_per_s;                /* of every node, each way; 0: no limit (the delay is all there is) */
+    size_t window_bytes;                     /* of a connection: sent and not read yet; default 4 MiB */
+    bool flows;                              /* bulk shares the network as flows, see sim_bulk.c */
     struct tide_port *input;                 /* borrowed: files that a node has not got are read from here; NULL: no */
 };
 int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **out);
@@ -174,6 +180,37 @@ void tide_sim_at(struct tide_sim *sim, uint64_t time, void (*fn)(void *arg), voi
 void tide_sim_set_slowness(struct tide_sim *sim, const char *node, double times);
 void tide_sim_set_nic(struct tide_sim *sim, const char *node, uint64_t bytes_per_s);
 void tide_sim_set_latency(struct tide_sim *sim, uint64_t ns_min, uint64_t ns_max);
+/* A node's disk. Probabilities are of one operation; all zero: a disk that works. What is not synced when the node
+ * crashes is found again, not found, or found in part, whatever these say. */
+struct tide_sim_disk {
+    double read_error, write_error; /* EIO; write: nothing was done */
+    double sync_error;              /* EIO, and what was not durable never will be, unless it is written again */
+    double crash;                   /* the node crashes before or within an operation that changes or syncs */
+    uint64_t sync_ns_min, sync_ns_max; /* what syncing a file takes */
+    uint64_t capacity;              /* bytes of all files; a write beyond fails with ENOSPC; 0: no limit */
+};
+void tide_sim_set_disk(struct tide_sim *sim, const char *node, const struct tide_sim_disk *disk); /* NULL: every node */
+/* Damage at rest: one bit of a file changes; a file loses its end. path NULL: any file that has bytes. False: none. */
+bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path);
+bool tide_sim_truncate(struct tide_sim *sim, const char *node, const char *path);
+/* Told of every crash, also of those the disk makes; inside a turn of the node, perhaps. */
+void tide_sim_on_crash(struct tide_sim *sim, void (*crashed)(void *arg, const char *node), void *arg);
+void tide_sim_set_pair_latency(struct tide_sim *sim, const char *a, const char *b, uint64_t ns); /* both ways; 0: as all */
+void tide_sim_set_window(struct tide_sim *sim, size_t bytes);
+/* A switch that all bytes between different racks share, each way together; 0: it never is the narrowest. As long as no
+ * node has a rack, it lies between any two. */
+void tide_sim_set_core(struct tide_sim *sim, uint64_t bytes_per_s);
+void tide_sim_set_rack(struct tide_sim *sim, const char *node, unsigned rack); /* default 0 */
+/* What a write and a read cost the I/O executor, and each byte of them, on a node of speed 1. */
+struct tide_sim_costs {
+    uint64_t send_ns, receive_ns;
+    double byte_ns;
+};
+void tide_sim_set_costs(struct tide_sim *sim, const struct tide_sim_costs *costs);
+struct tide_sim_flows {
+    uint64_t started, computed, split; /* flows; computations of rates; of them by equal split (too many flows) */
+};
+void tide_sim_flows(const struct tide_sim *sim, struct tide_sim_flows *out);
 bool tide_sim_runs(const struct tide_sim *sim, const char *node); /* it has a port and has not crashed */
 /* How long a computation that takes `ns` on a node of speed 1 takes on this one. */
 uint64_t tide_sim_cost(const struct tide_port *port, uint64_t ns);

@@ -116,6 +116,7 @@ static const struct tide_port_ops real_ops = {
     .file_close = tide__real_file_close,
     .file_info = tide__real_file_info,
     .file_rename = tide__real_file_rename,
+    .directory_sync = tide__real_directory_sync,
     .file_unlink = tide__real_file_unlink,
     .file_mkdir = tide__real_file_mkdir,
     .file_list = tide__real_file_list,

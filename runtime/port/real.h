@@ -108,6 +108,7 @@ int tide__real_file_sync(struct tide_file *file);
 void tide__real_file_close(struct tide_file *file);
 int tide__real_file_info(struct tide_port *port, const char *path, struct tide_file_info *out);
 int tide__real_file_rename(struct tide_port *port, const char *from, const char *to);
+int tide__real_directory_sync(struct tide_port *port, const char *path);
 int tide__real_file_unlink(struct tide_port *port, const char *path);
 int tide__real_file_mkdir(struct tide_port *port, const char *path, unsigned mode);
 int tide__real_file_list(struct tide_port *port, const char *path,

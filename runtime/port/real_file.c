@@ -8,7 +8,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,6 +43,12 @@ int tide__real_file_open(struct tide_port *port, const char *path, int flags,
         int error = errno;
         tide_free(file);
         return tide__real_fail(error, "opening", path);
+    }
+    if ((flags & TIDE_FILE_LOCK) != 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        int error = errno;
+        close(fd);
+        tide_free(file);
+        return tide__real_fail(error, "locking", path);
     }
     memcpy(file->path, path, length);
     file->fd = fd;
@@ -109,8 +117,22 @@ int tide__real_file_info(struct tide_port *port, const char *path, struct tide_f
     return 0;
 }
 
+int tide__real_directory_sync(struct tide_port *port, const char *path) {
+    (void)port;
+    int code = 0;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return tide__real_fail(errno, "opening directory", path);
+    }
+    if (fsync(fd) != 0 && errno != EINVAL) { /* EINVAL: a file system that has no such thing */
+        code = tide__real_fail(errno, "syncing directory", path);
+    }
+    close(fd);
+    return code;
+}
+
 /* The directory that holds `path`. */
-static int sync_parent(const char *path) {
+static int sync_parent(struct tide_port *port, const char *path) {
     char *directory = tide_strdup(path);
     if (directory == NULL) {
         return TIDE_ENOMEM;
@@ -119,32 +141,21 @@ static int sync_parent(const char *path) {
     if (slash != NULL) {
         slash[slash == directory ? 1 : 0] = '\0';
     }
-    const char *name = slash != NULL ? directory : ".";
-    int code = 0;
-    int fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        code = tide__real_fail(errno, "opening directory", name);
-    } else {
-        if (fsync(fd) != 0 && errno != EINVAL) { /* EINVAL: a file system that has no such thing */
-            code = tide__real_fail(errno, "syncing directory", name);
-        }
-        close(fd);
-    }
+    int code = tide__real_directory_sync(port, slash != NULL ? directory : ".");
     tide_free(directory);
     return code;
 }
 
 int tide__real_file_rename(struct tide_port *port, const char *from, const char *to) {
-    (void)port;
     if (rename(from, to) != 0) {
         return tide__real_fail(errno, "renaming", from);
     }
-    return sync_parent(to);
+    return sync_parent(port, to);
 }
 
 int tide__real_file_unlink(struct tide_port *port, const char *path) {
     (void)port;
-    return unlink(path) == 0 ? 0 : tide__real_fail(errno, "removing", path);
+    return remove(path) == 0 ? 0 : tide__real_fail(errno, "removing", path);
 }
 
 int tide__real_file_mkdir(struct tide_port *port, const char *path, unsigned mode) {

@@ -4,8 +4,8 @@
  * `turn_cost` afterwards; time inside a turn or callback stands still. As on the real port, a turn
  * follows every callback of a stream.
  *
- * It models order, delay, the cards of the network, partition, reset, pause and crash. It does not
- * model disks that fail, or memory limits. One thread: nothing here is atomic.
+ * It models order, delay, the cards of the network, partition, reset, pause, crash, and disks that
+ * fail or lose what was not synced. One thread: nothing here is atomic.
  */
 #include "port/sim.h"
 
@@ -79,7 +79,8 @@ static struct sim_event pop(struct tide_sim *sim) {
 static void tell_observer(struct tide_sim *sim, const struct sim_event *event, size_t length,
                           uint64_t checksum) {
     static const char *const kinds[] = {"turn", "connect",  "connected", "arrive",
-                                        "read", "writable", "closed",    "call"};
+                                        "read", "writable", "closed",    "call",
+                                        "core", "card",     "drain",     "couple"};
     TIDE_ASSERT(event->kind < TIDE_COUNT(kinds));
     struct tide_sim_event told = {
         .number = sim->processed,
@@ -87,7 +88,8 @@ static void tell_observer(struct tide_sim *sim, const struct sim_event *event, s
         .length = length,
         .checksum = checksum,
         .hash = sim->hash,
-        .node = event->kind != SIM_CALL ? sim->nodes[event->node]->name : "",
+        .node = event->kind != SIM_CALL && event->kind != SIM_COUPLE ? sim->nodes[event->node]->name
+                                                                     : "",
         .kind = kinds[event->kind]};
     sim->observe(sim->observe_arg, &told);
 }
@@ -167,10 +169,12 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     tide__sim_fold(sim, event, 0, 0);
     e->in_turn = true;
     e->woken = false;
+    sim->charged = 0;
     uint64_t next = e->options.turn(e->options.arg);
     e->in_turn = false;
-    e->busy_until =
-        sim->now + (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
+    e->busy_until = sim->now + sim->charged + tide__sim_charged(e) +
+                    (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
+    e->charged = 0;
     bool again =
         next == 0 || (e->options.pending != NULL ? e->options.pending(e->options.arg) : e->woken);
     if (again) {
@@ -178,6 +182,23 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     }
     if (next != TIDE_NEVER) {
         schedule(e, next > e->busy_until ? next : e->busy_until);
+    }
+}
+
+static void sim_interleave(struct tide_port *port) {
+    struct sim_node *node = ((struct sim_port *)port)->node;
+    for (struct tide_executor *e = node->sim->executors; e != NULL; e = e->next) {
+        if (e->node != node || e->in_turn || e->dead || e->scheduled == TIDE_NEVER) {
+            continue;
+        }
+        struct sim_event event = {.time = node->sim->now,
+                                  .object = e,
+                                  .generation = ++e->generation,
+                                  .kind = SIM_TURN,
+                                  .node = node->index};
+        e->references++; /* run_turn drops it; the turn in the heap is outdated */
+        e->busy_until = 0;
+        run_turn(node->sim, &event);
     }
 }
 
@@ -319,6 +340,7 @@ static const struct tide_port_ops sim_ops = {
     .file_close = tide__sim_file_close,
     .file_info = tide__sim_file_info,
     .file_rename = tide__sim_file_rename,
+    .directory_sync = tide__sim_directory_sync,
     .file_unlink = tide__sim_file_unlink,
     .file_mkdir = tide__sim_file_mkdir,
     .file_list = tide__sim_file_list,
@@ -329,6 +351,7 @@ static const struct tide_port_ops sim_ops = {
     .signal_watch = sim_signal_watch,
     .memory_resident = sim_memory_resident,
     .environment = sim_environment,
+    .interleave = sim_interleave,
 };
 
 /* ---- the world ---- */
@@ -344,6 +367,7 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
     }
     o.turn_cost_ns = o.turn_cost_ns != 0 ? o.turn_cost_ns : 1000;
     o.chunk_max = o.chunk_max != 0 ? o.chunk_max : 65536;
+    o.window_bytes = o.window_bytes != 0 ? o.window_bytes : (size_t)4 << 20;
     struct tide_sim *sim = tide_alloc_zero(1, sizeof *sim);
     if (sim == NULL) {
         return TIDE_ENOMEM;
@@ -351,6 +375,8 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
     sim->options = o;
     sim->hash = o.seed;
     sim->free_port = 40000;
+    sim->fabric.changed = tide__sim_flow_changed;
+    sim->fabric.arg = sim;
     *out = sim;
     return 0;
 }
@@ -364,6 +390,7 @@ void tide_sim_destroy(struct tide_sim *sim) {
     }
     for (size_t i = 0; i < sim->node_count; i++) {
         tide__sim_files_deinit(sim->nodes[i]);
+        tide_free(sim->nodes[i]->latency);
         tide_free(sim->nodes[i]);
     }
     for (size_t i = 0; i < sim->heap_count; i++) {
@@ -371,6 +398,7 @@ void tide_sim_destroy(struct tide_sim *sim) {
             tide__sim_call_drop(sim->heap[i].object);
         }
     }
+    tide__fabric_deinit(&sim->fabric);
     tide_free(sim->nodes);
     tide_free(sim->cuts);
     tide_free(sim->heap);
@@ -396,9 +424,11 @@ struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name) {
     sim->nodes = nodes;
     node->sim = sim;
     node->slowness = 1;
-    node->nic_bytes_per_s = sim->options.nic_bytes_per_s;
+    node->out.bytes_per_s = node->in.bytes_per_s = sim->options.nic_bytes_per_s;
     node->index = (uint16_t)sim->node_count;
     snprintf(node->name, sizeof node->name, "%s", name);
+    node->disk = sim->disk;
+    tide__sim_disk_init(node);
     tide__sim_files_init(node);
     sim->nodes[sim->node_count++] = node;
     return node;
@@ -436,6 +466,9 @@ static void dispatch(struct tide_sim *sim, const struct sim_event *event) {
         run_turn(sim, event);
     } else if (event->kind == SIM_CALL) {
         tide__sim_call_event(sim, event);
+    } else if (event->kind == SIM_COUPLE) {
+        tide__sim_fold(sim, event, 0, 0);
+        tide__sim_couple(sim);
     } else {
         tide__sim_stream_event(sim, event);
     }

@@ -49,6 +49,9 @@ bool tide_sim_runs(const struct tide_sim *sim, const char *name) {
 void tide_sim_crash(struct tide_sim *sim, const char *name) {
     struct sim_node *node = tide__sim_find_node(sim, name);
     TIDE_ASSERT(node != NULL);
+    if (node->crashed) {
+        return;
+    }
     node->crashed = true;
     if (node->port != NULL) {
         node->port->port.crashed = true;
@@ -59,6 +62,16 @@ void tide_sim_crash(struct tide_sim *sim, const char *name) {
         }
     }
     tide__sim_streams_crash(sim, node);
+    tide__sim_disk_crash(node);
+    if (sim->on_crash != NULL) {
+        sim->on_crash(sim->on_crash_arg, node->name);
+    }
+}
+
+void tide_sim_on_crash(struct tide_sim *sim, void (*crashed)(void *arg, const char *node),
+                       void *arg) {
+    sim->on_crash = crashed;
+    sim->on_crash_arg = arg;
 }
 
 void tide_sim_pause(struct tide_sim *sim, const char *name, uint64_t duration) {
@@ -69,7 +82,7 @@ void tide_sim_pause(struct tide_sim *sim, const char *name, uint64_t duration) {
     }
 }
 
-static struct sim_node *setting_of(struct tide_sim *sim, const char *name) {
+struct sim_node *tide__sim_setting_of(struct tide_sim *sim, const char *name) {
     struct sim_node *node = tide__sim_find_node(sim, name);
     node = node != NULL ? node : tide__sim_add_node(sim, name);
     TIDE_ASSERT(node != NULL);
@@ -79,7 +92,7 @@ static struct sim_node *setting_of(struct tide_sim *sim, const char *name) {
 void tide_sim_set_slowness(struct tide_sim *sim, const char *name, double times) {
     TIDE_ASSERT(times > 0 && times < 1e6);
     if (name != NULL) {
-        setting_of(sim, name)->slowness = times;
+        tide__sim_setting_of(sim, name)->slowness = times;
     }
     for (size_t i = 0; name == NULL && i < sim->node_count; i++) {
         sim->nodes[i]->slowness = times;
@@ -88,13 +101,15 @@ void tide_sim_set_slowness(struct tide_sim *sim, const char *name, double times)
 
 void tide_sim_set_nic(struct tide_sim *sim, const char *name, uint64_t bytes_per_s) {
     if (name != NULL) {
-        setting_of(sim, name)->nic_bytes_per_s = bytes_per_s;
-        return;
+        struct sim_node *node = tide__sim_setting_of(sim, name);
+        node->out.bytes_per_s = node->in.bytes_per_s = bytes_per_s;
+    } else {
+        sim->options.nic_bytes_per_s = bytes_per_s;
+        for (size_t i = 0; i < sim->node_count; i++) {
+            sim->nodes[i]->out.bytes_per_s = sim->nodes[i]->in.bytes_per_s = bytes_per_s;
+        }
     }
-    sim->options.nic_bytes_per_s = bytes_per_s;
-    for (size_t i = 0; i < sim->node_count; i++) {
-        sim->nodes[i]->nic_bytes_per_s = bytes_per_s;
-    }
+    tide__sim_net_changed(sim);
 }
 
 void tide_sim_set_latency(struct tide_sim *sim, uint64_t ns_min, uint64_t ns_max) {

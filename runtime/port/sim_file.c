@@ -1,9 +1,9 @@
 /*
  * Files of the simulator: a sorted map of paths to inodes per node, in memory. The operations
  * answer as a real file system does (parents must exist, an unlinked file lives while it is open,
- * rename replaces); everything is durable at once. Listing is sorted. It does not fail on its own:
- * the disk model of faults is not built. A path that the node has not got is read from the world's
- * `input` port, if it has one: data sets are a fixed input. Nothing is ever written there.
+ * rename replaces). Listing is sorted. What is durable, and what fails, is the disk's
+ * (sim_disk.c). A path that the node has not got is read from the world's `input` port, if it has
+ * one: data sets are a fixed input. Nothing is ever written there.
  */
 #include "port/sim.h"
 
@@ -14,70 +14,24 @@ struct tide_file {
     struct sim_inode *inode; /* NULL: `input` is read instead */
     struct tide_file *input;
     int flags;
+    unsigned incarnation; /* of the node when it was opened */
 };
 
 static struct sim_node *node_of(struct tide_port *port) {
     return ((struct sim_port *)port)->node;
 }
 
-static void unref(struct sim_inode *inode) {
-    TIDE_ASSERT(inode->refs > 0);
-    if (--inode->refs == 0) {
-        tide_free(inode->data);
-        tide_free(inode);
-    }
-}
-
-/* Where the path is, or belongs. */
-static size_t position(const struct sim_node *node, const char *path, bool *found) {
-    size_t low = 0, high = node->entry_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(node->entries[middle].path, path);
-        if (order == 0) {
-            *found = true;
-            return middle;
-        }
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    *found = false;
-    return low;
-}
-
 static struct sim_inode *find(const struct sim_node *node, const char *path) {
-    bool found;
-    size_t at = position(node, path, &found);
-    return found ? node->entries[at].inode : NULL;
+    return tide__sim_names_get(&node->names, path);
 }
 
-/* Takes the inode's reference. */
-static int add(struct sim_node *node, const char *path, struct sim_inode *inode) {
-    char *copy = tide_strdup(path);
-    if (copy == NULL) {
-        return TIDE_ENOMEM;
-    }
-    bool found;
-    size_t at = position(node, path, &found);
-    TIDE_ASSERT(!found);
-    void *entries = node->entries;
-    tide__sim_grow(&entries, node->entry_count, &node->entry_room, sizeof *node->entries);
-    node->entries = entries;
-    memmove(&node->entries[at + 1], &node->entries[at],
-            (node->entry_count - at) * sizeof *node->entries);
-    node->entries[at] = (struct sim_entry){.path = copy, .inode = inode};
-    node->entry_count++;
-    return 0;
+/* The life that opened the file is over. */
+static bool stale(const struct tide_file *file) {
+    return file->node->crashed || file->incarnation != file->node->incarnation;
 }
 
-static void drop(struct sim_node *node, size_t at) {
-    tide_free(node->entries[at].path);
-    node->entry_count--;
-    memmove(&node->entries[at], &node->entries[at + 1],
-            (node->entry_count - at) * sizeof *node->entries);
+static int gone(const char *what, const char *path) {
+    return tide_fail(TIDE_EIO, "%s %s: the simulated node has crashed", what, path);
 }
 
 static int create(struct sim_node *node, const char *path, bool directory, struct sim_inode **out) {
@@ -88,13 +42,10 @@ static int create(struct sim_node *node, const char *path, bool directory, struc
     inode->refs = 1;
     inode->directory = directory;
     inode->modified = node->sim->now;
-    int code = add(node, path, inode);
-    if (code != 0) {
-        unref(inode);
-        return code;
-    }
+    int code = tide__sim_names_set(&node->names, path, inode);
     *out = inode;
-    return 0;
+    tide__sim_inode_unref(inode); /* the name holds it now, or nobody */
+    return code;
 }
 
 /* A relative path's parent is the working directory, which is there. */
@@ -119,17 +70,13 @@ void tide__sim_files_init(struct sim_node *node) {
     for (size_t i = 0; i < TIDE_COUNT(present); i++) {
         struct sim_inode *inode;
         TIDE_ASSERT(create(node, present[i], true, &inode) == 0);
+        TIDE_ASSERT(tide__sim_names_set(&node->durable, present[i], inode) == 0);
     }
 }
 
 void tide__sim_files_deinit(struct sim_node *node) {
-    for (size_t i = 0; i < node->entry_count; i++) {
-        tide_free(node->entries[i].path);
-        unref(node->entries[i].inode);
-    }
-    tide_free(node->entries);
-    node->entries = NULL;
-    node->entry_count = 0;
+    tide__sim_names_deinit(&node->names);
+    tide__sim_names_deinit(&node->durable);
 }
 
 static int open_input(struct sim_node *node, const char *path, struct tide_file **out) {
@@ -138,7 +85,7 @@ static int open_input(struct sim_node *node, const char *path, struct tide_file 
     if (file == NULL) {
         return TIDE_ENOMEM;
     }
-    *file = (struct tide_file){.node = node};
+    *file = (struct tide_file){.node = node, .incarnation = node->incarnation};
     int code = input->ops->file_open(input, path, TIDE_FILE_READ, &file->input);
     if (code < 0) {
         tide_free(file);
@@ -148,6 +95,20 @@ static int open_input(struct sim_node *node, const char *path, struct tide_file 
     return 0;
 }
 
+/* Makes the file that opening it creates. */
+static int open_new(struct sim_node *node, const char *path, struct sim_inode **out) {
+    bool torn;
+    int code = tide__sim_disk_change(node, &torn);
+    code = code < 0 ? code : create(node, path, false, out);
+    return code == 0 && torn ? tide__sim_disk_torn(node) : code;
+}
+
+static void empty(struct sim_node *node, struct sim_inode *inode) {
+    inode->size = 0;
+    inode->size_dirty = true;
+    inode->modified = node->sim->now;
+}
+
 int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
                         struct tide_file **out) {
     struct sim_node *node = node_of(port);
@@ -155,6 +116,9 @@ int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
     bool creates = (flags & (TIDE_FILE_CREATE | TIDE_FILE_EXCLUSIVE)) != 0;
     if (inode == NULL && node->sim->options.input != NULL && flags == TIDE_FILE_READ) {
         return open_input(node, path, out);
+    }
+    if (port->crashed) {
+        return gone("opening", path);
     }
     if (inode != NULL && (flags & TIDE_FILE_EXCLUSIVE) != 0) {
         return tide_fail(TIDE_EEXIST, "opening %s: file exists", path);
@@ -169,19 +133,17 @@ int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
     if (file == NULL) {
         return TIDE_ENOMEM;
     }
-    if (inode == NULL) {
-        int code = create(node, path, false, &inode);
-        if (code != 0) {
-            tide_free(file);
-            return code;
-        }
+    int code = inode == NULL ? open_new(node, path, &inode) : 0;
+    if (code < 0) {
+        tide_free(file);
+        return code;
     }
     if ((flags & TIDE_FILE_TRUNCATE) != 0 && (flags & TIDE_FILE_WRITE) != 0) {
-        inode->size = 0;
-        inode->modified = node->sim->now;
+        empty(node, inode);
     }
     inode->refs++;
-    *file = (struct tide_file){.node = node, .inode = inode, .flags = flags};
+    *file = (struct tide_file){
+        .node = node, .inode = inode, .flags = flags, .incarnation = node->incarnation};
     *out = file;
     return 0;
 }
@@ -194,6 +156,10 @@ ssize_t tide__sim_file_read(struct tide_file *file, void *data, size_t size, uin
     if (inode->directory) {
         return tide_fail(TIDE_EINVAL, "reading a directory");
     }
+    int code = stale(file) ? gone("reading", "a file") : tide__sim_disk_read(file->node);
+    if (code < 0) {
+        return code;
+    }
     if (offset >= inode->size) {
         return 0;
     }
@@ -205,18 +171,8 @@ ssize_t tide__sim_file_read(struct tide_file *file, void *data, size_t size, uin
     return (ssize_t)n;
 }
 
-int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, uint64_t offset) {
-    struct sim_inode *inode = file->inode;
-    if ((file->flags & TIDE_FILE_WRITE) == 0) {
-        return tide_fail(TIDE_EINVAL, "writing a file that was opened for reading");
-    }
-    if ((file->flags & TIDE_FILE_APPEND) != 0) {
-        offset = inode->size;
-    }
-    if (offset > SIZE_MAX / 4 || size > SIZE_MAX / 4) {
-        return tide_fail(TIDE_ELIMIT, "writing beyond what a file can hold");
-    }
-    size_t end = (size_t)offset + size;
+static int store_bytes(struct sim_inode *inode, const void *data, size_t size, size_t offset) {
+    size_t end = offset + size;
     if (end > inode->room) {
         size_t room = end + end / 2;
         uint8_t *grown = tide_realloc(inode->data, room);
@@ -226,26 +182,61 @@ int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, 
         inode->data = grown;
         inode->room = room;
     }
+    size_t from = offset < inode->size ? offset : inode->size;
+    int code = tide__sim_inode_touch(inode, from, end - from);
+    if (code < 0) {
+        return code;
+    }
     if (offset > inode->size) {
-        memset(inode->data + inode->size, 0,
-               (size_t)offset - inode->size); /* a hole reads as zeros */
+        memset(inode->data + inode->size, 0, offset - inode->size); /* a hole reads as zeros */
     }
     if (size > 0) {
         memcpy(inode->data + offset, data, size);
     }
-    inode->size = end > inode->size ? end : inode->size;
-    inode->modified = file->node->sim->now;
+    if (end > inode->size) {
+        inode->size = end;
+        inode->size_dirty = true;
+    }
     return 0;
 }
 
+int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, uint64_t offset) {
+    struct sim_inode *inode = file->inode;
+    struct sim_node *node = file->node;
+    if ((file->flags & TIDE_FILE_WRITE) == 0) {
+        return tide_fail(TIDE_EINVAL, "writing a file that was opened for reading");
+    }
+    if (stale(file)) {
+        return gone("writing", "a file");
+    }
+    if ((file->flags & TIDE_FILE_APPEND) != 0) {
+        offset = inode->size;
+    }
+    if (offset > SIZE_MAX / 4 || size > SIZE_MAX / 4) {
+        return tide_fail(TIDE_ELIMIT, "writing beyond what a file can hold");
+    }
+    bool torn;
+    int code = tide__sim_disk_change(node, &torn);
+    code = code < 0 ? code : tide__sim_disk_room(node, inode, (size_t)offset + size);
+    if (code < 0) {
+        return code;
+    }
+    size = torn ? tide__sim_disk_part(node, size) : size;
+    code = store_bytes(inode, data, size, (size_t)offset);
+    inode->modified = node->sim->now;
+    return code == 0 && torn ? tide__sim_disk_torn(node) : code;
+}
+
 int tide__sim_file_sync(struct tide_file *file) {
-    (void)file;
-    return 0;
+    if (file->inode == NULL) {
+        return 0;
+    }
+    return stale(file) ? gone("syncing", "a file") : tide__sim_disk_sync(file->node, file->inode);
 }
 
 void tide__sim_file_close(struct tide_file *file) {
     if (file->inode != NULL) {
-        unref(file->inode);
+        tide__sim_inode_unref(file->inode);
     } else {
         file->node->sim->options.input->ops->file_close(file->input);
     }
@@ -268,52 +259,73 @@ int tide__sim_file_info(struct tide_port *port, const char *path, struct tide_fi
     return 0;
 }
 
+/* `from` stands for nothing any more, `to` for what it stood for. */
+static int move_name(struct sim_node *node, const char *from, const char *to) {
+    int code = tide__sim_names_set(&node->names, to, find(node, from));
+    if (code == 0) {
+        bool found;
+        tide__sim_names_drop(&node->names, tide__sim_names_find(&node->names, from, &found));
+    }
+    return code;
+}
+
 int tide__sim_file_rename(struct tide_port *port, const char *from, const char *to) {
     struct sim_node *node = node_of(port);
-    bool found;
-    size_t at = position(node, from, &found);
-    if (!found || !parent_exists(node, to)) {
+    const struct sim_inode *inode = find(node, from), *old = find(node, to);
+    if (port->crashed) {
+        return gone("renaming", from);
+    }
+    if (inode == NULL || !parent_exists(node, to)) {
         return tide_fail(TIDE_ENOENT, "renaming %s: no such file or directory", from);
     }
-    struct sim_inode *inode = node->entries[at].inode;
-    const struct sim_inode *old = find(node, to);
     if (inode->directory || (old != NULL && old->directory)) {
         return tide_fail(TIDE_EUNSUPPORTED, "renaming %s: directories stay in the simulator", from);
     }
     if (old == inode) {
         return 0;
     }
-    if (old != NULL) {
-        size_t target = position(node, to, &found);
-        struct sim_inode *replaced = node->entries[target].inode;
-        drop(node, target);
-        unref(replaced);
-        at = position(node, from, &found);
+    bool torn;
+    int code = tide__sim_disk_change(node, &torn);
+    code = code < 0 ? code : move_name(node, from, to);
+    if (code < 0 || torn) {
+        return code < 0 ? code : tide__sim_disk_torn(node);
     }
-    drop(node, at);
-    return add(node, to, inode);
+    tide__sim_disk_sync_parent(node, to);
+    return 0;
 }
 
 int tide__sim_file_unlink(struct tide_port *port, const char *path) {
     struct sim_node *node = node_of(port);
-    bool found;
-    size_t at = position(node, path, &found);
+    bool found, torn;
+    size_t at = tide__sim_names_find(&node->names, path, &found);
+    if (port->crashed) {
+        return gone("removing", path);
+    }
     if (!found) {
         return tide_fail(TIDE_ENOENT, "removing %s: no such file or directory", path);
     }
-    struct sim_inode *inode = node->entries[at].inode;
-    if (inode->directory) {
-        return tide_fail(TIDE_EINVAL, "removing %s: is a directory", path);
+    const size_t length = strlen(path);
+    for (size_t i = 0; node->names.list[at].inode->directory && i < node->names.count; i++) {
+        if (strncmp(node->names.list[i].path, path, length) == 0 &&
+            node->names.list[i].path[length] == '/') {
+            return tide_fail(TIDE_EEXIST, "removing %s: directory not empty", path);
+        }
     }
-    drop(node, at);
-    unref(inode);
-    return 0;
+    int code = tide__sim_disk_change(node, &torn);
+    if (code < 0) {
+        return code;
+    }
+    tide__sim_names_drop(&node->names, at);
+    return torn ? tide__sim_disk_torn(node) : 0;
 }
 
 int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode) {
     (void)mode;
     struct sim_node *node = node_of(port);
     struct sim_inode *inode = find(node, path);
+    if (port->crashed) {
+        return gone("making directory", path);
+    }
     if (inode != NULL) {
         return inode->directory ? 0
                                 : tide_fail(TIDE_EEXIST, "making directory %s: file exists", path);
@@ -321,7 +333,10 @@ int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode
     if (!parent_exists(node, path)) {
         return tide_fail(TIDE_ENOENT, "making directory %s: no such file or directory", path);
     }
-    return create(node, path, true, &inode);
+    bool torn;
+    int code = tide__sim_disk_change(node, &torn);
+    code = code < 0 ? code : create(node, path, true, &inode);
+    return code == 0 && torn ? tide__sim_disk_torn(node) : code;
 }
 
 int tide__sim_file_list(struct tide_port *port, const char *path,
@@ -333,8 +348,8 @@ int tide__sim_file_list(struct tide_port *port, const char *path,
                          path);
     }
     size_t length = strcmp(path, "/") == 0 ? 0 : strlen(path);
-    for (size_t i = 0; i < node->entry_count;) {
-        const char *other = node->entries[i].path;
+    for (size_t i = 0; i < node->names.count;) {
+        const char *other = node->names.list[i].path;
         bool inside = strncmp(other, path, length) == 0 && other[length] == '/' &&
                       other[length + 1] != '\0' && strchr(other + length + 1, '/') == NULL;
         if (!inside) {
@@ -347,7 +362,7 @@ int tide__sim_file_list(struct tide_port *port, const char *path,
         }
         entry(arg, copy + length + 1);
         bool found;
-        i = position(node, copy, &found);
+        i = tide__sim_names_find(&node->names, copy, &found);
         i += found;
         tide_free(copy);
     }

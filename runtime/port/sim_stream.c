@@ -2,51 +2,16 @@
  * Streams of the simulator: two ends, each with a queue of segments that are on their way to it. A
  * write makes one segment; it arrives after a drawn delay, in order (arrival times in one direction
  * strictly increase). What has arrived is handed over in pieces cut at seeded places. The queue of
- * the receiving end is the window: beyond 4 MiB unread a write is short and `writable` follows when
+ * the receiving end is the window: beyond it (4 MiB) a write is short and `writable` follows when
  * half of it is free. A partition holds what would arrive; the end of a stream travels like bytes.
- * Where nodes have network cards, a segment first waits for its sender's, and takes its time on the
- * receiver's: FIFO at both ends, cut-through between them.
+ * How long a segment takes is the network's affair (sim_net.c, sim_bulk.c).
  * Each connection draws from its own generator.
  */
-#include "port/sim.h"
+#include "port/sim_stream.h"
 
 #include <string.h>
 
-static const size_t window_bytes = 4 << 20;
 static const uint64_t connect_timeout = TIDE_SECOND; /* into a partition */
-
-struct sim_segment {
-    struct sim_segment *next;
-    size_t size, offset;
-    bool end; /* the peer has closed; carries no bytes */
-    uint8_t data[];
-};
-
-struct tide_stream {
-    struct tide_executor *executor;
-    const struct tide_stream_events *events;
-    void *arg;
-    struct tide_stream *peer;   /* NULL: not connected, or freed */
-    struct sim_node *peer_node; /* known once connected */
-    struct tide_random random;
-    char *target; /* endpoint of a connection in the making */
-    uint64_t began;
-    struct sim_segment *first, **last; /* towards us */
-    size_t queued_bytes;
-    size_t arrived; /* segments at the front that are here */
-    size_t on_way;  /* segments behind them */
-    size_t held;    /* arrivals that a partition keeps back */
-    uint64_t last_arrival;
-    unsigned events_open; /* in the heap */
-    int reason;
-    bool connected, reading, want_write;
-    bool read_scheduled, writable_scheduled;
-    bool finished, delivered;
-    bool broken; /* by a reset: what is written goes nowhere, what was cut off still arrives */
-    bool orphan; /* of a crashed node: its owner may still hold it, so it stays until the world ends
-                  */
-    struct tide_stream *next, **link; /* all of the world; link: what points to this one */
-};
 
 struct tide_listener {
     struct tide_executor *executor;
@@ -56,17 +21,25 @@ struct tide_listener {
     struct tide_listener *next;
 };
 
-static uint64_t draw_latency(struct tide_sim *sim, struct tide_random *random) {
-    uint64_t span = sim->options.latency_ns_max - sim->options.latency_ns_min;
-    return sim->options.latency_ns_min + tide_random_below(random, span + 1);
+void tide__sim_stream_push(struct tide_stream *s, uint64_t time, enum sim_kind kind,
+                           uint32_t generation) {
+    s->events_open++;
+    tide__sim_push(s->executor->sim, time, kind, s->executor->node->index, s, generation);
 }
 
 static void push(struct tide_stream *s, uint64_t time, enum sim_kind kind) {
-    s->events_open++;
-    tide__sim_push(s->executor->sim, time, kind, s->executor->node->index, s, 0);
+    tide__sim_stream_push(s, time, kind, 0);
+}
+
+/* Of a packet between the ends of s. */
+static uint64_t draw_latency(struct tide_stream *s, struct tide_random *random) {
+    return tide__sim_latency(s->executor->sim, s->peer_node, s->executor->node, random);
 }
 
 static void drop_segments(struct tide_stream *s) {
+    tide__sim_bulk_stop(s);
+    s->at_core.first = s->at_card.first = NULL;
+    s->journey++;
     while (s->first != NULL) {
         struct sim_segment *segment = s->first;
         s->first = segment->next;
@@ -85,6 +58,7 @@ static void free_stream(struct tide_stream *s) {
         s->peer->peer = NULL;
     }
     drop_segments(s);
+    tide_free(s->bulk);
     tide__sim_executor_unref(s->executor);
     tide_free(s->target);
     tide_free(s);
@@ -110,41 +84,108 @@ static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
     return s;
 }
 
-/* When a segment that leaves now is there, if nothing in its connection holds it up. */
-static uint64_t travel(struct tide_sim *sim, struct sim_node *from, struct sim_node *to,
-                       size_t size, uint64_t latency) {
-    if (from == NULL || from == to) {
-        return sim->now + latency;
+/* ---- the way of a segment: the sender's card, the core, the receiver's card ---- */
+
+static void enqueue(struct sim_queue *queue, struct sim_segment *segment) {
+    segment->behind = NULL;
+    if (queue->first == NULL) {
+        queue->first = segment;
+    } else {
+        queue->last->behind = segment;
     }
-    uint64_t departure = sim->now;
-    double bytes = (double)size * 1e9;
-    if (from->nic_bytes_per_s > 0) {
-        departure = from->out_free > departure ? from->out_free : departure;
-        departure += (uint64_t)(bytes / (double)from->nic_bytes_per_s);
-        from->out_free = departure;
+    queue->last = segment;
+}
+
+static struct sim_segment *dequeue(struct sim_queue *queue) {
+    struct sim_segment *segment = queue->first;
+    if (segment != NULL) {
+        queue->first = segment->behind;
     }
-    uint64_t arrival = departure + latency;
-    if (to->nic_bytes_per_s > 0) {
-        uint64_t takes = (uint64_t)(bytes / (double)to->nic_bytes_per_s);
-        arrival = to->in_free + takes > arrival ? to->in_free + takes : arrival;
-        to->in_free = arrival;
+    return segment;
+}
+
+static void tell_bulk(struct tide_stream *to) {
+    if (to->at_core.first == NULL && to->at_card.first == NULL) {
+        tide__sim_bulk_ready(to);
     }
-    return arrival;
+}
+
+static void arrive_at(struct tide_stream *to, uint64_t time) {
+    to->last_arrival = time > to->last_arrival ? time : to->last_arrival + 1;
+    push(to, to->last_arrival, SIM_ARRIVE);
+}
+
+/* Past the sender's card and the core. */
+static void cross(struct tide_stream *to, struct sim_segment *segment) {
+    segment->first += segment->latency;
+    segment->last += segment->latency;
+    bool no_card = to->peer_node == NULL || to->peer_node == to->executor->node ||
+                   to->executor->node->in.bytes_per_s == 0;
+    if (no_card && to->at_card.first == NULL) {
+        arrive_at(to, segment->last);
+        return;
+    }
+    enqueue(&to->at_card, segment);
+    tide__sim_stream_push(to, segment->first, SIM_CARD, to->journey);
+}
+
+static void on_core(struct tide_sim *sim, struct tide_stream *to) {
+    struct sim_segment *segment = dequeue(&to->at_core);
+    tide__sim_pass(sim, &sim->core, SIM_LINK_CORE, segment->size, &segment->first, &segment->last);
+    cross(to, segment);
+    tell_bulk(to);
+}
+
+static void on_card(struct tide_sim *sim, struct tide_stream *to) {
+    struct sim_segment *segment = dequeue(&to->at_card);
+    struct sim_node *node = to->executor->node;
+    tide__sim_pass(sim, &node->in, SIM_LINK_IN + 2 * (uint32_t)node->index, segment->size,
+                   &segment->first, &segment->last);
+    arrive_at(to, segment->last);
+    tell_bulk(to);
+}
+
+/* What is under way to the core or the card is there after no more than its latency. */
+static void hurry(struct tide_stream *to) {
+    struct sim_segment *segment;
+    uint64_t now = to->executor->sim->now;
+    while ((segment = dequeue(&to->at_card)) != NULL) {
+        arrive_at(to, now + segment->latency);
+    }
+    while ((segment = dequeue(&to->at_core)) != NULL) {
+        arrive_at(to, now + segment->latency);
+    }
+    to->journey++;
 }
 
 /* One more segment towards `to` is on its way. */
 static void send_segment(struct tide_stream *to, struct sim_segment *segment,
                          struct tide_random *random) {
     struct tide_sim *sim = to->executor->sim;
+    struct sim_node *from = to->peer_node, *node = to->executor->node;
     segment->next = NULL;
     *to->last = segment;
     to->last = &segment->next;
     to->queued_bytes += segment->size;
     to->on_way++;
-    uint64_t arrival =
-        travel(sim, to->peer_node, to->executor->node, segment->size, draw_latency(sim, random));
-    to->last_arrival = arrival > to->last_arrival ? arrival : to->last_arrival + 1;
-    push(to, to->last_arrival, SIM_ARRIVE);
+    if (tide__sim_bulk_takes(to, segment)) {
+        return;
+    }
+    segment->latency = draw_latency(to, random);
+    segment->first = segment->last =
+        sim->now + (to->peer != NULL ? tide__sim_charged(to->peer->executor) : 0);
+    if (from != NULL && from != node) {
+        tide__sim_pass(sim, &from->out, SIM_LINK_OUT + 2 * (uint32_t)from->index, segment->size,
+                       &segment->first, &segment->last);
+    }
+    to->departed = segment->last;
+    if (to->at_core.first != NULL ||
+        (from != NULL && from != node && tide__sim_crosses_core(sim, from, node))) {
+        enqueue(&to->at_core, segment);
+        tide__sim_stream_push(to, segment->first, SIM_CORE, to->journey);
+    } else {
+        cross(to, segment);
+    }
 }
 
 static void send_end(struct tide_stream *s) {
@@ -201,7 +242,7 @@ static void on_connect(struct tide_sim *sim, const struct sim_event *event, stru
         return;
     }
     if (l == NULL) {
-        finish(s, TIDE_EUNREACHABLE, sim->now + draw_latency(sim, &s->random));
+        finish(s, TIDE_EUNREACHABLE, sim->now + draw_latency(s, &s->random));
         return;
     }
     uint64_t later = tide__sim_not_before(l->executor);
@@ -218,7 +259,7 @@ static void on_connect(struct tide_sim *sim, const struct sim_event *event, stru
     server->peer_node = s->executor->node;
     s->peer = server;
     s->peer_node = l->executor->node;
-    s->last_arrival = sim->now + draw_latency(sim, &s->random); /* no byte overtakes the news */
+    s->last_arrival = sim->now + draw_latency(s, &s->random); /* no byte overtakes the news */
     push(s, s->last_arrival, SIM_CONNECTED);
     l->accepted(l->arg, server);
     if (server->events == NULL) {
@@ -265,9 +306,9 @@ static void on_arrive(struct tide_sim *sim, const struct sim_event *event, struc
 static void tell_writable(struct tide_sim *sim, struct tide_stream *s) {
     struct tide_stream *from = s->peer;
     if (from != NULL && from->want_write && !from->finished && !from->writable_scheduled &&
-        s->queued_bytes <= window_bytes / 2) {
+        s->queued_bytes <= sim->options.window_bytes / 2) {
         from->writable_scheduled = true;
-        push(from, sim->now + draw_latency(sim, &s->random), SIM_WRITABLE);
+        push(from, sim->now + draw_latency(s, &s->random), SIM_WRITABLE);
     }
 }
 
@@ -322,6 +363,7 @@ static void on_read(struct tide_sim *sim, const struct sim_event *event, struct 
     size_t piece = 1 + (size_t)tide_random_below(&s->random, sim->options.chunk_max);
     size_t taken = take_bytes(s, data, size < piece ? size : piece);
     tide__sim_fold(sim, event, taken, tide_hash(data, taken, 0));
+    tide__sim_charge(s->executor, sim->costs.receive_ns, taken);
     tell_writable(sim, s);
     s->events->received(s->arg, taken);
     schedule_read(s);
@@ -342,11 +384,13 @@ void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event)
     struct tide_stream *s = event->object;
     struct tide_executor *e = s->executor;
     s->events_open--;
-    bool network =
-        event->kind == SIM_CONNECT || event->kind == SIM_ARRIVE; /* happens without our executor */
+    bool network = event->kind == SIM_CONNECT || event->kind == SIM_ARRIVE ||
+                   event->kind == SIM_CORE || event->kind == SIM_CARD ||
+                   event->kind == SIM_DRAIN; /* happens without our executor */
     uint64_t later = network && !e->dead ? 0 : tide__sim_not_before(e);
     if (later == TIDE_NEVER) {
         s->orphan = true; /* nobody is told */
+        tide__sim_bulk_stop(s);
     } else if (later != 0) {
         push(s, later, event->kind);
         return;
@@ -354,6 +398,12 @@ void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event)
         on_connect(sim, event, s);
     } else if (event->kind == SIM_ARRIVE) {
         on_arrive(sim, event, s);
+    } else if (event->kind == SIM_DRAIN) {
+        tide__sim_bulk_event(s, event);
+    } else if (event->kind == SIM_CARD || event->kind == SIM_CORE) {
+        if (event->generation == s->journey) {
+            (event->kind == SIM_CARD ? on_card : on_core)(sim, s);
+        }
     } else if (event->kind == SIM_READ) {
         on_read(sim, event, s);
     } else if (event->kind == SIM_CLOSED) {
@@ -402,7 +452,7 @@ int tide__sim_connect(struct tide_executor *e, const char *endpoint,
     s->events = events;
     s->arg = arg;
     s->began = sim->now;
-    push(s, sim->now + draw_latency(sim, &s->random), SIM_CONNECT);
+    push(s, sim->now + draw_latency(s, &s->random), SIM_CONNECT);
     *out = s;
     return 0;
 }
@@ -481,8 +531,9 @@ ssize_t tide__sim_stream_write(struct tide_stream *s, const struct tide_iovec *i
         return (ssize_t)total; /* the peer is gone, which we have yet to hear: the bytes are lost */
     }
     size_t room = 0;
-    if (s->connected && to->queued_bytes < window_bytes) {
-        room = window_bytes - to->queued_bytes;
+    size_t window = s->executor->sim->options.window_bytes;
+    if (s->connected && to->queued_bytes < window) {
+        room = window - to->queued_bytes;
     }
     size_t size = total < room ? total : room;
     if (size < total) {
@@ -504,6 +555,7 @@ ssize_t tide__sim_stream_write(struct tide_stream *s, const struct tide_iovec *i
         at += n;
     }
     send_segment(to, segment, &s->random);
+    tide__sim_charge(s->executor, s->executor->sim->costs.send_ns, size);
     return (ssize_t)size;
 }
 
@@ -563,6 +615,8 @@ void tide__sim_streams_heal(struct tide_sim *sim) {
 
 /* Of what is on its way to this end only some beginning arrives, then the end. */
 static void cut_short(struct tide_stream *s) {
+    hurry(s);
+    tide__sim_bulk_flush(s);
     struct sim_segment **at = &s->first;
     for (size_t i = 0; i < s->arrived; i++) {
         at = &(*at)->next;

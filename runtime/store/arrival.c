@@ -22,8 +22,7 @@ void tide__owner_table_deinit(struct tide_table *table) {
     if (table->relocates) {
         tide__owner_forget(table);
         tide__parcels_free(table);
-        tide_free(table->trails->places);
-        tide_free(table->trails);
+        tide__trails_free(table);
         tide_free(table->parcels);
         tide__slab_deinit(&table->arrivals);
     }
@@ -78,10 +77,10 @@ struct tide__relocation tide__key_view(struct tide_table *table, uint32_t slot, 
 /* The row is not here. */
 uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k, uint32_t handed) {
     if (k->home && k->owner != k->self && k->owner != 0) {
-        return tide__word_base(old, k->owner_term) | TIDE__WORD_AWAY | (uint32_t)k->owner << 16 |
+        return tide__word_bare(old, k->owner_term) | TIDE__WORD_AWAY | (uint32_t)k->owner << 16 |
                handed;
     }
-    return tide__word_base(old, k->term) | handed;
+    return tide__word_bare(old, k->term) | handed;
 }
 
 void tide__arrival_free(struct tide_table *table, uint64_t word) {
@@ -201,7 +200,7 @@ uint16_t tide__owner_of(struct tide_table *table, uint64_t key) {
 
 /* ---- operations on a row ---- */
 
-int tide__owner_run(struct tide__job *job, uint32_t index, float *row) {
+int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float *row, bool made) {
     struct tide_table *table = job->table;
     const size_t floats = tide__job_floats(job);
     if (job->kind == TIDE__LOCALIZE) {
@@ -217,6 +216,8 @@ int tide__owner_run(struct tide__job *job, uint32_t index, float *row) {
     }
     const uint8_t *in = job->deltas ? (const uint8_t *)job->deltas : job->rows;
     in += index * floats * sizeof(float);
+    tide__cut_push(table, tide__job_key_at(job, index), word, row, made, job->stamp,
+                   job->raw ? NULL : in);
     if (job->raw) {
         memcpy(row, in, floats * sizeof *row);
     } else {
@@ -274,9 +275,19 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
         tide__arrival_free(table, old);
     }
-    bool none = row == UINT32_MAX;
-    tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, none ? term | TIDE__NO_ROW : term,
-                     none ? NULL : tide__slab_row(&table->slab, row));
+    const bool none = row == UINT32_MAX;
+    if (none) {
+        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term | TIDE__NO_ROW, NULL, NULL);
+    } else {
+        struct tide__kept *second;
+        const float *at = tide__slab_row(&table->slab, row);
+        term |= tide__cut_give(table, key, old, at, &second);
+        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, at, second ? second->row : NULL);
+        tide_free(second);
+    }
+    if (!none && TIDE_MUTANT(reloc_row_left_behind) && tide__word_state(old) == TIDE__OWNED) {
+        return old;
+    }
     if (!none) {
         tide__slab_give(&table->slab, row);
     }
@@ -300,18 +311,22 @@ static void count_time(struct tide_table *table, const struct tide__arrival *a, 
  */
 uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
                              const struct tide__relocation *k, struct tide__relocate_result r,
-                             const uint8_t *bytes, uint64_t now) {
+                             uint32_t marks, const uint8_t *bytes, uint64_t now) {
     struct tide__arrival *a = tide__arrival_of(table, old);
     float *row = tide__slab_row(&table->slab, a->row);
+    const size_t row_bytes = table->row_floats * sizeof *row;
     if (bytes) {
-        memcpy(row, bytes, table->row_floats * sizeof *row);
+        memcpy(row, bytes, row_bytes);
     } else {
         tide__row_init(&table->options, key, row, true);
     }
+    old = tide__cut_arrive(table, key, old, bytes ? marks : TIDE__CUT_NO_ROW, row,
+                           bytes && (marks & TIDE__MARK_SPLIT) ? bytes + row_bytes : NULL);
     count_time(table, a, now);
-    for (struct tide__waiter *w = a->first, *next; w; w = next) {
+    for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w;
+         w = next) {
         next = w->next;
-        int code = tide__owner_run(w->job, w->index, row);
+        int code = tide__owner_run(w->job, w->index, &old, row, false);
         tide__waiter_done(table, w, code, "no memory for the answer");
     }
     a->first = NULL;
@@ -325,7 +340,7 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     } else if (table->store->leaving) {
         tide__parcel_add(table, TIDE__OP_OFFER,
                          tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0, key,
-                         0, NULL);
+                         0, NULL, NULL);
     }
     return tide__word_settled(table, tide__word_base(old, k->term) |
                                          (uint64_t)TIDE__ARRIVING << 60 | (uint32_t)old);
@@ -369,14 +384,14 @@ void tide__owner_lose(struct tide_table *table, uint64_t key, uint16_t dead, uin
         tide__waiter_done(table, w, TIDE_EDIED, text);
     }
     if (r.node) {
-        tide__parcel_add(table, TIDE__OP_LOST, r.node, dead, key, a->next_term, NULL);
+        tide__parcel_add(table, TIDE__OP_LOST, r.node, dead, key, a->next_term, NULL, NULL);
     }
     if (k.home) {
         k.owner = dead;
         k.owner_term = tide__term_next(k.owner_term);
     } else {
         tide__parcel_add(table, TIDE__OP_LOST, tide__route_home(tide__route_of(table, slot)), dead,
-                         key, 0, NULL);
+                         key, 0, NULL, NULL);
     }
     uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
     tide__slab_give(&table->slab, a->row);

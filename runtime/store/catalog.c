@@ -7,8 +7,15 @@
  *   creator --CREATE (call)--> controller --TABLE ready=0--> all --TABLE_DONE--> controller --TABLE
  * ready=1--> all
  *   --TABLE_DONE--> controller --answer--> creator
+ *
+ * A table and every change of its map are recorded (tide_net_record) before anybody hears of them.
+ * A controller that was started again reads them back and goes through both rounds anew with every
+ * table: nodes that have it say so.
  */
 #include "store/catalog.h"
+#include "store/generation.h"
+#include "store/move.h"
+#include "store/replica.h"
 
 #include "store/clocked.h"
 
@@ -25,17 +32,12 @@ int tide__catalog_create(struct tide_store *store) {
     return store->catalog ? 0 : tide_fail(TIDE_ENOMEM, "no memory for the catalog of tables");
 }
 
+static void release_entries(struct tide__catalog *catalog);
+
 void tide__catalog_destroy(struct tide_store *store) {
     struct tide__catalog *catalog = store->catalog;
-    for (struct tide__catalog_entry *e = catalog ? catalog->entries : NULL; e;) {
-        struct tide__catalog_entry *next = e->next;
-        while (e->callers) {
-            struct tide__caller *caller = e->callers;
-            e->callers = caller->next;
-            tide_free(caller);
-        }
-        tide_free(e);
-        e = next;
+    if (catalog) {
+        release_entries(catalog);
     }
     tide_free(catalog);
 }
@@ -82,7 +84,15 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
         entry->homes[s] = ids[which];
         entry->versions[s] = 1;
     }
+    if (entry->options.replicas && count > 0) {
+        tide__groups_choose(entry, ids, count);
+    }
     tide_free(ids);
+    if (entry->options.replicas && count == 1) {
+        return tide_fail(TIDE_ENOREPLICA,
+                         "table '%s' wants copies of its rows, and no second node holds parameters",
+                         entry->name);
+    }
     return count ? 0
                  : tide_fail(TIDE_EUNREACHABLE, "no member of this cluster may hold parameters");
 }
@@ -101,7 +111,7 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
                        uint16_t node, bool ready) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 7);
+    tide_write_array(&w, 8);
     tide_write_uint(&w, TIDE__OP_TABLE);
     tide_write_uint(&w, entry->id);
     tide_write_bool(&w, ready);
@@ -109,6 +119,7 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
     tide_write_uint(&w, entry->version);
     tide_write_binary(&w, entry->homes, HOMES_BYTES);
     tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+    tide_write_typed(&w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
     if (tide__store_send_writer(store, node, &w)) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "table '%s' could not be sent to node %u: %s", entry->name, (unsigned)node,
@@ -167,6 +178,98 @@ static void round_ended(struct tide_store *store, struct tide__catalog_entry *en
     }
 }
 
+/* ---- controller: what is recorded ---- */
+
+/* [options, last version of the map, made?, homes, versions] */
+void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
+                         char key[TIDE__CATALOG_KEY_BYTES]) {
+    (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "table/%05u", (unsigned)entry->id);
+    tide_writer_init(w, NULL, 0);
+    tide_write_array(w, 5);
+    tide__options_write(w, &entry->options);
+    tide_write_uint(w, entry->version);
+    tide_write_bool(w, entry->phase != TIDE__CATALOG_FAILED);
+    tide_write_binary(w, entry->homes, HOMES_BYTES);
+    tide_write_typed(w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+}
+
+static int read_entry(struct tide__catalog_entry *entry, const struct tide_control_pair *pair) {
+    char name[64];
+    size_t homes_size = 0, versions_count = 0;
+    unsigned id = 0;
+    struct tide_reader r;
+    tide_reader_init(&r, pair->value, pair->size);
+    (void)tide_read_array(&r);
+    int code = tide__options_read(&r, &entry->options, name);
+    uint64_t version = tide_read_uint(&r);
+    bool made = tide_read_bool(&r);
+    const uint8_t *homes = tide_read_binary(&r, &homes_size);
+    const uint8_t *versions = tide_read_typed(&r, TIDE_U32, &versions_count);
+    if (code || r.error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
+        sscanf(pair->key, "table/%5u", &id) != 1 || id == 0 || id >= TIDE__TABLES_MAX) {
+        return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
+    }
+    entry->id = id;
+    entry->version = (uint32_t)version;
+    entry->phase = made ? TIDE__CATALOG_PREPARE : TIDE__CATALOG_FAILED;
+    (void)snprintf(entry->name, sizeof entry->name, "%s", made ? name : "?");
+    entry->options.name = entry->name;
+    memcpy(entry->homes, homes, HOMES_BYTES);
+    memcpy(entry->versions, versions, sizeof entry->versions);
+    return 0;
+}
+
+static void release_entries(struct tide__catalog *catalog) {
+    while (catalog->entries) {
+        struct tide__catalog_entry *e = catalog->entries;
+        catalog->entries = e->next;
+        while (e->callers) {
+            struct tide__caller *caller = e->callers;
+            e->callers = caller->next;
+            tide_free(caller);
+        }
+        tide_free(e);
+    }
+}
+
+static int load(struct tide_store *store) {
+    struct tide__catalog *catalog = store->catalog;
+    const struct tide_control_state *state = tide_net_recorded(store->net);
+    const struct tide_control_pair *pair = NULL;
+    while ((pair = tide_control_list(state, "table/", pair)) != NULL) {
+        struct tide__catalog_entry *entry = tide_alloc_zero(1, sizeof *entry);
+        int code = entry ? read_entry(entry, pair) : TIDE_ENOMEM;
+        if (code) {
+            tide_free(entry);
+            return code;
+        }
+        entry->next = catalog->entries;
+        catalog->entries = entry;
+        catalog->last_id = entry->id > catalog->last_id ? entry->id : catalog->last_id;
+    }
+    return tide__plan_load(store);
+}
+
+bool tide__catalog_commands(struct tide_store *store) {
+    if (!tide__store_is_controller(store)) {
+        return false;
+    }
+    uint64_t term = tide_net_term(store->net);
+    if (store->catalog->term == term) {
+        return true;
+    }
+    int code = load(store);
+    if (code) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "the recorded tables cannot be taken over: %s", tide_error_message());
+        release_entries(store->catalog);
+        tide__plan_release(store);
+        return false;
+    }
+    store->catalog->term = term;
+    return true;
+}
+
 /* ---- controller: CREATE ---- */
 
 static struct tide__catalog_entry *find(struct tide__catalog *catalog, const char *name) {
@@ -198,10 +301,52 @@ static int add_entry(struct tide_store *store, const struct tide_table_options *
         return code;
     }
     entry->id = ++catalog->last_id;
+    entry->phase = TIDE__CATALOG_RECORD;
     entry->next = catalog->entries;
     catalog->entries = entry;
     *out = entry;
     return 0;
+}
+
+struct recording {
+    struct tide_store *store;
+    uint32_t id;
+};
+
+static struct tide__catalog_entry *by_id(struct tide_store *store, uint64_t id) {
+    struct tide__catalog_entry *entry = store->catalog->entries;
+    while (entry && entry->id != id) {
+        entry = entry->next;
+    }
+    return entry;
+}
+
+/* A new table may be handed out. */
+static void recorded(void *arg, int code) {
+    struct recording r = *(struct recording *)arg;
+    tide_free(arg);
+    struct tide__catalog_entry *entry = by_id(r.store, r.id);
+    if (!code && entry && entry->phase == TIDE__CATALOG_RECORD) {
+        start_round(r.store, entry, TIDE__CATALOG_PREPARE);
+        round_ended(r.store, entry);
+    }
+}
+
+static int record(struct tide_store *store, const struct tide__catalog_entry *entry) {
+    struct recording *r = tide_alloc(sizeof *r);
+    struct tide_writer w;
+    char key[TIDE__CATALOG_KEY_BYTES];
+    tide__catalog_write(entry, &w, key);
+    int code = r ? w.error : TIDE_ENOMEM;
+    if (code) {
+        tide_free(r);
+    } else {
+        *r = (struct recording){store, entry->id};
+        tide_net_record(store->net, &(struct tide_control_put){key, w.data, w.size}, 1, recorded,
+                        r);
+    }
+    tide_writer_release(&w);
+    return code;
 }
 
 static int create(struct tide_store *store, const struct tide_message *message,
@@ -212,7 +357,7 @@ static int create(struct tide_store *store, const struct tide_message *message,
     if (code) {
         return code;
     }
-    if (!tide__store_is_controller(store)) {
+    if (!tide__catalog_commands(store)) {
         return tide_fail(TIDE_EREFUSED, "this node is not the controller");
     }
     struct tide__catalog_entry *entry = find(store->catalog, name);
@@ -236,9 +381,9 @@ static int create(struct tide_store *store, const struct tide_message *message,
         .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
     entry->callers = caller;
     if (fresh) {
-        start_round(store, entry, TIDE__CATALOG_PREPARE);
-    } else if (entry->phase == TIDE__CATALOG_READY &&
-               !bit(entry->has, tide_address_node(caller->from))) {
+        return record(store, entry);
+    }
+    if (entry->phase == TIDE__CATALOG_READY && !bit(entry->has, tide_address_node(caller->from))) {
         send_table(store, entry, tide_address_node(caller->from),
                    true); /* it just joined: its answer releases it */
     }
@@ -319,7 +464,8 @@ static int clear(struct tide_store *store, const struct tide_message *message,
 void tide__catalog_call(struct tide_store *store, const struct tide_message *message,
                         struct tide_reader *body) {
     int code;
-    switch (tide_read_uint(body)) {
+    uint64_t op = tide_read_uint(body);
+    switch (op) {
     case TIDE__OP_CREATE:
         code = create(store, message, body);
         break;
@@ -330,7 +476,9 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
         code = clear(store, message, body);
         break;
     default:
-        code = tide_fail(TIDE_EPROTO, "the store does not know this request");
+        code = op >= TIDE__OP_CUT_ASK && op <= TIDE__OP_CUT_COLLECT
+                   ? tide__generation_call(store, message, (int)op, body)
+                   : tide_fail(TIDE_EPROTO, "the store does not know this request");
         break;
     }
     if (code < 0) {
@@ -341,23 +489,32 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
 /* ---- nodes: TABLE, TABLE_DONE ---- */
 
 static int install(struct tide_store *store, uint64_t id, const struct tide_table_options *options,
-                   uint64_t version, const uint8_t *homes_bytes, const uint8_t *versions) {
+                   uint64_t version, const uint8_t *homes_bytes, const uint8_t *versions,
+                   const uint8_t *chains_bytes) {
     uint16_t homes[TIDE_SLOT_COUNT];
+    uint64_t chains[TIDE_SLOT_COUNT];
     struct tide_table *table;
     if (id == 0 || id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EPROTO, "table id %llu", (unsigned long long)id);
     }
     memcpy(homes, homes_bytes, sizeof homes);
-    int code = tide__table_make(store, (uint32_t)id, options, homes, &table);
+    if (chains_bytes) {
+        memcpy(chains, chains_bytes, sizeof chains);
+    }
+    int code =
+        tide__table_make(store, (uint32_t)id, options, homes, chains_bytes ? chains : NULL, &table);
     if (!code) {
         memcpy(table->slot_versions, versions, sizeof table->slot_versions);
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
         tide__table_publish(store, table);
+        if (table->replicas) {
+            tide__lease_start(store);
+        }
     }
     return code;
 }
 
-/* [id, ready, options, version, homes, versions]; the op is read. */
+/* [id, ready, options, version, homes, versions, chains]; the op is read. */
 void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     struct tide_table_options options;
     char name[64];
@@ -368,6 +525,11 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     uint64_t version = tide_read_uint(r);
     const uint8_t *homes = tide_read_binary(r, &homes_size);
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
+    size_t chains_count = 0;
+    const uint8_t *chains = tide_read_typed(r, TIDE_U64, &chains_count);
+    if (!code && chains_count != (options.replicas ? TIDE_SLOT_COUNT : 0)) {
+        code = tide_fail(TIDE_EPROTO, "no groups of copies");
+    }
     if (code || r->error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s",
                  tide_error_message());
@@ -375,7 +537,8 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     }
     struct tide_table *table = tide__table_by_id(store, id);
     if (!table) {
-        code = install(store, id, &options, version, homes, versions);
+        code = install(store, id, &options, version, homes, versions,
+                       chains_count ? chains : NULL);
         table = code ? NULL : tide__table_by_id(store, id);
     }
     if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
@@ -404,6 +567,7 @@ static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, 
     (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
                    tide_error_name(code));
     entry->phase = TIDE__CATALOG_FAILED;
+    (void)record(store, entry); /* else it is tried again after a restart, and refused again */
     (void)snprintf(entry->name, sizeof entry->name, "?");
     while (entry->callers) {
         struct tide__caller *caller = entry->callers;
@@ -417,10 +581,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
     uint64_t id = tide_read_uint(r);
     bool ready = tide_read_bool(r);
     int64_t code = tide_read_int(r);
-    struct tide__catalog_entry *entry = store->catalog->entries;
-    while (entry && entry->id != id) {
-        entry = entry->next;
-    }
+    struct tide__catalog_entry *entry = tide__catalog_commands(store) ? by_id(store, id) : NULL;
     if (!entry || r->error || entry->phase == TIDE__CATALOG_FAILED) {
         return;
     }
@@ -436,6 +597,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
         entry->waiting_count--;
     }
     round_ended(store, entry);
+    tide__groups_advance(store);
     tide__plan_advance(store);
 }
 
@@ -443,8 +605,8 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
 
 static void welcome(struct tide_store *store, uint16_t node) {
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-        if (e->phase == TIDE__CATALOG_FAILED) {
-            continue;
+        if (e->phase == TIDE__CATALOG_FAILED || e->phase == TIDE__CATALOG_RECORD) {
+            continue; /* of the latter it will hear like all others */
         }
         bool round = e->phase != TIDE__CATALOG_READY;
         if (round && !bit(e->waiting, node)) {
@@ -462,7 +624,7 @@ static void welcome(struct tide_store *store, uint16_t node) {
 }
 
 void tide__catalog_member(struct tide_store *store, const struct tide_member *member) {
-    if (!tide__store_is_controller(store)) {
+    if (!tide__catalog_commands(store)) {
         return;
     }
     if (member->state == TIDE_MEMBER_UP) {

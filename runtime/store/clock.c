@@ -7,6 +7,8 @@
 
 #include "store/store_internal.h"
 
+enum { GATE_NS = 100000 }; /* how often a worker at a closed gate looks again */
+
 struct tide__clocks {
     struct tide_lock lock;
     struct tide__worker *first; /* ascending by number */
@@ -14,6 +16,7 @@ struct tide__clocks {
     atomic_uint node_clock;
     atomic_uint highest; /* one more than any worker's clock so far */
     uint32_t told;       /* to the watches */
+    uint32_t gate; /* intervals from here on wait; under the lock */
     bool telling;
 };
 
@@ -24,6 +27,7 @@ int tide__clocks_create(struct tide_store *store) {
     }
     c->watches_end = &c->watches;
     c->told = TIDE_NO_CLOCK;
+    c->gate = TIDE_NO_CLOCK;
     atomic_init(&c->node_clock, TIDE_NO_CLOCK);
     store->clocks = c;
     return 0;
@@ -181,6 +185,36 @@ void tide_worker_end(void) {
     }
 }
 
+uint32_t tide__clocks_hold(struct tide_store *store, uint32_t ahead) {
+    struct tide__clocks *c = store->clocks;
+    uint32_t most = TIDE_NO_CLOCK;
+    tide_lock(&c->lock);
+    for (const struct tide__worker *w = c->first; w; w = w->next) {
+        most = most == TIDE_NO_CLOCK || w->clock > most ? w->clock : most;
+    }
+    c->gate = most == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : most + ahead;
+    tide_unlock(&c->lock);
+    return most;
+}
+
+void tide__clocks_gate(struct tide_store *store, uint32_t gate) {
+    tide_lock(&store->clocks->lock);
+    store->clocks->gate = gate;
+    tide_unlock(&store->clocks->lock);
+}
+
+/* Counts the clock unless the gate is closed to the next interval. */
+static bool count_clock(struct tide__clocks *c, struct tide__worker *worker) {
+    tide_lock(&c->lock);
+    bool open = worker->clock + 1 < c->gate;
+    if (open) {
+        worker->clock++;
+        update(c);
+    }
+    tide_unlock(&c->lock);
+    return open;
+}
+
 int tide_clock(void) {
     struct tide__worker *worker = tide__worker_current();
     if (!worker) {
@@ -201,10 +235,12 @@ int tide_clock(void) {
             w->interval_ended(w->arg, worker);
         }
     }
-    tide_lock(&c->lock);
-    worker->clock++;
-    update(c);
-    tide_unlock(&c->lock);
+    while (!count_clock(c, worker)) { /* a cut is about to be told to all nodes: two round trips */
+        int code = tide_sleep(GATE_NS);
+        if (code) {
+            return code;
+        }
+    }
     tell(worker->store);
     return (int)worker->clock;
 }

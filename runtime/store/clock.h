@@ -53,6 +53,14 @@ void tide__clocks_destroy(struct tide_store *store); /* after all fibers have en
 /* Before the first worker begins; the watch lives as long as the store. */
 void tide__clock_watch(struct tide_store *store, struct tide__clock_watch *watch);
 
+/*
+ * The gate, for cuts (cut.h): no worker begins an interval >= gate before it is moved on; it waits
+ * in tide_clock. `hold` puts it `ahead` clocks behind the fastest worker and returns that one's
+ * clock (TIDE_NO_CLOCK, and no gate, if there is no worker); TIDE_NO_CLOCK opens it. Any thread.
+ */
+uint32_t tide__clocks_hold(struct tide_store *store, uint32_t ahead);
+void tide__clocks_gate(struct tide_store *store, uint32_t gate);
+
 /* The calling fiber's clock; TIDE_NO_CLOCK if it is no worker. Any thread. */
 uint32_t tide__worker_stamp(void);
 /* The calling fiber's record; NULL if it is no worker. Any thread. */

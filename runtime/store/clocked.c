@@ -239,7 +239,7 @@ int tide__clocked_create(struct tide_table *table) {
                                        .slots = table->options.slots,
                                        .key_count = table->options.key_count};
     index.width = (uint32_t)(tide__cached_bytes(&c->shape) / sizeof(float));
-    code = tide__table_make(store, 0, &index, NULL, &c->index);
+    code = tide__table_make(store, 0, &index, NULL, NULL, &c->index);
     if (code) {
         tide_free(c);
         return code;

@@ -91,6 +91,9 @@ int tide__consistency_check(struct tide_table_options *o) {
                          "node uses at a time are better sequential and relocated",
                          o->name);
     }
+    if (o->replicas) {
+        return tide_fail(TIDE_EINVAL, "table '%s': a table with clocks has no replicas", o->name);
+    }
     c->age_ms = c->model == TIDE_ASYNC && c->age_ms == 0 ? TIDE__AGE_MS : c->age_ms;
     o->cache_bytes = o->cache_bytes ? o->cache_bytes : TIDE__CACHE_BYTES;
     o->unsubscribe_after = o->unsubscribe_after ? o->unsubscribe_after : TIDE__UNSUBSCRIBE_AFTER;

@@ -34,11 +34,16 @@ static bool read_columns(struct tide_table *table, struct tide_reader *r, struct
     return good;
 }
 
+/* How many rows come with a key: none, one, or with it its second version. */
+static size_t rows_of(uint32_t term) {
+    return term & TIDE__NO_ROW ? 0 : term & TIDE__MARK_SPLIT ? 2 : 1;
+}
+
 static bool read_rows(const struct tide_table *table, struct tide_reader *r, struct columns *c) {
     size_t wanted = 0;
     c->rows = tide_read_typed(r, TIDE_F32, &c->floats);
     for (size_t i = 0; i < c->count; i++) {
-        wanted += !(term_in(c, i) & TIDE__NO_ROW);
+        wanted += rows_of(term_in(c, i));
     }
     return !r->error && wanted * table->row_floats == c->floats;
 }
@@ -76,7 +81,7 @@ static void on_xfer(struct tide_table *table, const struct columns *c) {
         uint64_t key = key_in(c, i), old;
         uint32_t slot = tide__slot_of(table, key), term = term_in(c, i);
         const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
-        row += bytes ? table->row_floats * sizeof(float) : 0;
+        row += rows_of(term) * table->row_floats * sizeof(float);
         atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
         if (!word) {
             continue;
@@ -85,7 +90,7 @@ static void on_xfer(struct tide_table *table, const struct columns *c) {
         struct tide__relocate_event event = {TIDE__EVENT_XFER, 0, term & TIDE__TERM_MASK};
         struct tide__relocate_result r = tide__relocate(&k, event);
         if (r.act == TIDE__INSTALL || r.act == TIDE__INSTALL_AND_GIVE) {
-            old = tide__owner_install(table, old, key, &k, r, bytes, now);
+            old = tide__owner_install(table, old, key, &k, r, term, bytes, now);
         } else {
             tide__table_count(table, TIDE__SURPRISES, 1);
         }
@@ -93,8 +98,32 @@ static void on_xfer(struct tide_table *table, const struct columns *c) {
     }
 }
 
+/* As home: whoever comes after `from` in the key's trail waits for what `from` does not have. It may have heard of its
+ * loss from another node than the home, before the HAND that named its successor; then nobody else would tell. */
+static void tell_successors(struct tide_table *table, uint64_t key, uint16_t from, uint16_t dead,
+                            const struct tide__relocation *k) {
+    const struct tide__trail *trail = tide__trail_of(table, key);
+    if (!trail) {
+        return;
+    }
+    const uint16_t *nodes = tide__trail_nodes(trail);
+    uint16_t at = 0;
+    while (at < trail->count && nodes[at] != from) {
+        at++;
+    }
+    for (uint16_t i = (uint16_t)(at + 1); i <= trail->count; i++) {
+        uint16_t next = i < trail->count ? nodes[i] : k->owner;
+        if (next != k->self && next != from) {
+            tide__parcel_add(table, TIDE__OP_LOST, next, dead, key,
+                             (k->owner_term - (uint32_t)(trail->count - i)) & TIDE__TERM_MASK,
+                             NULL, NULL);
+        }
+    }
+}
+
 /* From a home: what this node waits for is lost. To a home: what `from` waited for is. */
-static void on_lost(struct tide_table *table, uint16_t dead, const struct columns *c) {
+static void on_lost(struct tide_table *table, uint16_t from, uint16_t dead,
+                    const struct columns *c) {
     for (size_t i = 0; i < c->count; i++) {
         uint64_t key = key_in(c, i), old;
         uint32_t slot = tide__slot_of(table, key);
@@ -103,7 +132,10 @@ static void on_lost(struct tide_table *table, uint16_t dead, const struct column
             continue;
         }
         struct tide__relocation k = tide__key_view(table, slot, old);
-        if (k.home && k.state == TIDE__GONE && k.owner != k.self) {
+        if (k.home && !TIDE_MUTANT(loss_successors_not_told)) {
+            tell_successors(table, key, from, dead, &k);
+        }
+        if (k.home && k.state == TIDE__GONE && k.owner != k.self && k.owner != dead) {
             k.owner = dead;
             k.owner_term = tide__term_next(k.owner_term);
             old = tide__word_gone(old, &k, tide__word_handed(old));
@@ -116,8 +148,9 @@ static void on_lost(struct tide_table *table, uint16_t dead, const struct column
 }
 
 /* The new home of a slot learns one key of it. */
-static void slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint32_t term,
+static void slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint32_t marked,
                      uint16_t owner, const uint8_t *bytes) {
+    const uint32_t term = marked & TIDE__TERM_MASK;
     uint64_t old;
     atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
     if (!word) {
@@ -129,7 +162,7 @@ static void slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
             tide__relocate(&k, (struct tide__relocate_event){TIDE__EVENT_XFER, 0, term});
         k.owner = k.self;
         if (r.act == TIDE__INSTALL) {
-            old = tide__owner_install(table, old, key, &k, r, bytes,
+            old = tide__owner_install(table, old, key, &k, r, marked, bytes,
                                       tide_port_now(table->store->port));
         } else {
             tide__table_count(table, TIDE__SURPRISES, 1);
@@ -142,17 +175,20 @@ static void slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
                      "a row of table '%s' is lost on arrival: %s", table->name,
                      tide_error_message());
         } else {
-            memcpy(tide__slab_row(&table->slab, row), bytes, table->row_floats * sizeof(float));
-            old = placed;
+            const size_t size = table->row_floats * sizeof(float);
+            float *at = tide__slab_row(&table->slab, row);
+            memcpy(at, bytes, size);
+            old = tide__cut_arrive(table, key, placed, marked, at,
+                                   marked & TIDE__MARK_SPLIT ? bytes + size : NULL);
         }
     } else if (k.state == TIDE__COMING) {
         tide__arrival_of(table, old)->owner = owner;
         tide__arrival_of(table, old)->owner_term = term;
     } else if (k.state == TIDE__GONE && owner != k.self && tide__term_newer(term, k.term)) {
-        old = tide__word_base(old, term) | tide__word_handed(old) |
+        old = tide__word_bare(old, term) | tide__word_handed(old) |
               (owner ? TIDE__WORD_AWAY | (uint32_t)owner << 16 : 0);
     } else if (k.state == TIDE__GONE && owner != k.self && owner != 0 && term == k.term) {
-        old = tide__word_base(old, term) | tide__word_handed(old) | TIDE__WORD_AWAY |
+        old = tide__word_bare(old, term) | tide__word_handed(old) | TIDE__WORD_AWAY |
               (uint32_t)owner << 16; /* this node had it last */
     } else if (k.state == TIDE__GONE && owner == k.self) {
         tide__table_count(table, TIDE__SURPRISES, 1);
@@ -167,16 +203,15 @@ static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct c
         uint32_t owner, term = term_in(c, i);
         memcpy(&owner, owners + i * sizeof owner, sizeof owner);
         const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
-        row += bytes ? table->row_floats * sizeof(float) : 0;
+        row += rows_of(term) * table->row_floats * sizeof(float);
         if (tide__slot_of(table, key_in(c, i)) == slot) {
-            slot_key(table, slot, key_in(c, i), term & TIDE__TERM_MASK, (uint16_t)owner, bytes);
+            slot_key(table, slot, key_in(c, i), term, (uint16_t)owner, bytes);
         }
     }
 }
 
 void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
     struct columns c = {0};
-    (void)from;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
     bool good =
@@ -204,7 +239,7 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
         on_xfer(table, &c);
         break;
     case TIDE__OP_LOST:
-        on_lost(table, (uint16_t)about, &c);
+        on_lost(table, from, (uint16_t)about, &c);
         break;
     default:
         on_slot_keys(table, (uint32_t)about, &c, owners);
@@ -297,14 +332,21 @@ static void depart_column(struct departing *d, uint64_t key, uint32_t term, uint
     }
 }
 
-static void depart_row(struct tide_table *table, struct departing *d, uint64_t key, uint32_t seen,
+static void depart_row(struct tide_table *table, struct departing *d, uint64_t key, uint64_t word,
                        uint32_t row) {
     const size_t bytes = table->row_floats * sizeof(float);
-    uint8_t *out = tide_write_reserve(&d->rows, bytes);
+    const float *at = tide__slab_row(&table->slab, row);
+    struct tide__kept *second;
+    uint32_t marks = tide__cut_give(table, key, word, at, &second);
+    uint8_t *out = tide_write_reserve(&d->rows, second ? 2 * bytes : bytes);
     if (out) {
-        memcpy(out, tide__slab_row(&table->slab, row), bytes);
-        depart_column(d, key, tide__term_next(seen), d->to);
+        memcpy(out, at, bytes);
+        if (second) {
+            memcpy(out + bytes, second->row, bytes);
+        }
+        depart_column(d, key, tide__term_next(tide__word_seen(word)) | marks, d->to);
     }
+    tide_free(second);
     tide__slab_give(&table->slab, row);
 }
 
@@ -315,8 +357,8 @@ static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key
     const uint32_t seen = tide__word_seen(word);
     (void)slot;
     if (tide__word_state(word) == TIDE__OWNED) {
-        depart_row(table, d, key, seen, (uint32_t)word);
-        return tide__word_base(word, seen);
+        depart_row(table, d, key, word, (uint32_t)word);
+        return tide__word_bare(word, seen);
     }
     if (tide__word_state(word) == TIDE__ARRIVING) {
         struct tide__arrival *a = tide__arrival_of(table, word);
@@ -326,16 +368,16 @@ static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key
             return word;
         }
         uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
-        depart_row(table, d, key, seen, a->row);
+        depart_row(table, d, key, word, a->row);
         tide__arrival_free(table, word);
-        return tide__word_base(word, seen) | handed;
+        return tide__word_bare(word, seen) | handed;
     }
-    bool away = word & TIDE__WORD_AWAY;
+    bool away = (word & TIDE__WORD_AWAY) && !TIDE_MUTANT(move_directory_left_behind);
     if (away || seen) {
         depart_column(d, key, seen | TIDE__NO_ROW, away ? tide__word_owner(word) : 0);
     }
     tide__trail_end(table, key);
-    return tide__word_base(word, seen) | tide__word_handed(word);
+    return tide__word_bare(word, seen) | tide__word_handed(word);
 }
 
 int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
@@ -412,6 +454,7 @@ static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key,
 }
 
 void tide__owner_clear(struct tide_table *table, uint32_t slot) {
+    tide__cut_vanish(table);
     struct key_list list = {0};
     (void)each_key(table, slot, &list, clear_key, NULL);
     tide_free(list.at);
@@ -453,9 +496,10 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
     struct key_list mine = {0};
     for (size_t i = 0; i < table->trails->capacity; i++) {
         const struct tide__trail trail = table->trails->places[i];
+        const uint16_t *nodes = tide__trail_nodes(&trail);
         for (uint16_t j = 0; j < trail.count; j++) {
             uint64_t old;
-            if (trail.nodes[j] != dead) {
+            if (nodes[j] != dead || TIDE_MUTANT(loss_trail_ignored)) {
                 continue;
             }
             uint32_t slot = tide__slot_of(table, trail.key);
@@ -465,12 +509,12 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
             }
             struct tide__relocation k = tide__key_view(table, slot, old);
             tide__word_unlock(word, old);
-            uint16_t next = j + 1 < trail.count ? trail.nodes[j + 1] : k.owner;
+            uint16_t next = j + 1 < trail.count ? nodes[j + 1] : k.owner;
             uint32_t term = (k.owner_term - (trail.count - 1u - j)) & TIDE__TERM_MASK;
             if (next == self) {
                 (void)list_add(&mine, trail.key, 1);
             } else if (k.home) {
-                tide__parcel_add(table, TIDE__OP_LOST, next, dead, trail.key, term, NULL);
+                tide__parcel_add(table, TIDE__OP_LOST, next, dead, trail.key, term, NULL, NULL);
             }
         }
     }
@@ -525,7 +569,7 @@ static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key,
     l->any = true;
     if (l->offer && (state == TIDE__OWNED || tide__arrival_of(table, word)->here)) {
         tide__parcel_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, slot)), 0,
-                         key, 0, NULL);
+                         key, 0, NULL, NULL);
     }
     return word;
 }

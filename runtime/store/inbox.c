@@ -4,6 +4,9 @@
  * logged, the first few times; it never ends the actor.
  */
 #include "store/clocked.h"
+#include "store/generation.h"
+#include "store/move.h"
+#include "store/replica.h"
 
 enum { LOGGED_MAX = 10 };
 
@@ -91,7 +94,18 @@ static void on_passed(struct tide_store *store, uint16_t from, struct tide_reade
     tide__pending_at(store, id, (uint16_t)node, positions, count);
 }
 
+/* Another controller: it has not heard what the former one was told. */
+static void look_for_commander(struct tide_store *store) {
+    uint16_t commander = tide_net_controller(store->net);
+    if (store->commander != commander) {
+        store->commander = commander;
+        store->drained = false;
+        store->drain_at = 0;
+    }
+}
+
 static void on_members(struct tide_store *store) {
+    look_for_commander(store);
     uint64_t view;
     size_t count = tide_net_members(store->net, NULL, 0, &view);
     struct tide_member *members = tide_alloc((count + 8) * sizeof *members);
@@ -111,6 +125,9 @@ static void on_members(struct tide_store *store) {
         tide__move_member(store, m);
     }
     tide_free(members);
+    if (tide__catalog_commands(store)) {
+        tide__plan_resume(store);
+    }
 }
 
 static void on_cast(struct tide_store *store, const struct tide_message *message) {
@@ -162,10 +179,33 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     case TIDE__OP_MEMBERS:
         on_members(store);
         break;
+    case TIDE__OP_CUT_ABORT:
+    case TIDE__OP_CUT_WALKING:
+    case TIDE__OP_CUT_WROTE:
+        tide__generation_cast(store, from, (int)op, &r);
+        break;
+    case TIDE__OP_REPL:
+        tide__copy_repl(store, from, &r);
+        break;
+    case TIDE__OP_ACKR:
+        tide__replica_ack(store, &r);
+        break;
+    case TIDE__OP_SNAP:
+        tide__copy_snapshot(store, &r);
+        break;
+    case TIDE__OP_LEASE_ASK:
+        tide__lease_asked(store, from, &r);
+        break;
+    case TIDE__OP_LEASE:
+        tide__lease_granted(store, from, &r);
+        break;
+    case TIDE__OP_GROUPS:
+        tide__failover_groups(store, message, &r);
+        break;
     default:
-        if (op >= TIDE__OP_DELTA && op < TIDE__OP_COUNT) {
+        if (op >= TIDE__OP_DELTA && op <= TIDE__OP_BOUND) {
             tide__clocked_message(store, from, (int)op, message, &r);
-        } else if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_COUNT) {
+        } else if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_CUT_ASK) {
             tide__move_message(store, from, (int)op, &r);
         } else {
             malformed(store, from, "message");
@@ -187,7 +227,15 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
         break;
     }
     case TIDE_TIMER:
-        store->timer_set = false;
+        if (store->replication && store->replication->beating &&
+            message->call == store->replication->beat) {
+            tide__lease_beat(store);
+        } else {
+            store->timer_set = false;
+        }
+        break;
+    case TIDE_EXIT:
+        tide__generation_exit(store, message->call);
         break;
     default:
         break;
@@ -195,6 +243,9 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
     tide__stalled_retry(store);
     if (tide__moves_waiting(store)) {
         tide__moves_advance(store);
+        tide__retry_later(store, TIDE_SECOND / 1000);
+    }
+    if (store->generation && tide__generation_advance(store)) {
         tide__retry_later(store, TIDE_SECOND / 1000);
     }
     return 0;

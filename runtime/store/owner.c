@@ -42,11 +42,13 @@ static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t k
     struct tide_table *table = walk->table;
     int code = 0;
     if (tide__word_state(*word) == TIDE__OWNED) {
-        return tide__owner_run(job, index, tide__slab_row(&table->slab, (uint32_t)*word));
+        return tide__owner_run(job, index, word, tide__slab_row(&table->slab, (uint32_t)*word),
+                               false);
     }
     if (tide__word_state(*word) == TIDE__ARRIVING) {
-        code = tide__owner_run(job, index,
-                               tide__slab_row(&table->slab, tide__arrival_of(table, *word)->row));
+        code = tide__owner_run(job, index, word,
+                               tide__slab_row(&table->slab, tide__arrival_of(table, *word)->row),
+                               false);
     } else if (job->kind == TIDE__PULL) {
         code = tide__job_prepare(job);
         if (!code) {
@@ -58,11 +60,13 @@ static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t k
         code = tide__row_take(table, &row);
         if (!code) {
             tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-            code = tide__owner_run(job, index, tide__slab_row(&table->slab, row));
+            code = tide__job_prepare(job);
             code = code ? code : tide__row_place(table, slot, word, row);
             if (code) {
                 tide__slab_give(&table->slab, row);
+                return code;
             }
+            code = tide__owner_run(job, index, word, tide__slab_row(&table->slab, row), true);
         }
     }
     return code;
@@ -115,7 +119,7 @@ static int hand(struct walk *walk, uint64_t key, uint64_t *word, const struct ti
     }
     write_owner(table, word, k);
     tide__trail_add(table, key, r.to, r.node);
-    tide__parcel_add(table, TIDE__OP_HAND, r.to, r.node, key, r.term, NULL);
+    tide__parcel_add(table, TIDE__OP_HAND, r.to, r.node, key, r.term, NULL, NULL);
     return 0;
 }
 
@@ -178,7 +182,7 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
         *error = await(walk, word, &k);
         to = *error ? NO_MEMORY : QUEUE;
         if (!*error) {
-            tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0, NULL);
+            tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0, NULL, NULL);
         }
         break;
     case TIDE__SEND_HAND:
@@ -189,7 +193,8 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
         if (tide__word_state(*word) == TIDE__ARRIVING &&
             !tide__arrival_of(table, *word)->here) { /* never made, and this node waits too */
             write_owner(table, word, &k);
-            tide__parcel_add(table, TIDE__OP_XFER, r.node, 0, key, r.term | TIDE__NO_ROW, NULL);
+            tide__parcel_add(table, TIDE__OP_XFER, r.node, 0, key, r.term | TIDE__NO_ROW, NULL,
+                             NULL);
         } else {
             *word = tide__owner_give(table, *word, &k, key, r.node, r.term);
         }
@@ -199,8 +204,8 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
         tide__trail_add(table, key, k.self, r.node);
         break;
     case TIDE__INSTALL:
-        *word =
-            tide__owner_install(table, *word, key, &k, r, NULL, tide_port_now(table->store->port));
+        *word = tide__owner_install(table, *word, key, &k, r, TIDE__CUT_NO_ROW, NULL,
+                                    tide_port_now(table->store->port));
         break;
     case TIDE__SURPRISE:
         tide__table_count(table, TIDE__SURPRISES, 1);
@@ -250,8 +255,13 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
         *w = (struct tide__waiter){.job = part, .index = i};
         if (tide__word_state(old) == TIDE__ARRIVING && !tide__arrival_of(table, old)->here) {
             struct tide__arrival *a = tide__arrival_of(table, old);
-            *a->last = w;
-            a->last = &w->next;
+            if (TIDE_MUTANT(reloc_queue_backwards) && a->first) {
+                w->next = a->first;
+                a->first = w;
+            } else {
+                *a->last = w;
+                a->last = &w->next;
+            }
         } else { /* cannot be: nobody but this thread ends an arrival */
             tide__waiter_done(table, w, TIDE_EREFUSED, "the row is not on its way");
         }
@@ -299,7 +309,7 @@ static void fail_part(struct walk *walk, const uint32_t *indices, size_t count, 
     }
     for (size_t i = 0; i < count; i++) { /* the requester waits for it */
         tide__parcel_add(walk->table, TIDE__OP_LOST, job->origin, dead,
-                         tide__job_key_at(job, indices[i]), 0, NULL);
+                         tide__job_key_at(job, indices[i]), 0, NULL, NULL);
     }
 }
 
@@ -424,7 +434,7 @@ void tide__owner_job(struct tide__job *job) {
         tide__job_reply(job);
     }
     if (job->own && !job->queued_once) {
-        table->self_handled++;
+        atomic_fetch_add_explicit(&table->self_handled, 1, memory_order_release);
     }
     tide__owner_finish(table);
 }

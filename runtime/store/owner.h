@@ -5,6 +5,7 @@
 #ifndef TIDE_STORE_OWNER_H
 #define TIDE_STORE_OWNER_H
 
+#include "store/cut.h"
 #include "store/relocate.h"
 #include "store/shard.h"
 
@@ -20,10 +21,10 @@ struct tide__parcels {
 /*
  * What is to be sent when the message in hand is dealt with: one message for each (op, node,
  * about). `about`: HAND: the new owner; LOST: the dead node. row: NULL, or row_floats floats,
- * copied.
+ * copied; second: NULL, or its second version (cut.h), copied.
  */
 void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
-                      uint32_t term, const float *row);
+                      uint32_t term, const float *row, const float *second);
 void tide__parcels_send(struct tide_table *table);
 void tide__parcels_free(struct tide_table *table);
 
@@ -31,20 +32,29 @@ void tide__parcels_free(struct tide_table *table);
  * Trails. A home that sends HAND does not hear whether the row arrived. It remembers, for each key
  * that went from one other node to the next, who had it before, so that a death on the way can be
  * told to the node that waits. A node that asks again has had its row: what was before it is
- * forgotten. Of a chain longer than TIDE__TRAIL_MAX only the youngest part is kept.
+ * forgotten, so no node is in it twice.
  */
-enum { TIDE__TRAIL_MAX = 6 };
+enum { TIDE__TRAIL_FEW = 4 };
 struct tide__trail {
     uint64_t key;
-    uint16_t count;                  /* 0: empty place */
-    uint16_t nodes[TIDE__TRAIL_MAX]; /* oldest first; their terms are those before the owner's */
+    uint16_t count;    /* 0: empty place */
+    uint16_t capacity; /* of `many`; 0: few */
+    union {            /* nodes, oldest first; their terms are those before the owner's */
+        uint16_t few[TIDE__TRAIL_FEW];
+        uint16_t *many;
+    } nodes;
 };
+static inline const uint16_t *tide__trail_nodes(const struct tide__trail *trail) {
+    return trail->capacity ? trail->nodes.many : trail->nodes.few;
+}
 struct tide__trails {
     struct tide__trail *places;
     size_t capacity, count;
 };
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to);
 void tide__trail_end(struct tide_table *table, uint64_t key);
+const struct tide__trail *tide__trail_of(const struct tide_table *table, uint64_t key); /* or NULL */
+void tide__trails_free(struct tide_table *table);
 
 /* ---- handover.c ---- */
 /* The table ends: operations that still wait for rows are freed. */
@@ -75,7 +85,12 @@ static inline struct tide__arrival *tide__arrival_of(const struct tide_table *ta
 static inline uint32_t tide__route_of(const struct tide_table *table, uint32_t slot) {
     return atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
 }
+/* Of a row that stays here: with its flags for checkpoints. */
 static inline uint64_t tide__word_base(uint64_t old, uint32_t seen) {
+    return (old & (TIDE__WORD_PRESENT | TIDE__WORD_TAKEN | TIDE__WORD_DIRTY)) |
+           (uint64_t)seen << 32;
+}
+static inline uint64_t tide__word_bare(uint64_t old, uint32_t seen) {
     return (old & TIDE__WORD_PRESENT) | (uint64_t)seen << 32;
 }
 
@@ -87,7 +102,8 @@ int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row);
 int tide__row_take(struct tide_table *table, uint32_t *row);
 int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uint32_t row);
 uint64_t tide__taken_back(struct tide_table *table, uint64_t word);
-int tide__owner_run(struct tide__job *job, uint32_t index, float *row);
+/* `word`: locked, of the row; `made`: for this operation. */
+int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float *row, bool made);
 void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code,
                        const char *text);
 void tide__owner_finish(struct tide_table *table);
@@ -95,7 +111,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
                           uint64_t key, uint16_t to, uint32_t term);
 uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
                              const struct tide__relocation *k, struct tide__relocate_result r,
-                             const uint8_t *bytes, uint64_t now);
+                             uint32_t marks, const uint8_t *bytes, uint64_t now);
 void tide__owner_lose(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
 bool tide__owner_dead(const struct tide_store *store, uint16_t node);
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]);

@@ -1,13 +1,19 @@
 /*
  * The controller's side of slot moves: batches that empty a LEAVING member, the map that tells
  * everybody, and the moment at which nothing goes by the old home any more. What nodes do: move.c.
+ *
+ * A batch is recorded before its new home is told to expect it, and its end with the new map. So a
+ * controller that was started again knows what is under way, and tells the new homes once more:
+ * whoever has heard it says how far it is.
  */
 #include "store/move.h"
+#include "store/replica.h"
 
 struct batch { /* at the controller */
     struct batch *next;
     uint32_t table, version, count;
     uint16_t from, to;
+    bool told; /* recorded, and the new home knows */
     uint32_t slots[];
 };
 
@@ -15,7 +21,7 @@ struct leaver { /* at the controller */
     struct leaver *next;
     uint16_t id;
     bool drained;          /* it owns nothing whose home is elsewhere */
-    bool told;             /* MAP was sent to all */
+    uint32_t round;        /* of the MAP that was sent to all; 0: not yet */
     uint32_t answers_left; /* MAP_DONE of (member, table) */
     uint8_t *awaited;      /* how many tables each member still owes an answer for: u16 by id */
 };
@@ -32,6 +38,117 @@ static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t i
     }
     return e;
 }
+
+static struct batch **find_batch(struct tide_store *store, uint32_t table, uint32_t version) {
+    struct batch **place = &store->moves->batches;
+    while (*place && ((*place)->table != table || (*place)->version != version)) {
+        place = &(*place)->next;
+    }
+    return *place ? place : NULL;
+}
+
+/* ---- recording ---- */
+
+static void tell_batch(struct tide_store *store, struct batch *b) {
+    b->told = true;
+    tide__move_send(store, b->to, TIDE__OP_EXPECT, b->table, b->version, b->from, b->slots,
+                    b->count, NULL, 0);
+}
+
+void tide__plan_resume(struct tide_store *store) {
+    for (struct batch *b = store->moves->batches; b && store->moves->recording == 0; b = b->next) {
+        if (!b->told) {
+            tell_batch(store, b);
+        }
+    }
+}
+
+static void recorded(void *arg, int code) {
+    struct tide_store *store = arg;
+    store->moves->recording--;
+    if (!code && store->moves->recording == 0) {
+        tide__plan_resume(store);
+        tide__plan_advance(store);
+    }
+}
+
+static void batch_key(const struct batch *b, char key[TIDE__CATALOG_KEY_BYTES]) {
+    (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "batch/%05u/%010u", (unsigned)b->table,
+                   (unsigned)b->version);
+}
+
+/* A batch begins, or ends: it goes with its table's map, both or none. */
+static int record(struct tide_store *store, const struct tide__catalog_entry *entry,
+                  const struct batch *b, bool begins) {
+    char table_key[TIDE__CATALOG_KEY_BYTES], key[TIDE__CATALOG_KEY_BYTES];
+    struct tide_writer table, w;
+    tide__catalog_write(entry, &table, table_key);
+    batch_key(b, key);
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, b->from);
+    tide_write_uint(&w, b->to);
+    tide_write_typed(&w, TIDE_U32, b->slots, b->count);
+    int code = table.error ? table.error : w.error;
+    if (!code) {
+        const struct tide_control_put puts[] = {{table_key, table.data, table.size},
+                                                {key, begins ? w.data : NULL, w.size}};
+        store->moves->recording++;
+        tide_net_record(store->net, puts, 2, recorded, store);
+    }
+    tide_writer_release(&table);
+    tide_writer_release(&w);
+    return code;
+}
+
+static int read_batch(const struct tide_control_pair *pair, struct batch **out) {
+    unsigned table, version;
+    size_t count = 0;
+    struct tide_reader r;
+    tide_reader_init(&r, pair->value, pair->size);
+    (void)tide_read_array(&r);
+    uint64_t from = tide_read_uint(&r), to = tide_read_uint(&r);
+    const uint8_t *slots = tide_read_typed(&r, TIDE_U32, &count);
+    if (r.error || from >= 0x8000 || to >= 0x8000 || count > TIDE_SLOT_COUNT ||
+        sscanf(pair->key, "batch/%5u/%10u", &table, &version) != 2) {
+        return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
+    }
+    struct batch *b = tide_alloc_zero(1, sizeof *b + TIDE_SLOT_COUNT * sizeof b->slots[0]);
+    if (!b) {
+        return TIDE_ENOMEM;
+    }
+    b->table = table;
+    b->version = version;
+    b->from = (uint16_t)from;
+    b->to = (uint16_t)to;
+    b->count = (uint32_t)count;
+    memcpy(b->slots, slots, count * sizeof b->slots[0]);
+    for (uint32_t i = 0; i < b->count; i++) {
+        if (b->slots[i] >= TIDE_SLOT_COUNT) {
+            tide_free(b);
+            return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
+        }
+    }
+    *out = b;
+    return 0;
+}
+
+int tide__plan_load(struct tide_store *store) {
+    const struct tide_control_state *state = tide_net_recorded(store->net);
+    const struct tide_control_pair *pair = NULL;
+    while ((pair = tide_control_list(state, "batch/", pair)) != NULL) {
+        struct batch *b = NULL;
+        int code = read_batch(pair, &b);
+        if (code) {
+            return code;
+        }
+        b->next = store->moves->batches;
+        store->moves->batches = b;
+    }
+    return 0;
+}
+
+/* ---- planning ---- */
 
 static int plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
                       uint16_t to, const uint16_t *plan) {
@@ -54,9 +171,12 @@ static int plan_batch(struct tide_store *store, struct tide__catalog_entry *entr
     b->to = to;
     b->next = store->moves->batches;
     store->moves->batches = b;
-    tide__move_send(store, to, TIDE__OP_EXPECT, b->table, b->version, from, b->slots, b->count,
-                    NULL, 0);
-    return 0;
+    int code = record(store, entry, b, true);
+    if (code) {
+        store->moves->batches = b->next;
+        tide_free(b);
+    }
+    return code;
 }
 
 /* Gives the slots of a table at `from` to the other homes, the one with the fewest first. 1: there
@@ -70,6 +190,7 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     for (const struct batch *b = store->moves->batches; b; b = b->next) {
         for (uint32_t i = 0; i < b->count && b->table == entry->id; i++) {
             planned[b->slots[i]] = true;
+            any = any || (b->to == from && !TIDE_MUTANT(leave_before_arrivals)); /* on their way to who leaves now: they go on from there */
         }
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {
@@ -100,8 +221,9 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     return code < 0 ? code : any;
 }
 
+/* With a round: to be answered when nothing goes by an older map any more. */
 static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry,
-                     uint16_t node) {
+                     uint16_t node, uint32_t round) {
     uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT];
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         slots[s] = s;
@@ -112,9 +234,9 @@ static void send_map(struct tide_store *store, const struct tide__catalog_entry 
     tide_write_array(&w, 8);
     tide_write_uint(&w, TIDE__OP_MAP);
     tide_write_uint(&w, entry->id);
+    tide_write_uint(&w, round ? tide_net_term(store->net) : 0);
     tide_write_uint(&w, 0);
-    tide_write_uint(&w, 0);
-    tide_write_bool(&w, true);
+    tide_write_uint(&w, round);
     tide_write_typed(&w, TIDE_U32, slots, TIDE_SLOT_COUNT);
     tide_write_typed(&w, TIDE_U32, homes, TIDE_SLOT_COUNT);
     tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
@@ -133,7 +255,7 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
     if (!leaver->awaited) {
         return; /* tried again at the next event */
     }
-    leaver->told = true;
+    leaver->round = ++store->moves->rounds;
     uint16_t owed;
     for (unsigned node = 1; node < 0x8000; node++) {
         if (!lives(store, node)) {
@@ -142,7 +264,7 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
         owed = 0;
         for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
             if (e->phase == TIDE__CATALOG_READY) {
-                send_map(store, e, (uint16_t)node);
+                send_map(store, e, (uint16_t)node, leaver->round);
                 owed++;
             }
         }
@@ -151,9 +273,10 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
     }
 }
 
-void tide__plan_answered(struct tide_store *store, uint16_t node, bool all) {
+void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t round) {
+    const bool all = round == 0;
     for (struct leaver *l = store->moves->leavers; l; l = l->next) {
-        if (l->awaited && node < 0x8000) {
+        if (l->awaited && node < 0x8000 && (all || l->round == round || TIDE_MUTANT(leave_any_answer))) {
             uint16_t owed, drop;
             memcpy(&owed, l->awaited + 2 * node, sizeof owed);
             drop = all ? owed : owed > 0;
@@ -166,8 +289,11 @@ void tide__plan_answered(struct tide_store *store, uint16_t node, bool all) {
 
 /* True: it is evacuated. */
 static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
-    if (leaver->told) {
-        return leaver->answers_left == 0;
+    if (TIDE_MUTANT(leave_at_once)) {
+        return true;
+    }
+    if (leaver->round) {
+        return leaver->answers_left == 0 || TIDE_MUTANT(leave_without_answers);
     }
     uint16_t *targets = NULL;
     size_t count = 0;
@@ -181,6 +307,9 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         }
         if (e->phase != TIDE__CATALOG_READY) {
             waits = true; /* its creation ends soon; then its slots are planned */
+        } else if (e->options.replicas) {
+            waits |= tide__groups_busy(store, e, leaver->id);
+            holds |= count == 0;
         } else if (count > 0) {
             waits |= plan_table(store, e, leaver->id, targets, count) != 0;
         } else {
@@ -192,13 +321,31 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
     }
-    if (!waits && (leaver->drained || holds)) {
+    if (!waits && (leaver->drained || holds || TIDE_MUTANT(leave_undrained))) {
         tell_all(store, leaver);
     }
-    return leaver->told && leaver->answers_left == 0;
+    return leaver->round && leaver->answers_left == 0;
+}
+
+static void tell_everybody(struct tide_store *store, struct tide__catalog_entry *entry) {
+    entry->tell = false;
+    for (unsigned node = 1; node < 0x8000; node++) {
+        if (lives(store, node)) {
+            send_map(store, entry, (uint16_t)node, 0);
+        }
+    }
 }
 
 void tide__plan_advance(struct tide_store *store) {
+    if (store->moves->recording > 0 || store->moves->planning) {
+        return; /* it is called again when that is done */
+    }
+    store->moves->planning = true;
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->tell) {
+            tell_everybody(store, e);
+        }
+    }
     for (struct leaver **place = &store->moves->leavers; *place;) {
         struct leaver *leaver = *place;
         bool gone = !lives(store, leaver->id);
@@ -212,6 +359,7 @@ void tide__plan_advance(struct tide_store *store) {
         }
         leaver_free(leaver);
     }
+    store->moves->planning = false;
 }
 
 void tide__plan_drained(struct tide_store *store, uint16_t node) {
@@ -220,28 +368,12 @@ void tide__plan_drained(struct tide_store *store, uint16_t node) {
     }
 }
 
-static struct batch **find_batch(struct tide_store *store, uint32_t table, uint32_t version) {
-    struct batch **place = &store->moves->batches;
-    while (*place && ((*place)->table != table || (*place)->version != version)) {
-        place = &(*place)->next;
-    }
-    return *place ? place : NULL;
-}
-
 void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t version) {
     struct batch **place = find_batch(store, table, version);
     if (place) {
         struct batch *b = *place;
         tide__move_send(store, b->from, TIDE__OP_MOVE, b->table, b->version, b->to, b->slots,
                         b->count, NULL, 0);
-    }
-}
-
-static void tell_everybody(struct tide_store *store, const struct tide__catalog_entry *entry) {
-    for (unsigned node = 1; node < 0x8000; node++) {
-        if (lives(store, node)) {
-            send_map(store, entry, (uint16_t)node);
-        }
     }
 }
 
@@ -262,13 +394,14 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
             memcpy(&gone, lost + j * 4, sizeof gone);
             home = (gone & 0xffff) == slot ? (uint16_t)(gone >> 16) : home;
         }
-        entry->homes[slot] = home;
-        entry->versions[slot] = b->version;
-    }
-    if (!lives(store, b->from)) { /* no orderly end of the move will tell the others */
-        tell_everybody(store, entry);
+        if (entry->versions[slot] < b->version) {
+            entry->homes[slot] = home;
+            entry->versions[slot] = b->version;
+        }
     }
     *place = b->next;
+    entry->tell |= !lives(store, b->from); /* no orderly end of the move will tell the others */
+    (void)record(store, entry, b, false);  /* no memory: the next controller asks again */
     tide_free(b);
 }
 
@@ -277,14 +410,18 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
         for (struct batch **place = &store->moves->batches;
              *place;) { /* of a live leaver they are planned anew */
             struct batch *b = *place;
+            struct tide__catalog_entry *entry = entry_of(store, b->table);
             if (b->to == member->id) {
                 *place = b->next;
+                if (entry) {
+                    (void)record(store, entry, b, false);
+                }
                 tide_free(b);
             } else {
                 place = &b->next;
             }
         }
-        tide__plan_answered(store, member->id, true);
+        tide__plan_answered(store, member->id, 0);
     }
     if (member->state == TIDE_MEMBER_LEAVING) {
         struct leaver *leaver = tide_alloc_zero(1, sizeof *leaver);

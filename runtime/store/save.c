@@ -9,32 +9,31 @@
  * appears under its name only when it is whole and synced. File calls block: they run on the thread
  * of the caller, never on the I/O thread.
  */
-#include "store/store_internal.h"
+#include "store/save.h"
 #include "wire/safetensors.h"
 
 #include <stdlib.h>
 
-enum { CHUNK_BYTES = 4 << 20, PARTS_MAX = 4, ATTEMPTS = 5 };
+enum { CHUNK_BYTES = 4 << 20, ATTEMPTS = 5 };
 
 static const char *const rule_names[] = {"add", "assign", "sgd", "adagrad", "adam"};
 
-/* Where the floats of a row go. */
-struct part {
-    const char *name;
-    size_t offset, floats; /* in the row */
-    uint64_t at;           /* in the file */
-};
+const char *tide__rule_name(uint8_t rule) {
+    return rule_names[rule];
+}
 
-static size_t parts_of(const struct tide_table *table, struct part parts[PARTS_MAX]) {
+size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TIDE__PARTS_MAX]) {
     const size_t width = table->width;
     size_t count = 0;
-    parts[count++] = (struct part){.name = "values", .floats = width};
+    parts[count++] = (struct tide__part){.name = "values", .floats = width};
     if (table->options.update == TIDE_UPDATE_ADAGRAD) {
-        parts[count++] = (struct part){.name = "state.sum", .offset = width, .floats = width};
+        parts[count++] = (struct tide__part){.name = "state.sum", .offset = width, .floats = width};
     } else if (table->options.update == TIDE_UPDATE_ADAM) {
-        parts[count++] = (struct part){.name = "state.m", .offset = width, .floats = width};
-        parts[count++] = (struct part){.name = "state.v", .offset = 2 * width, .floats = width};
-        parts[count++] = (struct part){.name = "state.step", .offset = 3 * width, .floats = 1};
+        parts[count++] = (struct tide__part){.name = "state.m", .offset = width, .floats = width};
+        parts[count++] =
+            (struct tide__part){.name = "state.v", .offset = 2 * width, .floats = width};
+        parts[count++] =
+            (struct tide__part){.name = "state.step", .offset = 3 * width, .floats = 1};
     }
     return count;
 }
@@ -208,9 +207,9 @@ static bool complete(const struct tide_table *table, const struct keys *keys) {
 }
 
 static int write_header(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                        const char *path, const struct keys *keys, struct part *parts,
+                        const char *path, const struct keys *keys, struct tide__part *parts,
                         size_t part_count, uint64_t *keys_at) {
-    struct tide_safetensor tensors[PARTS_MAX + 1];
+    struct tide_safetensor tensors[TIDE__PARTS_MAX + 1];
     char seed[32];
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)table->options.seed);
     const struct tide_safetensors_pair metadata[] = {
@@ -243,15 +242,15 @@ static int write_header(struct tide_table *table, struct tide_port *port, struct
 }
 
 /* Rows between memory and the tensors of the file. `loose` has room for one part of a chunk. */
-static void take_part(const struct part *part, const float *rows, size_t row_floats, size_t count,
-                      float *loose) {
+static void take_part(const struct tide__part *part, const float *rows, size_t row_floats,
+                      size_t count, float *loose) {
     for (size_t i = 0; i < count; i++) {
         memcpy(loose + i * part->floats, rows + i * row_floats + part->offset,
                part->floats * sizeof *loose);
     }
 }
 
-static void put_part(const struct part *part, float *rows, size_t row_floats, size_t count,
+static void put_part(const struct tide__part *part, float *rows, size_t row_floats, size_t count,
                      const float *loose) {
     for (size_t i = 0; i < count; i++) {
         memcpy(rows + i * row_floats + part->offset, loose + i * part->floats,
@@ -260,7 +259,7 @@ static void put_part(const struct part *part, float *rows, size_t row_floats, si
 }
 
 static int write_rows(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                      const char *path, const struct keys *keys, const struct part *parts,
+                      const char *path, const struct keys *keys, const struct tide__part *parts,
                       size_t part_count) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
     float *rows = tide_alloc(2 * most * floats * sizeof *rows),
@@ -299,8 +298,8 @@ int tide_table_save(struct tide_table *table, const char *path) {
         return tide_fail(TIDE_EINVAL, "a path of %zu characters", strlen(path));
     }
     struct keys keys = {0};
-    struct part parts[PARTS_MAX];
-    const size_t part_count = parts_of(table, parts);
+    struct tide__part parts[TIDE__PARTS_MAX];
+    const size_t part_count = tide__parts_of(table, parts);
     struct tide_file *file = NULL;
     uint64_t keys_at = 0;
     int code = list_keys(table, &keys);
@@ -349,8 +348,8 @@ static int read_file(struct tide_port *port, struct tide_file *file, const char 
     return (size_t)got == size ? 0 : damaged(path, "the file ends early");
 }
 
-static int read_header(struct tide_port *port, struct tide_file *file, const char *path,
-                       uint64_t file_size, struct tide_safetensors *out) {
+int tide__save_header(struct tide_port *port, struct tide_file *file, const char *path,
+                      uint64_t file_size, struct tide_safetensors *out) {
     uint8_t prefix[TIDE_SAFETENSORS_PREFIX];
     size_t size;
     int code = read_file(port, file, path, prefix, sizeof prefix, 0);
@@ -367,9 +366,9 @@ static int read_header(struct tide_port *port, struct tide_file *file, const cha
 }
 
 /* Does the file hold this table? Fills in where the parts lie. */
-static int check_file(const struct tide_table *table, const char *path,
-                      const struct tide_safetensors *s, struct part *parts, size_t part_count,
-                      uint64_t *count, uint64_t *keys_at) {
+int tide__save_check(const struct tide_table *table, const char *path,
+                     const struct tide_safetensors *s, struct tide__part *parts, size_t part_count,
+                     uint64_t *count, uint64_t *keys_at) {
     const char *rule = tide_safetensors_metadata(s, "tide.rule"),
                *seed = tide_safetensors_metadata(s, "tide.seed");
     char own_seed[32];
@@ -421,7 +420,7 @@ static int visit_clear(struct tide_table *table, uint16_t node, void *arg) {
     return code;
 }
 
-static int clear_rows(struct tide_table *table) {
+int tide__table_clear(struct tide_table *table) {
     if (table->store->system) {
         return each_home(table, visit_clear, NULL);
     }
@@ -433,19 +432,19 @@ static int clear_rows(struct tide_table *table) {
 }
 
 /* One pass over the keys before anything is changed: in range and in order. */
-static int check_file_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                           const char *path, uint64_t count, uint64_t keys_at) {
+int tide__save_check_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file,
+                          const char *path, uint64_t count, uint64_t keys_at, bool ordered) {
     uint64_t some[1024], before = 0;
     int code = 0;
     for (uint64_t i = 0; i < count && !code && keys_at; i += TIDE_COUNT(some)) {
         size_t got = count - i < TIDE_COUNT(some) ? (size_t)(count - i) : TIDE_COUNT(some);
         code = read_file(port, file, path, some, got * sizeof *some, keys_at + i * sizeof *some);
         for (size_t j = 0; j < got && !code; j++) {
-            bool ordered = i + j == 0 || some[j] > before;
+            bool in_order = !ordered || i + j == 0 || some[j] > before;
             bool inside =
                 table->options.keys == TIDE_KEYS_HASHED || some[j] < table->options.key_count;
             before = some[j];
-            code = !ordered ? damaged(path, "its keys are not ascending")
+            code = !in_order ? damaged(path, "its keys are not ascending")
                    : !inside
                        ? tide_fail(TIDE_EMISMATCH, "'%s': key %llu is outside table '%s' (0..%llu)",
                                    path, (unsigned long long)some[j], table->name,
@@ -456,9 +455,9 @@ static int check_file_keys(struct tide_table *table, struct tide_port *port, str
     return code;
 }
 
-static int read_rows(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                     const char *path, uint64_t count, uint64_t keys_at, const struct part *parts,
-                     size_t part_count) {
+int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file,
+                    const char *path, uint64_t count, uint64_t keys_at,
+                    const struct tide__part *parts, size_t part_count) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
     float *rows = tide_alloc(2 * most * floats * sizeof *rows),
           *loose = rows ? rows + most * floats : NULL;
@@ -500,14 +499,16 @@ int tide_table_load(struct tide_table *table, const char *path) {
         return code;
     }
     struct tide_safetensors header = {0};
-    struct part parts[PARTS_MAX];
-    const size_t part_count = parts_of(table, parts);
+    struct tide__part parts[TIDE__PARTS_MAX];
+    const size_t part_count = tide__parts_of(table, parts);
     uint64_t count = 0, keys_at = 0;
-    code = read_header(port, file, path, info.size, &header);
-    code = code ? code : check_file(table, path, &header, parts, part_count, &count, &keys_at);
-    code = code ? code : check_file_keys(table, port, file, path, count, keys_at);
-    code = code ? code : clear_rows(table);
-    code = code ? code : read_rows(table, port, file, path, count, keys_at, parts, part_count);
+    code = tide__save_header(port, file, path, info.size, &header);
+    code =
+        code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
+    code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, true);
+    code = code ? code : tide__table_clear(table);
+    code =
+        code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
     tide_safetensors_release(&header);
     port->ops->file_close(file);
     return code;

@@ -156,6 +156,8 @@ static void resend(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word
     if (tide__cached_unsend(&c->shape, r) && !r->dirty) {
         tide__dirty_add(c, r, old);
     }
+    r->asked =
+        false; /* whoever waits asks the new home: the old one may have ended with the request */
     tide__word_unlock(word, old);
 }
 
@@ -365,7 +367,7 @@ void tide__clocked_tell_moves(struct tide_store *store) {
             tide_write_uint(&w, id);
             tide_write_uint(&w, 0);
             tide_write_uint(&w, 0);
-            tide_write_bool(&w, false);
+            tide_write_uint(&w, 0);
             tide_write_typed(&w, TIDE_U32, slots, found);
             tide_write_typed(&w, TIDE_U32, homes, found);
             tide_write_typed(&w, TIDE_U32, versions, found);

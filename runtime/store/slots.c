@@ -7,7 +7,7 @@
  * only while the slot's latch is held and after every word in it was locked once, so whoever holds
  * a word keeps a valid pointer.
  */
-#include "store/store_internal.h"
+#include "store/cut.h"
 
 #include <stdlib.h>
 
@@ -263,7 +263,8 @@ int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, ui
 
 /* Takes the row of a locked word and unlocks it: the key leaves, what terms were seen stays. */
 static int drain_word(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t key,
-                      int (*each)(void *arg, uint64_t key, const float *row), void *arg) {
+                      int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
+                      void *arg) {
     uint64_t old;
     while (tide__word_lock(word, false, &old)) {
         tide_pause();
@@ -273,7 +274,7 @@ static int drain_word(struct tide_table *table, atomic_uint_fast64_t *word, uint
         return 0;
     }
     uint32_t row = (uint32_t)old;
-    int code = each ? each(arg, key, tide__slab_row(&table->slab, row)) : 0;
+    int code = each ? each(arg, key, old, tide__slab_row(&table->slab, row)) : 0;
     if (code) {
         tide__word_unlock(word, old);
         return code;
@@ -285,9 +286,13 @@ static int drain_word(struct tide_table *table, atomic_uint_fast64_t *word, uint
 }
 
 int tide__slot_drain(struct tide_table *table, uint32_t number,
-                     int (*each)(void *arg, uint64_t key, const float *row), void *arg) {
+                     int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
+                     void *arg) {
     struct tide__slot *slot = &table->slots[number];
     int code = 0;
+    if (!each) {
+        tide__cut_vanish(table);
+    }
     if (table->options.keys == TIDE_KEYS_HASHED) {
         tide_lock(&slot->latch);
         struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);

@@ -12,6 +12,7 @@
 #ifndef TIDE_STORE_INTERNAL_H
 #define TIDE_STORE_INTERNAL_H
 
+#include "store/clock.h"
 #include "store/store.h"
 
 #include <string.h>
@@ -26,13 +27,17 @@ enum {
     TIDE__STRIPES = 16, /* of counters */
 };
 
-/* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32 ---- */
+/* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
 #define TIDE__WORD_LOCK (UINT64_C(1) << 63)
 #define TIDE__WORD_STATE (UINT64_C(7) << 60)
 #define TIDE__WORD_PRESENT                                                                         \
     (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
 /* flag, relocating tables: home, and the row is somebody else's (the owner is in the index) */
 #define TIDE__WORD_AWAY (UINT64_C(1) << 57)
+/* flags of a row that is here, for checkpoints (cut.h): changed since a generation took it; which
+ * generation took it last, as one bit that changes with every generation */
+#define TIDE__WORD_DIRTY (UINT64_C(1) << 58)
+#define TIDE__WORD_TAKEN (UINT64_C(1) << 59)
 #define TIDE__WORD_SEEN (UINT64_C(0xffffff) << 32)
 enum tide__key_state {
     TIDE__ABSENT, /* no row here; at home of the slot: the row has its initial values */
@@ -53,6 +58,7 @@ static inline uint16_t tide__word_owner(uint64_t word) {
 static inline uint16_t tide__word_handed(uint64_t word) {
     return (uint16_t)word;
 }
+/* Tables with copies, at home: how many pushes to the row are on their way to its copies. */
 static inline uint32_t tide__word_seen(uint64_t word) {
     return (uint32_t)(word >> 32) & 0xffffffu;
 }
@@ -68,6 +74,7 @@ static inline uint64_t tide__word_owned(uint64_t old, uint32_t row) {
 #define TIDE__OWN_HOLD 0x40000u /* fence: operations of this node wait in the store actor */
 #define TIDE__WORKER_HOLD                                                                          \
     0x80000u /* workers hand operations to the store actor instead of routing them */
+#define TIDE__LOST 0x100000u /* tables with copies: the home died, and nobody is left who has the rows */
 #define TIDE__FOR_WORKER (TIDE__MINE | TIDE__AWAITED | TIDE__WORKER_HOLD)
 #define TIDE__FOR_OWN (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)
 #define TIDE__FOR_FOREIGN (TIDE__MINE | TIDE__AWAITED)
@@ -157,9 +164,11 @@ struct tide_table {
     uint32_t width, row_floats;
     uint64_t places_max; /* dense: words of a slot's array */
     bool relocates;
+    struct tide__replicas *replicas; /* replica.h; NULL: rows have no copies */
 
     /* any thread */
     atomic_bool ready; /* every node has it */
+    atomic_bool in_doubt; /* rows relocate, and a node that may have had some died */
     atomic_uint_fast64_t
         changes; /* of routes on this node: bumped before and after them, under the pending lock */
     atomic_uint_fast64_t map_version;
@@ -167,18 +176,21 @@ struct tide_table {
     struct tide__slab slab;
     struct tide__slot slots[TIDE_SLOT_COUNT];
     struct tide__stripe stripes[TIDE__STRIPES];
+    atomic_uint_fast64_t cut;   /* cut.h: the generation that is being written */
+    struct tide__taken *taken;  /* cut.h: rows that the generation took; has its own lock */
+    atomic_bool rows_vanished;  /* since the last generation: the next one must be full */
     struct tide__slab arrivals; /* relocating tables: struct tide__arrival */
     atomic_uint_fast64_t relocate_max_ns;
 
-    /* pending lock */
-    uint64_t self_sent; /* operations handed to the own store actor */
+    /* operations handed to the own store actor: raised under the pending lock; run there */
+    atomic_uint_fast64_t self_sent, self_handled;
 
     /* I/O thread */
-    uint64_t self_handled;
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
-    bool map_answer_wanted;        /* the controller waits for MAP_DONE */
+    uint32_t map_round, map_rounds; /* rounds of MAP that wait for MAP_DONE: the first, how many */
+    uint32_t map_term;              /* of the controller that asks */
     struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
 
@@ -238,9 +250,10 @@ void tide__hashed_prefetch(struct tide_table *table, uint64_t key);
  * *more: there are. */
 int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys,
                     size_t limit, size_t *count, bool *more);
-/* Takes every row out of a slot: `each` sees key and row before it is freed. */
+/* Takes every row out of a slot: `each` sees key, word and row before it is freed. */
 int tide__slot_drain(struct tide_table *table, uint32_t slot,
-                     int (*each)(void *arg, uint64_t key, const float *row), void *arg);
+                     int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
+                     void *arg);
 void tide__slots_deinit(struct tide_table *table);
 
 /* ---- rules.c, init.c, half.c ---- */
@@ -274,8 +287,12 @@ struct tide__pass {
     bool raw;              /* rows with state, copied both ways */
     bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
     bool patient;     /* may wait for a row; else EBUSY */
+    uint32_t stamp;   /* push: the clock of the worker that pushes, or TIDE_NO_CLOCK */
+    /* Rows that come with their slot: u32 each, and second versions of the split ones, in order. */
+    const uint8_t *marks, *seconds;
     uint64_t changes; /* of the table's routes when the pass began */
     struct tide__misses *misses;
+    uint64_t deadline; /* tables with copies: until when what was read may be returned */
 };
 int tide__pass_pull(struct tide__pass *pass);
 int tide__pass_push(struct tide__pass *pass);
@@ -315,10 +332,17 @@ struct tide__pending {
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw;
-    /* Relocating tables: per key the node that has it now; 0: answered. NULL: all at `node`. */
+    uint32_t stamp; /* push: of its worker */
+    /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
+     * at `node`. */
     uint16_t *at;
+    /* Tables with copies: the message, to be sent again. */
+    uint8_t *body;
+    uint32_t body_bytes, keys_at; /* keys_at: where the keys are in the body */
+    struct tide_blob *tail;
     uint64_t sent;    /* sequence when its first key left this node; 0: none has */
     uint32_t out;     /* keys at other nodes */
+    uint32_t admitted; /* bytes of credit that its end returns to `node` */
     uint32_t index[]; /* position in the call */
 };
 struct tide__pending_table {
@@ -331,6 +355,31 @@ struct tide__pending_table {
     uint64_t sequence;
     uint8_t gone[65536 / 8]; /* bit of a node: dead or left */
 };
+/* ---- admission (admission.c) ---- */
+
+enum { TIDE__HOME_MESSAGES = 1024, TIDE__HOME_BYTES = 4 << 20 };
+
+struct tide__home_credit { /* under the lock */
+    uint32_t messages;     /* under way */
+    uint64_t bytes;
+    struct tide__admission_waiter *first; /* in line */
+};
+struct tide__admission {
+    struct tide_lock lock;
+    struct tide__home_credit *pages[256]; /* by node id */
+    uint64_t waits, bytes_most;           /* fibers that had to wait; most under way to one home */
+    uint32_t messages_max;
+    uint64_t bytes_max;
+};
+void tide__admission_init(struct tide__admission *admission);
+void tide__admission_deinit(struct tide__admission *admission);
+/* Credit for an operation's messages to `home`; a fiber waits for it. EBUSY: not a fiber. ETIMEDOUT,
+ * ECANCELED. Any thread. */
+int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages,
+                         uint64_t bytes);
+void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages,
+                            uint64_t bytes);
+
 int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket);
 void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind,
                        float *rows);
@@ -340,6 +389,8 @@ void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text
 void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text,
                           const void *positions, size_t count, int rows_code, const void *rows,
                           size_t row_bytes);
+/* The entry, now in the caller's hands (busy); NULL: unknown or in somebody's. */
+struct tide__pending *tide__pending_take(struct tide__pending_table *table, uint64_t id);
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
@@ -349,9 +400,23 @@ void tide__pending_at(struct tide_store *store, uint64_t id, uint16_t node, cons
 /* Relocating tables: is any key of an unanswered operation at a node that leaves? */
 bool tide__pending_at_leaver(struct tide_table *table);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);
+/* Tables with copies (failover.c). Messages with an unanswered key in a slot of `moved`, or at `node`, in
+ * order; *gives* the ids, NULL: none, or out of memory. */
+uint64_t *tide__pending_affected(struct tide_table *table, const uint64_t *moved, uint16_t node,
+                                 size_t *count);
+struct tide__job;
+/* The message as a job over `data`, and the keys that are not answered; *gives* data and indices. */
+bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
+                         struct tide__job *job, uint32_t **indices, uint32_t *count);
+void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t position, uint16_t node);
+/* This node is a member no more: what waits for tables with copies fails. */
+int tide__fenced_fail(struct tide_store *store);
+void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
                           uint64_t sequence);
+/* Is a push of a worker unanswered that was made before clock `clock`? */
+bool tide__pending_stamped(struct tide_store *store, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
 
@@ -359,16 +424,16 @@ void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* 
 enum tide__op {                             /* first element of every body */
                 TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw,
                                                positions u32|nil, keys u64] */
-                TIDE__OP_PUSH = TIDE__PUSH, /* ... rows] */
+                TIDE__OP_PUSH = TIDE__PUSH, /* [op .. raw, stamp, positions, keys, rows] */
                 TIDE__OP_LOCALIZE = TIDE__LOCALIZE, /* as PULL, from a worker of the node itself */
                 TIDE__OP_LOC =
                     TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
                 TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
-                TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, answer?, slots u32, homes u32,
+                TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, round or 0, slots u32, homes u32,
                                    versions u32] */
-                TIDE__OP_MAP_DONE, /* [op, table] to the controller: nothing goes by the old homes
+                TIDE__OP_MAP_DONE, /* [op, table, round] to the controller: nothing goes by the old homes
                                       any more */
                 TIDE__OP_TABLE, /* [op, id, ready, options, map version, homes, versions] controller
                                    -> node */
@@ -383,8 +448,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_EXPECTED, /* [op, table, version, slots u32] new home -> controller */
                 TIDE__OP_MOVE, /* [op, table, version, new home, slots u32] controller -> old home
                                 */
-                TIDE__OP_ROWS, /* [op, table, slot, keys u64, rows f32 with state] old -> new home
-                                */
+                TIDE__OP_ROWS, /* [op, table, slot, keys u64, rows f32 with state, marks u32,
+                                  second versions f32] old -> new home; marks: cut.h */
                 TIDE__OP_SLOT_DONE, /* [op, table, slot, version, lost to] old -> new home */
                 TIDE__OP_SLOT_HERE, /* [op, table, slot] new -> old home: paces the move */
                 TIDE__OP_MOVED, /* [op, table, version, slots u32, lost u32] new home -> controller
@@ -393,7 +458,8 @@ enum tide__op {                             /* first element of every body */
                                    */
                 TIDE__OP_HAND,    /* [op, table, new owner, keys u64, terms u32] home -> owner */
                 TIDE__OP_XFER, /* [op, table, keys u64, terms u32 (bit 31: no row, it is the initial
-                                  one), rows f32 with state] owner -> new owner */
+                                  one; bits 24 to 30: marks of cut.h), rows f32 with state, behind
+                                  each split one its second version] owner -> new owner */
                 TIDE__OP_LOST, /* [op, table, dead node, keys u64, terms u32] the rows will not come
                                 */
                 TIDE__OP_PASSED, /* [op, id, node, positions u32] to the origin: they went there */
@@ -419,6 +485,34 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_ROUND, /* [op, id, kind] node -> all */
                 TIDE__OP_ROUNDED, /* [op, id, clock] and back */
                 TIDE__OP_BOUND,   /* [op, table, staleness, age] to all */
+                /* tables with copies */
+                TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
+                                  low, keys u64, numbers u64, versions u32, rows binary|nil] */
+                TIDE__OP_ACKR, /* [op, token] last of the chain -> home */
+                TIDE__OP_SNAP, /* [op, table, slot, version, part, number, keys u64, rows f32, ids
+                                  u64, lows u64] last of the chain -> who joins it */
+                TIDE__OP_LEASE_ASK, /* [op, time] home -> copies */
+                TIDE__OP_LEASE,     /* [op, time] back */
+                TIDE__OP_GROUPS, /* [op, table, who is gone, slots u32, homes u32, chains u64,
+                                    versions u32] controller -> all, new home -> old */
+                TIDE__OP_REBUILD, /* [op, table, version, joiner, slots u32, none] controller -> home
+                                   */
+                TIDE__OP_REBUILT, /* [op, table, version, joiner, slots u32, none] and back */
+                TIDE__OP_COPY_FAILED, /* [op, table, version, node, slots u32, none] to the controller */
+                /* generation.h; calls of the coordinator: */
+                TIDE__OP_CUT_ASK,     /* [op, id] -> [sequence, last id, full?, clock, workers u32,
+                                         clocks u32] */
+                TIDE__OP_CUT_TELL,    /* [op, id, sequence, clock, full, dir, tables u32, nodes u32]
+                                       */
+                TIDE__OP_CUT_OPEN,    /* [op, id] */
+                TIDE__OP_CUT_SETTLE,  /* [op, id] -> [workers u32, clocks u32] */
+                TIDE__OP_CUT_WALK,    /* [op, id] */
+                TIDE__OP_CUT_COLLECT, /* [op, id] -> [bytes, rows, [[table, file, rows, size, sums
+                                         size, sums sum], ..]] */
+                /* casts: */
+                TIDE__OP_CUT_ABORT,   /* [op, id] of the coordinator */
+                TIDE__OP_CUT_WALKING, /* [op, id] node -> node: no untaken row comes from here */
+                TIDE__OP_CUT_WROTE,   /* [op, id] to oneself */
                 TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);
@@ -433,6 +527,8 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
 /* Wakes the actor after `delay` for what is stalled or moves. */
 void tide__retry_later(struct tide_store *store, uint64_t delay);
 void tide__stalled_retry(struct tide_store *store);
+/* Forwards or parks what is not served here. */
+void tide__job_pass_misses(struct tide__job *job, const uint32_t *indices, size_t count);
 /* Operations that waited for a slot look again. */
 void tide__parked_retry(struct tide_table *table);
 
@@ -465,6 +561,14 @@ void tide__moves_advance(struct tide_store *store);
 /* The controller: the same for its plans. */
 void tide__plan_advance(struct tide_store *store);
 bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
+/* Changes of routes, between begin and end: under the pending lock. */
+void tide__routes_begin(struct tide_table *table);
+void tide__routes_end(struct tide_table *table);
+void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route);
+void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags); /* on its own */
+void tide__raise_version(struct tide_table *table, uint32_t version);
+/* Workers hand over what they have for the slots until all they handed over has run. ENOMEM. */
+int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count);
 
 /* ---- owner.c: keys change their owner ---- */
 int tide__owner_table_init(struct tide_table *table);
@@ -489,6 +593,10 @@ uint16_t tide__owner_of(struct tide_table *table, uint64_t key);
 /* Gives up the count of an operation; true: the word (locked) may be served by workers. */
 bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
 
+/* ---- health.c ---- */
+/* A member died. I/O thread 0. */
+void tide__health_death(struct tide_store *store, const struct tide_member *member);
+
 /* ---- table.c ---- */
 struct tide_store {
     /* constant after creation */
@@ -500,14 +608,18 @@ struct tide_store {
 
     /* any thread */
     atomic_uint self; /* id of this node; 0 until joined */
+    atomic_uint cut_clock; /* of the generation that is being written; TIDE_NO_CLOCK: none */
     atomic_bool synced;
     _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by id */
     atomic_uint table_count;                               /* ids up to this */
     struct tide__pending_table pending;
     struct tide__clocks *clocks; /* clock.h */
     _Atomic(struct tide__sync *) sync; /* clocked.h */
+    struct tide__admission admission;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
+    atomic_int fenced; /* this node was declared dead: EFENCED; or left: ECLOSED */
+    struct tide__replication *replication; /* replica.h; made with the first table with copies */
 
     /* I/O thread */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
@@ -516,8 +628,12 @@ struct tide_store {
     uint64_t parked_bytes;
     struct tide__catalog *catalog; /* controller */
     struct tide__moves *moves;
+    struct tide__generation *generation; /* generation.c: being written; NULL: none */
+    uint32_t cut_sequence;               /* of the newest generation that this node was told of */
+    uint64_t cut_last;                   /* id of the last one it wrote; 0: none */
     bool leaving; /* this node: localizes nothing any more */
     bool drained; /* and told the controller that it owns nothing of others */
+    uint16_t commander; /* the controller that was told */
     uint64_t drain_at;
     unsigned drain_looks;
 };
@@ -526,7 +642,7 @@ int tide__store_create_bare(struct tide_store **out);
 /* Makes the table object; homes NULL: all here. Not yet visible. */
 int tide__table_make(struct tide_store *store, uint32_t id,
                      const struct tide_table_options *options, const uint16_t *homes,
-                     struct tide_table **out);
+                     const uint64_t *chains, struct tide_table **out);
 int tide__table_create_in(struct tide_store *store, const struct tide_table_options *options,
                           struct tide_table **out);
 void tide__table_destroy(struct tide_table *table);
@@ -534,11 +650,17 @@ void tide__table_publish(struct tide_store *store, struct tide_table *table);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id);
 uint16_t tide__store_self(struct tide_store *store);
 bool tide__store_is_controller(struct tide_store *store);
-/* A place where the simulator may let others run. */
+/* A place where the simulator may let others run. No lock is held. */
 static inline void tide__store_yield(struct tide_store *store) {
-    if (TIDE_UNLIKELY(store->port && store->port->simulated) && tide_fiber_current() &&
+    if (TIDE_UNLIKELY(store->port && store->port->simulated) &&
         tide_random_below(&store->yields, 16) == 0) {
-        (void)tide_yield();
+        if (tide_fiber_current()) {
+            (void)tide_yield();
+        } else {
+            for (uint64_t turns = 1 + tide_random_below(&store->yields, 8); turns > 0; turns--) {
+                store->port->ops->interleave(store->port);
+            }
+        }
     }
 }
 

@@ -36,9 +36,9 @@ def frame(kind, lane, body, to=0, sender=0, call=0):
 
 
 def hello(version, cluster, client):
-    body = b"\x9e" + uint(version) + text(cluster) + text("stranger") + uint(random.getrandbits(62) | 1) + uint(0)
+    body = b"\x9f" + uint(version) + text(cluster) + text("stranger") + uint(random.getrandbits(62) | 1) + uint(0)
     body += text("") + text("") + b"\xc2" + (b"\xc3" if client else b"\xc2") + uint(0) + uint(os.getpid())
-    body += uint(0) * 3  # no session to go on with
+    body += uint(0) * 4  # no session to go on with, no controller
     return frame(FRAME_HELLO, 0, body)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzz targets into tests/fuzz/corpus/<target>/; run it after adding one."""
+import gzip
 import json
 import os
 import struct
@@ -66,6 +67,76 @@ TEXTS = {
     "wordnet-dangling": b"\x03" + NOUN,
 }
 
-for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS)):
+
+def plain(value):
+    """lua/plain.h: a list is an array, a dict pairs."""
+    if value is None or isinstance(value, bool):
+        return bytes([0 if value is None else 1 + value])
+    if isinstance(value, int):
+        return b"\3" + struct.pack("<q", value)
+    if isinstance(value, float):
+        return b"\4" + struct.pack("<d", value)
+    if isinstance(value, str):
+        return b"\5" + struct.pack("<I", len(value)) + value.encode()
+    array, pairs = (value, {}) if isinstance(value, list) else ([], value)
+    return b"\6" + struct.pack("<II", len(array), len(pairs)) + b"".join(map(plain, array)) + b"".join(
+        plain(k) + plain(v) for k, v in pairs.items())
+
+
+PLAINS = {
+    "scalars": plain([1, -2, 0.5, "text", True, False]),
+    "plan": plain({"batch": {3: 40, 7: 60}, "why": "faster"}),
+    "view": plain({"job": {"id": 1, "batch": 100}, "workers": [{"id": 3}, {"id": 7, "speed": {"examples": [1.0, 2.0]}}]}),
+    "nil": plain(None),
+    "too-many": b"\6" + struct.pack("<II", 1 << 31, 0),
+    "float-keys": plain({0.5: 1, 2.0: 2, -1: 3}),
+}
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def sums(size, blocks):
+    head = b"TIDECRC1" + struct.pack("<QII", size, 1 << 20, len(blocks)) + struct.pack(f"<{len(blocks)}I", *blocks)
+    return head + struct.pack("<I", crc32c(head))
+
+
+OPTIONS = {"keys": 0, "slots": 0, "init": 0, "update": 0, "wire": 0, "technique": 0, "refuse_nan": 0,
+           "key_count": 10, "key_limit": 0, "width": 2, "seed": "0" * 16, "numbers": [0.0] * 7}
+MANIFEST = {"format": 1, "generation": 2, "id": "00000000000000ff", "view": 3, "bytes": 9, "rows": 1, "wall_ns": 5,
+            "cut": "clock", "clock": 7, "full": False, "program": "0.1.0", "chain": [1, 2], "nodes": [1, 2],
+            "workers": [1], "clocks": [7], "job": {"name": "j"},
+            "tables": [{"name": "t", "options": OPTIONS, "map_version": 1, "homes": [1], "files": [
+                {"name": "t-00001-00000.safetensors", "rows": 1, "size": 100, "sums_size": 32, "sums_crc32c": 1}]}]}
+BODY = json.dumps(MANIFEST).encode()
+MANIFESTS = {
+    "whole": b"\x00" + b'{"crc32c":"%08x","manifest":' % crc32c(BODY) + BODY + b"}\n",
+    "body": b"\x01" + BODY,
+    "body-fuzzy": b"\x01" + json.dumps({**MANIFEST, "clock": None, "job": None}).encode(),
+    "body-future": b"\x01" + json.dumps({**MANIFEST, "format": 2}).encode(),
+    "body-chain": b"\x01" + json.dumps({**MANIFEST, "chain": [2, 2]}).encode(),
+    "sums": b"\x02" + sums((1 << 20) + 5, [1, 2]),
+    "sums-short": b"\x02" + sums(5 << 20, [1]),
+}
+
+IDX_FILE = b"\0\0\x08\x03" + struct.pack(">III", 2, 2, 2) + bytes(range(8))
+IDX = {
+    "images": IDX_FILE,
+    "labels": b"\0\0\x08\x01" + struct.pack(">I", 3) + b"\1\2\3",
+    "short": IDX_FILE[:-1],
+    "floats": b"\0\0\x0d\x01" + struct.pack(">I", 1) + b"\0\0\0\0",
+    "huge": b"\0\0\x08\x04" + b"\xff" * 16,
+    "packed": gzip.compress(IDX_FILE, mtime=0),
+    "packed-short": gzip.compress(IDX_FILE, mtime=0)[:-6],
+}
+
+for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX),
+                      ("manifest", MANIFESTS)):
     for seed, content in seeds.items():
         write(target, seed, content)

@@ -21,7 +21,7 @@ static int seen(void *arg, const struct tide_frame *frame, struct tide_blob *own
 static void feed(const uint8_t *data, size_t size, bool greeting, size_t piece) {
     struct tide_intake intake;
     uint64_t sum = 0;
-    tide__intake_init(&intake);
+    tide__intake_init(&intake, NULL);
     intake.greeting = greeting;
     while (size > 0) {
         void *at;

@@ -8,12 +8,14 @@ local decode = core.json_decode
 
 -- A line of words with which each command does its work under the fake cluster.
 local WORK <const> = {
+  policy = "policy new batching",
   run = "run %s", sim = "sim --seed 1 %s", up = "up",
   down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
-  actors = "actors", tables = "tables", links = "links", config = "config", version = "version", help = "help",
+  actors = "actors", tables = "tables", links = "links",
+  checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash",
 }
-local LATER <const> = {"attach", "policy", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}
+local LATER <const> = {"attach", "top", "repl", "drain", "bench", "doctor", "jobs", "submit", "runs"}
 
 describe("tide", function()
   local script
@@ -294,6 +296,10 @@ describe("tide", function()
         {o.controller, o.nodes, o.node_workers, o.cluster, o.no_store, o.grace_s, o.workers})
     end)
 
+    it("refuses --state where nothing would come of it", function()
+      assert.truthy(tide("node --state s").err:find("say --controller too", 1, true))
+      assert.truthy(tide("node --controller --state s --nodes 2").err:find("T0107", 1, true))
+    end)
     it("refuses --controller with --join", function()
       assert.truthy(tide("node --controller --join unix:/x").err:find("T0107", 1, true))
     end)

@@ -14,6 +14,27 @@ local function quote(s)
 end
 
 ---Keys come sorted, as from jansson; an empty table is an object.
+fake.checkpoints = {
+  {generation = 2, committed = true, full = false, cut = "clock", clock = 9, rows = 3, bytes = 400, wall_s = 1.5,
+   base = 1, chain = 2, nodes = 2, tables = 1, program = "0.1.0"},
+  {generation = 1, committed = false, problem = "'ckpt/000001/MANIFEST.json' is missing: it was never finished"},
+}
+
+function fake.checkpoint_list(dir)
+  if dir ~= "ckpt" then return nil, {name = "ENOENT", message = "no such directory"} end
+  local list = {}
+  for i, g in ipairs(fake.checkpoints) do
+    list[i] = {}
+    for k, v in pairs(g) do list[i][k] = v end
+  end
+  return list
+end
+
+function fake.checkpoint_verify(_, generation)
+  if fake.damage and generation == 2 then return nil, {name = "EPROTO", message = fake.damage} end
+  return true
+end
+
 function fake.json_encode(value)
   local kind <const> = type(value)
   if kind == "string" then return quote(value) end
@@ -109,12 +130,15 @@ function fake.build()
   return {compiler = "gcc 12.2", lua = "Lua 5.4.4", cuda = {available = false, reason = "not built"}}
 end
 function fake.simulated() return false, true end
+function fake.sim_net() end
+
 function fake.sim_open(world)
   fake.world = world
   return true
 end
 function fake.sim_report()
-  return {seed = fake.world.seed, virtual_s = 0.5, events = 7, faults = 0, faults_missed = 0, hash = ("0"):rep(16)}
+  return {seed = fake.world.seed, virtual_s = 0.5, events = 7, faults = 0, faults_missed = 0, flows = 0,
+    hash = ("0"):rep(16)}
 end
 function fake.sim_close() fake.world = nil end
 function fake.node_stop() fake.stopped = fake.stopped + 1 end

@@ -1,80 +1,10 @@
 -- The parts of running a script that need no node: jobs, table declarations, data cuts, the controller's bookkeeping,
 -- a worker's conversation with it, the summary. The core is a fake that keeps what is sent.
-package.path = "lua/?.lua;lua/?/init.lua;" .. package.path
+package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 
 local fake
 
-local function new_fake()
-  local f = {time = 0, sent = {}, inbox = {}, answers = {}, errors = {}, members_list = {}, monitors = 0, called = {}}
-  f.core = {
-    version = "0", now = function() return f.time end,
-    send = function(to, value)
-      local copy = {}
-      for k, v in pairs(value) do copy[k] = v end
-      f.sent[#f.sent + 1] = {to = to, value = copy}
-      return true
-    end,
-    call = function(to, value)
-      f.called[#f.called + 1] = {to = to, value = value}
-      return f.reply(to, value)
-    end,
-    receive = function()
-      local message = table.remove(f.inbox, 1)
-      if not message then return nil, {name = "ETIMEDOUT", message = "nothing came"} end
-      return message
-    end,
-    answer = function(message, value)
-      f.answers[#f.answers + 1] = {message = message, value = value}
-      return true
-    end,
-    answer_error = function(message, err)
-      f.errors[#f.errors + 1] = {message = message, err = err}
-      return true
-    end,
-    monitor = function(address)
-      f.monitors = f.monitors + 1
-      f.monitored = f.monitored or {}
-      f.monitored[address] = f.monitors
-      return f.monitors
-    end,
-    members = function() return f.members_list end,
-    sha256 = function(text)
-      local h = 17
-      for i = 1, #text do h = (h * 31 + text:byte(i)) % 4294967291 end
-      return ("%016x"):format(h):rep(4)
-    end,
-    random = function() return {} end,
-    worker_begin = function(number, clock)
-      f.worker, f.clock = number, clock
-      return true
-    end,
-    worker_end = function() f.worker = nil end,
-    worker_clock = function() return f.clock end,
-    settle = function()
-      f.settled = (f.settled or 0) + 1
-      return true
-    end,
-    clock = function()
-      f.clock = f.clock + 1
-      return f.clock
-    end,
-    json_encode = function() return "{}" end,
-    table_find = function(name) return {name = name} end,
-    file_read = function() return nil end,
-    interrupted = function() return 0 end, simulated = function() return false end,
-    kernel = function() return nil, {name = "ENOENT", code = "T0901", message = "no such kernel"} end,
-  }
-  f.reply = function(_, value)
-    if value.op == "load" then return {tables = {}, links = {}} end
-    if value.op == "start" then
-      local addresses = {}
-      for i, rank in ipairs(value.ranks) do addresses[i] = "w:" .. rank end
-      return {addresses = addresses}
-    end
-    return {}
-  end
-  return f
-end
+local new_fake <const> = require "tests.lua.fake_train"
 
 local function fresh()
   for name in pairs(package.loaded) do
@@ -225,13 +155,14 @@ tide.job {name = "j", worker = function(w) return w end, params = {eps = 1}, sto
   on_report = function(run, sum) run.state.n = (run.state.n or 0) + 1; return {eps = sum.loss + run.state.n} end}
 ]]
 
-local function start_controller(text)
+local function start_controller(text, changes)
   local controller = require "tide.controller"
   local script = require "tide.script"
   local a = {
     run = "r", script = script_of(text or JOB), job = "j", seed = 1, params = {eps = 1}, tables = {},
     nodes = {{name = "n1", id = 2, agent = "a:1", workers = 2}, {name = "n2", id = 3, agent = "a:2", workers = 1}},
   }
+  for k, v in pairs(changes or {}) do a[k] = v end
   local c = controller.new(a)
   assert(script.load {text = a.script.text, path = "x.lua", args = {}, role = "controller"})
   c.job = script.jobs.j
@@ -389,6 +320,243 @@ describe("the controller of a run", function()
   end)
 end)
 
+local CHUNKED <const> = [[
+local tide = require "tide"
+tide.job {name = "j", data = 10, chunks = 5, worker = function() end, evaluate = {e = function() return 6, 2 end}}
+]]
+
+local function chunked(text)
+  local c = start_controller(text or CHUNKED, {examples = 10, tables = {t = "j.t"}})
+  for rank = 1, 3 do from(c, rank, {op = "ready"}) end
+  return c
+end
+
+local asked = 0
+
+---Asks for a chunk as worker `rank`, completing the one it has.
+local function ask(c, rank, done, pass)
+  asked = asked + 1
+  local id = asked
+  from(c, rank, {op = "chunk", id = id, pass = pass or 1, done = done})
+  for _, value in ipairs(sent_to("w:" .. rank, "chunk")) do
+    if value.id == id then return value end
+  end
+  return nil
+end
+
+local function complete(chunk, fields) return {index = chunk.index, lease = chunk.lease, fields = fields or {}} end
+
+local function lose(c, node, reason)
+  fake.members_list = {{name = node, state = "dead", reason = reason or "connection lost"}}
+  c:handle {kind = "exit", call = fake.monitored[node == "n1" and "a:1" or "a:2"], name = "EDIED", text = "died"}
+end
+
+describe("chunks", function()
+  before_each(fresh)
+
+  it("cover the data once a pass, in an order that the seed decides", function()
+    local chunks = require "tide.chunks"
+    local function order(seed)
+      local set, seen, list = chunks.new(10, {workers = 1, seed = seed, chunks = 4}), {}, {}
+      set:begin()
+      for chunk in function() return set:take(1) end do
+        list[#list + 1] = chunk.first
+        for i = chunk.first, chunk.first + chunk.count - 1 do seen[i] = (seen[i] or 0) + 1 end
+      end
+      for i = 1, 10 do assert.equal(1, seen[i]) end
+      return list
+    end
+    assert.same(order(3), order(3))
+    assert.not_same(order(3), order(4))
+  end)
+
+  it("go on where a checkpoint was taken: what was done counts, what was held is done again", function()
+    local chunks = require "tide.chunks"
+    local set = chunks.new(10, {workers = 1, seed = 3, chunks = 4})
+    set:begin()
+    for _ = 1, 4 do
+      local chunk = set:take(1)
+      set:finish {index = chunk.index, lease = chunk.lease}
+    end
+    set:begin()
+    local first = set:take(1)
+    set:finish {index = first.index, lease = first.lease, fields = {n = 5}}
+    set:take(1)
+    local record = set:record()
+    local again = chunks.new(10, {workers = 1, seed = 3, chunks = 4})
+    assert.is_true(again:restore(record))
+    assert.equal(1, again:passed())
+    local left = {}
+    for chunk in function() return again:take(1) end do
+      assert.not_equal(first.index, chunk.index)
+      left[#left + 1] = chunk
+    end
+    assert.equal(3, #left)
+    for _, chunk in ipairs(left) do again:finish {index = chunk.index, lease = chunk.lease, fields = {n = 1}} end
+    assert.is_true(again:over())
+    assert.equal(2, again:passed())
+    assert.same({n = 8}, again:take_sums())
+    local other = chunks.new(11, {workers = 1, seed = 3, chunks = 4})
+    local ok, problem = other:restore(record)
+    assert.is_nil(ok)
+    assert.equal("the checkpoint's data is 10 examples in 4 chunks, the job's 11 in 4", problem)
+    local fresh_one = chunks.new(10, {workers = 1, seed = 3, chunks = 4})
+    assert.is_true(chunks.new(10, {workers = 1, seed = 3, chunks = 4}):restore(fresh_one:record()))
+  end)
+
+  it("are handed to whoever asks, and the pass ends for all when every one is complete", function()
+    local c = chunked()
+    local held = {ask(c, 1), ask(c, 2), ask(c, 3)}
+    held[1] = ask(c, 1, complete(held[1]))
+    held[1] = ask(c, 1, complete(held[1]))
+    assert.is_nil(ask(c, 1, complete(held[1]))) -- none is free, two are not complete
+    assert.is_nil(ask(c, 2, complete(held[2])))
+    local over = ask(c, 3, complete(held[3]))
+    assert.is_nil(over.index)
+    local last = sent_to("w:1", "chunk")
+    assert.is_nil(last[#last].index)
+    assert.is_number(ask(c, 1, nil, 2).index)
+  end)
+
+  it("count once, whoever says it how often", function()
+    local c = chunked()
+    local chunk = ask(c, 1)
+    local said = complete(chunk, {loss = 2})
+    from(c, 1, {op = "chunk", pass = 1, done = said})
+    from(c, 1, {op = "chunk", pass = 1, done = said})
+    from(c, 2, {op = "chunk", pass = 1, done = said})
+    assert.equal(4, c.chunks.missing)
+    assert.equal(2, c.chunks.sums.loss)
+  end)
+
+  it("of a lost worker go to another, and the lost one's word comes too late", function()
+    local c = chunked()
+    local lost = ask(c, 3)
+    lose(c, "n2")
+    assert.is_nil(c.failed)
+    local again = ask(c, 1)
+    assert.equal(lost.index, again.index)
+    assert.is_true(again.lease > lost.lease)
+    from(c, 3, {op = "chunk", pass = 1, done = complete(lost, {loss = 9})})
+    assert.is_false(c.chunks:finish(complete(lost, {loss = 9})))
+    assert.equal(5, c.chunks.missing)
+    assert.same({}, c.chunks.sums)
+    local event = events_of(c)[2]
+    assert.same({"lost", "n2", 1, 1}, {event.kind, event.node, event.workers, event.chunks})
+  end)
+
+  it("that a loop left undone go to others", function()
+    local c = chunked()
+    local chunk = ask(c, 1)
+    from(c, 1, {op = "chunk", pass = 1, back = complete(chunk)})
+    assert.equal(chunk.index, ask(c, 2).index)
+  end)
+
+  it("report into the sums of the next report, those of a lost worker's complete ones too", function()
+    local c = chunked()
+    from(c, 3, {op = "chunk", pass = 1, done = complete(ask(c, 3), {examples = 2})})
+    lose(c, "n2")
+    for rank = 1, 2 do from(c, rank, {op = "report", id = 1, fields = {examples = 1}}) end
+    local events = events_of(c)
+    assert.same({"report", 4}, {events[#events].kind, events[#events].examples})
+  end)
+
+  it("are not handed out any more when the run is to stop", function()
+    local c = chunked()
+    c:handle {kind = "cast", from = "d:1", value = {op = "stop", reason = "asked"}}
+    assert.is_nil(ask(c, 1).index)
+  end)
+
+  it("asked for inside a chunk by all are an error, not a hang", function()
+    local c = chunked()
+    for rank = 1, 3 do ask(c, rank) end
+    for rank = 1, 2 do assert.is_nil(ask(c, rank, nil, 2)) end
+    assert.is_nil(c.failed)
+    assert.is_nil(ask(c, 3, nil, 2))
+    assert.match("hold themselves", c.failed.message)
+  end)
+end)
+
+describe("a run that loses workers", function()
+  before_each(fresh)
+
+  it("goes on: the others' reports, barriers and evaluations do not wait for them", function()
+    local c = chunked()
+    c:handle {kind = "call", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
+    local id = fake.answers[#fake.answers].value.id
+    for rank = 1, 2 do
+      from(c, rank, {op = "evaluated", id = id, sum = 6, count = 2})
+      from(c, rank, {op = "barrier", id = 1, name = "b"})
+    end
+    assert.equal(0, #sent_to("w:1", "pass"))
+    lose(c, "n2")
+    assert.equal(1, #sent_to("w:1", "pass"))
+    local events = events_of(c)
+    assert.same({"evaluated", 3}, {events[2].kind, events[2].result})
+    assert.equal("lost", events[3].kind)
+    assert.equal(0, #sent_to("a:1", "stop"))
+  end)
+
+  it("forgets the suspicion that a worker of theirs raised", function()
+    local c = chunked()
+    c:handle {kind = "exit", call = fake.monitored["w:3"], name = "EDIED", text = "died"}
+    lose(c, "n2")
+    fake.time = fake.time + 5
+    c:tick()
+    assert.is_nil(c.failed)
+  end)
+
+  it("ends when rows lived on their node", function()
+    local c = chunked()
+    fake.homes = {[3] = 2048}
+    lose(c, "n2")
+    assert.equal("T0509", c.failed.code)
+    assert.match("`j.t`", c.failed.state, 1, true)
+  end)
+
+  it("ends when rows may have moved to their node", function()
+    local c = chunked()
+    fake.technique = "relocate"
+    lose(c, "n2")
+    assert.match("`j.t`", c.failed.state, 1, true)
+  end)
+
+  it("ends when the job says so, when it has no chunks, and when nobody is left", function()
+    local c = chunked((CHUNKED:gsub("chunks = 5", 'on_worker_loss = "stop"')))
+    lose(c, "n2")
+    assert.match("tables are whole", c.failed.state)
+    fresh()
+    c = start_controller()
+    for rank = 1, 3 do from(c, rank, {op = "ready"}) end
+    lose(c, "n2")
+    assert.match("w:chunks", c.failed.help, 1, true)
+    fresh()
+    c = chunked()
+    lose(c, "n2")
+    assert.is_nil(c.failed)
+    lose(c, "n1")
+    assert.equal("T0509", c.failed.code)
+  end)
+
+  it("goes on without chunks when the job says so", function()
+    local c = start_controller((JOB:gsub('name = "j"', 'name = "j", on_worker_loss = "replay"')))
+    for rank = 1, 3 do from(c, rank, {op = "ready"}) end
+    lose(c, "n2")
+    assert.is_nil(c.failed)
+    for rank = 1, 2 do from(c, rank, {op = "done"}) end
+    local events = events_of(c)
+    assert.equal("finished", events[#events].kind)
+  end)
+
+  it("refuses ways of going on that it does not have", function()
+    local job = require("tide.job").new
+    assert.equal("T0615", caught(job, {name = "j", worker = print, on_loss = "restore"}).code)
+    assert.equal("T0203", caught(job, {name = "j", worker = print, on_loss = "ignore"}).code)
+    assert.equal("T0203", caught(job, {name = "j", worker = print, chunks = 3}).code)
+    assert.equal("T0203", caught(job, {name = "j", worker = print, data = 1.5}).code)
+  end)
+end)
+
 local function run_worker(text, inbox, changes)
   local a = {rank = 2, workers = 3, node = "n1", seed = 5, params = {eps = 1}, controller = "c:1", job = "j",
              tables = {}, script = script_of(text)}
@@ -439,6 +607,28 @@ describe("a worker", function()
       {kind = "cast", value = {op = "answer", id = 1, params = {eps = 9}, stop = true}}})
     assert.same({"ready", "report", "evaluated", "log", "done"}, {table.unpack(ops, 1, 5)})
     assert.equal("9\ttrue", fake.sent[4].value.text)
+  end)
+
+  it("takes chunks until the pass is over, and gives back the one it leaves", function()
+    local function chunk(id, index)
+      return {kind = "cast", value = {op = "chunk", id = id, index = index, lease = id, first = 1, count = 5}}
+    end
+    local ops = run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", data = 10, worker = function(w)
+        for c in w:chunks() do c:report {loss = c.last} end
+        for _ in w:chunks() do break end
+      end}
+    ]], {GO, chunk(1, 2), chunk(2), chunk(3, 1), END})
+    assert.same({"ready", "chunk", "chunk", "chunk", "chunk", "done"}, ops)
+    assert.same({index = 2, lease = 1, fields = {loss = 5}}, fake.sent[3].value.done)
+    assert.same({2, 1}, {fake.sent[5].value.pass, fake.sent[5].value.back.index})
+  end)
+
+  it("without data that is cut has no chunks", function()
+    run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function(w)\n w:chunks()\nend}', {GO})
+    assert.equal("T0113", fake.sent[#fake.sent].value.error.code)
+    assert.equal("x.lua:3", fake.sent[#fake.sent].value.error.where)
   end)
 
   it("sends an error with the script's line", function()

@@ -40,6 +40,9 @@ local happens = {
     sim.fault("slow", {node = "n1", factor = 20, at = "0.1s", heal = "+0.1s"})
     sim.fault("nic", {node = "n3", bandwidth = "1Mbit", at = "0.1s", heal = "+0.1s"})
   end,
+  disk = function() sim.fault("disk", {write_error = 1}) end,
+  full = function() sim.fault("disk", {free = "512"}) end,
+  spoil = function() sim.fault("disk", {node = "n1", crash = 2}) end,
   missed = function() sim.fault("pause", {node = "n9", at = "0.1s"}) end,
   bad = function() sim.fault("crash", {node = "n2", at = "soon"}) end,
   unknown = function() sim.fault("flood", {node = "n2"}) end,
@@ -71,6 +74,7 @@ tide.main(function()
   local run = cluster:start(job)
   run:wait()
   print("sum", run.tables.t:pull(tide.range(0, 59)):sum())
+  if opt.what == "disk" or opt.what == "full" then run:dump("/tmp/out", {"t"}) end
 end)
 EOF
 # work EXIT WHAT: twice, with the same hash
@@ -91,6 +95,10 @@ for what in pause short slow; do
     says out.txt 'sum.*14400' # nothing is lost, nothing is doubled
     [ "$(virtual_ms)" -gt "$plain" ] || fail "$what takes no time: $(virtual_ms) ms, without it $plain"
 done
+run 1 sim --seed 5 work.lua --what disk
+says err.txt "table 'work.t' cannot be written to '/tmp/out': EIO"
+run 1 sim --seed 5 work.lua --what full
+says err.txt "no space left for '/tmp/out'"
 work 5 crash
 says err.txt 'error\[T0509\].*node n2 is lost'
 says err.txt '^sim: fault crash n2 at 0.1s$'
@@ -114,7 +122,8 @@ refused 1 shell '`os.execute` is not allowed'
 refused 1 file '`io.open` is not allowed under tide sim: use a data source'
 refused 1 worker 'on n[123].*`io.open` is not allowed'
 refused 2 bad 'at: `soon` is no time'
-refused 2 unknown 'fault `flood` is not known: crash, delay'
+refused 2 unknown 'fault `flood` is not known: crash, delay, disk, flip'
+refused 2 spoil 'disk: crash is a probability'
 refused 2 driver 'the driver cannot crash'
 refused 1 check 'sim.check is not built yet'
 run 2 sim --seed x work.lua

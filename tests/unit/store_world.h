@@ -20,10 +20,13 @@
 
 struct tide_net *tide_net_of(struct tide_node *node);
 
+/* Not every test needs every one. */
+#define HELPER __attribute__((unused)) static
+
 /* ---- a cluster in one process ---- */
 
 enum { NODES_MAX = 5 };
-__attribute__((unused)) static const char *program; /* for tests that start themselves */
+HELPER const char *program;
 
 struct cluster {
     struct tide_sim *sim;
@@ -34,7 +37,7 @@ struct cluster {
     atomic_int running; /* fibers */
 };
 
-static inline void pause_cluster(struct cluster *c, uint64_t ns) {
+HELPER void pause_cluster(struct cluster *c, uint64_t ns) {
     c->ports[0]->ops->pause(c->ports[0], ns);
 }
 
@@ -60,13 +63,13 @@ static inline struct tide_node *add_node_with(struct cluster *c, struct tide_nod
     return c->nodes[i];
 }
 
-static inline struct tide_node *add_node(struct cluster *c) {
+HELPER struct tide_node *add_node(struct cluster *c) {
     return add_node_with(c, (struct tide_node_options){0});
 }
 
 static void wait_members(struct cluster *c, unsigned count);
 
-static inline void open_cluster(struct cluster *c, bool simulated, unsigned nodes, uint64_t seed) {
+HELPER void open_cluster(struct cluster *c, bool simulated, unsigned nodes, uint64_t seed) {
     memset(c, 0, sizeof *c);
     strcpy(c->directory, "/tmp/tide-store-XXXXXX");
     assert_non_null(mkdtemp(c->directory));
@@ -86,7 +89,7 @@ static inline void close_node(struct cluster *c, unsigned i) {
     }
 }
 
-static inline void close_cluster(struct cluster *c) {
+HELPER void close_cluster(struct cluster *c) {
     for (unsigned i = c->count; i-- > 0;) {
         close_node(c, i);
     }
@@ -145,7 +148,7 @@ static int fiber_main(void *state) {
     return 0;
 }
 
-static void start(struct cluster *c, struct fiber *f, unsigned node, unsigned index,
+HELPER void start(struct cluster *c, struct fiber *f, unsigned node, unsigned index,
                   void (*run)(struct fiber *), void *arg) {
     *f = (struct fiber){
         .cluster = c, .node = c->nodes[node], .run = run, .index = index, .arg = arg};
@@ -160,7 +163,7 @@ static void start(struct cluster *c, struct fiber *f, unsigned node, unsigned in
     assert_int_equal(tide_spawn(c->nodes[node], &options, NULL), 0);
 }
 
-static inline void finish(struct cluster *c, struct fiber *fibers, size_t count) {
+HELPER void finish(struct cluster *c, struct fiber *fibers, size_t count) {
     for (int i = 0; i < 60000 && atomic_load(&c->running) > 0; i++) {
         pause_cluster(c, 1000000);
     }
@@ -191,7 +194,7 @@ static inline void finish(struct cluster *c, struct fiber *fibers, size_t count)
         }                                                                                          \
     } while (0)
 
-static inline void run_alone(struct cluster *c, unsigned node, void (*run)(struct fiber *), void *arg) {
+HELPER void run_alone(struct cluster *c, unsigned node, void (*run)(struct fiber *), void *arg) {
     struct fiber f;
     start(c, &f, node, 0, run, arg);
     finish(c, &f, 1);
@@ -207,18 +210,18 @@ static inline void create_run(struct fiber *f) {
     CHECK(f, tide_table_create(f->node, &creation->options, &creation->table) == 0);
 }
 
-static inline void create(struct cluster *c, struct tide_table_options options) {
+HELPER void create(struct cluster *c, struct tide_table_options options) {
     struct creation creation = {.options = options};
     run_alone(c, 0, create_run, &creation);
 }
 
-static inline struct tide_table *table_of(struct cluster *c, unsigned node, const char *name) {
+HELPER struct tide_table *table_of(struct cluster *c, unsigned node, const char *name) {
     struct tide_table *table;
     assert_int_equal(tide_table_find(c->nodes[node], name, &table), 0);
     return table;
 }
 
-static inline void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
+HELPER void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
     for (size_t i = count; i-- > 1;) {
         size_t j = (size_t)tide_random_below(random, i + 1);
         uint64_t key = keys[i];

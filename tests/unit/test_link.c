@@ -247,7 +247,7 @@ static void frames_of_all_sizes_survive_any_cutting(void **state) {
     uint8_t *bytes = malloc(capacity);
     for (size_t p = 0; p < TIDE_COUNT(pieces); p++) {
         struct tide_outbox box;
-        tide__outbox_init(&box);
+        tide__outbox_init(&box, NULL);
         size_t pushed = 0;
         for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
             tide__outbox_push(
@@ -259,7 +259,7 @@ static void frames_of_all_sizes_survive_any_cutting(void **state) {
         assert_true(tide__outbox_empty(&box));
         assert_int_equal(box.queued_bytes, 0);
         struct tide_intake in;
-        tide__intake_init(&in);
+        tide__intake_init(&in, NULL);
         in.greeting = false;
         struct seen *seen = calloc(1, sizeof *seen);
         assert_int_equal(feed(&in, bytes, size, pieces[p], seen), 0);
@@ -281,7 +281,7 @@ static void frames_of_all_sizes_survive_any_cutting(void **state) {
 static void system_frame_waits_for_one_fragment_at_most(void **state) {
     (void)state;
     struct tide_outbox box;
-    tide__outbox_init(&box);
+    tide__outbox_init(&box, NULL);
     tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, 8 << 20, 0, 1));
     assert_int_equal(tide__outbox_gather(&box), 1);
     size_t count;
@@ -307,7 +307,7 @@ static void system_frame_waits_for_one_fragment_at_most(void **state) {
 static void lanes_share_a_full_link_8_8_2_1(void **state) {
     (void)state;
     struct tide_outbox box;
-    tide__outbox_init(&box);
+    tide__outbox_init(&box, NULL);
     for (unsigned lane = TIDE_LANE_ANSWER; lane < TIDE_LANE_COUNT; lane++) {
         for (int i = 0; i < 3000; i++) {
             tide__outbox_push(&box, outgoing((uint8_t)lane, 4000, 0, lane));
@@ -327,7 +327,7 @@ static void lanes_share_a_full_link_8_8_2_1(void **state) {
         tide__outbox_written(&box, taken);
     }
     struct tide_intake in;
-    tide__intake_init(&in);
+    tide__intake_init(&in, NULL);
     in.greeting = false;
     struct seen *seen = calloc(1, sizeof *seen);
     assert_int_equal(feed(&in, bytes, used, SIZE_MAX, seen), 0);
@@ -359,7 +359,7 @@ static void expect_refused(const uint8_t *bytes, size_t size, bool greeting) {
     static const size_t pieces[] = {1, 5, 1000};
     for (size_t i = 0; i < TIDE_COUNT(pieces); i++) {
         struct tide_intake in;
-        tide__intake_init(&in);
+        tide__intake_init(&in, NULL);
         in.greeting = greeting;
         struct seen *seen = calloc(1, sizeof *seen);
         assert_true(feed(&in, bytes, size, pieces[i], seen) < 0);
@@ -422,14 +422,14 @@ static void a_ring_resumes_at_every_frame(void **state) {
     uint8_t *bytes = malloc(capacity);
     for (size_t cut = 0; cut < 1500000; cut += 1 + cut / 9) {
         struct tide_outbox box;
-        tide__outbox_init(&box);
+        tide__outbox_init(&box, NULL);
         for (size_t i = 0; i < 4 * TIDE_COUNT(sizes); i++) {
             size_t size = sizes[i % TIDE_COUNT(sizes)];
             tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, size, size / 3, i));
         }
         size_t size = write_some(&box, bytes, cut);
         struct tide_intake in;
-        tide__intake_init(&in);
+        tide__intake_init(&in, NULL);
         in.greeting = false;
         struct seen *seen = calloc(1, sizeof *seen);
         assert_int_equal(feed(&in, bytes, size - size / 7, 5000, seen), 0); /* the rest is lost */
@@ -470,7 +470,7 @@ static void a_ring_resumes_at_every_frame(void **state) {
 static void a_full_ring_holds_frames_back_until_acknowledged(void **state) {
     (void)state;
     struct tide_outbox box;
-    tide__outbox_init(&box);
+    tide__outbox_init(&box, NULL);
     for (unsigned i = 0; i < TIDE_RING_FRAMES + 1000; i++) {
         tide__outbox_push(&box, outgoing(TIDE_LANE_CONTROL, 20, 0, i));
     }
@@ -494,7 +494,7 @@ static void a_full_ring_holds_frames_back_until_acknowledged(void **state) {
 static void frames_in_fragments_are_64_mib_at_one_time(void **state) {
     (void)state;
     struct tide_outbox box;
-    tide__outbox_init(&box);
+    tide__outbox_init(&box, NULL);
     box.parting = true; /* no ring */
     tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, 40 << 20, 0, 1));
     tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, 40 << 20, 0, 2));
@@ -502,7 +502,7 @@ static void frames_in_fragments_are_64_mib_at_one_time(void **state) {
     uint8_t *bytes = malloc(capacity);
     size_t size = write_some(&box, bytes, capacity);
     struct tide_intake in;
-    tide__intake_init(&in);
+    tide__intake_init(&in, NULL);
     in.greeting = false;
     struct seen *seen = calloc(1, sizeof *seen);
     assert_int_equal(feed(&in, bytes, size, SIZE_MAX, seen), 0);

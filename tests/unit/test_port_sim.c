@@ -215,6 +215,8 @@ static void a_node_that_starts_again_finds_its_files_and_listens_anew(void **sta
     const struct tide_port_ops *ops = p.b.port->ops;
     assert_int_equal(ops->file_open(p.b.port, "/tmp/x", TIDE_FILE_WRITE | TIDE_FILE_CREATE, &f), 0);
     assert_int_equal(ops->file_write(f, "abc", 3, 0), 0);
+    assert_int_equal(ops->file_sync(f), 0);
+    assert_int_equal(ops->directory_sync(p.b.port, "/tmp"), 0);
     ops->file_close(f);
     tide_sim_crash(p.sim, "b");
     uint64_t old_seed = p.b.port->seed;

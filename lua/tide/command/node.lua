@@ -9,6 +9,7 @@ return {
     {"tide node --join unix:/run/user/1000/tide/lab/socket", "join a cluster"},
     {"tide node --join tcp:127.0.0.1:7070 --workers 4", "with four workers"},
     {"tide node --join tcp:127.0.0.1:7070 --no-store", "hold no parameters"},
+    {"tide node --controller --state ctl --listen tcp:127.0.0.1:7070", "a controller that may be started again"},
   },
   options = {
     {name = "join", type = "string", value = "ADDRESS", doc = "endpoint of any member; absent: a cluster of its own"},
@@ -21,6 +22,8 @@ return {
     {name = "no-store", doc = "hold no parameter rows"},
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
+    {name = "state", type = "string", value = "DIR",
+     doc = "with --controller: keep its decisions there; started again with it, it goes on"},
     {name = "nodes", type = "integer", min = 0, max = 256, doc = "with --controller: node processes to start"},
     {name = "node-workers", type = "integer", min = 1, max = 256, doc = "with --controller: workers of each of them"},
   },
@@ -31,10 +34,18 @@ return {
         message = "--controller starts a new cluster and --join enters one", help = "leave one of them out",
       })
     end
+    if o.state and not o.controller then
+      return nil, errors.new("T0107", {message = "--state is for a controller", help = "say --controller too"})
+    end
+    if o.state and (o.nodes or 0) > 0 then
+      return nil, errors.new("T0107", {
+        message = "--state keeps a controller that may end and come back, and the nodes of --nodes end with it",
+        help = "start the nodes on their own: tide node --join"})
+    end
     return require("tide.cluster").node_main {
       join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
-      node_workers = o.node_workers, timeout_s = context.timeout_s,
+      node_workers = o.node_workers, state = o.state, timeout_s = context.timeout_s,
     }
   end,
 }

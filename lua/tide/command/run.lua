@@ -20,6 +20,7 @@ return {
   examples = {
     {"tide run mf.lua", "as the script says"},
     {"tide run mf.lua --nodes 4 --rank 32", "with options of the script"},
+    {"tide run --resume ckpt mf.lua", "go on where a checkpoint left off"},
     {"tide run --timeout 10m mf.lua", "options of tide stand before the script"},
   },
   arguments = {
@@ -33,6 +34,8 @@ return {
      doc = "workers of each node, if the script does not say"},
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
+    {name = "resume", type = "string", value = "DIR",
+     doc = "go on from the newest whole checkpoint in this directory"},
     arguments.shared.dry_run,
   },
   takes_script = true,
@@ -43,7 +46,7 @@ return {
     return require("tide.driver").run {
       script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster, interactive = false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
-      timeout_s = context.timeout_s, dry_run = o.dry_run or false,
+      timeout_s = context.timeout_s, resume = o.resume, dry_run = o.dry_run or false,
     }
   end,
 }

@@ -1,8 +1,12 @@
--- `tide sim SCRIPT`: a script on simulated nodes, in one process and virtual time.
+-- `tide sim SCRIPT`: a script on simulated nodes, in one process and virtual time. `tide sim --profile NAME`: the
+-- built-in workload under faults, in tide.swarm.
 --
 -- The simulation itself runs in the program `tide-sim` (see lua/fixed.h); `tide` becomes it. Ranges of seeds and the
 -- check of determinism start one such process a run, so that no run can see what another has left behind.
 local errors = require "tide.errors"
+local swarm = require "tide.swarm"
+
+local open <const> = io.open -- scripts lose theirs
 
 local SEEDS_MAX <const> = 1000000
 local RANDOM_SEEDS <const> = 1000000
@@ -16,13 +20,16 @@ end
 ---The words of one run of `seed`; `more` are further options.
 local function words_of(context, seed, more)
   local o <const> = context.options
-  local words = {"sim", "--seed", tostring(seed)}
-  for _, name in ipairs {"nodes", "workers", "model", "latency", "nic"} do
+  local words = {"sim"}
+  if seed then words[2], words[3] = "--seed", tostring(seed) end
+  for _, name in ipairs {"nodes", "workers", "model", "latency", "nic", "net", "calibrate"} do
     if o[name] then words[#words + 1] = ("--%s=%s"):format(name, o[name]) end
   end
+  if o.profile then words[#words + 1] = "--profile=" .. o.profile end
+  for _, setting in ipairs(o.set or {}) do words[#words + 1] = "--set=" .. setting end
   if context.timeout_s then words[#words + 1] = ("--timeout=%gs"):format(context.timeout_s) end
   for _, word in ipairs(more or {}) do words[#words + 1] = word end
-  words[#words + 1] = o.script
+  if o.script then words[#words + 1] = o.script end
   if #o.rest > 0 then words[#words + 1] = "--" end
   for _, word in ipairs(o.rest) do words[#words + 1] = word end
   return words
@@ -71,19 +78,47 @@ end
 
 ---- one run, in tide-sim ------------------------------------------------------------------------------------------
 
----@return table options of core.sim_open, and how they print
+---@return table world options of core.sim_open
+---@return table net of core.sim_net
+---@return string text
 local function world_of(o)
-  local sim = require "tide.sim"
+  local sim_net = require "tide.sim_net"
+  local net = {}
+  if o.net then
+    local problem
+    net, problem = sim_net.read(o.net)
+    if not net then error({message = "--net: " .. problem}, 0) end
+  end
   local fixed = o.model == "fixed"
-  local nic = not fixed and sim.bandwidth(o.nic or "25Gbit", "--nic") or 0
-  local least, most = 20e-6, 20e-6
-  if fixed then least, most = 10e-6, 200e-6 end
+  local nic = not fixed and (o.nic and sim_net.bandwidth(o.nic, "--nic") or net.nic or 3.125e9) or 0
+  local least, most = net.latency_min or 20e-6, net.latency_max or 20e-6
+  if fixed and not net.latency_min then least, most = 10e-6, 200e-6 end
   if o.latency then least, most = o.latency, o.latency end
   local latency = least == most and ("%gus"):format(least * 1e6) or ("%gus to %gus"):format(least * 1e6, most * 1e6)
-  return {seed = o.seed, latency_min = least, latency_max = most, nic = nic, trace = o.trace_events,
-          trace_first = o.trace_first, trace_last = o.trace_last},
-    ("seed %d, model %s, latency %s%s"):format(o.seed, fixed and "fixed" or "nic", latency,
-      fixed and "" or ", NIC " .. (o.nic or "25Gbit"))
+  return {seed = o.seed, latency_min = least, latency_max = most, nic = nic, flows = o.model == "flow",
+          trace = o.trace_events, trace_first = o.trace_first, trace_last = o.trace_last}, net,
+    ("seed %d, model %s, latency %s%s%s"):format(o.seed, o.model or "nic", latency,
+      fixed and "" or (", NIC %gGbit"):format(nic * 8e-9), o.net and ", network " .. o.net or "")
+end
+
+---Writes what kernels cost here, for sim.compute.
+local function write_costs(context, path)
+  local kernels = context.core.sim_calibrated()
+  local names = require("tide.text").sorted_keys(kernels)
+  if #names == 0 then
+    return nil, errors.new("T0219", {message = "--calibrate: no call of a kernel could be measured; run the script "
+      .. "with --nodes 1 --workers 1, where no kernel waits for rows of other nodes"})
+  end
+  local file, problem = open(path, "w")
+  if not file then return nil, errors.new("T0205", {message = "--calibrate: " .. problem}) end
+  file:write(context.core.json_encode {schema = "tide.costs/1", kernels = kernels}, "\n")
+  file:close()
+  for _, name in ipairs(names) do
+    local k <const> = kernels[name]
+    context:say(("calibrate: %-16s %g us a call, %.4g us a row (%d calls, %d rows, %.3f s)"):format(name,
+      k.call_s * 1e6, k.row_s * 1e6, k.calls, k.rows, k.seconds))
+  end
+  return true
 end
 
 local function finish(context, exit)
@@ -92,6 +127,11 @@ local function finish(context, exit)
   if context.json then
     context:print(context.core.json_encode(report))
   else
+    if report.flows > 0 then
+      context:say(("sim: %d flows, rates computed %d times, %s"):format(report.flows, report.flow_computations,
+        report.flow_splits == 0 and "always max-min fair" or
+        ("%d of them by equal split: more than 1,000 flows were connected"):format(report.flow_splits)))
+    end
     context:say(("sim: seed %d, virtual %.6f s, %d events, %d faults, hash %s"):format(report.seed, report.virtual_s,
       report.events, report.faults, report.hash))
     if exit ~= 0 then context:say("sim: again: " .. repeat_command(context, report.seed)) end
@@ -102,15 +142,24 @@ end
 
 local function simulate(context)
   local o <const> = context.options
-  local ok, world, text = pcall(world_of, o)
-  if not ok then return nil, errors.from(world, "T0104") end
+  local ok, world, net, text = pcall(world_of, o)
+  if not ok then return nil, errors.new("T0104", {message = type(world) == "table" and world.message or world}) end
   local opened, err = context.core.sim_open(world)
   if not opened then return nil, errors.from(err, "T1001") end
+  context.core.sim_net(net)
+  if o.calibrate then context.core.sim_calibrate() end
   if not context.json then context:say("sim: " .. text) end
   local exit = require("tide.driver").run {
     script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
     quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
   }
+  if o.calibrate and exit == 0 then
+    local written, problem = write_costs(context, o.calibrate)
+    if not written then
+      context.core.sim_close()
+      return nil, problem
+    end
+  end
   return finish(context, exit)
 end
 
@@ -244,18 +293,60 @@ local function check_determinism(context)
     or ("the runs of seed %d differ, but a second pair did not"):format(context.options.seed)})
 end
 
+---Scripts and profiles take different options.
+local function check_kind(o)
+  if o.profile and o.script then
+    return nil, errors.new("T0107", {message = "--profile runs its own workload and takes no script"})
+  end
+  if not o.profile and not o.script then
+    return nil, errors.new("T0103", {message = "`tide sim`: a script or --profile is missing",
+      help = "`tide sim mf.lua`, or `tide sim --profile swarm --seeds 0..99`"})
+  end
+  for _, name in ipairs(o.profile and {"nodes", "workers", "model", "latency", "nic"}
+    or {"set", "shrink", "failures_max", "mutant"}) do
+    if o[name] and (name ~= "set" or #o.set > 0) then
+      return nil, errors.new("T0107", {message = o.profile
+        and ("--profile excludes --%s: pin an option of the profile by --set"):format(name)
+        or ("--%s belongs to --profile"):format((name:gsub("_", "-")))})
+    end
+  end
+  if o.shrink and (o.seeds or o.check_determinism or not o.seed) then
+    return nil, errors.new("T0107", {message = "--shrink wants one --seed"})
+  end
+  return true
+end
+
+---Calls `run` if this process can simulate, else becomes the one that can.
+local function become_or(context, run)
+  local o <const> = context.options
+  local _, can <const> = context.core.simulated()
+  if can then return run() end
+  local more = {}
+  for _, name in ipairs {"json", "plain", "quiet", "verbose", "shrink"} do
+    if context[name] or o[name] then more[#more + 1] = "--" .. name end
+  end
+  for _, name in ipairs {"trace-events", "trace-first", "trace-last", "jobs", "seeds", "failures-max", "mutant"} do
+    local value <const> = o[name:gsub("-", "_")]
+    if value then more[#more + 1] = ("--%s=%s"):format(name, value) end
+  end
+  local _, err = context.core.sim_become(words_of(context, o.seed, more))
+  return nil, errors.new("T1001", {message = err.message})
+end
+
 return {
   name = "sim",
   brief = "run a script on simulated nodes",
-  summary = "Runs a script on simulated nodes, in one process and virtual time; the same seed gives the same run.",
+  summary = "Runs a script, or a built-in workload under faults, on simulated nodes, in one process and virtual time; "
+    .. "the same seed gives the same run.",
   examples = {
     {"tide sim mf.lua --seed 7 --rank 32", "one run of seed 7, with an option of the script"},
     {"tide sim mf.lua -- --seed 7", "behind `--` all options are the script's"},
     {"tide sim --seeds 1..100 mf.lua", "a hundred runs"},
     {"tide sim --check-determinism mf.lua", "twice the same, or show where not"},
+    {"tide sim --profile swarm --seeds 0..999 -j 2", "the built-in workload under faults"},
   },
   arguments = {
-    {name = "script", doc = "a Lua file, as for `tide run`"},
+    {name = "script", optional = true, doc = "a Lua file, as for `tide run`; not with --profile"},
     {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
   },
   options = {
@@ -263,11 +354,20 @@ return {
     {name = "seeds", type = "string", value = "A..B", doc = "one run for each of these seeds"},
     {name = "jobs", short = "j", type = "integer", min = 1, max = 64, doc = "runs at a time with --seeds"},
     {name = "check-determinism", doc = "run twice and compare all events"},
-    {name = "model", type = "string", choices = {"fixed", "nic"}, value = "M",
-     doc = "network: fixed (a delay alone) or nic (cards too; default)"},
+    {name = "profile", type = "string", value = "NAME",
+     doc = "the built-in workload: swarm, calm, overload, elastic"},
+    {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
+    {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
+    {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},
+    {name = "failures-max", type = "integer", min = 1, doc = "stop after so many failed seeds"},
+    {name = "model", type = "string", choices = {"fixed", "nic", "flow"}, value = "M",
+     doc = "network: fixed (a delay alone), nic (cards too; default), flow (bulk shares them evenly)"},
     {name = "latency", type = "duration", doc = "between any two nodes (20us)"},
     {name = "nic", type = "string", value = "B", doc = "bandwidth of each node, such as 25Gbit"},
-    {name = "nodes", type = "integer", min = 1, max = 256, doc = "nodes, if the script does not say"},
+    {name = "net", type = "string", value = "FILE", doc = "Lua file that returns the network, as for sim.net"},
+    {name = "calibrate", type = "string", value = "FILE",
+     doc = "measure the kernels of this run and write their costs there, for sim.compute"},
+    {name = "nodes", type = "integer", min = 1, max = 4095, doc = "nodes, if the script does not say"},
     {name = "workers", short = "w", type = "integer", min = 1, max = 256,
      doc = "workers of each node, if the script does not say"},
     {name = "trace-events", type = "string", value = "FILE", doc = "write every 4,096th event and hash there"},
@@ -280,26 +380,24 @@ return {
     local ok, err = take_behind(o)
     if not ok then return nil, err end
     context.json = context.json or o.json or false
+    ok, err = check_kind(o)
+    if not ok then return nil, err end
     if o.seeds then
       if o.seed or o.check_determinism then
         return nil, errors.new("T0107", {message = "--seeds excludes --seed and --check-determinism"})
       end
       local first, last = parse_range(o.seeds)
       if not first then return nil, last end
+      if o.profile then return become_or(context, function() return swarm.run(context, first, last) end) end
       return run_seeds(context, first, last)
     end
     if not o.seed then
       o.seed = context.core.random(math.floor(context.core.wall() * 1e6)):below(RANDOM_SEEDS)
     end
     if o.check_determinism then return check_determinism(context) end
-    local _, can <const> = context.core.simulated()
-    if can then return simulate(context) end
-    local more = {}
-    for _, name in ipairs {"json", "plain", "quiet", "verbose"} do
-      if context[name] then more[#more + 1] = "--" .. name end
-    end
-    if o.trace_events then more[#more + 1] = "--trace-events=" .. o.trace_events end
-    _, err = context.core.sim_become(words_of(context, o.seed, more))
-    return nil, errors.new("T1001", {message = err.message})
+    return become_or(context, function()
+      if o.profile then return swarm.run(context, o.seed, o.seed) end
+      return simulate(context)
+    end)
   end,
 }

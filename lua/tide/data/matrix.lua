@@ -144,6 +144,8 @@ local function cut_parts(self, loaded)
 end
 
 return function(data)
+  data.register(set)
+
   function set:__index(key)
     local method = rawget(set, key)
     if method then return method end

@@ -50,6 +50,8 @@ local function line_start(tokens, at)
 end
 
 return function(data)
+  data.register(set)
+
   function set:__index(key)
     return rawget(set, key) or set.read(self)[key]
   end

@@ -1,0 +1,88 @@
+/* The devices that run operations on this machine, and what operations are called. */
+#include "operation.h"
+
+#include <string.h>
+
+#define SET(isa)                                                                                   \
+    extern const tide_op_function tide__op_functions_##isa[TIDE_OP_COUNT];                         \
+    size_t tide__op_scratch_##isa(enum tide_op_code code, const struct tide_op_call *call);        \
+    void tide__op_update_##isa(const struct tide_step *u, size_t n, void *w, const void *g,        \
+                               void *a, void *b);                                                  \
+    double tide__op_norm2_##isa(size_t n, const void *x);
+SET(plain)
+SET(reference)
+#define DEVICE(text, isa, bytes)                                                                   \
+    {                                                                                              \
+        .name = text, .element = (bytes), .functions = tide__op_functions_##isa,                   \
+        .scratch = tide__op_scratch_##isa, .update = tide__op_update_##isa,                        \
+        .norm2 = tide__op_norm2_##isa                                                              \
+    }
+static const struct tide_device plain = DEVICE("cpu-plain", plain, sizeof(float));
+static const struct tide_device reference = DEVICE("reference", reference, sizeof(double));
+
+#if defined(__x86_64__)
+SET(avx2)
+SET(avx512)
+static const struct tide_device avx2 = DEVICE("cpu-avx2", avx2, sizeof(float));
+static const struct tide_device avx512 = DEVICE("cpu-avx512", avx512, sizeof(float));
+
+static const struct tide_device *wide(const char *name) {
+    bool has2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool has512 = has2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    bool any = strcmp(name, "cpu") == 0;
+    if (has512 && (any || strcmp(name, avx512.name) == 0)) {
+        return &avx512;
+    }
+    if (has2 && (any || strcmp(name, avx2.name) == 0)) {
+        return &avx2;
+    }
+    return NULL;
+}
+#else
+static const struct tide_device *wide(const char *name) {
+    (void)name;
+    return NULL;
+}
+#endif
+
+const struct tide_device *tide_device_find(const char *name) {
+    const struct tide_device *device = wide(name);
+    if (device) {
+        return device;
+    }
+    if (strcmp(name, "cpu") == 0 || strcmp(name, plain.name) == 0) {
+        return &plain;
+    }
+    return strcmp(name, reference.name) == 0 ? &reference : NULL;
+}
+
+unsigned tide_rule_states(enum tide_rule rule) {
+    return rule == TIDE_RULE_SGD ? 0 : rule < TIDE_RULE_ADAM ? 1 : 2;
+}
+
+const char *const tide_op_names[TIDE_OP_COUNT + 1] = {
+    "map",          "mm",
+    "bmm",          "conv",
+    "conv_dx",      "conv_dw",
+    "maxpool",      "maxpool_dx",
+    "avgpool",      "avgpool_dx",
+    "mean_pixels",  "mean_pixels_dx",
+    "batchnorm",    "batchnorm_eval",
+    "batchnorm_dx", "layernorm",
+    "layernorm_dx", "softmax",
+    "softmax_dx",   "xent",
+    "sigmoid_xent", "mse",
+    "hinge",        "sum_loss",
+    "embed",        "embed_dw",
+    "row_sums",     "column_sums",
+    "slice",        "slice_dx",
+    "concat",       "dropout",
+    "reshape",
+};
+
+const char *const tide_micro_names[TIDE_MICRO_COUNT + 1] = {
+    "neg",   "abs",     "sqr",  "sqrt", "rsqrt",    "recip", "exp", "log",
+    "log1p", "sigmoid", "tanh", "relu", "softplus", "sign",  "add", "sub",
+    "mul",   "div",     "min",  "max",  "eq",       "gt",    "ge",  "select",
+};

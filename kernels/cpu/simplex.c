@@ -1,0 +1,177 @@
+/*
+ * Small dense linear programmes: a tableau, two phases, Bland's rule (it cannot cycle). Rows with b
+ * < 0 are turned round; every row gets an artificial variable, and the slack or surplus one that
+ * its sense asks for.
+ */
+#include "numeric.h"
+
+#include "base/base.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TINY 1e-9
+
+struct tableau {
+    size_t rows, columns,
+        artificial; /* columns without the right side; artificial ones are the last `rows` */
+    double *t;      /* (rows + 1) x (columns + 1); the last row is the objective's */
+    size_t *basis;
+    size_t pivots_left;
+};
+
+static double *cell(struct tableau *s, size_t row, size_t column) {
+    return &s->t[row * (s->columns + 1) + column];
+}
+
+static void pivot(struct tableau *s, size_t row, size_t column) {
+    double scale = *cell(s, row, column);
+    for (size_t j = 0; j <= s->columns; j++) {
+        *cell(s, row, j) /= scale;
+    }
+    for (size_t i = 0; i <= s->rows; i++) {
+        double factor = *cell(s, i, column);
+        if (i == row || factor == 0) {
+            continue;
+        }
+        for (size_t j = 0; j <= s->columns; j++) {
+            *cell(s, i, j) -= factor * *cell(s, row, j);
+        }
+        *cell(s, i, column) = 0;
+    }
+    s->basis[row] = column;
+}
+
+/* Maximises over the first `usable` columns; the objective row holds negated reduced costs. */
+static int maximise(struct tableau *s, size_t usable) {
+    for (;;) {
+        size_t column = 0;
+        while (column < usable && *cell(s, s->rows, column) >= -TINY) {
+            column++;
+        }
+        if (column == usable) {
+            return 0;
+        }
+        size_t row = s->rows;
+        double least = INFINITY;
+        for (size_t i = 0; i < s->rows; i++) {
+            double rate = *cell(s, i, column);
+            if (rate <= TINY) {
+                continue;
+            }
+            double ratio = *cell(s, i, s->columns) / rate;
+            if (ratio < least - TINY ||
+                (ratio <= least + TINY && row < s->rows && s->basis[i] < s->basis[row])) {
+                least = fmin(ratio, least);
+                row = i;
+            }
+        }
+        if (row == s->rows) {
+            return tide_fail(TIDE_EINVAL, "the objective has no bound");
+        }
+        if (s->pivots_left-- == 0) {
+            s->pivots_left = 0;
+            return tide_fail(TIDE_ELIMIT, "the linear programme needs more steps than it may take");
+        }
+        pivot(s, row, column);
+    }
+}
+
+static void fill(struct tableau *s, const struct tide_linear_program *p) {
+    size_t slack = p->variables;
+    for (size_t i = 0; i < p->rows; i++) {
+        double sign = p->b[i] < 0 ? -1 : 1;
+        for (size_t j = 0; j < p->variables; j++) {
+            *cell(s, i, j) = sign * p->a[i * p->variables + j];
+        }
+        if (p->sense[i] != 0) {
+            *cell(s, i, slack++) = sign * (p->sense[i] < 0 ? 1 : -1);
+        }
+        *cell(s, i, s->artificial + i) = 1;
+        *cell(s, i, s->columns) = sign * p->b[i];
+        s->basis[i] = s->artificial + i;
+        for (size_t j = 0; j <= s->columns;
+             j++) { /* phase one: minimise the artificial variables' sum */
+            bool own = j >= s->artificial && j < s->columns;
+            *cell(s, s->rows, j) -= own ? 0 : *cell(s, i, j);
+        }
+    }
+}
+
+static void second_objective(struct tableau *s, const struct tide_linear_program *p) {
+    memset(cell(s, s->rows, 0), 0, (s->columns + 1) * sizeof(double));
+    for (size_t j = 0; j < p->variables; j++) {
+        *cell(s, s->rows, j) = -p->objective[j];
+    }
+    for (size_t i = 0; i < s->rows; i++) {
+        double factor = *cell(s, s->rows, s->basis[i]);
+        for (size_t j = 0; j <= s->columns && factor != 0; j++) {
+            *cell(s, s->rows, j) -= factor * *cell(s, i, j);
+        }
+    }
+}
+
+/* Artificial variables that stayed in the basis at zero leave it where their row has anything else.
+ */
+static void drive_out(struct tableau *s) {
+    for (size_t i = 0; i < s->rows; i++) {
+        for (size_t j = 0; s->basis[i] >= s->artificial && j < s->artificial; j++) {
+            if (fabs(*cell(s, i, j)) > TINY) {
+                pivot(s, i, j);
+            }
+        }
+    }
+}
+
+static int solve(struct tableau *s, const struct tide_linear_program *p, double *x, double *value) {
+    double scale = 1;
+    for (size_t i = 0; i < p->rows; i++) {
+        scale = fmax(scale, fabs(p->b[i]));
+    }
+    fill(s, p);
+    int code = maximise(s, s->artificial);
+    if (code < 0) {
+        return code;
+    }
+    if (*cell(s, s->rows, s->columns) < -1e-7 * scale) {
+        return tide_fail(TIDE_ERANGE, "no solution satisfies all rows");
+    }
+    drive_out(s);
+    second_objective(s, p);
+    code = maximise(s, s->artificial);
+    if (code < 0) {
+        return code;
+    }
+    memset(x, 0, p->variables * sizeof *x);
+    for (size_t i = 0; i < s->rows; i++) {
+        if (s->basis[i] < p->variables) {
+            x[s->basis[i]] = *cell(s, i, s->columns);
+        }
+    }
+    *value = 0;
+    for (size_t j = 0; j < p->variables; j++) {
+        *value += p->objective[j] * x[j];
+    }
+    return 0;
+}
+
+int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value) {
+    size_t slacks = 0;
+    if (program->variables == 0 || program->variables > 4096 || program->rows > 4096) {
+        return tide_fail(TIDE_ELIMIT,
+                         "a linear programme has 1 to 4096 variables and up to 4096 rows");
+    }
+    for (size_t i = 0; i < program->rows; i++) {
+        slacks += program->sense[i] != 0;
+    }
+    struct tableau s = {.rows = program->rows,
+                        .artificial = program->variables + slacks,
+                        .pivots_left = program->pivots_max};
+    s.columns = s.artificial + s.rows;
+    s.t = tide_alloc_zero((s.rows + 1) * (s.columns + 1), sizeof *s.t);
+    s.basis = tide_alloc_zero(s.rows + 1, sizeof *s.basis);
+    int code = s.t && s.basis ? solve(&s, program, x, value) : TIDE_ENOMEM;
+    tide_free(s.t);
+    tide_free(s.basis);
+    return code;
+}

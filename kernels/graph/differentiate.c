@@ -1,0 +1,469 @@
+/*
+ * Reverse differentiation of the list: from the losses back, each operation's adjoint appends the
+ * operations that give its operands' gradients. Losses are sums, and give the gradient by their
+ * operand themselves. Values that depend on no parameter (nor, if asked, on an input) get none.
+ */
+#include "graph/graph.h"
+
+#include <string.h>
+
+struct walk {
+    struct tide_program *p;
+    uint32_t *gradient; /* by value; NONE: none yet */
+    bool *needed;       /* by value */
+    size_t values;      /* of the forward list: what is appended has no gradient */
+    const struct node *node;
+    uint32_t g; /* gradient of the node's first output */
+    int error;
+};
+
+static uint32_t apply(struct walk *w, enum tide_op_code code, size_t count, const uint32_t *in,
+                      const struct tide_attributes *attributes) {
+    uint32_t out = NONE;
+    if (w->error == 0) {
+        w->error = tide_program_apply(w->p, code, in, count, attributes, &out);
+    }
+    return w->error == 0 ? out : 0;
+}
+
+static uint32_t map3(struct walk *w, enum tide_micro_code code, uint32_t a, uint32_t b,
+                     uint32_t c) {
+    uint32_t out = NONE, in[3] = {a, b, c};
+    double zeros[3] = {0, 0, 0};
+    if (w->error == 0) {
+        w->error = tide_program_map(w->p, code, in, zeros, &out);
+    }
+    return w->error == 0 ? out : 0;
+}
+
+static uint32_t map2(struct walk *w, enum tide_micro_code code, uint32_t a, uint32_t b) {
+    return map3(w, code, a, b, NONE);
+}
+
+static uint32_t map_constant(struct walk *w, enum tide_micro_code code, double a, uint32_t b) {
+    uint32_t out = NONE, in[3] = {NONE, b, NONE};
+    double constants[3] = {a, 0, 0};
+    if (w->error == 0) {
+        w->error = tide_program_map(w->p, code, in, constants, &out);
+    }
+    return w->error == 0 ? out : 0;
+}
+
+static void add(struct walk *w, uint32_t value, uint32_t g) {
+    if (w->error == 0 && value < w->values) {
+        uint32_t before = w->gradient[value];
+        w->gradient[value] = before == NONE ? g : map2(w, TIDE_MICRO_ADD, before, g);
+    }
+}
+
+static bool wants(const struct walk *w, size_t input) {
+    return w->error == 0 && w->needed[w->node->in[input]];
+}
+
+/* ---- elementwise ---- */
+
+/* The gradient by the operand of a one-operand map; NONE: it has none. */
+static uint32_t unary(struct walk *w, enum tide_micro_code code, uint32_t x, uint32_t y) {
+    uint32_t g = w->g, t;
+    switch (code) {
+    case TIDE_MICRO_NEG:
+        return map2(w, TIDE_MICRO_NEG, g, NONE);
+    case TIDE_MICRO_ABS:
+        return map2(w, TIDE_MICRO_MUL, g, map2(w, TIDE_MICRO_SIGN, x, NONE));
+    case TIDE_MICRO_SQR:
+        return map2(w, TIDE_MICRO_MUL, g, map2(w, TIDE_MICRO_ADD, x, x));
+    case TIDE_MICRO_SQRT:
+        return map2(w, TIDE_MICRO_DIV, map_constant(w, TIDE_MICRO_MUL, 0.5, g), y);
+    case TIDE_MICRO_RSQRT:
+        t = map2(w, TIDE_MICRO_MUL, map2(w, TIDE_MICRO_SQR, y, NONE), y);
+        return map2(w, TIDE_MICRO_MUL, map_constant(w, TIDE_MICRO_MUL, -0.5, g), t);
+    case TIDE_MICRO_RECIP:
+        t = map2(w, TIDE_MICRO_NEG, map2(w, TIDE_MICRO_SQR, y, NONE), NONE);
+        return map2(w, TIDE_MICRO_MUL, g, t);
+    case TIDE_MICRO_EXP:
+        return map2(w, TIDE_MICRO_MUL, g, y);
+    case TIDE_MICRO_LOG:
+        return map2(w, TIDE_MICRO_DIV, g, x);
+    case TIDE_MICRO_LOG1P:
+        return map2(w, TIDE_MICRO_DIV, g, map_constant(w, TIDE_MICRO_ADD, 1, x));
+    case TIDE_MICRO_SIGMOID:
+        t = map2(w, TIDE_MICRO_MUL, y, map_constant(w, TIDE_MICRO_SUB, 1, y));
+        return map2(w, TIDE_MICRO_MUL, g, t);
+    case TIDE_MICRO_TANH:
+        t = map_constant(w, TIDE_MICRO_SUB, 1, map2(w, TIDE_MICRO_SQR, y, NONE));
+        return map2(w, TIDE_MICRO_MUL, g, t);
+    case TIDE_MICRO_RELU: /* 0 at 0: where 0 >= y, 0, else g */
+        t = map_constant(w, TIDE_MICRO_GE, 0, y);
+        return map3(w, TIDE_MICRO_SELECT, t, NONE, g);
+    case TIDE_MICRO_SOFTPLUS:
+        return map2(w, TIDE_MICRO_MUL, g, map2(w, TIDE_MICRO_SIGMOID, x, NONE));
+    default: /* sign */
+        return NONE;
+    }
+}
+
+/* By operand i of a map of two or three; operand[] has NONE for constants. */
+static uint32_t several(struct walk *w, const struct tide_region *region, const uint32_t *operand,
+                        size_t i, uint32_t y) {
+    uint32_t g = w->g, other = operand[1 - (i & 1)];
+    double number = region->constant[1 - (i & 1)];
+    enum tide_micro_code code = region->micro[0].code;
+    switch (code) {
+    case TIDE_MICRO_ADD:
+        return g;
+    case TIDE_MICRO_SUB:
+        return i == 0 ? g : map2(w, TIDE_MICRO_NEG, g, NONE);
+    case TIDE_MICRO_MUL:
+        return other == NONE ? map_constant(w, TIDE_MICRO_MUL, number, g)
+                             : map2(w, TIDE_MICRO_MUL, g, other);
+    case TIDE_MICRO_DIV:
+        if (i == 1) {
+            uint32_t quotient = map2(w, TIDE_MICRO_DIV, y, operand[1]);
+            return map2(w, TIDE_MICRO_NEG, map2(w, TIDE_MICRO_MUL, g, quotient), NONE);
+        }
+        return other == NONE ? map_constant(w, TIDE_MICRO_MUL, 1 / number, g)
+                             : map2(w, TIDE_MICRO_DIV, g, other);
+    case TIDE_MICRO_MIN:
+    case TIDE_MICRO_MAX: { /* of equals the first */
+        uint32_t in[3] = {operand[0], operand[1], NONE}, first = 0;
+        if (w->error == 0) {
+            uint32_t order[3] = {in[code == TIDE_MICRO_MAX ? 0 : 1],
+                                 in[code == TIDE_MICRO_MAX ? 1 : 0], NONE};
+            double numbers[3] = {region->constant[code == TIDE_MICRO_MAX ? 0 : 1],
+                                 region->constant[code == TIDE_MICRO_MAX ? 1 : 0], 0};
+            w->error = tide_program_map(w->p, TIDE_MICRO_GE, order, numbers, &first);
+        }
+        return i == 0 ? map3(w, TIDE_MICRO_SELECT, first, g, NONE)
+                      : map3(w, TIDE_MICRO_SELECT, first, NONE, g);
+    }
+    case TIDE_MICRO_SELECT:
+        if (i == 0 || operand[0] == NONE) {
+            return NONE;
+        }
+        return i == 1 ? map3(w, TIDE_MICRO_SELECT, operand[0], g, NONE)
+                      : map3(w, TIDE_MICRO_SELECT, operand[0], NONE, g);
+    default:
+        return NONE; /* comparisons */
+    }
+}
+
+static void adjoint_map(struct walk *w) {
+    const struct tide_region region = w->node->attributes.region;
+    const struct node node = *w->node; /* appending moves the list */
+    uint32_t operand[3] = {NONE, NONE, NONE};
+    size_t next = 0;
+    for (size_t i = 0; i < region.source_count; i++) {
+        operand[i] = region.kind[i] == TIDE_SOURCE_CONSTANT ? NONE : node.in[next++];
+    }
+    for (size_t i = 0; i < region.source_count; i++) {
+        if (operand[i] == NONE || w->error != 0 || !w->needed[operand[i]]) {
+            continue;
+        }
+        uint32_t g = region.source_count == 1
+                         ? unary(w, region.micro[0].code, operand[0], node.out[0])
+                         : several(w, &region, operand, i, node.out[0]);
+        if (g == NONE) {
+            continue;
+        }
+        if (region.kind[i] == TIDE_SOURCE_ROW) {
+            g = apply(w, TIDE_OP_COLUMN_SUMS, 1, &g, NULL);
+        } else if (region.kind[i] == TIDE_SOURCE_COLUMN) {
+            g = apply(w, TIDE_OP_ROW_SUMS, 1, &g, NULL);
+        }
+        add(w, operand[i], g);
+    }
+}
+
+/* ---- products, windows ---- */
+
+static uint32_t product(struct walk *w, enum tide_op_code code, bool ta, bool tb, uint32_t a,
+                        uint32_t b, double alpha) {
+    struct tide_attributes t = {.ta = ta, .tb = tb, .alpha = alpha};
+    return apply(w, code, 2, (uint32_t[]){a, b}, &t);
+}
+
+/* y = a b: da = g b', db = a' g; and so on for the transposed. The right operand last, so that its
+ * old value is read before a folded update changes it. */
+static void adjoint_product(struct walk *w) {
+    const struct node node = *w->node;
+    enum tide_op_code code = node.code;
+    bool ta = node.attributes.ta, tb = node.attributes.tb;
+    double alpha = node.attributes.alpha;
+    uint32_t a = node.in[0], b = node.in[1], g = w->g;
+    bool by_a = wants(w, 0), by_b = wants(w, 1);
+    if (by_a) {
+        add(w, a,
+            ta ? product(w, code, tb, true, b, g, alpha)
+               : product(w, code, false, !tb, g, b, alpha));
+    }
+    if (by_b) {
+        add(w, b,
+            tb ? product(w, code, true, ta, g, a, alpha)
+               : product(w, code, !ta, false, a, g, alpha));
+    }
+}
+
+static void adjoint_conv(struct walk *w) {
+    const struct node node = *w->node;
+    bool by_x = wants(w, 0), by_w = wants(w, 1);
+    if (by_x) {
+        uint32_t in[2] = {w->g, node.in[1]};
+        add(w, node.in[0], apply(w, TIDE_OP_CONV_DX, 2, in, &node.attributes));
+    }
+    if (by_w) {
+        uint32_t in[2] = {node.in[0], w->g};
+        add(w, node.in[1], apply(w, TIDE_OP_CONV_DW, 2, in, &node.attributes));
+    }
+}
+
+/* Gradients that go to one image operand, whose dims the window carries. */
+static void adjoint_image(struct walk *w, enum tide_op_code code) {
+    const struct node node = *w->node;
+    struct tide_attributes t = node.attributes;
+    const struct value *x = &w->p->values[node.in[0]];
+    uint32_t in[2] = {w->g, node.out[1]};
+    t.window.h = x->dims[0];
+    t.window.w = x->dims[1];
+    t.window.c = x->dims[2];
+    add(w, node.in[0], apply(w, code, code == TIDE_OP_MAXPOOL_DX ? 2 : 1, in, &t));
+}
+
+static void adjoint_norm(struct walk *w, enum tide_op_code code) {
+    const struct node node = *w->node;
+    uint32_t in[5] = {w->g, node.in[0], node.in[1], node.out[1], node.out[2]};
+    uint32_t first = apply(w, code, 5, in, &node.attributes);
+    if (w->error == 0) {
+        const struct node *made = &w->p->nodes[w->p->values[first].producer];
+        uint32_t by[3] = {made->out[0], made->out[1], made->out[2]};
+        for (size_t i = 0; i < 3; i++) {
+            if (w->needed[node.in[i]]) {
+                add(w, node.in[i], by[i]);
+            }
+        }
+    }
+}
+
+/* ---- rows and columns ---- */
+
+static uint32_t sliced(struct walk *w, uint32_t g, enum tide_op_code code, size_t first,
+                       size_t count) {
+    struct tide_attributes t = {.first = (uint32_t)first, .count = (uint32_t)count};
+    return apply(w, code, 1, &g, &t);
+}
+
+static void adjoint_columns(struct walk *w) {
+    const struct node node = *w->node;
+    size_t columns = tide__graph_columns(&w->p->values[node.in[0]]);
+    switch (node.code) {
+    case TIDE_OP_SLICE:
+        add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE_DX, node.attributes.first, columns));
+        break;
+    case TIDE_OP_SLICE_DX:
+        add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE, node.attributes.first, columns));
+        break;
+    case TIDE_OP_CONCAT: {
+        size_t second = tide__graph_columns(&w->p->values[node.in[1]]);
+        bool by_a = wants(w, 0), by_b = wants(w, 1);
+        if (by_a) {
+            add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE, 0, columns));
+        }
+        if (by_b) {
+            add(w, node.in[1], sliced(w, w->g, TIDE_OP_SLICE, columns, second));
+        }
+        break;
+    }
+    default: { /* sums: g broadcast over x's shape; x - x may be NaN, hence the selection */
+        uint32_t never = map_constant(w, TIDE_MICRO_MUL, 0, node.in[0]);
+        uint32_t zero = map3(w, TIDE_MICRO_SELECT, never, NONE, NONE);
+        add(w, node.in[0], map2(w, TIDE_MICRO_ADD, zero, w->g));
+        break;
+    }
+    }
+}
+
+static void adjoint_reshape(struct walk *w) {
+    const struct node node = *w->node;
+    const struct value v = w->p->values[node.in[0]];
+    uint32_t out = NONE;
+    if (w->error == 0) {
+        w->error = tide_program_reshape(w->p, w->g, v.rank, v.dims, &out);
+    }
+    add(w, node.in[0], out);
+}
+
+static void adjoint_embed(struct walk *w) {
+    const struct node node = *w->node;
+    uint32_t in[2] = {w->g, node.in[1]};
+    struct tide_attributes t = {.window = {.h = w->p->values[node.in[0]].dims[0]}};
+    add(w, node.in[0], apply(w, TIDE_OP_EMBED_DW, 2, in, &t));
+}
+
+static void adjoint(struct walk *w) {
+    uint32_t in[2] = {w->g, w->node->out[0]}, x = w->node->in[0];
+    switch (w->node->code) {
+    case TIDE_OP_MAP:
+        adjoint_map(w);
+        break;
+    case TIDE_OP_MM:
+    case TIDE_OP_BMM:
+        adjoint_product(w);
+        break;
+    case TIDE_OP_CONV:
+        adjoint_conv(w);
+        break;
+    case TIDE_OP_MAXPOOL:
+        adjoint_image(w, TIDE_OP_MAXPOOL_DX);
+        break;
+    case TIDE_OP_AVGPOOL:
+        adjoint_image(w, TIDE_OP_AVGPOOL_DX);
+        break;
+    case TIDE_OP_MEAN_PIXELS:
+        adjoint_image(w, TIDE_OP_MEAN_PIXELS_DX);
+        break;
+    case TIDE_OP_BATCHNORM:
+        adjoint_norm(w, TIDE_OP_BATCHNORM_DX);
+        break;
+    case TIDE_OP_LAYERNORM:
+        adjoint_norm(w, TIDE_OP_LAYERNORM_DX);
+        break;
+    case TIDE_OP_SOFTMAX:
+        add(w, x, apply(w, TIDE_OP_SOFTMAX_DX, 2, in, NULL));
+        break;
+    case TIDE_OP_EMBED:
+        adjoint_embed(w);
+        break;
+    case TIDE_OP_DROPOUT: { /* the mask is a function of the operation's number: the same again */
+        struct tide_attributes t = w->node->attributes;
+        uint32_t dropouts = w->p->dropouts;
+        w->p->dropouts = t.id;
+        add(w, x, apply(w, TIDE_OP_DROPOUT, 1, in, &t));
+        w->p->dropouts = dropouts;
+        break;
+    }
+    case TIDE_OP_RESHAPE:
+        adjoint_reshape(w);
+        break;
+    case TIDE_OP_SLICE:
+    case TIDE_OP_SLICE_DX:
+    case TIDE_OP_CONCAT:
+    case TIDE_OP_ROW_SUMS:
+    case TIDE_OP_COLUMN_SUMS:
+        adjoint_columns(w);
+        break;
+    default:
+        w->error = tide__graph_wrong(w->p, "%s has no derivative", tide_op_names[w->node->code]);
+        break;
+    }
+}
+
+/* ---- the walk ---- */
+
+static void mark_needed(struct walk *w, bool of_inputs) {
+    for (size_t i = 0; i < w->values; i++) {
+        const struct value *v = &w->p->values[i];
+        w->needed[i] = v->class == CLASS_PARAMETER ||
+                       (of_inputs && v->class == CLASS_INPUT && v->type == TIDE_VALUE_FLOAT);
+    }
+    for (size_t n = 0; n < w->p->node_count; n++) {
+        const struct node *node = &w->p->nodes[n];
+        bool any = false;
+        for (size_t i = 0; i < node->in_count; i++) {
+            any = any || w->needed[node->in[i]];
+        }
+        w->needed[node->out[0]] = any;
+    }
+}
+
+static bool is_loss(unsigned code) {
+    return code >= TIDE_OP_XENT && code <= TIDE_OP_SUM_LOSS;
+}
+
+static void walk_back(struct walk *w, size_t count) {
+    struct node node;
+    for (size_t n = count; n-- > 0 && w->error == 0;) {
+        node = w->p->nodes[n];
+        w->node = &node;
+        w->p->layer = node.layer;
+        memcpy(w->p->at, node.at, sizeof(w->p->at));
+        if (is_loss(node.code)) {
+            if (w->needed[node.in[0]]) {
+                add(w, node.in[0], node.out[1]);
+            }
+            continue;
+        }
+        w->g = w->gradient[node.out[0]];
+        if (w->g != NONE && w->needed[node.out[0]]) {
+            adjoint(w);
+        }
+    }
+}
+
+/* Each parameter's gradient is a value of its own, written by one operation into the gradient
+ * array: what is a view, the loss's own, or another's as well is copied. */
+static int own_gradient(struct walk *w, uint32_t parameter, uint32_t g) {
+    struct tide_program *p = w->p;
+    const struct value *v = &p->values[g];
+    bool shared = v->root != g || v->class != CLASS_TEMPORARY;
+    for (size_t i = 0; !shared && i < w->values; i++) {
+        shared = i != parameter && w->gradient[i] == g;
+    }
+    shared = shared || !p->nodes[v->producer].backward;
+    for (size_t n = v->producer + 1; !shared && v->producer != NONE && n < p->node_count; n++) {
+        for (size_t i = 0; i < p->nodes[n].in_count; i++) {
+            shared = shared || p->nodes[n].in[i] == g;
+        }
+    }
+    p->values[parameter].gradient = g;
+    if (shared) {
+        uint32_t columns = (uint32_t)tide__graph_columns(v);
+        p->layer = p->values[parameter].layer;
+        g = sliced(w, g, TIDE_OP_SLICE, 0, columns);
+        p->values[parameter].gradient = g;
+    }
+    return w->error;
+}
+
+static int finish(struct walk *w, bool of_inputs) {
+    struct tide_program *p = w->p;
+    for (size_t i = 0; i < w->values && w->error == 0; i++) {
+        uint32_t g = w->gradient[i];
+        if (g == NONE || !(p->values[i].class == CLASS_PARAMETER ||
+                           (of_inputs && p->values[i].class == CLASS_INPUT))) {
+            continue;
+        }
+        w->error = own_gradient(w, (uint32_t)i, g);
+        if (w->error == 0 && p->values[i].class == CLASS_INPUT) {
+            char name[NAME_SIZE];
+            snprintf(name, sizeof(name), "d:%.60s", p->values[i].name);
+            w->error = tide_program_output(p, name, p->values[i].gradient);
+        }
+    }
+    return w->error;
+}
+
+int tide_program_differentiate(struct tide_program *p, bool of_inputs) {
+    if (p->differentiated || p->loss_count == 0) {
+        return tide__graph_wrong(p, p->differentiated ? "the program is differentiated already"
+                                                      : "the program has no loss");
+    }
+    struct walk w = {.p = p, .values = p->value_count};
+    w.gradient = tide_alloc(p->value_count * sizeof(*w.gradient));
+    w.needed = tide_alloc_zero(p->value_count, sizeof(*w.needed));
+    if (!w.gradient || !w.needed) {
+        w.error = TIDE_ENOMEM;
+        goto out;
+    }
+    for (size_t i = 0; i < p->value_count; i++) {
+        w.gradient[i] = NONE;
+    }
+    mark_needed(&w, of_inputs);
+    p->backward = p->differentiated = true;
+    walk_back(&w, p->node_count);
+    if (w.error == 0) {
+        w.error = finish(&w, of_inputs);
+    }
+out:
+    tide_free(w.gradient);
+    tide_free(w.needed);
+    return w.error;
+}

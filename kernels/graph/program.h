@@ -1,0 +1,172 @@
+/*
+ * A program: a static list of tensor operations, built once, differentiated once, planned once, run
+ * for any number of rows.
+ *
+ *   build         tide_program_create, _place, _input, _parameter, _apply, _map, _output
+ *   differentiate tide_program_differentiate: appends the backward operations to the same list
+ *   plan          tide_plan_create: fuses, gives every value its place; nothing is allocated later
+ *   run           tide_run_create, _bind, _step
+ *
+ * Values are numbered from 0 and assigned once. A value is batched (its first dim is B, the rows of
+ * a run, and is not stored in dims) or of constant size. All functions return 0 or a negative
+ * TIDE_E... code with the reason in the error slot; EINVAL is a mistake of the program's author,
+ * and its text names layer, shapes and place. A program belongs to one thread; a plan is not
+ * written to after its making, so several runs, each on its thread, may share it.
+ */
+#ifndef TIDE_PROGRAM_H
+#define TIDE_PROGRAM_H
+
+#include "operation.h"
+
+#define TIDE_NO_VALUE UINT32_MAX
+enum { TIDE_RANK_MAX = 4, TIDE_PARAMETER_KEY = 1024 };
+
+enum tide_value_type { TIDE_VALUE_FLOAT, TIDE_VALUE_INDEX, TIDE_VALUE_BYTE, TIDE_VALUE_LOSS };
+
+/* Initial values: pure functions of seed, parameter name and index. */
+struct tide_initial {
+    enum { TIDE_INITIAL_CONSTANT, TIDE_INITIAL_UNIFORM, TIDE_INITIAL_NORMAL } kind;
+    double value; /* the constant, the bound of a symmetric interval, the standard deviation */
+};
+
+struct tide_program;
+struct tide_plan;
+struct tide_run;
+
+int tide_program_create(const char *name, struct tide_program **out); /* gives */
+void tide_program_destroy(struct tide_program *p);
+/* What follows belongs to this layer, and was written at `at` ("file:line"); kind is its sort
+ * ("linear"), both appear in errors. A layer of a known name is continued. */
+int tide_program_place(struct tide_program *p, const char *kind, const char *layer, const char *at);
+
+int tide_program_input(struct tide_program *p, const char *name, enum tide_value_type type,
+                       size_t rank, const uint32_t *dims, uint32_t *out);
+int tide_program_parameter(struct tide_program *p, const char *name, size_t rank,
+                           const uint32_t *dims, struct tide_initial initial, uint32_t *out);
+/* Like a parameter, but changed by operations and never by gradients (running statistics). */
+int tide_program_state(struct tide_program *p, const char *name, size_t rank, const uint32_t *dims,
+                       struct tide_initial initial, uint32_t *out);
+/* Any operation but MAP. Of the window, kh, kw, stride and pad are read; of BMM ta and tb; RESHAPE
+ * takes the new dims (without B) from shape. *out: the first output. Losses become the program's.
+ */
+int tide_program_apply(struct tide_program *p, enum tide_op_code code, const uint32_t *in,
+                       size_t in_count, const struct tide_attributes *attributes, uint32_t *out);
+int tide_program_reshape(struct tide_program *p, uint32_t in, size_t rank, const uint32_t *dims,
+                         uint32_t *out);
+/* One micro-operation. in[i] = TIDE_NO_VALUE: the number constants[i]. Operands are of one shape,
+ * or a vector of the last dim, or of last dim 1 and else the same. */
+int tide_program_map(struct tide_program *p, enum tide_micro_code code, const uint32_t *in,
+                     const double *constants, uint32_t *out);
+int tide_program_output(struct tide_program *p, const char *name, uint32_t value);
+/* Gradients of all parameters, and of float inputs if asked. Once, after the last loss; EINVAL
+ * without a loss or where an operation has no derivative. */
+int tide_program_differentiate(struct tide_program *p, bool of_inputs);
+
+/* "[B x 28 x 28 x 1]" */
+void tide_program_shape(const struct tide_program *p, uint32_t value, char *text, size_t capacity);
+struct tide_shape {
+    enum tide_value_type type;
+    bool batched;
+    uint8_t rank; /* without B */
+    uint32_t dims[TIDE_RANK_MAX];
+};
+int tide_program_dims(const struct tide_program *p, uint32_t value,
+                      struct tide_shape *out); /* ENOENT */
+bool tide_program_value(const struct tide_program *p, const char *name, uint32_t *out);
+/* One operation a line; dot: Graphviz. *gives* heap text (tide_free). */
+int tide_program_print(const struct tide_program *p, char **out);
+int tide_program_dot(const struct tide_program *p, char **out);
+/* Hash of everything that decides what is computed; the same on all machines. */
+uint64_t tide_program_id(const struct tide_program *p);
+
+/* ---- parameters: one flat array ----
+ * Layer after layer, each at a multiple of TIDE_PARAMETER_KEY elements, so that a layer is a range
+ * of rows of a table of that width; in it matrices, then vectors. Gradients and the state of update
+ * rules have the same layout. */
+struct tide_parameter_place {
+    const char *name;
+    uint32_t layer;
+    size_t first, count; /* elements */
+    size_t rows, columns;
+};
+struct tide_layer_place {
+    const char *name;
+    size_t first_key, key_count;
+};
+size_t tide_program_parameter_keys(const struct tide_program *p);
+size_t tide_program_parameter_count(const struct tide_program *p);
+struct tide_parameter_place tide_program_parameter_at(const struct tide_program *p, size_t index);
+size_t tide_program_layer_count(const struct tide_program *p); /* that have parameters */
+struct tide_layer_place tide_program_layer_at(const struct tide_program *p, size_t index);
+size_t tide_program_state_elements(const struct tide_program *p);
+/* Writes all parameters (states): float or, for the reference device, double. */
+void tide_program_initialise(const struct tide_program *p, uint64_t seed, size_t element,
+                             void *parameters, void *states);
+
+/* ---- plans ---- */
+enum tide_plan_kind {
+    TIDE_PLAN_TRAIN,   /* forward and backward */
+    TIDE_PLAN_EVALUATE /* forward alone: no dropout, running statistics */
+};
+struct tide_plan_options {
+    enum tide_plan_kind kind;
+    bool no_fusion, no_reuse; /* each operation and each value on its own: the oracle of tests */
+};
+/* The plan keeps a reference to nothing: it copies what it needs. *gives* */
+int tide_plan_create(const struct tide_program *p, const struct tide_device *device,
+                     const struct tide_plan_options *options, struct tide_plan **out);
+void tide_plan_destroy(struct tide_plan *plan);
+struct tide_plan_figures {
+    size_t operations, regions, row_bytes, fixed_bytes; /* arena = row_bytes B + fixed_bytes */
+    size_t row_bytes_without_reuse;
+};
+struct tide_plan_figures tide_plan_figures(const struct tide_plan *plan);
+bool tide_plan_training(const struct tide_plan *plan);
+/* The list as it is executed, with places and events. *gives* */
+int tide_plan_explain(const struct tide_plan *plan, char **out);
+
+/* ---- runs ---- */
+/* Called between operations; a non-zero code ends the step with it. layer: as in layer_at. */
+struct tide_run_hooks {
+    void *arg;
+    /* The next operation is the first to read the layer's parameters. */
+    int (*need)(void *arg, uint32_t layer);
+    /* The layer's gradients are complete; they stay until the next step. */
+    int (*ready)(void *arg, uint32_t layer);
+    /* In place of the product that would make a parameter's gradient, where tide_run_offer_factors
+     * asked for it: the gradient is a^T b; a is [K x rows], b [K x columns]. Borrowed until it
+     * returns. */
+    int (*factors)(void *arg, size_t parameter, const struct tide_operand *a,
+                   const struct tide_operand *b);
+};
+int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out);
+void tide_run_destroy(struct tide_run *run);
+/* Shares: arrays of the program's parameter layout, which stay the caller's. Gradients may be NULL
+ * in an evaluation. */
+void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *gradients,
+                              void *states);
+/* Shares: the rows of an input for the next steps. EINVAL: no such input. */
+int tide_run_bind(struct tide_run *run, const char *input, const void *data);
+/* Instead of a gradient array and an update pass: plain gradient descent inside the product that
+ * makes the gradient, w -= rate / count * a^T b. Layers this is not possible for stay as they are;
+ * tide_run_folded tells of a parameter. rate 0: off. */
+void tide_run_fold(struct tide_run *run, double rate);
+/* From now on the parameter's gradient is not computed but offered as factors, to hooks->factors.
+ * EUNSUPPORTED: it is not made by one product, or is folded. */
+int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on);
+bool tide_run_folded(const struct tide_run *run, size_t parameter);
+/* Runs the list for `rows` rows; `step` numbers the dropout masks. EINVAL (an input is not bound, a
+ * label is outside its range), ENOMEM, or a hook's code. */
+int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
+                  const struct tide_run_hooks *hooks);
+struct tide_run_loss {
+    double sum, count, correct; /* count: of the first loss */
+};
+struct tide_run_loss tide_run_loss(const struct tide_run *run); /* of the last step */
+/* Rows of an output, or of the gradient of an input ("d:NAME"), of the last step; borrowed until
+ * the next. NULL: unknown. */
+const void *tide_run_output(const struct tide_run *run, const char *name, size_t *rows,
+                            size_t *columns);
+size_t tide_run_arena_bytes(const struct tide_run *run);
+
+#endif

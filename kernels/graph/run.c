@@ -1,0 +1,302 @@
+/*
+ * Runs of a plan: operands are addresses computed from places and the number of rows. The arena
+ * grows to the next power of two of rows; a step of a size seen before allocates nothing.
+ */
+#include "graph/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+struct tide_run {
+    const struct tide_plan *plan;
+    uint64_t seed;
+    void *parameters, *gradients, *states;
+    const void **inputs;        /* by input number */
+    struct tide_op_call *calls; /* by operation, for `rows` */
+    char *arena, *scratch;
+    size_t capacity, scratch_bytes; /* rows; bytes */
+    size_t rows;                    /* of the last step */
+    size_t prepared;                /* rows the calls' sizes are for; SIZE_MAX: none */
+    double fold_rate;
+    bool *offered; /* by operation: its factors are handed out in its place */
+};
+
+int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out) {
+    struct tide_run *run = tide_alloc_zero(1, sizeof(*run));
+    if (!run) {
+        return TIDE_ENOMEM;
+    }
+    run->plan = plan;
+    run->seed = seed;
+    run->prepared = SIZE_MAX;
+    run->inputs = tide_alloc_zero(plan->input_count + 1, sizeof(*run->inputs));
+    run->calls = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->calls));
+    run->offered = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->offered));
+    if (!run->inputs || !run->calls || !run->offered) {
+        tide_run_destroy(run);
+        return TIDE_ENOMEM;
+    }
+    *out = run;
+    return 0;
+}
+
+void tide_run_destroy(struct tide_run *run) {
+    if (run) {
+        tide_free(run->inputs);
+        tide_free(run->calls);
+        tide_free(run->offered);
+        tide_free(run->arena);
+        tide_free(run->scratch);
+        tide_free(run);
+    }
+}
+
+void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *gradients,
+                              void *states) {
+    run->parameters = parameters;
+    run->gradients = gradients;
+    run->states = states;
+    run->prepared = SIZE_MAX;
+}
+
+int tide_run_bind(struct tide_run *run, const char *input, const void *data) {
+    uint32_t value;
+    if (!tide_program_value(run->plan->program, input, &value) ||
+        run->plan->places[value].kind != PLACE_INPUT) {
+        return tide_fail(TIDE_EINVAL, "program %s has no input \"%s\"", run->plan->program->name,
+                         input);
+    }
+    run->inputs[run->plan->places[value].input] = data;
+    run->prepared = SIZE_MAX;
+    return 0;
+}
+
+void tide_run_fold(struct tide_run *run, double rate) {
+    run->fold_rate = rate;
+    run->prepared = SIZE_MAX;
+}
+
+bool tide_run_folded(const struct tide_run *run, size_t parameter) {
+    for (size_t n = 0; run->fold_rate > 0 && n < run->plan->program->node_count; n++) {
+        if (run->plan->foldable[n] == parameter + 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on) {
+    const struct tide_program *p = run->plan->program;
+    for (size_t n = 0; n < p->node_count; n++) {
+        const struct tide_attributes *t = &p->nodes[n].attributes;
+        if (run->plan->foldable[n] == parameter + 1 && t->ta && !t->tb &&
+            fpclassify(t->alpha) == FP_ZERO && !(run->fold_rate > 0)) {
+            run->offered[n] = on;
+            return 0;
+        }
+    }
+    return tide_fail(TIDE_EUNSUPPORTED, "program %s: the gradient of parameter %zu has no factors",
+                     p->name, parameter + 1);
+}
+
+static void *address(const struct tide_run *run, uint32_t value, size_t rows) {
+    const struct place *place = &run->plan->places[value];
+    size_t element = run->plan->device->element;
+    switch (place->kind) {
+    case PLACE_INPUT:
+        return (void *)(uintptr_t)run->inputs[place->input];
+    case PLACE_PARAMETER:
+        return (char *)run->parameters + place->offset * element;
+    case PLACE_STATE:
+        return (char *)run->states + place->offset * element;
+    case PLACE_GRADIENT:
+        return (char *)run->gradients + place->offset * element;
+    case PLACE_ROWS:
+        return run->arena + place->offset * rows;
+    case PLACE_FIXED:
+        return run->arena + run->plan->row_bytes * run->capacity + place->offset;
+    default:
+        return NULL;
+    }
+}
+
+static struct tide_operand operand(const struct tide_run *run, uint32_t value, size_t rows) {
+    const struct value *v = &run->plan->program->values[value];
+    return (struct tide_operand){address(run, value, rows), tide__graph_rows(v, rows),
+                                 tide__graph_columns(v)};
+}
+
+static int grow(struct tide_run *run, size_t rows) {
+    if (rows <= run->capacity && run->arena) {
+        return 0;
+    }
+    size_t capacity = 1, bytes;
+    while (capacity < rows) {
+        capacity *= 2;
+    }
+    if (__builtin_mul_overflow(capacity, run->plan->row_bytes, &bytes) || bytes > (size_t)1 << 46) {
+        return tide_fail(TIDE_ENOMEM, "program %s: %zu rows of %zu bytes", run->plan->program->name,
+                         rows, run->plan->row_bytes);
+    }
+    tide_free(run->arena);
+    run->arena = tide_alloc_aligned(64, bytes + run->plan->fixed_bytes + 64);
+    run->capacity = run->arena ? capacity : 0;
+    run->prepared = SIZE_MAX;
+    return run->arena ? 0 : TIDE_ENOMEM;
+}
+
+/* Fills in the calls for a number of rows; grows the scratch. */
+static int prepare(struct tide_run *run, size_t rows) {
+    const struct tide_program *p = run->plan->program;
+    size_t scratch = 0;
+    for (size_t n = 0; n < p->node_count; n++) {
+        const struct node *node = &p->nodes[n];
+        struct tide_op_call *call = &run->calls[n];
+        *call = (struct tide_op_call){.attributes = &node->attributes, .seed = run->seed};
+        for (size_t i = 0; i < node->in_count; i++) {
+            call->in[i] = operand(run, node->in[i], rows);
+        }
+        for (size_t o = 0; o < node->out_count; o++) {
+            call->out[o] = operand(run, node->out[o], rows);
+        }
+        size_t bytes = run->plan->device->scratch(node->code, call);
+        scratch = bytes > scratch ? bytes : scratch;
+    }
+    if (scratch > run->scratch_bytes || !run->scratch) {
+        tide_free(run->scratch);
+        run->scratch = tide_alloc_aligned(64, (scratch + 127) & ~(size_t)63);
+        run->scratch_bytes = run->scratch ? scratch : 0;
+        if (!run->scratch) {
+            return TIDE_ENOMEM;
+        }
+    }
+    for (size_t n = 0; n < p->node_count; n++) {
+        run->calls[n].scratch = run->scratch;
+    }
+    run->prepared = rows;
+    return 0;
+}
+
+static int check_bound(const struct tide_run *run) {
+    const struct tide_program *p = run->plan->program;
+    for (size_t i = 0; i < p->value_count; i++) {
+        const struct place *place = &run->plan->places[i];
+        if (place->kind == PLACE_INPUT && p->values[i].class == CLASS_INPUT &&
+            !run->inputs[place->input]) {
+            for (size_t n = 0; n < p->node_count; n++) {
+                for (size_t k = 0; k < p->nodes[n].in_count; k++) {
+                    if (p->nodes[n].in[k] == i) {
+                        return tide_fail(TIDE_EINVAL, "program %s: input \"%s\" is not bound",
+                                         p->name, p->values[i].name);
+                    }
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+/* w += -(rate / count) a^T b in place of the gradient. */
+static int run_folded(struct tide_run *run, size_t n) {
+    const struct tide_program *p = run->plan->program;
+    struct tide_attributes attributes = p->nodes[n].attributes;
+    struct tide_op_call call = run->calls[n];
+    double count = tide_run_loss(run).count;
+    double alpha = fpclassify(attributes.alpha) == FP_ZERO ? 1 : attributes.alpha;
+    if (!(count > 0)) {
+        return 0;
+    }
+    attributes.alpha = -alpha * run->fold_rate / count;
+    call.attributes = &attributes;
+    call.accumulate = true;
+    call.out[0].data = address(run, p->parameters[run->plan->foldable[n] - 1], run->rows);
+    return run->plan->device->functions[TIDE_OP_MM](&call);
+}
+
+static int run_node(struct tide_run *run, size_t n, uint64_t step,
+                    const struct tide_run_hooks *hooks) {
+    const struct node *node = &run->plan->program->nodes[n];
+    if (node->code == TIDE_OP_RESHAPE) {
+        return 0;
+    }
+    if (run->fold_rate > 0 && run->plan->foldable[n] != 0) {
+        return run_folded(run, n);
+    }
+    if (run->offered[n] && hooks && hooks->factors) {
+        return hooks->factors(hooks->arg, run->plan->foldable[n] - 1, &run->calls[n].in[0],
+                              &run->calls[n].in[1]);
+    }
+    run->calls[n].step = step;
+    int code = run->plan->device->functions[node->code](&run->calls[n]);
+    if (code != 0 && node->at[0]) {
+        char text[400];
+        snprintf(text, sizeof(text), "%s", tide_error_message());
+        return tide_fail(code, "%s: %s", node->at, text);
+    }
+    return code;
+}
+
+static int raise_events(const struct tide_run *run, const uint32_t *when, size_t n,
+                        int (*hook)(void *arg, uint32_t layer), void *arg) {
+    int code = 0;
+    for (size_t l = 0; hook && code == 0 && l < run->plan->layer_count; l++) {
+        if (when[l] == n) {
+            code = hook(arg, (uint32_t)l);
+        }
+    }
+    return code;
+}
+
+int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
+                  const struct tide_run_hooks *hooks) {
+    int code = check_bound(run);
+    if (code == 0) {
+        code = grow(run, rows);
+    }
+    if (code == 0 && run->prepared != rows) {
+        code = prepare(run, rows);
+    }
+    run->rows = rows;
+    for (size_t n = 0; code == 0 && n < run->plan->program->node_count; n++) {
+        if (hooks) {
+            code = raise_events(run, run->plan->first_use, n, hooks->need, hooks->arg);
+        }
+        if (code == 0) {
+            code = run_node(run, n, step, hooks);
+        }
+        if (code == 0 && hooks) {
+            code = raise_events(run, run->plan->last_gradient, n, hooks->ready, hooks->arg);
+        }
+    }
+    return code;
+}
+
+struct tide_run_loss tide_run_loss(const struct tide_run *run) {
+    const struct tide_program *p = run->plan->program;
+    struct tide_run_loss loss = {0, 0, 0};
+    for (size_t i = 0; i < p->loss_count && run->arena; i++) {
+        const double *values = address(run, p->nodes[p->losses[i]].out[0], run->rows);
+        loss.sum += values[0];
+        loss.count = i == 0 ? values[1] : loss.count;
+        loss.correct += values[2];
+    }
+    return loss;
+}
+
+const void *tide_run_output(const struct tide_run *run, const char *name, size_t *rows,
+                            size_t *columns) {
+    const struct tide_program *p = run->plan->program;
+    for (size_t i = 0; i < p->output_count && run->arena; i++) {
+        if (strcmp(p->outputs[i].name, name) == 0) {
+            struct tide_operand found = operand(run, p->outputs[i].value, run->rows);
+            *rows = found.rows;
+            *columns = found.columns;
+            return found.data;
+        }
+    }
+    return NULL;
+}
+
+size_t tide_run_arena_bytes(const struct tide_run *run) {
+    return run->arena ? run->capacity * run->plan->row_bytes + run->plan->fixed_bytes : 0;
+}

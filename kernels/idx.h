@@ -1,0 +1,26 @@
+/* The IDX format of MNIST (LeCun): big-endian magic 0, 0, type, rank; the sizes; the elements. */
+#ifndef TIDE_IDX_H
+#define TIDE_IDX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TIDE_IDX_RANK_MAX = 4 };
+
+struct tide_idx {
+    uint8_t rank;
+    uint32_t dims[TIDE_IDX_RANK_MAX];
+    size_t count;         /* elements */
+    const uint8_t *bytes; /* borrowed from the input */
+};
+
+/* Only type 8 (bytes), which all of MNIST's relatives have. EINVAL with the reason in the error
+ * slot. */
+int tide_idx_parse(const void *data, size_t size, struct tide_idx *out);
+
+/* Whether the bytes are gzip; if so they can be unpacked. */
+int tide_gzip_is(const void *data, size_t size);
+/* *gives* (tide_free) the unpacked bytes. EINVAL: damaged; ELIMIT: more than limit bytes. */
+int tide_gzip_unpack(const void *data, size_t size, size_t limit, uint8_t **out, size_t *out_size);
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * Numeric tools for decisions: small, exact, single-threaded, deterministic. Policies and scripts
+ * reach them as `k` (lua/numeric.c); here they are plain C.
+ *
+ * All arrays are the caller's. Functions return 0 or a negative TIDE_E code with the reason in the
+ * thread's error slot; outputs are written only on success, unless said otherwise. Numbers must be
+ * finite where nothing else is said: callers check (NaN in, anything out, but never a crash or an
+ * endless loop). Any thread.
+ */
+#ifndef TIDE_NUMERIC_H
+#define TIDE_NUMERIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- fit.c ---- */
+/* y = at + per * x by least squares with at, per >= 0. With one distinct x: at = 0 (x = 0: per =
+ * 0). n >= 1, x >= 0. */
+int tide_fit_line(const double *x, const double *y, size_t n, double *at, double *per);
+/* min |A c - y|, A row-major rows x columns, by Householder QR with column pivoting; columns that
+ * depend on others get 0. columns <= rows is not required. */
+int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t columns,
+                           double *c);
+/* The same with c >= 0: active sets of Lawson and Hanson, "Solving Least Squares Problems" (1974),
+ * chapter 23. */
+int tide_fit_nonnegative(const double *a, const double *y, size_t rows, size_t columns, double *c);
+
+/* Residuals of parameters p; negative: give up. */
+typedef int (*tide_residuals)(void *arg, const double *p, double *r);
+struct tide_fit_problem {
+    tide_residuals residuals;
+    void *arg;
+    size_t residual_count, parameter_count; /* residual_count >= parameter_count */
+    const double *low, *high;               /* bounds; -inf, +inf: none on that side */
+    int evaluations_max;
+};
+/* Levenberg-Marquardt (MINPACK's lmdif) from `p`, which becomes the solution. Parameters with two
+ * bounds run through the logistic map, with one through exp, so every evaluation is strictly
+ * inside. `error`: sum of squares at the solution. */
+int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *error,
+                     int *evaluations);
+
+/* ---- split.c ---- */
+/* Seconds of b units: at + per * b, or times[b - 1] (not decreasing; 0 units take 0 s). */
+struct tide_split_cost {
+    double at, per;
+    const double *times;
+    size_t time_count;
+    uint64_t min, max; /* units; max <= time_count for a table */
+};
+/* Integer split of `total` that minimises the slowest: bisection on the finish time, exact. ERANGE
+ * when the bounds do not allow the total. */
+int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_t n,
+                      uint64_t *share, double *seconds);
+
+/* ---- assign.c ---- */
+/* Minimum-cost assignment of every row to a column of its own: shortest augmenting paths (Jonker
+ * and Volgenant 1987). cost row-major, rows <= columns, +inf: forbidden. pick[row] = column. ERANGE
+ * when none exists. O(rows^2 columns). */
+int tide_assign(const double *cost, size_t rows, size_t columns, size_t *pick, double *total);
+
+/* ---- knapsack.c ---- */
+/* Multiple choice: of each row at most one option j of size sizes[j] and value value[row * options
+ * + j] (-inf: not offered), sizes sum <= capacity, value sum largest; nothing is worth 0. pick[row]
+ * = option or SIZE_MAX; best[c], c = 0..capacity: the largest value with capacity c. Ties: the
+ * lowest option, nothing first. */
+int tide_knapsack(const double *value, size_t rows, const uint64_t *sizes, size_t options,
+                  uint64_t capacity, size_t *pick, double *best);
+
+/* ---- makespan.c ---- */
+/* Homes of weighted items on m machines of capacity (speed) > 0: longest first to where it ends
+ * first, then moves and swaps out of the machine that ends last. span: the largest load / capacity;
+ * bound: no assignment is below it. Each step of the search is one of `steps_max`. */
+int tide_makespan(const double *weight, size_t n, const double *capacity, size_t m,
+                  size_t steps_max, uint32_t *home, double *span, double *bound);
+
+/* ---- simplex.c ---- */
+struct tide_linear_program { /* maximise objective * x, x >= 0, rows: a x (-1: <=, 0: =, 1: >=) b */
+    size_t variables, rows;
+    const double *objective, *a, *b; /* a row-major */
+    const int8_t *sense;
+    size_t pivots_max;
+};
+/* Dense two-phase simplex, Bland's rule. ERANGE: no solution; EINVAL: unbounded; ELIMIT: pivots_max
+ * reached. */
+int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value);
+
+#endif

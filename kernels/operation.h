@@ -1,0 +1,182 @@
+/*
+ * Tensor operations: one code, one function a device, one calling convention. A program
+ * (graph/program.h) is a list of them; the conformance tests and the benchmarks call them directly.
+ *
+ * Values are dense and row-major, rows x columns with the channel last; images are NHWC, so a value
+ * of dims [B, h, w, c] has B h w rows of c columns. What one element is, is the device's affair:
+ * float on "cpu", double on "reference". Labels are i32, arg-maxima u8, losses f64 on every device.
+ *
+ * An operation never allocates, never waits and accepts 0 rows. The same call gives the same bits.
+ */
+#ifndef TIDE_OPERATION_H
+#define TIDE_OPERATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum tide_op_code {
+    TIDE_OP_MAP,        /* a region of micro-operations over [n, c]; see struct tide_region */
+    TIDE_OP_MM,         /* a [n, k], b [k, m] -> [n, m]; flags ta, tb; scaled by alpha */
+    TIDE_OP_BMM,        /* a [g, n, k], b [g, k, m] -> [g, n, m]; flags ta, tb */
+    TIDE_OP_CONV,       /* x [B, h, w, c], w [kh kw c, o] -> [B, h', w', o] */
+    TIDE_OP_CONV_DX,    /* g [B, h', w', o], w -> [B, h, w, c] */
+    TIDE_OP_CONV_DW,    /* x, g -> [kh kw c, o] */
+    TIDE_OP_MAXPOOL,    /* x -> y, u8 place of the maximum in its window (the first of equals) */
+    TIDE_OP_MAXPOOL_DX, /* g, places -> dx */
+    TIDE_OP_AVGPOOL,    /* mean over the cells of the window that exist */
+    TIDE_OP_AVGPOOL_DX,
+    TIDE_OP_MEAN_PIXELS, /* [B, h, w, c] -> [B, c]; the mean of `group` rows */
+    TIDE_OP_MEAN_PIXELS_DX,
+    TIDE_OP_BATCHNORM,      /* x, gamma, beta, running mean, running var -> y, mean, 1/std */
+    TIDE_OP_BATCHNORM_EVAL, /* x, gamma, beta, running mean, running var -> y */
+    TIDE_OP_BATCHNORM_DX,   /* g, x, gamma, mean, 1/std -> dx, dgamma, dbeta */
+    TIDE_OP_LAYERNORM,      /* x, gamma, beta -> y, mean [n], 1/std [n] */
+    TIDE_OP_LAYERNORM_DX,   /* g, x, gamma, mean, 1/std -> dx, dgamma, dbeta */
+    TIDE_OP_SOFTMAX,
+    TIDE_OP_SOFTMAX_DX, /* g, y -> dx */
+    TIDE_OP_XENT, /* z [n, K], labels i32 [n] -> {sum, count, correct}, dz; label -1: left out */
+    TIDE_OP_SIGMOID_XENT, /* z, t [n, c] -> {sum, count, 0}, dz; count = rows */
+    TIDE_OP_MSE,          /* half the squared distance: z, t -> {sum, count, 0}, z - t */
+    TIDE_OP_HINGE,        /* z, t in {-1, 1}: max(0, 1 - z t) */
+    TIDE_OP_SUM_LOSS,     /* z -> {sum of all, rows, 0}, ones */
+    TIDE_OP_EMBED,        /* table [V, w], ids i32 [n] -> [n, w]; id -1: zeros */
+    TIDE_OP_EMBED_DW,     /* g [n, w], ids -> [V, w]: rows added up in order, all others 0 */
+    TIDE_OP_ROW_SUMS,     /* [n, c] -> [n, 1] */
+    TIDE_OP_COLUMN_SUMS,  /* [n, c] -> [c] */
+    TIDE_OP_SLICE,        /* columns first .. first + count - 1 */
+    TIDE_OP_SLICE_DX,     /* the same columns, the others 0 */
+    TIDE_OP_CONCAT,       /* columns of a, then of b */
+    TIDE_OP_DROPOUT,      /* x / keep where Philox(seed, step, id; element) < keep, else 0 */
+    TIDE_OP_RESHAPE,      /* the same storage under other dims; no kernel */
+    TIDE_OP_COUNT
+};
+
+/* ---- regions: elementwise programs, run tile by tile ---- */
+enum tide_micro_code {
+    TIDE_MICRO_NEG,
+    TIDE_MICRO_ABS,
+    TIDE_MICRO_SQR,
+    TIDE_MICRO_SQRT,
+    TIDE_MICRO_RSQRT,
+    TIDE_MICRO_RECIP,
+    TIDE_MICRO_EXP,
+    TIDE_MICRO_LOG,
+    TIDE_MICRO_LOG1P,
+    TIDE_MICRO_SIGMOID,
+    TIDE_MICRO_TANH,
+    TIDE_MICRO_RELU,
+    TIDE_MICRO_SOFTPLUS,
+    TIDE_MICRO_SIGN,
+    TIDE_MICRO_ADD, /* from here on two operands */
+    TIDE_MICRO_SUB,
+    TIDE_MICRO_MUL,
+    TIDE_MICRO_DIV,
+    TIDE_MICRO_MIN,
+    TIDE_MICRO_MAX,
+    TIDE_MICRO_EQ, /* 1 or 0 */
+    TIDE_MICRO_GT,
+    TIDE_MICRO_GE,
+    TIDE_MICRO_SELECT, /* three: a != 0 ? b : c */
+    TIDE_MICRO_COUNT
+};
+extern const char *const tide_micro_names[TIDE_MICRO_COUNT + 1]; /* NULL ends it */
+static inline unsigned tide_micro_arity(unsigned code) {
+    return code < TIDE_MICRO_ADD ? 1 : code < TIDE_MICRO_SELECT ? 2 : 3;
+}
+
+enum tide_source_kind {
+    TIDE_SOURCE_FULL,    /* [n, c] */
+    TIDE_SOURCE_ROW,     /* [c]: the same for every row */
+    TIDE_SOURCE_COLUMN,  /* [n, 1]: one number a row */
+    TIDE_SOURCE_CONSTANT /* no operand */
+};
+enum { TIDE_REGION_SOURCES = 12, TIDE_REGION_MICROS = 24, TIDE_REGION_OUTS = 4 };
+
+/* Registers: the sources, then the result of every micro-operation. Operands come before their use.
+ * The non-constant sources are the call's inputs in their order; out[i] is the register stored in
+ * the call's i-th output. An output may be the storage of a FULL source. */
+struct tide_region {
+    uint8_t source_count, micro_count, out_count;
+    uint8_t kind[TIDE_REGION_SOURCES];
+    double constant[TIDE_REGION_SOURCES];
+    struct tide_micro {
+        uint8_t code, a, b, c;
+    } micro[TIDE_REGION_MICROS];
+    uint8_t out[TIDE_REGION_OUTS];
+};
+
+struct tide_window { /* of convolutions and pools; the sizes are derived from the operands' dims */
+    uint32_t kh, kw, stride, pad;
+    uint32_t h, w, c, oh, ow, o;
+};
+
+struct tide_attributes {
+    bool ta, tb;
+    uint32_t first, count; /* slices; count is also the columns of what a SLICE_DX gives */
+    uint32_t group;        /* mean_pixels: rows that are averaged */
+    uint32_t n, k, m;      /* bmm: of one product, as stored before ta and tb */
+    uint32_t id;           /* dropout: which one of its program */
+    double alpha;          /* mm; 0 counts as 1 */
+    double eps, rate;      /* batch norm: of the running statistics; eps also of layer norm */
+    double keep;           /* dropout */
+    struct tide_window window;
+    struct tide_region region;
+};
+
+struct tide_operand {
+    void *data;
+    size_t rows, columns;
+};
+enum { TIDE_OP_INPUTS = TIDE_REGION_SOURCES, TIDE_OP_OUTPUTS = TIDE_REGION_OUTS };
+
+struct tide_op_call {
+    const struct tide_attributes *attributes;
+    struct tide_operand in[TIDE_OP_INPUTS], out[TIDE_OP_OUTPUTS];
+    void *scratch;       /* tide_device.scratch bytes, 64-byte aligned */
+    uint64_t seed, step; /* of dropout masks */
+    bool accumulate;     /* MM, CONV_DW: out[0] is added to */
+};
+/* 0; EINVAL: a label or id outside its range, with the row in the error slot. */
+typedef int (*tide_op_function)(const struct tide_op_call *call);
+
+/* ---- update rules, over flat arrays ---- */
+enum tide_rule {
+    TIDE_RULE_SGD,
+    TIDE_RULE_MOMENTUM,
+    TIDE_RULE_NESTEROV,
+    TIDE_RULE_ADAGRAD,
+    TIDE_RULE_RMSPROP,
+    TIDE_RULE_ADAM,
+    TIDE_RULE_ADAMW,
+    TIDE_RULE_COUNT
+};
+/* g' = scale g + decay w (adamw: decay apart), then
+ *   sgd       w -= rate g'
+ *   momentum  a = mu a + g'; w -= rate a            (Polyak 1964)
+ *   nesterov  a = mu a + g'; w -= rate (g' + mu a)  (Sutskever et al. 2013, in PyTorch's form)
+ *   adagrad   a += g'^2; w -= rate g' / (sqrt(a) + eps)              (Duchi, Hazan, Singer 2011)
+ *   rmsprop   a = mu a + (1 - mu) g'^2; w -= rate g' / (sqrt(a) + eps)   (Tieleman, Hinton 2012)
+ *   adam(w)   Kingma, Ba 2015, algorithm 1; Loshchilov, Hutter 2019; a = m, b = v */
+struct tide_step {
+    enum tide_rule rule;
+    double rate, scale, decay, mu, beta2, eps;
+    uint64_t step; /* adam: this is the step-th update, from 1 */
+};
+unsigned tide_rule_states(enum tide_rule rule); /* arrays of state it keeps: 0, 1 or 2 */
+
+struct tide_device {
+    const char *name;
+    size_t element;                    /* bytes */
+    const tide_op_function *functions; /* by code; NULL for RESHAPE */
+    size_t (*scratch)(enum tide_op_code code, const struct tide_op_call *call);
+    void (*update)(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);
+    double (*norm2)(size_t n, const void *x); /* sum of squares; not finite if an element is not */
+};
+
+/* "cpu" is the widest of "cpu-plain", "cpu-avx2" and "cpu-avx512" that this machine runs;
+ * "reference" is plain loops in float64. NULL: unknown, or not for this machine. */
+const struct tide_device *tide_device_find(const char *name);
+extern const char *const tide_op_names[TIDE_OP_COUNT + 1]; /* NULL ends it */
+
+#endif

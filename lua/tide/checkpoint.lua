@@ -1,0 +1,119 @@
+-- Checkpoints: what jobs, scripts and `tide checkpoint` share over core.checkpoint_*. Errors get their T07 codes here.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local units = require "tide.units"
+
+local checkpoint = {}
+
+local CODES <const> = {
+  ENOENT = "T0702", EPROTO = "T0703", EVERSION = "T0704", EMISMATCH = "T0705", EBUSY = "T0706", ETIMEDOUT = "T0707",
+  EINVAL = "T0708",
+}
+local EVERY_DEFAULT_S <const> = 60
+local FIELDS <const> = {dir = "string", every = {"string", "number"}, keep = "number", cut = "string"}
+local CUTS <const> = {clock = true, fuzzy = true}
+
+---@param err any of core.checkpoint_*
+---@param where? string the directory
+---@return tide.error
+function checkpoint.error(err, where)
+  local from <const> = errors.from(err)
+  if from.code:find "^T07" then return from end
+  local fields <const> = {where = where, node = from.node, message = from.message}
+  return errors.new(CODES[from.name or ""] or "T0701", fields)
+end
+
+---Checks the job field `checkpoint`; a fault is told by its text.
+---@param fields table {dir=, every=, keep=, cut=}
+---@return table? settings {dir, every_s, keep, cut}
+---@return string? problem
+function checkpoint.settings(fields)
+  for key, value in pairs(fields) do
+    local want = FIELDS[key]
+    if not want then return nil, ("checkpoint has no field `%s`"):format(tostring(key)) end
+    local fits = false
+    for _, t in ipairs(type(want) == "table" and want or {want}) do fits = fits or type(value) == t end
+    if not fits then return nil, ("checkpoint.%s is a %s"):format(key, type(value)) end
+  end
+  if not fields.dir or fields.dir == "" then return nil, "checkpoint needs a directory: dir = \"...\"" end
+  if fields.cut and not CUTS[fields.cut] then return nil, "checkpoint.cut is \"clock\" or \"fuzzy\"" end
+  local every = fields.every or EVERY_DEFAULT_S
+  if type(every) == "string" then
+    every = units.parse_duration(every)
+    if not every then return nil, "checkpoint.every is no duration, as \"60s\"" end
+  end
+  if every <= 0 then return nil, "checkpoint.every must be more than nothing" end
+  local keep = fields.keep or 3
+  if math.type(keep) ~= "integer" or keep < 2 or keep > 1000 then
+    return nil, "checkpoint.keep is a number of generations, at least 2"
+  end
+  return {dir = fields.dir, every_s = every, keep = keep, cut = fields.cut}
+end
+
+---Writes one generation. `job(info)` gives what is saved beside the tables, when all parts are on disk.
+---@param o {dir: string, cut?: string, keep?: integer}
+---@param job? fun(info: table): any
+---@return table? info {generation, full, cut, clock, rows, bytes, took_s}
+---@return tide.error? err
+function checkpoint.save(o, job)
+  local began <const> = core.now()
+  local handle, err = core.checkpoint_start {dir = o.dir, cut = o.cut, keep = o.keep}
+  if not handle then return nil, checkpoint.error(err, o.dir) end
+  local info <const> = handle:info()
+  local ok, value = pcall(job or function() return nil end, info)
+  if not ok then
+    handle:abort()
+    return nil, checkpoint.error(value, o.dir)
+  end
+  ok, err = handle:commit(value)
+  if not ok then return nil, checkpoint.error(err, o.dir) end
+  info.committed, info.took_s = true, core.now() - began
+  return info
+end
+
+---Brings the tables back. Call it while no worker runs.
+---@param dir string
+---@param generation? integer default: the newest that is whole
+---@return table? restored {generation, cut, clock, rows, skipped, job}
+---@return tide.error? err
+function checkpoint.restore(dir, generation)
+  local restored, err = core.checkpoint_restore(dir, generation)
+  if not restored then return nil, checkpoint.error(err, dir) end
+  return restored
+end
+
+---@param dir string
+---@return table[]? generations newest first
+---@return tide.error? err
+function checkpoint.list(dir)
+  local list, err = core.checkpoint_list(dir)
+  if not list then return nil, checkpoint.error(err, dir) end
+  return list
+end
+
+---Checks every block.
+---@param dir string
+---@param generation? integer default: all that were finished
+---@return integer? checked how many are whole
+---@return tide.error? err names the first damage
+function checkpoint.verify(dir, generation)
+  local list, err = checkpoint.list(dir)
+  if not list then return nil, err end
+  local checked = 0
+  for _, g in ipairs(list) do
+    local finished = g.committed or not g.problem:find "never finished"
+    local wanted = generation == g.generation or (not generation and finished)
+    if wanted then
+      local ok, problem = core.checkpoint_verify(dir, g.generation)
+      if not ok then return nil, checkpoint.error(problem, dir) end
+      checked = checked + 1
+    end
+  end
+  if checked == 0 then
+    return nil, errors.new("T0702", {where = dir, message = generation
+      and ("there is no generation %d"):format(generation) or "there is no finished checkpoint"})
+  end
+  return checked
+end
+
+return checkpoint

@@ -1,0 +1,252 @@
+-- `tide policy VERB`: policies of a run that is going on, of its journal, and of files.
+local arguments = require "tide.arguments"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+local ASK <const> = [[return require("tide.command.policy").ask(...)]]
+
+local SKELETON <const> = [[
+-- What this policy does, in a sentence.
+local policy = {
+  api = 1, kind = "%s", name = "my-%s", version = 1,
+  params = {},                     -- named defaults: numbers, strings, booleans, flat lists
+  needs = {},                      -- signals that view shall have: docs/policies.md lists them
+  every = %g,                      -- seconds between decisions
+  on = {%s},  -- events that ask for one at once
+}
+
+-- The state. `saved` is what the policy before this one exported, or nil: keep what is still useful.
+function policy.init(params, saved)
+  return {params = params, decisions = saved and saved.decisions or 0}
+end
+
+-- Pure: what is seen, in; a wish, out. An empty plan changes nothing. k has the numeric tools.
+function policy.decide(st, view, k)
+  st.decisions = st.decisions + 1
+  return {}                        -- %s
+end
+
+-- What a successor, a restart or a replay shall know: plain data.
+function policy.export(st) return {decisions = st.decisions} end
+
+return policy
+]]
+
+local FIELDS <const> = {
+  scheduling = "{alloc = {[job] = {slots = n}}, order = ids, nodes = {want = n}}",
+  scaling = "{workers = n, servers = n, drop = ids}",
+  placement = "{moves = {{table =, slot =, to = node}}, replicas = {[table] = n}}",
+  batching = "{batch = {[worker] = n}, accum = n, why = text}",
+  comm = "{path = {[tensor] = \"ps\"}, format = {[tensor] = \"bf16\"}}",
+  sync = "{consistency = \"ssp:3\", backup = n}",
+  dispatch = "{queue = {[worker] = chunks}, backup = {{chunk =, worker =}}}",
+}
+
+local function print_data(context, verb, data)
+  if context.json then
+    local object = type(data) == "table" and data[1] == nil and data or {items = data}
+    object.schema, object.verb = "tide.policy/1", verb
+    context:print(context.core.json_encode(object))
+    return 0
+  end
+  local function lines(value, indent)
+    for _, key in ipairs(text.sorted_keys(value)) do
+      local v = value[key]
+      if type(v) == "table" and next(v) then
+        context:print(("%s%s:"):format(indent, tostring(key)))
+        lines(v, indent .. "  ")
+      elseif type(v) ~= "table" then
+        local shown = math.type(v) == "float" and ("%.6g"):format(v) or text.clean(tostring(v))
+        context:print(("%s%-14s %s"):format(indent, tostring(key), shown))
+      end
+    end
+  end
+  if data[1] ~= nil and type(data[1]) == "table" then
+    for i, item in ipairs(data) do
+      if i > 1 then context:print "" end
+      lines(item, "")
+    end
+  else
+    lines(data, "")
+  end
+  return 0
+end
+
+---- verbs without a run ------------------------------------------------------------------------------------------
+
+local offline = {}
+
+function offline.new(context, kind)
+  local contract = require "tide.policy.contract"
+  local k = contract.kinds[kind or ""]
+  if not k then
+    return nil, errors.new("T0105", ("`%s` is no kind of policy; there are %s"):format(tostring(kind),
+      table.concat(contract.kind_names, ", ")))
+  end
+  local events = {}
+  for i, name in ipairs(k.on) do events[i] = ("%q"):format(name) end
+  local skeleton = SKELETON:format(kind, kind, k.every, table.concat(events, ", "), FIELDS[kind])
+  if context.json then return print_data(context, "new", {kind = kind, source = skeleton}) end
+  context.write_out(skeleton)
+  return 0
+end
+
+function offline.shipped(context)
+  local names = require("tide.policy.source").shipped()
+  if context.json then return print_data(context, "shipped", {names = names}) end
+  for _, name in ipairs(names) do context:print(name) end
+  return 0
+end
+
+function offline.show(context, ref)
+  local found, err = require("tide.policy.source").find(ref)
+  if not found then return nil, err end
+  if context.json then return print_data(context, "show", {path = found.path, sha = found.sha, source = found.text}) end
+  context.write_out(found.text)
+  return 0
+end
+
+-- Without plans: they are by id, which JSON cannot key.
+local function presentable(report)
+  local out = {}
+  for k, v in pairs(report) do
+    if type(v) ~= "table" then out[k] = v end
+  end
+  local d = report.first_difference
+  if type(d) == "table" then out.first_difference_tick = d.tick end
+  return out
+end
+
+function offline.replay(context, ref)
+  local o <const> = context.options
+  if not o.journal then return nil, errors.new("T0103", "--journal is missing: the file of a run's directory") end
+  local report, err = require("tide.policy").replay(o.journal, {policy = ref})
+  if not report then return nil, err end
+  local shown = presentable(report)
+  shown.torn = report.torn or nil
+  print_data(context, "replay", shown)
+  return report.identical == false and 1 or 0
+end
+
+function offline.check(context, ref)
+  local source = require "tide.policy.source"
+  local found, err = source.find(ref)
+  if not found then return nil, err end
+  local loaded
+  loaded, err = source.load(found, {timed = true})
+  if not loaded then return nil, err end
+  local usage, p = loaded.sandbox:usage(), loaded.policy
+  loaded.sandbox:close()
+  return print_data(context, "check", {kind = p.kind, name = p.name, version = p.version, ok = true,
+    load_s = usage.seconds, memory_bytes = usage.memory_bytes, needs = p.needs})
+end
+
+---- verbs on a run ------------------------------------------------------------------------------------------------
+
+-- Arguments of a remote verb from the words of the command.
+local function remote_words(o)
+  local words = {scope = o.scope, force = o.force, latest = o.latest, for_ = o["for"]}
+  if o.guard then words.guard = {metric = o.guard, drop = o.drop, rise = o.rise, within = o.within or 60} end
+  return words
+end
+
+-- In the client's actor: where the run's controller listens.
+local function address_of(core, job)
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" then
+      for _, name in ipairs {job and "policies-" .. job or "policies", "policies"} do
+        local address = core.whereis(member.name .. "/" .. name)
+        if address then return address end
+      end
+    end
+  end
+  return nil
+end
+
+local function ask(request)
+  local core = require "tide.core"
+  local address = address_of(core, request.job)
+  if not address then
+    return nil, errors.new("T0303", "no run with policies is going on in this cluster")
+  end
+  local policies = require("tide.policy.remote").new(address)
+  local o <const> = request.words
+  local verb, ref = request.verb, request.ref
+  if verb == "check" or verb == "swap" or verb == "shadow" then
+    local found = {text = request.text, path = request.path, params = request.params}
+    if verb == "check" then return policies.check(found) end
+    return policies[verb](found, o)
+  end
+  if verb == "list" then return policies.list() end
+  if verb == "why" then return policies.why(ref or "") end
+  return policies[verb](ref, o)
+end
+
+local function live(context, verb, ref)
+  local o <const> = context.options
+  local request = {verb = verb, ref = ref, job = o.job, words = remote_words(o)}
+  if verb == "check" or verb == "swap" or verb == "shadow" then
+    local found, err = require("tide.policy.source").find(ref)
+    if not found then return nil, err end
+    request.text, request.path = found.text, found.path
+  end
+  return require("tide.cluster_view").attached(context, function()
+    local bytes, err = context.core.node_run(ASK, "@tide/command/policy.lua", request)
+    if not bytes then return nil, errors.from(err) end
+    local answer = context.core.plain_decode(bytes.result)
+    if verb == "check" or verb == "report" then answer = presentable(answer) end
+    return print_data(context, verb, answer)
+  end)
+end
+
+local LIVE <const> = {list = true, swap = true, shadow = true, report = true, rollback = true, history = true,
+                      why = true}
+local WANTS_WORD <const> = {swap = "a policy", shadow = "a policy", check = "a policy", rollback = "a kind",
+                            history = "a kind", report = "a kind", show = "a policy", new = "a kind"}
+
+return {
+  name = "policy",
+  brief = "list, check, swap and replay policies",
+  summary = "Works with policies: files (new, shipped, show, check), the seats of a run that is going on (list, swap, "
+    .. "shadow, report, rollback, history, why), and the journal of one (replay).",
+  examples = {
+    {"tide policy new batching > mine.lua", "a skeleton with comments"},
+    {"tide policy check mine.lua", "does it load and keep the contract?"},
+    {"tide policy swap mine.lua --guard examples_per_s --drop 0.1", "into the run that is going on, guarded"},
+    {"tide policy replay --journal .tide/runs/ID/policies-mf.journal", "decides everything again"},
+  },
+  arguments = {
+    {name = "verb", doc = "new, shipped, show, check, replay; list, swap, shadow, report, rollback, history, why"},
+    {name = "what", optional = true, doc = "a policy (shipped name or path), a kind, or a thing"},
+  },
+  options = {
+    arguments.shared.cluster,
+    {name = "job", type = "string", value = "NAME", doc = "the run's job, if the driver runs several"},
+    {name = "scope", type = "string", value = "NAME", doc = "the seat's job or table, if there are several"},
+    {name = "live", doc = "check on the recorded views of the run that is going on"},
+    {name = "force", doc = "swap in a policy that was rolled back"},
+    {name = "latest", doc = "roll back with the state exported last instead of the one at the swap"},
+    {name = "for", type = "duration", doc = "how long a shadow runs (default 10m)"},
+    {name = "guard", type = "string", value = "METRIC", doc = "roll back when this gets worse"},
+    {name = "drop", type = "number", value = "SHARE", doc = "it may drop by this share of what it was"},
+    {name = "rise", type = "number", value = "SHARE", doc = "it may rise by this share of what it was"},
+    {name = "within", type = "duration", doc = "the guard's window (default 60s)"},
+    {name = "journal", type = "string", value = "FILE", doc = "of the run to replay"},
+  },
+  ask = function(request)
+    local answer, err = ask(request)
+    if answer == nil then error(err, 0) end
+    return {result = require("tide.core").plain_encode(answer)}
+  end,
+  run = function(context)
+    local o <const> = context.options
+    local verb <const>, word <const> = o.verb, o.what
+    if WANTS_WORD[verb] and not word then
+      return nil, errors.new("T0103", ("`tide policy %s` wants %s"):format(verb, WANTS_WORD[verb]))
+    end
+    if LIVE[verb] or verb == "check" and o.live then return live(context, verb, word) end
+    if offline[verb] then return offline[verb](context, word) end
+    return nil, errors.new("T0105", {message = ("`%s` is no verb of policies"):format(text.clean(verb)),
+      help = "`tide policy --help` lists them"})
+  end,
+}

@@ -1,0 +1,115 @@
+-- tide.data.images: images and labels in MNIST's format (packed by gzip or not), or a generated task of the same form.
+-- Parts: "train.x", "test.x" (f32 0..1, an image a row) and "train.y", "test.y" (i32 labels); all parts of a pair are
+-- shuffled and cut alike.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local NAMES <const> = {train = "train", test = "t10k"}
+
+local function find(directory, part, kind)
+  local found = core.file_list(directory) or {}
+  local name <const> = ("%s-%s"):format(NAMES[part], kind == "x" and "images-idx3-ubyte" or "labels-idx1-ubyte")
+  for _, file in ipairs(found) do
+    local base = type(file) == "table" and file.name or file
+    if base == name or base == name .. ".gz" then return directory .. "/" .. base end
+  end
+  return nil
+end
+
+local function read(path)
+  local tensor, rest = core.idx(path)
+  if tensor then return tensor, rest end
+  local message <const> = rest.message:sub(1, #path + 2) == path .. ": " and rest.message:sub(#path + 3) or rest.message
+  return nil, script.error("T0402", message, {where = path})
+end
+
+local function read_pair(directory, part)
+  local images, labels = find(directory, part, "x"), find(directory, part, "y")
+  if not images or not labels then return nil end
+  local x, dims = read(images)
+  if not x then return nil, dims end
+  local y, err = read(labels)
+  if not y then return nil, err end
+  if y:rows() ~= x:rows() then
+    return nil, script.error("T0402", ("%d images, but %d labels"):format(x:rows(), y:rows()), {where = images})
+  end
+  return {x = x, y = y, dims = {dims[2], dims[3] or 1, dims[4] or 1}}
+end
+
+---Splits a pair after a shuffle; `test` examples become the test part.
+local function split(pair, test, seed)
+  pair.x:shuffle(seed)
+  pair.y:shuffle(seed)
+  local n <const> = pair.x:rows() - test
+  return {["train.x"] = pair.x:slice(1, n), ["train.y"] = pair.y:slice(1, n),
+          ["test.x"] = pair.x:slice(n + 1, test), ["test.y"] = pair.y:slice(n + 1, test)}
+end
+
+---Ten classes of smooth random pictures, each example shifted by up to 2 pixels and with noise.
+local function generate(o)
+  local rng, size, classes = core.random(o.seed or 1), o.size or 28, 10
+  local prototypes = {}
+  for c = 1, classes do
+    local blobs, picture = {}, {}
+    for b = 1, 5 do
+      blobs[b] = {4 + rng:uniform() * (size - 8), 4 + rng:uniform() * (size - 8), 1.5 + 2 * rng:uniform()}
+    end
+    for y = 0, size - 1 do
+      for x = 0, size - 1 do
+        local sum = 0
+        for _, b in ipairs(blobs) do sum = sum + math.exp(-((x - b[1]) ^ 2 + (y - b[2]) ^ 2) / (2 * b[3] ^ 2)) end
+        picture[y * size + x] = math.min(1, sum)
+      end
+    end
+    prototypes[c] = picture
+  end
+  local n = o.count or 2000
+  local x, y = core.tensor("f32", n, size * size), core.tensor("i32", n, 1)
+  for i = 1, n do
+    local label, dx, dy = rng:below(classes), rng:below(5) - 2, rng:below(5) - 2
+    local picture, base = prototypes[label + 1], (i - 1) * size * size
+    y[i] = label
+    for r = 0, size - 1 do
+      for c = 0, size - 1 do
+        local from = r + dy >= 0 and r + dy < size and c + dx >= 0 and c + dx < size
+          and picture[(r + dy) * size + c + dx] or 0
+        x[base + r * size + c + 1] = from * (0.6 + 0.4 * rng:uniform()) + 0.3 * rng:uniform()
+      end
+    end
+  end
+  return {x = x, y = y, dims = {size, size, 1}}
+end
+
+return function(data)
+  ---@param directory? string with MNIST's files; nil: generated
+  ---@param o? {test?: number, seed?: integer, count?: integer} test: share held out where there is one pair of files
+  return function(directory, o)
+    o = o or {}
+    return data.lazy(function()
+      local pair, err, test
+      if directory then
+        pair, err = read_pair(directory, "train")
+        if err then return nil, err end
+        test, err = read_pair(directory, "test")
+        if err then return nil, err end
+        if not pair then pair, test = test, nil end
+        if not pair then
+          return nil, script.error("T0401", ("%s has no images in MNIST's format"):format(directory),
+            {where = directory, help = "it must hold t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (.gz)"})
+        end
+      else
+        pair = generate(o)
+      end
+      local parts
+      if test then
+        parts = {["train.x"] = pair.x, ["train.y"] = pair.y, ["test.x"] = test.x, ["test.y"] = test.y}
+      else
+        parts = split(pair, math.floor(pair.x:rows() * (o.test or 0.2)), o.seed or 1)
+      end
+      local count = parts["train.x"]:rows()
+      return {parts = parts, dims = pair.dims, count = count,
+              note = ("%s: %d images of %d x %d to train on, %d held out"):format(directory or "generated", count,
+                pair.dims[1], pair.dims[2], parts["test.x"]:rows())}
+    end)
+  end
+end

@@ -1,0 +1,447 @@
+-- tide.nn: programs of tensor operations that read like their formulas. A function runs once with symbolic values and
+-- leaves a list of operations behind (print(program)), which is differentiated and planned once and run by native
+-- kernels. docs/programs.md is the guide.
+local core = require "tide.core"
+local script = require "tide.script"
+local text = require "tide.text"
+
+local nn = {}
+
+---@class tide.nn.value symbolic: has operators and methods, no numbers
+---@field program tide.nn.program
+---@field id integer
+local value = {}
+value.__index = value
+
+---@class tide.nn.program
+local program = {}
+program.__index = program
+
+---Where in the script the function was called that asks for this: the first line outside of tide.nn.
+local function caller()
+  for level = 2, 40 do
+    local info = debug.getinfo(level, "Sl")
+    if not info then break end
+    if info.currentline > 0 and not info.short_src:find("tide/nn", 1, true) then
+      return ("%s:%d"):format(info.short_src, info.currentline)
+    end
+  end
+  return ""
+end
+
+local function refuse(message, ...)
+  error(script.error("T0903", message:format(...), {where = caller()}), 0)
+end
+
+---The error of a C function: its place becomes the error's.
+local function checked(result, err, ...)
+  if result ~= nil then return result, err, ... end
+  local where, rest = err.message:match("^(.-:%d+): (.*)$")
+  error(script.error("T0903", rest or err.message, {where = where or caller()}), 0)
+end
+
+local function is_value(v) return getmetatable(v) == value end
+
+local function wrap(p, id) return setmetatable({program = p, id = id}, value) end
+
+---What follows in the list belongs to the layer being made, or to none, and to this line.
+local function place(p)
+  local layer = p.layer
+  p.core:place(layer and layer.kind or "", layer and layer.name or "", layer and layer.at or caller())
+end
+
+---- values ----------------------------------------------------------------------------------------------------------
+
+local function operand(p, v)
+  if is_value(v) then
+    if v.program ~= p then refuse("a value of program %s is used in program %s", v.program.name, p.name) end
+    return v.id
+  end
+  if type(v) ~= "number" then refuse("a symbolic value cannot be combined with a %s", type(v)) end
+  return v + 0.0
+end
+
+local function map(micro, a, b, c)
+  local p = (is_value(a) and a or is_value(b) and b or c).program
+  place(p)
+  return wrap(p, checked(p.core:map(micro, operand(p, a), b and operand(p, b), c and operand(p, c))))
+end
+
+local function apply(p, operation, inputs, attributes)
+  local ids = {}
+  for i, v in ipairs(inputs) do
+    if not is_value(v) then refuse("operand %d of %s is a %s, not a value of the program", i, operation, type(v)) end
+    ids[i] = operand(p, v)
+  end
+  place(p)
+  return wrap(p, checked(p.core:apply(operation, ids, attributes or {})))
+end
+
+function value.__add(a, b) return map("add", a, b) end
+function value.__sub(a, b) return map("sub", a, b) end
+function value.__mul(a, b) return map("mul", a, b) end
+function value.__div(a, b) return map("div", a, b) end
+function value.__unm(a) return map("neg", a) end
+
+local function compared(a, b)
+  refuse("symbolic values %s have no order while the program is built; use :max, :gt or nn.select",
+    tostring(is_value(a) and a or b))
+end
+value.__lt, value.__le = compared, compared
+
+function value:__tostring()
+  return ("value %s of program %s"):format((self.program.core:shape(self.id)), self.program.name)
+end
+
+for _, micro in ipairs {"abs", "sqr", "sqrt", "rsqrt", "recip", "exp", "log", "log1p", "sigmoid", "tanh", "relu",
+                        "softplus", "sign"} do
+  value[micro] = function(self) return map(micro, self) end
+  nn[micro] = function(x) -- a function of a value, or a layer of nn.sequential
+    if x == nil then return function(v) return map(micro, v) end end
+    return map(micro, x)
+  end
+end
+for _, micro in ipairs {"min", "max", "eq", "gt", "ge"} do
+  value[micro] = function(self, other) return map(micro, self, other) end
+end
+
+---Where condition is not 0 the first, else the second.
+function nn.select(condition, a, b) return map("select", condition, a, b) end
+
+---@return integer[] dims without the batch
+---@return boolean batched
+function value:dims()
+  local _, dims, batched = self.program.core:shape(self.id)
+  return dims, batched
+end
+
+---The number of channels: the last dim.
+function value:columns()
+  local dims = self:dims()
+  return dims[#dims] or 1
+end
+
+---Matrix product over the last dim; o.tb: by the transposed.
+function value:mm(other, o) return apply(self.program, "mm", {self, other}, o) end
+---Products of matrices in pairs.
+function value:bmm(other, o) return apply(self.program, "bmm", {self, other}, o) end
+---Columns first .. first + count - 1, from 1.
+function value:slice(first, count)
+  return apply(self.program, "slice", {self}, {first = first - 1, count = count})
+end
+function value:concat(other) return apply(self.program, "concat", {self, other}) end
+function value:softmax() return apply(self.program, "softmax", {self}) end
+---Sums over the columns ("rows") or over the rows ("columns").
+function value:sum(over)
+  if over ~= "rows" and over ~= "columns" then refuse("sum wants \"rows\" (one number a row) or \"columns\"") end
+  return apply(self.program, over == "rows" and "row_sums" or "column_sums", {self})
+end
+---The same elements under other dims (without the batch).
+function value:reshape(...)
+  place(self.program)
+  return wrap(self.program, checked(self.program.core:reshape(self.id, {...})))
+end
+
+---- programs --------------------------------------------------------------------------------------------------------
+
+---@param name string
+function program:input(name, ...)
+  place(self)
+  self.inputs[#self.inputs + 1] = name
+  return wrap(self, checked(self.core:input(name, "f32", {...})))
+end
+
+---Integers: labels, ids of an embedding.
+function program:index(name, ...)
+  place(self)
+  self.inputs[#self.inputs + 1] = name
+  return wrap(self, checked(self.core:input(name, "index", {...})))
+end
+
+local INITIAL <const> = {zero = true, uniform = true, normal = true, constant = true}
+
+---@param dims integer[]
+---@param init? table tide.zero(), tide.uniform{low=, high=} (symmetric), tide.normal{std=}; {"constant", x}
+function program:param(name, dims, init)
+  init = init or {"zero"}
+  local kind = type(init) == "table" and init[1]
+  if not INITIAL[kind] then refuse("parameter %s: initial values are zero, constant, uniform or normal", name) end
+  if kind == "uniform" and init[2] ~= -init[3] then refuse("parameter %s: low and high must be symmetric", name) end
+  place(self)
+  local number = kind == "uniform" and init[3] or kind == "zero" and 0 or init[2]
+  return wrap(self, checked(self.core:parameter(name, dims, kind == "zero" and "constant" or kind, number)))
+end
+
+function program:output(name, v)
+  operand(self, v)
+  checked(self.core:output(name, v.id))
+end
+
+---Marks what is to be minimised: a loss made by nn.xent and its like, or any value, whose elements are summed.
+function program:loss(v)
+  if not v.is_loss then apply(self, "sum_loss", {v}) end
+end
+
+function program:__tostring() return self.core:print() end
+function program:dot() return self.core:dot() end
+---@return string hash; equal for programs that compute the same
+function program:id() return self.core:id() end
+---@return table layout of parameters: {keys=, parameters=, layers=}
+function program:layout() return self.core:layout() end
+
+---A model: the program with parameters, an update rule and a device.
+---@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number}
+function program:compile(o) return require("tide.nn.model").new(self, o or {}) end
+
+---@param name string
+---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
+---@return tide.nn.program
+function nn.program(name, build)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}}, program)
+  build(p)
+  p.layer = nil
+  checked(p.core:differentiate(false))
+  return p
+end
+
+---- layers ----------------------------------------------------------------------------------------------------------
+
+local layer = {}
+layer.__index = layer
+
+---Applies the layer: declares its parameters in the program of x. A layer that is used again shares them.
+function layer:__call(x)
+  local p = is_value(x) and x.program or refuse("%s is applied to a %s, not to a value", self.kind, type(x))
+  local own = self.made[p]
+  if not own then
+    own = {kind = self.kind, at = self.at, name = self.name}
+    if not own.name then
+      p.counts[self.prefix] = (p.counts[self.prefix] or 0) + 1
+      own.name = self.prefix .. p.counts[self.prefix]
+    end
+    own.param = function(what, dims, init)
+      local key <const> = own.name .. "." .. what
+      own[key] = own[key] or p:param(key, dims, init)
+      return own[key]
+    end
+    own.state = function(what, dims, number)
+      local key <const> = own.name .. "." .. what
+      own[key] = own[key] or wrap(p, checked(p.core:state(key, dims, "constant", number)))
+      return own[key]
+    end
+    self.made[p] = own
+  end
+  local outer = p.layer
+  p.layer = own
+  place(p)
+  local result = self.build(p, x, own)
+  p.layer = outer
+  return result
+end
+
+---A layer of one's own: build(program, x, layer) declares parameters by layer.param(what, dims, init).
+---@param kind string named in errors
+---@param prefix string of its name, which is numbered
+---@param build function
+---@param name? string in place of prefix and number
+function nn.layer(kind, prefix, build, name)
+  return setmetatable({kind = kind, prefix = prefix, build = build, name = name, at = caller(),
+                       made = setmetatable({}, {__mode = "k"})}, layer)
+end
+
+local function whole(what, n)
+  if math.type(n) ~= "integer" or n < 1 then refuse("%s is %s, not a positive integer", what, tostring(n)) end
+  return n
+end
+
+local function uniform(bound) return {"uniform", -bound, bound} end
+
+local LAYER_OPTIONS <const> = {name = true, bias = true, stride = true, pad = true, eps = true, rate = true}
+local function options(o)
+  for key in pairs(o or {}) do
+    if not LAYER_OPTIONS[key] then
+      refuse("layer option `%s` is not known; %s", tostring(key),
+        text.did_you_mean(tostring(key), text.sorted_keys(LAYER_OPTIONS)) or "see docs/programs.md")
+    end
+  end
+  return o or {}
+end
+
+---y = x W + b
+---@param n integer outputs
+---@param o? {bias?: boolean, name?: string}
+function nn.linear(n, o)
+  o = options(o)
+  whole("the size of a linear layer", n)
+  return nn.layer("linear", "fc", function(_, x, own)
+    local k = x:columns()
+    local y = x:mm(own.param("w", {k, n}, uniform(math.sqrt(6 / (k + n)))))
+    return o.bias == false and y or y + own.param("b", {n})
+  end, o.name)
+end
+
+---Convolution of NHWC images.
+---@param n integer output channels
+---@param k integer height and width of the window
+---@param o? {stride?: integer, pad?: integer, bias?: boolean, name?: string} pad: k // 2 unless given
+function nn.conv(n, k, o)
+  o = options(o)
+  whole("the channels of a convolution", n)
+  whole("the window of a convolution", k)
+  return nn.layer("conv", "conv", function(p, x, own)
+    local fan_in = k * k * x:columns()
+    local y = apply(p, "conv", {x, own.param("w", {fan_in, n}, uniform(math.sqrt(6 / fan_in)))},
+      {kh = k, kw = k, stride = o.stride or 1, pad = o.pad or k // 2})
+    return o.bias == false and y or y + own.param("b", {n})
+  end, o.name)
+end
+
+---@param o? {eps?: number, rate?: number, name?: string} rate: of the running statistics
+function nn.batchnorm(o)
+  o = options(o)
+  return nn.layer("batchnorm", "bn", function(p, x, own)
+    local c = x:columns()
+    return apply(p, "batchnorm", {x, own.param("gamma", {c}, {"constant", 1}), own.param("beta", {c}),
+      own.state("mean", {c}, 0), own.state("var", {c}, 1)}, {eps = o.eps or 1e-5, rate = o.rate or 0.1})
+  end, o.name)
+end
+
+---@param o? {eps?: number, name?: string}
+function nn.layernorm(o)
+  o = options(o)
+  return nn.layer("layernorm", "ln", function(p, x, own)
+    local c = x:columns()
+    return apply(p, "layernorm", {x, own.param("gamma", {c}, {"constant", 1}), own.param("beta", {c})},
+      {eps = o.eps or 1e-5})
+  end, o.name)
+end
+
+---Rows of a table by ids: [B] or [B x k] of an index to [.. x width].
+---@param n integer rows of the table
+---@param width integer
+function nn.embedding(n, width, o)
+  o = options(o)
+  whole("the rows of an embedding", n)
+  whole("the width of an embedding", width)
+  return nn.layer("embedding", "embed", function(p, x, own)
+    return apply(p, "embed", {own.param("w", {n, width}, uniform(0.1)), x})
+  end, o.name)
+end
+
+local function pool(operation, k, o)
+  o = options(o)
+  whole("the window of a pool", k)
+  return nn.layer(operation, operation, function(p, x)
+    return apply(p, operation, {x}, {kh = k, kw = k, stride = o.stride or k, pad = o.pad or 0})
+  end, o.name)
+end
+
+---@param k integer window and, unless given, stride
+function nn.maxpool(k, o) return pool("maxpool", k, o) end
+function nn.avgpool(k, o) return pool("avgpool", k, o) end
+
+---The mean over all pixels of an image.
+function nn.mean_pixels(x)
+  if x == nil then return nn.mean_pixels end
+  return apply(x.program, "mean_pixels", {x})
+end
+
+---Images as rows.
+function nn.flatten(x)
+  if x == nil then return nn.flatten end
+  local n = 1
+  for _, dim in ipairs((x:dims())) do n = n * dim end
+  return x:reshape(n)
+end
+
+---@param share number of elements that become 0 in training
+function nn.dropout(share)
+  if type(share) ~= "number" or share < 0 or share >= 1 then refuse("dropout takes a share from 0 to below 1") end
+  return nn.layer("dropout", "dropout", function(p, x) return apply(p, "dropout", {x}, {keep = 1 - share}) end)
+end
+
+---- losses ----------------------------------------------------------------------------------------------------------
+
+local function loss(operation)
+  return function(z, target)
+    if z == nil then return function(a, b) return nn[operation](a, b) end end
+    local made = apply(z.program, operation, {z, target})
+    made.is_loss = true
+    return made
+  end
+end
+
+---Softmax and cross-entropy with labels 0 .. K-1; rows of label -1 do not count.
+nn.xent = loss "xent"
+---Logistic loss, each column with its target in 0..1.
+nn.sigmoid_xent = loss "sigmoid_xent"
+---Half the squared distance.
+nn.mse = loss "mse"
+---max(0, 1 - z t), t = -1 or 1.
+nn.hinge = loss "hinge"
+
+---A net of layers in a row: inputs "x" and "y", output "logits".
+---@param o table {input = dims, label? = "index"|dims, loss = nn.xent(), name?, layer, layer, ...}
+---@return tide.nn.program
+function nn.sequential(o)
+  if type(o.input) ~= "table" or type(o.loss) ~= "function" then
+    refuse("nn.sequential wants input = {dims} and loss = nn.xent() or another")
+  end
+  return nn.program(o.name or "net", function(p)
+    local x = p:input("x", table.unpack(o.input))
+    local y <const> = (o.label or "index") == "index" and p:index "y" or p:input("y", table.unpack(o.label))
+    for i, f in ipairs(o) do
+      if type(f) ~= "function" and getmetatable(f) ~= layer then refuse("layer %d is a %s", i, type(f)) end
+      x = f(x)
+    end
+    p:output("logits", x)
+    p:loss(o.loss(x, y))
+  end)
+end
+
+---- update rules ----------------------------------------------------------------------------------------------------
+
+local RULES <const> = {
+  sgd = {}, momentum = {mu = 0.9}, nesterov = {mu = 0.9}, adagrad = {eps = 1e-10}, rmsprop = {mu = 0.99, eps = 1e-8},
+  adam = {mu = 0.9, beta2 = 0.999, eps = 1e-8}, adamw = {mu = 0.9, beta2 = 0.999, eps = 1e-8},
+}
+for rule, defaults in pairs(RULES) do
+  ---@param o {lr: number|function, decay?: number, mu?: number, beta2?: number, eps?: number} lr of the step's number
+  nn[rule] = function(o)
+    local made = {rule = rule, lr = o and o.lr, decay = o and o.decay or 0, mu = defaults.mu, beta2 = defaults.beta2,
+                  eps = defaults.eps}
+    for key, given in pairs(o or {}) do
+      if key ~= "lr" and key ~= "decay" and defaults[key] == nil then
+        refuse("nn.%s has no option `%s`", rule, tostring(key))
+      end
+      made[key] = given
+    end
+    if type(made.lr) ~= "number" and type(made.lr) ~= "function" then
+      refuse("nn.%s wants lr, a number or a function of the step", rule)
+    end
+    return made
+  end
+end
+
+---Rates as functions of the step's number, from 1.
+nn.schedule = {
+  constant = function(rate) return function() return rate end end,
+  step = function(rate, every, factor)
+    return function(t) return rate * factor ^ ((t - 1) // every) end
+  end,
+  cosine = function(rate, steps, low)
+    return function(t)
+      local part = math.min(t - 1, steps) / steps
+      return (low or 0) + (rate - (low or 0)) * (1 + math.cos(math.pi * part)) / 2
+    end
+  end,
+  inverse = function(rate, decay) return function(t) return rate / (1 + decay * (t - 1)) end end,
+  warmup = function(steps, schedule)
+    return function(t) return schedule(t) * math.min(1, t / steps) end
+  end,
+}
+
+---A job that trains a program on all workers: see tide.nn.train.
+function nn.job(o) return require("tide.nn.train").job(o) end
+
+return nn

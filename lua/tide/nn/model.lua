@@ -1,0 +1,168 @@
+-- A compiled program: parameters, gradients and the state of an update rule as flat arrays of one layout, a run for
+-- training and one for evaluation.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local KEY <const> = 1024 -- elements of a row of parameters: a key of a table
+local STATES <const> = {sgd = 0, momentum = 1, nesterov = 1, adagrad = 1, rmsprop = 1, adam = 2, adamw = 2}
+
+---@class tide.nn.model
+---@field parameters table tensor keys x 1024: all parameters, in the program's layout
+---@field gradients table tensor of the same layout: of the last batch, summed over its examples
+---@field states table tensor of rows of 1024: running statistics
+---@field layout table see program:layout()
+local model = {}
+model.__index = model
+
+local function fail(err)
+  local where, rest = err.message:match("^(.-:%d+): (.*)$")
+  error(script.error("T0903", rest or err.message, {where = where}), 0)
+end
+
+local function checked(result, err, ...)
+  if result == nil then fail(err) end
+  return result, err, ...
+end
+
+---@param program tide.nn.program
+---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number} mask_seed: of
+---dropout, which differs between workers that share a seed
+---@return tide.nn.model
+function model.new(program, o)
+  local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
+                             optimizer = o.optimizer, clip = o.clip, steps = 0}, model)
+  self.layout = program.core:layout()
+  local float <const> = self.device == "reference" and "f64" or "f32"
+  local keys <const> = self.layout.keys
+  self.parameters, self.gradients = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
+  self.states = core.tensor(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
+  program.core:initialise(self.device, self.seed, self.parameters, self.states)
+  self.memory = {}
+  for i = 1, self.optimizer and STATES[self.optimizer.rule] or 0 do self.memory[i] = core.tensor(float, keys, KEY) end
+  self.train = checked(program.core:plan(self.device, "train", o.mask_seed or self.seed))
+  self.train:bind(self.parameters, self.gradients, self.states)
+  self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
+  self.eval:bind(self.parameters, nil, self.states)
+  return self
+end
+
+---A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors.
+local function feed(program, run, batch)
+  local rows = batch.rows
+  for _, name in ipairs(program.inputs) do -- in their order, so that mistakes are named the same way each time
+    local tensor <const> = batch[name]
+    if tensor then
+      run:feed(name, tensor, batch.first or 1)
+      rows = rows or tensor:rows() - (batch.first or 1) + 1
+    end
+  end
+  return rows or 0
+end
+
+---Forward and backward; gradients are sums over the examples.
+---@param hooks? {need?: fun(layer: integer), ready?: fun(layer: integer)} called between operations
+---@return table {loss = sum, count = n, correct = n}
+function model:backward(batch, hooks)
+  local rows <const> = feed(self.program, self.train, batch)
+  local sum, count, correct = checked(self.train:step(rows, self.steps, hooks and hooks.need, hooks and hooks.ready))
+  return {loss = sum, count = count, correct = correct}
+end
+
+---The rate of a step.
+function model:rate(step)
+  local lr <const> = self.optimizer.lr
+  return type(lr) == "function" and lr(step) or lr
+end
+
+---Applies the update rule to the elements first .. first + count - 1 (from 0) of all arrays.
+---@param scale number of the gradient: 1 / global count, less if it is clipped
+---@param step integer from 1
+---@param gradients? table tensor, in place of the model's own
+function model:update(first, count, scale, step, gradients)
+  local optimizer <const> = self.optimizer
+  local rule = {rule = optimizer.rule, rate = self:rate(step), scale = scale, mu = optimizer.mu, step = step,
+                beta2 = optimizer.beta2, eps = optimizer.eps}
+  for i, p in ipairs(self.layout.parameters) do
+    local from, to = math.max(first, p.first), math.min(first + count, p.first + p.count)
+    if from < to and not (self.folding and self.train:folded(i)) then
+      rule.decay = p.rows > 1 and optimizer.decay or 0 -- of matrices alone
+      core.update(self.device, rule, from, to - from, self.parameters, gradients or self.gradients, self.memory[1],
+        self.memory[2])
+    end
+  end
+end
+
+---What the gradient is multiplied with so that its mean has a norm of `clip` at most.
+---@param squares number sum of squares of the summed gradient
+function model:scale(squares, count)
+  if count == 0 then return 0 end
+  local norm <const> = math.sqrt(squares) / count
+  if norm ~= norm or norm == math.huge then
+    error(script.error("T0903", ("the gradient of step %d is not finite"):format(self.steps),
+      {help = "a smaller rate, or clip = 1, keeps it bounded"}), 0)
+  end
+  return (self.clip and norm > self.clip and self.clip / norm or 1) / count
+end
+
+---One step of training on a batch.
+---@return table {loss = sum, count = n, correct = n}
+function model:step(batch)
+  if not self.optimizer then
+    error(script.error("T0903", "step wants an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 2)
+  end
+  self.steps = self.steps + 1
+  -- Plain gradient descent is done by the products that make the gradients.
+  self.folding = self.optimizer.rule == "sgd" and self.optimizer.decay == 0 and not self.clip
+  self.train:fold(self.folding and self:rate(self.steps) or 0)
+  local r = self:backward(batch)
+  local all <const> = self.layout.keys * KEY
+  local scale
+  if self.folding then
+    self:scale(r.loss * r.loss, 1) -- refuses what is not finite
+    scale = r.count > 0 and 1 / r.count or 0
+  else
+    scale = self:scale(core.norm2(self.device, 0, all, self.gradients), r.count)
+  end
+  self:update(0, all, scale, self.steps)
+  return r
+end
+
+---Gradients of a batch by parameter name, summed over its examples.
+---@return table<string, table> tensors rows x columns
+function model:gradients_of(batch)
+  self.train:fold(0)
+  self:backward(batch)
+  local all = {}
+  for _, p in ipairs(self.layout.parameters) do
+    all[p.name] = self.gradients:view(p.first + 1, p.rows, p.columns):copy()
+  end
+  return all
+end
+
+---A parameter: shares storage with the model.
+---@return table tensor rows x columns
+function model:parameter(name)
+  for _, p in ipairs(self.layout.parameters) do
+    if p.name == name then return self.parameters:view(p.first + 1, p.rows, p.columns) end
+  end
+  error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
+end
+
+---Loss without dropout and with running statistics. Every input must be fed, labels too.
+---@return table {loss = sum, count = n, correct = n}
+function model:evaluate(batch)
+  local sum, count, correct = checked(self.eval:step(feed(self.program, self.eval, batch), 0))
+  return {loss = sum, count = count, correct = correct}
+end
+
+---Outputs by name, computed as in an evaluation.
+---@return table<string, table>
+function model:forward(batch)
+  self:evaluate(batch)
+  return setmetatable({}, {__index = function(_, name) return self.eval:output(name) end})
+end
+
+---The list as it is executed: operations, places in memory, what is needed and ready when.
+function model:explain() return self.train:explain() end
+
+return model

@@ -1,0 +1,77 @@
+-- Guards: a metric that must not get worse after a swap. The baseline is the metric's median over as long a time before
+-- the swap as the guard lasts; the median of what was seen since is compared with it.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local units = require "tide.units"
+
+local guard = {}
+
+local SAMPLES_MAX <const> = 4096
+local SAMPLES_MIN <const> = 3 -- one bad sample is no breach
+
+---Keeps a sample, in order of time.
+function guard.sample(metrics, name, at, value)
+  local list = metrics[name]
+  if not list then
+    list = {first = 1, n = 0}
+    metrics[name] = list
+  end
+  list[list.first + list.n] = {at = at, value = value}
+  if list.n < SAMPLES_MAX then
+    list.n = list.n + 1
+  else
+    list[list.first] = nil
+    list.first = list.first + 1
+  end
+end
+
+---@return number|nil median, integer count of the samples in (from, to]
+local function median(list, from, to)
+  local values = {}
+  for i = list and list.first or 1, list and list.first + list.n - 1 or 0 do
+    if list[i].at > from and list[i].at <= to then values[#values + 1] = list[i].value end
+  end
+  return core.k.quantile(values, 0.5), #values
+end
+
+local function share(v)
+  if type(v) == "string" and v:match "^%d+%.?%d*%%$" then v = tonumber(v:sub(1, -2)) / 100 end
+  return type(v) == "number" and v > 0 and v < 1e6 and v or nil
+end
+
+---@param metrics table
+---@param o {metric: string, drop?: number|string, rise?: number|string, within?: number|string}
+---@return table|nil guard, table? err
+function guard.arm(metrics, o, now)
+  local drop, rise = share(o.drop), share(o.rise)
+  if type(o.metric) ~= "string" or (drop == nil) == (rise == nil) then
+    return nil, errors.new("T0307", "a guard is {metric = name, drop = share or rise = share, within = time}")
+  end
+  local within = type(o.within) == "number" and o.within or units.parse_duration(o.within or "60s")
+  if not within or within <= 0 then return nil, errors.new("T0307", "`within` must be a time") end
+  local baseline, count = median(metrics[o.metric], now - within, now)
+  if not baseline then
+    local names = {}
+    for name in pairs(metrics) do names[#names + 1] = name end
+    table.sort(names)
+    return nil, errors.new("T0307", ("there is no sample of `%s` from the last %g s; measured are: %s"):format(o.metric,
+      within, #names > 0 and table.concat(names, ", ") or "none"))
+  end
+  local limit = drop and baseline - drop * math.abs(baseline) or baseline + rise * math.abs(baseline)
+  return {metric = o.metric, baseline = baseline, limit = limit, drops = drop ~= nil, from = now, ends = now + within,
+          samples = count}
+end
+
+---@return "breach"|"passed"|nil verdict, string? text
+function guard.look(metrics, g, now)
+  local value, count = median(metrics[g.metric], g.from, now)
+  local over = now >= g.ends
+  if value and (count >= SAMPLES_MIN or over) and (g.drops and value < g.limit or not g.drops and value > g.limit) then
+    return "breach", ("%s is %.6g, it was %.6g, the limit is %.6g"):format(g.metric, value, g.baseline, g.limit)
+  end
+  if not over then return nil end
+  if not value then return "breach", ("no sample of %s came within the window"):format(g.metric) end
+  return "passed", ("%s is %.6g, it was %.6g"):format(g.metric, value, g.baseline)
+end
+
+return guard

@@ -1,0 +1,206 @@
+-- The live driver of a job's policies: what the run's controller knows becomes views, and plans become what the workers
+-- get with the answer to their report. The same code runs under `tide sim`.
+--
+-- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
+-- `examples`, with the seconds it did not wait, is what its speed is judged by.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local Host = require "tide.policy.host"
+local journal = require "tide.policy.journal"
+
+local live = {}
+live.__index = live
+
+local SAMPLES_MAX <const> = 64
+
+---@param batch number|table the job's field
+---@return table {total=, min=, max=}
+local function batch_of(batch)
+  if type(batch) == "number" then batch = {total = batch} end
+  return {total = math.tointeger(batch.total), min = math.tointeger(batch.min or 1),
+          max = math.tointeger(batch.max or batch.total)}
+end
+
+local driver = {}
+driver.__index = driver
+
+function driver:snapshot(_, _, needs)
+  local want = {}
+  for _, name in ipairs(needs or {"worker.speed", "worker.times"}) do want[name] = true end
+  local view = {workers = {}, nodes = {}, age = {},
+    job = {id = 1, name = self.job_name, batch = self.batch.total, clock = self.clock, accum = 1,
+           state = "running", age = core.now() - self.started_at}}
+  for i, node in ipairs(self.nodes) do
+    view.nodes[i] = {id = node.id, name = node.name, state = node.lost and "down" or "up", slots = node.workers}
+  end
+  for _, w in ipairs(self.workers) do
+    if not w.done then
+      local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1, batch_min = self.batch.min,
+                     batch_max = self.batch.max, clock = w.clock, examples_per_s = w.examples_per_s}
+      if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
+      if want["worker.speed"] then entry.speed = self:speed_of(w) end
+      view.workers[#view.workers + 1] = entry
+    end
+  end
+  for name in pairs(want) do view.age[name] = self.measured_at and core.now() - self.measured_at or nil end
+  return view
+end
+
+-- A worker without samples borrows those of all the others.
+function driver:speed_of(w)
+  if #w.examples > 0 then
+    return {examples = table.move(w.examples, 1, #w.examples, 1, {}),
+            seconds = table.move(w.seconds, 1, #w.seconds, 1, {})}
+  end
+  local speed = {examples = {}, seconds = {}, borrowed = true}
+  for _, other in ipairs(self.workers) do
+    local n = #other.examples
+    if n > 0 then
+      speed.examples[#speed.examples + 1], speed.seconds[#speed.seconds + 1] = other.examples[n], other.seconds[n]
+    end
+  end
+  if #speed.examples == 0 then speed.examples, speed.seconds = {1}, {1} end
+  return speed
+end
+
+function driver:apply(_, _, actions, epoch)
+  for _, a in ipairs(actions) do
+    if a.field == "batch" then
+      local w = self.workers[a.id]
+      w.batch, w.epoch = a.value, epoch
+    elseif a.field == "total" then
+      self.batch.total = a.value
+      self.batch.max = math.max(self.batch.max, a.value)
+    else
+      return nil, ("a job cannot carry out `%s` here"):format(a.field)
+    end
+  end
+  return true
+end
+
+local function new_driver(controller, batch)
+  local self = setmetatable({job_name = controller.a.job, batch = batch, workers = {}, nodes = controller.a.nodes,
+    clock = 0, started_at = core.now()}, driver)
+  local count = #controller.workers
+  for i, w in ipairs(controller.workers) do
+    self.workers[i] = {id = i, node = w.node.id, clock = 0, examples = {}, seconds = {},
+                       batch = batch.total // count + (i <= batch.total % count and 1 or 0)}
+  end
+  return self
+end
+
+---@param controller table of tide.controller, its workers started
+---@param job tide.job
+---@return table|nil live; nil: the job has nothing that a policy could decide
+function live.new(controller, job)
+  if not job.batch then
+    if next(job.policies or {}) then
+      error(errors.new("T0303", {message = ("job `%s` names policies but declares no `batch`"):format(job.name),
+        help = "give `batch = N`, the examples of one step over all workers"}), 0)
+    end
+    return nil
+  end
+  local self = setmetatable({controller = controller, driver = new_driver(controller, batch_of(job.batch))}, live)
+  local d <const> = self.driver
+  local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
+  self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
+    now = function() return core.now() - d.started_at end,
+    signals = function() return {["worker.speed"] = true, ["worker.times"] = true} end,
+    notify = function(event) self:tell(event) end,
+    snapshot = function(...) return d:snapshot(...) end,
+    apply = function(...) return d:apply(...) end,
+  }}
+  for kind in pairs(job.policies or {}) do
+    if kind ~= "batching" then
+      error(errors.new("T0303", ("a run has no seat for %s policies yet; there is: batching"):format(kind)), 0)
+    end
+  end
+  local _, err = self.host:add_seat("batching", job.name, (job.policies or {}).batching)
+  if err then error(err, 0) end
+  return self
+end
+
+function live:tell(event)
+  local text = ("policy: %s: %s: %s"):format(event.seat, event.policy, event.reason)
+  if event.now then text = text .. "; now " .. event.now end
+  self.controller:emit {kind = "log", text = text}
+  self.controller:emit {kind = "policy", what = event.kind, seat = event.seat, policy = event.policy,
+                        reason = event.reason, now = event.now, at = event.at}
+end
+
+---What a worker is to compute in its next step.
+function live:batch_of(rank) return self.driver.workers[rank].batch end
+
+---A report of all workers: their speeds, the job's metrics, and whoever is due.
+---@param waiting table[] the controller's workers
+---@param sum table
+function live:reported(waiting, sum)
+  local d <const> = self.driver
+  local now <const> = core.now()
+  d.clock = d.clock + 1
+  for _, w in ipairs(waiting) do
+    local own, r = d.workers[w.rank], w.report
+    local seconds = r.compute_s or (w.elapsed_s and math.max(w.elapsed_s - (r.wait_s or 0), 0))
+    own.clock, own.compute_s, own.wait_s = d.clock, seconds, r.wait_s
+    if type(r.examples) == "number" and r.examples > 0 and seconds and seconds > 0 then
+      own.examples[#own.examples + 1], own.seconds[#own.seconds + 1] = r.examples, seconds
+      if #own.examples > SAMPLES_MAX then
+        table.remove(own.examples, 1)
+        table.remove(own.seconds, 1)
+      end
+      own.examples_per_s, d.measured_at = r.examples / seconds, now
+    end
+  end
+  if d.reported_at and now > d.reported_at then
+    self.host:metric("step_s", now - d.reported_at)
+    if sum.examples then self.host:metric("examples_per_s", sum.examples / (now - d.reported_at)) end
+  end
+  if sum.loss then
+    self.host:metric("loss", sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
+  end
+  d.reported_at = now
+  self.host:step()
+end
+
+---A worker has returned: its share goes to the others at their next decision.
+function live:ended(rank)
+  local w = self.driver.workers[rank]
+  if w.done then return end
+  w.done = true
+  local left = false
+  for _, other in ipairs(self.driver.workers) do left = left or not other.done end
+  if left then self.host:event("leave", rank) end
+end
+
+---Things that are due by time.
+function live:tick()
+  for _, w in ipairs(self.driver.workers) do
+    if not w.done then return self.host:step() end
+  end
+end
+
+local verbs = {}
+function verbs.list(host) return host:list() end
+function verbs.swap(host, a) return host:swap(a.policy, a) end
+function verbs.set(host, a) return host:set(a.kind, a.params or {}, a) end
+function verbs.rollback(host, a) return host:rollback(a.kind, a) end
+function verbs.check(host, a) return host:check(a.policy, a) end
+function verbs.shadow(host, a) return host:shadow(a.policy, a) end
+function verbs.report(host, a) return host:shadow_report(a.kind, a.scope) end
+function verbs.history(host, a) return host:history(a.kind, a.scope) end
+function verbs.why(host, a) return host:why(a.what or "") end
+
+---What a script or the command line asks: {verb=, arguments= plain bytes}.
+---@return string|nil plain bytes, table? err
+function live:serve(request)
+  local verb = verbs[request.verb]
+  local a = type(request.arguments) == "string" and core.plain_decode(request.arguments)
+  if not verb or type(a) ~= "table" then return nil, errors.new("T0113", "this request is not known") end
+  local answer, err = verb(self.host, a)
+  if answer == nil then return nil, err end
+  return core.plain_encode(answer)
+end
+
+function live:close() self.host:close() end
+
+return live

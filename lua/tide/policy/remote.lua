@@ -1,0 +1,62 @@
+-- The policies of a run, seen from a script or a command: every word of the console is a function here. Policies are
+-- read where the call is made; expected refusals come back as nil and an error.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local source = require "tide.policy.source"
+local units = require "tide.units"
+
+local remote = {}
+
+local CALL_S <const> = 60
+
+local function seconds(time)
+  if time == nil or type(time) == "number" then return time end
+  local s, why = units.parse_duration(time)
+  if not s then error(errors.new("T0113", why), 4) end
+  return s
+end
+
+---@param address string of the run's controller
+---@return table functions list, check, shadow, report, swap, set, rollback, history, why, file
+function remote.new(address)
+  local function ask(verb, arguments)
+    local bytes, problem = core.plain_encode(arguments)
+    if not bytes then return nil, errors.from(problem) end
+    local answer, err = core.call(address, {op = "policy", verb = verb, arguments = bytes}, CALL_S)
+    if not answer then return nil, errors.from(err) end
+    return core.plain_decode(answer.result)
+  end
+  local function with_file(verb, ref, o)
+    local found, err = source.find(ref)
+    if not found then return nil, err end
+    local a = {}
+    for k, v in pairs(o or {}) do a[k] = v end
+    a.policy, a.for_ = {text = found.text, path = found.path}, seconds(a.for_)
+    a.params = a.params or found.params
+    return ask(verb, a)
+  end
+  local function with_kind(verb, kind, o)
+    local a = {}
+    for k, v in pairs(o or {}) do a[k] = v end
+    a.kind = kind
+    return ask(verb, a)
+  end
+  return {
+    file = source.file,
+    list = function() return ask("list", {}) end,
+    check = function(ref, params) return with_file("check", ref, {params = params}) end,
+    shadow = function(ref, o) return with_file("shadow", ref, o) end,
+    report = function(kind, o) return with_kind("report", kind, o) end,
+    swap = function(ref, o) return with_file("swap", ref, o) end,
+    set = function(kind, params, o)
+      local a = {params = params}
+      for k, v in pairs(o or {}) do a[k] = v end
+      return with_kind("set", kind, a)
+    end,
+    rollback = function(kind, o) return with_kind("rollback", kind, o) end,
+    history = function(kind, o) return with_kind("history", kind, o) end,
+    why = function(what) return ask("why", {what = what}) end,
+  }
+end
+
+return remote

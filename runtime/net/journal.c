@@ -1,0 +1,321 @@
+/*
+ * The control store as a file: the journal of a controller that may be started again.
+ *
+ * DIRECTORY/control.journal begins with 16 bytes (magic, version of the format, nothing) and goes
+ * on with records:
+ *
+ *   u32 mark, u32 length, u64 XXH3 of the payload under the length, payload
+ *
+ * The payload of the first record is a snapshot, of every other one an entry (control_state.c). An
+ * entry counts when it is written and synced, and only then anybody hears of the decision. So a
+ * crash leaves at most a torn last record, of which nobody has heard: it is dropped. A bad record
+ * that good ones follow is damage, and refused: what came after it was told to others.
+ *
+ * When the file has grown well beyond its state, a new one that begins with a snapshot takes its
+ * place by a rename. DIRECTORY/lock is held as long as the process lives.
+ */
+#include "net/control.h"
+#include "port/port.h"
+
+#include <string.h>
+
+enum {
+    HEADER_BYTES = 16,
+    RECORD_BYTES = 16, /* before the payload */
+    VERSION = 1,
+    GROWTH_BYTES = 256 << 10, /* beyond four times the state */
+};
+#define RECORD_MARK UINT32_C(0x4c4e4a54) /* "TJNL" */
+
+static const char magic[8] = "tidejnl";
+
+struct journal {
+    struct tide_control base;
+    struct tide_port *port;
+    struct tide_file *lock, *file; /* NULL: memory alone */
+    uint64_t size;
+    bool broken; /* a write failed: nothing more is decided here */
+    char path[300], name[64];
+};
+
+/* ---- records ---- */
+
+static uint64_t checksum(const void *payload, size_t size) {
+    return tide_hash(payload, size, size);
+}
+
+/* The payload of the record at `at`; NULL: there is none that is whole. */
+static const uint8_t *record_at(const uint8_t *data, size_t size, size_t at, uint32_t *length) {
+    uint32_t mark;
+    uint64_t sum;
+    if (size - at < RECORD_BYTES) {
+        return NULL;
+    }
+    memcpy(&mark, data + at, sizeof mark);
+    memcpy(length, data + at + 4, sizeof *length);
+    memcpy(&sum, data + at + 8, sizeof sum);
+    if (mark != RECORD_MARK || *length > size - at - RECORD_BYTES) {
+        return NULL;
+    }
+    const uint8_t *payload = data + at + RECORD_BYTES;
+    return checksum(payload, *length) == sum ? payload : NULL;
+}
+
+/* Is there a whole record anywhere from `at` on? */
+static bool record_follows(const uint8_t *data, size_t size, size_t at) {
+    const uint32_t mark = RECORD_MARK;
+    for (; at + RECORD_BYTES <= size; at++) {
+        uint32_t length;
+        if (memcmp(data + at, &mark, sizeof mark) == 0 &&
+            record_at(data, size, at, &length) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_header(const uint8_t *data, size_t size) {
+    uint32_t version;
+    if (size < HEADER_BYTES || memcmp(data, magic, sizeof magic) != 0) {
+        return tide_fail(TIDE_EPROTO, "it is no journal of a controller");
+    }
+    memcpy(&version, data + sizeof magic, sizeof version);
+    return version == VERSION
+               ? 0
+               : tide_fail(TIDE_EVERSION,
+                           "it is of version %u, this program reads version %u: start the program "
+                           "that wrote it, or begin with an empty directory",
+                           (unsigned)version, (unsigned)VERSION);
+}
+
+int tide_control_journal_parse(const void *bytes, size_t size, struct tide_control_state *state,
+                               size_t *good) {
+    const uint8_t *data = bytes;
+    *state = (struct tide_control_state){0};
+    *good = 0;
+    int error = check_header(data, size);
+    size_t at = HEADER_BYTES;
+    bool first = true;
+    while (error == 0 && at < size) {
+        uint32_t length;
+        const uint8_t *payload = record_at(data, size, at, &length);
+        if (payload == NULL) {
+            break;
+        }
+        error = first ? tide_control_restore(state, payload, length)
+                      : tide_control_apply(state, payload, length);
+        first = false;
+        at += RECORD_BYTES + length;
+    }
+    if (error == 0 && first) {
+        error = tide_fail(TIDE_EPROTO, "its first record is damaged");
+    }
+    if (error == 0 && at < size && record_follows(data, size, at)) {
+        error = tide_fail(TIDE_EPROTO,
+                          "it is damaged at byte %zu, and later decisions follow: put back a copy, "
+                          "or begin with an empty directory and a new cluster",
+                          at);
+    }
+    if (error != 0) {
+        tide_control_state_release(state);
+        return error;
+    }
+    *good = at;
+    return 0;
+}
+
+/* ---- writing ---- */
+
+/* Appends at *at and moves it; not synced. */
+static int write_record(struct tide_file *file, const struct tide_port *port, uint64_t *at,
+                        const struct tide_writer *payload) {
+    if (payload->error != 0 || payload->size > UINT32_MAX) {
+        return payload->error != 0 ? payload->error : TIDE_ELIMIT;
+    }
+    uint8_t *record = tide_alloc(RECORD_BYTES + payload->size);
+    if (record == NULL) {
+        return TIDE_ENOMEM;
+    }
+    const uint32_t mark = RECORD_MARK, length = (uint32_t)payload->size;
+    uint64_t sum = checksum(payload->data, payload->size);
+    memcpy(record, &mark, sizeof mark);
+    memcpy(record + 4, &length, sizeof length);
+    memcpy(record + 8, &sum, sizeof sum);
+    memcpy(record + RECORD_BYTES, payload->data, payload->size);
+    int error = port->ops->file_write(file, record, RECORD_BYTES + payload->size, *at);
+    tide_free(record);
+    *at += error == 0 ? RECORD_BYTES + payload->size : 0;
+    return error;
+}
+
+/* A new file with nothing but the state takes the place of the old one. */
+static int rewrite(struct journal *j) {
+    char temporary[sizeof j->path + 8];
+    snprintf(temporary, sizeof temporary, "%s.new", j->path);
+    struct tide_file *file;
+    int flags = TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE;
+    int error = j->port->ops->file_open(j->port, temporary, flags, &file);
+    if (error != 0) {
+        return error;
+    }
+    uint8_t header[HEADER_BYTES] = {0};
+    const uint32_t version = VERSION;
+    memcpy(header, magic, sizeof magic);
+    memcpy(header + sizeof magic, &version, sizeof version);
+    uint64_t size = HEADER_BYTES;
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_control_snapshot_write(&w, &j->base.state);
+    error = j->port->ops->file_write(file, header, sizeof header, 0);
+    error = error != 0 ? error : write_record(file, j->port, &size, &w);
+    error = error != 0 ? error : j->port->ops->file_sync(file);
+    error = error != 0 ? error : j->port->ops->file_rename(j->port, temporary, j->path);
+    tide_writer_release(&w);
+    if (error != 0) {
+        j->port->ops->file_close(file);
+        return error;
+    }
+    if (j->file != NULL) {
+        j->port->ops->file_close(j->file);
+    }
+    j->file = file;
+    j->size = size;
+    return 0;
+}
+
+static int append(struct journal *j, uint64_t term, const struct tide_control_put *puts,
+                  size_t count) {
+    if (j->broken) {
+        return tide_fail(TIDE_ECLOSED, "the journal could not be written before");
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_control_entry_write(&w, term, j->base.state.index + 1, puts, count);
+    int error = w.error;
+    if (error == 0 && w.size > TIDE_CONTROL_ENTRY_MAX) {
+        error = tide_fail(TIDE_ELIMIT, "a decision of %zu bytes", w.size);
+    }
+    if (error == 0 && j->file != NULL) {
+        error = write_record(j->file, j->port, &j->size, &w);
+        error = error != 0 ? error : j->port->ops->file_sync(j->file);
+    }
+    error = error != 0 ? error : tide_control_apply(&j->base.state, w.data, w.size);
+    tide_writer_release(&w);
+    j->broken = error != 0;
+    if (error == 0 && j->file != NULL && j->size > 4 * j->base.state.bytes + GROWTH_BYTES) {
+        error = rewrite(j); /* the old file holds all of it: the next entry tries again */
+        if (error != 0) {
+            tide_log(TIDE_LOG_WARN, j->name, "the journal was not made smaller: %s",
+                     tide_error_message());
+        }
+        return 0;
+    }
+    return error;
+}
+
+/* ---- the back end ---- */
+
+static int campaign(struct tide_control *control, uint64_t *term) {
+    *term = control->state.term + 1;
+    return append((struct journal *)control, *term, NULL, 0);
+}
+
+static void put(struct tide_control *control, const struct tide_control_put *puts, size_t count,
+                tide_control_done done, void *arg) {
+    done(arg, append((struct journal *)control, control->state.term, puts, count));
+}
+
+static void destroy(struct tide_control *control) {
+    struct journal *j = (struct journal *)control;
+    if (j->file != NULL) {
+        j->port->ops->file_close(j->file);
+    }
+    if (j->lock != NULL) {
+        j->port->ops->file_close(j->lock);
+    }
+    tide_control_state_release(&control->state);
+    tide_free(j);
+}
+
+static const struct tide_control_ops journal_ops = {
+    .campaign = campaign, .put = put, .destroy = destroy};
+
+static int read_file(struct journal *j) {
+    struct tide_file_info info;
+    if (j->port->ops->file_info(j->port, j->path, &info) != 0) {
+        return rewrite(j); /* the first start */
+    }
+    int error =
+        j->port->ops->file_open(j->port, j->path, TIDE_FILE_READ | TIDE_FILE_WRITE, &j->file);
+    if (error != 0) {
+        return error;
+    }
+    uint8_t *data = tide_alloc((size_t)info.size + 1);
+    ssize_t got =
+        data == NULL ? TIDE_ENOMEM : j->port->ops->file_read(j->file, data, (size_t)info.size, 0);
+    size_t good = 0;
+    error =
+        got < 0 ? (int)got : tide_control_journal_parse(data, (size_t)got, &j->base.state, &good);
+    tide_free(data);
+    if (error != 0) {
+        char reason[300];
+        snprintf(reason, sizeof reason, "%s", tide_error_message());
+        return tide_fail(error, "%s: %s", j->path, reason);
+    }
+    if (good == (size_t)got) {
+        j->size = good;
+        return 0;
+    }
+    tide_log(TIDE_LOG_WARN, j->name,
+             "%s: the last %zu bytes are a decision that was not finished, and are dropped",
+             j->path, (size_t)got - good);
+    return rewrite(j); /* nothing is left behind the next entry */
+}
+
+/* Makes the directory, and its name durable: a journal nobody finds again is none. */
+static int make_directory(struct tide_port *port, const char *directory) {
+    char parent[sizeof((struct journal *)0)->path];
+    int error = port->ops->file_mkdir(port, directory, 0700);
+    snprintf(parent, sizeof parent, "%s", directory);
+    char *slash = strrchr(parent, '/');
+    if (slash == NULL) {
+        snprintf(parent, sizeof parent, ".");
+    } else {
+        slash[slash == parent ? 1 : 0] = 0;
+    }
+    return error != 0 ? error : port->ops->directory_sync(port, parent);
+}
+
+static int open_files(struct journal *j, const char *directory) {
+    char lock[sizeof j->path];
+    if (strlen(directory) + sizeof "/control.journal" > sizeof j->path) {
+        return tide_fail(TIDE_EINVAL, "the path of the state directory is too long");
+    }
+    snprintf(j->path, sizeof j->path, "%s/control.journal", directory);
+    snprintf(lock, sizeof lock, "%s/lock", directory);
+    int error = make_directory(j->port, directory);
+    int flags = TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK;
+    error = error != 0 ? error : j->port->ops->file_open(j->port, lock, flags, &j->lock);
+    if (error == TIDE_EBUSY) {
+        return tide_fail(TIDE_EBUSY, "%s: another controller runs with this state", directory);
+    }
+    return error != 0 ? error : read_file(j);
+}
+
+int tide_control_open(struct tide_port *port, const char *directory, const char *name,
+                      struct tide_control **out) {
+    struct journal *j = tide_alloc_zero(1, sizeof *j);
+    if (j == NULL) {
+        return TIDE_ENOMEM;
+    }
+    j->base.ops = &journal_ops;
+    j->port = port;
+    snprintf(j->name, sizeof j->name, "%s", name);
+    int error = directory != NULL ? open_files(j, directory) : 0;
+    if (error != 0) {
+        destroy(&j->base);
+        return error;
+    }
+    *out = &j->base;
+    return 0;
+}

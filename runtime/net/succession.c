@@ -1,0 +1,125 @@
+/*
+ * The controller goes away, and another one announces itself.
+ *
+ * Every view carries the term of the controller that sends it. A member obeys the highest term it
+ * has heard of and refuses what is lower, whoever sends it: an old controller that is still alive,
+ * or what it had sent, changes nothing any more. A new one announces itself by its hello, which
+ * carries its term, and is obeyed from its first view on.
+ *
+ * A controller that keeps its decisions (views say so) may be started again: until then its members
+ * go on. Pulls, pushes, relocations and the workers need no controller; views, slot moves and new
+ * tables wait. The death of any other controller ends the cluster's membership.
+ */
+#include "net/inside.h"
+
+#include <string.h>
+
+bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello) {
+    return tide_net_durable(net) && !net->controls && !net->finished && hello->term > net->term;
+}
+
+/* From here on `peer` commands; its first view is to follow. */
+static void adopt(struct tide_net *net, struct tide_peer *peer, uint64_t term) {
+    bool first = net->term == 0;
+    net->term = term;
+    net->away = false;
+    atomic_store_explicit(&net->controller, peer->id, memory_order_relaxed);
+    if (!first) {
+        tide_log(TIDE_LOG_INFO, net->name, "node n%u is the controller, in term %llu",
+                 (unsigned)peer->id, (unsigned long long)term);
+    }
+}
+
+void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
+    struct tide_net *net = link->net;
+    struct tide_peer *peer = link->peer;
+    uint64_t term = tide_read_uint(r);
+    if (r->error != 0 || term == 0) {
+        tide__link_violation(link, "a damaged view");
+        return;
+    }
+    if (net->controls || (term < net->term && !TIDE_MUTANT(no_term_check))) {
+        tide_log(TIDE_LOG_WARN, net->name,
+                 "refused a view of node n%u: it is of term %llu, this node obeys term %llu",
+                 (unsigned)peer->id, (unsigned long long)term, (unsigned long long)net->term);
+        return;
+    }
+    bool change = peer->id != tide_net_controller(net);
+    if (change && term == net->term) {
+        tide__link_violation(link, "a view of somebody who is not the controller");
+        return;
+    }
+    if (change || term != net->term) {
+        adopt(net, peer, term);
+    }
+    if (tide__members_apply_view(net, r) != 0) {
+        tide__link_violation(link, tide_error_message());
+        return;
+    }
+    const struct known *known = tide__members_find(net, peer->id);
+    if (known != NULL) {
+        memcpy(net->controller_endpoint, known->member.endpoint, sizeof net->controller_endpoint);
+    }
+    if (change && !net->client && !net->finished && link->state == LINK_UP) {
+        tide__members_report_again(net, link);
+        tide__members_report_ready(net);
+    }
+}
+
+/* ---- it goes away ---- */
+
+static void end_with(struct tide_net *net, struct known *controller, const char *reason) {
+    controller->member.state = TIDE_MEMBER_DEAD;
+    snprintf(controller->member.reason, sizeof controller->member.reason, "%s", reason);
+    controller->changed = true;
+    tide__members_publish(net);
+    tide__members_settle(net);
+    char text[200];
+    snprintf(text, sizeof text, "controller is gone: %s", reason);
+    bool leaving = atomic_load_explicit(&net->leave_wanted, memory_order_relaxed);
+    tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED,
+                     text);
+}
+
+static bool joined(struct tide_net *net) {
+    const struct known *self = tide__members_find(net, tide__net_id(net));
+    return self != NULL && self->member.state != TIDE_MEMBER_JOINING;
+}
+
+/* Its process may stand still, or its cable be cut: the session lasts, and goes on when it does. */
+void tide__succession_silent(struct tide_session *s, const char *reason) {
+    struct tide_net *net = s->net;
+    if (!tide_net_durable(net) || net->client || !joined(net)) {
+        tide__session_end(s, reason);
+    } else if (!net->away) {
+        net->away = true;
+        tide_log(TIDE_LOG_WARN, net->name, "the controller is away: %s", reason);
+    }
+}
+
+void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason) {
+    struct tide_peer *peer = tide__peer(net, controller->member.id);
+    if (!tide_net_durable(net) || net->client || !joined(net)) {
+        end_with(net, controller, reason);
+        return;
+    }
+    char text[200];
+    snprintf(text, sizeof text, "the controller is away: %s", reason);
+    tide_log(TIDE_LOG_WARN, net->name, "%s; views, slot moves and new tables wait for it", text);
+    net->away = true;
+    peer->lost = true;
+    tide__peer_down(net, peer, TIDE_EDIED, text);
+    tide__peer_redial_later(net, peer); /* it may still be there, and know what became of us */
+}
+
+void tide__succession_refused(struct tide_net *net, bool dead, const char *reason) {
+    struct known *self = tide__members_find(net, tide__net_id(net));
+    if (self == NULL || self->member.state > TIDE_MEMBER_LEAVING) {
+        return;
+    }
+    self->member.state = dead ? TIDE_MEMBER_DEAD : TIDE_MEMBER_LEFT;
+    snprintf(self->member.reason, sizeof self->member.reason, "%.119s", reason);
+    self->changed = true;
+    tide__members_publish(net);
+    tide__members_settle(net);
+}

@@ -1,0 +1,76 @@
+/* Private to the simulator's streams: sim_stream.c, sim_bulk.c (those that carry much). */
+#ifndef TIDE_PORT_SIM_STREAM_H
+#define TIDE_PORT_SIM_STREAM_H
+
+#include "port/sim.h"
+
+struct sim_segment {
+    struct sim_segment *next;
+    struct sim_segment *behind;     /* in the queue of the core or of the receiver's card */
+    uint64_t first, last, latency;  /* when its ends come to where it is under way to */
+    size_t size, offset;
+    bool end; /* the peer has closed; carries no bytes */
+    uint8_t data[];
+};
+
+struct sim_queue {
+    struct sim_segment *first, *last;
+};
+
+struct tide_stream {
+    struct tide_executor *executor;
+    const struct tide_stream_events *events;
+    void *arg;
+    struct tide_stream *peer;   /* NULL: not connected, or freed */
+    struct sim_node *peer_node; /* known once connected */
+    struct tide_random random;
+    char *target; /* endpoint of a connection in the making */
+    uint64_t began;
+    struct sim_segment *first, **last; /* towards us */
+    size_t queued_bytes;
+    size_t arrived; /* segments at the front that are here */
+    size_t on_way;  /* segments behind them */
+    size_t held;    /* arrivals that a partition keeps back */
+    size_t burst;   /* bytes sent since the sender's card last had none of it */
+    uint64_t last_arrival;
+    struct sim_queue at_core, at_card; /* what is on its way there: one event each */
+    uint32_t journey;      /* of those events; older ones are void */
+    uint64_t departed;     /* when what was sent last has left the sender's card */
+    struct sim_bulk *bulk; /* NULL: there never was one */
+    unsigned events_open; /* in the heap */
+    int reason;
+    bool connected, reading, want_write;
+    bool read_scheduled, writable_scheduled;
+    bool finished, delivered;
+    bool broken; /* by a reset: what is written goes nowhere, what was cut off still arrives */
+    bool orphan; /* of a crashed node: its owner may still hold it, so it stays until the world ends
+                  */
+    struct tide_stream *next, **link; /* all of the world; link: what points to this one */
+};
+
+/* What a stream carries as a flow: the segments from `head` on have not left yet, all others have.
+ */
+struct sim_bulk {
+    struct fabric_flow flow;
+    struct tide_stream *stream;
+    struct sim_segment *head; /* NULL: nothing, and no flow */
+    double left;              /* bytes of head, at `since` */
+    uint64_t since;
+    uint32_t generation; /* of the event that counts */
+    bool flows;          /* else it waits until what was sent before is in */
+    bool due;            /* it has left, but is not in */
+};
+
+void tide__sim_stream_push(struct tide_stream *stream, uint64_t time, enum sim_kind kind,
+                           uint32_t generation);
+/* The last segment of `stream` is new. True: it goes with a flow, which tells of its arrival. */
+bool tide__sim_bulk_takes(struct tide_stream *stream, struct sim_segment *segment);
+/* Nothing of the stream is under way to the core or the card any more. */
+void tide__sim_bulk_ready(struct tide_stream *stream);
+void tide__sim_bulk_event(struct tide_stream *stream, const struct sim_event *event);
+/* No flow any more; what has not left is nobody's concern. */
+void tide__sim_bulk_stop(struct tide_stream *stream);
+/* What has not left leaves at once, without regard to the network. */
+void tide__sim_bulk_flush(struct tide_stream *stream);
+
+#endif

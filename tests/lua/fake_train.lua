@@ -1,0 +1,85 @@
+-- The fake of tide.core under train_spec.lua: no node, a clock that stands, messages kept.
+
+---A core that keeps what is sent, for specs of running jobs.
+---@return table fake {core, sent, answers, time, ...}
+return function()
+  local f = {time = 0, sent = {}, inbox = {}, answers = {}, errors = {}, members_list = {}, monitors = 0, called = {}}
+  f.core = {
+    version = "0", now = function() return f.time end,
+    send = function(to, value)
+      local copy = {}
+      for k, v in pairs(value) do copy[k] = v end
+      f.sent[#f.sent + 1] = {to = to, value = copy}
+      return true
+    end,
+    call = function(to, value)
+      f.called[#f.called + 1] = {to = to, value = value}
+      return f.reply(to, value)
+    end,
+    receive = function()
+      local message = table.remove(f.inbox, 1)
+      if not message then return nil, {name = "ETIMEDOUT", message = "nothing came"} end
+      return message
+    end,
+    answer = function(message, value)
+      f.answers[#f.answers + 1] = {message = message, value = value}
+      return true
+    end,
+    answer_error = function(message, err)
+      f.errors[#f.errors + 1] = {message = message, err = err}
+      return true
+    end,
+    monitor = function(address)
+      f.monitors = f.monitors + 1
+      f.monitored = f.monitored or {}
+      f.monitored[address] = f.monitors
+      return f.monitors
+    end,
+    members = function() return f.members_list end,
+    sha256 = function(text)
+      local h = 17
+      for i = 1, #text do h = (h * 31 + text:byte(i)) % 4294967291 end
+      return ("%016x"):format(h):rep(4)
+    end,
+    random = function(seed)
+      local state = seed
+      return {
+        below = function(_, n)
+          state = (state * 6364136223846793005 + 1442695040888963407)
+          return (state >> 33) % n
+        end,
+        state = function() return "0123" end, restore = function(_, kept) f.restored = kept end,
+      }
+    end,
+    cut_clock = function() return f.cut_clock end,
+    fiber = function(body, ...) body(...) end,
+    worker_begin = function(number, clock)
+      f.worker, f.clock = number, clock
+      return true
+    end,
+    worker_end = function() f.worker = nil end,
+    worker_clock = function() return f.clock end,
+    settle = function() return true end,
+    clock = function()
+      f.clock = f.clock + 1
+      return f.clock
+    end,
+    json_encode = function() return "{}" end,
+    table_find = function(name)
+      return {name = name, spec = {technique = f.technique}, homes = function() return f.homes or {} end}
+    end,
+    file_read = function() return nil end,
+    interrupted = function() return 0 end, simulated = function() return false end,
+    kernel = function() return nil, {name = "ENOENT", code = "T0901", message = "no such kernel"} end,
+  }
+  f.reply = function(_, value)
+    if value.op == "load" then return {tables = {}, links = {}} end
+    if value.op == "start" then
+      local addresses = {}
+      for i, rank in ipairs(value.ranks) do addresses[i] = "w:" .. rank end
+      return {addresses = addresses}
+    end
+    return {}
+  end
+  return f
+end

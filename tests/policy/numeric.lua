@@ -1,0 +1,309 @@
+-- k.*: each tool against brute force or a known answer, over random small instances.
+local core = require "tide.core"
+local k = core.k
+
+local cases = {}
+local function case(name, f) cases[#cases + 1] = {name, f} end
+local rng = core.random(7)
+local function below(n) return math.tointeger(rng:below(n)) end
+local function near(a, b, tolerance) return math.abs(a - b) <= (tolerance or 1e-9) * math.max(1, math.abs(a), math.abs(b)) end
+local function fails(pattern, f, ...)
+  local ok, err = pcall(f, ...)
+  assert(not ok and tostring(err):find(pattern, 1, true), tostring(err))
+end
+
+case("line: recovers a line, keeps both coefficients from going negative", function()
+  local l = k.line({1, 2, 3, 4}, {3, 5, 7, 9})
+  assert(near(l.at, 1) and near(l.per, 2))
+  l = k.line({1, 2, 3}, {0.5, 2.5, 4.5}) -- would start below 0: through the origin instead
+  assert(l.at == 0 and near(l.per, (0.5 + 5 + 13.5) / 14))
+  l = k.line({1, 2, 3}, {3, 2, 1})
+  assert(near(l.at, 2) and l.per == 0)
+  l = k.line({4, 4, 4}, {8, 8, 8})
+  assert(l.at == 0 and near(l.per, 2))
+  l = k.line({0}, {3})
+  assert(near(l.at, 3) and l.per == 0)
+  fails("k.line", k.line, {1}, {1, 2})
+  fails("not finite", k.line, {1, 0 / 0}, {1, 2})
+end)
+
+case("line: no line with non-negative coefficients fits better", function()
+  for _ = 1, 200 do
+    local x, y = {}, {}
+    for i = 1, 2 + below(6) do x[i], y[i] = below(20), rng:uniform() * 10 end
+    local l = k.line(x, y)
+    local function err(at, per)
+      local e = 0
+      for i = 1, #x do e = e + (at + per * x[i] - y[i]) ^ 2 end
+      return e
+    end
+    local best = err(l.at, l.per)
+    for at = 0, 12, 0.5 do
+      for per = 0, 3, 0.1 do assert(err(at, per) >= best - 1e-9, ("at %g per %g"):format(at, per)) end
+    end
+  end
+end)
+
+case("least squares: the residual is orthogonal to the columns, dependent columns get zero", function()
+  for _ = 1, 100 do
+    local rows, columns = 4 + below(5), 1 + below(4)
+    local a, y = {}, {}
+    for i = 1, rows do
+      a[i], y[i] = {}, rng:uniform() * 4 - 2
+      for j = 1, columns do a[i][j] = rng:uniform() - 0.5 end
+    end
+    local c = k.least_squares(a, y)
+    for j = 1, columns do
+      local dot = 0
+      for i = 1, rows do
+        local r = y[i]
+        for q = 1, columns do r = r - a[i][q] * c[q] end
+        dot = dot + r * a[i][j]
+      end
+      assert(math.abs(dot) < 1e-9, dot)
+    end
+  end
+  local c = k.least_squares({{1, 2}, {2, 4}, {3, 6}}, {1, 2, 3})
+  assert(near(c[1] + 2 * c[2], 1) and (c[1] == 0 or c[2] == 0))
+end)
+
+case("nnls: satisfies the conditions of optimality", function()
+  for _ = 1, 200 do
+    local rows, columns = 3 + below(6), 1 + below(5)
+    local a, y = {}, {}
+    for i = 1, rows do
+      a[i], y[i] = {}, rng:uniform() * 4 - 1
+      for j = 1, columns do a[i][j] = rng:uniform() - 0.3 end
+    end
+    local c = k.nnls(a, y)
+    for j = 1, columns do
+      local slope = 0
+      for i = 1, rows do
+        local r = y[i]
+        for q = 1, columns do r = r - a[i][q] * c[q] end
+        slope = slope + r * a[i][j]
+      end
+      assert(c[j] >= 0)
+      assert(slope < 1e-6, "a coefficient wants to grow: " .. slope)
+      if c[j] > 0 then assert(math.abs(slope) < 1e-6) end
+    end
+  end
+end)
+
+case("fit: finds the parameters inside their bounds, and stays on a bound that holds them", function()
+  local function residuals(p)
+    local r = {}
+    for i = 1, 12 do r[i] = p[1] * math.exp(-p[2] * i) - 2 * math.exp(-0.3 * i) end
+    return r
+  end
+  local f = k.fit {residuals = residuals, start = {1, 1}, low = {0, 0}, high = {10, 5}}
+  assert(near(f.p[1], 2, 1e-5) and near(f.p[2], 0.3, 1e-5) and f.error < 1e-9)
+  f = k.fit {residuals = residuals, start = {1, 1}, low = {0, 0.5}, high = {10, 5}}
+  assert(f.p[2] >= 0.5 and f.p[2] < 0.51, f.p[2])
+  fails("oh dear", k.fit, {residuals = function(p) if p[1] ~= 1 then error "oh dear" end return {p[1]} end, start = {1}})
+  fails("not a finite", k.fit, {residuals = function(p) return {p[1] == 1 and 1 or 0 / 0} end, start = {1}})
+  fails("at least as many", k.fit, {residuals = function() return {1} end, start = {1, 2}})
+end)
+
+local function slowest_by_force(total, cost, i, left)
+  i, left = i or 1, left or total
+  local c = cost[i]
+  if not c then return left == 0 and 0 or math.huge end
+  local best = math.huge
+  for b = c.min or 0, math.min(c.max or total, left) do
+    local t = #c > 0 and (b == 0 and 0 or c[b]) or not c[1] and c.at + c.per * b
+    local rest = slowest_by_force(total, cost, i + 1, left - b)
+    best = math.min(best, math.max(t or math.huge, rest))
+  end
+  return best
+end
+
+case("minmax split: equals brute force on lines and tables with bounds", function()
+  for _ = 1, 400 do
+    local total, cost = 1 + below(14), {}
+    for i = 1, 1 + below(3) do
+      if below(3) == 0 then
+        cost[i] = {}
+        local t = rng:uniform()
+        for b = 1, 14 do
+          if below(2) == 0 then t = t + rng:uniform() end
+          cost[i][b] = t
+        end
+      else
+        cost[i] = {at = below(3) * 0.5, per = below(4) == 0 and 0 or rng:uniform()}
+      end
+      if below(3) == 0 then cost[i].min = below(3) end
+      if below(3) == 0 then cost[i].max = 3 + below(10) end
+    end
+    local want = slowest_by_force(total, cost)
+    local ok, got = pcall(k.minmax_split, total, cost)
+    if want == math.huge then
+      assert(not ok, "an impossible split was given")
+    else
+      assert(ok, got)
+      local sum = 0
+      for i, b in ipairs(got.share) do
+        sum = sum + b
+        assert(b >= (cost[i].min or 0) and b <= (cost[i].max or total))
+      end
+      assert(sum == total and near(got.seconds, want), ("%g, should be %g"):format(got.seconds, want))
+    end
+  end
+end)
+
+case("minmax split: 1000 workers, and what is wrong is said", function()
+  local cost = {}
+  for i = 1, 1000 do cost[i] = {at = rng:uniform() * 0.1, per = 0.001 + rng:uniform() * 0.01, min = 1} end
+  local best = k.minmax_split(100000, cost)
+  local sum = 0
+  for _, b in ipairs(best.share) do sum = sum + b end
+  assert(sum == 100000)
+  fails("the total is 100", k.minmax_split, 100, {{at = 0, per = 1, max = 5}})
+  fails("allows no number", k.minmax_split, 1, {{at = 0, per = 1, min = 3}})
+  fails("finite and not negative", k.minmax_split, 1, {{at = 0, per = -1}})
+  fails("decrease", k.minmax_split, 1, {{2, 1}})
+end)
+
+local function permutations(n, m, f, picked, used)
+  picked, used = picked or {}, used or {}
+  if #picked == n then return f(picked) end
+  for j = 1, m do
+    if not used[j] then
+      used[j], picked[#picked + 1] = true, j
+      permutations(n, m, f, picked, used)
+      used[j], picked[#picked] = nil, nil
+    end
+  end
+end
+
+case("assign: equals brute force, also with forbidden pairs and more columns", function()
+  for _ = 1, 200 do
+    local n = 1 + below(4)
+    local m, cost = n + below(3), {}
+    for i = 1, n do
+      cost[i] = {}
+      for j = 1, m do cost[i][j] = below(5) == 0 and math.huge or below(20) - 5 end
+    end
+    local best = math.huge
+    permutations(n, m, function(p)
+      local sum = 0
+      for i, j in ipairs(p) do sum = sum + cost[i][j] end
+      best = math.min(best, sum)
+    end)
+    local ok, pick, total = pcall(k.assign, cost)
+    if best == math.huge then
+      assert(not ok)
+    else
+      assert(ok, pick)
+      local seen, sum = {}, 0
+      for i, j in ipairs(pick) do
+        assert(not seen[j])
+        seen[j], sum = true, sum + cost[i][j]
+      end
+      assert(sum == best and total == best, ("%g, should be %g"):format(total, best))
+    end
+  end
+end)
+
+case("knapsack: equals brute force at every capacity", function()
+  for _ = 1, 100 do
+    local n, capacity, sizes, rows = 1 + below(4), below(9), {1, 2, 4}, {}
+    for i = 1, n do
+      rows[i] = {}
+      for j = 1, 3 do rows[i][j] = below(6) == 0 and -math.huge or rng:uniform() * 10 - 1 end
+    end
+    local function force(i, left)
+      if i > n then return 0 end
+      local best = force(i + 1, left)
+      for j = 1, 3 do
+        if sizes[j] <= left and rows[i][j] > -math.huge then
+          best = math.max(best, rows[i][j] + force(i + 1, left - sizes[j]))
+        end
+      end
+      return best
+    end
+    local pick, best, value = k.knapsack(rows, sizes, capacity)
+    local sum, used = 0, 0
+    for i, j in ipairs(pick) do
+      if j > 0 then sum, used = sum + rows[i][j], used + sizes[j] end
+    end
+    assert(used <= capacity and near(sum, value) and near(value, force(1, capacity)))
+    for c = 1, capacity do assert(near(best[c], force(1, c))) end
+  end
+end)
+
+case("lp: known optimum, equality, no solution, no bound; never worse than random feasible points", function()
+  local x, v = k.lp {maximize = {3, 5}, rows = {{a = {1, 0}, b = 4}, {a = {0, 2}, b = 12}, {a = {3, 2}, b = 18}}}
+  assert(near(x[1], 2) and near(x[2], 6) and near(v, 36))
+  x, v = k.lp {minimize = {1, 2}, rows = {{a = {1, 1}, op = "=", b = 3}, {a = {1, 0}, op = "<=", b = 1}}}
+  assert(near(x[1], 1) and near(x[2], 2) and near(v, 5))
+  local none, why = k.lp {maximize = {1}, rows = {{a = {1}, op = ">=", b = 3}, {a = {1}, b = 2}}}
+  assert(not none and why:find "no solution")
+  none, why = k.lp {maximize = {1}, rows = {{a = {-1}, b = 2}}}
+  assert(not none and why:find "no bound")
+  for _ = 1, 60 do
+    local rows, c = {}, {rng:uniform(), rng:uniform(), rng:uniform()}
+    for i = 1, 4 do rows[i] = {a = {rng:uniform() + 0.01, rng:uniform() + 0.01, rng:uniform() + 0.01}, b = 1 + rng:uniform()} end
+    x, v = k.lp {maximize = c, rows = rows}
+    local function feasible(p)
+      for _, r in ipairs(rows) do
+        if r.a[1] * p[1] + r.a[2] * p[2] + r.a[3] * p[3] > r.b + 1e-9 then return false end
+      end
+      return true
+    end
+    assert(feasible(x))
+    for _ = 1, 200 do
+      local p = {rng:uniform() * 5, rng:uniform() * 5, rng:uniform() * 5}
+      if feasible(p) then assert(c[1] * p[1] + c[2] * p[2] + c[3] * p[3] <= v + 1e-9) end
+    end
+  end
+end)
+
+case("makespan: within 1.1 of brute force on small instances, never below the bound", function()
+  for _ = 1, 60 do
+    local n, m, weights, capacity = 1 + below(6), 1 + below(3), {}, {}
+    for i = 1, n do weights[i] = 1 + below(20) end
+    for j = 1, m do capacity[j] = 1 + below(3) end
+    local best = math.huge
+    local load = {}
+    for j = 1, m do load[j] = 0 end
+    local function force(i)
+      if i > n then
+        local span = 0
+        for j = 1, m do span = math.max(span, load[j] / capacity[j]) end
+        best = math.min(best, span)
+        return
+      end
+      for j = 1, m do
+        load[j] = load[j] + weights[i]
+        force(i + 1)
+        load[j] = load[j] - weights[i]
+      end
+    end
+    force(1)
+    local home, span, bound = k.makespan(weights, capacity)
+    local check = {}
+    for i, j in ipairs(home) do check[j] = (check[j] or 0) + weights[i] end
+    local longest = 0
+    for j, w in pairs(check) do longest = math.max(longest, w / capacity[j]) end
+    assert(near(longest, span) and span >= bound - 1e-9 and best >= bound - 1e-9)
+    assert(span <= 1.25 * best + 1e-9, ("%g, best %g"):format(span, best))
+  end
+end)
+
+case("helpers: ewma, quantile, hysteresis, rounds", function()
+  assert(k.ewma(nil, 4, 0.1) == 4 and near(k.ewma(10, 20, 0.25), 12.5))
+  assert(k.quantile({3, 1, 2}, 0.5) == 2 and k.quantile({1, 2}, 0.5) == 1.5 and k.quantile({}, 0.5) == nil)
+  assert(k.hysteresis(1.2, 1.0, 1.1) and not k.hysteresis(1.05, 1.0, 1.1))
+  local granted = k.rounds({0.5, 0.25, 0.25}, {100, 10, 100}, {2, 2, 2}, 4)
+  assert(granted[1] == 0 or granted[2] == 2)
+  assert(granted[2] == 2) -- who received least of its share goes first
+  local received = {0, 0, 0}
+  for _ = 1, 400 do
+    local g = k.rounds({0.5, 0.25, 0.25}, received, {1, 1, 1}, 1)
+    for i = 1, 3 do received[i] = received[i] + g[i] end
+  end
+  assert(received[1] == 200 and received[2] == 100 and received[3] == 100)
+end)
+
+return cases

@@ -1,0 +1,64 @@
+#!/bin/bash
+# Runs lose the nodes of workers at moments that the seed draws, and every pass still has every example once: in the
+# sums, by the leases of chunks, and in the table, but for what a lost worker had pushed of a chunk that is done again.
+. "$(dirname "$0")/harness.sh"
+
+cat >chunks.lua <<'LUA'
+local tide = require "tide"
+local sim = require "tide.sim"
+local opt = tide.options {pause = {"one node stands still too long, instead of crashing", default = false}}
+local PASSES <const>, N <const> = 6, 1000
+local job = tide.job {
+  name = "sums", data = N, chunks = 25, stop = {epochs = PASSES},
+  tables = {t = tide.table {keys = tide.dense(N), width = 1, init = tide.zero(), update = "add"}},
+  evaluate = {workers = function() return 1, 1 end},
+  worker = function(w)
+    for _ = 1, PASSES do
+      for chunk in w:chunks() do
+        local ones = tide.tensor.zeros("f32", chunk.count, 1)
+        ones:fill(1)
+        tide.sleep "15ms"
+        w.tables.t:push(tide.range(chunk.first - 1, chunk.last - 1), ones)
+        tide.sleep "5ms"
+        chunk:report {examples = chunk.count}
+      end
+      w:report {loss = 1}
+      w:barrier "pass"
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 5, servers = 2}
+  local first = sim.rng:below(5) + 1
+  local second = (first + sim.rng:below(4)) % 5 + 1
+  for _, i in ipairs {first, second} do
+    local at = ("%dms"):format(150 + sim.rng:below(300))
+    if opt.pause then
+      sim.fault("pause", {node = "n" .. i, at = at, time = "9s"})
+    else
+      sim.fault("crash", {node = "n" .. i, at = at})
+    end
+  end
+  local run = cluster:start(job)
+  for report in run:events "report" do
+    if report.examples ~= N then error(("report %d has %d examples"):format(report.n, report.examples)) end
+  end
+  local s = run:wait()
+  local rows = run.tables.t:pull(tide.range(0, N - 1))
+  local most = PASSES * N + s.chunks_redone * (N // 25)
+  print(("lost %d redone %s rows %s %s examples %d workers %s"):format(s.workers_lost, s.chunks_redone > 0,
+    rows:min() == PASSES, rows:sum() <= most, s.examples, run:evaluate "workers"))
+end)
+LUA
+for seed in 1 2 3 4 5 6 7 8; do
+    run 0 sim --seed $seed chunks.lua
+    says out.txt 'lost 2 redone true rows true true examples 6000 workers 1'
+done
+first=$(hash_of err.txt)
+run 0 sim --seed 8 chunks.lua
+same "$first" "$(hash_of err.txt)" "a run that loses workers"
+for seed in 1 2; do # declared dead, and alive: what they say when they wake counts no more
+    run 0 sim --seed $seed chunks.lua --pause
+    says out.txt 'lost 2 redone true rows true true examples 6000 workers 1'
+done
+finish

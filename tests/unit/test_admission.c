@@ -1,0 +1,237 @@
+/*
+ * Credit of operations from their origin to their home: it bounds what is under way, makes fibers
+ * wait in line and handlers give up, returns whatever happens, and a home that is ten times too
+ * slow neither loses its place in the cluster nor its speed afterwards.
+ */
+#include "tests/unit/store_world.h"
+
+enum { KEYS = 400, WIDTH = 16, FIBERS = 12, ROUNDS = 60, SPAN = 40 };
+static const uint32_t few_messages = 3;
+static const uint64_t few_bytes = 16 << 10;
+
+static void limit(struct cluster *c, unsigned node) {
+    struct tide_store *store = tide_store_of(c->nodes[node]);
+    tide_lock(&store->admission.lock);
+    store->admission.messages_max = few_messages;
+    store->admission.bytes_max = few_bytes;
+    tide_unlock(&store->admission.lock);
+}
+
+static void nothing_is_held(struct cluster *c, unsigned node) {
+    struct tide__admission *a = &tide_store_of(c->nodes[node])->admission;
+    tide_lock(&a->lock);
+    for (unsigned page = 0; page < TIDE_COUNT(a->pages); page++) {
+        for (unsigned i = 0; a->pages[page] && i < 256; i++) {
+            struct tide__home_credit *credit = &a->pages[page][i];
+            assert_true(credit->messages == 0 && credit->bytes == 0 && !credit->first);
+        }
+    }
+    tide_unlock(&a->lock);
+}
+
+/* Pushes ones to drawn keys, up to four calls at a time. */
+static void push_run(struct fiber *f) {
+    struct tide_table *table;
+    struct tide_ticket tickets[4];
+    float ones[SPAN * WIDTH];
+    uint64_t keys[4][SPAN];
+    for (size_t i = 0; i < TIDE_COUNT(ones); i++) {
+        ones[i] = 1;
+    }
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned k = 0; k < 4; k++) {
+            uint64_t first = tide_random_below(&f->random, KEYS);
+            for (unsigned i = 0; i < SPAN; i++) {
+                keys[k][i] = (first + i) % KEYS;
+            }
+            CHECK(f, tide_table_push(table, keys[k], SPAN, ones, 0, &tickets[k]) == 0);
+        }
+        for (unsigned k = 0; k < 4; k++) {
+            CHECK(f, tide_ticket_wait(&tickets[k]) == 0);
+        }
+    }
+}
+
+static void sum_run(struct fiber *f) {
+    struct tide_table *table;
+    static float rows[KEYS * WIDTH];
+    uint64_t keys[KEYS];
+    double sum = 0;
+    for (unsigned i = 0; i < KEYS; i++) {
+        keys[i] = i;
+    }
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    CHECK(f, tide_table_pull(table, keys, KEYS, rows, NULL) == 0);
+    for (size_t i = 0; i < TIDE_COUNT(rows); i++) {
+        sum += (double)rows[i];
+    }
+    *(double *)f->arg = sum;
+}
+
+static void bounded(bool simulated, enum tide_technique technique, uint64_t seed) {
+    struct cluster c;
+    struct fiber fibers[2 * FIBERS];
+    double sum = 0;
+    open_cluster(&c, simulated, 3, seed);
+    create(&c, (struct tide_table_options){
+                   .name = "t", .key_count = KEYS, .width = WIDTH, .technique = technique});
+    limit(&c, 0);
+    limit(&c, 1);
+    for (unsigned i = 0; i < 2 * FIBERS; i++) {
+        start(&c, &fibers[i], i % 2, i / 2, push_run, NULL);
+    }
+    finish(&c, fibers, 2 * FIBERS);
+    run_alone(&c, 2, sum_run, &sum);
+    assert_true(sum == 2.0 * FIBERS * ROUNDS * 4 * SPAN * WIDTH);
+    for (unsigned i = 0; i < 2; i++) {
+        struct tide__admission *a = &tide_store_of(c.nodes[i])->admission;
+        assert_true(a->waits > 0);
+        assert_true(a->bytes_most > 0 && a->bytes_most <= few_bytes); /* no call is larger */
+        nothing_is_held(&c, i);
+    }
+    close_cluster(&c);
+}
+
+static void what_is_under_way_stays_within_the_credit_simulated(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        bounded(true, seed % 2 ? TIDE_STATIC : TIDE_RELOCATE, seed);
+    }
+}
+
+static void what_is_under_way_stays_within_the_credit_real(void **state) {
+    (void)state;
+    bounded(false, TIDE_STATIC, 1);
+    bounded(false, TIDE_RELOCATE, 1);
+}
+
+static void a_handler_is_told_that_a_home_is_busy_and_a_large_operation_goes_alone(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 1, 1);
+    struct tide_store *store = tide_store_of(c.nodes[0]);
+    limit(&c, 0);
+    assert_int_equal(tide__admission_take(store, 1, 90, 1 << 20), 0);
+    assert_int_equal(tide__admission_take(store, 1, 1, 1), TIDE_EBUSY);
+    assert_non_null(strstr(tide_error_message(), "90 messages, 1048576 bytes are under way"));
+    assert_int_equal(tide__admission_take(store, 2, 1, few_bytes), 0); /* another home */
+    assert_int_equal(tide__admission_take(store, 2, 1, 1), TIDE_EBUSY);
+    tide__admission_return(store, 1, 90, 1 << 20);
+    tide__admission_return(store, 2, 1, few_bytes);
+    for (uint32_t i = 0; i < few_messages; i++) {
+        assert_int_equal(tide__admission_take(store, 1, 1, 1), 0);
+    }
+    assert_int_equal(tide__admission_take(store, 1, 1, 1), TIDE_EBUSY);
+    tide__admission_return(store, 1, few_messages, few_messages);
+    nothing_is_held(&c, 0);
+    close_cluster(&c);
+}
+
+struct load {
+    atomic_uint_fast64_t done;
+    uint64_t until;
+};
+
+/* Pushes and pulls without end, as fast as they are answered. An operation may fail of a death. */
+static void load_run(struct fiber *f) {
+    struct load *load = f->arg;
+    struct tide_table *table;
+    struct tide_port *port = f->cluster->ports[0];
+    float rows[SPAN * WIDTH] = {0};
+    uint64_t keys[SPAN];
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    while (tide_port_now(port) < load->until) {
+        for (unsigned i = 0; i < SPAN; i++) {
+            keys[i] = tide_random_below(&f->random, KEYS);
+        }
+        bool push = tide_random_below(&f->random, 2);
+        int code = push ? tide_table_push(table, keys, SPAN, rows, 0, NULL)
+                        : tide_table_pull(table, keys, SPAN, rows, NULL);
+        CHECK(f, code == 0 || code == TIDE_EDIED);
+        if (code != 0) {
+            return;
+        }
+        atomic_fetch_add(&load->done, 1);
+    }
+}
+
+static uint64_t done_in(struct cluster *c, struct load *load, uint64_t ns) {
+    uint64_t before = atomic_load(&load->done);
+    pause_cluster(c, ns);
+    return atomic_load(&load->done) - before;
+}
+
+static void a_home_that_cannot_keep_up_slows_its_callers_and_nothing_else(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct cluster c;
+        struct fiber fibers[FIBERS];
+        struct load load = {0};
+        uint64_t view_before, view_after;
+        open_cluster(&c, true, 3, seed);
+        create(&c, (struct tide_table_options){.name = "t", .key_count = KEYS, .width = WIDTH});
+        limit(&c, 0);
+        load.until = tide_port_now(c.ports[0]) + 12 * TIDE_SECOND;
+        for (unsigned i = 0; i < FIBERS; i++) {
+            start(&c, &fibers[i], 0, i, load_run, &load);
+        }
+        pause_cluster(&c, TIDE_SECOND / 2);
+        tide_net_members(tide_net_of(c.nodes[0]), NULL, 0, &view_before);
+        uint64_t normal = done_in(&c, &load, TIDE_SECOND);
+        tide_sim_set_slowness(c.sim, "n2", 5000); /* a turn of it takes 5 ms */
+        uint64_t slow = done_in(&c, &load, 6 * TIDE_SECOND) / 6;
+        struct tide__admission *a = &tide_store_of(c.nodes[0])->admission;
+        assert_true(a->bytes_most <= few_bytes && a->waits > 0);
+        tide_sim_set_slowness(c.sim, "n2", 1);
+        pause_cluster(&c, TIDE_SECOND / 2);
+        uint64_t after = done_in(&c, &load, TIDE_SECOND);
+        tide_net_members(tide_net_of(c.nodes[0]), NULL, 0, &view_after);
+        assert_true(view_after == view_before); /* its beats came all the time */
+        if (slow * 10 > normal || after * 10 < normal * 9) {
+            fail_msg("seed %d: %d operations a second, then %d, then %d", (int)seed, (int)normal,
+                     (int)slow, (int)after);
+        }
+        finish(&c, fibers, FIBERS);
+        nothing_is_held(&c, 0);
+        close_cluster(&c);
+    }
+}
+
+static void who_stands_in_line_for_a_home_that_dies_is_told(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct cluster c;
+        struct fiber fibers[FIBERS];
+        struct load load = {0};
+        open_cluster(&c, true, 3, seed);
+        create(&c, (struct tide_table_options){.name = "t", .key_count = KEYS, .width = WIDTH});
+        limit(&c, 0);
+        load.until = tide_port_now(c.ports[0]) + 8 * TIDE_SECOND;
+        for (unsigned i = 0; i < FIBERS; i++) {
+            start(&c, &fibers[i], 0, i, load_run, &load);
+        }
+        pause_cluster(&c, TIDE_SECOND / 4 + seed * 7000);
+        tide_sim_crash(c.sim, "n2");
+        finish(&c, fibers, FIBERS); /* long before any time-out of 30 s */
+        assert_true(tide_port_now(c.ports[0]) < load.until);
+        assert_true(tide_store_of(c.nodes[0])->admission.waits > 0);
+        nothing_is_held(&c, 0);
+        close_cluster(&c);
+    }
+}
+
+int main(int argc, char **argv) {
+    program = argv[0];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_under_way_stays_within_the_credit_simulated),
+        cmocka_unit_test(what_is_under_way_stays_within_the_credit_real),
+        cmocka_unit_test(a_handler_is_told_that_a_home_is_busy_and_a_large_operation_goes_alone),
+        cmocka_unit_test(a_home_that_cannot_keep_up_slows_its_callers_and_nothing_else),
+        cmocka_unit_test(who_stands_in_line_for_a_home_that_dies_is_told),
+    };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
