@@ -74,7 +74,7 @@ static void take_effect(struct decision *d) {
     net->next_id = d->next_id;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide__members_write_view(net, &w);
+    tide__members_write_news(net, &w, d->view - 1, d->members, d->count);
     for (struct tide_link *link = net->links; link != NULL; link = link->next) {
         if (link->state == LINK_UP) {
             tide__members_cast(net, link, &w);

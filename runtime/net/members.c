@@ -1,11 +1,11 @@
 /*
  * Members: what this node knows of the others, and what follows when that changes.
  *
- * The controller numbers views and pushes each as a whole list; everybody applies the newer and
- * ignores the older. A change has effects first (dial, close, fail what waits), then the watchers
+ * The controller numbers views. To a new connection it sends the whole list, then what is new in
+ * each view; everybody applies the newer and ignores the older. A change has effects first (dial, close, fail what waits), then the watchers
  * hear of it. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
  *
- * Everybody watches everybody it has a session with: an end of stream is followed by an attempt to
+ * Everybody watches those whose beats it is to hear (ring.c), in small clusters all: an end of stream is followed by an attempt to
  * connect again, whose refusal says that the process is gone; silence, with or without a
  * connection, is judged by the accrual detector. Membership messages are not part of a session:
  * after a reconnect both sides say again what the other one may have missed. What is seen is
@@ -106,11 +106,6 @@ static void lives(struct tide_net *net, const struct tide_member *m) {
         return;
     }
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
-    if (!net->client && tide__net_id(net) > m->id && peer->link == NULL && peer->session == NULL &&
-        peer->redial_at == TIDE_NEVER) {
-        peer->redial_at = tide__net_now(net);
-        net->tick_soon = true;
-    }
 }
 
 static void departed(struct tide_net *net, const struct tide_member *m) {
@@ -169,6 +164,7 @@ void tide__members_settle(struct tide_net *net) {
     if (net->settling) {
         return; /* the loop below, further up the stack, sees to it */
     }
+    bool any = false;
     net->settling = true;
     greet_new_watches(net);
     for (size_t i = 0; i < net->member_count;) {
@@ -188,8 +184,12 @@ void tide__members_settle(struct tide_net *net) {
         }
         tell(net->watches, &member);
         i = 0; /* effects and watchers may have changed others, earlier in the list too */
+        any = true;
     }
     net->settling = false;
+    if (any) {
+        tide__ring_refresh(net);
+    }
 }
 
 /* ---- views ---- */
@@ -207,19 +207,34 @@ void tide__member_write(struct tide_writer *w, const struct tide_member *m) {
     tide_write_text(w, m->reason);
 }
 
-/* [verb, term, number, durable, members]: the living and the last of the departed, by id. */
+/* [verb, term, number, durable, base, members] */
+static void write_view_head(struct tide_net *net, struct tide_writer *w, uint64_t base,
+                            size_t count) {
+    tide_write_array(w, 6);
+    tide_write_uint(w, VERB_VIEW);
+    tide_write_uint(w, net->term);
+    tide_write_uint(w, net->view);
+    tide_write_bool(w, tide_net_durable(net));
+    tide_write_uint(w, base);
+    tide_write_array(w, count);
+}
+
+void tide__members_write_news(struct tide_net *net, struct tide_writer *w, uint64_t base,
+                              const struct tide_member *members, size_t count) {
+    write_view_head(net, w, base, count);
+    for (size_t i = 0; i < count; i++) {
+        tide__member_write(w, &members[i]);
+    }
+}
+
+/* The living and the last of the departed, by id. */
 void tide__members_write_view(struct tide_net *net, struct tide_writer *w) {
     size_t departures = 0;
     for (size_t i = 0; i < net->member_count; i++) {
         departures += net->members[i].member.state > TIDE_MEMBER_LEAVING;
     }
     size_t skipped = departures > DEPARTED_MAX ? departures - DEPARTED_MAX : 0;
-    tide_write_array(w, 5);
-    tide_write_uint(w, VERB_VIEW);
-    tide_write_uint(w, net->term);
-    tide_write_uint(w, net->view);
-    tide_write_bool(w, tide_net_durable(net));
-    tide_write_array(w, net->member_count - skipped);
+    write_view_head(net, w, 0, net->member_count - skipped);
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
         if (m->state > TIDE_MEMBER_LEAVING && skipped > 0) {
@@ -276,7 +291,7 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
     return 0;
 }
 
-/* Joining: tells the controller once every member that is up is connected. */
+/* Joining: tells the controller once every member that is up and is to be linked is so. */
 void tide__members_report_ready(struct tide_net *net) {
     struct known *self = tide__members_find(net, tide__net_id(net));
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
@@ -289,7 +304,8 @@ void tide__members_report_ready(struct tide_net *net) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = m->id == self->member.id ? NULL : tide__peer(net, m->id);
         bool up = peer != NULL && peer->link != NULL && peer->link->state == LINK_UP;
-        if (!up && m->id != self->member.id && (m->state == TIDE_MEMBER_UP)) {
+        if (!up && m->id != self->member.id && m->state == TIDE_MEMBER_UP &&
+            tide__ring_watches(net, m->id)) {
             return;
         }
         linked += up;
@@ -313,12 +329,17 @@ void tide__members_report_ready(struct tide_net *net) {
 int tide__members_apply_view(struct tide_net *net, struct tide_reader *r) {
     uint64_t view = tide_read_uint(r);
     bool durable = tide_read_bool(r);
+    uint64_t base = tide_read_uint(r);
     size_t count = tide_read_array(r);
     if (r->error != 0 || count > MEMBERS_MAX + DEPARTED_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged view");
     }
     if (view <= net->view) {
         return 0;
+    }
+    if (base > net->view) {
+        return tide_fail(TIDE_EPROTO, "news since view %llu, of which nothing came",
+                         (unsigned long long)base);
     }
     struct tide_reader check = *r; /* all or nothing */
     struct tide_member member;
@@ -431,7 +452,7 @@ void tide__members_report_again(struct tide_net *net, struct tide_link *link) {
         if (peer->lost) {
             send_report(net, VERB_SUSPECT, m->id, true, "connection lost");
         } else if (peer->session != NULL) {
-            bool silent = peer->session->suspect_since != 0;
+            bool silent = peer->session->reported;
             send_report(net, silent ? VERB_SUSPECT : VERB_CLEAR, m->id, false,
                         silent ? "no heartbeat" : "");
         }
@@ -511,7 +532,8 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
         if (now - s->suspect_since >= CONTROLLER_PATIENCE) {
             tide__succession_silent(s, text);
         }
-    } else if (s->suspect_since == now || net->controls) {
+    } else if (net->controls || (!s->reported && tide__gossip_confirms(s, now))) {
+        s->reported = true;
         report(net, peer->id, false, text);
     }
 }
@@ -529,17 +551,24 @@ void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
 
 /* ---- the tick: dials and messages that waited too long ---- */
 
+/* The higher id dials, the lower one knocks; a client, and whoever looks for a controller that is
+ * away, dials in any case. */
 static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint,
-                        uint64_t now) {
+                        bool absent, uint64_t now) {
+    bool dials = net->client || absent || peer->id < tide__net_id(net);
+    bool watched = !net->client && dials && tide__ring_watches(net, peer->id);
     peer->redial_at = TIDE_NEVER;
-    int error = tide__link_dial(net, endpoint, LINK_MESH, peer);
-    if (error != 0) {
+    if (!absent && !watched && peer->waiting == NULL) {
+        return; /* nobody needs it any more */
+    }
+    if (tide__link_dial(net, endpoint, dials ? LINK_MESH : LINK_KNOCK, peer) != 0) {
         tide_log(TIDE_LOG_WARN, net->name, "n%u: %s", (unsigned)peer->id, tide_error_message());
         peer->redial_at = now + TIDE_SECOND;
     }
 }
 
-void tide__members_tick(struct tide_net *net, uint64_t now) {
+static void attend(struct tide_net *net, uint64_t now) {
+    net->attend = false;
     for (size_t i = 0; i < net->member_count && !net->finished; i++) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = tide__peer(net, m->id);
@@ -549,13 +578,21 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
         bool absent = net->away && m->id == tide_net_controller(net);
         if (peer->link == NULL && peer->session == NULL && (!peer->lost || absent) &&
             now >= peer->redial_at && (!net->client || peer->waiting != NULL)) {
-            dial_member(net, peer, m->endpoint, now);
+            dial_member(net, peer, m->endpoint, absent, now);
         }
         if (peer->waiting != NULL && now - peer->waiting_since >= WAITING_TIMEOUT) {
             char text[120];
             snprintf(text, sizeof text, "no connection to node %s within 3 s", m->name);
             tide__peer_fail_waiting(net, peer, TIDE_EUNREACHABLE, text);
         }
+        net->attend = net->attend || peer->waiting != NULL ||
+                      (peer->session == NULL && peer->redial_at != TIDE_NEVER);
+    }
+}
+
+void tide__members_tick(struct tide_net *net, uint64_t now) {
+    if (net->attend) {
+        attend(net, now);
     }
     if (net->controls) {
         tide__controller_resolve(net, now);
