@@ -82,6 +82,7 @@ struct tide_peer {
     struct tide_outgoing *waiting, **waiting_tail; /* until there is a session */
     uint64_t waiting_since;
     uint64_t redial_at, redial_delay; /* TIDE_NEVER: not now */
+    bool knocked;                     /* it has asked this node to dial */
     bool lost;                        /* its session ended: this incarnation gets no second one */
 };
 

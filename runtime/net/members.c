@@ -558,9 +558,10 @@ static void dial_member(struct tide_net *net, struct tide_peer *peer, const char
     bool dials = net->client || absent || peer->id < tide__net_id(net);
     bool watched = !net->client && dials && tide__ring_watches(net, peer->id);
     peer->redial_at = TIDE_NEVER;
-    if (!absent && !watched && peer->waiting == NULL) {
+    if (!absent && !watched && !peer->knocked && peer->waiting == NULL) {
         return; /* nobody needs it any more */
     }
+    peer->knocked = false;
     if (tide__link_dial(net, endpoint, dials ? LINK_MESH : LINK_KNOCK, peer) != 0) {
         tide_log(TIDE_LOG_WARN, net->name, "n%u: %s", (unsigned)peer->id, tide_error_message());
         peer->redial_at = now + TIDE_SECOND;

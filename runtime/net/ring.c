@@ -125,5 +125,6 @@ void tide__ring_wanted(struct tide_net *net, struct tide_peer *peer) {
 }
 
 void tide__ring_knocked(struct tide_net *net, struct tide_peer *peer) {
+    peer->knocked = true;
     want_link(net, peer->id);
 }
