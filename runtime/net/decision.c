@@ -64,7 +64,7 @@ static void take_effect(struct decision *d) {
             return;
         }
         known->member = *m;
-        known->changed = true;
+        tide__members_unsettle(net, known);
         known->since = tide__net_now(net);
         if (net->joiner.id == m->id) {
             net->joiner.id = 0;
@@ -227,7 +227,7 @@ static int restore_members(struct tide_net *net, const struct tide_control_state
         if (known == NULL) {
             return TIDE_ENOMEM;
         }
-        known->changed = m.state <= TIDE_MEMBER_LEAVING;
+        known->unsettled = m.state <= TIDE_MEMBER_LEAVING;
         known->since = tide__net_now(net);
         if (m.id == former) {
             tide__decision_want(known, TIDE_MEMBER_DEAD, "the controller was started again");

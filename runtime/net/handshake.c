@@ -269,6 +269,7 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
     } else if ((hello->id == 0 ? accept_joiner(link, hello) : accept_known(link, hello)) == 1) {
         link->hello = *hello;
         link->state = LINK_PARKED;
+        link->net->parked = true;
     }
 }
 
@@ -292,6 +293,10 @@ static int hello_received(struct tide_link *link, const struct tide_frame *frame
 }
 
 void tide__handshake_unpark(struct tide_net *net) {
+    if (!net->parked) {
+        return;
+    }
+    net->parked = false;
     struct tide_link *next;
     for (struct tide_link *link = net->links; link != NULL; link = next) {
         next = link->next;

@@ -274,7 +274,7 @@ enum member_verb { VERB_VIEW = 1, VERB_READY, VERB_SUSPECT, VERB_CLEAR, VERB_LEA
 
 struct known {
     struct tide_member member;
-    bool changed; /* effects and watchers are still to come */
+    bool unsettled; /* effects and watchers are still to come; set by tide__members_unsettle */
     /* controller */
     uint8_t wanted; /* the state it is to have, not decided yet; not above the one it has: none */
     char wanted_reason[120];
@@ -300,6 +300,8 @@ void tide__members_tick(struct tide_net *net, uint64_t now);
 struct known *tide__members_find(struct tide_net *net, uint16_t id);
 struct known *tide__members_add(struct tide_net *net,
                                 const struct tide_member *member); /* NULL: ENOMEM */
+/* The member has changed: to be published, then settled. */
+void tide__members_unsettle(struct tide_net *net, struct known *known);
 /* Effects and watchers of all that changed; safe to call from inside a watcher. */
 void tide__members_settle(struct tide_net *net);
 void tide__members_publish(struct tide_net *net);
@@ -377,8 +379,9 @@ struct tide_net {
     /* any thread, under lock */
     struct tide_lock lock;
     struct tide_member *published;
-    size_t published_count;
+    size_t published_count, published_capacity;
     uint64_t published_view;
+    bool published_late; /* I/O thread: it lacks changes other than the unsettled ones */
     int state, code;
     char reason[200];
     struct tide_member_watch *new_watches;
@@ -396,9 +399,12 @@ struct tide_net {
     struct tide_random random; /* of redials */
     struct known *members;     /* by id */
     size_t member_count, member_capacity;
+    size_t unsettled_low, unsettled_high; /* unsettled members are in [low, high) */
     uint64_t view, term; /* of the controller: the highest that was heard of */
     bool away;           /* it is gone; who commands next will say so */
     struct tide_member_watch *watches; /* those that were told of all members already */
+    bool unpublished; /* members have changed since they were published */
+    bool parked; /* hellos of nodes that no view has told of wait for the next one */
     bool settling, joining, leave_sent, finished, tick_soon;
     bool attend; /* peers without a session are to be dialled, or messages wait for them */
     bool ringed; /* too many for links all to all */

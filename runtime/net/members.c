@@ -38,6 +38,14 @@ struct known *tide__members_find(struct tide_net *net, uint16_t id) {
     return at < net->member_count && net->members[at].member.id == id ? &net->members[at] : NULL;
 }
 
+void tide__members_unsettle(struct tide_net *net, struct known *known) {
+    size_t at = (size_t)(known - net->members);
+    known->unsettled = true;
+    net->unpublished = true;
+    net->unsettled_low = at < net->unsettled_low ? at : net->unsettled_low;
+    net->unsettled_high = at >= net->unsettled_high ? at + 1 : net->unsettled_high;
+}
+
 struct known *tide__members_add(struct tide_net *net, const struct tide_member *member) {
     if (net->member_count == net->member_capacity) {
         size_t capacity = net->member_capacity == 0 ? 8 : 2 * net->member_capacity;
@@ -52,26 +60,35 @@ struct known *tide__members_add(struct tide_net *net, const struct tide_member *
     memmove(&net->members[at + 1], &net->members[at],
             (net->member_count - at) * sizeof net->members[0]);
     net->member_count++;
-    net->members[at] = (struct known){.member = *member, .changed = true};
+    net->members[at] = (struct known){.member = *member};
+    tide__members_unsettle(net, &net->members[at]);
+    net->unsettled_high = net->member_count; /* those behind it have moved */
     return &net->members[at];
 }
 
-/* The copy that other threads read. */
+/* The copy that other threads read: what is new and what has changed goes into it. */
 void tide__members_publish(struct tide_net *net) {
-    struct tide_member *copy = tide_alloc(net->member_count * sizeof *copy + 1);
-    if (copy == NULL) {
-        return; /* readers keep the last one */
-    }
-    for (size_t i = 0; i < net->member_count; i++) {
-        copy[i] = net->members[i].member;
-    }
     tide_lock(&net->lock);
-    struct tide_member *old = net->published;
-    net->published = copy;
+    if (net->published_capacity < net->member_count) {
+        struct tide_member *grown =
+            tide_realloc(net->published, net->member_capacity * sizeof *grown);
+        if (grown == NULL) {
+            tide_unlock(&net->lock);
+            return; /* readers keep the last one */
+        }
+        net->published = grown;
+        net->published_capacity = net->member_capacity;
+    }
+    size_t from = net->published_late ? 0 : net->unsettled_low;
+    size_t to = net->published_late ? net->member_count : net->unsettled_high;
+    for (size_t i = from; i < to; i++) {
+        net->published[i] = net->members[i].member;
+    }
+    net->published_late = false;
+    net->unpublished = false;
     net->published_count = net->member_count;
     net->published_view = net->view;
     tide_unlock(&net->lock);
-    tide_free(old);
 }
 
 /* ---- what follows from a change ---- */
@@ -149,7 +166,7 @@ static void greet_new_watches(struct tide_net *net) {
     }
     for (size_t i = 0; i < net->member_count; i++) {
         struct tide_member member = net->members[i].member; /* a watcher may change the list */
-        if (!net->members[i].changed && member.state <= TIDE_MEMBER_LEAVING) {
+        if (!net->members[i].unsettled && member.state <= TIDE_MEMBER_LEAVING) {
             tell(fresh, &member);
         }
     }
@@ -167,13 +184,13 @@ void tide__members_settle(struct tide_net *net) {
     bool any = false;
     net->settling = true;
     greet_new_watches(net);
-    for (size_t i = 0; i < net->member_count;) {
+    for (size_t i = net->unsettled_low; i < net->unsettled_high;) {
         struct known *known = &net->members[i];
-        if (!known->changed) {
+        if (!known->unsettled) {
             i++;
             continue;
         }
-        known->changed = false;
+        known->unsettled = false;
         struct tide_member member = known->member;
         if (member.id == tide__net_id(net)) {
             self_changed(net, &member);
@@ -183,9 +200,12 @@ void tide__members_settle(struct tide_net *net) {
             departed(net, &member);
         }
         tell(net->watches, &member);
-        i = 0; /* effects and watchers may have changed others, earlier in the list too */
+        i = net->unsettled_low; /* effects and watchers may have changed others, earlier in the list too */
         any = true;
     }
+    net->published_late = net->published_late || net->unpublished;
+    net->unsettled_low = SIZE_MAX;
+    net->unsettled_high = 0;
     net->settling = false;
     if (any) {
         tide__ring_refresh(net);
@@ -276,7 +296,7 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
         if (known == NULL) {
             return TIDE_ENOMEM;
         }
-        known->changed =
+        known->unsettled =
             m->state <=
             TIDE_MEMBER_LEAVING; /* strangers who are gone already concern nobody here */
         return 0;
@@ -286,7 +306,7 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
     }
     if (m->state > known->member.state && known->member.state <= TIDE_MEMBER_LEAVING) {
         known->member = *m;
-        known->changed = true;
+        tide__members_unsettle(net, known);
     }
     return 0;
 }

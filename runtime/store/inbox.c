@@ -105,24 +105,15 @@ static void look_for_commander(struct tide_store *store) {
 
 static void on_members(struct tide_store *store) {
     look_for_commander(store);
-    uint64_t view;
-    size_t count = tide_net_members(store->net, NULL, 0, &view);
-    struct tide_member *members = tide_alloc((count + 8) * sizeof *members);
-    if (!members) {
-        tide__retry_later(store, TIDE_SECOND / 100);
-        return;
-    }
-    size_t got = tide_net_members(store->net, members, count + 8, &view);
-    for (size_t i = 0; i < got && i < count + 8; i++) {
-        struct tide_member *m = &members[i];
-        if (store->member_state[m->id] == 1 + m->state) {
-            continue;
+    struct tide_member members[8];
+    size_t got;
+    while ((got = tide_net_news(store->net, store->member_state, members, TIDE_COUNT(members))) > 0) {
+        for (size_t i = 0; i < got; i++) {
+            store->member_state[members[i].id] = (uint8_t)(1 + members[i].state);
+            tide__catalog_member(store, &members[i]);
+            tide__move_member(store, &members[i]);
         }
-        store->member_state[m->id] = (uint8_t)(1 + m->state);
-        tide__catalog_member(store, m);
-        tide__move_member(store, m);
     }
-    tide_free(members);
     if (tide__catalog_commands(store)) {
         tide__plan_resume(store);
     }
