@@ -275,6 +275,7 @@ enum member_verb { VERB_VIEW = 1, VERB_READY, VERB_SUSPECT, VERB_CLEAR, VERB_LEA
 struct known {
     struct tide_member member;
     bool unsettled; /* effects and watchers are still to come; set by tide__members_unsettle */
+    bool counted;   /* in net->living */
     /* controller */
     uint8_t wanted; /* the state it is to have, not decided yet; not above the one it has: none */
     char wanted_reason[120];
@@ -403,6 +404,7 @@ struct tide_net {
     uint64_t view, term; /* of the controller: the highest that was heard of */
     bool away;           /* it is gone; who commands next will say so */
     struct tide_member_watch *watches; /* those that were told of all members already */
+    size_t living; /* members that settled as such */
     bool unpublished; /* members have changed since they were published */
     bool parked; /* hellos of nodes that no view has told of wait for the next one */
     bool settling, joining, leave_sent, finished, tick_soon;

@@ -177,6 +177,13 @@ static void greet_new_watches(struct tide_net *net) {
     *end = fresh;
 }
 
+static void count_living(struct tide_net *net, struct known *known) {
+    bool lives = known->member.state <= TIDE_MEMBER_LEAVING;
+    net->living += lives && !known->counted;
+    net->living -= !lives && known->counted;
+    known->counted = lives;
+}
+
 void tide__members_settle(struct tide_net *net) {
     if (net->settling) {
         return; /* the loop below, further up the stack, sees to it */
@@ -192,6 +199,7 @@ void tide__members_settle(struct tide_net *net) {
         }
         known->unsettled = false;
         struct tide_member member = known->member;
+        count_living(net, known);
         if (member.id == tide__net_id(net)) {
             self_changed(net, &member);
         } else if (member.state <= TIDE_MEMBER_LEAVING) {

@@ -471,6 +471,20 @@ bool tide_net_durable(const struct tide_net *net) {
     return atomic_load_explicit(&net->durable, memory_order_relaxed);
 }
 
+/* Under the lock: position of the first published member whose id is not lower. */
+static size_t published_at(const struct tide_net *net, uint16_t id) {
+    size_t low = 0, high = net->published_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (net->published[middle].id < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 size_t tide_net_news(struct tide_net *net, const uint8_t *known, struct tide_member *out,
                      size_t limit) {
     size_t count = 0;
@@ -498,13 +512,11 @@ bool tide_net_find(struct tide_net *net, const char *name, uint16_t *id) {
 }
 
 bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out) {
-    bool found = false;
     tide_lock(&net->lock);
-    for (size_t i = 0; i < net->published_count && !found; i++) {
-        found = net->published[i].id == id;
-        if (found) {
-            *out = net->published[i];
-        }
+    size_t at = published_at(net, id);
+    bool found = at < net->published_count && net->published[at].id == id;
+    if (found) {
+        *out = net->published[at];
     }
     tide_unlock(&net->lock);
     return found;

@@ -59,19 +59,16 @@ void tide__ring_refresh(struct tide_net *net) {
     if (net->client || net->finished) {
         return;
     }
-    size_t living = 0;
-    for (size_t i = 0; i < net->member_count; i++) {
-        living += is_alive(&net->members[i]);
-    }
-    net->ringed = living > RING_MEMBERS;
+    net->ringed = net->living > RING_MEMBERS;
     net->neighbour_count =
         net->ringed ? tide__ring_neighbours(net, tide__net_id(net), net->neighbours) : 0;
     for (unsigned i = 0; i < net->neighbour_count; i++) {
         want_link(net, net->neighbours[i]);
     }
     want_link(net, tide_net_controller(net));
-    for (size_t i = 0; i < net->member_count; i++) {
-        if (is_alive(&net->members[i]) && (!net->ringed || net->controls)) {
+    bool all = !net->ringed || net->controls;
+    for (size_t i = 0; all && i < net->member_count; i++) {
+        if (is_alive(&net->members[i])) {
             want_link(net, net->members[i].member.id);
         }
     }

@@ -103,15 +103,27 @@ static void look_for_commander(struct tide_store *store) {
     }
 }
 
-static void on_members(struct tide_store *store) {
+static void on_member(struct tide_store *store, const struct tide_member *member) {
+    if (store->member_state[member->id] != 1 + member->state) {
+        store->member_state[member->id] = (uint8_t)(1 + member->state);
+        tide__catalog_member(store, member);
+        tide__move_member(store, member);
+    }
+}
+
+static void on_members(struct tide_store *store, struct tide_reader *r) {
     look_for_commander(store);
+    uint64_t id = tide_read_uint(r);
+    bool missed = atomic_exchange_explicit(&store->members_missed, false, memory_order_relaxed);
+    bool all = missed || r->error || id == 0;
     struct tide_member members[8];
     size_t got;
-    while ((got = tide_net_news(store->net, store->member_state, members, TIDE_COUNT(members))) > 0) {
+    if (!all && tide_net_member(store->net, (uint16_t)id, members)) {
+        on_member(store, members);
+    }
+    while (all && (got = tide_net_news(store->net, store->member_state, members, TIDE_COUNT(members))) > 0) {
         for (size_t i = 0; i < got; i++) {
-            store->member_state[members[i].id] = (uint8_t)(1 + members[i].state);
-            tide__catalog_member(store, &members[i]);
-            tide__move_member(store, &members[i]);
+            on_member(store, &members[i]);
         }
     }
     if (tide__catalog_commands(store)) {
@@ -166,7 +178,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         tide__catalog_done(store, from, &r);
         break;
     case TIDE__OP_MEMBERS:
-        on_members(store);
+        on_members(store, &r);
         break;
     case TIDE__OP_CUT_ABORT:
     case TIDE__OP_CUT_WALKING:
