@@ -54,16 +54,7 @@ uint64_t tide_node_now(const struct tide_node *node) {
 }
 
 int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
-    struct tide_member members[256];
-    uint64_t view;
-    size_t count = tide_net_members(node->net, members, TIDE_COUNT(members), &view);
-    for (size_t i = 0; i < count && i < TIDE_COUNT(members); i++) {
-        if (strcmp(members[i].name, name) == 0 && members[i].state <= TIDE_MEMBER_LEAVING) {
-            *id = members[i].id;
-            return 0;
-        }
-    }
-    return tide_fail(TIDE_ENOENT, "no node is named '%s' in this cluster", name);
+    return tide_net_find(node->net, name, id) ? 0 : tide_fail(TIDE_ENOENT, "no node is named '%s' in this cluster", name);
 }
 
 /* ---- life ---- */

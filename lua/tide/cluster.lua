@@ -14,7 +14,8 @@ local JOIN_S <const> = 10
 local CLOSE_S <const> = 3
 local DOWN_S <const> = 30
 local POLL_S <const> = 0.02
-local NODES_MAX <const> = 256
+local PROCESSES_MAX <const> = 256
+local SIMULATED_MAX <const> = 4000
 
 cluster.context = nil ---@type table|nil what the driver knows: options of the command, script, run id
 
@@ -196,10 +197,11 @@ function cluster.new(o)
   local count = o.nodes or context.nodes or 2
   local workers = o.workers or context.workers or 1
   local servers = o.servers or 0
+  local most = core.simulated() and SIMULATED_MAX or PROCESSES_MAX
   if math.type(count) ~= "integer" or count < 1 or math.type(servers) ~= "integer" or servers < 0
-    or count + servers > NODES_MAX or math.type(workers) ~= "integer" or workers < 1 then
+    or count + servers > most or math.type(workers) ~= "integer" or workers < 1 then
     error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes, servers included, and at least one "
-      .. "worker each"):format(NODES_MAX)}), 2)
+      .. "worker each"):format(most)}), 2)
   end
   local self = setmetatable({context = context, run_id = context.run, children = {}, runs = {}}, cluster)
   context.clusters[#context.clusters + 1] = self

@@ -146,16 +146,20 @@ void tide__controller_greet(struct tide_net *net, struct tide_link *link) {
     tide_writer_release(&w);
 }
 
-/* READY carries the ids the joiner is connected to: it is up when all that are up are among them.
- */
+/* READY carries the ids the joiner is connected to: it is up when all that are up are among them;
+ * in a ring, when its neighbours are. */
 static void ready(struct tide_net *net, uint16_t from, struct tide_reader *r) {
     struct known *joiner = tide__members_find(net, from);
     size_t count = tide_read_array(r);
     if (joiner == NULL || joiner->member.state != TIDE_MEMBER_JOINING || r->error != 0) {
         return;
     }
-    for (size_t i = 0; i < net->member_count; i++) {
-        const struct tide_member *m = &net->members[i].member;
+    uint16_t near[RING_NEIGHBOURS];
+    unsigned near_count = net->ringed ? tide__ring_neighbours(net, from, near) : 0;
+    for (size_t i = 0; i < (net->ringed ? near_count : net->member_count); i++) {
+        const struct known *other =
+            net->ringed ? tide__members_find(net, near[i]) : &net->members[i];
+        const struct tide_member *m = &other->member;
         bool found = m->id == from || m->id == tide__net_id(net) || m->state != TIDE_MEMBER_UP;
         struct tide_reader ids = *r;
         for (size_t k = 0; k < count && !found; k++) {
@@ -193,9 +197,9 @@ static unsigned reports_against(const struct tide_net *net, uint16_t subject) {
     return count;
 }
 
-/* Did this controller hear fewer than half of the others in the last second? Then it is more likely
- * its own cable that is cut, and where others go on without a controller it declares nobody dead
- * for mere silence. */
+/* Did this controller hear fewer than half of the others in the last second (and the time between
+ * two beats)? Then it is more likely its own cable that is cut, and where others go on without a
+ * controller it declares nobody dead for mere silence. */
 static bool is_cut_off(struct tide_net *net, uint64_t now) {
     size_t others = 0, heard = 0;
     for (size_t i = 0; i < net->member_count; i++) {
@@ -204,7 +208,8 @@ static bool is_cut_off(struct tide_net *net, uint64_t now) {
         if (id != tide__net_id(net) && living(net, id) != NULL) {
             others++;
             heard += peer != NULL && peer->session != NULL &&
-                     now - peer->session->detector.last < TIDE_SECOND;
+                     now - peer->session->detector.last <
+                         TIDE_SECOND + tide__ring_interval(net, id);
         }
     }
     return tide_net_durable(net) && others >= 2 && 2 * heard < others;

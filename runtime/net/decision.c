@@ -64,7 +64,7 @@ static void take_effect(struct decision *d) {
             return;
         }
         known->member = *m;
-        known->changed = true;
+        tide__members_unsettle(net, known);
         known->since = tide__net_now(net);
         if (net->joiner.id == m->id) {
             net->joiner.id = 0;
@@ -74,7 +74,7 @@ static void take_effect(struct decision *d) {
     net->next_id = d->next_id;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide__members_write_view(net, &w);
+    tide__members_write_news(net, &w, d->view - 1, d->members, d->count);
     for (struct tide_link *link = net->links; link != NULL; link = link->next) {
         if (link->state == LINK_UP) {
             tide__members_cast(net, link, &w);
@@ -227,7 +227,7 @@ static int restore_members(struct tide_net *net, const struct tide_control_state
         if (known == NULL) {
             return TIDE_ENOMEM;
         }
-        known->changed = m.state <= TIDE_MEMBER_LEAVING;
+        known->unsettled = m.state <= TIDE_MEMBER_LEAVING;
         known->since = tide__net_now(net);
         if (m.id == former) {
             tide__decision_want(known, TIDE_MEMBER_DEAD, "the controller was started again");

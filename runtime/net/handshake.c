@@ -25,8 +25,8 @@ void tide__handshake_begin(struct tide_link *link) {
     if (link->peer != NULL) {
         struct known *known = tide__members_find(net, link->peer->id);
         snprintf(hello.to, sizeof hello.to, "%s", known != NULL ? known->member.name : "");
-        hello.attempt = ++link->peer->attempt;
-        if (link->peer->session != NULL) {
+        hello.attempt = link->purpose == LINK_KNOCK ? 0 : ++link->peer->attempt;
+        if (link->peer->session != NULL && link->purpose != LINK_KNOCK) {
             hello.session = link->peer->session->id;
             hello.received = link->peer->session->received;
         }
@@ -41,11 +41,7 @@ void tide__handshake_begin(struct tide_link *link) {
 
 /* ---- accepting ---- */
 
-/* Says no to the peer in `theirs`, logs `ours`, closes when it is written. */
-static void refuse(struct tide_link *link, int code, const char *ours, const char *theirs) {
-    if (tide__link_may_log(link->net)) {
-        tide_log(TIDE_LOG_WARN, link->net->name, "refused %s: %s", link->remote, ours);
-    }
+static void say_no(struct tide_link *link, int code, const char *theirs) {
     uint8_t body[400];
     struct tide_writer w;
     tide_writer_init(&w, body, sizeof body);
@@ -53,6 +49,14 @@ static void refuse(struct tide_link *link, int code, const char *ours, const cha
     tide__link_own(link, TIDE_FRAME_ERROR, w.data, w.size);
     tide_writer_release(&w);
     tide__link_drain(link);
+}
+
+/* Says no to the peer in `theirs`, logs `ours`, closes when it is written. */
+static void refuse(struct tide_link *link, int code, const char *ours, const char *theirs) {
+    if (tide__link_may_log(link->net)) {
+        tide_log(TIDE_LOG_WARN, link->net->name, "refused %s: %s", link->remote, ours);
+    }
+    say_no(link, code, theirs);
 }
 
 static void welcome(struct tide_link *link, const struct tide_session *session,
@@ -186,6 +190,12 @@ static bool find_session(struct tide_link *link, struct tide_peer *peer,
     return true;
 }
 
+/* Whoever may not dial asks this node to. */
+static void call_back(struct tide_link *link, struct tide_peer *peer) {
+    tide__ring_knocked(link->net, peer);
+    say_no(link, TIDE_EBUSY, "this node calls back");
+}
+
 /* A node that has its id already. 1: not decidable before the next view. */
 static int accept_known(struct tide_link *link, const struct tide_hello *hello) {
     struct tide_net *net = link->net;
@@ -210,6 +220,11 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
         }
     }
     struct tide_peer *peer = tide__peer_make(net, hello->id);
+    bool knocks = hello->attempt == 0 && !hello->client;
+    if (peer != NULL && knocks && !peer->lost) {
+        call_back(link, peer);
+        return 0;
+    }
     if (peer == NULL || (peer->lost && !hello->client) ||
         (peer->link != NULL && peer->session == NULL)) {
         snprintf(text, sizeof text, "node n%u %s", (unsigned)hello->id,
@@ -254,6 +269,7 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
     } else if ((hello->id == 0 ? accept_joiner(link, hello) : accept_known(link, hello)) == 1) {
         link->hello = *hello;
         link->state = LINK_PARKED;
+        link->net->parked = true;
     }
 }
 
@@ -277,6 +293,10 @@ static int hello_received(struct tide_link *link, const struct tide_frame *frame
 }
 
 void tide__handshake_unpark(struct tide_net *net) {
+    if (!net->parked) {
+        return;
+    }
+    net->parked = false;
     struct tide_link *next;
     for (struct tide_link *link = net->links; link != NULL; link = next) {
         next = link->next;
@@ -385,6 +405,10 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
     if (link->purpose == LINK_JOIN) {
         tide__net_become(link->net, TIDE_MEMBER_DEAD, error != 0 ? error : code,
                          error != 0 ? tide_error_message() : text);
+    }
+    if (link->purpose == LINK_KNOCK && error == 0) { /* as expected, or it ends this one's way */
+        tide__link_close(link);
+        return TIDE_ECANCELED;
     }
     bool over = error == 0 && (code == TIDE_EDIED || code == TIDE_ECANCELED);
     if (over && link->purpose == LINK_MESH && !link->net->client) {

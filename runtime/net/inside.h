@@ -12,6 +12,8 @@
  *   handshake.c  hello to hello_ok
  *   peer.c       peers, admission, credit
  *   members.c    views and what follows from them
+ *   ring.c       who is linked with whom, and whose beats count
+ *   gossip.c     what neighbours have heard of others
  *   succession.c the controller goes away, another one announces itself
  *   controller.c who may join, who is dead, who has left
  *   decision.c   how the controller's decisions are recorded and told
@@ -33,9 +35,13 @@ enum {
     CLIENT_ID_MIN = 0x8000,
     DEPARTED_MAX = 512, /* dead and left members that views still carry */
     MEMBERS_MAX = 4096, /* living ones */
+    RING_MEMBERS = 64,  /* as many are linked all to all */
+    RING_REACH = 4,     /* in a larger cluster, so many on each side */
+    RING_NEIGHBOURS = 2 * RING_REACH,
 };
 
 #define BEAT_INTERVAL (100 * TIDE_MILLISECOND)
+#define HUB_INTERVAL (1 * TIDE_SECOND) /* of beats with the controller of a ring */
 #define HANDSHAKE_TIMEOUT (5 * TIDE_SECOND)
 #define DRAIN_TIMEOUT                                                                              \
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
@@ -76,6 +82,7 @@ struct tide_peer {
     struct tide_outgoing *waiting, **waiting_tail; /* until there is a session */
     uint64_t waiting_since;
     uint64_t redial_at, redial_delay; /* TIDE_NEVER: not now */
+    bool knocked;                     /* it has asked this node to dial */
     bool lost;                        /* its session ended: this incarnation gets no second one */
 };
 
@@ -105,6 +112,12 @@ void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, con
 #define REDIAL_LAST (1 * TIDE_SECOND)
 enum { ACK_FRAMES = 64, ACK_BYTES = 256 << 10 };
 
+/* What a neighbour said of a third node: when it heard it last, in this node's time. */
+struct tide_news {
+    uint16_t id;
+    uint64_t heard;
+};
+
 struct tide_session {
     struct tide_net *net;
     struct tide_peer *peer;
@@ -128,6 +141,10 @@ struct tide_session {
     uint64_t resumed, resent; /* how often; frames written again */
     struct tide_detector detector;
     uint64_t suspect_since; /* 0: not suspected */
+    bool reported;          /* the controller was told of it */
+    struct tide_news news[RING_NEIGHBOURS]; /* in the peer's last beat */
+    unsigned news_count;
+    uint64_t news_at;
     struct tide_session *next_active; /* in net->active */
     bool active;
 };
@@ -174,7 +191,13 @@ enum link_state {
     LINK_DRAINING, /* closes when all is written */
     LINK_CLOSED,   /* `closed` of the stream is to come */
 };
-enum link_purpose { LINK_ACCEPTED, LINK_JOIN, LINK_MESH, LINK_PROBE };
+enum link_purpose {
+    LINK_ACCEPTED,
+    LINK_JOIN,
+    LINK_MESH,
+    LINK_PROBE,
+    LINK_KNOCK, /* asks the peer, whose part it is, to dial */
+};
 
 struct tide_link {
     struct tide_net *net;
@@ -187,6 +210,8 @@ struct tide_link {
     struct tide_hello hello;     /* of a parked one */
     uint64_t deadline;           /* of the present state, or TIDE_NEVER */
     uint64_t wrote;              /* when bytes last went out */
+    uint64_t beat_at;            /* when a beat last did */
+    uint64_t counted_on;         /* when the peer last said that it waits for beats; 0: never */
     uint64_t bytes_in;
     uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
     uint8_t state, purpose;
@@ -218,13 +243,39 @@ void tide__handshake_begin(struct tide_link *link); /* dialler, connected */
 int tide__handshake_frame(struct tide_link *link, const struct tide_frame *frame);
 void tide__handshake_unpark(struct tide_net *net); /* a new view is there */
 
+/* ---- the ring (ring.c) and its gossip (gossip.c) ---- */
+
+/* The neighbours of a member by this node's view; returns how many. */
+unsigned tide__ring_neighbours(struct tide_net *net, uint16_t id, uint16_t out[RING_NEIGHBOURS]);
+/* The view has changed: other neighbours, links to dial. */
+void tide__ring_refresh(struct tide_net *net);
+bool tide__ring_is_neighbour(const struct tide_net *net, uint16_t id);
+/* Between beats with a peer; TIDE_NEVER: there are none. */
+uint64_t tide__ring_interval(const struct tide_net *net, uint16_t id);
+/* Is this node to hear the peer's beats? */
+bool tide__ring_watches(const struct tide_net *net, uint16_t id);
+bool tide__ring_beat_due(const struct tide_link *link, uint64_t now); /* of a link that is up */
+/* Is the peer's silence no news at the moment? */
+bool tide__ring_excuses(const struct tide_session *session);
+/* A message waits for a link to the peer. */
+void tide__ring_wanted(struct tide_net *net, struct tide_peer *peer);
+/* The peer wants this node to dial. */
+void tide__ring_knocked(struct tide_net *net, struct tide_peer *peer);
+
+/* nil: the sender does not count on the receiver's beats; else [id, ms since it was heard, ...]. */
+void tide__gossip_write(const struct tide_link *link, struct tide_writer *w, uint64_t now);
+int tide__gossip_read(struct tide_link *link, struct tide_reader *r, uint64_t now);
+/* Is the silence of a peer to be reported now? */
+bool tide__gossip_confirms(const struct tide_session *session, uint64_t now);
+
 /* ---- members (members.c, controller.c) ---- */
 
 enum member_verb { VERB_VIEW = 1, VERB_READY, VERB_SUSPECT, VERB_CLEAR, VERB_LEAVE, VERB_GOODBYE };
 
 struct known {
     struct tide_member member;
-    bool changed; /* effects and watchers are still to come */
+    bool unsettled; /* effects and watchers are still to come; set by tide__members_unsettle */
+    bool counted;   /* in net->living */
     /* controller */
     uint8_t wanted; /* the state it is to have, not decided yet; not above the one it has: none */
     char wanted_reason[120];
@@ -250,12 +301,17 @@ void tide__members_tick(struct tide_net *net, uint64_t now);
 struct known *tide__members_find(struct tide_net *net, uint16_t id);
 struct known *tide__members_add(struct tide_net *net,
                                 const struct tide_member *member); /* NULL: ENOMEM */
+/* The member has changed: to be published, then settled. */
+void tide__members_unsettle(struct tide_net *net, struct known *known);
 /* Effects and watchers of all that changed; safe to call from inside a watcher. */
 void tide__members_settle(struct tide_net *net);
 void tide__members_publish(struct tide_net *net);
 void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller,
                             const struct tide_welcome *welcome);
 void tide__members_write_view(struct tide_net *net, struct tide_writer *w);
+/* The view as what is new since view `base`: for those who have that. */
+void tide__members_write_news(struct tide_net *net, struct tide_writer *w, uint64_t base,
+                              const struct tide_member *members, size_t count);
 void tide__member_write(struct tide_writer *w, const struct tide_member *member);
 void tide__member_read(struct tide_reader *r, struct tide_member *out); /* foreign bytes */
 int tide__members_apply_view(struct tide_net *net, struct tide_reader *r);
@@ -324,8 +380,9 @@ struct tide_net {
     /* any thread, under lock */
     struct tide_lock lock;
     struct tide_member *published;
-    size_t published_count;
+    size_t published_count, published_capacity;
     uint64_t published_view;
+    bool published_late; /* I/O thread: it lacks changes other than the unsettled ones */
     int state, code;
     char reason[200];
     struct tide_member_watch *new_watches;
@@ -343,10 +400,18 @@ struct tide_net {
     struct tide_random random; /* of redials */
     struct known *members;     /* by id */
     size_t member_count, member_capacity;
+    size_t unsettled_low, unsettled_high; /* unsettled members are in [low, high) */
     uint64_t view, term; /* of the controller: the highest that was heard of */
     bool away;           /* it is gone; who commands next will say so */
     struct tide_member_watch *watches; /* those that were told of all members already */
+    size_t living; /* members that settled as such */
+    bool unpublished; /* members have changed since they were published */
+    bool parked; /* hellos of nodes that no view has told of wait for the next one */
     bool settling, joining, leave_sent, finished, tick_soon;
+    bool attend; /* peers without a session are to be dialled, or messages wait for them */
+    bool ringed; /* too many for links all to all */
+    uint16_t neighbours[RING_NEIGHBOURS];
+    unsigned neighbour_count;
     unsigned redirects;
     uint64_t tick_at, ticked;
     uint64_t violations, violations_logged, violations_second;

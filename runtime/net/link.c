@@ -218,7 +218,7 @@ static void attempt_failed(struct tide_link *link, bool refused) {
     struct tide_session *s = peer->session;
     if (s != NULL && s->link == NULL && refused) {
         tide__session_end(s, "connection lost (process ended?)");
-    } else if (s == NULL ? link->purpose == LINK_MESH : s->link == NULL) {
+    } else if (s == NULL ? link->purpose != LINK_PROBE : s->link == NULL) {
         tide__peer_redial_later(link->net, peer);
     }
 }
@@ -250,7 +250,7 @@ static void closed(void *arg, int reason) {
         if (!expected) {
             join_failed(link, reason);
         }
-    } else if (link->purpose == LINK_PROBE || owned) {
+    } else if (link->purpose == LINK_PROBE || link->purpose == LINK_KNOCK || owned) {
         attempt_failed(link, refused);
     }
     tide__link_free(link);
@@ -328,13 +328,15 @@ void tide__links_flush(struct tide_net *net) {
 /* ---- reading ---- */
 
 static void send_beat(struct tide_link *link, uint64_t now) {
-    uint8_t body[40];
+    uint8_t body[40 + 14 * RING_NEIGHBOURS];
     struct tide_writer w;
     tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 3);
+    tide_write_array(&w, 4);
     tide_write_uint(&w, now);
     tide_write_uint(&w, link->peer_sent);
     tide_write_uint(&w, link->peer_sent == 0 ? 0 : now - link->peer_sent_at);
+    tide__gossip_write(link, &w, now);
+    link->beat_at = now;
     tide__link_own(link, TIDE_FRAME_HEARTBEAT, w.data, w.size);
     tide_writer_release(&w);
 }
@@ -344,10 +346,12 @@ static int beat_received(struct tide_link *link, const struct tide_frame *frame)
     tide_reader_init(&r, frame->body, frame->body_size);
     size_t count = tide_read_array(&r);
     uint64_t sent = tide_read_uint(&r), echo = tide_read_uint(&r), kept = tide_read_uint(&r);
-    if (r.error != 0 || count != 3) {
-        return tide_fail(TIDE_EPROTO, "a damaged heartbeat");
-    }
     uint64_t now = tide__net_now(link->net);
+    int error = r.error != 0 || count != 4 ? tide_fail(TIDE_EPROTO, "a damaged heartbeat")
+                                           : tide__gossip_read(link, &r, now);
+    if (error != 0) {
+        return error;
+    }
     link->peer_sent = sent;
     link->peer_sent_at = now;
     if (echo != 0 && echo <= now && kept <= now - echo) {
@@ -528,8 +532,7 @@ void tide__link_tick(struct tide_link *link, uint64_t now) {
     }
     if (now >= link->deadline) {
         time_is_up(link);
-    } else if (link->state == LINK_UP && link->session->outbox.own == NULL &&
-               now - link->wrote >= BEAT_INTERVAL - BEAT_INTERVAL / 8) {
+    } else if (link->state == LINK_UP && tide__ring_beat_due(link, now)) {
         send_beat(link, now);
     }
 }

@@ -1,11 +1,11 @@
 /*
  * Members: what this node knows of the others, and what follows when that changes.
  *
- * The controller numbers views and pushes each as a whole list; everybody applies the newer and
- * ignores the older. A change has effects first (dial, close, fail what waits), then the watchers
+ * The controller numbers views. To a new connection it sends the whole list, then what is new in
+ * each view; everybody applies the newer and ignores the older. A change has effects first (dial, close, fail what waits), then the watchers
  * hear of it. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
  *
- * Everybody watches everybody it has a session with: an end of stream is followed by an attempt to
+ * Everybody watches those whose beats it is to hear (ring.c), in small clusters all: an end of stream is followed by an attempt to
  * connect again, whose refusal says that the process is gone; silence, with or without a
  * connection, is judged by the accrual detector. Membership messages are not part of a session:
  * after a reconnect both sides say again what the other one may have missed. What is seen is
@@ -38,6 +38,14 @@ struct known *tide__members_find(struct tide_net *net, uint16_t id) {
     return at < net->member_count && net->members[at].member.id == id ? &net->members[at] : NULL;
 }
 
+void tide__members_unsettle(struct tide_net *net, struct known *known) {
+    size_t at = (size_t)(known - net->members);
+    known->unsettled = true;
+    net->unpublished = true;
+    net->unsettled_low = at < net->unsettled_low ? at : net->unsettled_low;
+    net->unsettled_high = at >= net->unsettled_high ? at + 1 : net->unsettled_high;
+}
+
 struct known *tide__members_add(struct tide_net *net, const struct tide_member *member) {
     if (net->member_count == net->member_capacity) {
         size_t capacity = net->member_capacity == 0 ? 8 : 2 * net->member_capacity;
@@ -52,26 +60,35 @@ struct known *tide__members_add(struct tide_net *net, const struct tide_member *
     memmove(&net->members[at + 1], &net->members[at],
             (net->member_count - at) * sizeof net->members[0]);
     net->member_count++;
-    net->members[at] = (struct known){.member = *member, .changed = true};
+    net->members[at] = (struct known){.member = *member};
+    tide__members_unsettle(net, &net->members[at]);
+    net->unsettled_high = net->member_count; /* those behind it have moved */
     return &net->members[at];
 }
 
-/* The copy that other threads read. */
+/* The copy that other threads read: what is new and what has changed goes into it. */
 void tide__members_publish(struct tide_net *net) {
-    struct tide_member *copy = tide_alloc(net->member_count * sizeof *copy + 1);
-    if (copy == NULL) {
-        return; /* readers keep the last one */
-    }
-    for (size_t i = 0; i < net->member_count; i++) {
-        copy[i] = net->members[i].member;
-    }
     tide_lock(&net->lock);
-    struct tide_member *old = net->published;
-    net->published = copy;
+    if (net->published_capacity < net->member_count) {
+        struct tide_member *grown =
+            tide_realloc(net->published, net->member_capacity * sizeof *grown);
+        if (grown == NULL) {
+            tide_unlock(&net->lock);
+            return; /* readers keep the last one */
+        }
+        net->published = grown;
+        net->published_capacity = net->member_capacity;
+    }
+    size_t from = net->published_late ? 0 : net->unsettled_low;
+    size_t to = net->published_late ? net->member_count : net->unsettled_high;
+    for (size_t i = from; i < to; i++) {
+        net->published[i] = net->members[i].member;
+    }
+    net->published_late = false;
+    net->unpublished = false;
     net->published_count = net->member_count;
     net->published_view = net->view;
     tide_unlock(&net->lock);
-    tide_free(old);
 }
 
 /* ---- what follows from a change ---- */
@@ -106,11 +123,6 @@ static void lives(struct tide_net *net, const struct tide_member *m) {
         return;
     }
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
-    if (!net->client && tide__net_id(net) > m->id && peer->link == NULL && peer->session == NULL &&
-        peer->redial_at == TIDE_NEVER) {
-        peer->redial_at = tide__net_now(net);
-        net->tick_soon = true;
-    }
 }
 
 static void departed(struct tide_net *net, const struct tide_member *m) {
@@ -154,7 +166,7 @@ static void greet_new_watches(struct tide_net *net) {
     }
     for (size_t i = 0; i < net->member_count; i++) {
         struct tide_member member = net->members[i].member; /* a watcher may change the list */
-        if (!net->members[i].changed && member.state <= TIDE_MEMBER_LEAVING) {
+        if (!net->members[i].unsettled && member.state <= TIDE_MEMBER_LEAVING) {
             tell(fresh, &member);
         }
     }
@@ -165,20 +177,29 @@ static void greet_new_watches(struct tide_net *net) {
     *end = fresh;
 }
 
+static void count_living(struct tide_net *net, struct known *known) {
+    bool lives = known->member.state <= TIDE_MEMBER_LEAVING;
+    net->living += lives && !known->counted;
+    net->living -= !lives && known->counted;
+    known->counted = lives;
+}
+
 void tide__members_settle(struct tide_net *net) {
     if (net->settling) {
         return; /* the loop below, further up the stack, sees to it */
     }
+    bool any = false;
     net->settling = true;
     greet_new_watches(net);
-    for (size_t i = 0; i < net->member_count;) {
+    for (size_t i = net->unsettled_low; i < net->unsettled_high;) {
         struct known *known = &net->members[i];
-        if (!known->changed) {
+        if (!known->unsettled) {
             i++;
             continue;
         }
-        known->changed = false;
+        known->unsettled = false;
         struct tide_member member = known->member;
+        count_living(net, known);
         if (member.id == tide__net_id(net)) {
             self_changed(net, &member);
         } else if (member.state <= TIDE_MEMBER_LEAVING) {
@@ -187,9 +208,16 @@ void tide__members_settle(struct tide_net *net) {
             departed(net, &member);
         }
         tell(net->watches, &member);
-        i = 0; /* effects and watchers may have changed others, earlier in the list too */
+        i = net->unsettled_low; /* effects and watchers may have changed others, earlier in the list too */
+        any = true;
     }
+    net->published_late = net->published_late || net->unpublished;
+    net->unsettled_low = SIZE_MAX;
+    net->unsettled_high = 0;
     net->settling = false;
+    if (any) {
+        tide__ring_refresh(net);
+    }
 }
 
 /* ---- views ---- */
@@ -207,19 +235,34 @@ void tide__member_write(struct tide_writer *w, const struct tide_member *m) {
     tide_write_text(w, m->reason);
 }
 
-/* [verb, term, number, durable, members]: the living and the last of the departed, by id. */
+/* [verb, term, number, durable, base, members] */
+static void write_view_head(struct tide_net *net, struct tide_writer *w, uint64_t base,
+                            size_t count) {
+    tide_write_array(w, 6);
+    tide_write_uint(w, VERB_VIEW);
+    tide_write_uint(w, net->term);
+    tide_write_uint(w, net->view);
+    tide_write_bool(w, tide_net_durable(net));
+    tide_write_uint(w, base);
+    tide_write_array(w, count);
+}
+
+void tide__members_write_news(struct tide_net *net, struct tide_writer *w, uint64_t base,
+                              const struct tide_member *members, size_t count) {
+    write_view_head(net, w, base, count);
+    for (size_t i = 0; i < count; i++) {
+        tide__member_write(w, &members[i]);
+    }
+}
+
+/* The living and the last of the departed, by id. */
 void tide__members_write_view(struct tide_net *net, struct tide_writer *w) {
     size_t departures = 0;
     for (size_t i = 0; i < net->member_count; i++) {
         departures += net->members[i].member.state > TIDE_MEMBER_LEAVING;
     }
     size_t skipped = departures > DEPARTED_MAX ? departures - DEPARTED_MAX : 0;
-    tide_write_array(w, 5);
-    tide_write_uint(w, VERB_VIEW);
-    tide_write_uint(w, net->term);
-    tide_write_uint(w, net->view);
-    tide_write_bool(w, tide_net_durable(net));
-    tide_write_array(w, net->member_count - skipped);
+    write_view_head(net, w, 0, net->member_count - skipped);
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
         if (m->state > TIDE_MEMBER_LEAVING && skipped > 0) {
@@ -261,7 +304,7 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
         if (known == NULL) {
             return TIDE_ENOMEM;
         }
-        known->changed =
+        known->unsettled =
             m->state <=
             TIDE_MEMBER_LEAVING; /* strangers who are gone already concern nobody here */
         return 0;
@@ -271,12 +314,12 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
     }
     if (m->state > known->member.state && known->member.state <= TIDE_MEMBER_LEAVING) {
         known->member = *m;
-        known->changed = true;
+        tide__members_unsettle(net, known);
     }
     return 0;
 }
 
-/* Joining: tells the controller once every member that is up is connected. */
+/* Joining: tells the controller once every member that is up and is to be linked is so. */
 void tide__members_report_ready(struct tide_net *net) {
     struct known *self = tide__members_find(net, tide__net_id(net));
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
@@ -289,7 +332,8 @@ void tide__members_report_ready(struct tide_net *net) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = m->id == self->member.id ? NULL : tide__peer(net, m->id);
         bool up = peer != NULL && peer->link != NULL && peer->link->state == LINK_UP;
-        if (!up && m->id != self->member.id && (m->state == TIDE_MEMBER_UP)) {
+        if (!up && m->id != self->member.id && m->state == TIDE_MEMBER_UP &&
+            tide__ring_watches(net, m->id)) {
             return;
         }
         linked += up;
@@ -313,12 +357,17 @@ void tide__members_report_ready(struct tide_net *net) {
 int tide__members_apply_view(struct tide_net *net, struct tide_reader *r) {
     uint64_t view = tide_read_uint(r);
     bool durable = tide_read_bool(r);
+    uint64_t base = tide_read_uint(r);
     size_t count = tide_read_array(r);
     if (r->error != 0 || count > MEMBERS_MAX + DEPARTED_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged view");
     }
     if (view <= net->view) {
         return 0;
+    }
+    if (base > net->view) {
+        return tide_fail(TIDE_EPROTO, "news since view %llu, of which nothing came",
+                         (unsigned long long)base);
     }
     struct tide_reader check = *r; /* all or nothing */
     struct tide_member member;
@@ -431,7 +480,7 @@ void tide__members_report_again(struct tide_net *net, struct tide_link *link) {
         if (peer->lost) {
             send_report(net, VERB_SUSPECT, m->id, true, "connection lost");
         } else if (peer->session != NULL) {
-            bool silent = peer->session->suspect_since != 0;
+            bool silent = peer->session->reported;
             send_report(net, silent ? VERB_SUSPECT : VERB_CLEAR, m->id, false,
                         silent ? "no heartbeat" : "");
         }
@@ -511,7 +560,8 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
         if (now - s->suspect_since >= CONTROLLER_PATIENCE) {
             tide__succession_silent(s, text);
         }
-    } else if (s->suspect_since == now || net->controls) {
+    } else if (net->controls || (!s->reported && tide__gossip_confirms(s, now))) {
+        s->reported = true;
         report(net, peer->id, false, text);
     }
 }
@@ -529,17 +579,25 @@ void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
 
 /* ---- the tick: dials and messages that waited too long ---- */
 
+/* The higher id dials, the lower one knocks; a client, and whoever looks for a controller that is
+ * away, dials in any case. */
 static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint,
-                        uint64_t now) {
+                        bool absent, uint64_t now) {
+    bool dials = net->client || absent || peer->id < tide__net_id(net);
+    bool watched = !net->client && dials && tide__ring_watches(net, peer->id);
     peer->redial_at = TIDE_NEVER;
-    int error = tide__link_dial(net, endpoint, LINK_MESH, peer);
-    if (error != 0) {
+    if (!absent && !watched && !peer->knocked && peer->waiting == NULL) {
+        return; /* nobody needs it any more */
+    }
+    peer->knocked = false;
+    if (tide__link_dial(net, endpoint, dials ? LINK_MESH : LINK_KNOCK, peer) != 0) {
         tide_log(TIDE_LOG_WARN, net->name, "n%u: %s", (unsigned)peer->id, tide_error_message());
         peer->redial_at = now + TIDE_SECOND;
     }
 }
 
-void tide__members_tick(struct tide_net *net, uint64_t now) {
+static void attend(struct tide_net *net, uint64_t now) {
+    net->attend = false;
     for (size_t i = 0; i < net->member_count && !net->finished; i++) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = tide__peer(net, m->id);
@@ -549,13 +607,21 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
         bool absent = net->away && m->id == tide_net_controller(net);
         if (peer->link == NULL && peer->session == NULL && (!peer->lost || absent) &&
             now >= peer->redial_at && (!net->client || peer->waiting != NULL)) {
-            dial_member(net, peer, m->endpoint, now);
+            dial_member(net, peer, m->endpoint, absent, now);
         }
         if (peer->waiting != NULL && now - peer->waiting_since >= WAITING_TIMEOUT) {
             char text[120];
             snprintf(text, sizeof text, "no connection to node %s within 3 s", m->name);
             tide__peer_fail_waiting(net, peer, TIDE_EUNREACHABLE, text);
         }
+        net->attend = net->attend || peer->waiting != NULL ||
+                      (peer->session == NULL && peer->redial_at != TIDE_NEVER);
+    }
+}
+
+void tide__members_tick(struct tide_net *net, uint64_t now) {
+    if (net->attend) {
+        attend(net, now);
     }
     if (net->controls) {
         tide__controller_resolve(net, now);

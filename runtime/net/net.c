@@ -318,6 +318,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->state = TIDE_MEMBER_JOINING;
     net->tick_at = TIDE_NEVER;
     net->dirty_tail = &net->dirty;
+    net->unsettled_low = SIZE_MAX;
     tide_port_random(net->port, "net", &net->random);
     return net;
 }
@@ -470,14 +471,52 @@ bool tide_net_durable(const struct tide_net *net) {
     return atomic_load_explicit(&net->durable, memory_order_relaxed);
 }
 
-bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out) {
+/* Under the lock: position of the first published member whose id is not lower. */
+static size_t published_at(const struct tide_net *net, uint16_t id) {
+    size_t low = 0, high = net->published_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (net->published[middle].id < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+size_t tide_net_news(struct tide_net *net, const uint8_t *known, struct tide_member *out,
+                     size_t limit) {
+    size_t count = 0;
+    tide_lock(&net->lock);
+    for (size_t i = 0; i < net->published_count && count < limit; i++) {
+        const struct tide_member *m = &net->published[i];
+        if (known[m->id] != 1 + m->state) {
+            out[count++] = *m;
+        }
+    }
+    tide_unlock(&net->lock);
+    return count;
+}
+
+bool tide_net_find(struct tide_net *net, const char *name, uint16_t *id) {
     bool found = false;
     tide_lock(&net->lock);
     for (size_t i = 0; i < net->published_count && !found; i++) {
-        found = net->published[i].id == id;
-        if (found) {
-            *out = net->published[i];
-        }
+        const struct tide_member *m = &net->published[i];
+        found = m->state <= TIDE_MEMBER_LEAVING && strcmp(m->name, name) == 0;
+        *id = found ? m->id : *id;
+    }
+    tide_unlock(&net->lock);
+    return found;
+}
+
+bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out) {
+    tide_lock(&net->lock);
+    size_t at = published_at(net, id);
+    bool found = at < net->published_count && net->published[at].id == id;
+    if (found) {
+        *out = net->published[at];
     }
     tide_unlock(&net->lock);
     return found;

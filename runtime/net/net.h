@@ -64,6 +64,11 @@ void tide_net_record(struct tide_net *net, const struct tide_control_put *puts, 
                      void *arg);
 /* Copies up to `limit` members (the dead and left too, ordered by id); returns how many there are. Any thread. */
 size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit, uint64_t *view);
+/* Copies up to `limit` members, by id, whose state the caller does not know: known[id] is 1 + its state, or 0. Returns
+ * how many it copied. Any thread. */
+size_t tide_net_news(struct tide_net *net, const uint8_t *known, struct tide_member *out, size_t limit);
+/* The living member of this name. Any thread. */
+bool tide_net_find(struct tide_net *net, const char *name, uint16_t *id);
 /* Member by id; false if never seen. Any thread. */
 bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out);
 

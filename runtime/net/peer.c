@@ -241,10 +241,7 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     }
     if (peer->waiting == NULL) {
         peer->waiting_since = tide__net_now(net);
-        if (net->client && peer->link == NULL) {
-            peer->redial_at = peer->waiting_since;
-            net->tick_soon = true;
-        }
+        tide__ring_wanted(net, peer);
     }
     m->next = NULL;
     *peer->waiting_tail = m;

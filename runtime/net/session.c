@@ -268,6 +268,9 @@ void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) 
     if (excused > 0) {
         tide__detector_excuse(&s->detector, now, excused);
     }
+    if (tide__ring_excuses(s)) {
+        tide__detector_excuse(&s->detector, now, now - s->detector.last);
+    }
     if (tide__detector_phi(&s->detector, now) >= TIDE_PHI_SUSPECT) {
         if (s->suspect_since == 0) {
             s->suspect_since = now;
@@ -275,6 +278,7 @@ void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) 
         tide__members_silent(s, now);
     } else if (s->suspect_since != 0) {
         s->suspect_since = 0;
+        s->reported = false;
         tide__members_heard(s->net, s->peer);
     }
 }
@@ -287,6 +291,7 @@ void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
         peer->redial_delay = REDIAL_LAST / 4;
     }
     uint64_t fifth = peer->redial_delay / 5;
+    net->attend = true;
     peer->redial_at = tide__net_now(net) + peer->redial_delay - fifth +
                       tide_random_below(&net->random, 2 * fifth + 1);
 }

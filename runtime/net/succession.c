@@ -71,7 +71,7 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
 static void end_with(struct tide_net *net, struct known *controller, const char *reason) {
     controller->member.state = TIDE_MEMBER_DEAD;
     snprintf(controller->member.reason, sizeof controller->member.reason, "%s", reason);
-    controller->changed = true;
+    tide__members_unsettle(net, controller);
     tide__members_publish(net);
     tide__members_settle(net);
     char text[200];
@@ -119,7 +119,7 @@ void tide__succession_refused(struct tide_net *net, bool dead, const char *reaso
     }
     self->member.state = dead ? TIDE_MEMBER_DEAD : TIDE_MEMBER_LEFT;
     snprintf(self->member.reason, sizeof self->member.reason, "%.119s", reason);
-    self->changed = true;
+    tide__members_unsettle(net, self);
     tide__members_publish(net);
     tide__members_settle(net);
 }

@@ -104,27 +104,30 @@ static void look_for_commander(struct tide_store *store) {
     }
 }
 
-static void on_members(struct tide_store *store) {
+static void on_member(struct tide_store *store, const struct tide_member *member) {
+    if (store->member_state[member->id] != 1 + member->state) {
+        store->member_state[member->id] = (uint8_t)(1 + member->state);
+        tide__catalog_member(store, member);
+        tide__clocked_member(store, member);
+        tide__move_member(store, member);
+    }
+}
+
+static void on_members(struct tide_store *store, struct tide_reader *r) {
     look_for_commander(store);
-    uint64_t view;
-    size_t count = tide_net_members(store->net, NULL, 0, &view);
-    struct tide_member *members = tide_alloc((count + 8) * sizeof *members);
-    if (!members) {
-        tide__retry_later(store, TIDE_SECOND / 100);
-        return;
+    uint64_t id = tide_read_uint(r);
+    bool missed = atomic_exchange_explicit(&store->members_missed, false, memory_order_relaxed);
+    bool all = missed || r->error || id == 0;
+    struct tide_member members[8];
+    size_t got;
+    if (!all && tide_net_member(store->net, (uint16_t)id, members)) {
+        on_member(store, members);
     }
-    size_t got = tide_net_members(store->net, members, count + 8, &view);
-    for (size_t i = 0; i < got && i < count + 8; i++) {
-        struct tide_member *m = &members[i];
-        if (store->member_state[m->id] == 1 + m->state) {
-            continue;
+    while (all && (got = tide_net_news(store->net, store->member_state, members, TIDE_COUNT(members))) > 0) {
+        for (size_t i = 0; i < got; i++) {
+            on_member(store, &members[i]);
         }
-        store->member_state[m->id] = (uint8_t)(1 + m->state);
-        tide__catalog_member(store, m);
-        tide__clocked_member(store, m);
-        tide__move_member(store, m);
     }
-    tide_free(members);
     if (tide__catalog_commands(store)) {
         tide__plan_resume(store);
     }
@@ -177,7 +180,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         tide__catalog_done(store, from, &r);
         break;
     case TIDE__OP_MEMBERS:
-        on_members(store);
+        on_members(store, &r);
         break;
     case TIDE__OP_CUT_ABORT:
     case TIDE__OP_CUT_WALKING:

@@ -138,12 +138,18 @@ static int each_home(struct tide_table *table,
     }
     tide_table_homes(table, counts, 65536, NULL);
     if (table->relocates) { /* rows may be at any node */
-        struct tide_member members[256];
         uint64_t view;
-        size_t got = tide_net_members(table->store->net, members, TIDE_COUNT(members), &view);
-        for (size_t i = 0; i < got && i < TIDE_COUNT(members); i++) {
+        size_t room = tide_net_members(table->store->net, NULL, 0, &view) + 8;
+        struct tide_member *members = tide_alloc(room * sizeof *members);
+        size_t got = members ? tide_net_members(table->store->net, members, room, &view) : 0;
+        for (size_t i = 0; i < got && i < room; i++) {
             counts[members[i].id] +=
                 members[i].state == TIDE_MEMBER_UP || members[i].state == TIDE_MEMBER_LEAVING;
+        }
+        tide_free(members);
+        if (!members) {
+            tide_free(counts);
+            return tide_fail(TIDE_ENOMEM, "no memory for the members");
         }
     }
     int code = 0;

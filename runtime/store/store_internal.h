@@ -465,7 +465,7 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_PASSED, /* [op, id, node, positions u32] to the origin: they went there */
                 TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, rows f32]
                                        old -> new home; owner 0 with bit 31 in its term: no row */
-                TIDE__OP_MEMBERS,   /* [op] to oneself: the member list changed */
+                TIDE__OP_MEMBERS,   /* [op, node] to oneself: the member has changed; 0: any */
                 /* tables with clocks; slots as u32 */
                 TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
                                    copy -> home */
@@ -618,6 +618,7 @@ struct tide_store {
     struct tide__admission admission;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
+    atomic_bool members_missed; /* the word of a change did not fit the mailbox */
     atomic_int fenced; /* this node was declared dead: EFENCED; or left: ECLOSED */
     struct tide__replication *replication; /* replica.h; made with the first table with copies */
 

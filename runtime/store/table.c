@@ -487,10 +487,18 @@ int tide__store_create_bare(struct tide_store **out) {
     return 0;
 }
 
-/* The store actor looks at the member list: it may send and set timers. Any thread. */
-static void post_members(struct tide_store *store) {
-    static const uint8_t body[] = {0x91, TIDE__OP_MEMBERS};
-    (void)tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), body, sizeof body);
+/* The store actor looks at the member, 0: at all: it may send and set timers. Any thread. */
+static void post_member(struct tide_store *store, uint16_t id) {
+    uint8_t body[16];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__OP_MEMBERS);
+    tide_write_uint(&w, id);
+    if (tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), w.data, w.size) != 0) {
+        atomic_store_explicit(&store->members_missed, true, memory_order_relaxed);
+    }
+    tide_writer_release(&w);
 }
 
 /* I/O thread 0. */
@@ -508,7 +516,7 @@ static void member_changed(void *arg, const struct tide_member *member) {
                        member->state == TIDE_MEMBER_DEAD ? "died" : "left", member->reason);
         tide__pending_node_gone(store, member->id, text);
     }
-    post_members(store);
+    post_member(store, member->id);
 }
 
 int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out) {
@@ -543,7 +551,7 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
         store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
         tide_net_watch(net, &store->watch);
         tide_net_expect_evacuation(net);
-        post_members(store);
+        post_member(store, 0);
     }
     *out = store;
     return 0;

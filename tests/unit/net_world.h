@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WORLD_NODES = 8 };
+#ifndef WORLD_NODES
+#define WORLD_NODES 8
+#endif
 
 struct tide_node {
     struct tide_port *port;
