@@ -12,6 +12,7 @@
  * far, and whoever is the last then sends the slot's rows in front of it. So the new node's pushes
  * come from the same node as its rows, in order.
  */
+#include "store/cut.h"
 #include "store/move.h"
 #include "store/replica.h"
 
@@ -137,7 +138,8 @@ static int row_apply(struct tide_table *table, uint32_t slot, uint64_t key, bool
     if (code != TIDE__FOUND) {
         return code;
     }
-    if (tide__word_state(old) != TIDE__OWNED) {
+    const bool made = tide__word_state(old) != TIDE__OWNED;
+    if (made) {
         uint32_t number;
         code = tide__slab_take(&table->slab, &number);
         if (code) {
@@ -153,7 +155,7 @@ static int row_apply(struct tide_table *table, uint32_t slot, uint64_t key, bool
     } else {
         tide__rule_apply(&table->options, row, delta);
     }
-    tide__word_unlock(word, old);
+    tide__word_unlock(word, tide__cut_copy(table, old, made));
     return 0;
 }
 
@@ -367,8 +369,13 @@ int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to) {
     return code;
 }
 
+static int let_go(void *arg, uint64_t key, uint64_t word, const float *row) {
+    (void)arg, (void)key, (void)word, (void)row;
+    return 0;
+}
+
 void tide__copy_drop(struct tide_table *table, uint32_t slot) {
-    (void)tide__slot_drain(table, slot, NULL, NULL);
+    (void)tide__slot_drain(table, slot, let_go, NULL); /* another node has the rows */
     tide__recent_drop(table, slot);
     table->replicas->held[slot] = false;
     table->replicas->number[slot] = 0;

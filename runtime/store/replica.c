@@ -13,6 +13,7 @@
  * it goes down the new chain; copies know by the number what they have. When this node is home no
  * more it is dropped: its origin sends it again, to the new home.
  */
+#include "store/cut.h"
 #include "store/replica.h"
 
 enum { RING_FIRST = 256, UNACKED_MAX = 0xfff000 };
@@ -394,7 +395,8 @@ static int rows_reserve(struct tide_table *table, const struct tide__job *job,
             code = full ? TIDE_EFULL : tide__slab_take(&table->slab, &row);
             if (!code) {
                 tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-                old = tide__word_owned(old, row);
+                old = tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW,
+                                       NULL, NULL);
             }
             tide__word_unlock(word, old);
         }
@@ -445,6 +447,7 @@ static void row_push(struct tide__job *job, uint32_t index, uint64_t key, uint32
     int code = tide__row_lock(table, slot, key, false, &word, &old);
     TIDE_ASSERT(code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED); /* reserved */
     float *row = tide__slab_row(&table->slab, (uint32_t)old);
+    tide__cut_push(table, key, &old, row, false, job->stamp, job->raw ? NULL : delta);
     if (job->raw) {
         memcpy(row, delta, floats * sizeof *row);
     } else {
@@ -687,6 +690,8 @@ static void retarget(struct tide__repl *repl) {
             atomic_load_explicit(&table->slots[repl_slot(repl, i)].route, memory_order_relaxed);
         if (route & TIDE__MINE) {
             kept[count++] = i;
+        } else if (repl->kind < TIDE__REPL_BARRIER) {
+            unacked_less(table, repl->keys[i]);
         }
     }
     struct tide__repl *part = count ? repl_make(repl, 0, kept, count) : NULL;
