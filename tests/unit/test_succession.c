@@ -17,6 +17,11 @@
 #define MS UINT64_C(1000000)
 
 enum { NODES = 5, KEYS = 500, VIEWS_MAX = 256 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOWER = 4 }; /* fewer lives with copies */
+#else
+enum { SLOWER = 1 };
+#endif
 
 struct tide_net *tide_net_of(struct tide_node *node);
 
@@ -593,7 +598,7 @@ static void groups_survive_a_controller_that_crashes_at_any_write(void **unused)
     (void)unused;
     unsigned writes = life_with_copies(1, NEVER, 0), lives = 0;
     assert_true(writes > 10);
-    for (unsigned at = 3; at <= writes; at++) {
+    for (unsigned at = 3; at <= writes; at += SLOWER) {
         life_with_copies(at, (enum moment)(at % NEVER), at);
         lives++;
     }
@@ -603,7 +608,7 @@ static void groups_survive_a_controller_that_crashes_at_any_write(void **unused)
 static void groups_survive_a_controller_that_crashes_at_any_time(void **unused) {
     (void)unused;
     const char *rounds = getenv("TIDE_TEST_ROUNDS");
-    unsigned count = rounds ? (unsigned)atoi(rounds) : 12;
+    unsigned count = rounds ? (unsigned)atoi(rounds) : 12 / SLOWER;
     for (unsigned seed = 1; seed <= count; seed++) {
         life_with_copies(seed, NEVER, 1);
     }
