@@ -3,8 +3,8 @@
  * push ones to random keys and wait for each answer) and three servers, one of which dies in each
  * round, under load, and is replaced. In turn one is killed (kill -9: its connections end), and one
  * falls silent (SIGSTOP: nothing ends; once it is declared dead it goes on, and then is killed).
- * Tells for both how long it took until the death was declared, and how long the slowest push around
- * it: until all rows were served again. At the end each key must hold exactly what was
+ * Tells for both how long it took until the death was declared, and how long the slowest push
+ * around it: until all rows were served again. At the end each key must hold exactly what was
  * acknowledged: exits 1 when a push was lost, doubled or refused. --rounds N (20), --replicas N
  * (1).
  */

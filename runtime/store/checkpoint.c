@@ -347,8 +347,8 @@ static int list_tables(struct tide_checkpoint *c) {
             tide_table_health(tables[i], &health);
         }
         if (health.lost_count) { /* later generations would push out those that still have them */
-            return tide_fail(TIDE_ELOST, "%u slots of table '%s' are lost", (unsigned)health.lost_count,
-                             tables[i]->name);
+            return tide_fail(TIDE_ELOST, "%u slots of table '%s' are lost",
+                             (unsigned)health.lost_count, tables[i]->name);
         }
         (void)snprintf(t->name, sizeof t->name, "%s", tables[i]->name);
         t->options = tables[i]->options;

@@ -202,7 +202,8 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
     return REFUSED;
 }
 
-/* Applies what is new: rows of floats at `deltas`, unaligned. `taken`: indices of what was not refused. */
+/* Applies what is new: rows of floats at `deltas`, unaligned. `taken`: indices of what was not
+ * refused. */
 static uint32_t apply(struct tide_table *table, const struct tide__repl_message *m,
                       const uint8_t *deltas, uint32_t *taken) {
     struct tide__replicas *replicas = table->replicas;

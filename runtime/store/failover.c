@@ -237,7 +237,8 @@ static void apply(struct change *c) {
     }
 }
 
-/* The controller counts on a copy that was given up here: what said so was lost with a former one. */
+/* The controller counts on a copy that was given up here: what said so was lost with a former one.
+ */
 static void report_missing(const struct change *c) {
     struct tide_table *table = c->table;
     const struct tide__replicas *replicas = table->replicas;

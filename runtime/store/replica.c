@@ -433,8 +433,8 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
     for (uint32_t i = 0; i < count; i++) {
         all->keys[i] = tide__job_key_at(job, indices[i]);
         if (count < job->count) {
-            memcpy((char *)rows->data + i * head.row_bytes,
-                   job->rows + indices[i] * head.row_bytes, head.row_bytes);
+            memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
+                   head.row_bytes);
         }
     }
     all->count = count;
