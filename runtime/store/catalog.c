@@ -13,6 +13,7 @@
  * table: nodes that have it say so.
  */
 #include "store/catalog.h"
+#include "store/clocked.h"
 #include "store/generation.h"
 #include "store/move.h"
 #include "store/replica.h"
@@ -551,6 +552,9 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
         code = install(store, id, &options, version, homes, versions,
                        chains_count ? chains : NULL);
         table = code ? NULL : tide__table_by_id(store, id);
+    }
+    if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
+        tide__clocked_ready(table);
     }
     if (table && ready) {
         atomic_store_explicit(&table->ready, true,
