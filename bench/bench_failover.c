@@ -1,8 +1,10 @@
 /*
  * Fail-over of a table with copies, in real processes: this one (the controller, with workers that
- * push ones to random keys and wait for each answer) and three servers, one of which is killed in
- * each round (kill -9, under load) and replaced. Tells how long it took until the death was
- * declared, and how long the slowest push around it; at the end each key must hold exactly what was
+ * push ones to random keys and wait for each answer) and three servers, one of which dies in each
+ * round, under load, and is replaced. In turn one is killed (kill -9: its connections end), and one
+ * falls silent (SIGSTOP: nothing ends; once it is declared dead it goes on, and then is killed).
+ * Tells for both how long it took until the death was declared, and how long the slowest push
+ * around it: until all rows were served again. At the end each key must hold exactly what was
  * acknowledged: exits 1 when a push was lost, doubled or refused. --rounds N (20), --replicas N
  * (1).
  */
@@ -79,14 +81,15 @@ _Noreturn static void serve(const char *join, const char *name) {
     }
 }
 
-static void start_server(unsigned i, unsigned generation) {
+static pid_t start_server(unsigned i, unsigned generation) {
     char name[32];
     snprintf(name, sizeof name, "s%u-%u", i, generation);
-    servers[i] = fork();
-    if (servers[i] == 0) {
+    pid_t pid = fork();
+    if (pid == 0) {
         execl(program, program, "--serve", tide_node_endpoint(node), name, (char *)NULL);
         _exit(1);
     }
+    return pid;
 }
 
 /* Of members that are up, and dead. */
@@ -102,13 +105,14 @@ static size_t count_members(enum tide_member_state state) {
     return found;
 }
 
-static void wait_whole(struct tide_table *table) {
+/* So many servers are up, and no copy is missing. */
+static void wait_whole(struct tide_table *table, size_t up) {
     for (int i = 0; i < 60000; i++) {
         struct tide_table_health health = {0};
         if (table) {
             tide_table_health(table, &health);
         }
-        if (count_members(TIDE_MEMBER_UP) == SERVERS + 1 && !health.under_replicated) {
+        if (count_members(TIDE_MEMBER_UP) == up + 1 && !health.under_replicated) {
             return;
         }
         nap();
@@ -180,48 +184,69 @@ static int compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void report(const char *what, double *seconds, unsigned count) {
-    char row[80];
-    qsort(seconds, count, sizeof *seconds, compare);
-    snprintf(row, sizeof row, "%s, p50 of %u", what, count);
-    report_row(row, "s", seconds[count / 2]);
-    snprintf(row, sizeof row, "%s, p99", what);
-    report_row(row, "s", seconds[count * 99 / 100]);
+struct deaths { /* of a kind; seconds */
+    const char *kind;
+    double *detected, *slowest;
+    unsigned count;
+};
+
+static void report(const struct deaths *d) {
+    double *const times[] = {d->detected, d->slowest};
+    static const char *const what[] = {"declared after", "slowest push of a round"};
+    for (unsigned i = 0; i < 2 && d->count; i++) {
+        char row[80];
+        qsort(times[i], d->count, sizeof *times[i], compare);
+        snprintf(row, sizeof row, "%s: %s, p50 of %u", d->kind, what[i], d->count);
+        report_row(row, "s", times[i][d->count / 2]);
+        snprintf(row, sizeof row, "%s: %s, p99", d->kind, what[i]);
+        report_row(row, "s", times[i][d->count * 99 / 100]);
+    }
 }
 
-/* Kills one, sees it declared dead, replaces it. */
-static void one_round(unsigned round, struct worker *workers, struct tide_table *table,
-                      double *detected, double *slowest) {
+/* A new one joins, an old one dies: the new one gets the copies that are missing then. */
+static void one_round(unsigned round, struct worker *workers, struct tide_table *table, bool silent,
+                      struct deaths *deaths) {
+    const size_t dead = count_members(TIDE_MEMBER_DEAD);
+    const unsigned victim = (unsigned)(tide_mix64(round + 1) % SERVERS);
+    const pid_t old = servers[victim];
+    servers[victim] = start_server(victim, round + 1);
+    wait_whole(table, SERVERS + 1);
     for (unsigned w = 0; w < WORKERS; w++) {
         atomic_store(&workers[w].slowest, 0);
     }
-    const size_t dead = count_members(TIDE_MEMBER_DEAD);
-    const unsigned victim = (unsigned)(tide_mix64(round + 1) % SERVERS);
     const uint64_t killed = tide_node_now(node);
-    kill(servers[victim], SIGKILL);
+    kill(old, silent ? SIGSTOP : SIGKILL);
     while (count_members(TIDE_MEMBER_DEAD) == dead) {
         nap();
     }
-    *detected = (double)(tide_node_now(node) - killed) / 1e9;
-    waitpid(servers[victim], NULL, 0);
-    start_server(victim, round + 1);
-    wait_whole(table);
-    *slowest = 0;
+    deaths->detected[deaths->count] = (double)(tide_node_now(node) - killed) / 1e9;
+    if (silent) {
+        kill(old, SIGCONT);
+    }
+    wait_whole(table, SERVERS);
+    kill(old, SIGKILL);
+    waitpid(old, NULL, 0);
+    double slowest = 0;
     for (unsigned w = 0; w < WORKERS; w++) {
         double took = (double)atomic_load(&workers[w].slowest) / 1e9;
-        *slowest = took > *slowest ? took : *slowest;
+        slowest = took > slowest ? took : slowest;
     }
+    deaths->slowest[deaths->count++] = slowest;
 }
 
 static int rounds_of(unsigned rounds, uint8_t replicas) {
     struct creation c = {
         .options = {.name = "counts", .key_count = KEYS, .width = WIDTH, .replicas = replicas}};
     static struct worker workers[WORKERS];
-    double *detected = calloc(rounds, sizeof *detected), *slowest = calloc(rounds, sizeof *slowest);
-    for (unsigned i = 0; i < SERVERS; i++) {
-        start_server(i, 0);
+    struct deaths deaths[2] = {{.kind = "killed"}, {.kind = "silent"}};
+    for (unsigned i = 0; i < 2; i++) {
+        deaths[i].detected = calloc(rounds, sizeof(double));
+        deaths[i].slowest = calloc(rounds, sizeof(double));
     }
-    wait_whole(NULL);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        servers[i] = start_server(i, 0);
+    }
+    wait_whole(NULL, SERVERS);
     run_and_wait(create_main, &c);
     c.workers = workers;
     for (unsigned w = 0; w < WORKERS; w++) {
@@ -233,7 +258,7 @@ static int rounds_of(unsigned rounds, uint8_t replicas) {
     }
     for (unsigned round = 0; round < rounds; round++) {
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-        one_round(round, workers, c.table, &detected[round], &slowest[round]);
+        one_round(round, workers, c.table, round % 2, &deaths[round % 2]);
     }
     atomic_store(&over, true);
     while (atomic_load(&running) > 0) {
@@ -248,13 +273,14 @@ static int rounds_of(unsigned rounds, uint8_t replicas) {
             pushes += workers[w].acknowledged[key];
         }
     }
-    report("death declared after", detected, rounds);
-    report("slowest push of a round", slowest, rounds);
+    for (unsigned i = 0; i < 2; i++) {
+        report(&deaths[i]);
+        free(deaths[i].detected);
+        free(deaths[i].slowest);
+    }
     report_row("acknowledged pushes", "", (double)pushes);
     report_row("pushes that failed", "", failures);
     report_row("keys with lost or doubled pushes", "", c.wrong);
-    free(detected);
-    free(slowest);
     return c.wrong || failures ? 1 : 0;
 }
 

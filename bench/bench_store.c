@@ -251,34 +251,64 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
     free(keys);
 }
 
-/* Pushes to all rows of two nodes, with and without a copy: what an acknowledgement of two costs. */
-static void strict_pushes(struct tide_node *node) {
-    double rate[2];
-    uint64_t keys[20000];
-    for (uint64_t i = 0; i < TIDE_COUNT(keys); i++) {
-        keys[i] = i * 7919 % TIDE_COUNT(keys);
+static double median_of(double *values, size_t count) {
+    for (size_t i = 1; i < count; i++) {
+        for (size_t j = i; j > 0 && values[j] < values[j - 1]; j--) {
+            double smaller = values[j];
+            values[j] = values[j - 1];
+            values[j - 1] = smaller;
+        }
     }
+    return values[count / 2];
+}
+
+/* Pushes to all rows of two nodes, and pulls of those that are at home here, with and without a
+ * copy, in turn: what an acknowledgement of two costs, and a lease. */
+static void strict_rows(struct tide_node *node) {
+    enum { ROUNDS = 3, ROWS = 20000 };
+    struct tide_table *tables[2];
+    uint64_t *keys = malloc(ROWS * sizeof *keys), *here = malloc(ROWS * sizeof *here);
+    size_t here_count = 0;
     for (uint8_t replicas = 0; replicas < 2; replicas++) {
-        struct tide_table *table;
-        char name[16], what[80];
+        char name[16];
         snprintf(name, sizeof name, "copies%u", replicas);
-        struct tide_table_options options = {.name = name,
-                                             .key_count = TIDE_COUNT(keys),
-                                             .width = 100,
-                                             .replicas = replicas};
-        if (tide_table_create(node, &options, &table)) {
+        struct tide_table_options options = {
+            .name = name, .key_count = ROWS, .width = 100, .replicas = replicas};
+        if (tide_table_create(node, &options, &tables[replicas])) {
             fail_loudly("create");
         }
-        rate[replicas] = outstanding(table, keys, TIDE_COUNT(keys), KEYS_A_CALL, true);
-        snprintf(what, sizeof what, "push, 2 nodes, %u copies, 100 floats, 64 x 100", replicas);
-        report_row(what, "keys/s", rate[replicas]);
     }
-    report_row("  time of strict over none", "x", rate[0] / rate[1]);
+    for (uint64_t i = 0; i < ROWS; i++) {
+        uint16_t home;
+        keys[i] = i * 7919 % ROWS;
+        (void)tide_table_where(tables[1], i, &home);
+        here[here_count] = i;
+        here_count += home == tide_node_id(node);
+    }
+    for (int in = 1; in >= 0; in--) {
+        double rates[2][ROUNDS], times[ROUNDS];
+        for (int round = 0; round < ROUNDS; round++) {
+            for (int copies = 0; copies < 2; copies++) {
+                rates[copies][round] = outstanding(tables[copies], in ? keys : here,
+                                                   in ? ROWS : here_count, KEYS_A_CALL, in);
+            }
+            times[round] = rates[0][round] / rates[1][round];
+        }
+        for (int copies = 0; copies < 2; copies++) {
+            char what[80];
+            snprintf(what, sizeof what, "%s, %d copies, 100 floats, 64 x 100",
+                     in ? "push, 2 nodes" : "pull at home", copies);
+            report_row(what, "keys/s", median_of(rates[copies], ROUNDS));
+        }
+        report_row("  time of strict over none, median", "x", median_of(times, ROUNDS));
+    }
+    free(keys);
+    free(here);
 }
 
 static int remote_main(void *state) {
     struct remote *remote = state;
-    strict_pushes(remote->node);
+    strict_rows(remote->node);
     relocation(remote->node, 10, 1);
     relocation(remote->node, 100, 1);
     relocation(remote->node, 10, 1000);

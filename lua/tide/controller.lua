@@ -93,15 +93,19 @@ local function gone(name)
   return nil
 end
 
----@return string[] tables of the run with rows that lived on this node alone
+---@return string[] tables of the run with rows that died with this node
 function controller:tables_on(node)
   local lost = {}
   for _, key in ipairs(text.sorted_keys(self.a.tables)) do
     local handle = core.table_find(self.a.tables[key])
-    local homes = handle and handle:homes()[node.id] or 0
-    -- Rows that relocate live where they are used, whoever their home is.
-    local moved = handle and handle.spec.technique == "relocate" and node.workers > 0
-    if homes > 0 or moved then lost[#lost + 1] = ("`%s`"):format(self.a.tables[key]) end
+    local gone_here
+    if handle and (handle.spec.replicas or 0) > 0 then
+      gone_here = #handle:health().lost > 0 -- else its copies take over
+    elseif handle then
+      -- Rows that relocate live where they are used, whoever their home is.
+      gone_here = (handle:homes()[node.id] or 0) > 0 or (handle.spec.technique == "relocate" and node.workers > 0)
+    end
+    if gone_here then lost[#lost + 1] = ("`%s`"):format(self.a.tables[key]) end
   end
   return lost
 end

@@ -13,13 +13,17 @@
  * table: nodes that have it say so.
  */
 #include "store/catalog.h"
+#include "store/clocked.h"
 #include "store/generation.h"
 #include "store/move.h"
 #include "store/replica.h"
 
-#include "store/clocked.h"
-
-enum { HOMES_BYTES = TIDE_SLOT_COUNT * 2 };
+enum {
+    HOMES_BYTES = TIDE_SLOT_COUNT * 2,
+    /* A joiner may have heard of changes that were never recorded: a new controller numbers its own
+     * ones above those. */
+    VERSIONS_LEFT_OUT = 4096,
+};
 
 struct tide__caller {
     struct tide__caller *next;
@@ -180,32 +184,35 @@ static void round_ended(struct tide_store *store, struct tide__catalog_entry *en
 
 /* ---- controller: what is recorded ---- */
 
-/* [options, last version of the map, made?, homes, versions] */
+/* [options, last version of the map, made?, homes, versions, chains] */
 void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
                          char key[TIDE__CATALOG_KEY_BYTES]) {
     (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "table/%05u", (unsigned)entry->id);
     tide_writer_init(w, NULL, 0);
-    tide_write_array(w, 5);
+    tide_write_array(w, 6);
     tide__options_write(w, &entry->options);
     tide_write_uint(w, entry->version);
     tide_write_bool(w, entry->phase != TIDE__CATALOG_FAILED);
     tide_write_binary(w, entry->homes, HOMES_BYTES);
     tide_write_typed(w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+    tide_write_typed(w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
 }
 
 static int read_entry(struct tide__catalog_entry *entry, const struct tide_control_pair *pair) {
     char name[64];
-    size_t homes_size = 0, versions_count = 0;
+    size_t homes_size = 0, versions_count = 0, chains_count = 0;
     unsigned id = 0;
     struct tide_reader r;
     tide_reader_init(&r, pair->value, pair->size);
-    (void)tide_read_array(&r);
+    bool has_chains = tide_read_array(&r) > 5; /* earlier versions recorded no copies */
     int code = tide__options_read(&r, &entry->options, name);
     uint64_t version = tide_read_uint(&r);
     bool made = tide_read_bool(&r);
     const uint8_t *homes = tide_read_binary(&r, &homes_size);
     const uint8_t *versions = tide_read_typed(&r, TIDE_U32, &versions_count);
+    const uint8_t *chains = has_chains ? tide_read_typed(&r, TIDE_U64, &chains_count) : NULL;
     if (code || r.error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
+        chains_count != (entry->options.replicas ? TIDE_SLOT_COUNT : 0) ||
         sscanf(pair->key, "table/%5u", &id) != 1 || id == 0 || id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
     }
@@ -216,6 +223,11 @@ static int read_entry(struct tide__catalog_entry *entry, const struct tide_contr
     entry->options.name = entry->name;
     memcpy(entry->homes, homes, HOMES_BYTES);
     memcpy(entry->versions, versions, sizeof entry->versions);
+    if (chains_count) {
+        memcpy(entry->chains, chains, sizeof entry->chains);
+        entry->version += VERSIONS_LEFT_OUT;
+        entry->tell = true;
+    }
     return 0;
 }
 
@@ -597,7 +609,6 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
         entry->waiting_count--;
     }
     round_ended(store, entry);
-    tide__groups_advance(store);
     tide__plan_advance(store);
 }
 

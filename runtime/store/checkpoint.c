@@ -342,6 +342,14 @@ static int list_tables(struct tide_checkpoint *c) {
     }
     for (size_t i = 0; i < count; i++) {
         struct tide__manifest_table *t = &m->tables[i];
+        struct tide_table_health health = {0};
+        if (tables[i]->replicas) {
+            tide_table_health(tables[i], &health);
+        }
+        if (health.lost_count) { /* later generations would push out those that still have them */
+            return tide_fail(TIDE_ELOST, "%u slots of table '%s' are lost",
+                             (unsigned)health.lost_count, tables[i]->name);
+        }
         (void)snprintf(t->name, sizeof t->name, "%s", tables[i]->name);
         t->options = tables[i]->options;
         t->options.name = t->name;

@@ -12,6 +12,7 @@
  * far, and whoever is the last then sends the slot's rows in front of it. So the new node's pushes
  * come from the same node as its rows, in order.
  */
+#include "store/cut.h"
 #include "store/move.h"
 #include "store/replica.h"
 
@@ -61,13 +62,20 @@ int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m
     tide_write_typed(&w, TIDE_U64, m->keys, m->count);
     tide_write_typed(&w, TIDE_U64, m->numbers, m->count);
     tide_write_typed(&w, TIDE_U32, m->versions, m->count);
-    if (m->rows) {
-        tide_write_binary(&w, m->rows, m->count * m->row_bytes);
+    const size_t bytes = m->count * m->row_bytes;
+    if (m->blob) {
+        tide_write_binary_head(&w, bytes);
+    } else if (m->rows) {
+        tide_write_binary(&w, m->rows, bytes);
     } else {
         tide_write_nil(&w);
     }
-    tide__table_count(table, TIDE__BYTES_OUT, w.size);
-    return tide__store_send_writer(table->store, to, &w);
+    tide__table_count(table, TIDE__BYTES_OUT, w.size + (m->blob ? bytes : 0));
+    int code = w.error ? w.error
+                       : tide__store_send(table->store, to, TIDE_LANE_STORE, true, w.data, w.size,
+                                          m->blob);
+    tide_writer_release(&w);
+    return code;
 }
 
 static void acknowledge(struct tide_store *store, const struct tide__repl_message *m) {
@@ -130,14 +138,15 @@ static struct tide_table *read_repl(struct tide_store *store, struct tide_reader
 }
 
 static int row_apply(struct tide_table *table, uint32_t slot, uint64_t key, bool raw,
-                     const float *delta) {
+                     const uint8_t *delta) {
     atomic_uint_fast64_t *word;
     uint64_t old;
     int code = tide__row_lock(table, slot, key, true, &word, &old);
     if (code != TIDE__FOUND) {
         return code;
     }
-    if (tide__word_state(old) != TIDE__OWNED) {
+    const bool made = tide__word_state(old) != TIDE__OWNED;
+    if (made) {
         uint32_t number;
         code = tide__slab_take(&table->slab, &number);
         if (code) {
@@ -153,7 +162,7 @@ static int row_apply(struct tide_table *table, uint32_t slot, uint64_t key, bool
     } else {
         tide__rule_apply(&table->options, row, delta);
     }
-    tide__word_unlock(word, old);
+    tide__word_unlock(word, tide__cut_copy(table, old, made));
     return 0;
 }
 
@@ -193,14 +202,19 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
     return REFUSED;
 }
 
-/* Applies what is new. `taken`: indices of what was not refused. */
+/* Applies what is new: rows of floats at `deltas`, unaligned. `taken`: indices of what was not
+ * refused. */
 static uint32_t apply(struct tide_table *table, const struct tide__repl_message *m,
-                      const float *deltas, uint32_t *taken) {
+                      const uint8_t *deltas, uint32_t *taken) {
     struct tide__replicas *replicas = table->replicas;
-    const bool slots = m->kind >= TIDE__REPL_BARRIER;
+    const bool slots = m->kind >= TIDE__REPL_BARRIER, raw = m->kind == TIDE__REPL_RAW;
+    const size_t bytes = (raw ? table->row_floats : table->width) * sizeof(float);
     uint32_t count = 0;
     tide__replicas_mark(replicas);
     for (uint32_t i = 0; i < m->count; i++) {
+        if (!slots) {
+            tide__rows_prefetch(table, m->keys, i, m->count);
+        }
         const uint64_t key = u64_at(m->keys, i);
         const uint32_t slot = slots ? (uint32_t)key : tide__slot_of(table, key);
         if (replicas->mark[slot] != replicas->mark_now) { /* the slot's part goes together */
@@ -212,8 +226,7 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
             }
         }
         if (replicas->marked[slot] == NEXT) {
-            const size_t floats = m->kind == TIDE__REPL_RAW ? table->row_floats : table->width;
-            int code = row_apply(table, slot, key, m->kind == TIDE__REPL_RAW, deltas + i * floats);
+            int code = row_apply(table, slot, key, raw, deltas + i * bytes);
             if (code < 0) {
                 tide__copy_fail(table, slot, tide__store_self(table->store));
                 replicas->marked[slot] = REFUSED;
@@ -255,14 +268,11 @@ static int pass_part(struct tide_table *table, const struct tide__repl_message *
     return code;
 }
 
-/* Deltas as floats, aligned; *gives*. */
-static float *deltas_of(const struct tide_table *table, const struct tide__repl_message *m) {
-    const bool raw = m->kind == TIDE__REPL_RAW;
-    const size_t floats = m->count * (size_t)(raw ? table->row_floats : table->width);
+/* Short values of the wire as floats; *gives*. */
+static float *widened(const struct tide_table *table, const struct tide__repl_message *m) {
+    const size_t floats = m->count * (size_t)table->width;
     float *deltas = tide_alloc(floats * sizeof *deltas + 1);
-    if (deltas && (raw || table->options.wire == TIDE_WIRE_F32)) {
-        memcpy(deltas, m->rows, floats * sizeof *deltas);
-    } else if (deltas) {
+    if (deltas) {
         tide__half_to_floats(m->rows, deltas, floats, table->options.wire);
     }
     return deltas;
@@ -276,11 +286,12 @@ void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader
         return;
     }
     (void)from; /* versions say whose word counts */
-    float *deltas = m.rows ? deltas_of(table, &m) : NULL;
+    const bool is_short = m.kind == TIDE__REPL_PUSH && table->options.wire != TIDE_WIRE_F32;
+    float *deltas = is_short ? widened(table, &m) : NULL;
     uint32_t *taken = tide_alloc(m.count * sizeof *taken);
-    if (taken && (deltas || !m.rows)) {
+    if (taken && (deltas || !is_short)) {
         tide__recent_low(store, m.origin, m.low);
-        uint32_t count = apply(table, &m, deltas, taken);
+        uint32_t count = apply(table, &m, deltas ? (const uint8_t *)deltas : m.rows, taken);
         if (tide__chain_at(m.chain, 0) && count == m.count) {
             (void)tide__repl_send(table, &m);
         } else if (tide__chain_at(m.chain, 0) && count) {
@@ -367,8 +378,13 @@ int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to) {
     return code;
 }
 
+static int let_go(void *arg, uint64_t key, uint64_t word, const float *row) {
+    (void)arg, (void)key, (void)word, (void)row;
+    return 0;
+}
+
 void tide__copy_drop(struct tide_table *table, uint32_t slot) {
-    (void)tide__slot_drain(table, slot, NULL, NULL);
+    (void)tide__slot_drain(table, slot, let_go, NULL); /* another node has the rows */
     tide__recent_drop(table, slot);
     table->replicas->held[slot] = false;
     table->replicas->number[slot] = 0;
@@ -419,15 +435,8 @@ void tide__copy_snapshot(struct tide_store *store, struct tide_reader *r) {
     }
     int code = 0;
     for (size_t i = 0; i < count && !code && replicas->arriving[slot]; i++) {
-        float row[64], *values = table->row_floats <= 64 ? row : tide_alloc(table->row_floats * 4);
-        if (values) {
-            memcpy(values, rows + i * table->row_floats * 4, table->row_floats * 4);
-        }
-        code =
-            values ? row_apply(table, (uint32_t)slot, u64_at(keys, i), true, values) : TIDE_ENOMEM;
-        if (values != row) {
-            tide_free(values);
-        }
+        code = row_apply(table, (uint32_t)slot, u64_at(keys, i), true,
+                         rows + i * table->row_floats * sizeof(float));
     }
     code = code < 0 ? code : tide__recent_read(table, (uint32_t)slot, r);
     replicas->fence[slot] = (uint32_t)version;

@@ -216,6 +216,13 @@ uint64_t tide__cut_arrive(struct tide_table *table, uint64_t key, uint64_t word,
     return with_flags(cut, word, true, false);
 }
 
+uint64_t tide__cut_copy(const struct tide_table *table, uint64_t word, bool made) {
+    uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
+    const unsigned phase = tide__cut_phase(cut);
+    bool taken = made ? phase == TIDE__CUT_WALK : is_taken(cut, word);
+    return with_flags(cut, word, taken || phase == TIDE__CUT_IDLE, true);
+}
+
 bool tide__cut_take(const struct tide_table *table, uint64_t *word) {
     uint64_t cut = atomic_load_explicit(&table->cut, memory_order_relaxed);
     if (is_taken(cut, *word)) {

@@ -103,6 +103,10 @@ uint32_t tide__cut_give(struct tide_table *table, uint64_t key, uint64_t word, c
 #define TIDE__CUT_NO_ROW 0x80000000u
 uint64_t tide__cut_arrive(struct tide_table *table, uint64_t key, uint64_t word, uint32_t marks,
                           const float *row, const void *second);
+/* A copy of a row whose home is another node is made or changed; its word is locked: the word with
+ * its flags. Copies are marked like rows, and neither kept aside nor written: a generation in which
+ * the home changes fails, and the next one is full. */
+uint64_t tide__cut_copy(const struct tide_table *table, uint64_t word, bool made);
 /* The walker: shall the row of a locked word be written now? Sets the flags. */
 bool tide__cut_take(const struct tide_table *table, uint64_t *word);
 /* The walker: any version of the slot that was kept aside and is wanted, to be freed; NULL: none

@@ -11,6 +11,7 @@
  * changed, or that was at the node that is gone. Ids make that safe. Workers hand their operations
  * to the store actor until the resent ones have gone out.
  */
+#include "store/cut.h"
 #include "store/move.h"
 #include "store/replica.h"
 
@@ -193,6 +194,9 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
         replicas->opening[slot] = TIDE__OPEN;
         replicas->unopened--;
     }
+    if ((route & TIDE__MINE) || home == self) {
+        tide__cut_vanish(table);
+    }
     uint32_t flags = lost ? TIDE__LOST : TIDE__WORKER_HOLD;
     if (home == self && !lost) {
         takes_over(c, slot, old_home, old_chain);
@@ -233,6 +237,25 @@ static void apply(struct change *c) {
     }
 }
 
+/* The controller counts on a copy that was given up here: what said so was lost with a former one.
+ */
+static void report_missing(const struct change *c) {
+    struct tide_table *table = c->table;
+    const struct tide__replicas *replicas = table->replicas;
+    const uint16_t self = tide__store_self(table->store);
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t slot, version;
+        memcpy(&slot, c->slots + i * 4, 4);
+        memcpy(&version, c->versions + i * 4, 4);
+        uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
+        if (table->slot_versions[slot] == version && chain != TIDE__LOST_CHAIN &&
+            tide__chain_has(chain, self) && !replicas->held[slot] && !replicas->arriving[slot]) {
+            (void)tide_fail(TIDE_EPROTO, "it is not here");
+            tide__copy_fail(table, slot, self);
+        }
+    }
+}
+
 /* [table, cause, slots, homes, chains, versions]; the op is read. */
 void tide__failover_groups(struct tide_store *store, const struct tide_message *message,
                            struct tide_reader *r) {
@@ -251,6 +274,7 @@ void tide__failover_groups(struct tide_store *store, const struct tide_message *
     if (c->fenced_count && tide__fence_workers(table, c->fenced, c->fenced_count)) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "no memory to lift a fence");
     }
+    report_missing(c);
     tide__rebuild_cancel(table, c->changed);
     tide__replicas_retarget(table, c->changed);
     resend(table, c->moved, c->cause);

@@ -39,12 +39,61 @@ struct news {
     uint32_t slots[TIDE_SLOT_COUNT];
 };
 
+struct told { /* once it is recorded */
+    struct tide_store *store;
+    struct tide_writer groups;
+};
+
+static void told_free(struct told *told) {
+    if (told) {
+        tide_writer_release(&told->groups);
+    }
+    tide_free(told);
+}
+
+static void recorded(void *arg, int code) {
+    struct told *told = arg;
+    struct tide_store *store = told->store;
+    for (uint16_t node = 1; node < TIDE__NODES && !code; node++) {
+        if (lives(store, node)) {
+            (void)tide__store_send(store, node, TIDE_LANE_STORE, true, told->groups.data,
+                                   told->groups.size, NULL);
+        }
+    }
+    told_free(told);
+    tide__plan_recorded(store, code);
+}
+
+/* *takes* told, also when it fails. */
+static int record(struct tide_store *store, const struct tide__catalog_entry *entry,
+                  struct told *told) {
+    struct tide_writer w;
+    char key[TIDE__CATALOG_KEY_BYTES];
+    tide__catalog_write(entry, &w, key);
+    int code = !told || w.error || told->groups.error ? TIDE_ENOMEM : 0;
+    if (code) {
+        told_free(told);
+    } else {
+        store->moves->recording++;
+        tide_net_record(store->net, &(struct tide_control_put){key, w.data, w.size}, 1, recorded,
+                        told);
+    }
+    tide_writer_release(&w);
+    return code;
+}
+
+/* Recorded before anybody hears of it. Of what could not be told all are told anew at the next
+ * event (entry->tell). */
 static void tell(struct tide_store *store, struct tide__catalog_entry *entry,
                  const struct news *news, uint16_t cause) {
+    struct told *told = tide_alloc_zero(1, sizeof *told);
     uint32_t *homes = tide_alloc((news->count + 1) * (2 * sizeof(uint32_t) + sizeof(uint64_t)));
-    if (!homes) {
+    if (!homes || !told) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
                  "no memory to tell the groups of table '%s'", entry->name);
+        entry->tell = true;
+        tide_free(homes);
+        tide_free(told);
         return;
     }
     uint32_t *versions = homes + news->count;
@@ -57,22 +106,18 @@ static void tell(struct tide_store *store, struct tide__catalog_entry *entry,
         versions[i] = entry->version;
         memcpy(&chains[i], &entry->chains[s], sizeof chains[i]);
     }
-    for (uint16_t node = 1; node < TIDE__NODES; node++) {
-        if (!lives(store, node)) {
-            continue;
-        }
-        struct tide_writer w;
-        tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 7);
-        tide_write_uint(&w, TIDE__OP_GROUPS);
-        tide_write_uint(&w, entry->id);
-        tide_write_uint(&w, cause);
-        tide_write_typed(&w, TIDE_U32, news->slots, news->count);
-        tide_write_typed(&w, TIDE_U32, homes, news->count);
-        tide_write_typed(&w, TIDE_U64, chains, news->count);
-        tide_write_typed(&w, TIDE_U32, versions, news->count);
-        (void)tide__store_send_writer(store, node, &w);
-    }
+    struct tide_writer *w = &told->groups;
+    told->store = store;
+    tide_writer_init(w, NULL, 0);
+    tide_write_array(w, 7);
+    tide_write_uint(w, TIDE__OP_GROUPS);
+    tide_write_uint(w, entry->id);
+    tide_write_uint(w, cause);
+    tide_write_typed(w, TIDE_U32, news->slots, news->count);
+    tide_write_typed(w, TIDE_U32, homes, news->count);
+    tide_write_typed(w, TIDE_U64, chains, news->count);
+    tide_write_typed(w, TIDE_U32, versions, news->count);
+    entry->tell |= record(store, entry, told) != 0;
     tide_free(homes);
 }
 
@@ -90,7 +135,11 @@ static bool bury(struct tide_store *store, struct tide__catalog_entry *entry, ui
     entry->joining[s] = 0;
     entry->chains[s] = tide__chain_without(entry->chains[s], dead);
     uint16_t next = tide__chain_at(entry->chains[s], 0);
-    if (was_home && next && lives(store, next)) {
+    while (was_home && next && !lives(store, next)) { /* died with it */
+        entry->chains[s] = tide__chain_without(entry->chains[s], next);
+        next = tide__chain_at(entry->chains[s], 0);
+    }
+    if (was_home && next) {
         entry->homes[s] = next;
         entry->chains[s] = tide__chain_without(entry->chains[s], next);
     } else if (was_home) {
@@ -120,6 +169,31 @@ static void member_gone(struct tide_store *store, struct tide__catalog_entry *en
                  (unsigned)lost, entry->name, (unsigned)dead);
     }
     tell(store, entry, news, dead); /* also without slots: what was sent there goes out again */
+    tide_free(news);
+}
+
+/* A controller that was started again does not know who was told what, and who was about to join:
+ * all slots get a new number. */
+static void tell_anew(struct tide_store *store, struct tide__catalog_entry *entry) {
+    struct news *news = tide_alloc_zero(1, sizeof *news);
+    if (!news) {
+        return; /* tried again at the next event */
+    }
+    entry->tell = false;
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        const uint64_t chain = entry->chains[s] == TIDE__LOST_CHAIN ? 0 : entry->chains[s];
+        for (unsigned i = 0; tide__chain_at(chain, i); i++) {
+            if (!lives(store, tide__chain_at(chain, i))) {
+                (void)bury(store, entry, s, tide__chain_at(chain, i));
+            }
+        }
+        if (!lives(store, entry->homes[s])) {
+            (void)bury(store, entry, s, entry->homes[s]);
+        }
+        entry->joining[s] = 0;
+        news->slots[news->count++] = s;
+    }
+    tell(store, entry, news, 0);
     tide_free(news);
 }
 
@@ -205,6 +279,9 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
     struct survey survey = {
         .nodes = nodes, .count = count, .load = tide_alloc_zero(count + 1, sizeof *survey.load)};
     bool any = false;
+    if (entry->tell) {
+        tell_anew(store, entry);
+    }
     for (uint32_t s = 0; survey.load && s < TIDE_SLOT_COUNT; s++) {
         for (size_t i = 0; i < count; i++) {
             survey.load[i] += entry->homes[s] == nodes[i] || entry->joining[s] == nodes[i] ||
@@ -220,6 +297,8 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
     if (news && news->count) {
         tell(store, entry, news, 0);
     }
+    /* Orders follow what is told: if that is still being recorded, they are made up anew after. */
+    any = any && store->moves->recording == 0;
     for (uint16_t home = 1; any && home < TIDE__NODES; home++) {
         for (size_t i = 0; lives(store, home) && i < count; i++) {
             order(store, entry, home, nodes[i], joiners);
@@ -230,7 +309,7 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
     tide_free(news);
 }
 
-void tide__groups_advance(struct tide_store *store) {
+void tide__groups_plan(struct tide_store *store) {
     uint16_t *nodes = NULL;
     size_t count = 0;
     bool any = false;
@@ -252,13 +331,15 @@ void tide__groups_member(struct tide_store *store, const struct tide_member *mem
     if (!lives(store, tide__store_self(store))) {
         return; /* the cluster ends */
     }
+    const bool planning = store->moves->planning; /* nothing is planned before all are buried */
+    store->moves->planning = true;
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
         if (e->options.replicas && e->phase != TIDE__CATALOG_FAILED &&
             (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT)) {
             member_gone(store, e, member->id);
         }
     }
-    tide__groups_advance(store);
+    store->moves->planning = planning;
 }
 
 static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t id) {
@@ -284,7 +365,6 @@ void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t tabl
     }
     if (news && news->count) {
         tell(store, entry, news, 0);
-        tide__groups_advance(store);
     }
     tide_free(news);
 }

@@ -25,7 +25,8 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
     const double floats[] = {(double)o->init_a,  (double)o->init_b, (double)o->lr,
                              (double)o->beta1,   (double)o->beta2,  (double)o->epsilon,
                              (double)o->sum_init};
-    tide_write_map(w, 12);
+    tide_write_map(w, 13);
+    field_uint(w, "replicas", o->replicas);
     field_uint(w, "keys", o->keys);
     field_uint(w, "slots", o->slots);
     field_uint(w, "init", o->init);
@@ -231,6 +232,10 @@ static uint32_t *get_list(struct fields *f, const char *name, size_t *count) {
 static void parse_options(struct fields *f, struct tide_table_options *o) {
     float *numbers[] = {&o->init_a, &o->init_b,  &o->lr,      &o->beta1,
                         &o->beta2,  &o->epsilon, &o->sum_init};
+    struct tide_reader copies;
+    if (tide_read_field(&f->map, "replicas", &copies)) { /* earlier versions knew no copies */
+        o->replicas = (uint8_t)get_uint(f, "replicas", UINT8_MAX);
+    }
     o->keys = (uint8_t)get_uint(f, "keys", UINT8_MAX);
     o->slots = (uint8_t)get_uint(f, "slots", UINT8_MAX);
     o->init = (uint8_t)get_uint(f, "init", UINT8_MAX);

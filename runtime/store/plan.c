@@ -63,13 +63,16 @@ void tide__plan_resume(struct tide_store *store) {
     }
 }
 
-static void recorded(void *arg, int code) {
-    struct tide_store *store = arg;
+void tide__plan_recorded(struct tide_store *store, int code) {
     store->moves->recording--;
     if (!code && store->moves->recording == 0) {
         tide__plan_resume(store);
         tide__plan_advance(store);
     }
+}
+
+static void recorded(void *arg, int code) {
+    tide__plan_recorded(arg, code);
 }
 
 static void batch_key(const struct batch *b, char key[TIDE__CATALOG_KEY_BYTES]) {
@@ -341,8 +344,9 @@ void tide__plan_advance(struct tide_store *store) {
         return; /* it is called again when that is done */
     }
     store->moves->planning = true;
+    tide__groups_plan(store);
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-        if (e->tell) {
+        if (e->tell && !e->options.replicas) {
             tell_everybody(store, e);
         }
     }

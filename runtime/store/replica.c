@@ -13,6 +13,7 @@
  * it goes down the new chain; copies know by the number what they have. When this node is home no
  * more it is dropped: its origin sends it again, to the new home.
  */
+#include "store/cut.h"
 #include "store/replica.h"
 
 enum { RING_FIRST = 256, UNACKED_MAX = 0xfff000 };
@@ -35,7 +36,7 @@ struct tide__repl {
     uint8_t kind;
     uint32_t count;
     size_t row_bytes;
-    uint8_t *rows;
+    struct tide_blob *rows; /* NULL: a barrier or join. Never changes, so messages share it */
     uint64_t *keys, *numbers;
 };
 
@@ -101,6 +102,7 @@ void tide__replication_destroy(struct tide_store *store) {
         struct tide__repl *repl = r->ring[token & (r->capacity - 1)];
         if (repl) {
             wait_drop(repl->wait);
+            tide_blob_unref(repl->rows);
             tide_free(repl);
         }
     }
@@ -148,26 +150,45 @@ static uint32_t repl_slot(const struct tide__repl *repl, uint32_t i) {
                                             : tide__slot_of(repl->table, repl->keys[i]);
 }
 
-/* `count` entries at `indices` (NULL: all) of these, as one that goes down `chain`. */
+static void repl_free(struct tide__repl *repl) {
+    if (repl) {
+        tide_blob_unref(repl->rows);
+        tide_free(repl);
+    }
+}
+
+static struct tide_blob *rows_at(const struct tide__repl *from, const uint32_t *indices,
+                                 uint32_t count) {
+    if (count == from->count) {
+        return tide_blob_ref(from->rows);
+    }
+    struct tide_blob *rows = tide_blob_create(count * from->row_bytes);
+    for (uint32_t i = 0; rows && i < count; i++) {
+        memcpy((char *)rows->data + i * from->row_bytes,
+               (const char *)from->rows->data + indices[i] * from->row_bytes, from->row_bytes);
+    }
+    return rows;
+}
+
+/* `count` entries at `indices`, ascending, of these, as one that goes down `chain`. */
 static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chain,
                                     const uint32_t *indices, uint32_t count) {
-    struct tide__repl *repl =
-        tide_alloc(sizeof *repl + count * (2 * sizeof(uint64_t) + from->row_bytes));
-    if (!repl) {
+    struct tide__repl *repl = tide_alloc(sizeof *repl + count * (2 * sizeof(uint64_t)));
+    struct tide_blob *rows = from->rows ? rows_at(from, indices, count) : NULL;
+    if (!repl || (from->rows && !rows)) {
+        tide_free(repl);
+        tide_blob_unref(rows);
         return NULL;
     }
     *repl = *from;
     repl->chain = chain;
     repl->count = count;
+    repl->rows = rows;
     repl->keys = (uint64_t *)(void *)(repl + 1);
     repl->numbers = repl->keys + count;
-    repl->rows = (uint8_t *)(repl->numbers + count);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = indices ? indices[i] : i;
-        repl->keys[i] = from->keys[at];
-        repl->numbers[i] = from->numbers[at];
-        memcpy(repl->rows + i * from->row_bytes, from->rows + at * from->row_bytes,
-               from->row_bytes);
+        repl->keys[i] = from->keys[indices[i]];
+        repl->numbers[i] = from->numbers[indices[i]];
     }
     return repl;
 }
@@ -193,37 +214,14 @@ static void repl_go(struct tide__repl *repl) {
         .keys = (const uint8_t *)repl->keys,
         .numbers = (const uint8_t *)repl->numbers,
         .versions = (const uint8_t *)versions,
-        .rows = repl->row_bytes ? repl->rows : NULL,
+        .rows = repl->rows ? repl->rows->data : NULL,
+        .blob = repl->rows,
         .row_bytes = repl->row_bytes};
     (void)tide__repl_send(table, &message); /* unreachable: its death changes the group */
     tide_free(versions);
 }
 
 /* ---- rows ---- */
-
-int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
-                   atomic_uint_fast64_t **word, uint64_t *old) {
-    int code;
-    if (table->options.keys == TIDE_KEYS_HASHED) {
-        while ((code = tide__hashed_lock(table, key, create, 0, false, word, old)) == TIDE_EBUSY) {
-            tide_pause();
-        }
-        return code;
-    }
-    /* acquire: with tide__dense_words */
-    atomic_uint_fast64_t *words =
-        create ? tide__dense_words(table, slot)
-               : atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
-    if (!words) {
-        return create ? tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", table->name)
-                      : TIDE__NOT_FOUND;
-    }
-    *word = words + tide__place_of(table, slot, key);
-    while (tide__word_lock(*word, false, old)) {
-        tide_pause();
-    }
-    return TIDE__FOUND;
-}
 
 /* One push to the key fewer is on its way to the copies. */
 static void unacked_less(struct tide_table *table, uint64_t key) {
@@ -271,7 +269,7 @@ static void repl_done(struct tide__repl *repl) {
     if (repl->wait) {
         wait_done(repl->wait);
     }
-    tide_free(repl);
+    repl_free(repl);
 }
 
 /* Sends entries down the chains of their slots, one message a chain; each counts in their wait.
@@ -301,7 +299,7 @@ static int replicate(const struct tide__repl *all) {
         struct tide__repl *repl = repl_make(all, chain, part, in_part);
         code = repl ? ring_put(table->store->replication, repl) : TIDE_ENOMEM;
         if (code) {
-            tide_free(repl);
+            repl_free(repl);
             break;
         }
         if (repl->wait) {
@@ -394,7 +392,8 @@ static int rows_reserve(struct tide_table *table, const struct tide__job *job,
             code = full ? TIDE_EFULL : tide__slab_take(&table->slab, &row);
             if (!code) {
                 tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-                old = tide__word_owned(old, row);
+                old = tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW,
+                                       NULL, NULL);
             }
             tide__word_unlock(word, old);
         }
@@ -417,19 +416,26 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
                                     .sequence = job->sequence,
                                     .kind = job->raw ? TIDE__REPL_RAW : TIDE__REPL_PUSH,
                                     .row_bytes = tide__job_wire_row(job)};
-    struct tide__repl *all =
-        tide_alloc(sizeof *all + count * (2 * sizeof(uint64_t) + head.row_bytes));
-    if (!all) {
+    struct tide__repl *all = tide_alloc(sizeof *all + count * (2 * sizeof(uint64_t)));
+    struct tide_blob *rows = tide_blob_create(count * head.row_bytes);
+    if (!all || !rows) {
+        tide_free(all);
+        tide_blob_unref(rows);
         return NULL;
     }
     *all = head;
+    all->rows = rows;
     all->keys = (uint64_t *)(void *)(all + 1);
     all->numbers = all->keys + count;
-    all->rows = (uint8_t *)(all->numbers + count);
+    if (count == job->count) {
+        memcpy(rows->data, job->rows, count * head.row_bytes);
+    }
     for (uint32_t i = 0; i < count; i++) {
         all->keys[i] = tide__job_key_at(job, indices[i]);
-        memcpy(all->rows + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
-               head.row_bytes);
+        if (count < job->count) {
+            memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
+                   head.row_bytes);
+        }
     }
     all->count = count;
     return all;
@@ -445,6 +451,7 @@ static void row_push(struct tide__job *job, uint32_t index, uint64_t key, uint32
     int code = tide__row_lock(table, slot, key, false, &word, &old);
     TIDE_ASSERT(code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED); /* reserved */
     float *row = tide__slab_row(&table->slab, (uint32_t)old);
+    tide__cut_push(table, key, &old, row, false, job->stamp, job->raw ? NULL : delta);
     if (job->raw) {
         memcpy(row, delta, floats * sizeof *row);
     } else {
@@ -485,7 +492,7 @@ static int push_fresh(struct tide__job *job, const uint32_t *indices, uint32_t c
     }
     all->wait = wait;
     code = replicate(all);
-    tide_free(all);
+    repl_free(all);
     return code;
 }
 
@@ -499,7 +506,6 @@ static int barrier(struct tide_table *table, struct tide__wait *wait, const uint
     }
     all.keys = numbers + count;
     all.numbers = numbers;
-    all.rows = (uint8_t *)numbers; /* of no bytes */
     for (uint32_t i = 0; i < count; i++) {
         all.keys[i] = slots[i];
         numbers[i] = table->replicas->number[slots[i]];
@@ -646,6 +652,7 @@ void tide__strict_job(struct tide__job *job) {
                 (state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT);
     uint32_t *misses = served ? tide_alloc(job->count * sizeof *misses) : NULL;
     for (uint32_t i = 0; misses && i < job->count && !dead; i++) {
+        tide__rows_prefetch(table, job->keys, i, job->count);
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, i));
         uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
         if ((route & mask) == TIDE__MINE) {
@@ -687,6 +694,8 @@ static void retarget(struct tide__repl *repl) {
             atomic_load_explicit(&table->slots[repl_slot(repl, i)].route, memory_order_relaxed);
         if (route & TIDE__MINE) {
             kept[count++] = i;
+        } else if (repl->kind < TIDE__REPL_BARRIER) {
+            unacked_less(table, repl->keys[i]);
         }
     }
     struct tide__repl *part = count ? repl_make(repl, 0, kept, count) : NULL;
@@ -700,9 +709,9 @@ static void retarget(struct tide__repl *repl) {
     if (repl->wait) {
         wait_done(repl->wait);
     }
-    tide_free(part);
+    repl_free(part);
     tide_free(kept);
-    tide_free(repl);
+    repl_free(repl);
 }
 
 void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed) {
@@ -765,7 +774,6 @@ int tide__replica_join(struct tide_table *table, uint32_t slot) {
                                     .kind = TIDE__REPL_JOIN,
                                     .count = 1,
                                     .keys = &entry[0],
-                                    .numbers = &entry[1],
-                                    .rows = (uint8_t *)entry};
+                                    .numbers = &entry[1]};
     return replicate(&join);
 }

@@ -122,6 +122,8 @@ void tide__rebuild_release(struct tide_table *table);
 int tide__replica_join(struct tide_table *table, uint32_t slot);
 /* A new operation: no slot is marked. */
 void tide__replicas_mark(struct tide__replicas *replicas);
+/* To be called with i = 0, 1, ..: fetches what the next 32 keys (u64, unaligned) need. */
+void tide__rows_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count);
 /* FOUND and the word locked, NOT_FOUND (only without `create`) or an error. */
 int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
                    atomic_uint_fast64_t **word, uint64_t *old);
@@ -143,6 +145,7 @@ struct tide__repl_message {
     uint32_t count;
     const uint8_t *keys, *numbers, *versions; /* u64, u64, u32, unaligned */
     const uint8_t *rows;                      /* NULL: none */
+    struct tide_blob *blob;                   /* the same, shared with the message; or NULL */
     size_t row_bytes;
 };
 int tide__repl_send(struct tide_table *table, const struct tide__repl_message *message);
@@ -173,8 +176,8 @@ void tide__table_job(struct tide__job *job);
 struct tide__catalog_entry;
 void tide__groups_choose(struct tide__catalog_entry *entry, const uint16_t *nodes, size_t count);
 void tide__groups_member(struct tide_store *store, const struct tide_member *member);
-/* Looks for copies to rebuild, and slots to take off those who leave. */
-void tide__groups_advance(struct tide_store *store);
+/* Looks for copies to rebuild, and slots to take off those who leave. Of tide__plan_advance. */
+void tide__groups_plan(struct tide_store *store);
 void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
                           const uint8_t *slots, size_t count);
 void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,

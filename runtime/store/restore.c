@@ -122,7 +122,12 @@ static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
     int code = 0;
     for (size_t t = 0; t < m->table_count && !code; t++) {
         struct tide_table *table;
-        code = tide_table_create(node, &m->tables[t].options, &table);
+        struct tide_table_options options = m->tables[t].options;
+        if (tide_table_find(node, m->tables[t].name, &table) == 0) {
+            options.replicas = table->options.replicas; /* they are the cluster's, not the rows' */
+            options.durability = table->options.durability;
+        }
+        code = tide_table_create(node, &options, &table);
         if (code == TIDE_EMISMATCH) {
             tide_fail(code, "table '%s' exists with other options than the checkpoint's",
                       m->tables[t].name);

@@ -203,12 +203,19 @@ static const float *row_here(const struct tide_table *table, uint64_t word) {
 
 /* Takes a row; the word is unlocked after. Every word is locked once, also without a row: whoever
  * makes one later has seen this generation. */
-static void visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key) {
+static void visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key,
+                  bool is_home) {
     const float *row = row_here(c->table, old);
-    if (row && tide__cut_take(c->table, &old)) {
+    if (row && tide__cut_take(c->table, &old) && is_home) {
         columns_add(c, key, row);
     }
     tide__word_unlock(word, old);
+}
+
+/* Copies of rows are only marked: their homes write them. */
+static bool writes(struct tide_table *table, uint32_t slot) {
+    uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+    return !table->replicas || (route & TIDE__MINE);
 }
 
 static void walk_dense(struct tide__walk *walk, struct tide__columns *c, uint32_t number) {
@@ -223,7 +230,7 @@ static void walk_dense(struct tide__walk *walk, struct tide__columns *c, uint32_
             (void)make_room(walk, c);
         }
         (void)tide__word_lock(&words[place], true, &old);
-        visit(c, &words[place], old, tide__key_of(table, number, place));
+        visit(c, &words[place], old, tide__key_of(table, number, place), writes(table, number));
     }
 }
 
@@ -248,7 +255,7 @@ static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32
                 while (tide__word_lock(word, false, &old)) { /* holders do not want the latch */
                     tide_pause();
                 }
-                visit(c, word, old, hash->entries[i].key);
+                visit(c, word, old, hash->entries[i].key, writes(c->table, number));
             }
         }
         tide_unlock(&slot->latch);

@@ -43,6 +43,7 @@ void tide_write_double(struct tide_writer *w, double value);
 void tide_write_string(struct tide_writer *w, const char *text, size_t size);
 void tide_write_text(struct tide_writer *w, const char *text); /* zero-terminated; NULL = nil */
 void tide_write_binary(struct tide_writer *w, const void *data, size_t size);
+void tide_write_binary_head(struct tide_writer *w, size_t size); /* the bytes follow in some other way */
 void tide_write_array(struct tide_writer *w, size_t count); /* followed by count values */
 void tide_write_map(struct tide_writer *w, size_t count);   /* followed by count key, value pairs */
 void tide_write_typed(struct tide_writer *w, enum tide_ext code, const void *elements, size_t count);

@@ -213,6 +213,10 @@ void tide_write_binary(struct tide_writer *w, const void *data, size_t size) {
     write_bytes(w, write_length(w, 0xc4, size, size), data, size);
 }
 
+void tide_write_binary_head(struct tide_writer *w, size_t size) {
+    (void)write_length(w, 0xc4, size, 0);
+}
+
 static void write_container(struct tide_writer *w, size_t count, uint8_t fix, uint8_t tag16) {
     if (TIDE_UNLIKELY(count > UINT32_MAX)) {
         writer_too_long(w, count);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Real processes: servers of a table with copies are killed (-9) one after another under load. No acknowledged push is
-# lost and none is doubled. ROUNDS=n for more rounds.
+# Real processes: servers of a table with copies are killed (-9), or fall silent, one after another under load. No
+# acknowledged push is lost and none is doubled. ROUNDS=n for more rounds.
 . "$(dirname "$0")/harness.sh"
 
 program=${TIDE_BUILD_DIR:-$root/build}/bench/bench_failover

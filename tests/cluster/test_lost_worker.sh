@@ -1,17 +1,19 @@
 #!/bin/bash
-# A run whose data is cut into chunks survives kill -9 of a node of workers when the rows live elsewhere: the sums of
-# every pass are whole, the loss is said, no process is left. Without that it ends, and says why.
+# A run whose data is cut into chunks survives kill -9 of a node of workers when the rows live elsewhere, or have
+# copies: the sums of every pass are whole, the loss is said, no process is left. Without that it ends, and says why.
 . "$(dirname "$0")/harness.sh"
 
 cat >chunks.lua <<'LUA'
 local tide = require "tide"
 local opt = tide.options {
   servers = {"nodes of their own for the rows", default = 1},
+  replicas = {"copies of each row", default = 0},
   loss = {"what a lost worker means", default = "replay"},
 }
 local job = tide.job {
   name = "sums", data = 600, chunks = 60, stop = {epochs = 3}, on_worker_loss = opt.loss,
-  tables = {t = tide.table {keys = tide.dense(600), width = 1, init = tide.zero(), update = "add"}},
+  tables = {t = tide.table {keys = tide.dense(600), width = 1, init = tide.zero(), update = "add",
+    replicas = opt.replicas}},
   worker = function(w)
     for _ = 1, 3 do
       for chunk in w:chunks() do
@@ -31,7 +33,9 @@ tide.main(function()
   local run = cluster:start(job)
   for report in run:events "report" do print("pass", report.n, report.examples) end
   local s = run:wait()
-  print("rows", run.tables.t:pull(tide.range(0, 599)):min(), "lost", s.workers_lost, "redone", s.chunks_redone)
+  local rows = run.tables.t:pull(tide.range(0, 599))
+  print("rows", rows:min(), "lost", s.workers_lost, "redone", s.chunks_redone)
+  print("most", rows:max())
 end)
 LUA
 
@@ -68,4 +72,11 @@ says err.txt 'the tables are whole'
 lose_n2 --servers 0
 [ "$code" = 5 ] || fail "rows on the lost node: exit code $code, not 5"
 says err.txt 'its part of the tables is gone \(`sums.t`\)'
+
+# With copies the others have its rows: each chunk is in the sums, the one under way at most twice.
+lose_n2 --servers 0 --replicas 1
+[ "$code" = 0 ] || fail "rows with copies on the lost node: exit code $code, not 0"
+for pass in 1 2 3; do says out.txt "^pass.$pass.600$"; done
+says out.txt '^rows.3\.0.lost.1.redone.1$'
+says out.txt '^most.[34]\.0$'
 finish

@@ -258,6 +258,92 @@ static void a_cut_by_clocks_is_exact_under_seeds(void **state) {
     }
 }
 
+/* ---- copies ---- */
+
+/* The one node is gone, and rows have all their copies. */
+static void wait_whole_without(struct cluster *c, unsigned gone) {
+    struct tide_table_health health = {.under_replicated = 1};
+    struct tide_member member = {.state = TIDE_MEMBER_UP};
+    for (int i = 0; i < 20000 && member.state < TIDE_MEMBER_LEFT; i++) {
+        pause_cluster(c, 1000000);
+        assert_true(tide_net_member(tide_net_of(c->nodes[0]), (uint16_t)(gone + 1), &member));
+    }
+    assert_true(member.state >= TIDE_MEMBER_LEFT);
+    for (int i = 0; i < 20000 && health.under_replicated; i++) {
+        pause_cluster(c, 1000000);
+        tide_table_health(table_of(c, 0, "counters"), &health);
+    }
+    assert_int_equal(health.under_replicated + health.lost_count, 0);
+}
+
+/* Rows with copies; after two generations a home is killed and copies become homes, or it hands its
+ * slots on while a generation is written. */
+static void cut_is_exact_with_copies(uint64_t seed) {
+    enum { GENERATIONS = 5, VICTIM = 2 };
+    struct cluster c;
+    struct fiber fibers[WORKERS], saver;
+    struct job job = {.async = seed & 1};
+    struct saving saving = {.options = {.cut = TIDE_CUT_CLOCK, .keep = 9, .full_every = 8}};
+    struct tide_table_options options = counters(seed & 2, false);
+    uint32_t clocks[GENERATIONS + 1] = {0};
+    const bool leaves = seed % 3 == 0;
+    saving.options.dir = "/tmp/ckpt";
+    open_cluster(&c, true, 4, seed);
+    make_directories(&c, "/tmp/ckpt", GENERATIONS);
+    options.replicas = (uint8_t)(1 + seed / 2 % 2);
+    create(&c, options);
+    for (unsigned w = 0; w < WORKERS; w++) {
+        start(&c, &fibers[w], w % 2, w, worker_run, &job);
+    }
+    for (unsigned g = 1; g <= GENERATIONS; g++) {
+        pause_cluster(&c, 3000000);
+        start(&c, &saver, 0, 77, save_run, &saving);
+        if (g == 3 && leaves) {
+            pause_cluster(&c, 1 + tide_random_below(&fibers[0].random, 1000000));
+            tide_net_leave(tide_net_of(c.nodes[VICTIM]));
+        }
+        while (atomic_load(&c.running) > WORKERS) {
+            pause_cluster(&c, 100000);
+        }
+        clocks[g] = saver.failure[0] ? 0 : saving.info.clock;
+        assert_true(clocks[g] || (g == 3 && leaves));
+        if (clocks[g] && !(g == 3 && leaves)) {
+            assert_int_equal(saving.info.full, g == 1 || g == 3u + leaves);
+        }
+        if (g == 2) {
+            make_shared(&c, "/tmp/ckpt");
+        }
+        if (g == 2 && !leaves) {
+            tide_sim_crash(c.sim, "n3");
+        }
+        if (g == 2 + (unsigned)leaves) {
+            wait_whole_without(&c, VICTIM);
+        }
+    }
+    atomic_store(&job.stop, true);
+    finish(&c, fibers, WORKERS);
+    make_shared(&c, "/tmp/ckpt");
+    for (uint64_t g = GENERATIONS; g >= 1; g--) {
+        struct restoring r = {.dir = "/tmp/ckpt", .generation = g};
+        if (clocks[g]) {
+            run_alone(&c, 0, restore_run, &r);
+            assert_int_equal(r.clock, clocks[g]);
+            struct looking l = {.clock = r.clock, .workers = WORKERS};
+            run_alone(&c, (unsigned)g % 2, look_run, &l);
+        }
+    }
+    close_cluster(&c);
+}
+
+static void a_cut_of_rows_with_copies_is_exact(void **state) {
+    (void)state;
+    const char *asked = getenv("TIDE_TEST_SEEDS");
+    const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 12 / SLOWER;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        cut_is_exact_with_copies(seed);
+    }
+}
+
 /* ---- crashes ---- */
 
 enum { SAVES = 12 };
@@ -611,6 +697,7 @@ int main(void) {
         cmocka_unit_test(sums_agree_with_the_standard),
         cmocka_unit_test(a_cut_by_clocks_is_exact),
         cmocka_unit_test(a_cut_by_clocks_is_exact_under_seeds),
+        cmocka_unit_test(a_cut_of_rows_with_copies_is_exact),
         cmocka_unit_test(crashes_leave_the_newest_generation),
         cmocka_unit_test(every_flipped_bit_is_detected),
         cmocka_unit_test(the_newest_whole_generation_is_restored),

@@ -5,7 +5,7 @@
  * changes nothing.
  */
 #include "net/inside.h"
-#include "store/store_internal.h"
+#include "store/replica.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +17,11 @@
 #define MS UINT64_C(1000000)
 
 enum { NODES = 5, KEYS = 500, VIEWS_MAX = 256 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOWER = 4 }; /* fewer lives with copies */
+#else
+enum { SLOWER = 1 };
+#endif
 
 struct tide_net *tide_net_of(struct tide_node *node);
 
@@ -223,6 +228,7 @@ static void await_state(struct cluster *c, const char *name, unsigned state) {
 struct work {
     struct tide_node *node;
     const char *table;
+    uint8_t replicas;
     atomic_bool go, done; /* go: stop after this push */
     unsigned pushes;
     char failure[300];
@@ -242,7 +248,7 @@ struct work {
 static int push_all(void *arg) {
     struct work *w = arg;
     struct tide_table_options o = {
-        .name = w->table, .keys = TIDE_KEYS_DENSE, .key_count = KEYS, .width = 1};
+        .name = w->table, .key_count = KEYS, .width = 1, .replicas = w->replicas};
     struct tide_table *table;
     uint64_t keys[KEYS];
     float ones[KEYS];
@@ -268,8 +274,8 @@ static int push_all(void *arg) {
     return 0;
 }
 
-static void begin(struct cluster *c, struct work *w, const char *table) {
-    *w = (struct work){.node = c->nodes[1], .table = table};
+static void begin(struct cluster *c, struct work *w, const char *table, uint8_t replicas) {
+    *w = (struct work){.node = c->nodes[1], .table = table, .replicas = replicas};
     struct tide_actor_options o = {.type = "work",
                                    .run = push_all,
                                    .state = w,
@@ -318,11 +324,11 @@ static unsigned life(uint64_t seed, enum moment moment, unsigned at) {
     for (unsigned i = 0; i < 4; i++) {
         start_patiently(&c, i);
     }
-    begin(&c, &a, "a");
+    begin(&c, &a, "a", 0);
     go_on(&c, 20 * MS);
     tide_net_leave(tide_net_of(c.nodes[3]));
     go_on(&c, 5 * MS);
-    begin(&c, &b, "b");
+    begin(&c, &b, "b", 0);
     await_state(&c, "n4", TIDE_MEMBER_LEFT);
     end_node(&c, 3);
     start_patiently(&c, 4);
@@ -379,11 +385,11 @@ static void a_controller_that_crashes_at_any_time_goes_on(void **unused) {
         uint64_t first = tide_sim_now(c.sim) + tide_random_below(&random, 60 * MS);
         tide_sim_at(c.sim, first, crash_now, NULL);
         tide_sim_at(c.sim, first + 300 * MS + tide_random_below(&random, 60 * MS), crash_now, NULL);
-        begin(&c, &a, "a");
+        begin(&c, &a, "a", 0);
         go_on(&c, 10 * MS);
         tide_net_leave(tide_net_of(c.nodes[3]));
         go_on(&c, 10 * MS);
-        begin(&c, &b, "b");
+        begin(&c, &b, "b", 0);
         await_state(&c, "n4", TIDE_MEMBER_LEFT);
         end_node(&c, 3);
         start_patiently(&c, 4);
@@ -454,14 +460,14 @@ static void a_controller_that_is_cut_off_declares_nobody_dead(void **unused) {
     for (unsigned i = 0; i < 4; i++) {
         start_patiently(&c, i);
     }
-    begin(&c, &a, "a");
+    begin(&c, &a, "a", 0);
     go_on(&c, 50 * MS);
     uint64_t view = tide_net_of(c.nodes[1])->view;
     cut(&c, true);
     go_on(&c, 8 * TIDE_SECOND);
     assert_true(tide_net_of(c.nodes[1])->away);
     unsigned pushes = a.pushes;
-    begin(&c, &b, "b"); /* waits */
+    begin(&c, &b, "b", 0); /* waits */
     go_on(&c, TIDE_SECOND);
     assert_true(a.pushes > pushes && b.pushes == 0);
     cut(&c, false);
@@ -513,6 +519,101 @@ static void a_new_controller_finds_out_who_died_meanwhile(void **unused) {
     close_cluster(&c);
 }
 
+/* ---- copies ---- */
+
+/* Homes and chains are the same everywhere, nobody dead is in one, no copy is missing. */
+static void same_groups(struct cluster *c, const char *name, uint16_t dead) {
+    struct tide_table *tables[NODES] = {NULL};
+    struct tide_table_health health;
+    for (unsigned i = 0; i < NODES; i++) {
+        if (c->nodes[i] != NULL) {
+            assert_int_equal(tide_table_find(c->nodes[i], name, &tables[i]), 0);
+        }
+    }
+    tide_table_health(tables[0], &health);
+    assert_int_equal(health.lost_count + health.under_replicated, 0);
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        const uint32_t home = tide__route_home(atomic_load(&tables[0]->slots[s].route));
+        const uint64_t chain = atomic_load(&tables[0]->replicas->chain[s]);
+        assert_true(home != dead && !tide__chain_has(chain, dead));
+        for (unsigned i = 1; i < NODES; i++) {
+            if (tables[i] != NULL) {
+                const uint16_t id = tide_net_self(tide_net_of(c->nodes[i]));
+                assert_int_equal(tide__route_home(atomic_load(&tables[i]->slots[s].route)), home);
+                assert_true(atomic_load(&tables[i]->replicas->chain[s]) == chain);
+                assert_int_equal(tables[i]->replicas->held[s],
+                                 home == id || tide__chain_has(chain, id));
+            }
+        }
+    }
+}
+
+/* A home dies, its copies take over and are rebuilt, and a member leaves; the controller crashes at
+ * a write, or (NEVER) at a time. */
+static unsigned life_with_copies(uint64_t seed, enum moment moment, unsigned at) {
+    struct cluster c;
+    struct work a;
+    struct tide_random random;
+    tide_random_seed(&random, seed);
+    open_cluster(&c, seed, moment, at);
+    for (unsigned i = 0; i < NODES; i++) {
+        start_patiently(&c, i);
+    }
+    begin(&c, &a, "a", (uint8_t)(1 + seed % 2));
+    go_on(&c, 20 * MS);
+    uint64_t last = 0;
+    if (moment == NEVER && at) {
+        last = tide_sim_now(c.sim) + tide_random_below(&random, 2 * TIDE_SECOND);
+        tide_sim_at(c.sim, last, crash_now, NULL);
+    }
+    const uint16_t dead = tide_net_self(tide_net_of(c.nodes[2]));
+    tide_sim_crash(c.sim, "n3");
+    go_on(&c, tide_random_below(&random, TIDE_SECOND));
+    end_node(&c, 2);
+    if (seed % 4 == 0) {
+        tide_net_leave(tide_net_of(c.nodes[4]));
+        await_state(&c, "n5", TIDE_MEMBER_LEFT);
+        end_node(&c, 4);
+    }
+    await_state(&c, "n3", TIDE_MEMBER_DEAD);
+    finish(&c, &a);
+    while (tide_sim_now(c.sim) < last + TIDE_SECOND) {
+        go_on(&c, 10 * MS);
+    }
+    struct tide_table *table;
+    assert_int_equal(tide_table_find(c.nodes[1], "a", &table), 0);
+    struct tide_table_health health = {.under_replicated = 1};
+    for (unsigned i = 0; i < 2000 && health.under_replicated; i++) {
+        go_on(&c, 5 * MS);
+        tide_table_health(table, &health);
+    }
+    go_on(&c, TIDE_SECOND);
+    same_groups(&c, "a", dead);
+    unsigned writes = disk.writes;
+    close_cluster(&c);
+    return writes;
+}
+
+static void groups_survive_a_controller_that_crashes_at_any_write(void **unused) {
+    (void)unused;
+    unsigned writes = life_with_copies(1, NEVER, 0), lives = 0;
+    assert_true(writes > 10);
+    for (unsigned at = 3; at <= writes; at += SLOWER) {
+        life_with_copies(at, (enum moment)(at % NEVER), at);
+        lives++;
+    }
+    print_message("%u writes, %u crashes\n", writes, lives);
+}
+
+static void groups_survive_a_controller_that_crashes_at_any_time(void **unused) {
+    (void)unused;
+    const char *rounds = getenv("TIDE_TEST_ROUNDS");
+    unsigned count = rounds ? (unsigned)atoi(rounds) : 12 / SLOWER;
+    for (unsigned seed = 1; seed <= count; seed++) {
+        life_with_copies(seed, NEVER, 1);
+    }
+}
+
 int main(void) {
 #ifdef TIDE_MUTANTS
     tide__mutant = getenv("TIDE_MUTANT");
@@ -521,6 +622,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_controller_that_crashes_at_any_write_goes_on),
         cmocka_unit_test(a_controller_that_crashes_at_any_time_goes_on),
+        cmocka_unit_test(groups_survive_a_controller_that_crashes_at_any_write),
+        cmocka_unit_test(groups_survive_a_controller_that_crashes_at_any_time),
         cmocka_unit_test(a_view_of_an_older_term_changes_nothing),
         cmocka_unit_test(a_controller_that_is_cut_off_declares_nobody_dead),
         cmocka_unit_test(the_word_of_one_member_about_another_is_not_enough),
