@@ -94,7 +94,7 @@ static void on_passed(struct tide_store *store, uint16_t from, struct tide_reade
 
 /* Another controller: it has not heard what the former one was told. */
 static void look_for_commander(struct tide_store *store) {
-    uint16_t commander = tide_net_controller(store->net);
+    uint64_t commander = tide_net_term(store->net);
     if (store->commander != commander) {
         store->commander = commander;
         store->drained = false;
@@ -104,6 +104,7 @@ static void look_for_commander(struct tide_store *store) {
 
 static void on_members(struct tide_store *store) {
     look_for_commander(store);
+    (void)tide__catalog_commands(store); /* perhaps since now, or no more */
     uint64_t view;
     size_t count = tide_net_members(store->net, NULL, 0, &view);
     struct tide_member *members = tide_alloc((count + 8) * sizeof *members);
@@ -123,7 +124,9 @@ static void on_members(struct tide_store *store) {
     }
     tide_free(members);
     if (tide__catalog_commands(store)) {
+        tide__catalog_resume(store);
         tide__plan_resume(store);
+        tide__plan_advance(store);
     }
 }
 

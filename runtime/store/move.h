@@ -35,6 +35,8 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
 void tide__plan_answered(struct tide_store *store, uint16_t node, bool all);
 void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
+/* The controller's command begins: who leaves already is found among the members. */
+void tide__plan_begin(struct tide_store *store);
 /* Reads back the batches that were under way; what their new homes have to be told is told by the
  * next tide__plan_resume, when the members are known. */
 int tide__plan_load(struct tide_store *store);

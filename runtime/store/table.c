@@ -240,8 +240,8 @@ static int same_or_mismatch(struct tide_table *table, const struct tide_table_op
     return 0;
 }
 
-/* CREATE. While the controller is away, and may come back, it is waited for: it finds what it has
- * decided, so asking twice makes one table. */
+/* CREATE. While the controller is away, and another one or the same is to come, it is waited for: it
+ * finds what was decided, so asking twice makes one table. */
 static int ask_controller(struct tide_store *store, const struct tide_table_options *options) {
     struct tide_writer w;
     uint8_t buffer[512];
@@ -253,10 +253,12 @@ static int ask_controller(struct tide_store *store, const struct tide_table_opti
     int code = w.error;
     while (!code) {
         struct tide_reply *reply = NULL;
-        code = tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data,
-                         w.size, TIDE_CALL_TIMEOUT, &reply);
+        uint16_t controller = tide_net_controller(store->net);
+        code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
+                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w.data,
+                                           w.size, TIDE_CALL_TIMEOUT, &reply);
         tide_reply_free(reply);
-        bool away = (code == TIDE_EDIED || code == TIDE_EUNREACHABLE) &&
+        bool away = (code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_EBUSY) &&
                     tide_net_durable(store->net) && tide_port_now(store->port) < until;
         if (!away) {
             break;
@@ -416,8 +418,7 @@ uint16_t tide__store_self(struct tide_store *store) {
 }
 
 bool tide__store_is_controller(struct tide_store *store) {
-    uint16_t self = tide__store_self(store); /* 0 until a joiner is told, like the controller's */
-    return store->net && self != 0 && tide_net_controller(store->net) == self;
+    return store->net && tide_net_controls(store->net) && tide__store_self(store) != 0;
 }
 
 bool tide_store_synced(struct tide_store *store) {
@@ -444,8 +445,7 @@ int tide__store_create_bare(struct tide_store **out) {
     return 0;
 }
 
-/* The store actor looks at the member list: it may send and set timers. Any thread. */
-static void post_members(struct tide_store *store) {
+void tide__store_look(struct tide_store *store) {
     static const uint8_t body[] = {0x91, TIDE__OP_MEMBERS};
     (void)tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), body, sizeof body);
 }
@@ -459,7 +459,7 @@ static void member_changed(void *arg, const struct tide_member *member) {
                        member->state == TIDE_MEMBER_DEAD ? "died" : "left", member->reason);
         tide__pending_node_gone(store, member->id, text);
     }
-    post_members(store);
+    tide__store_look(store);
 }
 
 int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out) {
@@ -494,7 +494,7 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
         store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
         tide_net_watch(net, &store->watch);
         tide_net_expect_evacuation(net);
-        post_members(store);
+        tide__store_look(store);
     }
     *out = store;
     return 0;
