@@ -43,7 +43,7 @@ int tide__decision_add(struct tide_net *net, const struct tide_member *member) {
 static void resign(struct tide_net *net, const char *what) {
     char text[200];
     snprintf(text, sizeof text, "%s could not be recorded: %.150s", what, tide_error_message());
-    if (tide__replica_is(net)) {
+    if (tide__quorum_is(net)) {
         tide_log(TIDE_LOG_WARN, net->name, "%s", text);
         (void)net->control->ops->hand_over(net->control);
         tide__net_wake(net);
@@ -259,7 +259,7 @@ static int restore_members(struct tide_net *net, const struct tide_control_state
             return tide_fail(TIDE_ENOMEM, "out of memory");
         }
         known->since = tide__net_now(net);
-        if (m.id == former && !tide__replica_is(net)) {
+        if (m.id == former && !tide__quorum_is(net)) {
             tide__decision_want(known, TIDE_MEMBER_DEAD, "the controller was started again");
         }
     }
@@ -291,7 +291,7 @@ int tide__decision_begin(struct tide_net *net) {
     /* A client of the former controller may still be there under the first ids. */
     uint64_t clients = net->term * 256 % (UINT16_MAX - CLIENT_ID_MIN);
     net->next_client =
-        tide__replica_is(net) ? (uint16_t)(CLIENT_ID_MIN + clients) : CLIENT_ID_MIN;
+        tide__quorum_is(net) ? (uint16_t)(CLIENT_ID_MIN + clients) : CLIENT_ID_MIN;
     return error;
 }
 

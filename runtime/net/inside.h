@@ -15,7 +15,7 @@
  *   succession.c the controller goes away, another one announces itself
  *   controller.c who may join, who is dead, who has left
  *   decision.c   how the controller's decisions are recorded and told
- *   replica.c    several nodes hold them: who commands, who holds the log
+ *   quorum.c    several nodes hold them: who commands, who holds the log
  *   net.c        the contract of net.h, the turn's hook
  */
 #ifndef TIDE_NET_INSIDE_H
@@ -310,16 +310,16 @@ int tide__decision_add(struct tide_net *net, const struct tide_member *member);
  * recorded nothing else is decided. */
 void tide__decide(struct tide_net *net);
 
-/* ---- the replicated log (replica.c) ---- */
+/* ---- the replicated log (quorum.c) ---- */
 
-bool tide__replica_is(const struct tide_net *net);
-int tide__replica_open(struct tide_net *net, uint16_t self); /* self 1: a new log */
-void tide__replica_receive(struct tide_net *net, uint16_t from, struct tide_reader *r);
+bool tide__quorum_is(const struct tide_net *net);
+int tide__quorum_open(struct tide_net *net, uint16_t self); /* self 1: a new log */
+void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r);
 /* What is due; takes command or steps down. Returns when it is due again. */
-uint64_t tide__replica_turn(struct tide_net *net, uint64_t now);
+uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now);
 /* Controller: sees to it that enough members hold the log. */
-void tide__replica_tick(struct tide_net *net);
-void tide__replica_step_down(struct tide_net *net);
+void tide__quorum_tick(struct tide_net *net);
+void tide__quorum_step_down(struct tide_net *net);
 
 /* ---- the net ---- */
 

@@ -130,7 +130,7 @@ static void begin_leave(struct tide_net *net) {
         tide__controller_end(net);
         return;
     }
-    if (tide__replica_is(net) && net->controls &&
+    if (tide__quorum_is(net) && net->controls &&
         net->control->ops->hand_over(net->control) == 0) {
         return; /* the next one is asked when it commands */
     }
@@ -144,7 +144,7 @@ static void begin_leave(struct tide_net *net) {
         controller != NULL && controller->link != NULL && controller->link->state == LINK_UP;
     bool awaited = controller != NULL && controller->session != NULL;
     awaited = awaited || (net->away && net->store); /* whose rows only a controller can move */
-    awaited = awaited || (net->away && tide__replica_is(net)); /* there is one soon */
+    awaited = awaited || (net->away && tide__quorum_is(net)); /* there is one soon */
     if (!linked && !net->client && awaited) {
         return; /* it is told when it is there again */
     }
@@ -204,9 +204,9 @@ static uint64_t flush(void *arg) {
     bool ticks = net->tick_soon || now >= net->tick_at;
     if (ticks) {
         tick(net, now);
-        tide__replica_tick(net);
+        tide__quorum_tick(net);
     }
-    uint64_t log_due = tide__replica_turn(net, now);
+    uint64_t log_due = tide__quorum_turn(net, now);
     uint64_t due = tide__sessions_turn(net, now, ticks);
     due = log_due < due ? log_due : due;
     tide__links_flush(net);
@@ -356,7 +356,7 @@ void tide_net_close(struct tide_net *net) {
 /* What is recorded must be of this cluster. */
 static int open_control(struct tide_net *net, const char *directory) {
     if (net->controllers > 0) {
-        return tide__replica_open(net, 1);
+        return tide__quorum_open(net, 1);
     }
     int error = tide_control_open(net->port, directory, net->wanted_name, &net->control);
     const struct tide_control_pair *pair =

@@ -5,7 +5,7 @@
  *
  * The log is in memory. That is enough, since a node that was started again is another node with
  * another id: no holder ever comes back having forgotten something. What a majority of the holders
- * knows at any moment survives; who holds the log is changed one by one (net/replica.c).
+ * knows at any moment survives; who holds the log is changed one by one (net/quorum.c).
  *
  * A *term* here is the index of the barrier entry with which a leader began to command. It is
  * committed before the leader commands, and every later leader has it in its log and puts its own
@@ -39,7 +39,7 @@ struct completion {
     void *request;
 };
 
-struct replica {
+struct holder {
     struct tide_control base;
     struct tide_control_host host;
     struct tide_random random;
@@ -66,18 +66,18 @@ struct replica {
 
 struct put {
     struct raft_apply request;
-    struct replica *replica;
+    struct holder *replica;
     tide_control_done done;
     void *arg;
 };
 
-static struct replica *of_io(struct raft_io *io) {
+static struct holder *of_io(struct raft_io *io) {
     return io->impl;
 }
 
 /* ---- completions ---- */
 
-static int complete(struct replica *p, enum completed kind, void *request, int status) {
+static int complete(struct holder *p, enum completed kind, void *request, int status) {
     struct completion *c = tide_alloc(sizeof *c);
     if (c == NULL) {
         return RAFT_NOMEM;
@@ -120,7 +120,7 @@ static void snapshot_release(struct raft_snapshot *s) {
     *s = (struct raft_snapshot){0};
 }
 
-static void hand_snapshot(struct replica *p, struct raft_io_snapshot_get *request, int status) {
+static void hand_snapshot(struct holder *p, struct raft_io_snapshot_get *request, int status) {
     struct raft_snapshot *copy = status == 0 ? raft_malloc(sizeof *copy) : NULL;
     if (status == 0) {
         status = copy != NULL ? snapshot_copy(&p->snapshot, copy) : RAFT_NOMEM;
@@ -133,7 +133,7 @@ static void hand_snapshot(struct replica *p, struct raft_io_snapshot_get *reques
 }
 
 /* What is begun meanwhile is done too. */
-static void run_completions(struct replica *p, bool canceled) {
+static void run_completions(struct holder *p, bool canceled) {
     while (p->queue != NULL) {
         struct completion c = *p->queue;
         tide_free(p->queue);
@@ -173,7 +173,7 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb) {
 static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for,
                    struct raft_snapshot **snapshot, raft_index *start_index,
                    struct raft_entry *entries[], size_t *n_entries) {
-    struct replica *p = of_io(io);
+    struct holder *p = of_io(io);
     *term = p->voted_term;
     *voted_for = 0;
     *snapshot = NULL;
@@ -195,7 +195,7 @@ static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for,
 
 static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick,
                     raft_io_recv_cb recv) {
-    struct replica *p = of_io(io);
+    struct holder *p = of_io(io);
     (void)msecs; /* HEARTBEAT_MS: it was told */
     p->tick = tick;
     p->recv = recv;
@@ -203,7 +203,7 @@ static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick,
 }
 
 static int io_bootstrap(struct raft_io *io, const struct raft_configuration *conf) {
-    struct replica *p = of_io(io);
+    struct holder *p = of_io(io);
     p->voted_term = 1;
     return raft_configuration_encode(conf, &p->boot);
 }
@@ -243,7 +243,7 @@ static int io_append(struct raft_io *io, struct raft_io_append *request,
 
 static int io_send(struct raft_io *io, struct raft_io_send *request,
                    const struct raft_message *message, raft_io_send_cb cb) {
-    struct replica *p = of_io(io);
+    struct holder *p = of_io(io);
     size_t size =
         message->type == RAFT_IO_INSTALL_SNAPSHOT ? message->install_snapshot.data.len : 0;
     bool sent = true;
@@ -264,7 +264,7 @@ static int io_send(struct raft_io *io, struct raft_io_send *request,
 static int io_snapshot_put(struct raft_io *io, unsigned trailing,
                            struct raft_io_snapshot_put *request,
                            const struct raft_snapshot *snapshot, raft_io_snapshot_put_cb cb) {
-    struct replica *p = of_io(io);
+    struct holder *p = of_io(io);
     struct raft_snapshot copy;
     (void)trailing;
     request->cb = cb;
@@ -278,7 +278,7 @@ static int io_snapshot_put(struct raft_io *io, unsigned trailing,
 
 static int io_snapshot_get(struct raft_io *io, struct raft_io_snapshot_get *request,
                            raft_io_snapshot_get_cb cb) {
-    struct replica *p = of_io(io);
+    struct holder *p = of_io(io);
     request->cb = cb;
     return complete(p, SNAPSHOT_LOADED, request, p->snapshot.index != 0 ? 0 : RAFT_NOTFOUND);
 }
@@ -294,7 +294,7 @@ static int io_random(struct raft_io *io, int min, int max) {
 /* ---- the state ---- */
 
 static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buffer, void **result) {
-    struct replica *p = fsm->data;
+    struct holder *p = fsm->data;
     *result = NULL;
     int code = tide_control_apply(&p->base.state, buffer->base, buffer->len);
     if (code != 0) {
@@ -305,7 +305,7 @@ static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buffer, voi
 }
 
 static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *buffers[], unsigned *count) {
-    struct replica *p = fsm->data;
+    struct holder *p = fsm->data;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_control_snapshot_write(&w, &p->base.state);
@@ -320,7 +320,7 @@ static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *buffers[], uns
 }
 
 static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buffer) {
-    struct replica *p = fsm->data;
+    struct holder *p = fsm->data;
     int code = tide_control_restore(&p->base.state, buffer->base, buffer->len);
     if (code != 0) {
         tide_log(TIDE_LOG_ERROR, p->host.name, "the state of the controller cannot be read: %s",
@@ -334,7 +334,7 @@ static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buffer) {
 /* ---- leading ---- */
 
 static void began(struct raft_barrier *request, int status) {
-    struct replica *p = request->data;
+    struct holder *p = request->data;
     p->barrier_pending = false;
     if (status == 0 && raft_state(&p->raft) == RAFT_LEADER) {
         p->term = request->index;
@@ -343,7 +343,7 @@ static void began(struct raft_barrier *request, int status) {
 }
 
 /* After everything that may have changed who leads. */
-static void look(struct replica *p) {
+static void look(struct holder *p) {
     bool leads = raft_state(&p->raft) == RAFT_LEADER;
     if (!leads || p->raft.current_term != p->led) {
         p->term = 0;
@@ -355,7 +355,7 @@ static void look(struct replica *p) {
 }
 
 static uint64_t turn(struct tide_control *control, uint64_t now) {
-    struct replica *p = (struct replica *)control;
+    struct holder *p = (struct holder *)control;
     if (now >= p->tick_at) {
         p->tick_at = now + HEARTBEAT_MS * MILLISECOND;
         p->tick(&p->io);
@@ -369,11 +369,11 @@ static uint64_t turn(struct tide_control *control, uint64_t now) {
 }
 
 static uint64_t leads(const struct tide_control *control) {
-    return ((const struct replica *)control)->term;
+    return ((const struct holder *)control)->term;
 }
 
 static int campaign(struct tide_control *control, uint64_t *term) {
-    struct replica *p = (struct replica *)control;
+    struct holder *p = (struct holder *)control;
     (void)turn(control, tide_port_now(p->host.port)); /* the only holder leads at once */
     *term = p->term;
     return *term != 0 ? 0 : tide_fail(TIDE_ECLOSED, "this node does not lead the replicated log");
@@ -381,7 +381,7 @@ static int campaign(struct tide_control *control, uint64_t *term) {
 
 static void put_done(struct raft_apply *request, int status, void *result) {
     struct put *put = TIDE_CONTAINER(request, struct put, request);
-    struct replica *p = put->replica;
+    struct holder *p = put->replica;
     tide_control_done done = put->done;
     void *arg = put->arg;
     (void)result;
@@ -395,7 +395,7 @@ static void put_done(struct raft_apply *request, int status, void *result) {
     }
 }
 
-static int propose(struct replica *p, struct put *put, const struct tide_control_put *puts,
+static int propose(struct holder *p, struct put *put, const struct tide_control_put *puts,
                    size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -420,7 +420,7 @@ static int propose(struct replica *p, struct put *put, const struct tide_control
 
 static void put(struct tide_control *control, const struct tide_control_put *puts, size_t count,
                 tide_control_done done, void *arg) {
-    struct replica *p = (struct replica *)control;
+    struct holder *p = (struct holder *)control;
     struct put *one = tide_alloc_zero(1, sizeof *one);
     int code = one != NULL ? 0 : TIDE_ENOMEM;
     if (code == 0) {
@@ -440,7 +440,7 @@ static void transferred(struct raft_transfer *request) {
 }
 
 static int hand_over(struct tide_control *control) {
-    struct replica *p = (struct replica *)control;
+    struct holder *p = (struct holder *)control;
     p->term = 0;
     if (raft_state(&p->raft) != RAFT_LEADER || p->raft.transfer != NULL) {
         return 0;
@@ -454,7 +454,7 @@ static int hand_over(struct tide_control *control) {
 /* ---- holders ---- */
 
 static size_t holders(const struct tide_control *control, uint16_t *ids, size_t limit) {
-    const struct raft_configuration *c = &((const struct replica *)control)->raft.configuration;
+    const struct raft_configuration *c = &((const struct holder *)control)->raft.configuration;
     size_t count = 0;
     for (unsigned i = 0; i < c->n; i++) {
         if (c->servers[i].role == RAFT_VOTER) {
@@ -468,7 +468,7 @@ static size_t holders(const struct tide_control *control, uint16_t *ids, size_t 
 }
 
 static void changed(struct raft_change *request, int status) {
-    struct replica *p = request->data;
+    struct holder *p = request->data;
     p->change_pending = false;
     if (status != 0 && status != RAFT_LEADERSHIPLOST) {
         tide_log(TIDE_LOG_WARN, p->host.name, "who holds the replicated log is as it was: %s",
@@ -478,7 +478,7 @@ static void changed(struct raft_change *request, int status) {
 
 /* A new holder first is a spare one, in a change of its own. */
 static int hold(struct tide_control *control, uint16_t id, bool holds) {
-    struct replica *p = (struct replica *)control;
+    struct holder *p = (struct holder *)control;
     if (p->change_pending) {
         return tide_fail(TIDE_EBUSY, "the holders of the log are changing");
     }
@@ -503,7 +503,7 @@ static int hold(struct tide_control *control, uint16_t id, bool holds) {
 /* ---- from others ---- */
 
 static void receive(struct tide_control *control, uint16_t from, struct tide_reader *r) {
-    struct replica *p = (struct replica *)control;
+    struct holder *p = (struct holder *)control;
     struct raft_message message;
     char address[24];
     int code = tide__raft_read(r, from, &p->parts, &message);
@@ -552,11 +552,11 @@ static void heap_aligned_free(void *data, size_t alignment, void *memory) {
 }
 
 static void on_closed(struct raft *raft) {
-    ((struct replica *)raft->data)->closed = true;
+    ((struct holder *)raft->data)->closed = true;
 }
 
 static void destroy(struct tide_control *control) {
-    struct replica *p = (struct replica *)control;
+    struct holder *p = (struct holder *)control;
     raft_close(&p->raft, on_closed);
     while (!p->closed) {
         run_completions(p, true);
@@ -582,7 +582,7 @@ static const struct tide_control_ops raft_ops = {
     .hold = hold,
 };
 
-static void fill(struct replica *p, const struct tide_control_host *host) {
+static void fill(struct holder *p, const struct tide_control_host *host) {
     p->base.ops = &raft_ops;
     p->host = *host;
     p->queue_tail = &p->queue;
@@ -611,7 +611,7 @@ static void fill(struct replica *p, const struct tide_control_host *host) {
                                .restore = fsm_restore};
 }
 
-static int start(struct replica *p, bool first) {
+static int start(struct holder *p, bool first) {
     char address[24];
     tide__raft_address(p->host.self, address);
     int status = raft_init(&p->raft, &p->io, &p->fsm, p->host.self, address);
@@ -641,7 +641,7 @@ static int open_raft(const struct tide_control_host *host, bool first, struct ti
                                     .realloc = heap_realloc,
                                     .aligned_alloc = heap_aligned_alloc,
                                     .aligned_free = heap_aligned_free};
-    struct replica *p = tide_alloc_zero(1, sizeof *p);
+    struct holder *p = tide_alloc_zero(1, sizeof *p);
     if (p == NULL) {
         return TIDE_ENOMEM;
     }

@@ -43,14 +43,14 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
         return;
     }
     bool older = term < net->term && !TIDE_MUTANT(no_term_check);
-    if (older || (net->controls && (term <= net->term || !tide__replica_is(net)))) {
+    if (older || (net->controls && (term <= net->term || !tide__quorum_is(net)))) {
         tide_log(TIDE_LOG_WARN, net->name,
                  "refused a view of node n%u: it is of term %llu, this node obeys term %llu",
                  (unsigned)peer->id, (unsigned long long)term, (unsigned long long)net->term);
         return;
     }
     if (net->controls) { /* the log will say so too */
-        tide__replica_step_down(net);
+        tide__quorum_step_down(net);
     }
     bool change = peer->id != tide_net_controller(net);
     if (change && term == net->term) {

@@ -20,7 +20,7 @@ static bool replicated(const struct tide_net *net) {
     return net->control != NULL && net->control->ops->leads != NULL;
 }
 
-bool tide__replica_is(const struct tide_net *net) {
+bool tide__quorum_is(const struct tide_net *net) {
     return replicated(net);
 }
 
@@ -45,20 +45,20 @@ static bool send(void *arg, uint16_t to, const void *message, size_t size) {
     return sent;
 }
 
-int tide__replica_open(struct tide_net *net, uint16_t self) {
+int tide__quorum_open(struct tide_net *net, uint16_t self) {
     struct tide_control_host host = {
         .port = net->port, .name = net->name, .self = self, .arg = net, .send = send};
     return tide_control_replicate(&host, self == 1, &net->control);
 }
 
-void tide__replica_receive(struct tide_net *net, uint16_t from, struct tide_reader *r) {
+void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r) {
     const struct known *sender = tide__members_find(net, from);
     if (net->finished || net->client || sender == NULL ||
         sender->member.state > TIDE_MEMBER_LEAVING) {
         return;
     }
     if (net->control == NULL && !net->control_refused &&
-        tide__replica_open(net, tide__net_id(net)) != 0) {
+        tide__quorum_open(net, tide__net_id(net)) != 0) {
         net->control_refused = true;
         tide_log(TIDE_LOG_ERROR, net->name, "this node cannot hold the controller's log: %s",
                  tide_error_message());
@@ -108,7 +108,7 @@ static void take_command(struct tide_net *net) {
     }
 }
 
-void tide__replica_step_down(struct tide_net *net) {
+void tide__quorum_step_down(struct tide_net *net) {
     tide_log(TIDE_LOG_WARN, net->name,
              "this node is the controller no more; views, slot moves and new tables wait for the "
              "next one");
@@ -129,14 +129,14 @@ void tide__replica_step_down(struct tide_net *net) {
     tide__handshake_unpark(net);
 }
 
-uint64_t tide__replica_turn(struct tide_net *net, uint64_t now) {
+uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now) {
     if (!replicated(net) || net->finished) {
         return TIDE_NEVER;
     }
     uint64_t due = net->control->ops->turn(net->control, now);
     uint64_t term = net->control->ops->leads(net->control);
     if (net->controls && term != net->term) {
-        tide__replica_step_down(net);
+        tide__quorum_step_down(net);
     }
     if (!net->controls && term > net->term && tide__net_id(net) != 0 && !net->finished) {
         take_command(net);
@@ -185,7 +185,7 @@ static uint16_t departing(struct tide_net *net, const uint16_t *ids, size_t coun
     return 0;
 }
 
-void tide__replica_tick(struct tide_net *net) {
+void tide__quorum_tick(struct tide_net *net) {
     uint16_t ids[TIDE_CONTROLLERS_MAX + 2];
     if (!replicated(net) || !net->controls || net->finished) {
         return;
