@@ -80,6 +80,10 @@ static void take_effect(struct decision *d) {
     }
     net->view = d->view;
     net->next_id = d->next_id;
+    if (net->told != net->term) { /* from here on others obey this node, and its store commands */
+        net->told = net->term;
+        tide__members_find(net, tide__net_id(net))->changed = true;
+    }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide__members_write_view(net, &w);
@@ -298,7 +302,7 @@ int tide__decision_begin(struct tide_net *net) {
 /* ---- the store's records ---- */
 
 bool tide_net_controls(const struct tide_net *net) {
-    return net->controls;
+    return net->controls && net->told == net->term;
 }
 
 uint64_t tide_net_term(const struct tide_net *net) {

@@ -365,6 +365,7 @@ struct tide_net {
     size_t member_count, member_capacity;
     uint64_t view, term; /* of the controller: the highest that was heard of */
     bool controls;       /* this node is the controller */
+    uint64_t told;       /* the last term in which this node as controller told a view */
     bool away;           /* it is gone; who commands next will say so */
     struct tide_member_watch *watches; /* those that were told of all members already */
     bool settling, joining, leave_sent, finished, tick_soon;

@@ -59,7 +59,7 @@ uint16_t tide_net_self(const struct tide_net *net);       /* own id, 0 until giv
 uint16_t tide_net_controller(const struct tide_net *net); /* id; 0: not known at the moment; any thread */
 /* May the controller go and be started again? Then who has a request to it waits. Any thread. */
 bool tide_net_durable(const struct tide_net *net);
-/* Is this node the controller? I/O thread 0. */
+/* Is this node the controller, and have the others been told? I/O thread 0. */
 bool tide_net_controls(const struct tide_net *net);
 /* Of the controller that this node obeys; rises with every other one. I/O thread 0. */
 uint64_t tide_net_term(const struct tide_net *net);

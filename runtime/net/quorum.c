@@ -98,7 +98,6 @@ static void take_command(struct tide_net *net) {
     net->announce = true;
     memcpy(net->controller_endpoint, net->endpoint, sizeof net->controller_endpoint);
     atomic_store_explicit(&net->controller, self->member.id, memory_order_relaxed);
-    self->changed = true; /* the store takes command too */
     tide__members_publish(net);
     tide__members_settle(net);
     if (!net->finished) {

@@ -258,6 +258,9 @@ static int io_send(struct raft_io *io, struct raft_io_send *request,
         offset += TIDE__RAFT_MESSAGE_BYTES;
     } while (sent && offset < size);
     request->cb = cb;
+    if (cb == NULL) { /* it does not want to know */
+        return sent ? 0 : RAFT_NOCONNECTION;
+    }
     return complete(p, SENT, request, sent ? 0 : RAFT_NOCONNECTION);
 }
 
