@@ -92,19 +92,23 @@ static void take_command(struct tide_net *net) {
     }
     struct known *self = tide__members_find(net, tide__net_id(net));
     TIDE_ASSERT(self != NULL);
+    if (self->member.state > TIDE_MEMBER_LEAVING) { /* decided by the former, and not heard */
+        net->controls = false;
+        self->changed = true;
+        tide__members_settle(net);
+        return;
+    }
     tide_log(TIDE_LOG_INFO, net->name, "this node is the controller now, in term %llu",
              (unsigned long long)net->term);
     net->away = false;
     net->announce = true;
     memcpy(net->controller_endpoint, net->endpoint, sizeof net->controller_endpoint);
     atomic_store_explicit(&net->controller, self->member.id, memory_order_relaxed);
-    tide__members_publish(net);
-    tide__members_settle(net);
-    if (!net->finished) {
-        take_stock(net);
-        tide__decide(net);
-        tide__handshake_unpark(net);
-    }
+    /* What this node had not heard takes effect with the first view, which tells it to those whom
+     * it is about. */
+    take_stock(net);
+    tide__decide(net);
+    tide__handshake_unpark(net);
 }
 
 void tide__quorum_step_down(struct tide_net *net) {
