@@ -555,12 +555,13 @@ function cluster.down(o)
     return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)})
   end
   local _, replicated = endpoints(name)
+  local told = true
   if replicated then
-    require("tide.replicated").quit(name)
+    told = require("tide.replicated").quit(name)
   else
     signal_pid(pids[1], "TERM")
   end
-  local left = wait_gone(name, o.timeout_s or DOWN_S)
+  local left = told and wait_gone(name, o.timeout_s or DOWN_S) or pids
   for _, pid in ipairs(left) do signal_pid(pid, "KILL") end
   if #left > 0 then wait_gone(name, 2) end
   unpublish(name)

@@ -113,11 +113,12 @@ function replicated.quit_inside()
 end
 
 ---@param name string
+---@return boolean told; false: no controller takes a client at this moment
 function replicated.quit(name)
-  if cluster.attach {cluster = name} then
-    core.node_run([[return require("tide.replicated").quit_inside()]], "@tide/replicated.lua", {})
-    core.node_stop(0)
-  end
+  if not cluster.attach {cluster = name} then return false end
+  core.node_run([[return require("tide.replicated").quit_inside()]], "@tide/replicated.lua", {})
+  core.node_stop(0)
+  return true
 end
 
 return replicated

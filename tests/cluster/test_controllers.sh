@@ -109,6 +109,16 @@ done
 sort -n times | awk '{t[NR] = $1} END {
     printf "no controller for %d ms (median), %d ms (p99) in %d rounds\n", t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.999)], NR}'
 
+# Two of three at once: decisions wait, whoever asks is told so, and the rest can be ended.
+run 0 up -n 1 --controllers 3 --cluster lab
+wait_for 10 outlives
+"$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 == "c1" || $1 == "c2" {print $9}' | xargs kill -KILL
+sleep 1
+run 3 status --cluster lab
+says err.txt 'controller is away'
+run 0 down lab -y
+nothing_left
+
 run 2 up --controllers 4 --cluster lab
 says err.txt 'is 3 or 5'
 run 2 node --controllers 3 --state state

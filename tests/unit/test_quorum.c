@@ -615,5 +615,5 @@ int main(void) {
         cmocka_unit_test(a_controller_that_leaves_hands_over_and_is_replaced_as_holder),
         cmocka_unit_test(controllers_may_end_one_after_the_other),
     };
-    return cmocka_run_group_tests_name("failover", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("quorum", tests, NULL, NULL);
 }
