@@ -466,8 +466,8 @@ entry("T1003", {
 })
 entry("T1004", {
   title = "controllers cannot be replicated", exit = 1, name = "EUNSUPPORTED",
-  explanation = "--controllers keeps what the controller decides on several nodes. That needs the plugin tide_raft.so, which is "
-    .. "built when Debian's package libraft-dev is there, of the same version as this program.",
+  explanation = "--controllers keeps what the controller decides on several nodes. That needs the plugin tide_raft.so, "
+    .. "of the same version as this program. It is built when Debian's package libraft-dev is there.",
   remedy = "install libraft-dev and build again, or start the cluster without --controllers",
 })
 entry("T1099", {

@@ -479,7 +479,7 @@ end
 ---@param log string
 local function end_detached(log)
   local session = (read_text(log) or ""):match("^session (%d+)\n")
-  if session and not ended_status(log) then os.execute(("kill -KILL -- -%s 2>/dev/null"):format(session)) end
+  if session and not ended_status(log) then os.execute(("kill -s KILL -- -%s 2>/dev/null"):format(session)) end
 end
 cluster.start_detached, cluster.ended_status, cluster.end_detached = start_detached, ended_status, end_detached
 cluster.last_lines = last_lines

@@ -69,6 +69,9 @@ end
 
 local function bring_up(o, name, nodes)
   local deadline = core.now() + JOIN_S
+  for _, node in ipairs(nodes) do -- whose socket may be left of one that was killed
+    core.file_remove(socket_of(name, node):sub(#"unix:" + 1))
+  end
   start(name, "c1", {"--controllers", tostring(o.controllers), "--no-store", "--workers", "0"})
   wait_for(name, {"c1"}, function() return listens(name, "c1") end, deadline)
   for i, node in ipairs(nodes) do

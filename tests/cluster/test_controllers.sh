@@ -114,9 +114,16 @@ run 0 up -n 1 --controllers 3 --cluster lab
 wait_for 10 outlives
 "$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 == "c1" || $1 == "c2" {print $9}' | xargs kill -KILL
 sleep 1
-run 3 status --cluster lab
+run 1 status --cluster lab
 says err.txt 'controller is away'
 run 0 down lab -y
+nothing_left
+
+# A node that cannot start ends those that could.
+rm -f "$logs/n1.sock"
+mkdir -p "$logs/n1.sock/occupied"
+run 1 up -n 1 --controllers 3 --cluster lab
+says err.txt 'node n1 ended with exit code'
 nothing_left
 
 run 2 up --controllers 4 --cluster lab
