@@ -518,7 +518,8 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
     tide_port_random(store->port, "store.yield", &store->yields);
     store->node = tide_system_node(system);
     atomic_store(&store->self, 0);
-    atomic_store(&store->synced, !net || tide__store_is_controller(store));
+    const uint16_t self = tide__store_self(store); /* 0: it joins, and waits for its tables */
+    atomic_store(&store->synced, !net || (self != 0 && tide_net_controller(net) == self));
     struct tide_actor_options options = {.type = "store",
                                          .handle = tide__shard_handle,
                                          .state = store,
