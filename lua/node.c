@@ -98,6 +98,12 @@ static int core_node_start(lua_State *L) {
                                   .state = text_option(L, "state"),
                                   .no_store = flag_option(L, "no_store"),
                                   .client = flag_option(L, "client")};
+    lua_getfield(L, 1, "controllers");
+    lua_Integer controllers = luaL_optinteger(L, -1, 0);
+    if (controllers < 0 || controllers > 256) {
+        return luaL_error(L, "node_start: controllers = %I is not 3 or 5", controllers);
+    }
+    o.controllers = (unsigned)controllers;
     lua_getfield(L, 1, "workers");
     lua_Integer workers = luaL_optinteger(L, -1, 1);
     if (workers < 0 || workers > 256) {

@@ -138,6 +138,7 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                                                 : listen,
                                   .join = o->join,
                                   .state = o->state,
+                                  .controllers = o->controllers,
                                   .workers = (uint16_t)so.compute,
                                   .store = !o->no_store && !o->client,
                                   .client = o->client};
@@ -152,6 +153,9 @@ static void take_apart(struct tide_node *node, uint64_t timeout) {
     struct tide_error_slot *previous = tide__error_slot_swap(&slot);
     if (node->system != NULL) {
         tide_system_stop(node->system, timeout);
+    }
+    if (node->net != NULL) {
+        tide_net_close(node->net);
     }
     if (node->store != NULL) {
         tide_store_destroy(node->store);

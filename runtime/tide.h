@@ -133,6 +133,8 @@ struct tide_node_options {
     const char *listen;  /* "unix:PATH" or "tcp:127.0.0.1:PORT"; NULL: a Unix socket in the user's run directory */
     const char *join;    /* endpoint of any member; NULL: this node is the controller */
     const char *state;   /* controller: directory of its decisions; started again with it, it goes on. NULL: none is kept */
+    unsigned controllers; /* first node: 3 or 5 members hold the controller's decisions, and when it ends another one goes
+                             on; 0: none does. EUNSUPPORTED without the plugin tide_raft.so */
     unsigned workers;    /* compute threads; default 1. 0 with `no_store` is a pure controller or console */
     bool no_store;       /* holds no parameter slots */
     bool client;         /* attaches without becoming a member (consoles, status) */

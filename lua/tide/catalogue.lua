@@ -464,6 +464,12 @@ entry("T1003", {
   explanation = "There is no running cluster of this name for this user.",
   remedy = "`tide up` starts one",
 })
+entry("T1004", {
+  title = "controllers cannot be replicated", exit = 1, name = "EUNSUPPORTED",
+  explanation = "--controllers keeps what the controller decides on several nodes. That needs the plugin tide_raft.so, "
+    .. "of the same version as this program. It is built when Debian's package libraft-dev is there.",
+  remedy = "install libraft-dev and build again, or start the cluster without --controllers",
+})
 entry("T1099", {
   title = "fault in Tide itself", exit = 1, name = "ECRASHED",
   explanation = "The program met a state it should never be in. This is our mistake, not yours.",

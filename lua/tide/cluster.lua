@@ -344,14 +344,17 @@ end
 
 ---Body of `tide node`: joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
----  grace_s?:number, controller?:boolean, state?:string, nodes?:integer, node_workers?:integer}
+---  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer}
 ---@return integer exit code
 function cluster.node_main(o)
   local ok, err = core.node_start {
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
-    state = o.state,
+    state = o.state, controllers = o.controllers,
   }
-  if not ok then return complain(err) end
+  if not ok then
+    local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")
+    return complain(missing and errors.new("T1004", {message = err.message}) or err)
+  end
   local ended
   if o.controller then
     ended, err = core.node_run([[return require("tide.cluster").control(...)]], "@tide/cluster.lua", {
@@ -443,17 +446,48 @@ function cluster.pids(name)
   return pids
 end
 
----Starts this program in a session of its own, its output in `log`; a last line tells its exit code. There is no node
----in this process yet that could start children, hence the shell.
+---Where the cluster can be entered: one endpoint, its controller's, or one of each process that still runs.
+---@param name string
+---@return string[] endpoints
+---@return boolean replicated the controllers are several
+local function endpoints(name)
+  local all, alive = {}, {}
+  for line in (read_text(cluster.directory(name) .. "/endpoint") or ""):gmatch("[^\n]+") do all[#all + 1] = line end
+  if #all <= 1 then return all, false end
+  local i = 0
+  for pid, started in (read_text(cluster.directory(name) .. "/pids") or ""):gmatch("(%d+) (%d+)") do
+    i = i + 1
+    if cluster.start_time(math.tointeger(tonumber(pid))) == started then alive[#alive + 1] = all[i] end
+  end
+  return alive, true
+end
+
+---Starts this program in a session of its own, its output in `log`; the first line tells the session's id, the last one
+---the exit code. There is no node in this process yet that could start children, hence the shell.
 local function start_detached(log, ...)
   local words = {shell_quoted(program())}
   for _, word in ipairs {...} do words[#words + 1] = shell_quoted(word) end
-  local script = table.concat(words, " ") .. "; echo ended $?"
+  local script = "echo session $$; " .. table.concat(words, " ") .. "; echo ended $?"
   return os.execute(("setsid sh -c %s </dev/null >>%s 2>&1 &"):format(shell_quoted(script), shell_quoted(log)))
 end
 
+---@param log string of start_detached
+---@return string|nil exit code, once the process has ended
+local function ended_status(log)
+  return (read_text(log) or ""):match("\nended (%d+)\n$")
+end
+
+---Ends what start_detached started, by force.
+---@param log string
+local function end_detached(log)
+  local session = (read_text(log) or ""):match("^session (%d+)\n")
+  if session and not ended_status(log) then os.execute(("kill -s KILL -- -%s 2>/dev/null"):format(session)) end
+end
+cluster.start_detached, cluster.ended_status, cluster.end_detached = start_detached, ended_status, end_detached
+cluster.last_lines = last_lines
+
 ---Starts a cluster that stays when this process ends.
----@param o {cluster?: string, nodes?: integer, workers?: integer}
+---@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer}
 ---@return table|nil {cluster, endpoint, pids}, table? err
 function cluster.up(o)
   local name = o.cluster or "local"
@@ -466,6 +500,7 @@ function cluster.up(o)
   unpublish(name)
   local made, err = make_directories(name)
   if not made then return nil, err end
+  if o.controllers then return require("tide.replicated").up(o) end
   local log = cluster.directory(name) .. "/controller.log"
   core.file_remove(log)
   if not start_detached(log, "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
@@ -478,8 +513,7 @@ function cluster.up(o)
     if endpoint then
       return {cluster = name, endpoint = endpoint:match("^[^\n]*"), pids = cluster.pids(name), log = log}
     end
-    local text = read_text(log) or ""
-    local status = text:match("\nended (%d+)\n$") or text:match("^ended (%d+)\n$")
+    local status = ended_status(log)
     if status then
       unpublish(name)
       return nil, errors.new("T1001", {message = ("the controller ended with exit code %s; its log ends with:\n%s")
@@ -522,8 +556,14 @@ function cluster.down(o)
     unpublish(name)
     return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)})
   end
-  signal_pid(pids[1], "TERM")
-  local left = wait_gone(name, o.timeout_s or DOWN_S)
+  local _, replicated = endpoints(name)
+  local told = true
+  if replicated then
+    told = require("tide.replicated").quit(name)
+  else
+    signal_pid(pids[1], "TERM")
+  end
+  local left = told and wait_gone(name, o.timeout_s or DOWN_S) or pids
   for _, pid in ipairs(left) do signal_pid(pid, "KILL") end
   if #left > 0 then wait_gone(name, 2) end
   unpublish(name)
@@ -550,11 +590,11 @@ function cluster.resolve(wanted)
     end
     name = running[1]
   end
-  local endpoint = read_text(cluster.directory(name) .. "/endpoint")
-  if not endpoint or not cluster.pids(name)[1] then
+  local alive = endpoints(name)
+  if not alive[1] or not cluster.pids(name)[1] then
     return nil, errors.new("T0501", {message = ("no cluster `%s` runs here"):format(name)})
   end
-  return endpoint:match("^[^\n]*"), nil, name
+  return alive[1], nil, name
 end
 
 ---Makes this process a client of a cluster: it sees members and may call their actors.

@@ -12,7 +12,7 @@ core.version = "0.1.0"
 function core.build() end            --> {compiler=, lua=, libuv=, ..., cuda={available=false, reason=""}} for `tide version`
 
 ---- nodes. A process runs at most one.
----@param options {cluster?:string,name?:string,listen?:string,join?:string,state?:string,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer}
+---@param options {cluster?:string,name?:string,listen?:string,join?:string,state?:string,controllers?:integer,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer}
 function core.node_start(options) end --> true | nil, err ; outside actors only (main.c's state)
 function core.node_run(source, chunk, argument) end --> starts a Lua actor on the control thread and blocks the calling OS thread until it ends: result | nil, err. SIGINT reaches it as core.interrupted()
 function core.node_stop(timeout_s) end

@@ -6,12 +6,13 @@
  * and refuses lower: that, and no lease, is what fences an old controller.
  *
  * The back end decides where entries go and who leads; what is in them is in memory here
- * (control_state.c) and the same for all. Back ends: a log file (journal.c), or nothing but memory
- * (a cluster that lives as long as its controller). A replicated log has its place here too:
- * therefore an entry may take effect later than the call.
+ * (control_state.c) and the same for all. Back ends: a log file (journal.c), nothing but memory (a
+ * cluster that lives as long as its controller), or a log that several nodes hold (raft.c, a
+ * plugin): there an entry takes effect later than the call, and another node may lead next.
  *
- * The keys: "view" [number, next id], "controller" id, "member/<id>", "table/<id>",
- * "batch/<table>/<version>". Everything on I/O thread 0, but for opening.
+ * The keys: "view" [number, next id], "controller" id, "controllers" how many nodes hold a
+ * replicated log, "member/<id>", "table/<id>", "batch/<table>/<version>". Everything on I/O thread
+ * 0, but for opening.
  */
 #ifndef TIDE_NET_CONTROL_H
 #define TIDE_NET_CONTROL_H
@@ -22,6 +23,7 @@ struct tide_port;
 struct tide_control;
 
 enum {
+    TIDE_CONTROLLERS_MAX = 5,           /* holders of a replicated log */
     TIDE_CONTROL_KEY_MAX = 120,         /* bytes of a key, its end included */
     TIDE_CONTROL_VALUE_MAX = 256 << 10, /* bytes of a value */
     TIDE_CONTROL_ENTRY_MAX = 8 << 20,   /* bytes of an encoded entry */
@@ -45,6 +47,30 @@ struct tide_control_ops {
     void (*put)(struct tide_control *control, const struct tide_control_put *puts, size_t count,
                 tide_control_done done, void *arg);
     void (*destroy)(struct tide_control *control); /* and leads no more */
+
+    /* Of a replicated log alone, else NULL. */
+    void (*receive)(struct tide_control *control, uint16_t from, struct tide_reader *r);
+    /* Does what is due; returns when something is due again. */
+    uint64_t (*turn)(struct tide_control *control, uint64_t now);
+    /* The term in which this node leads and has all that was decided before; 0: it does not. A
+     * leader whose put failed leads no more in that term, though perhaps in another one. */
+    uint64_t (*leads)(const struct tide_control *control);
+    /* Lets another one lead. ENOENT: there is none. */
+    int (*hand_over)(struct tide_control *control);
+    /* Ids of the nodes that hold the log and vote; returns how many there are. */
+    size_t (*holders)(const struct tide_control *control, uint16_t *ids, size_t limit);
+    /* Leader: that node is to hold the log, or not to. EBUSY: such a change is under way. */
+    int (*hold)(struct tide_control *control, uint16_t id, bool holds);
+};
+
+/* What a replicated log needs of its node, I/O thread 0. */
+struct tide_control_host {
+    struct tide_port *port;
+    const char *name; /* for the log */
+    uint16_t self;
+    void *arg;
+    /* To another holder, as far as there is a connection; may be lost. False: there is none. */
+    bool (*send)(void *arg, uint16_t to, const void *message, size_t size);
 };
 
 /* ---- the state (control_state.c); pure ---- */
@@ -94,6 +120,19 @@ void tide_control_state_release(struct tide_control_state *state);
  * dropped with a line in the log under `name`. */
 int tide_control_open(struct tide_port *port, const char *directory, const char *name,
                       struct tide_control **out);
+
+/* The replicated log, from the plugin tide_raft.so. `first`: it is new, and this node its only
+ * holder, who leads at once; else it comes from those that have it. EUNSUPPORTED: there is no such
+ * plugin, the text says why. */
+int tide_control_replicate(const struct tide_control_host *host, bool first,
+                           struct tide_control **out);
+
+/* The one symbol of the plugin. `version` comes first and never moves. */
+struct tide_control_plugin {
+    const char *version; /* TIDE_VERSION of its build */
+    int (*open)(const struct tide_control_host *host, bool first, struct tide_control **out);
+};
+#define TIDE_CONTROL_PLUGIN tide_control_plugin_raft
 
 /* The bytes of a journal, for the reader of files and its fuzzer: fills `state`, says how many
  * bytes are good. Bytes after those are a torn entry. Errors as above. */

@@ -5,7 +5,9 @@
  * no node ever acts on a decision that a restart of the controller could forget, and no number of a
  * view is given twice.
  *
- * A controller that cannot record ends: what it decided must not differ from what it will remember.
+ * A controller that cannot record ends, or, where others hold its log too, steps down: what it
+ * decided must not differ from what will be remembered. A decision that is recorded after its
+ * controller stepped down takes effect with the next one, who finds it.
  */
 #include "net/inside.h"
 
@@ -13,7 +15,7 @@
 
 struct decision {
     struct tide_net *net;
-    uint64_t view;
+    uint64_t view, term;
     uint16_t next_id;
     size_t count;
     struct tide_member members[]; /* as they will be */
@@ -37,10 +39,16 @@ int tide__decision_add(struct tide_net *net, const struct tide_member *member) {
     return 0;
 }
 
-/* This node can command no more. */
+/* This node can command no more. Of a replicated log whoever leads next goes on. */
 static void resign(struct tide_net *net, const char *what) {
     char text[200];
     snprintf(text, sizeof text, "%s could not be recorded: %.150s", what, tide_error_message());
+    if (tide__quorum_is(net)) {
+        tide_log(TIDE_LOG_WARN, net->name, "%s", text);
+        (void)net->control->ops->hand_over(net->control);
+        tide__net_wake(net);
+        return;
+    }
     tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ECLOSED, text);
     tide__net_finish(net, false);
 }
@@ -72,9 +80,18 @@ static void take_effect(struct decision *d) {
     }
     net->view = d->view;
     net->next_id = d->next_id;
+    const bool first = net->told != net->term;
+    if (first) { /* from here on others obey this node, and its store commands */
+        net->told = net->term;
+        tide__members_unsettle(net, tide__members_find(net, tide__net_id(net)));
+    }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide__members_write_news(net, &w, d->view - 1, d->members, d->count);
+    if (first) { /* changes follow only a view of the same controller */
+        tide__members_write_view(net, &w);
+    } else {
+        tide__members_write_news(net, &w, d->view - 1, d->members, d->count);
+    }
     for (struct tide_link *link = net->links; link != NULL; link = link->next) {
         if (link->state == LINK_UP) {
             tide__members_cast(net, link, &w);
@@ -89,12 +106,14 @@ static void take_effect(struct decision *d) {
 static void decided(void *arg, int code) {
     struct decision *d = arg;
     struct tide_net *net = d->net;
-    net->deciding = false;
-    if (code != 0) {
-        resign(net, "a decision");
-    } else {
-        take_effect(d);
-        tide__decide(net);
+    if (net->controls && net->term == d->term) {
+        net->deciding = false;
+        if (code != 0) {
+            resign(net, "a decision");
+        } else {
+            take_effect(d);
+            tide__decide(net);
+        }
     }
     tide_free(d);
 }
@@ -113,10 +132,10 @@ static void entry_add(struct entry *e, const char *key, size_t from) {
     e->count++;
 }
 
-/* The keys "view", "controller", "cluster", and one a member, all or nothing. */
+/* The keys "view", "controller", "controllers", "cluster", and one a member, all or nothing. */
 static void record(struct decision *d) {
     struct tide_net *net = d->net;
-    size_t count = d->count + 3, bytes = count * MEMBER_BYTES;
+    size_t count = d->count + 4, bytes = count * MEMBER_BYTES;
     struct entry e = {.puts = tide_alloc(count * sizeof *e.puts),
                       .keys = tide_alloc(count * KEY_BYTES)};
     uint8_t *buffer = tide_alloc(bytes);
@@ -132,6 +151,9 @@ static void record(struct decision *d) {
         size_t at = e.w.size;
         tide_write_uint(&e.w, tide__net_id(net));
         entry_add(&e, "controller", at);
+        at = e.w.size;
+        tide_write_uint(&e.w, net->controllers);
+        entry_add(&e, "controllers", at);
         at = e.w.size;
         tide_write_text(&e.w, net->cluster);
         entry_add(&e, "cluster", at);
@@ -157,14 +179,16 @@ static struct decision *gather(struct tide_net *net) {
     for (size_t i = 0; i < net->member_count; i++) {
         count += net->members[i].wanted > net->members[i].member.state;
     }
-    if (count == 0) {
+    if (count == 0 && !net->announce) {
         return NULL;
     }
     struct decision *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->members[0]);
     if (d == NULL) {
         return NULL;
     }
+    net->announce = false;
     d->net = net;
+    d->term = net->term;
     d->view = net->view + 1;
     d->next_id = (uint16_t)(net->next_id + (net->joiner.id != 0));
     for (size_t i = 0; i < net->member_count; i++) {
@@ -210,7 +234,23 @@ static int read_number(const struct tide_control_state *state, const char *key, 
     return r.error == 0 ? 0 : tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", key);
 }
 
-/* Members as they were recorded; the former controller is dead, whose name this node may have. */
+/* One member as it was recorded. This node may know it, and may not have heard the latest. */
+static struct known *restore_member(struct tide_net *net, const struct tide_member *m) {
+    struct known *known = tide__members_find(net, m->id);
+    if (known == NULL) {
+        known = tide__members_add(net, m);
+        if (known != NULL) {
+            known->unsettled = m->state <= TIDE_MEMBER_LEAVING;
+        }
+    } else if (m->state > known->member.state) {
+        known->member = *m;
+        tide__members_unsettle(net, known);
+    }
+    return known;
+}
+
+/* Members as they were recorded. Without a replicated log the former controller is dead, and this
+ * node may have its name. */
 static int restore_members(struct tide_net *net, const struct tide_control_state *state) {
     uint64_t former;
     int error = read_number(state, "controller", &former, NULL);
@@ -223,16 +263,26 @@ static int restore_members(struct tide_net *net, const struct tide_control_state
         if (r.error != 0) {
             return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
         }
-        struct known *known = tide__members_add(net, &m);
+        struct known *known = restore_member(net, &m);
         if (known == NULL) {
-            return TIDE_ENOMEM;
+            return tide_fail(TIDE_ENOMEM, "out of memory");
         }
-        known->unsettled = m.state <= TIDE_MEMBER_LEAVING;
         known->since = tide__net_now(net);
-        if (m.id == former) {
+        if (m.id == former && !tide__quorum_is(net)) {
             tide__decision_want(known, TIDE_MEMBER_DEAD, "the controller was started again");
         }
     }
+    return error;
+}
+
+/* How many nodes are to hold the log is the first one's option, and recorded. */
+static int restore_controllers(struct tide_net *net, const struct tide_control_state *state) {
+    uint64_t controllers = net->controllers;
+    int error = state->count == 0 ? 0 : read_number(state, "controllers", &controllers, NULL);
+    if (error == 0 && controllers > TIDE_CONTROLLERS_MAX) {
+        error = tide_fail(TIDE_EPROTO, "the recorded 'controllers' is damaged");
+    }
+    net->controllers = error == 0 ? (uint8_t)controllers : net->controllers;
     return error;
 }
 
@@ -240,16 +290,25 @@ int tide__decision_begin(struct tide_net *net) {
     int error = net->control->ops->campaign(net->control, &net->term);
     const struct tide_control_state *state = &net->control->state;
     uint64_t next = 0;
+    error = error != 0 ? error : restore_controllers(net, state);
     error = error != 0 ? error : read_number(state, "view", &net->view, &next);
     error = error != 0 ? error : restore_members(net, state);
     if (error == 0 && next >= CLIENT_ID_MIN) {
         error = tide_fail(TIDE_EFULL, "the cluster has used up its node ids");
     }
     net->next_id = next == 0 ? 1 : (uint16_t)next;
+    /* A client of the former controller may still be there under the first ids. */
+    uint64_t clients = net->term * 256 % (UINT16_MAX - CLIENT_ID_MIN);
+    net->next_client =
+        tide__quorum_is(net) ? (uint16_t)(CLIENT_ID_MIN + clients) : CLIENT_ID_MIN;
     return error;
 }
 
 /* ---- the store's records ---- */
+
+bool tide_net_controls(const struct tide_net *net) {
+    return net->controls && net->told == net->term;
+}
 
 uint64_t tide_net_term(const struct tide_net *net) {
     return net->term;
@@ -262,6 +321,7 @@ const struct tide_control_state *tide_net_recorded(const struct tide_net *net) {
 
 struct waiting {
     struct tide_net *net;
+    uint64_t term;
     tide_control_done done;
     void *arg;
 };
@@ -269,10 +329,11 @@ struct waiting {
 static void recorded(void *arg, int code) {
     struct waiting w = *(struct waiting *)arg;
     tide_free(arg);
-    if (code != 0) {
+    bool former = !w.net->controls || w.net->term != w.term;
+    if (code != 0 && !former) {
         resign(w.net, "a decision about tables");
     }
-    w.done(w.arg, code);
+    w.done(w.arg, former ? TIDE_ECLOSED : code);
 }
 
 void tide_net_record(struct tide_net *net, const struct tide_control_put *puts, size_t count,
@@ -284,6 +345,6 @@ void tide_net_record(struct tide_net *net, const struct tide_control_put *puts, 
         done(arg, TIDE_ENOMEM);
         return;
     }
-    *w = (struct waiting){.net = net, .done = done, .arg = arg};
+    *w = (struct waiting){.net = net, .term = net->term, .done = done, .arg = arg};
     net->control->ops->put(net->control, puts, count, recorded, w);
 }

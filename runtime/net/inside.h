@@ -17,6 +17,7 @@
  *   succession.c the controller goes away, another one announces itself
  *   controller.c who may join, who is dead, who has left
  *   decision.c   how the controller's decisions are recorded and told
+ *   quorum.c    several nodes hold them: who commands, who holds the log
  *   net.c        the contract of net.h, the turn's hook
  */
 #ifndef TIDE_NET_INSIDE_H
@@ -270,7 +271,15 @@ bool tide__gossip_confirms(const struct tide_session *session, uint64_t now);
 
 /* ---- members (members.c, controller.c) ---- */
 
-enum member_verb { VERB_VIEW = 1, VERB_READY, VERB_SUSPECT, VERB_CLEAR, VERB_LEAVE, VERB_GOODBYE };
+enum member_verb {
+    VERB_VIEW = 1,
+    VERB_READY,
+    VERB_SUSPECT,
+    VERB_CLEAR,
+    VERB_LEAVE,
+    VERB_GOODBYE,
+    VERB_LOG /* of the replicated log: what raft.c says to its like */
+};
 
 struct known {
     struct tide_member member;
@@ -357,6 +366,17 @@ int tide__decision_add(struct tide_net *net, const struct tide_member *member);
  * recorded nothing else is decided. */
 void tide__decide(struct tide_net *net);
 
+/* ---- the replicated log (quorum.c) ---- */
+
+bool tide__quorum_is(const struct tide_net *net);
+int tide__quorum_open(struct tide_net *net, uint16_t self); /* self 1: a new log */
+void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r);
+/* What is due; takes command or steps down. Returns when it is due again. */
+uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now);
+/* Controller: sees to it that enough members hold the log. */
+void tide__quorum_tick(struct tide_net *net);
+void tide__quorum_step_down(struct tide_net *net);
+
 /* ---- the net ---- */
 
 struct tide_net {
@@ -368,7 +388,7 @@ struct tide_net {
     char cluster[64], listen[160], join[160], wanted_name[64];
     uint64_t incarnation;
     uint16_t workers;
-    bool store, client, controls; /* controls: this node is the controller */
+    bool store, client;
     int32_t pid;
 
     /* any thread, atomic */
@@ -402,6 +422,8 @@ struct tide_net {
     size_t member_count, member_capacity;
     size_t unsettled_low, unsettled_high; /* unsettled members are in [low, high) */
     uint64_t view, term; /* of the controller: the highest that was heard of */
+    bool controls;       /* this node is the controller */
+    uint64_t told;       /* the last term in which this node as controller told a view */
     bool away;           /* it is gone; who commands next will say so */
     struct tide_member_watch *watches; /* those that were told of all members already */
     size_t living; /* members that settled as such */
@@ -415,9 +437,12 @@ struct tide_net {
     unsigned redirects;
     uint64_t tick_at, ticked;
     uint64_t violations, violations_logged, violations_second;
-    /* controller */
-    struct tide_control *control;
-    bool deciding; /* a decision is being recorded */
+    /* controller, and who holds its log */
+    struct tide_control *control; /* NULL: none */
+    bool control_refused;         /* this node was to hold the log, and cannot */
+    uint8_t controllers;          /* so many are to hold it; 0: it is not replicated */
+    bool deciding;                /* a decision is being recorded */
+    bool announce;                /* a view is due though no member changes */
     struct tide_member joiner; /* wanted; id 0: none */
     uint16_t next_id, next_client;
     atomic_bool evacuations; /* any thread */

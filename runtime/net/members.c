@@ -416,6 +416,8 @@ void tide__members_receive(struct tide_link *link, const struct tide_frame *fram
         link->session->parting = true;
     } else if (verb == VERB_VIEW) {
         tide__succession_view(link, &r);
+    } else if (verb == VERB_LOG) {
+        tide__quorum_receive(net, link->peer->id, &r);
     } else if (net->controls) {
         tide__controller_receive(net, link->peer->id, (unsigned)(verb & 255), &r);
     }

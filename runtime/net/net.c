@@ -81,7 +81,6 @@ static void become_controller(struct tide_net *net) {
     tide_system_set_node_id(net->system, self.id);
     atomic_store_explicit(&net->id, self.id, memory_order_relaxed);
     atomic_store_explicit(&net->controller, self.id, memory_order_relaxed);
-    net->next_client = CLIENT_ID_MIN;
     (void)tide__decision_add(net, &self); /* nobody else can be joining yet */
     tide__decide(net);
 }
@@ -131,6 +130,10 @@ static void begin_leave(struct tide_net *net) {
         tide__controller_end(net);
         return;
     }
+    if (tide__quorum_is(net) && net->controls &&
+        net->control->ops->hand_over(net->control) == 0) {
+        return; /* the next one is asked when it commands */
+    }
     if (net->controls) { /* the others wait for it to be started again */
         tide__net_become(net, TIDE_MEMBER_LEFT, 0, "the controller goes");
         tide__net_finish(net, true);
@@ -141,6 +144,7 @@ static void begin_leave(struct tide_net *net) {
         controller != NULL && controller->link != NULL && controller->link->state == LINK_UP;
     bool awaited = controller != NULL && controller->session != NULL;
     awaited = awaited || (net->away && net->store); /* whose rows only a controller can move */
+    awaited = awaited || (net->away && tide__quorum_is(net)); /* there is one soon */
     if (!linked && !net->client && awaited) {
         return; /* it is told when it is there again */
     }
@@ -200,8 +204,11 @@ static uint64_t flush(void *arg) {
     bool ticks = net->tick_soon || now >= net->tick_at;
     if (ticks) {
         tick(net, now);
+        tide__quorum_tick(net);
     }
+    uint64_t log_due = tide__quorum_turn(net, now);
     uint64_t due = tide__sessions_turn(net, now, ticks);
+    due = log_due < due ? log_due : due;
     tide__links_flush(net);
     if (net->links == NULL && (net->finished || net->member_count <= 1)) {
         net->tick_at = TIDE_NEVER;
@@ -287,6 +294,16 @@ static int check_options(const struct tide_net_options *o) {
         (o->join != NULL && strlen(o->join) >= 160)) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
+    if (o->controllers != 0 && (o->join != NULL || o->state != NULL || o->client)) {
+        return tide_fail(TIDE_EINVAL,
+                         "the first node of a cluster says how many controllers there are; they "
+                         "keep its decisions in memory, with no state directory");
+    }
+    if (o->controllers != 0 && o->controllers != 3 && o->controllers != 5) {
+        return tide_fail(TIDE_EINVAL, "%u controllers: there are 3, of which one may be lost, or "
+                                      "5, of which two may be lost",
+                         o->controllers);
+    }
     if (o->state != NULL && o->join != NULL) {
         return tide_fail(TIDE_EINVAL,
                          "only a controller keeps a state directory, and this node joins one");
@@ -314,6 +331,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->store = o->store;
     net->client = o->client;
     net->controls = o->join == NULL;
+    net->controllers = (uint8_t)o->controllers;
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
     net->tick_at = TIDE_NEVER;
@@ -325,12 +343,22 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
 
 static void control_close(struct tide_net *net) {
     if (net->control != NULL) {
-        net->control->ops->destroy(net->control);
+        struct tide_control *control = net->control;
+        net->controls = false; /* what waits is of a controller that was */
+        control->ops->destroy(control);
+        net->control = NULL;
     }
+}
+
+void tide_net_close(struct tide_net *net) {
+    control_close(net);
 }
 
 /* What is recorded must be of this cluster. */
 static int open_control(struct tide_net *net, const char *directory) {
+    if (net->controllers > 0) {
+        return tide__quorum_open(net, 1);
+    }
     int error = tide_control_open(net->port, directory, net->wanted_name, &net->control);
     const struct tide_control_pair *pair =
         error != 0 ? NULL : tide_control_get(&net->control->state, "cluster");

@@ -31,6 +31,7 @@ struct tide_member {
 struct tide_net_options {
     const char *cluster, *name, *listen, *join;
     const char *state; /* controller: directory of its decisions, from which it can be started again; NULL: none */
+    unsigned controllers; /* first node: so many members hold them, 3 or 5, and one of those goes on; 0: no */
     uint16_t workers;
     bool store, client;
 };
@@ -44,17 +45,22 @@ int tide_net_join(struct tide_net *net);
 int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacity);
 /* Asks the controller to take this node out in order (members see LEAVING; the store moves its slots away; then LEFT).
  * Any thread; poll tide_net_state for TIDE_MEMBER_LEFT. On a controller: tells all members to end and drops links; one
- * with a state directory only goes: the others wait for it to be started again. */
+ * with a state directory only goes: the others wait for it to be started again; one of several hands over first, and
+ * leaves as a member. */
 void tide_net_leave(struct tide_net *net);
+/* After tide_system_stop, while the store is there: who waits for a decision hears that there is none. */
+void tide_net_close(struct tide_net *net);
 void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
 
 struct tide_net *tide_net_of(struct tide_node *node); /* provided by node.c */
 const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);
 uint16_t tide_net_self(const struct tide_net *net);       /* own id, 0 until given; any thread */
-uint16_t tide_net_controller(const struct tide_net *net); /* id; any thread */
+uint16_t tide_net_controller(const struct tide_net *net); /* id; 0: not known at the moment; any thread */
 /* May the controller go and be started again? Then who has a request to it waits. Any thread. */
 bool tide_net_durable(const struct tide_net *net);
+/* Is this node the controller, and have the others been told? I/O thread 0. */
+bool tide_net_controls(const struct tide_net *net);
 /* Of the controller that this node obeys; rises with every other one. I/O thread 0. */
 uint64_t tide_net_term(const struct tide_net *net);
 /* Controller, I/O thread 0: what it has recorded, and how it records more (control.h) before it tells anybody. When

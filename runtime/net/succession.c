@@ -24,6 +24,10 @@ static void adopt(struct tide_net *net, struct tide_peer *peer, uint64_t term) {
     net->term = term;
     net->away = false;
     atomic_store_explicit(&net->controller, peer->id, memory_order_relaxed);
+    struct known *known = tide__members_find(net, peer->id);
+    if (known != NULL) {
+        tide__members_unsettle(net, known); /* whoever has to tell the controller something hears of it */
+    }
     if (!first) {
         tide_log(TIDE_LOG_INFO, net->name, "node n%u is the controller, in term %llu",
                  (unsigned)peer->id, (unsigned long long)term);
@@ -38,11 +42,15 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
         tide__link_violation(link, "a damaged view");
         return;
     }
-    if (net->controls || (term < net->term && !TIDE_MUTANT(no_term_check))) {
+    bool older = term < net->term && !TIDE_MUTANT(no_term_check);
+    if (older || (net->controls && (term <= net->term || !tide__quorum_is(net)))) {
         tide_log(TIDE_LOG_WARN, net->name,
                  "refused a view of node n%u: it is of term %llu, this node obeys term %llu",
                  (unsigned)peer->id, (unsigned long long)term, (unsigned long long)net->term);
         return;
+    }
+    if (net->controls) { /* the log will say so too */
+        tide__quorum_step_down(net);
     }
     bool change = peer->id != tide_net_controller(net);
     if (change && term == net->term) {

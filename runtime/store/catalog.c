@@ -9,8 +9,9 @@
  *   --TABLE_DONE--> controller --answer--> creator
  *
  * A table and every change of its map are recorded (tide_net_record) before anybody hears of them.
- * A controller that was started again reads them back and goes through both rounds anew with every
- * table: nodes that have it say so.
+ * A controller that was started again, or a member that becomes it, reads them back and goes
+ * through both rounds anew with every table: nodes that have it say so. One that commands no more
+ * forgets them.
  */
 #include "store/catalog.h"
 #include "store/clocked.h"
@@ -242,6 +243,21 @@ static void release_entries(struct tide__catalog *catalog) {
         }
         tide_free(e);
     }
+    catalog->last_id = 0;
+}
+
+/* Whoever waits for a table asks again where the next controller is. */
+static void step_down(struct tide_store *store) {
+    struct tide__catalog *catalog = store->catalog;
+    for (struct tide__catalog_entry *e = catalog->entries; e; e = e->next) {
+        for (const struct tide__caller *caller = e->callers; caller; caller = caller->next) {
+            (void)tide_answer_error(caller->from, caller->call, TIDE_EBUSY,
+                                    "this node is the controller no more");
+        }
+    }
+    release_entries(catalog);
+    tide__plan_release(store);
+    catalog->term = 0;
 }
 
 static int load(struct tide_store *store) {
@@ -262,13 +278,24 @@ static int load(struct tide_store *store) {
     return tide__plan_load(store);
 }
 
-bool tide__catalog_commands(struct tide_store *store) {
-    if (!tide__store_is_controller(store)) {
-        return false;
+/* Both rounds with every table, and what was under way when the former controller ended. */
+static void begin(struct tide_store *store) {
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->phase == TIDE__CATALOG_PREPARE) {
+            start_round(store, e, TIDE__CATALOG_PREPARE);
+        }
     }
-    uint64_t term = tide_net_term(store->net);
-    if (store->catalog->term == term) {
-        return true;
+    tide__plan_begin(store);
+}
+
+bool tide__catalog_commands(struct tide_store *store) {
+    bool controls = tide__store_is_controller(store);
+    uint64_t term = controls ? tide_net_term(store->net) : 0;
+    if (store->catalog->term != 0 && store->catalog->term != term) {
+        step_down(store);
+    }
+    if (!controls || store->catalog->term == term) {
+        return controls;
     }
     int code = load(store);
     if (code) {
@@ -279,6 +306,7 @@ bool tide__catalog_commands(struct tide_store *store) {
         return false;
     }
     store->catalog->term = term;
+    begin(store);
     return true;
 }
 
@@ -339,8 +367,17 @@ static void recorded(void *arg, int code) {
     tide_free(arg);
     struct tide__catalog_entry *entry = by_id(r.store, r.id);
     if (!code && entry && entry->phase == TIDE__CATALOG_RECORD) {
-        start_round(r.store, entry, TIDE__CATALOG_PREPARE);
-        round_ended(r.store, entry);
+        entry->recorded = true;
+        tide__store_look(r.store);
+    }
+}
+
+void tide__catalog_resume(struct tide_store *store) {
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->phase == TIDE__CATALOG_RECORD && e->recorded) {
+            start_round(store, e, TIDE__CATALOG_PREPARE);
+            round_ended(store, e);
+        }
     }
 }
 
@@ -370,7 +407,7 @@ static int create(struct tide_store *store, const struct tide_message *message,
         return code;
     }
     if (!tide__catalog_commands(store)) {
-        return tide_fail(TIDE_EREFUSED, "this node is not the controller");
+        return tide_fail(TIDE_EBUSY, "this node is not the controller");
     }
     struct tide__catalog_entry *entry = find(store->catalog, name);
     bool fresh = !entry;

@@ -20,6 +20,7 @@ struct tide__catalog_entry {
     uint32_t id;
     enum tide__catalog_phase phase;
     uint32_t version; /* of the slot map */
+    bool recorded;    /* in phase RECORD: the round may start */
     bool tell;        /* all nodes are to hear the map, once it is recorded */
     uint16_t homes[TIDE_SLOT_COUNT];
     uint32_t versions[TIDE_SLOT_COUNT];
@@ -44,8 +45,10 @@ enum { TIDE__CATALOG_KEY_BYTES = 40 };
 /* A table as it is recorded, under its key: options, slot map. *gives* the bytes in w. */
 void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
                          char key[TIDE__CATALOG_KEY_BYTES]);
+/* Hands out what has been recorded since. */
+void tide__catalog_resume(struct tide_store *store);
 /* This node commands, perhaps since now: what was recorded of tables and moves is here. False: not,
- * or not yet. */
+ * not yet, or no more: then it is forgotten. The store actor alone. */
 bool tide__catalog_commands(struct tide_store *store);
 
 #endif

@@ -40,6 +40,7 @@ struct news {
 };
 
 struct told { /* once it is recorded */
+    struct told *next;
     struct tide_store *store;
     struct tide_writer groups;
 };
@@ -51,17 +52,45 @@ static void told_free(struct told *told) {
     tide_free(told);
 }
 
+/* Perhaps outside of the store actor, which alone may send. */
 static void recorded(void *arg, int code) {
     struct told *told = arg;
     struct tide_store *store = told->store;
-    for (uint16_t node = 1; node < TIDE__NODES && !code; node++) {
-        if (lives(store, node)) {
-            (void)tide__store_send(store, node, TIDE_LANE_STORE, true, told->groups.data,
-                                   told->groups.size, NULL);
-        }
+    if (code) {
+        told_free(told);
+        tide__plan_recorded(store, code);
+        return;
     }
-    told_free(told);
-    tide__plan_recorded(store, code);
+    struct told **end = &store->moves->told;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = told;
+    tide__store_look(store);
+}
+
+void tide__groups_tell(struct tide_store *store) {
+    const bool commands = tide__catalog_commands(store); /* else it is another's to tell */
+    struct told *told;
+    while ((told = store->moves->told) != NULL) {
+        store->moves->told = told->next;
+        for (uint16_t node = 1; node < TIDE__NODES && commands; node++) {
+            if (lives(store, node)) {
+                (void)tide__store_send(store, node, TIDE_LANE_STORE, true, told->groups.data,
+                                       told->groups.size, NULL);
+            }
+        }
+        told_free(told);
+        tide__plan_recorded(store, 0); /* nothing is planned on what nobody has heard of */
+    }
+}
+
+void tide__groups_release(struct tide_store *store) {
+    struct told *told;
+    while ((told = store->moves->told) != NULL) {
+        store->moves->told = told->next;
+        told_free(told);
+    }
 }
 
 /* *takes* told, also when it fails. */

@@ -96,7 +96,7 @@ static void on_passed(struct tide_store *store, uint16_t from, struct tide_reade
 
 /* Another controller: it has not heard what the former one was told. */
 static void look_for_commander(struct tide_store *store) {
-    uint16_t commander = tide_net_controller(store->net);
+    uint64_t commander = tide_net_term(store->net);
     if (store->commander != commander) {
         store->commander = commander;
         store->drained = false;
@@ -115,6 +115,7 @@ static void on_member(struct tide_store *store, const struct tide_member *member
 
 static void on_members(struct tide_store *store, struct tide_reader *r) {
     look_for_commander(store);
+    (void)tide__catalog_commands(store); /* perhaps since now, or no more */
     uint64_t id = tide_read_uint(r);
     bool missed = atomic_exchange_explicit(&store->members_missed, false, memory_order_relaxed);
     bool all = missed || r->error || id == 0;
@@ -128,8 +129,11 @@ static void on_members(struct tide_store *store, struct tide_reader *r) {
             on_member(store, &members[i]);
         }
     }
+    tide__groups_tell(store);
     if (tide__catalog_commands(store)) {
+        tide__catalog_resume(store);
         tide__plan_resume(store);
+        tide__plan_advance(store);
     }
 }
 

@@ -98,6 +98,7 @@ void tide__moves_destroy(struct tide_store *store) {
         m->departures = next;
     }
     if (m) {
+        tide__groups_release(store);
         tide__plan_release(store);
     }
     tide_free(m);

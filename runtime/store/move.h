@@ -10,6 +10,7 @@ struct batch;
 struct leaver;
 struct arrival;
 struct departure;
+struct told;
 
 struct tide__moves {
     struct arrival *arrivals;
@@ -18,6 +19,7 @@ struct tide__moves {
     struct leaver *leavers;
     uint32_t recording; /* changes of maps that are not recorded yet: nothing may follow from them */
     bool planning;
+    struct told *told; /* groups.c: changes of groups that are recorded, and to be told */
     uint32_t fences;
     uint32_t answers; /* tables with map_rounds */
     uint32_t rounds;  /* controller: of MAP, so far */
@@ -38,6 +40,8 @@ void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
 /* A change of maps or groups is recorded (one of `recording`), or code: it cannot be. */
 void tide__plan_recorded(struct tide_store *store, int code);
+/* The controller's command begins: who leaves already is found among the members. */
+void tide__plan_begin(struct tide_store *store);
 /* Reads back the batches that were under way; what their new homes have to be told is told by the
  * next tide__plan_resume, when the members are known. */
 int tide__plan_load(struct tide_store *store);

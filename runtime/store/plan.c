@@ -66,8 +66,7 @@ void tide__plan_resume(struct tide_store *store) {
 void tide__plan_recorded(struct tide_store *store, int code) {
     store->moves->recording--;
     if (!code && store->moves->recording == 0) {
-        tide__plan_resume(store);
-        tide__plan_advance(store);
+        tide__store_look(store);
     }
 }
 
@@ -340,7 +339,7 @@ static void tell_everybody(struct tide_store *store, struct tide__catalog_entry 
 }
 
 void tide__plan_advance(struct tide_store *store) {
-    if (store->moves->recording > 0 || store->moves->planning) {
+    if (store->moves->recording > 0 || store->moves->planning || !tide__catalog_commands(store)) {
         return; /* it is called again when that is done */
     }
     store->moves->planning = true;
@@ -409,6 +408,19 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
     tide_free(b);
 }
 
+static void add_leaver(struct tide_store *store, uint16_t id) {
+    struct leaver **place = &store->moves->leavers;
+    while (*place && (*place)->id != id) {
+        place = &(*place)->next;
+    }
+    struct leaver *leaver = *place ? NULL : tide_alloc_zero(1, sizeof *leaver);
+    if (leaver) {
+        leaver->id = id;
+        leaver->next = store->moves->leavers;
+        store->moves->leavers = leaver;
+    }
+}
+
 void tide__plan_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
         for (struct batch **place = &store->moves->batches;
@@ -428,14 +440,17 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
         tide__plan_answered(store, member->id, 0);
     }
     if (member->state == TIDE_MEMBER_LEAVING) {
-        struct leaver *leaver = tide_alloc_zero(1, sizeof *leaver);
-        if (leaver) {
-            leaver->id = member->id;
-            leaver->next = store->moves->leavers;
-            store->moves->leavers = leaver;
-        }
+        add_leaver(store, member->id);
     }
     tide__plan_advance(store);
+}
+
+void tide__plan_begin(struct tide_store *store) {
+    for (unsigned node = 1; node < 0x8000; node++) {
+        if (store->member_state[node] == 1 + TIDE_MEMBER_LEAVING) {
+            add_leaver(store, (uint16_t)node);
+        }
+    }
 }
 
 void tide__plan_release(struct tide_store *store) {

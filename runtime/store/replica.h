@@ -178,6 +178,9 @@ void tide__groups_choose(struct tide__catalog_entry *entry, const uint16_t *node
 void tide__groups_member(struct tide_store *store, const struct tide_member *member);
 /* Looks for copies to rebuild, and slots to take off those who leave. Of tide__plan_advance. */
 void tide__groups_plan(struct tide_store *store);
+/* Tells everybody of changes that are recorded by now. */
+void tide__groups_tell(struct tide_store *store);
+void tide__groups_release(struct tide_store *store);
 void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
                           const uint8_t *slots, size_t count);
 void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,

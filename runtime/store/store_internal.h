@@ -634,7 +634,7 @@ struct tide_store {
     uint64_t cut_last;                   /* id of the last one it wrote; 0: none */
     bool leaving; /* this node: localizes nothing any more */
     bool drained; /* and told the controller that it owns nothing of others */
-    uint16_t commander; /* the controller that was told */
+    uint64_t commander; /* term of the controller that was told */
     uint64_t drain_at;
     unsigned drain_looks;
 };
@@ -651,6 +651,9 @@ void tide__table_publish(struct tide_store *store, struct tide_table *table);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id);
 uint16_t tide__store_self(struct tide_store *store);
 bool tide__store_is_controller(struct tide_store *store);
+/* The store actor, which alone may send and set timers, is to look at the members, at who commands,
+ * and at what was recorded. Any thread. */
+void tide__store_look(struct tide_store *store);
 /* A place where the simulator may let others run. No lock is held. */
 static inline void tide__store_yield(struct tide_store *store) {
     if (TIDE_UNLIKELY(store->port && store->port->simulated) &&

@@ -280,8 +280,8 @@ static int same_or_mismatch(struct tide_table *table, const struct tide_table_op
     return 0;
 }
 
-/* CREATE. While the controller is away, and may come back, it is waited for: it finds what it has
- * decided, so asking twice makes one table. */
+/* CREATE. While the controller is away, and another one or the same is to come, it is waited for: it
+ * finds what was decided, so asking twice makes one table. */
 static int ask_controller(struct tide_store *store, const struct tide_table_options *options) {
     struct tide_writer w;
     uint8_t buffer[512];
@@ -293,10 +293,12 @@ static int ask_controller(struct tide_store *store, const struct tide_table_opti
     int code = w.error;
     while (!code) {
         struct tide_reply *reply = NULL;
-        code = tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data,
-                         w.size, TIDE_CALL_TIMEOUT, &reply);
+        uint16_t controller = tide_net_controller(store->net);
+        code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
+                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w.data,
+                                           w.size, TIDE_CALL_TIMEOUT, &reply);
         tide_reply_free(reply);
-        bool away = (code == TIDE_EDIED || code == TIDE_EUNREACHABLE) &&
+        bool away = (code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_EBUSY) &&
                     tide_net_durable(store->net) && tide_port_now(store->port) < until;
         if (!away) {
             break;
@@ -459,8 +461,7 @@ uint16_t tide__store_self(struct tide_store *store) {
 }
 
 bool tide__store_is_controller(struct tide_store *store) {
-    uint16_t self = tide__store_self(store); /* 0 until a joiner is told, like the controller's */
-    return store->net && self != 0 && tide_net_controller(store->net) == self;
+    return store->net && tide_net_controls(store->net) && tide__store_self(store) != 0;
 }
 
 bool tide_store_synced(struct tide_store *store) {
@@ -501,6 +502,10 @@ static void post_member(struct tide_store *store, uint16_t id) {
     tide_writer_release(&w);
 }
 
+void tide__store_look(struct tide_store *store) {
+    post_member(store, 0);
+}
+
 /* I/O thread 0. */
 static void member_changed(void *arg, const struct tide_member *member) {
     struct tide_store *store = arg;
@@ -531,7 +536,8 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
     tide_port_random(store->port, "store.yield", &store->yields);
     store->node = tide_system_node(system);
     atomic_store(&store->self, 0);
-    atomic_store(&store->synced, !net || tide__store_is_controller(store));
+    const uint16_t self = tide__store_self(store); /* 0: it joins, and waits for its tables */
+    atomic_store(&store->synced, !net || (self != 0 && tide_net_controller(net) == self));
     struct tide_actor_options options = {.type = "store",
                                          .handle = tide__shard_handle,
                                          .state = store,
@@ -551,7 +557,7 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
         store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
         tide_net_watch(net, &store->watch);
         tide_net_expect_evacuation(net);
-        post_member(store, 0);
+        tide__store_look(store);
     }
     *out = store;
     return 0;

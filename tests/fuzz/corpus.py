@@ -136,7 +136,33 @@ IDX = {
     "packed-short": gzip.compress(IDX_FILE, mtime=0)[:-6],
 }
 
-for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX),
+
+def raft(kind, numbers, flag=0, servers=(), body=b""):
+    numbers = list(numbers) + [0] * (5 - len(numbers))
+    head = b"\x99" + bytes([kind]) + b"".join(b"\xcf" + struct.pack(">Q", v) for v in numbers) + bytes([flag])
+    return head + bytes([0x90 + len(servers)]) + bytes(servers) + b"\xc7" + bytes([len(body), 8]) + body
+
+
+def entry(term, kind, data):
+    return struct.pack("<QII", term, kind, len(data)) + data
+
+
+RAFTS = {
+    "heartbeat": raft(1, [3, 9, 2, 9]),
+    "entries": raft(1, [3, 9, 2, 9], body=entry(3, 1, b"one") + entry(3, 2, b"\0" * 8)),
+    "entries-cut": raft(1, [3, 9, 2, 9], body=entry(3, 1, b"one")[:-1]),
+    "entries-result": raft(2, [3, 0, 11]),
+    "vote": raft(3, [4, 7, 11, 3], flag=3),
+    "vote-of-another": raft(3, [4, 8, 11, 3]),
+    "vote-result": raft(4, [4, 1], flag=1),
+    "snapshot": raft(5, [4, 9, 3, 1, 5], servers=(1, 1, 2, 1), body=b"state"),
+    "snapshot-parts": raft(5, [4, 9, 3, 1, 5], body=b"sta") + raft(5, [4, 9, 3, 1, 5], flag=3, body=b"te"),
+    "snapshot-gap": raft(5, [4, 9, 3, 1, 5], body=b"sta") + raft(5, [4, 9, 3, 1, 5], flag=4, body=b"e"),
+    "snapshot-server-twice": raft(5, [4, 9, 3, 1, 5], servers=(1, 1, 1, 1), body=b"state"),
+    "timeout-now": raft(6, [4, 11, 3]),
+}
+
+for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX),
                       ("manifest", MANIFESTS)):
     for seed, content in seeds.items():
         write(target, seed, content)

@@ -10,6 +10,7 @@ return {
     {"tide node --join tcp:127.0.0.1:7070 --workers 4", "with four workers"},
     {"tide node --join tcp:127.0.0.1:7070 --no-store", "hold no parameters"},
     {"tide node --controller --state ctl --listen tcp:127.0.0.1:7070", "a controller that may be started again"},
+    {"tide node --controllers 3 --listen tcp:127.0.0.1:7070", "the first node of a cluster that outlives it"},
   },
   options = {
     {name = "join", type = "string", value = "ADDRESS", doc = "endpoint of any member; absent: a cluster of its own"},
@@ -24,6 +25,8 @@ return {
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
      doc = "with --controller: keep its decisions there; started again with it, it goes on"},
+    {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
+     doc = "first node: 3 or 5 nodes hold what the controller decides, and another one goes on when it ends"},
     {name = "nodes", type = "integer", min = 0, max = 256, doc = "with --controller: node processes to start"},
     {name = "node-workers", type = "integer", min = 1, max = 256, doc = "with --controller: workers of each of them"},
   },
@@ -33,6 +36,14 @@ return {
       return nil, errors.new("T0107", {
         message = "--controller starts a new cluster and --join enters one", help = "leave one of them out",
       })
+    end
+    if o.controllers and (o.join or o.controller or o.state) then
+      return nil, errors.new("T0107", {
+        message = "--controllers is for the first node of a cluster whose nodes are started one by one",
+        help = "leave out --join, --controller and --state; the other nodes only join"})
+    end
+    if o.controllers == 4 then
+      return nil, errors.new("T0107", {message = "--controllers is 3 or 5", help = "4 survive no more losses than 3"})
     end
     if o.state and not o.controller then
       return nil, errors.new("T0107", {message = "--state is for a controller", help = "say --controller too"})
@@ -45,7 +56,7 @@ return {
     return require("tide.cluster").node_main {
       join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
-      node_workers = o.node_workers, state = o.state, timeout_s = context.timeout_s,
+      node_workers = o.node_workers, state = o.state, controllers = o.controllers, timeout_s = context.timeout_s,
     }
   end,
 }

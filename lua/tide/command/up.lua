@@ -25,6 +25,7 @@ return {
   examples = {
     {"tide up", "two nodes, cluster `local`"},
     {"tide up -n 4 --workers 2", "four nodes with two workers each"},
+    {"tide up -n 4 --controllers 3", "four nodes that outlive their controller"},
     {"tide up --cluster lab --dry-run", "what would be started"},
   },
   options = {
@@ -32,6 +33,8 @@ return {
      doc = "node processes (default 2)"},
     {name = "workers", config = "workers", short = "w", type = "integer", min = 1, max = 256,
      doc = "workers of each node (default 1)"},
+    {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
+     doc = "3 or 5 controller processes, of which any one may go on when another ends (default: one, no more)"},
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
     {name = "dry-run", doc = "say what would happen and do nothing (-n is --nodes here)"},
@@ -40,19 +43,23 @@ return {
     local o <const> = context.options
     local name <const> = o.cluster or "local"
     local nodes <const>, workers <const> = o.nodes or 2, o.workers or 1
+    if o.controllers == 4 then
+      return nil, errors.new("T0107", {message = "--controllers is 3 or 5", help = "4 survive no more losses than 3"})
+    end
     if o.dry_run then
       if context.json then
         context:print(context.core.json_encode {
           schema = "tide.up/1", cluster = name, workers = workers, dry_run = true, node_count = nodes,
+          controllers = o.controllers,
         })
       else
-        context:print(("would start cluster `%s`: a controller and %d nodes with %d workers each"):format(
-          text.clean(name), nodes, workers))
+        context:print(("would start cluster `%s`: %s and %d nodes with %d workers each"):format(
+          text.clean(name), o.controllers and o.controllers .. " controllers" or "a controller", nodes, workers))
       end
       return 0
     end
     local up, err = require("tide.cluster").up {
-      cluster = name, nodes = nodes, workers = workers, timeout_s = context.timeout_s,
+      cluster = name, nodes = nodes, workers = workers, controllers = o.controllers, timeout_s = context.timeout_s,
     }
     if not up then return nil, errors.from(err, "T1001") end
     describe(context, up)

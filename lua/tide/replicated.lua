@@ -1,0 +1,127 @@
+-- A cluster of `tide up --controllers N`: every node is a process of its own, so that none ends with another. The first
+-- ones, c1 to cN, hold what the controller decides, and no rows and no workers: the end of one of them costs nothing.
+local cluster = require "tide.cluster"
+local core = require "tide.core"
+local errors = require "tide.errors"
+
+local replicated = {}
+
+local POLL_S <const> = 0.02
+local JOIN_S <const> = 15
+
+local function socket_of(name, node) return ("unix:%s/%s.sock"):format(cluster.directory(name), node) end
+local function log_of(name, node) return ("%s/node-%s.log"):format(cluster.directory(name), node) end
+
+local function start(name, node, words)
+  local log = log_of(name, node)
+  core.file_remove(log)
+  local argv = {"node", "--cluster", name, "--name", node, "--listen", socket_of(name, node)}
+  table.move(words, 1, #words, #argv + 1, argv)
+  if not cluster.start_detached(log, table.unpack(argv)) then
+    error(errors.new("T1001", {message = ("the process of node %s could not be started"):format(node), where = log}), 0)
+  end
+end
+
+---What the log of a node says if its process has ended; start_detached writes that line.
+local function ended(name, node)
+  local log = log_of(name, node)
+  local status = cluster.ended_status(log)
+  if not status then return nil end
+  return errors.new("T1001", {
+    where = log, node = node, message = ("node %s ended with exit code %s; its log ends with:\n%s"):format(
+      node, status, cluster.last_lines(log, 8)),
+  })
+end
+
+local function wait_for(name, nodes, what, deadline)
+  while true do
+    local result = what()
+    if result then return result end
+    for _, node in ipairs(nodes) do
+      local err = ended(name, node)
+      if err then error(err, 0) end
+    end
+    if core.now() > deadline then
+      error(errors.new("T1001", {message = "the cluster did not come up in time", where = log_of(name, nodes[1])}), 0)
+    end
+    core.sleep(POLL_S)
+  end
+end
+
+local function listens(name, node)
+  for _, file in ipairs(core.file_list(cluster.directory(name)) or {}) do
+    if file == node .. ".sock" then return true end
+  end
+  return false
+end
+
+---Members by name once all are up; this process is a client of the cluster meanwhile.
+local function all_up(nodes)
+  local up = {}
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" then up[member.name] = member end
+  end
+  for _, node in ipairs(nodes) do
+    if not up[node] then return nil end
+  end
+  return up
+end
+
+local function bring_up(o, name, nodes)
+  local deadline = core.now() + JOIN_S
+  for _, node in ipairs(nodes) do -- whose socket may be left of one that was killed
+    core.file_remove(socket_of(name, node):sub(#"unix:" + 1))
+  end
+  start(name, "c1", {"--controllers", tostring(o.controllers), "--no-store", "--workers", "0"})
+  wait_for(name, {"c1"}, function() return listens(name, "c1") end, deadline)
+  for i, node in ipairs(nodes) do
+    if i > 1 and i <= o.controllers then
+      start(name, node, {"--join", socket_of(name, "c1"), "--no-store", "--workers", "0"})
+    elseif i > o.controllers then
+      start(name, node, {"--join", socket_of(name, "c1"), "--workers", tostring(o.workers or 1)})
+    end
+  end
+  local ok, err = cluster.attach {endpoint = socket_of(name, "c1"), cluster = name}
+  if not ok then error(err, 0) end
+  local members = wait_for(name, nodes, function() return all_up(nodes) end, deadline)
+  local pids, endpoints = {}, {}
+  for i, node in ipairs(nodes) do pids[i], endpoints[i] = members[node].pid, members[node].endpoint end
+  ok, err = cluster.publish(name, table.concat(endpoints, "\n"), pids)
+  if not ok then error(errors.from(err), 0) end
+  return {cluster = name, endpoint = endpoints[1], pids = pids, log = log_of(name, "c1")}
+end
+
+---@param o {cluster: string, controllers: integer, nodes?: integer, workers?: integer}
+---@return table|nil {cluster, endpoint, pids}, table? err
+function replicated.up(o)
+  local nodes = {}
+  for i = 1, o.controllers do nodes[i] = "c" .. i end
+  for i = 1, o.nodes or 2 do nodes[o.controllers + i] = "n" .. i end
+  local ok, up = pcall(bring_up, o, o.cluster, nodes)
+  core.node_stop(0)
+  if ok then return up end
+  cluster.unpublish(o.cluster)
+  for _, node in ipairs(nodes) do cluster.end_detached(log_of(o.cluster, node)) end
+  return nil, errors.from(up, "T1001")
+end
+
+---Tells all nodes to end, without moving rows first.
+function replicated.quit_inside()
+  for _, member in ipairs(core.members()) do
+    local address = member.state == "up" and core.whereis(member.name .. "/agent")
+    if address then core.send(address, {op = "quit", leave = false}) end
+  end
+  core.sleep(POLL_S)
+  return {}
+end
+
+---@param name string
+---@return boolean told; false: no controller takes a client at this moment
+function replicated.quit(name)
+  if not cluster.attach {cluster = name} then return false end
+  core.node_run([[return require("tide.replicated").quit_inside()]], "@tide/replicated.lua", {})
+  core.node_stop(0)
+  return true
+end
+
+return replicated

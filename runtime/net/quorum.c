@@ -1,0 +1,214 @@
+/*
+ * Several nodes hold what the controller has decided (raft.c), so that another one can go on when
+ * it ends. This file is the node's side: it takes command when the log says that it leads, steps
+ * down when it does not, and as controller sees to it that enough members hold the log.
+ *
+ * The first node of the cluster begins alone. When as many members as were asked for are up, they
+ * become holders one by one, those without rows first, since a controller's end then costs none,
+ * and then the oldest. A holder that is gone is replaced when there is another member. With three
+ * holders the cluster outlives its controller, and views say so (`durable`).
+ *
+ * While no majority of the holders hear each other nothing is decided; everything else goes on.
+ */
+#include "net/inside.h"
+
+#include <string.h>
+
+enum { HOLDERS_MIN = 3 /* the fewest of which one may be lost */ };
+
+static bool replicated(const struct tide_net *net) {
+    return net->control != NULL && net->control->ops->leads != NULL;
+}
+
+bool tide__quorum_is(const struct tide_net *net) {
+    return replicated(net);
+}
+
+/* ---- messages of the log ---- */
+
+static bool send(void *arg, uint16_t to, const void *message, size_t size) {
+    struct tide_net *net = arg;
+    struct tide_peer *peer = tide__peer(net, to);
+    if (net->finished || peer == NULL || peer->link == NULL || peer->link->state != LINK_UP) {
+        return false;
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, VERB_LOG);
+    tide_write_raw(&w, message, size);
+    bool sent = w.error == 0;
+    if (sent) {
+        tide__members_cast(net, peer->link, &w);
+    }
+    tide_writer_release(&w);
+    return sent;
+}
+
+int tide__quorum_open(struct tide_net *net, uint16_t self) {
+    struct tide_control_host host = {
+        .port = net->port, .name = net->name, .self = self, .arg = net, .send = send};
+    return tide_control_replicate(&host, self == 1, &net->control);
+}
+
+void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r) {
+    const struct known *sender = tide__members_find(net, from);
+    if (net->finished || net->client || sender == NULL ||
+        sender->member.state > TIDE_MEMBER_LEAVING) {
+        return;
+    }
+    if (net->control == NULL && !net->control_refused &&
+        tide__quorum_open(net, tide__net_id(net)) != 0) {
+        net->control_refused = true;
+        tide_log(TIDE_LOG_ERROR, net->name, "this node cannot hold the controller's log: %s",
+                 tide_error_message());
+    }
+    if (replicated(net)) {
+        net->control->ops->receive(net->control, from, r);
+    }
+}
+
+/* ---- command ---- */
+
+/* What this node has seen of others as a member is now its own business. */
+static void take_stock(struct tide_net *net) {
+    for (size_t i = 0; i < net->member_count; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        struct tide_peer *peer = tide__peer(net, m->id);
+        if (m->state <= TIDE_MEMBER_LEAVING && peer != NULL && peer->lost) {
+            tide__controller_report(net, tide__net_id(net), m->id, true, "connection lost");
+        }
+    }
+}
+
+static void take_command(struct tide_net *net) {
+    net->controls = true;
+    if (tide__decision_begin(net) != 0) {
+        tide_log(TIDE_LOG_ERROR, net->name, "this node cannot take command: %s",
+                 tide_error_message());
+        net->controls = false;
+        (void)net->control->ops->hand_over(net->control);
+        return;
+    }
+    struct known *self = tide__members_find(net, tide__net_id(net));
+    TIDE_ASSERT(self != NULL);
+    if (self->member.state > TIDE_MEMBER_LEAVING) { /* decided by the former, and not heard */
+        net->controls = false;
+        tide__members_unsettle(net, self);
+        tide__members_settle(net);
+        return;
+    }
+    tide_log(TIDE_LOG_INFO, net->name, "this node is the controller now, in term %llu",
+             (unsigned long long)net->term);
+    net->away = false;
+    net->announce = true;
+    memcpy(net->controller_endpoint, net->endpoint, sizeof net->controller_endpoint);
+    atomic_store_explicit(&net->controller, self->member.id, memory_order_relaxed);
+    /* What this node had not heard takes effect with the first view, which tells it to those whom
+     * it is about. */
+    take_stock(net);
+    tide__decide(net);
+    tide__handshake_unpark(net);
+}
+
+void tide__quorum_step_down(struct tide_net *net) {
+    tide_log(TIDE_LOG_WARN, net->name,
+             "this node is the controller no more; views, slot moves and new tables wait for the "
+             "next one");
+    net->controls = false;
+    net->away = true;
+    net->deciding = false;
+    net->joiner.id = 0;
+    for (size_t i = 0; i < net->member_count; i++) {
+        net->members[i].wanted = 0;
+    }
+    tide__controller_release(net);
+    atomic_store_explicit(&net->controller, 0, memory_order_relaxed);
+    struct known *self = tide__members_find(net, tide__net_id(net));
+    if (self != NULL) {
+        tide__members_unsettle(net, self); /* the store steps down too */
+        tide__members_settle(net);
+    }
+    tide__handshake_unpark(net);
+}
+
+uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now) {
+    if (!replicated(net) || net->finished) {
+        return TIDE_NEVER;
+    }
+    uint64_t due = net->control->ops->turn(net->control, now);
+    uint64_t term = net->control->ops->leads(net->control);
+    if (net->controls && term != net->term) {
+        tide__quorum_step_down(net);
+    }
+    if (!net->controls && term > net->term && tide__net_id(net) != 0 && !net->finished) {
+        take_command(net);
+        due = net->control->ops->turn(net->control, now);
+    }
+    return due;
+}
+
+/* ---- who holds the log ---- */
+
+static bool holds(const uint16_t *ids, size_t count, uint16_t id) {
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The best of the members that do not hold it, and how many those are. */
+static const struct tide_member *candidate(struct tide_net *net, const uint16_t *ids, size_t count,
+                                           size_t *candidates) {
+    const struct tide_member *best = NULL;
+    *candidates = 0;
+    for (size_t i = 0; i < net->member_count; i++) {
+        const struct tide_member *m = &net->members[i].member;
+        if (m->state != TIDE_MEMBER_UP || holds(ids, count, m->id)) {
+            continue;
+        }
+        ++*candidates;
+        if (best == NULL || (best->store && !m->store)) { /* the list is by id */
+            best = m;
+        }
+    }
+    return best;
+}
+
+/* A holder that is gone, or goes; 0: none. */
+static uint16_t departing(struct tide_net *net, const uint16_t *ids, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const struct known *known = tide__members_find(net, ids[i]);
+        if (ids[i] != tide__net_id(net) && (known == NULL || known->member.state != TIDE_MEMBER_UP)) {
+            return ids[i];
+        }
+    }
+    return 0;
+}
+
+void tide__quorum_tick(struct tide_net *net) {
+    uint16_t ids[TIDE_CONTROLLERS_MAX + 2];
+    if (!replicated(net) || !net->controls || net->finished) {
+        return;
+    }
+    size_t count = net->control->ops->holders(net->control, ids, TIDE_COUNT(ids)), candidates;
+    if (count > TIDE_COUNT(ids)) {
+        return;
+    }
+    const struct tide_member *next = candidate(net, ids, count, &candidates);
+    uint16_t gone = departing(net, ids, count);
+    if (gone != 0 && next != NULL) {
+        (void)net->control->ops->hold(net->control, gone, false); /* later, if one is under way */
+    } else if (count < net->controllers && count + candidates >= net->controllers) {
+        (void)net->control->ops->hold(net->control, next->id, true);
+    }
+    if (count >= HOLDERS_MIN && !tide_net_durable(net)) {
+        tide_log(TIDE_LOG_INFO, net->name,
+                 "%zu nodes hold what the controller decides; the cluster outlives it", count);
+        atomic_store_explicit(&net->durable, true, memory_order_relaxed);
+        net->announce = true;
+        tide__decide(net);
+    }
+}

@@ -1,0 +1,133 @@
+#!/bin/bash
+# kill -9 of the controller of a cluster with three, under load: the run goes on, another one commands, a table is made,
+# a node joins and one leaves; nothing is left running. ROUNDS=n repeats it with a cluster each and says how long there
+# was no controller (median, p99).
+. "$(dirname "$0")/harness.sh"
+rounds=${ROUNDS:-2}
+if [ ! -e "$(dirname "$TIDE")/tide_raft.so" ]; then
+    timeout 30 "$TIDE" node --controllers 3 >missing.txt 2>&1 </dev/null && fail "controllers without the plugin"
+    says missing.txt 'T1004'
+    finish
+fi
+
+cat >long.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {
+  name = "long",
+  tables = {t = tide.table {keys = tide.dense(400), width = 2, init = tide.zero(), update = "add"}},
+  worker = function(w)
+    local keys, ones = tide.range(0, 399), tide.tensor.zeros("f32", 400, 2)
+    ones:fill(1)
+    while not w:stopping() do
+      w.tables.t:push(keys, ones)
+      w:report {pushes = 1}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local run, pushes = cluster:start(job), 0
+  local progress = assert(io.open("progress", "w"))
+  for report in run:events "report" do
+    pushes = pushes + report.pushes
+    progress:write(report.n, "\n")
+    progress:flush()
+    tide.sleep "5ms"
+    local stop = io.open "stop"
+    if stop then
+      stop:close()
+      run:stop()
+    end
+  end
+  run:wait()
+  local rows = run.tables.t:pull(tide.range(0, 399))
+  print("exact", rows:min() == rows:max(), rows:min() >= pushes, pushes > 30)
+end)
+LUA
+cat >table.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {
+  name = "made", tables = {t = tide.table {keys = tide.dense(10), width = 1}},
+  worker = function(w) w.tables.t:push({3}, {{1}}) end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  cluster:start(job):wait()
+  print "made"
+end)
+LUA
+
+logs=$XDG_RUNTIME_DIR/tide/lab
+progress() { if [ -e progress ]; then wc -l <progress; else echo 0; fi; }
+goes_on() { # by 20 reports from here
+    local from
+    from=$(progress)
+    further() { [ "$(progress)" -gt $((from + 20)) ]; }
+    wait_for 20 further
+}
+member_is() { "$TIDE" nodes --cluster lab --timeout 3s --plain 2>/dev/null | grep -Eq "^$1\s[0-9]+\s$2"; }
+leader_of() { grep -l "this node is the controller now" "$logs"/node-c[0-9].log 2>/dev/null; }
+has_leader() { [ -n "$(leader_of)" ]; }
+# Milliseconds of the day, of a line of a log; and of now.
+day_ms() { awk -F'[:. ]' '{print (($1 * 60 + $2) * 60 + $3) * 1000 + $4}'; }
+
+for ((round = 1; round <= rounds; round++)); do
+    rm -f progress stop
+    run 0 up -n 4 --controllers 3 --cluster lab
+    outlives() { grep -q "the cluster outlives it" "$logs/node-c1.log"; }
+    wait_for 10 outlives
+    "$TIDE" run --cluster lab long.lua >run.txt 2>run-err.txt </dev/null &
+    driver=$!
+    started+=("$driver")
+    goes_on
+    c1=$("$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 == "c1" {print $9}')
+    began=$(TZ=UTC date +%H:%M:%S.%3N | day_ms)
+    kill -KILL "$c1"
+    wait_for 10 has_leader
+    took=$(TZ=UTC grep -h "this node is the controller now" "$(leader_of | head -1)" | head -1 | day_ms)
+    took=$((took - began))
+    echo "$took" >>times
+    goes_on
+    wait_for 10 member_is c1 dead
+    if [ "$round" = 1 ]; then
+        timeout 60 "$TIDE" run --cluster lab table.lua >made.txt 2>&1 </dev/null
+        says made.txt '^made$'
+        timeout 60 "$TIDE" node --cluster lab --name n5 --join "unix:$logs/n2.sock" >n5.log 2>&1 </dev/null &
+        n5=$!
+        started+=("$n5")
+        wait_for 10 member_is n5 up
+        kill -TERM "$n5"
+        wait "$n5" || fail "n5 ended with $?"
+        goes_on
+    fi
+    touch stop
+    wait "$driver" || { fail "the run ended with $?"; tail -5 run-err.txt; }
+    says run.txt 'exact.true.true.true'
+    run 0 down lab -y
+    nothing_left
+done
+sort -n times | awk '{t[NR] = $1} END {
+    printf "no controller for %d ms (median), %d ms (p99) in %d rounds\n", t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.999)], NR}'
+
+# Two of three at once: decisions wait, whoever asks is told so, and the rest can be ended.
+run 0 up -n 1 --controllers 3 --cluster lab
+wait_for 10 outlives
+"$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 == "c1" || $1 == "c2" {print $9}' | xargs kill -KILL
+sleep 1
+run 1 status --cluster lab
+says err.txt 'controller is away'
+run 0 down lab -y
+nothing_left
+
+# A node that cannot start ends those that could.
+rm -f "$logs/n1.sock"
+mkdir -p "$logs/n1.sock/occupied"
+run 1 up -n 1 --controllers 3 --cluster lab
+says err.txt 'node n1 ended with exit code'
+nothing_left
+
+run 2 up --controllers 4 --cluster lab
+says err.txt 'is 3 or 5'
+run 2 node --controllers 3 --state state
+says err.txt 'leave out --join, --controller and --state'
+finish

@@ -1,0 +1,619 @@
+/*
+ * Three nodes hold what the controller decides, and the one that leads crashes, is cut off or
+ * stands still: at every decision it records and at moments that seeds draw, in the simulator, with
+ * rows pushed, a table made, a node leaving and one joining. Another one goes on: views never
+ * differ under one number, terms rise, no table and no slot move that was told is lost, no push
+ * lost or doubled, and what an old controller still says changes nothing.
+ */
+#include "net/inside.h"
+#include "store/store_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS UINT64_C(1000000)
+
+/* n1, n2, n3 hold the log and no rows. */
+enum { NODES = 7, HOLDERS = 3, KEYS = 300, VIEWS_MAX = 512, LEAVER = 5, LATE = 6 };
+
+struct tide_net *tide_net_of(struct tide_node *node);
+
+struct view {
+    uint64_t number, hash;
+};
+
+struct cluster {
+    struct tide_sim *sim;
+    struct tide_port *ports[NODES];
+    struct tide_node *nodes[NODES];
+    struct view views[VIEWS_MAX];
+    size_t view_count;
+    uint64_t terms[NODES]; /* the highest that each obeyed */
+};
+
+/* ---- the leader ends at a put ---- */
+
+enum moment { BEFORE, AFTER, RECORDED, NEVER };
+
+static struct {
+    struct tide_sim *sim;
+    const struct tide_control_ops *plain;
+    struct tide_control_ops ops;
+    enum moment moment;
+    unsigned puts, at; /* the put, counted from 1, that is the last */
+    bool crashed;
+    tide_control_done done;
+    void *arg;
+} breaking;
+
+static void crash_first(void) {
+    breaking.crashed = true;
+    tide_sim_crash(breaking.sim, "n1");
+}
+
+static void recorded(void *arg, int code) {
+    (void)arg;
+    if (!breaking.crashed) {
+        crash_first();
+    }
+    breaking.done(breaking.arg, code);
+}
+
+static void breaking_put(struct tide_control *control, const struct tide_control_put *puts,
+                         size_t count, tide_control_done done, void *arg) {
+    bool last = ++breaking.puts == breaking.at;
+    if (last && breaking.moment == BEFORE) {
+        crash_first();
+    }
+    if (last && breaking.moment == RECORDED) {
+        breaking.done = done;
+        breaking.arg = arg;
+        breaking.plain->put(control, puts, count, recorded, NULL);
+    } else {
+        breaking.plain->put(control, puts, count, done, arg);
+    }
+    if (last && breaking.moment == AFTER) {
+        crash_first();
+    }
+}
+
+static void break_at(struct cluster *c, enum moment moment, unsigned at) {
+    struct tide_control *control = tide_net_of(c->nodes[0])->control;
+    memset(&breaking, 0, sizeof breaking);
+    breaking.sim = c->sim;
+    breaking.plain = control->ops;
+    breaking.ops = *control->ops;
+    breaking.ops.put = breaking_put;
+    breaking.moment = moment;
+    breaking.at = at;
+    control->ops = &breaking.ops;
+}
+
+/* ---- a cluster ---- */
+
+static bool runs(struct cluster *c, unsigned i) {
+    return c->nodes[i] != NULL && !c->ports[i]->crashed;
+}
+
+static struct tide_net *net_of(struct cluster *c, unsigned i) {
+    return tide_net_of(c->nodes[i]);
+}
+
+static bool belongs(struct cluster *c, unsigned i) {
+    int code;
+    char reason[200];
+    return runs(c, i) &&
+           tide_net_state(net_of(c, i), &code, reason, sizeof reason) < TIDE_MEMBER_LEFT;
+}
+
+/* One content a number, at whoever is a member; and nobody obeys a lower term than before. */
+static void look_at_views(struct cluster *c) {
+    for (unsigned i = 0; i < NODES; i++) {
+        struct tide_member members[32];
+        uint64_t number = 0, hash = 0;
+        if (!belongs(c, i)) {
+            continue;
+        }
+        size_t count = tide_net_members(net_of(c, i), members, 32, &number);
+        for (size_t m = 0; m < count; m++) {
+            if (members[m].state <= TIDE_MEMBER_LEAVING) {
+                hash = tide_mix64(hash ^ members[m].id ^ (uint64_t)members[m].state << 32);
+            }
+        }
+        size_t at = 0;
+        while (at < c->view_count && c->views[at].number != number) {
+            at++;
+        }
+        if (at == c->view_count && number > 0) {
+            assert_true(c->view_count < VIEWS_MAX);
+            c->views[c->view_count++] = (struct view){number, hash};
+        } else if (number > 0 && c->views[at].hash != hash) {
+            fail_msg("n%u: another view %llu", i + 1, (unsigned long long)number);
+        }
+        uint64_t term = tide_net_term(net_of(c, i));
+        if (term < c->terms[i]) {
+            fail_msg("n%u obeys term %llu after %llu", i + 1, (unsigned long long)term,
+                     (unsigned long long)c->terms[i]);
+        }
+        c->terms[i] = term;
+    }
+}
+
+static void go_on(struct cluster *c, uint64_t ns) {
+    uint64_t until = tide_sim_now(c->sim) + ns;
+    while (tide_sim_now(c->sim) < until) {
+        tide_sim_run(c->sim, tide_sim_now(c->sim) + MS, NULL, NULL);
+        look_at_views(c);
+    }
+}
+
+static void end_node(struct cluster *c, unsigned i) {
+    if (c->nodes[i] != NULL) {
+        tide_node_destroy(c->nodes[i], 0);
+        c->ports[i]->ops->destroy(c->ports[i]);
+        c->nodes[i] = NULL;
+        c->ports[i] = NULL;
+    }
+}
+
+static int start_node(struct cluster *c, unsigned i, const char *join) {
+    char name[8], listen[16];
+    snprintf(name, sizeof name, "n%u", i + 1);
+    snprintf(listen, sizeof listen, "sim:n%u", i + 1);
+    assert_int_equal(tide_sim_port(c->sim, name, &c->ports[i]), 0);
+    struct tide_node_options o = {.cluster = "s",
+                                  .name = name,
+                                  .listen = listen,
+                                  .join = join,
+                                  .controllers = join == NULL ? HOLDERS : 0,
+                                  .no_store = i < HOLDERS,
+                                  .workers = 1,
+                                  .port = c->ports[i]};
+    int code = tide_node_create(&o, &c->nodes[i]);
+    if (code != 0) {
+        c->nodes[i] = NULL;
+        c->ports[i]->ops->destroy(c->ports[i]);
+        c->ports[i] = NULL;
+    }
+    return code;
+}
+
+/* By a member that holds rows and stays, which knows where the controller is. */
+static void start_patiently(struct cluster *c, unsigned i) {
+    for (unsigned tries = 0; start_node(c, i, "sim:n4") != 0; tries++) {
+        if (tries == 100) {
+            fail_msg("n%u: %s", i + 1, tide_error_message());
+        }
+        go_on(c, 100 * MS);
+    }
+}
+
+static void open_cluster(struct cluster *c, uint64_t seed) {
+    memset(c, 0, sizeof *c);
+    assert_int_equal(tide_sim_create(&(struct tide_sim_options){.seed = seed}, &c->sim), 0);
+    for (unsigned i = 0; i < LATE; i++) {
+        if (start_node(c, i, i == 0 ? NULL : "sim:n1") != 0) {
+            fail_msg("n%u: %s", i + 1, tide_error_message());
+        }
+    }
+    for (unsigned tries = 0; !tide_net_durable(net_of(c, LATE - 1)); tries++) {
+        assert_true(tries < 1000);
+        go_on(c, 10 * MS);
+    }
+}
+
+static void close_cluster(struct cluster *c) {
+    for (unsigned i = NODES; i-- > 0;) {
+        end_node(c, i);
+    }
+    tide_sim_destroy(c->sim);
+}
+
+/* Whose term is the highest of those that command; NODES: nobody does. */
+static unsigned leader(struct cluster *c) {
+    unsigned found = NODES;
+    for (unsigned i = 0; i < NODES; i++) {
+        if (belongs(c, i) && net_of(c, i)->controls &&
+            (found == NODES || net_of(c, i)->term > net_of(c, found)->term)) {
+            found = i;
+        }
+    }
+    return found;
+}
+
+static void await_leader_but(struct cluster *c, unsigned other) {
+    for (unsigned tries = 0; leader(c) == NODES || leader(c) == other; tries++) {
+        if (tries == 6000) {
+            fail_msg("nobody commands");
+        }
+        go_on(c, MS);
+    }
+}
+
+static unsigned state_at(struct cluster *c, unsigned node, const char *name) {
+    struct tide_member members[32];
+    uint64_t view;
+    size_t count = tide_net_members(net_of(c, node), members, 32, &view);
+    unsigned state = TIDE_MEMBER_DEAD + 1;
+    for (size_t i = 0; i < count; i++) {
+        state = strcmp(members[i].name, name) == 0 ? members[i].state : state; /* the newest */
+    }
+    return state;
+}
+
+static void await_state(struct cluster *c, const char *name, unsigned state) {
+    for (unsigned i = 0; i < NODES; i++) {
+        for (unsigned tries = 0; belongs(c, i) && state_at(c, i, name) != state; tries++) {
+            if (tries == 4000) {
+                fail_msg("%s is %u at n%u, not %u", name, state_at(c, i, name), i + 1, state);
+            }
+            go_on(c, 5 * MS);
+        }
+    }
+}
+
+static void cut(struct cluster *c, unsigned node, bool off) {
+    for (unsigned i = 0; i < NODES; i++) {
+        char a[8], b[8];
+        snprintf(a, sizeof a, "n%u", node + 1);
+        snprintf(b, sizeof b, "n%u", i + 1);
+        if (i != node && c->nodes[i] != NULL) {
+            tide_sim_partition(c->sim, a, b, off);
+        }
+    }
+}
+
+/* ---- what runs on it ---- */
+
+struct work {
+    struct tide_node *node;
+    const char *table;
+    atomic_bool go, done; /* go: stop after this push */
+    unsigned pushes;
+    char failure[300];
+};
+
+#define TRY(w, e)                                                                                  \
+    do {                                                                                           \
+        if ((e) < 0) {                                                                             \
+            snprintf((w)->failure, sizeof(w)->failure, "%s: %.150s", #e, tide_error_message());    \
+            atomic_store(&(w)->done, true);                                                        \
+            return 0;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+/* Makes a table, waiting for a controller if there is none, and pushes 1 to every key until told to
+ * stop. */
+static int push_all(void *arg) {
+    struct work *w = arg;
+    struct tide_table_options o = {
+        .name = w->table, .keys = TIDE_KEYS_DENSE, .key_count = KEYS, .width = 1};
+    struct tide_table *table;
+    uint64_t keys[KEYS];
+    float ones[KEYS];
+    for (unsigned i = 0; i < KEYS; i++) {
+        keys[i] = i;
+        ones[i] = 1;
+    }
+    TRY(w, tide_table_create(w->node, &o, &table));
+    do {
+        TRY(w, tide_table_push(table, keys, KEYS, ones, 0, NULL));
+        w->pushes++;
+        TRY(w, tide_sleep(2 * MS));
+    } while (!atomic_load(&w->go));
+    float rows[KEYS];
+    TRY(w, tide_table_pull(table, keys, KEYS, rows, NULL));
+    for (unsigned i = 0; i < KEYS; i++) {
+        if (rows[i] != (float)w->pushes) {
+            snprintf(w->failure, sizeof w->failure, "key %u holds %g after %u pushes", i, rows[i],
+                     w->pushes);
+        }
+    }
+    atomic_store(&w->done, true);
+    return 0;
+}
+
+static void begin(struct cluster *c, struct work *w, const char *table) {
+    *w = (struct work){.node = c->nodes[3], .table = table};
+    struct tide_actor_options o = {.type = "work",
+                                   .run = push_all,
+                                   .state = w,
+                                   .role = TIDE_ROLE_COMPUTE,
+                                   .stack_bytes = 1 << 20};
+    assert_int_equal(tide_spawn(c->nodes[3], &o, NULL), 0);
+}
+
+static void finish(struct cluster *c, struct work *w) {
+    atomic_store(&w->go, true);
+    for (unsigned i = 0; i < 8000 && !atomic_load(&w->done); i++) {
+        go_on(c, 5 * MS);
+    }
+    if (!atomic_load(&w->done) || w->failure[0] != 0) {
+        fail_msg("table %s: %s after %u pushes", w->table,
+                 w->failure[0] != 0 ? w->failure : "not done", w->pushes);
+    }
+    assert_true(w->pushes > 0);
+}
+
+/* Every node has the table, and the same homes for its slots. */
+static void same_homes(struct cluster *c, const char *name) {
+    uint32_t first[16] = {0}, counts[16];
+    uint64_t version;
+    bool any = false;
+    for (unsigned i = 0; i < NODES; i++) {
+        struct tide_table *table;
+        if (!belongs(c, i)) {
+            continue;
+        }
+        if (tide_table_find(c->nodes[i], name, &table) != 0) {
+            fail_msg("n%u has no table %s", i + 1, name);
+        }
+        memset(counts, 0, sizeof counts);
+        tide_table_homes(table, counts, 16, &version);
+        if (!any) {
+            memcpy(first, counts, sizeof first);
+            any = true;
+        }
+        assert_memory_equal(first, counts, sizeof counts);
+    }
+}
+
+/* A table, a node that leaves under load, another table, a node that joins. `fault` strikes when
+ * the first three are under way. */
+static void life(struct cluster *c, void (*fault)(struct cluster *c, struct tide_random *random),
+                 struct tide_random *random) {
+    struct work a, b;
+    begin(c, &a, "a");
+    go_on(c, tide_random_below(random, 20 * MS) + MS);
+    tide_net_leave(net_of(c, LEAVER));
+    go_on(c, tide_random_below(random, 10 * MS) + MS);
+    begin(c, &b, "b");
+    if (fault != NULL) {
+        fault(c, random);
+    }
+    await_state(c, "n6", TIDE_MEMBER_LEFT);
+    end_node(c, LEAVER);
+    start_patiently(c, LATE);
+    await_state(c, "n7", TIDE_MEMBER_UP);
+    finish(c, &a);
+    finish(c, &b);
+    go_on(c, 3 * TIDE_SECOND); /* the dead are declared so, and ends told */
+    same_homes(c, "a");
+    same_homes(c, "b");
+    unsigned commands = 0;
+    for (unsigned i = 0; i < NODES; i++) {
+        commands += belongs(c, i) && net_of(c, i)->controls;
+    }
+    assert_int_equal(commands, 1);
+}
+
+static void the_log_is_held_by_the_first_three(void **unused) {
+    (void)unused;
+    struct cluster c;
+    open_cluster(&c, 1);
+    go_on(&c, 100 * MS); /* that all of it is committed is told by the next beat */
+    uint16_t ids[8];
+    struct tide_control *control = net_of(&c, 0)->control;
+    assert_int_equal(leader(&c), 0);
+    assert_int_equal(control->ops->holders(control, ids, 8), 3);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(ids[i], i + 1);
+        assert_int_equal(net_of(&c, i)->control->state.index, control->state.index);
+    }
+    assert_null(net_of(&c, 3)->control);
+    close_cluster(&c);
+}
+
+static void a_controller_that_crashes_at_any_decision_is_replaced(void **unused) {
+    (void)unused;
+    unsigned puts = 1, lives = 0;
+    for (unsigned at = 0; at <= puts; at++) {
+        for (int moment = BEFORE; moment <= RECORDED && (at > 0 || moment == BEFORE); moment++) {
+            struct cluster c;
+            struct tide_random random;
+            tide_random_seed(&random, 7);
+            open_cluster(&c, 7);
+            break_at(&c, (enum moment)moment, at);
+            life(&c, NULL, &random);
+            assert_true(at == 0 || breaking.crashed);
+            assert_true(at == 0 ? leader(&c) == 0 : leader(&c) != 0);
+            puts = at == 0 ? breaking.puts : puts;
+            close_cluster(&c);
+            lives++;
+        }
+    }
+    assert_true(puts > 5);
+    print_message("%u decisions, %u lives\n", puts, lives);
+}
+
+/* ---- at any time ---- */
+
+static void crash_leader(struct cluster *c, struct tide_random *random) {
+    go_on(c, tide_random_below(random, 60 * MS));
+    unsigned old = leader(c);
+    char name[8];
+    snprintf(name, sizeof name, "n%u", old + 1);
+    tide_sim_crash(c->sim, name);
+    await_leader_but(c, old);
+}
+
+/* Shorter or longer than it takes to be declared dead. */
+static void cut_leader(struct cluster *c, struct tide_random *random) {
+    go_on(c, tide_random_below(random, 60 * MS));
+    unsigned old = leader(c);
+    cut(c, old, true);
+    await_leader_but(c, old);
+    go_on(c, tide_random_below(random, 2) == 0 ? 200 * MS : 6 * TIDE_SECOND);
+    assert_false(net_of(c, old)->controls); /* it heard nobody, and knows by itself */
+    cut(c, old, false);
+    go_on(c, TIDE_SECOND);
+}
+
+static void pause_leader(struct cluster *c, struct tide_random *random) {
+    go_on(c, tide_random_below(random, 60 * MS));
+    unsigned old = leader(c);
+    char name[8];
+    snprintf(name, sizeof name, "n%u", old + 1);
+    tide_sim_pause(c->sim, name, 800 * MS + tide_random_below(random, TIDE_SECOND));
+    await_leader_but(c, old);
+    go_on(c, 2 * TIDE_SECOND);
+}
+
+static void with_seeds(void (*fault)(struct cluster *c, struct tide_random *random)) {
+    const char *rounds = getenv("TIDE_TEST_ROUNDS");
+    unsigned count = rounds != NULL ? (unsigned)atoi(rounds) : 12;
+    for (unsigned seed = 1; seed <= count; seed++) {
+        struct cluster c;
+        struct tide_random random;
+        tide_random_seed(&random, seed);
+        open_cluster(&c, seed);
+        uint64_t term = net_of(&c, 0)->term;
+        life(&c, fault, &random);
+        assert_true(net_of(&c, 3)->term > term);
+        close_cluster(&c);
+    }
+}
+
+static void a_controller_that_crashes_at_any_time_is_replaced(void **unused) {
+    (void)unused;
+    with_seeds(crash_leader);
+}
+
+static void a_controller_that_is_cut_off_steps_down_and_comes_back(void **unused) {
+    (void)unused;
+    with_seeds(cut_leader);
+}
+
+static void a_controller_that_stands_still_is_replaced_and_obeys(void **unused) {
+    (void)unused;
+    with_seeds(pause_leader);
+}
+
+/* ---- single behaviours ---- */
+
+/* What a controller that was replaced, and does not know it, would still send. */
+static void a_view_of_an_older_term_changes_nothing(void **unused) {
+    (void)unused;
+    struct cluster c;
+    open_cluster(&c, 3);
+    uint64_t old_term = net_of(&c, 0)->term;
+    tide_sim_pause(c.sim, "n1", TIDE_SECOND);
+    await_leader_but(&c, 0);
+    go_on(&c, 2 * TIDE_SECOND);
+    struct tide_net *from = net_of(&c, 0), *to = net_of(&c, 3);
+    assert_false(from->controls);
+    assert_true(to->term > old_term);
+    uint64_t before = to->view, new_term = from->term;
+    struct known *victim = tide__members_find(from, tide_net_self(net_of(&c, 4)));
+    struct tide_member kept = victim->member;
+    struct tide_writer w;
+    from->term = old_term;
+    from->view = before + 1;
+    victim->member.state = TIDE_MEMBER_DEAD;
+    tide_writer_init(&w, NULL, 0);
+    tide__members_write_view(from, &w);
+    tide__members_cast(from, tide__peer(from, tide_net_self(to))->link, &w);
+    tide_writer_release(&w);
+    victim->member = kept;
+    from->term = new_term;
+    from->view = before;
+    tide_sim_run(c.sim, tide_sim_now(c.sim) + 20 * MS, NULL, NULL);
+    assert_int_equal(to->view, before);
+    assert_int_equal(to->term, new_term);
+    assert_int_equal(state_at(&c, 3, "n5"), TIDE_MEMBER_UP);
+    close_cluster(&c);
+}
+
+/* Nothing is decided and everything else goes on; with one of them back decisions do too. */
+static void without_a_majority_decisions_wait(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct work a, b;
+    open_cluster(&c, 4);
+    begin(&c, &a, "a");
+    go_on(&c, 50 * MS);
+    cut(&c, 0, true);
+    cut(&c, 1, true);
+    go_on(&c, 2 * TIDE_SECOND);
+    assert_int_equal(leader(&c), NODES);
+    unsigned pushes = a.pushes;
+    begin(&c, &b, "b");
+    go_on(&c, TIDE_SECOND);
+    assert_true(a.pushes > pushes && b.pushes == 0);
+    cut(&c, 1, false);
+    await_leader_but(&c, 0);
+    go_on(&c, TIDE_SECOND);
+    finish(&c, &a);
+    finish(&c, &b);
+    close_cluster(&c);
+}
+
+static void a_controller_that_leaves_hands_over_and_is_replaced_as_holder(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct work a;
+    open_cluster(&c, 5);
+    begin(&c, &a, "a");
+    go_on(&c, 20 * MS);
+    tide_net_leave(net_of(&c, 0));
+    await_state(&c, "n1", TIDE_MEMBER_LEFT);
+    go_on(&c, TIDE_SECOND);
+    end_node(&c, 0);
+    assert_true(leader(&c) < HOLDERS);
+    uint16_t ids[8];
+    struct tide_control *control = net_of(&c, leader(&c))->control;
+    assert_int_equal(control->ops->holders(control, ids, 8), 3);
+    finish(&c, &a);
+    same_homes(&c, "a");
+    close_cluster(&c);
+}
+
+/* One after the other, until holders of rows hold the log: each is replaced as holder first. */
+static void controllers_may_end_one_after_the_other(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct work a;
+    open_cluster(&c, 6);
+    begin(&c, &a, "a");
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        unsigned old = leader(&c);
+        if (old >= HOLDERS) {
+            break; /* it holds rows */
+        }
+        char name[8];
+        snprintf(name, sizeof name, "n%u", old + 1);
+        tide_sim_crash(c.sim, name);
+        await_leader_but(&c, old);
+        await_state(&c, name, TIDE_MEMBER_DEAD);
+        go_on(&c, 3 * TIDE_SECOND);
+        uint16_t ids[8];
+        struct tide_control *control = net_of(&c, leader(&c))->control;
+        assert_int_equal(control->ops->holders(control, ids, 8), 3);
+    }
+    finish(&c, &a);
+    same_homes(&c, "a");
+    close_cluster(&c);
+}
+
+int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
+    tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_log_is_held_by_the_first_three),
+        cmocka_unit_test(a_controller_that_crashes_at_any_decision_is_replaced),
+        cmocka_unit_test(a_controller_that_crashes_at_any_time_is_replaced),
+        cmocka_unit_test(a_controller_that_is_cut_off_steps_down_and_comes_back),
+        cmocka_unit_test(a_controller_that_stands_still_is_replaced_and_obeys),
+        cmocka_unit_test(a_view_of_an_older_term_changes_nothing),
+        cmocka_unit_test(without_a_majority_decisions_wait),
+        cmocka_unit_test(a_controller_that_leaves_hands_over_and_is_replaced_as_holder),
+        cmocka_unit_test(controllers_may_end_one_after_the_other),
+    };
+    return cmocka_run_group_tests_name("quorum", tests, NULL, NULL);
+}
