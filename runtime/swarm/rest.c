@@ -114,7 +114,7 @@ static bool say(char *why, size_t size, const char *format, ...) {
 
 /* Leases of tables with copies are asked for all the time: so many messages of each pair of nodes
  * may be under way at rest. */
-enum { LEASE_FRAMES = 16, LEASE_BYTES = LEASE_FRAMES * 256 };
+enum { LEASE_FRAMES = 64, LEASE_BYTES = LEASE_FRAMES * 256 };
 
 static bool links_quiet(const struct world *w, const struct node *node, char *why, size_t size) {
     const bool leases = tide_store_of(node->node)->replication != NULL;
@@ -209,19 +209,8 @@ bool is_redundant(const struct world *w, char *why, size_t size) {
     return true;
 }
 
-bool is_quiet(struct world *w, char *why, size_t size) {
-    for (unsigned i = 0; i < w->node_count; i++) {
-        const struct node *n = w->nodes[i];
-        if (n->state == NODE_UP && (!links_quiet(w, n, why, size) || !store_quiet(n, why, size) ||
-                                    !actors_quiet(n, why, size))) {
-            return false;
-        }
-    }
-    return is_redundant(w, why, size);
-}
-
-/* Everybody believes the same of everybody. */
-static void check_members(struct world *w) {
+/* Does everybody believe of everybody what is true? */
+static bool members_agree(const struct world *w, char *why, size_t size) {
     for (unsigned i = 0; i < w->node_count; i++) {
         const struct node *n = w->nodes[i];
         for (unsigned j = 0; j < w->node_count && n->state == NODE_UP; j++) {
@@ -232,11 +221,23 @@ static void check_members(struct world *w) {
             }
             bool up = m.state == TIDE_MEMBER_UP, gone = m.state > TIDE_MEMBER_LEAVING;
             if ((other->state == NODE_UP && !up) || (other->state == NODE_GONE && !gone)) {
-                swarm_fail(w, "membership", "at rest %s takes %s (n%u) for %d", n->name, other->name,
-                     other->id, m.state);
+                return say(why, size, "%s takes %s (n%u) for %d", n->name, other->name, other->id,
+                           m.state);
             }
         }
     }
+    return true;
+}
+
+bool is_quiet(struct world *w, char *why, size_t size) {
+    for (unsigned i = 0; i < w->node_count; i++) {
+        const struct node *n = w->nodes[i];
+        if (n->state == NODE_UP && (!links_quiet(w, n, why, size) || !store_quiet(n, why, size) ||
+                                    !actors_quiet(n, why, size))) {
+            return false;
+        }
+    }
+    return members_agree(w, why, size) && is_redundant(w, why, size);
 }
 
 static const struct node *node_of_id(const struct world *w, uint16_t id) {
@@ -332,7 +333,6 @@ static void check_copies(struct world *w, const struct table *table, uint32_t nu
 }
 
 void check_rest(struct world *w) {
-    check_members(w);
     for (unsigned t = 0; t < w->table_count; t++) {
         const struct table *table = &w->tables[t];
         for (uint32_t k = 0; k < table->total && !w->report->failed; k++) {
