@@ -74,8 +74,13 @@ static const struct setting {
     {"elastic", "leave_s", 6},
     {"elastic", "join_s", 5},
     {"elastic", "crash_s", 0},
+    {"copies", "relocate", 0},
+    {"copies", "replicas", 1},
+    {"copies", "crash_s", 12},
+    {"copies", "join_s", 10},
+    {"copies", "leave_s", 15},
 };
-static const char profile_names[] = "swarm calm overload elastic";
+static const char profile_names[] = "swarm calm overload elastic copies";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. */
 static const double crash_share = 0.3;
