@@ -22,6 +22,7 @@ local PROGRESS_EVERY_S <const> = 0.1
 ---@field params table
 ---@field batch integer|nil examples of its next step, of a job that declares `batch`
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
+---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
 local w_methods = {}
 w_methods.__index = w_methods
@@ -184,20 +185,28 @@ function w_methods:chunks()
   end, nil, nil, closing
 end
 
----Waits until every worker that still runs is at a barrier of this name.
+local function settle()
+  local ok, err = core.settle()
+  if not ok then error(err, 0) end
+end
+
+---Waits until every worker that still runs is at a barrier of this name. After it all workers read the same values.
 ---@param name? string
 function w_methods:barrier(name)
   name = name or "barrier"
+  settle() -- what was pushed here is at the homes
   self.barriers = self.barriers + 1
   tell(self, {op = "barrier", id = self.barriers, name = name})
   await(self, "pass", self.barriers)
+  settle() -- and here is what everybody pushed
 end
 
 ---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
 ---@return integer clock
 function w_methods:clock()
-  self.clocks = core.clock()
-  if core.cut_clock() == self.clocks then -- the interval that begins now is the first after the cut
+  local clock <const> = core.clock()
+  self.clocks = clock - self.clock_base
+  if core.cut_clock() == clock then -- the interval that begins now is the first after the cut
     tell(self, {op = "cut", record = record_of(self)})
   end
   return self.clocks
@@ -259,8 +268,8 @@ function worker.new(a)
   return setmetatable({
     rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = resume.params or a.params or {},
     state = resume.state or {}, keeps = a.keeps, controller = a.controller, reports = 0, barriers = 0,
-    clocks = resume.clock or 0, passes = 0, asked = 0, wait_s = 0, partial = {}, spans = {}, progress_at = 0,
-    reported_at = core.now(), stop_asked = false, rng = rng,
+    clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0, partial = {}, spans = {},
+    progress_at = 0, reported_at = core.now(), stop_asked = false, rng = rng,
   }, w_methods)
 end
 
@@ -291,6 +300,7 @@ function worker.main(a)
     prepare(self, a)
     local begun, why = core.worker_begin(a.rank, self.clocks)
     if not begun then error(why, 0) end
+    self.clock_base = core.worker_clock() - self.clocks
     tell(self, {op = "ready"})
     self.batch = await(self, "go", 0).batch
     self.reported_at = core.now()
