@@ -2,7 +2,7 @@
 # Mistakes planted at TIDE_MUTANT(name) (a build with -DTIDE_MUTANTS=ON): each must be found within SEEDS seeds of its
 # profile, by a checker that fits, and the program without a mistake passes the seeds that found them.
 #   tests/mutants.sh BUILD [NAME...]     SEEDS=1000 JOBS=2
-# Mistakes in replication, checkpoints, clocks and policies are not here yet: the workload does not use those.
+# Mistakes in checkpoints, clocks and policies are not here: the workload does not use those.
 set -u
 build=${1:?usage: tests/mutants.sh BUILD [NAME...]}
 shift
@@ -38,6 +38,11 @@ move_waits_for_itself       elastic  answers|progress
 move_directory_left_behind  elastic  .
 loss_successors_not_told    swarm    answers|progress
 loss_trail_ignored          swarm    answers|progress
+early_ack                   copies   linearizable|exactly_once|order
+no_fence                    copies   copies|linearizable|exactly_once|order|progress
+no_id_check                 copies   exactly_once|copies|linearizable|order
+no_resend                   copies   answers|progress
+lease_ignored               copies   linearizable|order
 '
 failed=0 found=''
 while read -r name profile checkers; do

@@ -292,7 +292,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         tide__slab_give(&table->slab, row);
     }
     if (k->home) {
-        tide__trail_end(table, key);
+        tide__trail_passed(table, key, k->self);
     }
     tide__table_count(table, TIDE__RELOCATED_OUT, 1);
     return tide__word_gone(old, k, handed);
@@ -355,48 +355,6 @@ void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
     char name[96];
     tide__node_text(store, node, name);
     (void)snprintf(text, 160, "node %s died, and with it the row", name);
-}
-
-/* A row that this node waits for died with `dead`. Everybody who waits behind us is told, and the
- * home. */
-void tide__owner_lose(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term) {
-    const uint32_t slot = tide__slot_of(table, key);
-    uint64_t old;
-    atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
-    if (!word) {
-        return;
-    }
-    struct tide__relocation k = tide__key_view(table, slot, old);
-    bool received = term && !tide__term_newer(term, k.term);
-    struct tide__relocate_result r = {.act = TIDE__DROP};
-    if (!received) {
-        r = tide__relocate(&k, (struct tide__relocate_event){.kind = TIDE__EVENT_LOST});
-    }
-    if (r.act != TIDE__FAILED) {
-        tide__word_unlock(word, old);
-        return;
-    }
-    struct tide__arrival *a = tide__arrival_of(table, old);
-    char text[160];
-    tide__died_text(table->store, dead, text);
-    for (struct tide__waiter *w = a->first, *next; w; w = next) {
-        next = w->next;
-        tide__waiter_done(table, w, TIDE_EDIED, text);
-    }
-    if (r.node) {
-        tide__parcel_add(table, TIDE__OP_LOST, r.node, dead, key, a->next_term, NULL, NULL);
-    }
-    if (k.home) {
-        k.owner = dead;
-        k.owner_term = tide__term_next(k.owner_term);
-    } else {
-        tide__parcel_add(table, TIDE__OP_LOST, tide__route_home(tide__route_of(table, slot)), dead,
-                         key, 0, NULL, NULL);
-    }
-    uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
-    tide__slab_give(&table->slab, a->row);
-    tide__arrival_free(table, old);
-    tide__word_unlock(word, tide__word_gone(old, &k, handed));
 }
 
 /* The words of the next keys, then their rows. */

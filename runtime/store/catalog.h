@@ -38,6 +38,11 @@ struct tide__catalog {
     uint64_t term; /* in which this node took command; 0: it does not command */
 };
 
+/* Can the table be found at the node? */
+static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, uint16_t node) {
+    return entry->has[node / 8] >> (node % 8) & 1;
+}
+
 /* Ids of nodes that may be home of slots, ascending; *gives* the array. */
 int tide__catalog_homes(struct tide_store *store, uint16_t **out, size_t *count);
 

@@ -229,7 +229,7 @@ static void tell_anew(struct tide_store *store, struct tide__catalog_entry *entr
 /* ---- rebuilding and leaving ---- */
 
 struct survey {            /* of one table */
-    const uint16_t *nodes; /* that may hold rows and stay */
+    const uint16_t *nodes; /* that may hold rows, stay, and have made the table */
     size_t count;
     uint32_t *load; /* slots each is in the group of */
 };
@@ -302,11 +302,18 @@ static void order(struct tide_store *store, struct tide__catalog_entry *entry, u
 }
 
 static void plan_entry(struct tide_store *store, struct tide__catalog_entry *entry,
-                       const uint16_t *nodes, size_t count) {
+                       const uint16_t *members, size_t member_count) {
     struct news *news = tide_alloc_zero(1, sizeof *news);
     uint16_t *joiners = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *joiners);
-    struct survey survey = {
-        .nodes = nodes, .count = count, .load = tide_alloc_zero(count + 1, sizeof *survey.load)};
+    uint16_t *nodes = tide_alloc((member_count + 1) * sizeof *nodes);
+    size_t count = 0;
+    for (size_t i = 0; nodes && i < member_count; i++) {
+        nodes[count] = members[i];
+        count += tide__catalog_has(entry, members[i]);
+    }
+    struct survey survey = {.nodes = nodes,
+                            .count = count,
+                            .load = tide_alloc_zero(member_count + 1, sizeof *survey.load)};
     bool any = false;
     if (entry->tell) {
         tell_anew(store, entry);
@@ -334,6 +341,7 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
         }
     }
     tide_free(survey.load);
+    tide_free(nodes);
     tide_free(joiners);
     tide_free(news);
 }

@@ -73,7 +73,7 @@ static void on_hand(struct tide_table *table, uint16_t node, const struct column
     }
 }
 
-static void on_xfer(struct tide_table *table, const struct columns *c) {
+static void on_xfer(struct tide_table *table, uint16_t from, const struct columns *c) {
     const uint64_t now = tide_port_now(table->store->port);
     const uint8_t *row = c->rows;
     for (size_t i = 0; i < c->count; i++) {
@@ -89,61 +89,13 @@ static void on_xfer(struct tide_table *table, const struct columns *c) {
         struct tide__relocation k = tide__key_view(table, slot, old);
         struct tide__relocate_event event = {TIDE__EVENT_XFER, 0, term & TIDE__TERM_MASK};
         struct tide__relocate_result r = tide__relocate(&k, event);
-        if (r.act == TIDE__INSTALL || r.act == TIDE__INSTALL_AND_GIVE) {
+        if (!table->store->told_dead[from] &&
+            (r.act == TIDE__INSTALL || r.act == TIDE__INSTALL_AND_GIVE)) {
             old = tide__owner_install(table, old, key, &k, r, term, bytes, now);
         } else {
             tide__table_count(table, TIDE__SURPRISES, 1);
         }
         tide__word_unlock(word, old);
-    }
-}
-
-/* As home: whoever comes after `from` in the key's trail waits for what `from` does not have. It may have heard of its
- * loss from another node than the home, before the HAND that named its successor; then nobody else would tell. */
-static void tell_successors(struct tide_table *table, uint64_t key, uint16_t from, uint16_t dead,
-                            const struct tide__relocation *k) {
-    const struct tide__trail *trail = tide__trail_of(table, key);
-    if (!trail) {
-        return;
-    }
-    const uint16_t *nodes = tide__trail_nodes(trail);
-    uint16_t at = 0;
-    while (at < trail->count && nodes[at] != from) {
-        at++;
-    }
-    for (uint16_t i = (uint16_t)(at + 1); i <= trail->count; i++) {
-        uint16_t next = i < trail->count ? nodes[i] : k->owner;
-        if (next != k->self && next != from) {
-            tide__parcel_add(table, TIDE__OP_LOST, next, dead, key,
-                             (k->owner_term - (uint32_t)(trail->count - i)) & TIDE__TERM_MASK,
-                             NULL, NULL);
-        }
-    }
-}
-
-/* From a home: what this node waits for is lost. To a home: what `from` waited for is. */
-static void on_lost(struct tide_table *table, uint16_t from, uint16_t dead,
-                    const struct columns *c) {
-    for (size_t i = 0; i < c->count; i++) {
-        uint64_t key = key_in(c, i), old;
-        uint32_t slot = tide__slot_of(table, key);
-        atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
-        if (!word) {
-            continue;
-        }
-        struct tide__relocation k = tide__key_view(table, slot, old);
-        if (k.home && !TIDE_MUTANT(loss_successors_not_told)) {
-            tell_successors(table, key, from, dead, &k);
-        }
-        if (k.home && k.state == TIDE__GONE && k.owner != k.self && k.owner != dead) {
-            k.owner = dead;
-            k.owner_term = tide__term_next(k.owner_term);
-            old = tide__word_gone(old, &k, tide__word_handed(old));
-        }
-        tide__word_unlock(word, old);
-        if (k.state == TIDE__COMING) {
-            tide__owner_lose(table, key, dead, term_in(c, i) & TIDE__TERM_MASK);
-        }
     }
 }
 
@@ -196,16 +148,68 @@ static void slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
     tide__word_unlock(word, old);
 }
 
+/* A column of numbers, foreign bytes. */
+struct numbers {
+    const uint8_t *at;
+    size_t count;
+};
+
+static uint32_t number_in(const struct numbers *n, size_t i) {
+    uint32_t number;
+    memcpy(&number, n->at + i * sizeof number, sizeof number);
+    return number;
+}
+
+/* Is there one trail of nodes for each of `keys` keys? */
+static bool good_trails(const struct numbers *trails, size_t keys) {
+    size_t at = 0;
+    for (size_t i = 0; i < keys; i++) {
+        uint32_t length = at < trails->count ? number_in(trails, at++) : UINT16_MAX;
+        if (length >= UINT16_MAX / 4 || (length && trails->count - at < length + 1u)) {
+            return false;
+        }
+        for (uint32_t j = 0; j < length; j++) {
+            uint32_t node = number_in(trails, at + 1 + j);
+            if (node == 0 || node > UINT16_MAX) {
+                return false;
+            }
+        }
+        at += length ? length + 1u : 0;
+    }
+    return at == trails->count;
+}
+
+/* The way of a key that is not here; `at` is at its trail. What it says comes after. */
+static size_t slot_trail(struct tide_table *table, uint64_t key, const struct numbers *trails,
+                         size_t at) {
+    const uint32_t length = number_in(trails, at++);
+    if (length == 0) {
+        return at;
+    }
+    const uint32_t last = number_in(trails, at++);
+    tide__trail_end(table, key);
+    for (uint32_t i = 0; i < length; i++) {
+        tide__trail_add(table, key, (uint16_t)number_in(trails, at++),
+                        (last - (length - 1 - i)) & TIDE__TERM_MASK, 0);
+    }
+    tide__loss_examine(table, key);
+    return at;
+}
+
 static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct columns *c,
-                         const uint8_t *owners) {
+                         const struct numbers *owners, const struct numbers *trails) {
     const uint8_t *row = c->rows;
+    size_t at = 0;
     for (size_t i = 0; i < c->count; i++) {
-        uint32_t owner, term = term_in(c, i);
-        memcpy(&owner, owners + i * sizeof owner, sizeof owner);
+        const uint32_t term = term_in(c, i);
+        const uint64_t key = key_in(c, i);
         const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
         row += rows_of(term) * table->row_floats * sizeof(float);
-        if (tide__slot_of(table, key_in(c, i)) == slot) {
-            slot_key(table, slot, key_in(c, i), term, (uint16_t)owner, bytes);
+        if (tide__slot_of(table, key) == slot) {
+            slot_key(table, slot, key, term, (uint16_t)number_in(owners, i), bytes);
+            at = slot_trail(table, key, trails, at);
+        } else { /* its trail is as good as none */
+            at += number_in(trails, at) ? number_in(trails, at) + 2u : 1u;
         }
     }
 }
@@ -216,11 +220,12 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
     uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
     bool good =
         !r->error && table && table->relocates && about <= UINT16_MAX && read_columns(table, r, &c);
-    size_t owner_count = 0;
-    const uint8_t *owners = NULL;
+    struct numbers owners = {0}, trails = {0};
     if (good && op == TIDE__OP_SLOT_KEYS) {
-        owners = tide_read_typed(r, TIDE_U32, &owner_count);
-        good = !r->error && owner_count == c.count && about < TIDE_SLOT_COUNT &&
+        owners.at = tide_read_typed(r, TIDE_U32, &owners.count);
+        trails.at = tide_read_typed(r, TIDE_U32, &trails.count);
+        good = !r->error && owners.count == c.count && good_trails(&trails, c.count) &&
+               about < TIDE_SLOT_COUNT &&
                (tide__route_of(table, (uint32_t)about) & TIDE__AWAITED);
     }
     if (good && (op == TIDE__OP_XFER || op == TIDE__OP_SLOT_KEYS)) {
@@ -236,13 +241,23 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
         on_hand(table, (uint16_t)about, &c);
         break;
     case TIDE__OP_XFER:
-        on_xfer(table, &c);
+        on_xfer(table, from, &c);
         break;
     case TIDE__OP_LOST:
-        on_lost(table, from, (uint16_t)about, &c);
+        store->told_dead[about] = true;
+        for (size_t i = 0; i < c.count; i++) {
+            tide__loss_lost(table, key_in(&c, i), (uint16_t)about,
+                            term_in(&c, i) & TIDE__TERM_MASK);
+        }
+        break;
+    case TIDE__OP_FAILED:
+        for (size_t i = 0; i < c.count; i++) {
+            tide__loss_failed(table, key_in(&c, i), (uint16_t)about,
+                              term_in(&c, i) & TIDE__TERM_MASK);
+        }
         break;
     default:
-        on_slot_keys(table, (uint32_t)about, &c, owners);
+        on_slot_keys(table, (uint32_t)about, &c, &owners, &trails);
         break;
     }
     tide__owner_finish(table);
@@ -250,15 +265,7 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
 
 /* ---- whole slots ---- */
 
-struct key_list {
-    uint64_t *at;
-    size_t count, capacity;
-};
-
-static int list_add(struct key_list *list, uint64_t key, uint64_t word) {
-    if ((word & ~(TIDE__WORD_PRESENT | TIDE__WORD_LOCK)) == 0) {
-        return 0; /* nothing is known of it */
-    }
+int tide__key_list_add(struct tide__key_list *list, uint64_t key) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? list->capacity * 2 : 64;
         uint64_t *grown = tide_realloc(list->at, capacity * sizeof *grown);
@@ -272,8 +279,11 @@ static int list_add(struct key_list *list, uint64_t key, uint64_t word) {
     return 0;
 }
 
-/* Keys of a slot whose words say anything. What words say may change after. */
-static int list_keys(struct tide_table *table, uint32_t number, struct key_list *list) {
+static bool says_something(uint64_t word) {
+    return (word & ~(TIDE__WORD_PRESENT | TIDE__WORD_LOCK)) != 0;
+}
+
+int tide__keys_of_slot(struct tide_table *table, uint32_t number, struct tide__key_list *list) {
     struct tide__slot *slot = &table->slots[number];
     int code = 0;
     list->count = 0;
@@ -282,7 +292,7 @@ static int list_keys(struct tide_table *table, uint32_t number, struct key_list 
         struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
         for (uint32_t i = 0; hash && i < hash->capacity && !code; i++) {
             uint64_t word = atomic_load_explicit(&hash->entries[i].word, memory_order_relaxed);
-            code = word ? list_add(list, hash->entries[i].key, word) : 0;
+            code = says_something(word) ? tide__key_list_add(list, hash->entries[i].key) : 0;
         }
         tide_unlock(&slot->latch);
         return code;
@@ -291,17 +301,19 @@ static int list_keys(struct tide_table *table, uint32_t number, struct key_list 
     atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire);
     for (uint64_t place = 0; words && place < table->places_max && !code; place++) {
         uint64_t word = atomic_load_explicit(&words[place], memory_order_relaxed);
-        code = word ? list_add(list, tide__key_of(table, number, place), word) : 0;
+        code = says_something(word)
+                   ? tide__key_list_add(list, tide__key_of(table, number, place))
+                   : 0;
     }
     return code;
 }
 
 /* Calls `each` with every such key, its word locked; it returns the word's new value. */
-static int each_key(struct tide_table *table, uint32_t slot, struct key_list *list,
+static int each_key(struct tide_table *table, uint32_t slot, struct tide__key_list *list,
                     uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key,
                                      uint64_t word, void *arg),
                     void *arg) {
-    int code = list_keys(table, slot, list);
+    int code = tide__keys_of_slot(table, slot, list);
     for (size_t i = 0; i < list->count && !code; i++) {
         uint64_t old;
         atomic_uint_fast64_t *word = tide__key_lock(table, slot, list->at[i], &old);
@@ -315,8 +327,8 @@ static int each_key(struct tide_table *table, uint32_t slot, struct key_list *li
 /* ---- a slot leaves for another home ---- */
 
 struct departing {
-    struct tide_writer keys, terms, owners, rows; /* columns */
-    size_t count;
+    struct tide_writer keys, terms, owners, trails, rows; /* columns */
+    size_t count, trail_count;
     uint16_t to;
 };
 
@@ -332,6 +344,27 @@ static void depart_column(struct departing *d, uint64_t key, uint32_t term, uint
     }
 }
 
+static void depart_number(struct departing *d, uint32_t number) {
+    uint8_t *out = tide_write_reserve(&d->trails, sizeof number);
+    if (out) {
+        memcpy(out, &number, sizeof number);
+        d->trail_count++;
+    }
+}
+
+/* Behind depart_column: the way of the key. */
+static void depart_trail(struct tide_table *table, struct departing *d, uint64_t key) {
+    const struct tide__trail *trail = tide__trail_of(table, key);
+    depart_number(d, trail ? trail->count : 0);
+    if (trail) {
+        depart_number(d, trail->last_term);
+        for (uint16_t i = 0; i < trail->count; i++) {
+            depart_number(d, tide__trail_nodes(trail)[i]);
+        }
+    }
+    tide__trail_end(table, key);
+}
+
 static void depart_row(struct tide_table *table, struct departing *d, uint64_t key, uint64_t word,
                        uint32_t row) {
     const size_t bytes = table->row_floats * sizeof(float);
@@ -345,6 +378,7 @@ static void depart_row(struct tide_table *table, struct departing *d, uint64_t k
             memcpy(out + bytes, second->row, bytes);
         }
         depart_column(d, key, tide__term_next(tide__word_seen(word)) | marks, d->to);
+        depart_trail(table, d, key);
     }
     tide_free(second);
     tide__slab_give(&table->slab, row);
@@ -364,6 +398,7 @@ static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key
         struct tide__arrival *a = tide__arrival_of(table, word);
         if (!a->here) { /* it goes on to wait, as any node */
             depart_column(d, key, a->owner_term | TIDE__NO_ROW, a->owner);
+            depart_trail(table, d, key);
             a->owner = 0;
             return word;
         }
@@ -375,15 +410,15 @@ static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key
     bool away = (word & TIDE__WORD_AWAY) && !TIDE_MUTANT(move_directory_left_behind);
     if (away || seen) {
         depart_column(d, key, seen | TIDE__NO_ROW, away ? tide__word_owner(word) : 0);
+        depart_trail(table, d, key);
     }
-    tide__trail_end(table, key);
     return tide__word_bare(word, seen) | tide__word_handed(word);
 }
 
 int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
-    struct key_list list = {0};
+    struct tide__key_list list = {0};
     struct departing d = {.to = to};
-    struct tide_writer *columns[] = {&d.keys, &d.terms, &d.owners, &d.rows};
+    struct tide_writer *columns[] = {&d.keys, &d.terms, &d.owners, &d.trails, &d.rows};
     for (size_t i = 0; i < TIDE_COUNT(columns); i++) {
         tide_writer_init(columns[i], NULL, 0);
     }
@@ -394,13 +429,14 @@ int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
     if (!code && d.count) {
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 7);
+        tide_write_array(&w, 8);
         tide_write_uint(&w, TIDE__OP_SLOT_KEYS);
         tide_write_uint(&w, table->id);
         tide_write_uint(&w, slot);
         tide_write_typed(&w, TIDE_U64, d.keys.data, d.count);
         tide_write_typed(&w, TIDE_U32, d.terms.data, d.count);
         tide_write_typed(&w, TIDE_U32, d.owners.data, d.count);
+        tide_write_typed(&w, TIDE_U32, d.trails.data, d.trail_count);
         tide_write_typed(&w, TIDE_F32, d.rows.data, d.rows.size / sizeof(float));
         code = tide__store_send_writer(table->store, to, &w);
     }
@@ -429,7 +465,7 @@ static uint64_t release_key(struct tide_table *table, uint32_t slot, uint64_t ke
 }
 
 void tide__owner_release_slot(struct tide_table *table, uint32_t slot) {
-    struct key_list list = {0};
+    struct tide__key_list list = {0};
     if (each_key(table, slot, &list, release_key, NULL)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
                  "no memory: keys of a slot stay slow");
@@ -455,7 +491,7 @@ static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key,
 
 void tide__owner_clear(struct tide_table *table, uint32_t slot) {
     tide__cut_vanish(table);
-    struct key_list list = {0};
+    struct tide__key_list list = {0};
     (void)each_key(table, slot, &list, clear_key, NULL);
     tide_free(list.at);
 }
@@ -481,76 +517,11 @@ static uint64_t forget_key(struct tide_table *table, uint32_t slot, uint64_t key
 }
 
 void tide__owner_forget(struct tide_table *table) {
-    struct key_list list = {0};
+    struct tide__key_list list = {0};
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
         (void)each_key(table, slot, &list, forget_key, NULL);
     }
     tide_free(list.at);
-}
-
-/* ---- deaths ---- */
-
-/* As home: whoever waits for rows from `dead` is told, unless they have come. */
-static void trails_gone(struct tide_table *table, uint16_t dead) {
-    const uint16_t self = tide__store_self(table->store);
-    struct key_list mine = {0};
-    for (size_t i = 0; i < table->trails->capacity; i++) {
-        const struct tide__trail trail = table->trails->places[i];
-        const uint16_t *nodes = tide__trail_nodes(&trail);
-        for (uint16_t j = 0; j < trail.count; j++) {
-            uint64_t old;
-            if (nodes[j] != dead || TIDE_MUTANT(loss_trail_ignored)) {
-                continue;
-            }
-            uint32_t slot = tide__slot_of(table, trail.key);
-            atomic_uint_fast64_t *word = tide__key_lock(table, slot, trail.key, &old);
-            if (!word) {
-                continue;
-            }
-            struct tide__relocation k = tide__key_view(table, slot, old);
-            tide__word_unlock(word, old);
-            uint16_t next = j + 1 < trail.count ? nodes[j + 1] : k.owner;
-            uint32_t term = (k.owner_term - (trail.count - 1u - j)) & TIDE__TERM_MASK;
-            if (next == self) {
-                (void)list_add(&mine, trail.key, 1);
-            } else if (k.home) {
-                tide__parcel_add(table, TIDE__OP_LOST, next, dead, trail.key, term, NULL, NULL);
-            }
-        }
-    }
-    for (size_t i = 0; i < mine.count; i++) {
-        tide__owner_lose(table, mine.at[i], dead, 0);
-        tide__trail_end(table, mine.at[i]);
-    }
-    tide_free(mine.at);
-}
-
-/* Whatever was asked of a home that died does not come. */
-static void home_gone(struct tide_table *table, uint32_t slot, uint16_t dead) {
-    struct key_list list = {0};
-    (void)list_keys(table, slot, &list);
-    for (size_t i = 0; i < list.count; i++) {
-        tide__owner_lose(table, list.at[i], dead, 0);
-    }
-    tide_free(list.at);
-}
-
-void tide__owner_member_gone(struct tide_store *store, uint16_t node) {
-    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
-        if (!table || !table->relocates) {
-            continue;
-        }
-        trails_gone(table, node);
-        for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
-            uint32_t route = tide__route_of(table, slot);
-            if (!(route & TIDE__MINE) && tide__route_home(route) == node) {
-                home_gone(table, slot, node);
-            }
-        }
-        tide__owner_finish(table);
-    }
 }
 
 /* ---- this node leaves ---- */
@@ -576,7 +547,7 @@ static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key,
 
 bool tide__owner_leave(struct tide_store *store, bool offer) {
     struct leaving l = {.offer = offer};
-    struct key_list list = {0};
+    struct tide__key_list list = {0};
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(store, id);

@@ -162,6 +162,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     case TIDE__OP_HAND:
     case TIDE__OP_XFER:
     case TIDE__OP_LOST:
+    case TIDE__OP_FAILED:
     case TIDE__OP_SLOT_KEYS:
         tide__owner_message(store, from, (int)op, &r);
         break;

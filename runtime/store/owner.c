@@ -118,7 +118,7 @@ static int hand(struct walk *walk, uint64_t key, uint64_t *word, const struct ti
         }
     }
     write_owner(table, word, k);
-    tide__trail_add(table, key, r.to, r.node);
+    tide__trail_add(table, key, r.to, (r.term - 1) & TIDE__TERM_MASK, r.node);
     tide__parcel_add(table, TIDE__OP_HAND, r.to, r.node, key, r.term, NULL, NULL);
     return 0;
 }
@@ -138,7 +138,7 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
     if ((fenced && (gone || held)) || ((route & TIDE__AWAITED) && (wish || gone))) {
         *to = PARK;
     } else if (job->kind != TIDE__OFFER && k->home && k->owner != k->self && k->owner != 0 &&
-               gone && tide__owner_dead(store, k->owner)) {
+               (gone || job->kind == TIDE__LOC) && tide__owner_dead(store, k->owner)) {
         *to = DIED | k->owner;
     } else if (job->kind == TIDE__LOCALIZE && !k->home && gone && tide__owner_dead(store, home)) {
         *to = DIED | home;
@@ -201,7 +201,7 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
         break;
     case TIDE__NOTED:
         write_owner(table, word, &k);
-        tide__trail_add(table, key, k.self, r.node);
+        tide__trail_add(table, key, k.self, (r.term - 1) & TIDE__TERM_MASK, r.node);
         break;
     case TIDE__INSTALL:
         *word = tide__owner_install(table, *word, key, &k, r, TIDE__CUT_NO_ROW, NULL,

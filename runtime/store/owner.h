@@ -30,16 +30,17 @@ void tide__parcels_free(struct tide_table *table);
 
 /*
  * Trails. A home that sends HAND does not hear whether the row arrived. It remembers, for each key
- * that went from one other node to the next, who had it before, so that a death on the way can be
- * told to the node that waits. A node that asks again has had its row: what was before it is
- * forgotten, so no node is in it twice.
+ * on the move, through whose hands it was to go before those of the owner of record, so that a
+ * death on the way can be told to the nodes that wait (loss.c). A node that asks again has had its
+ * row: what was before it is forgotten. So is what was before the home when the row comes home.
  */
 enum { TIDE__TRAIL_FEW = 4 };
 struct tide__trail {
     uint64_t key;
-    uint16_t count;    /* 0: empty place */
-    uint16_t capacity; /* of `many`; 0: few */
-    union {            /* nodes, oldest first; their terms are those before the owner's */
+    uint16_t count;     /* 0: empty place */
+    uint16_t capacity;  /* of `many`; 0: few */
+    uint32_t last_term; /* of the last node; terms are consecutive */
+    union {             /* nodes, oldest first */
         uint16_t few[TIDE__TRAIL_FEW];
         uint16_t *many;
     } nodes;
@@ -47,18 +48,39 @@ struct tide__trail {
 static inline const uint16_t *tide__trail_nodes(const struct tide__trail *trail) {
     return trail->capacity ? trail->nodes.many : trail->nodes.few;
 }
+static inline uint32_t tide__trail_term(const struct tide__trail *trail, unsigned i) {
+    return (trail->last_term - (trail->count - 1u - i)) & TIDE__TERM_MASK;
+}
 struct tide__trails {
     struct tide__trail *places;
     size_t capacity, count;
 };
-void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to);
+/* The row is to go from `from`, who has it or gets it under `term`, to `to`. */
+void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term,
+                     uint16_t to);
+/* The row has come to `node`: who had it before is forgotten, and `node` itself. */
+void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node);
+void tide__trail_cut(struct tide_table *table, uint64_t key, uint16_t count); /* the oldest stay */
 void tide__trail_end(struct tide_table *table, uint64_t key);
 const struct tide__trail *tide__trail_of(const struct tide_table *table, uint64_t key); /* or NULL */
 void tide__trails_free(struct tide_table *table);
 
 /* ---- handover.c ---- */
+struct tide__key_list {
+    uint64_t *at; /* tide_free it */
+    size_t count, capacity;
+};
+int tide__key_list_add(struct tide__key_list *list, uint64_t key);
+/* The keys of a slot whose words say anything. What words say may change after. */
+int tide__keys_of_slot(struct tide_table *table, uint32_t number, struct tide__key_list *list);
 /* The table ends: operations that still wait for rows are freed. */
 void tide__owner_forget(struct tide_table *table);
+
+/* ---- loss.c ---- */
+void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
+void tide__loss_failed(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
+/* As home, which it has just become: what is known of deaths is told to who waits. */
+void tide__loss_examine(struct tide_table *table, uint64_t key);
 
 /* ---- arrival.c ---- */
 struct tide__waiter {
@@ -112,7 +134,6 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
 uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
                              const struct tide__relocation *k, struct tide__relocate_result r,
                              uint32_t marks, const uint8_t *bytes, uint64_t now);
-void tide__owner_lose(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
 bool tide__owner_dead(const struct tide_store *store, uint16_t node);
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]);
 void tide__owner_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count);

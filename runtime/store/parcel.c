@@ -211,7 +211,26 @@ static bool trail_grow(struct tide__trail *trail) {
     return true;
 }
 
-void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to) {
+/* The first `count` nodes go. */
+static void forget(struct tide__trail *trail, uint16_t count) {
+    uint16_t *nodes = trail->capacity ? trail->nodes.many : trail->nodes.few;
+    trail->count = (uint16_t)(trail->count - count);
+    memmove(nodes, nodes + count, trail->count * sizeof *nodes);
+}
+
+/* The place of the newest entry of `node`, or UINT16_MAX. */
+static uint16_t find_node(const struct tide__trail *trail, uint16_t node) {
+    const uint16_t *nodes = tide__trail_nodes(trail);
+    for (uint16_t i = trail->count; i-- > 0;) {
+        if (nodes[i] == node) {
+            return i;
+        }
+    }
+    return UINT16_MAX;
+}
+
+void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term,
+                     uint16_t to) {
     struct tide__trails *t = table->trails;
     if ((t->count + 1) * 4 > t->capacity * 3 && !trails_grow(t)) {
         return; /* a death on this way is found out by time-out only */
@@ -219,21 +238,39 @@ void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint
     struct tide__trail *trail = &t->places[place_of(t, key)];
     t->count += trail->count == 0;
     trail->key = key;
-    uint16_t *nodes = trail->capacity ? trail->nodes.many : trail->nodes.few;
-    for (uint16_t i = trail->count; i-- > 0;) {
-        if (nodes[i] == to) { /* it asks again: it has had its row */
-            trail->count = (uint16_t)(trail->count - i);
-            memmove(nodes, nodes + i, trail->count * sizeof *nodes);
-            break;
-        }
+    uint16_t again = find_node(trail, to);
+    if (again != UINT16_MAX) { /* it asks again: it has had its row */
+        forget(trail, again);
     }
     if (trail->count == (trail->capacity ? trail->capacity : TIDE__TRAIL_FEW) &&
-        !trail_grow(trail)) { /* the oldest is forgotten */
-        trail->count--;
-        memmove(nodes, nodes + 1, trail->count * sizeof *nodes);
+        !trail_grow(trail)) {
+        forget(trail, 1);
     }
-    nodes = trail->capacity ? trail->nodes.many : trail->nodes.few;
+    uint16_t *nodes = trail->capacity ? trail->nodes.many : trail->nodes.few;
     nodes[trail->count++] = from;
+    trail->last_term = term;
+}
+
+void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node) {
+    struct tide__trails *t = table->trails;
+    struct tide__trail *trail = t->capacity ? &t->places[place_of(t, key)] : NULL;
+    uint16_t at = trail && trail->count ? find_node(trail, node) : UINT16_MAX;
+    if (at == UINT16_MAX || at + 1 == trail->count) { /* it is the owner, or gives to the owner */
+        tide__trail_end(table, key);
+    } else {
+        forget(trail, (uint16_t)(at + 1));
+    }
+}
+
+void tide__trail_cut(struct tide_table *table, uint64_t key, uint16_t count) {
+    struct tide__trails *t = table->trails;
+    struct tide__trail *trail = t->capacity ? &t->places[place_of(t, key)] : NULL;
+    if (count == 0) {
+        tide__trail_end(table, key);
+    } else if (trail && trail->count > count) {
+        trail->last_term = tide__trail_term(trail, count - 1u);
+        trail->count = count;
+    }
 }
 
 const struct tide__trail *tide__trail_of(const struct tide_table *table, uint64_t key) {

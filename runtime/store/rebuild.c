@@ -7,7 +7,7 @@
 #include "store/move.h"
 #include "store/replica.h"
 
-enum { IN_FLIGHT_MAX = 16, REPORT_EACH = 256 };
+enum { IN_FLIGHT_FEW = 16, IN_FLIGHT_MANY = 512, IN_FLIGHT_BYTES = 4 << 20, REPORT_EACH = 256 };
 enum { WAITS, JOINS, JOINED, DROPPED };
 
 struct tide__rebuild {
@@ -66,12 +66,24 @@ static bool join(struct tide_table *table, const struct tide__rebuild *order, ui
     return false;
 }
 
+/* How many slots may join at a time: so many bytes of rows, as slots have them on average. Slots of
+ * few rows must not take a round trip for each few of them. */
+static uint32_t in_flight_max(const struct tide_table *table) {
+    const uint64_t rows = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    const uint64_t bytes = rows * table->row_floats * sizeof(float) / TIDE_SLOT_COUNT + 1;
+    const uint64_t most = IN_FLIGHT_BYTES / bytes;
+    return most < IN_FLIGHT_FEW    ? IN_FLIGHT_FEW
+           : most > IN_FLIGHT_MANY ? IN_FLIGHT_MANY
+                                   : (uint32_t)most;
+}
+
 void tide__rebuild_advance(struct tide_table *table) {
     struct tide__rebuild *order = table->replicas->rebuilds;
     if (!order) {
         return;
     }
-    while (order->at < order->count && order->in_flight < IN_FLIGHT_MAX) {
+    const uint32_t most = in_flight_max(table);
+    while (order->at < order->count && order->in_flight < most) {
         if (table->replicas->opening[order->slots[order->at]] != TIDE__OPEN) {
             break; /* not ours to give yet */
         }

@@ -141,11 +141,9 @@ static struct tide__relocate_result lost(struct tide__relocation *key) {
     if (key->state != TIDE__COMING) {
         return act(TIDE__DROP);
     }
-    struct tide__relocate_result r = act(TIDE__FAILED);
-    r.node = key->next;
     key->state = TIDE__GONE;
     key->next = 0;
-    return r;
+    return act(TIDE__FAILED);
 }
 
 struct tide__relocate_result tide__relocate(struct tide__relocation *key,

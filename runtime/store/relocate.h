@@ -55,7 +55,7 @@ enum tide__relocate_act {
     TIDE__INSTALL,          /* the row is here (XFER; LOC: make the initial one) */
     TIDE__INSTALL_AND_GIVE, /* run what waits, then send the row on to node under term */
     TIDE__NOTED,            /* the row goes on when it comes */
-    TIDE__FAILED,           /* LOST: everything that waits fails; node (if any) must be told */
+    TIDE__FAILED,           /* LOST: everything that waits fails, and the home is told */
     TIDE__DROP,             /* a duplicate or old news */
     TIDE__SURPRISE,         /* cannot happen under the protocol: count it */
 };

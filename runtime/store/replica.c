@@ -66,6 +66,10 @@ int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
         atomic_init(&table->replicas->chain[s], chains ? chains[s] : 0);
+        if (chains && chains[s] == TIDE__LOST_CHAIN) { /* this node joins after that */
+            tide__route_set(table, s, tide__route_home(route) | TIDE__LOST);
+            continue;
+        }
         table->replicas->held[s] =
             (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
     }

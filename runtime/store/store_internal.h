@@ -460,11 +460,15 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_XFER, /* [op, table, keys u64, terms u32 (bit 31: no row, it is the initial
                                   one; bits 24 to 30: marks of cut.h), rows f32 with state, behind
                                   each split one its second version] owner -> new owner */
-                TIDE__OP_LOST, /* [op, table, dead node, keys u64, terms u32] the rows will not come
-                                */
+                TIDE__OP_LOST, /* [op, table, dead node, keys u64, terms u32] home -> who waits: the
+                                  rows will not come; term 0: the wish is refused */
+                TIDE__OP_FAILED, /* as LOST, who waited -> home: terms under which they did not come
+                                  */
                 TIDE__OP_PASSED, /* [op, id, node, positions u32] to the origin: they went there */
-                TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, rows f32]
-                                       old -> new home; owner 0 with bit 31 in its term: no row */
+                TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, trails u32,
+                                       rows f32] old -> new home; owner 0 with bit 31 in its term:
+                                       no row; trails: of each key its length, and unless that is 0
+                                       the term of the last node, and the nodes */
                 TIDE__OP_MEMBERS,   /* [op, node] to oneself: the member has changed; 0: any */
                 /* tables with clocks; slots as u32 */
                 TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
@@ -624,6 +628,7 @@ struct tide_store {
 
     /* I/O thread */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
+    bool told_dead[65536];       /* a home said so: what it still sends of rows is too late */
     struct tide__job *stalled, **stalled_end;
     bool timer_set;
     uint64_t parked_bytes;

@@ -76,7 +76,7 @@ static void ask(struct worker *worker, const struct node *to, const struct tide_
     struct tide_reply *reply = NULL;
     int code = tide_call(to->echo_address, body->data, body->size, TIDE_CALL_TIMEOUT, &reply);
     if (code < 0) {
-        if (to->state == NODE_UP && !excused(w, worker->node, code, tide_error_message())) {
+        if (to->state == NODE_UP && !excused(w, worker->node, NULL, code, tide_error_message())) {
             swarm_fail(w, "session", "worker %u (%s) called %s: %s %s", worker->index,
                  worker->node->name, to->name, tide_error_name(code), tide_error_message());
         }
@@ -131,7 +131,7 @@ void echo_message(struct worker *worker) {
         if (code == 0) {
             worker->sent[n][lane]++;
         } else if (to->state == NODE_UP &&
-                   !excused(w, worker->node, code, tide_error_message())) {
+                   !excused(w, worker->node, NULL, code, tide_error_message())) {
             swarm_fail(w, "session", "worker %u (%s) cast to %s: %s %s", worker->index,
                  worker->node->name, to->name, tide_error_name(code), tide_error_message());
         }

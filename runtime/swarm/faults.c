@@ -2,7 +2,8 @@
  * Faults: when each kind happens is drawn before the run, whom it hits when it happens. What a
  * fault takes away comes back: cuts heal and pauses end well within the silence that the detector
  * of failures grants, and there is one of them at a time, so that nobody is declared dead who
- * lives. Crashes alone lose something; the first node, the controller, does not crash.
+ * lives. Crashes alone lose something; the first node, the controller, does not crash. In most runs
+ * no more nodes are lost at one time than every table with copies survives.
  */
 #include "swarm/world.h"
 
@@ -14,7 +15,7 @@
 enum { FAULTS_MAX = 512, UNDOES_MAX = 64 };
 
 static const uint64_t silence_max = 400 * MS, pause_max = 1200 * MS, calm_after = 3 * TIDE_SECOND;
-static const double latency_max_us = 150000;
+static const double latency_max_us = 150000, reckless_share = 0.2;
 
 struct planned {
     uint64_t at;
@@ -41,6 +42,8 @@ struct faults {
         uint8_t sink[256];
     } visitor;
     char target[200]; /* endpoint the stranger is to dial */
+    bool reckless;    /* crashes ask nobody */
+    unsigned losses;  /* since all rows had their copies */
     struct tide_random random;
 };
 
@@ -86,6 +89,7 @@ void faults_plan(struct world *w) {
     TIDE_ASSERT(f != NULL);
     w->faults = f;
     tide_random_seed(&f->random, tide_mix64(w->options.seed ^ 0xfa017));
+    f->reckless = chance(&f->random, reckless_share);
     uint64_t start = tide_sim_now(w->sim);
     for (unsigned o = 0; o < SWARM_OPTIONS; o++) {
         if (!swarm_option_is_fault(o) || o == SWARM_BUGGIFY || option(w, o) == 0) {
@@ -230,6 +234,50 @@ static void slow(struct world *w) {
 
 static void garbage(struct world *w);
 
+/* How many nodes may be lost at one time; without tables with copies, any. */
+static unsigned losses_max(const struct world *w) {
+    unsigned most = UINT_MAX;
+    for (unsigned t = 0; t < w->table_count; t++) {
+        unsigned copies = w->tables[t].options.replicas;
+        most = copies > 0 && copies < most ? copies : most;
+    }
+    return most;
+}
+
+/* Is every death known to the controller? */
+static bool deaths_known(const struct world *w) {
+    for (unsigned i = 0; i < w->node_count; i++) {
+        struct tide_member m;
+        const struct node *n = w->nodes[i];
+        if (n->lost && n->id != 0 &&
+            tide_net_member(tide_net_of(w->nodes[0]->node), n->id, &m) &&
+            m.state != TIDE_MEMBER_DEAD) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void crash(struct world *w) {
+    struct faults *f = w->faults;
+    char why[200];
+    const unsigned a = pick(w, false, false, UINT_MAX), most = losses_max(w);
+    const bool back = chance(&f->random, 0.7);
+    const uint64_t at = tide_sim_now(w->sim) + between(&f->random, 0, 20 * TIDE_SECOND);
+    if (a == UINT_MAX || nodes_in(w, NODE_UP) <= 2 || w->node_count + NODES_UP_MAX >= NODES_MAX) {
+        return;
+    }
+    if (f->losses > 0 && deaths_known(w) && is_redundant(w, why, sizeof why)) {
+        f->losses = 0;
+    }
+    if (f->losses >= most && !f->reckless) {
+        return;
+    }
+    w->lost_too_many = w->lost_too_many || ++f->losses > most;
+    note(w, "%s crashes", w->nodes[a]->name);
+    node_crash(w->nodes[a], back ? at : TIDE_NEVER);
+}
+
 static void happen(struct world *w, enum swarm_option kind) {
     struct faults *f = w->faults;
     unsigned a;
@@ -284,13 +332,7 @@ static void happen(struct world *w, enum swarm_option kind) {
         }
         break;
     case SWARM_CRASH_S:
-        a = pick(w, false, false, UINT_MAX);
-        if (a != UINT_MAX && nodes_in(w, NODE_UP) > 2 && w->node_count + NODES_UP_MAX < NODES_MAX) {
-            bool back = chance(&f->random, 0.7);
-            uint64_t at = tide_sim_now(w->sim) + between(&f->random, 0, 20 * TIDE_SECOND);
-            note(w, "%s crashes", w->nodes[a]->name);
-            node_crash(w->nodes[a], back ? at : TIDE_NEVER);
-        }
+        crash(w);
         break;
     default:
         break;

@@ -28,6 +28,7 @@ static const struct option {
     [SWARM_KEYS] = {"keys", WHOLE, 1, 200},          /* in use at one time */
     [SWARM_WIDTH] = {"width", WHOLE, 4, 64},
     [SWARM_RELOCATE] = {"relocate", SHARE, 0, 1},    /* share of tables whose rows move */
+    [SWARM_REPLICAS] = {"replicas", SHARE, 0, 1},    /* share of the other tables, with 1 or 2 copies */
     [SWARM_HASHED] = {"hashed", SHARE, 0, 0.6},
     [SWARM_COUNTERS] = {"counters", SHARE, 0, 0.7},  /* share of tables; the others are one-hot */
     [SWARM_MAILBOX] = {"mailbox", WHOLE, 1, 1024},
@@ -73,11 +74,16 @@ static const struct setting {
     {"elastic", "leave_s", 6},
     {"elastic", "join_s", 5},
     {"elastic", "crash_s", 0},
+    {"copies", "relocate", 0},
+    {"copies", "replicas", 1},
+    {"copies", "crash_s", 12},
+    {"copies", "join_s", 10},
+    {"copies", "leave_s", 15},
 };
-static const char profile_names[] = "swarm calm overload elastic";
+static const char profile_names[] = "swarm calm overload elastic copies";
 
-/* Crashes lose rows while tables are not replicated, and most checks then say less: seldom. */
-static const double crash_share = 0.15;
+/* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. */
+static const double crash_share = 0.3;
 
 const char *swarm_profiles(void) {
     return profile_names;

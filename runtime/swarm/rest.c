@@ -112,13 +112,19 @@ static bool say(char *why, size_t size, const char *format, ...) {
     return false;
 }
 
+/* Leases of tables with copies are asked for all the time: so many messages of each pair of nodes
+ * may be under way at rest. */
+enum { LEASE_FRAMES = 64, LEASE_BYTES = LEASE_FRAMES * 256 };
+
 static bool links_quiet(const struct world *w, const struct node *node, char *why, size_t size) {
+    const bool leases = tide_store_of(node->node)->replication != NULL;
     const struct tide_net *net = tide_net_of(node->node);
     for (const struct tide_session *s = net->sessions; s != NULL; s = s->next) {
         if (s->link == NULL) {
             return say(why, size, "%s has no connection to n%u", node->name, s->peer->id);
         }
-        if (!tide__outbox_empty(&s->outbox) || s->outbox.ring_frames > 0) {
+        if (s->outbox.ring_frames > (leases ? LEASE_FRAMES : 0) ||
+            (!leases && !tide__outbox_empty(&s->outbox))) {
             return say(why, size, "%s has %zu frames under way to n%u", node->name,
                        s->outbox.ring_frames, s->peer->id);
         }
@@ -128,7 +134,7 @@ static bool links_quiet(const struct world *w, const struct node *node, char *wh
             w->nodes[i]->state == NODE_UP ? tide__peer(net, w->nodes[i]->id) : NULL;
         for (unsigned lane = 0; peer != NULL && lane < TIDE_LANE_COUNT; lane++) {
             uint64_t held = atomic_load(&peer->outstanding[lane]);
-            if (held != 0) {
+            if (held > (leases && lane == TIDE_LANE_STORE ? LEASE_BYTES : 0)) {
                 return say(why, size, "%s misses credit of %llu bytes in lane %u from %s",
                            node->name, (unsigned long long)held, lane, w->nodes[i]->name);
             }
@@ -161,12 +167,63 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
 }
 
 static bool actors_quiet(const struct node *node, char *why, size_t size) {
+    const bool leases = tide_store_of(node->node)->replication != NULL;
     struct tide_actor_info actors[64];
     size_t count = tide_actors(node->node, actors, TIDE_COUNT(actors));
     for (size_t i = 0; i < count && i < TIDE_COUNT(actors); i++) {
-        if (actors[i].mailbox_messages > 0) {
+        if (actors[i].mailbox_messages > (leases ? LEASE_FRAMES * NODES_UP_MAX : 0)) {
             return say(why, size, "%s: %u messages wait for actor %s", node->name,
                        actors[i].mailbox_messages, actors[i].type);
+        }
+    }
+    return true;
+}
+
+bool is_redundant(const struct world *w, char *why, size_t size) {
+    for (unsigned i = 0; i < w->node_count; i++) {
+        const struct node *n = w->nodes[i];
+        for (unsigned t = 0; t < w->table_count; t++) {
+            struct tide_table *handle;
+            struct tide_table_health health;
+            if (n->state != NODE_UP || w->tables[t].options.replicas == 0 ||
+                tide_table_find(n->node, w->tables[t].name, &handle) < 0) {
+                continue;
+            }
+            tide_table_health(handle, &health);
+            if (health.under_replicated > 0 &&
+                nodes_in(w, NODE_UP) > w->tables[t].options.replicas) {
+                return say(why, size, "%s misses copies of %u slots of %s", n->name,
+                           health.under_replicated, handle->name);
+            }
+            if (handle->replicas->unopened > 0) {
+                return say(why, size, "%s does not serve %u slots of %s yet", n->name,
+                           handle->replicas->unopened, handle->name);
+            }
+        }
+        const struct tide__replication *r =
+            n->state == NODE_UP ? tide_store_of(n->node)->replication : NULL;
+        if (r != NULL && r->first != r->next) {
+            return say(why, size, "%s has pushes on their way to copies", n->name);
+        }
+    }
+    return true;
+}
+
+/* Does everybody believe of everybody what is true? */
+static bool members_agree(const struct world *w, char *why, size_t size) {
+    for (unsigned i = 0; i < w->node_count; i++) {
+        const struct node *n = w->nodes[i];
+        for (unsigned j = 0; j < w->node_count && n->state == NODE_UP; j++) {
+            const struct node *other = w->nodes[j];
+            struct tide_member m;
+            if (other->id == 0 || !tide_net_member(tide_net_of(n->node), other->id, &m)) {
+                continue;
+            }
+            bool up = m.state == TIDE_MEMBER_UP, gone = m.state > TIDE_MEMBER_LEAVING;
+            if ((other->state == NODE_UP && !up) || (other->state == NODE_GONE && !gone)) {
+                return say(why, size, "%s takes %s (n%u) for %d", n->name, other->name, other->id,
+                           m.state);
+            }
         }
     }
     return true;
@@ -180,26 +237,7 @@ bool is_quiet(struct world *w, char *why, size_t size) {
             return false;
         }
     }
-    return true;
-}
-
-/* Everybody believes the same of everybody. */
-static void check_members(struct world *w) {
-    for (unsigned i = 0; i < w->node_count; i++) {
-        const struct node *n = w->nodes[i];
-        for (unsigned j = 0; j < w->node_count && n->state == NODE_UP; j++) {
-            const struct node *other = w->nodes[j];
-            struct tide_member m;
-            if (other->id == 0 || !tide_net_member(tide_net_of(n->node), other->id, &m)) {
-                continue;
-            }
-            bool up = m.state == TIDE_MEMBER_UP, gone = m.state > TIDE_MEMBER_LEAVING;
-            if ((other->state == NODE_UP && !up) || (other->state == NODE_GONE && !gone)) {
-                swarm_fail(w, "membership", "at rest %s takes %s (n%u) for %d", n->name, other->name,
-                     other->id, m.state);
-            }
-        }
-    }
+    return members_agree(w, why, size) && is_redundant(w, why, size);
 }
 
 static const struct node *node_of_id(const struct world *w, uint16_t id) {
@@ -235,7 +273,7 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     }
     const struct node *at_home = node_of_id(w, home);
     if (at_home == NULL) {
-        if (w->report->lost_nodes == 0) {
+        if (!may_lose(w, table)) {
             swarm_fail(w, "one_owner", "table %s key %u: its home n%u is not there", table->name, number,
                  home);
         }
@@ -256,13 +294,53 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     }
 }
 
+/* The row as this node has it, home or copy; NULL: it has none. */
+static const float *row_at(const struct table *table, const struct node *n, uint64_t key) {
+    struct tide_table *handle;
+    if (tide_table_find(n->node, table->name, &handle) < 0) {
+        return NULL;
+    }
+    uint64_t word = word_of(handle, key);
+    return tide__word_state(word) == TIDE__OWNED ? tide__slab_row(&handle->slab, (uint32_t)word)
+                                                 : NULL;
+}
+
+/* Copies are where the groups say, nowhere else, and equal to their home bit for bit. */
+static void check_copies(struct world *w, const struct table *table, uint32_t number) {
+    const uint64_t key = key_of(table, number);
+    struct tide_table *known;
+    TIDE_ASSERT(tide_table_find(w->nodes[0]->node, table->name, &known) == 0);
+    const uint32_t slot = tide__slot_of(known, key), route = atomic_load(&known->slots[slot].route);
+    const uint64_t chain = atomic_load(&known->replicas->chain[slot]);
+    const struct node *home = node_of_id(w, tide__route_home(route));
+    if (home == NULL || (route & TIDE__LOST)) {
+        return; /* check_homes looks at that */
+    }
+    const float *row = row_at(table, home, key);
+    for (unsigned i = 0; i < w->node_count; i++) {
+        const struct node *n = w->nodes[i];
+        const float *copy = n->state == NODE_UP && n != home ? row_at(table, n, key) : NULL;
+        bool holds = tide__chain_has(chain, n->id) && row != NULL;
+        if (n->state == NODE_UP && n != home && holds != (copy != NULL)) {
+            swarm_fail(w, "copies", "table %s key %u: %s, home is %s: a copy is %s", table->name,
+                       number, n->name, home->name, holds ? "missing" : "left over");
+        }
+        if (copy != NULL && row != NULL && memcmp(copy, row, known->row_floats * sizeof *row) != 0) {
+            swarm_fail(w, "copies", "table %s key %u: the copy at %s differs from the row at %s",
+                       table->name, number, n->name, home->name);
+        }
+    }
+}
+
 void check_rest(struct world *w) {
-    check_members(w);
     for (unsigned t = 0; t < w->table_count; t++) {
         const struct table *table = &w->tables[t];
         for (uint32_t k = 0; k < table->total && !w->report->failed; k++) {
             if (table->counts || table->pushes[k] > 0) {
                 check_homes(w, table, k);
+                if (table->options.replicas > 0) {
+                    check_copies(w, table, k);
+                }
             }
         }
     }

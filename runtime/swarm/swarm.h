@@ -28,6 +28,7 @@ enum swarm_option {
     SWARM_KEYS,
     SWARM_WIDTH,
     SWARM_RELOCATE,
+    SWARM_REPLICAS,
     SWARM_HASHED,
     SWARM_COUNTERS,
     SWARM_MAILBOX,

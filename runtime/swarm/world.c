@@ -106,9 +106,17 @@ void node_crash(struct node *node, uint64_t restart_at) {
     node->restart_at = restart_at;
 }
 
-bool excused(const struct world *w, const struct node *node, int code, const char *text) {
+bool may_lose(const struct world *w, const struct table *table) {
+    return w->report->lost_nodes > 0 && (table->options.replicas == 0 || w->lost_too_many);
+}
+
+bool excused(const struct world *w, const struct node *node, const struct table *table, int code,
+             const char *text) {
     if (node->state != NODE_UP) {
         return true; /* it leaves */
+    }
+    if (table != NULL && table->options.replicas > 0) {
+        return code == TIDE_ELOST && w->lost_too_many;
     }
     bool kind = code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_ECLOSED;
     for (unsigned i = 0; i < w->node_count && kind; i++) {
@@ -134,6 +142,7 @@ static void attend_joining(struct node *node, int state, int code, const char *r
             swarm_fail(w, "membership", "%s could not join: %s %s", node->name, tide_error_name(code),
                  reason);
         }
+        node->lost = true; /* some may have taken it for a member already */
         node_end(node, NODE_CRASHED);
         node->restart_at = tide_sim_now(w->sim) + join_again;
     }
@@ -349,7 +358,7 @@ static void look_at(struct look *look, unsigned t, uint32_t number) {
     code = code < 0 ? code : tide_table_pull(handle, &key, 1, row, NULL);
     if (code < 0) {
         look->lost[t][number] = true;
-        if (!excused(w, look->node, code, tide_error_message())) {
+        if (!excused(w, look->node, table, code, tide_error_message())) {
             swarm_fail(w, "answers", "%s, at rest: table %s key %u: %s %s", look->node->name,
                  table->name, number, tide_error_name(code), tide_error_message());
         }
@@ -420,7 +429,7 @@ static void compare_one_hot(struct world *w, unsigned t) {
         for (unsigned n = 0; n < look_count && o->push >= 0; n++) {
             const struct look *look = &looks[n];
             bool has = (look->sets[t][o->key] >> o->push) & 1;
-            if (o->ok && !has && !look->lost[t][o->key] && w->report->lost_nodes == 0) {
+            if (o->ok && !has && !look->lost[t][o->key] && !may_lose(w, table)) {
                 swarm_fail(w, "exactly_once",
                      "table %s key %u: push %d of worker %u returned at %.6f s and is lost: %s "
                      "does not see it",
@@ -446,7 +455,7 @@ static void compare_counts(struct world *w, unsigned t) {
         for (unsigned n = 0; n < look_count; n++) {
             uint16_t value = looks[n].counts[t][i];
             bool lost = looks[n].lost[t][i / COUNTING_MAX];
-            bool few = value < table->acked[i] && w->report->lost_nodes == 0;
+            bool few = value < table->acked[i] && !may_lose(w, table);
             if (!lost && (few || value > table->issued[i])) {
                 swarm_fail(w, "exactly_once",
                      "table %s key %u: at rest %s sees %u pushes of worker %u; %u returned well, "

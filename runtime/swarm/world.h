@@ -5,6 +5,7 @@
 #include "net/inside.h"
 #include "store/store_internal.h"
 #include "store/owner.h"
+#include "store/replica.h"
 #include "swarm/swarm.h"
 
 #define MS UINT64_C(1000000)
@@ -100,6 +101,7 @@ struct world {
     uint64_t bursts[BURSTS_MAX];
     unsigned burst_count;
     bool stopping; /* workers begin nothing new */
+    bool lost_too_many; /* at one time more nodes than some table has copies: slots may be lost */
     bool healing;
     uint64_t chaos_end, event_limit;
     struct tide_random random;
@@ -127,8 +129,12 @@ void node_leave(struct node *node);
 void node_crash(struct node *node, uint64_t restart_at);
 unsigned nodes_in(const struct world *w, enum node_state state);
 struct node *node_named(const struct world *w, const char *name); /* its newest life */
-/* May an operation of this node fail so? The text names a node that is lost. */
-bool excused(const struct world *w, const struct node *node, int code, const char *text);
+/* May acknowledged pushes of the table be gone? */
+bool may_lose(const struct world *w, const struct table *table);
+/* May an operation of this node fail so? Without copies the text names a node that is lost.
+ * table NULL: a message. */
+bool excused(const struct world *w, const struct node *node, const struct table *table, int code,
+             const char *text);
 
 /* ---- workload.c, echo.c ---- */
 void workload_init(struct world *w);
@@ -154,6 +160,8 @@ void check_messages(struct world *w);
 /* ---- rest.c ---- */
 void check_running(struct world *w); /* now and then, while everything moves */
 bool is_quiet(struct world *w, char *why, size_t size);
+/* Is every row of every table with copies where it should be, as often as it should be? */
+bool is_redundant(const struct world *w, char *why, size_t size);
 void check_rest(struct world *w);
 void dump(struct world *w, char *out, size_t size);
 

@@ -1,14 +1,15 @@
 #!/bin/bash
-# swarm.sh SWARM ELASTIC: so many seeds of the two profiles pass; a sample does the same again, also from elsewhere and
+# swarm.sh SWARM ELASTIC COPIES: so many seeds of the three profiles pass; a sample does the same again, also from elsewhere and
 # with another stack limit; wrong uses are refused.
 . "$(dirname "$0")/harness.sh"
-swarm=${1:-40} elastic=${2:-20}
+swarm=${1:-40} elastic=${2:-20} copies=${3:-20}
 
-# Without crashes: after two of them close together an operation on a moving row may wait for ever (docs/simulator.md).
-run 0 sim --profile swarm --seeds "0..$((swarm - 1))" --jobs 2 --set crash_s=0
+run 0 sim --profile swarm --seeds "0..$((swarm - 1))" --jobs 2
 says err.txt "$swarm seeds, 0 failed"
 run 0 sim --profile elastic --seeds "0..$((elastic - 1))" --jobs 2
 says err.txt "$elastic seeds, 0 failed"
+run 0 sim --profile copies --seeds "0..$((copies - 1))" --jobs 2
+says err.txt "$copies seeds, 0 failed"
 
 for seed in 3 11; do
     run 0 sim --profile swarm --seed $seed --set chaos_s=10 --check-determinism

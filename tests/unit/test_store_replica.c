@@ -546,8 +546,9 @@ static void what_an_old_home_sends_is_not_applied(void **state) {
     some_time(&w, 50000000);
     w.dead[1] = true;
     tide_sim_crash(w.c.sim, name_of(1));
+    /* When its workers are done, nobody but an old home raises a slot's number. */
     while (!deaths_are_known(&w) || health_of(&w, 0).under_replicated ||
-           atomic_load(&w.c.running) > 0) { /* else a push of theirs is taken for the old home's */
+           atomic_load(&w.c.running) > 0) {
         pause_cluster(&w.c, 1000000);
     }
     run_alone(&w.c, 0, stale_run, &w);
