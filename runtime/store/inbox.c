@@ -118,7 +118,8 @@ static void on_members(struct tide_store *store, struct tide_reader *r) {
     (void)tide__catalog_commands(store); /* perhaps since now, or no more */
     uint64_t id = tide_read_uint(r);
     bool missed = atomic_exchange_explicit(&store->members_missed, false, memory_order_relaxed);
-    bool all = missed || r->error || id == 0;
+    /* With news of itself a node looks at all: who was gone before it came is told to nobody. */
+    bool all = missed || r->error || id == 0 || id == tide__store_self(store);
     struct tide_member members[8];
     size_t got;
     if (!all && tide_net_member(store->net, (uint16_t)id, members)) {
