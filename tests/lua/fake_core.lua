@@ -137,7 +137,8 @@ function fake.sim_open(world)
   return true
 end
 function fake.sim_report()
-  return {seed = fake.world.seed, virtual_s = 0.5, events = 7, faults = 0, faults_missed = 0, flows = 0, hash = ("0"):rep(16)}
+  return {seed = fake.world.seed, virtual_s = 0.5, events = 7, faults = 0, faults_missed = 0, flows = 0,
+    hash = ("0"):rep(16)}
 end
 function fake.sim_close() fake.world = nil end
 function fake.node_stop() fake.stopped = fake.stopped + 1 end
