@@ -390,6 +390,15 @@ static int core_load(lua_State *L) {
     return 1;
 }
 
+/* Begins to leave: slots are handed on first; then this node's own entry says "left". */
+static int core_leave(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    if (host->node) {
+        tide_net_leave(tide_net_of(host->node));
+    }
+    return 0;
+}
+
 static int core_serve_cost(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     const double seconds = luaL_checknumber(L, 1);
@@ -436,6 +445,7 @@ void tide__lua_open_node(lua_State *L) {
         {"rss", core_rss},
         {"load", core_load},
         {"serve_cost", core_serve_cost},
+        {"leave", core_leave},
         {"interrupted", core_interrupted},
         {NULL, NULL},
     };

@@ -149,7 +149,11 @@ end
 
 ---Ends this node: {leave=bool}. With leave its slots are handed on first.
 function ops.quit(request)
-  state.ending = request.leave and "leave" or "now"
+  if request.leave and core.simulated() then
+    core.leave() -- a simulated node is destroyed when its agent ends; a process waits in core.node_stop
+  else
+    state.ending = request.leave and "leave" or "now"
+  end
   return {}
 end
 

@@ -21,6 +21,7 @@ function core.members() end           --> {view=n, {id=,name=,state="up",store=,
 function core.links() end             --> array of tide_link_info fields, snake_case as in net.h
 function core.actors() end            --> array of {address="1:77", name=,type=,waits_for=,waits_s=,mailbox_messages=,...}
 function core.rss() end               --> bytes
+function core.leave() end             -- this node hands its slots on and leaves; its entry in members() says when it has
 function core.load() end              --> {messages=, keys=, busy_s=}: what this node's store has done for other nodes
 function core.serve_cost(s) end       -- test aid: each key served to another node takes this node's store so much longer
 

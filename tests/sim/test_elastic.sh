@@ -36,4 +36,57 @@ for step in 1 10 52; do
     [ "$step" = 1 ] && [ "$ms" = 404 ] && continue
     [ "$step" != 1 ] && [ "${ms:-999}" -le 177 ] || fail "step $step takes $ms ms"
 done
+
+# Both PSLD policies: one server that is always busy gets company, and what is too much goes when there is less to do.
+cat >scale.lua <<'END'
+local tide = require "tide"
+local KEYS <const> = 240
+local job = tide.job {
+  name = "scale", stop = {epochs = 330}, policies = {placement = "placement/psld", scaling = {policy = "scaling/psld", params = {most = 4}}},
+  tables = {model = {keys = {"dense", KEYS}, width = 4}},
+  worker = function(w)
+    local keys, ones = {}, tide.tensor.zeros("f32", KEYS, 4)
+    for i = 1, KEYS do keys[i] = i - 1 end
+    ones:fill(1)
+    while not w:stopping() do
+      if w.reports > 210 then tide.sleep(0.1) end
+      w.tables.model:push(keys, ones)
+      local rows = w.tables.model:pull(keys)
+      assert(rows:min() >= w.reports + 1, "an own push is missing")
+      w:report {examples = 1}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {servers = 1, nodes = 2}
+  cluster:serve_cost("s1", "100us")
+  local known, began, most, last = {s1 = true}, tide.now(), 1, 0
+  local run = cluster:start(job)
+  for r in run:events "report" do
+    local servers = 0
+    for _, n in ipairs(cluster:agents()) do
+      if n.name:find "^s" then
+        servers = servers + 1
+        if not known[n.name] then cluster:serve_cost(n.name, "100us") end
+        known[n.name] = true
+      end
+    end
+    most = math.max(most, servers)
+    if r.n % 30 == 0 then
+      print(("step %d servers %d %.1f ms"):format(r.n, servers, 1e3 * (tide.now() - began) / 30))
+      began = tide.now()
+    end
+    last = r.n
+  end
+  run:wait()
+  local keys = {}
+  for i = 1, KEYS do keys[i] = i - 1 end
+  local rows, all = run.tables.model:pull(keys), true
+  for i = 1, #rows do all = all and rows[i] == 2 * last end
+  print("exact", all, "most", most)
+end)
+END
+run 0 sim --seed 1 scale.lua
+says out.txt '^exact	true	most	[34]$'
+says out.txt '^step 330 servers [12] '
 finish

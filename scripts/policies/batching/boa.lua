@@ -6,7 +6,8 @@
 --    example now and then, so that both become known.
 --  * a worker whose last two samples are both off its line by `jump` has become another: what was before is forgotten,
 --    and beta is taken to have changed as much as the time.
---  * a new split is adopted when it is predicted to pay by `gain`; a worker changes by `change` of its batch at most.
+--  * a new split is adopted when it is predicted to pay by `gain`; a worker changes by `change` of its batch, or of an
+--    equal share if that is more, at most.
 local policy = {
   api = 1, kind = "batching", name = "boa", version = 2,
   params = { forget = 0.9, window = 24, gain = 1.03, change = 0.5, explore = 20, jump = 1.25 },
@@ -84,8 +85,8 @@ function policy.decide(st, view, k)
     st.line[w.id] = { at = c.at, per = c.per }
     local least, most = math.max(w.batch_min or 1, 1), w.batch_max or view.job.batch
     if #view.reason == 0 then
-      least = math.max(least, math.floor(w.batch * (1 - st.params.change)))
-      most = math.min(most, math.ceil(w.batch * (1 + st.params.change)))
+      local step = math.ceil(st.params.change * math.max(w.batch, view.job.batch / #view.workers))
+      least, most = math.max(least, w.batch - step), math.min(most, w.batch + step)
     end
     c.min, c.max, cost[i] = least, math.max(least, most), c
     now_s = math.max(now_s, c.at + c.per * w.batch)
