@@ -1,5 +1,5 @@
--- A tour of policies that are changed while training goes on: start, check, shadow, swap under load, see the steps become
--- shorter, let a guard take back a policy that makes them longer, roll back by hand.
+-- A tour of policies that are changed while training goes on: start, check, shadow, swap under load, see the steps
+-- become shorter, let a guard take back a policy that makes them longer, roll back by hand.
 --   tide run examples/hot_swap.lua        tide sim examples/hot_swap.lua
 -- docs/tour.md is what it prints.
 local tide = require "tide"
@@ -54,8 +54,8 @@ tide.main(function()
     end,
     [50] = function()
       local r <const> = assert(policy.report "batching")
-      print(("%d decisions, %d the same as the live one's, %d invalid, %d faults"):format(r.decisions, r.same, r.invalid,
-        r.faults))
+      print(("%d decisions, %d the same as the live one's, %d invalid, %d faults"):format(r.decisions, r.same,
+        r.invalid, r.faults))
       say("policy.swap: between two steps, nobody waits; guarded by the length of a step")
       local a <const> = assert(policy.swap("batching/boa", {guard = {metric = "step_s", rise = 0.2, within = "2s"}}))
       print(("%s -> %s, epoch %d"):format(a.old, a.new, a.epoch))
@@ -93,7 +93,7 @@ tide.main(function()
   run:wait()
   say "policy.history: who held the seat"
   for _, v in ipairs(policy.history "batching") do
-    print(("%d %-6s v%d at %5.1f s%s"):format(v.number, v.name, v.version, v.since, v.failed and ", failed: " .. v.failed
-      or ""))
+    print(("%d %-6s v%d at %5.1f s%s"):format(v.number, v.name, v.version, v.since,
+      v.failed and ", failed: " .. v.failed or ""))
   end
 end)

@@ -1,6 +1,6 @@
--- Parameter servers of different speed, and who balances them. Workers pull and push a model in chunks, one row a chunk,
--- in synchronous iterations; from iteration `from` on one server takes `factor` times as long for a row. Who decides
--- where chunks are: a shipped placement policy, or an assignment that other systems use and never change.
+-- Parameter servers of different speed, and who balances them. Workers pull and push a model of ResNet-50's shape in
+-- synchronous iterations; from iteration `from` on one server takes `factor` times as long for a row. Who decides
+-- where rows are: a shipped placement policy, or an assignment that other systems use and never change.
 --   tide run examples/psld.lua --who psld        tide sim examples/psld.lua --who static --factor 10
 local tide = require "tide"
 local opt = tide.options {

@@ -674,7 +674,8 @@ function from_driver.policy(self, request, message)
   if message.kind ~= "call" then return end
   if not self.policies then
     return core.answer_error(message, script.error("T0303", self.ready < (self.worker_count or 1)
-      and "the run has not started yet" or ("job `%s` declares no `batch` and names no policies: it has no seats"):format(self.a.job)))
+      and "the run has not started yet"
+      or ("job `%s` declares no `batch` and names no policies: it has no seats"):format(self.a.job)))
   end
   local result, err = self.policies:serve(request)
   if not result then return core.answer_error(message, err) end

@@ -38,7 +38,7 @@ end
 return {
   name = "move",
   brief = "give slots of a table to a node",
-  summary = "Gives slots of a table to a node of a running cluster, while workers go on, and waits until all are there.",
+  summary = "Gives slots of a table to a node of a running cluster, while workers go on; waits until all are there.",
   examples = {
     {"tide move mf.rows 0-1023 n3", "a quarter of the table goes to n3"},
     {"tide move mf.rows 7,9 n1 --dry-run", "only says what would be asked for"},
@@ -55,7 +55,7 @@ return {
     if not slots then return nil, err end
     local result, problem = cluster_view.attached(context, function(cluster)
       local node
-      for _, member in ipairs(cluster.snapshot().members) do
+      for _, member in ipairs(context.core.members()) do
         if member.name == o.node and member.state == "up" then node = member end
       end
       if not node then

@@ -294,8 +294,8 @@ function host:set(kind, params, o)
   return self:swap({text = c.text, path = c.path}, {scope = s.scope, params = merged, guard = o and o.guard})
 end
 
--- The version that a rollback goes to: the newest earlier one that did not fail and is another one, for after a rollback
--- the list holds the same policy twice.
+-- The version that a rollback goes to: the newest earlier one that did not fail and is another one, for after a
+-- rollback the list holds the same policy twice.
 local function before_current(s)
   local c = s.current
   local params = core.plain_encode(c.params)

@@ -1,6 +1,6 @@
 -- The live driver of a job's policies: what the run's controller knows becomes views, and plans become what the workers
--- get with the answer to their report, slots that move (servers.lua) and nodes that come or go. The same code runs under
--- `tide sim`.
+-- get with the answer to their report, slots that move (servers.lua) and nodes that come or go. The same code runs
+-- under `tide sim`.
 --
 -- A job has a placement or a scaling seat when it names a policy for it.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
@@ -39,7 +39,8 @@ function driver:snapshot(kind, _, needs)
   for _, w in ipairs(self.workers) do
     if not w.done then
       local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1,
-                     batch_min = self.batch and self.batch.min, batch_max = self.batch and self.batch.max, clock = w.clock, examples_per_s = w.examples_per_s}
+                     batch_min = self.batch and self.batch.min, batch_max = self.batch and self.batch.max,
+                     clock = w.clock, examples_per_s = w.examples_per_s}
       if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
       if want["worker.speed"] then entry.speed = self:speed_of(w) end
       view.workers[#view.workers + 1] = entry

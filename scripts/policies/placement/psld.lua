@@ -1,12 +1,12 @@
 -- PSLD: balances parameter servers by what each of them is seen to serve. Reconstructed from the paper's abstract.
 --
---  * service rate of a server: keys it served per second of being busy, median of the last `window` decisions, with a
---    confidence half-width of 1.96 s / sqrt(n).
---  * act only when sure: a burst is no straggler. Even if the server that ends last is as fast as its interval allows it
---    ends `gain` later than all would end together, and that for two decisions in a row.
+--  * service rate of a server: keys it served per second of being busy, median of the last `window` decisions, with
+--    a confidence half-width of 1.96 s / sqrt(n).
+--  * act only when sure: a burst is no straggler. Even if the server that ends last is as fast as its interval allows
+--    it ends `gain` later than all would end together, and that for two decisions in a row.
 --  * exploit: steepest descent from the server that ends last to the one that would end first, the heaviest slot that
 --    fits into what is too much there.
---  * explore: with probability `explore` one slot goes to the server whose estimate is oldest. One that has been emptied
+--  * explore: with probability `explore` one slot goes to the server whose estimate is oldest. One that is empty
 --    gets a slot after `probe` decisions, then after twice as many, and so on until it is found to be faster.
 local policy = {
   api = 1, kind = "placement", name = "psld", version = 2,
