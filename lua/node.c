@@ -379,6 +379,42 @@ static int core_rss(lua_State *L) {
     return 1;
 }
 
+/* {messages=, keys=, busy_s=} of what the store did for other nodes */
+static int core_load(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    struct tide_store_load load = {0};
+    if (host->node) {
+        tide_node_load(host->node, &load);
+    }
+    lua_createtable(L, 0, 3);
+    lua_pushinteger(L, (lua_Integer)load.messages);
+    lua_setfield(L, -2, "messages");
+    lua_pushinteger(L, (lua_Integer)load.keys);
+    lua_setfield(L, -2, "keys");
+    lua_pushnumber(L, (double)load.busy_ns * 1e-9);
+    lua_setfield(L, -2, "busy_s");
+    return 1;
+}
+
+/* Begins to leave: slots are handed on first; then this node's own entry says "left". */
+static int core_leave(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    if (host->node) {
+        tide_net_leave(tide_net_of(host->node));
+    }
+    return 0;
+}
+
+static int core_serve_cost(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    const double seconds = luaL_checknumber(L, 1);
+    luaL_argcheck(L, seconds >= 0 && seconds <= 1, 1, "0 to 1 s");
+    if (host->node) {
+        tide_node_serve_cost(host->node, (uint64_t)(seconds * 1e9));
+    }
+    return 0;
+}
+
 static int core_build(lua_State *L) {
     char reason[256] = "";
     lua_createtable(L, 0, 7);
@@ -413,6 +449,9 @@ void tide__lua_open_node(lua_State *L) {
         {"links", core_links},
         {"actors", core_actors},
         {"rss", core_rss},
+        {"load", core_load},
+        {"serve_cost", core_serve_cost},
+        {"leave", core_leave},
         {"interrupted", core_interrupted},
         {NULL, NULL},
     };

@@ -644,6 +644,51 @@ static int table_homes(lua_State *L) {
     return 1;
 }
 
+/* u32 tensor: the home of slot s at [s + 1] */
+static int table_slot_homes(lua_State *L) {
+    struct tide_table *table = check_table(L, 1);
+    uint16_t homes[TIDE_SLOTS];
+    tide_table_slot_homes(table, homes);
+    uint32_t *out = tide__lua_tensor_new(L, TIDE_U32, TIDE_SLOTS, 1)->t.data;
+    for (int s = 0; s < TIDE_SLOTS; s++) {
+        out[s] = homes[s];
+    }
+    return 1;
+}
+
+/* u64 tensor: keys that slot s has served to other nodes at [s + 1] */
+static int table_slot_served(lua_State *L) {
+    struct tide_table *table = check_table(L, 1);
+    tide_table_slot_served(table, tide__lua_tensor_new(L, TIDE_U64, TIDE_SLOTS, 1)->t.data);
+    return 1;
+}
+
+/* t:move(slots, node) -> true | nil, err */
+static int table_move(lua_State *L) {
+    struct tide_table *table = check_table(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    const lua_Integer node = luaL_checkinteger(L, 3);
+    const lua_Unsigned count = lua_rawlen(L, 2);
+    luaL_argcheck(L, count <= TIDE_SLOTS, 2, "more slots than a table has");
+    luaL_argcheck(L, node > 0 && node <= UINT16_MAX, 3, "no id of a node");
+    uint32_t *slots = lua_newuserdatauv(L, (count + 1) * sizeof *slots, 0);
+    for (lua_Unsigned i = 0; i < count; i++) {
+        int whole = 0;
+        lua_rawgeti(L, 2, (lua_Integer)i + 1);
+        const lua_Integer slot = lua_tointegerx(L, -1, &whole);
+        luaL_argcheck(L, whole && slot >= 0 && slot < TIDE_SLOTS, 2, "slots are 0 to 4095");
+        slots[i] = (uint32_t)slot;
+        lua_pop(L, 1);
+    }
+    (void)tide__lua_inside(L);
+    int code = tide__lua_resumed(L, tide_table_move(table, slots, count, (uint16_t)node));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 static int save_or_load(lua_State *L, int (*operation)(struct tide_table *, const char *)) {
     struct tide_table *table = check_table(L, 1);
     const char *path = luaL_checkstring(L, 2);
@@ -788,6 +833,9 @@ void tide__lua_open_table(lua_State *L) {
         {"consistency", tide__lua_table_consistency},
         {"homes", table_homes},
         {"health", table_health},
+        {"move", table_move},
+        {"slot_homes", table_slot_homes},
+        {"slot_served", table_slot_served},
         {"save", table_save},
         {"load", table_load},
         {NULL, NULL},

@@ -445,6 +445,22 @@ int tide_sampler_pull(struct tide_sampler *sampler, uint32_t sample, size_t coun
 int tide_sampler_finish(struct tide_sampler *sampler, uint32_t sample);
 void tide_sampler_stats(const struct tide_sampler *sampler, struct tide_sampler_stats *out);
 
+/*
+ * Gives slots (0..TIDE_SLOTS-1) of a table to `node` while everybody works on; those that are there already stay. The
+ * controller plans and records it. Returns when all are there and nothing goes by their old homes any more. Tables with
+ * replicas are refused: their controller places the copies. All slots are moved, or none is: EINVAL (no such slot; no
+ * node of that id that is up and holds rows), EBUSY (one of them is on the move already), ENOENT (a slot's home died),
+ * EREFUSED. Or it began: ELOST (`node` died meanwhile, and with it the rows that had reached it), EDIED (the controller
+ * did: one that keeps its state goes on with it), ETIMEDOUT (after 600 s; it goes on).
+ * Fibers.
+ */
+int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot_count, uint16_t node);
+/* Home of each slot by the newest map this node knows: homes[TIDE_SLOTS]. Any thread. */
+void tide_table_slot_homes(struct tide_table *table, uint16_t *homes);
+/* Keys of each slot that this node has pulled and pushed on behalf of other nodes since the table was made:
+ * served[TIDE_SLOTS]. What workers of this node do in place is not counted. Any thread. */
+void tide_table_slot_served(struct tide_table *table, uint64_t *served);
+
 /* Node that has the row of a key, as far as this node knows: its owner, if that is this node or the home is; else the home. */
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node);
 
@@ -462,6 +478,16 @@ struct tide_table_stats {
     uint64_t surprises;                       /* relocation messages that should not exist: ignored */
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
+
+/* What a node's store has done for other nodes since its start. Any thread. */
+struct tide_store_load {
+    uint64_t messages, keys; /* operations of others, and the keys in them */
+    uint64_t busy_ns;        /* spent on them */
+};
+void tide_node_load(struct tide_node *node, struct tide_store_load *out);
+/* A test aid, for servers that are slower than others: from now on each key that this node's store serves to another
+ * node takes it `ns` more, during which it does nothing else; 0: none. Any thread. */
+void tide_node_serve_cost(struct tide_node *node, uint64_t ns);
 
 /* How safe the rows are, as far as this node knows. Any thread. */
 struct tide_table_health {

@@ -22,6 +22,30 @@ function ops.status()
           now = core.now()}
 end
 
+---What this node's store has done for others, in all and by slot of the named tables: {tables={names}, slots=bool}.
+function ops.served(request)
+  local answer = core.load()
+  answer.now = core.now()
+  for _, actor in ipairs(core.actors()) do
+    if actor.type == "store" then answer.queue = actor.mailbox_messages end
+  end
+  answer.bytes, answer.served = {}, {}
+  for _, name in ipairs(request.tables) do
+    local handle = core.table_find(name)
+    if handle then
+      answer.bytes[name] = handle:stats().memory_bytes
+      answer.served[name] = request.slots and handle:slot_served() or nil
+    end
+  end
+  return answer
+end
+
+---A test aid: {seconds=} that each key served to another node takes this one longer.
+function ops.serve_cost(request)
+  core.serve_cost(request.seconds)
+  return {}
+end
+
 ---Takes a run's script: {run=, script={text, sha, args, args_sha, path, modules}, controller=}.
 function ops.load(request, message)
   local sent = request.script
@@ -97,6 +121,18 @@ local function beside(message, f, ...)
   return LATER
 end
 
+---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
+function ops.move(request, message)
+  return beside(message, function()
+    local handle, err = core.table_find(request.table)
+    if not handle then return nil, err end
+    local ok
+    ok, err = handle:move(request.slots, request.node)
+    if not ok then return nil, err end
+    return {moved = #request.slots}
+  end)
+end
+
 ---Writes a generation of all tables: {dir=, keep=}.
 function ops.checkpoint(request, message)
   return beside(message, require("tide.checkpoint").save, {dir = request.dir, keep = request.keep})
@@ -113,7 +149,11 @@ end
 
 ---Ends this node: {leave=bool}. With leave its slots are handed on first.
 function ops.quit(request)
-  state.ending = request.leave and "leave" or "now"
+  if request.leave and core.simulated() then
+    core.leave() -- a simulated node is destroyed when its agent ends; a process waits in core.node_stop
+  else
+    state.ending = request.leave and "leave" or "now"
+  end
   return {}
 end
 

@@ -163,24 +163,25 @@ local function agent_of(name)
 end
 
 local function adopt_members(self)
-  self.members = {}
+  local members = {}
   local workers = 0
   for _, member in ipairs(core.members()) do
     local works = (member.workers or 0) > 0
     if member.state == "up" and (works or member.store) then
-      self.members[#self.members + 1] = member
+      members[#members + 1] = member
       workers = workers + (member.workers or 0)
     end
   end
   -- By name, n2 before n10: ids follow the order of joining, which differs from run to run.
-  table.sort(self.members, function(a, b)
+  table.sort(members, function(a, b)
     if #a.name ~= #b.name then return #a.name < #b.name end
     return a.name < b.name
   end)
   if workers == 0 then
     error(errors.new("T0501", {message = "the cluster has no node with workers"}), 0)
   end
-  for _, member in ipairs(self.members) do member.agent = agent_of(member.name) end
+  for _, member in ipairs(members) do member.agent = agent_of(member.name) end
+  self.members = members -- at last: finding the agents waits, and others look meanwhile
 end
 
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
@@ -203,7 +204,8 @@ function cluster.new(o)
     error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes, servers included, and at least one "
       .. "worker each"):format(most)}), 2)
   end
-  local self = setmetatable({context = context, run_id = context.run, children = {}, runs = {}}, cluster)
+  local self = setmetatable({context = context, servers_max = NODES_MAX - count, run_id = context.run, children = {},
+                             runs = {}}, cluster)
   context.clusters[#context.clusters + 1] = self
   if not context.attached then
     local node = core.node()
@@ -234,11 +236,17 @@ end
 function cluster:agents()
   local list = {}
   for i, member in ipairs(self.members) do
-    list[i] = {name = member.name, id = member.id, agent = member.agent, workers = member.workers}
+    list[i] = {name = member.name, id = member.id, agent = member.agent, workers = member.workers,
+               store = member.store}
   end
   table.sort(list, function(a, b) return a.id < b.id end)
   return list
 end
+
+require("tide.elastic").extend(cluster, {
+  start_child = start_child, wait_up = wait_up, wait_ended = wait_ended, adopt_members = adopt_members,
+  join_s = JOIN_S, nodes_max = NODES_MAX,
+})
 
 ---@param job_ tide.job
 ---@param params? table

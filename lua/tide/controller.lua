@@ -169,6 +169,7 @@ function controller:lose_node(node, reason, in_order)
   local err = self:verdict(node, reason, in_order)
   if err then return self:fail(err) end
   self:drop_workers(node, reason)
+  if self.policies then self.policies:left(node) end
 end
 
 ---@return table|nil node, string? reason the first node of the run that is gone without having been dealt with
@@ -630,6 +631,15 @@ function from_driver.set(self, request)
   for k, v in pairs(request.params) do self.params[k] = v end
 end
 
+---One more node: {node = {name, id, agent, workers, store}}.
+function from_driver.joined(self, request)
+  local node = request.node
+  self.monitors[core.monitor(node.agent)] = {node = node}
+  node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
+  self.a.nodes[#self.a.nodes + 1] = node
+  if self.policies then self.policies:joined(node) end
+end
+
 function from_driver.stop(self, request)
   self.stopping = request.reason or "asked"
   for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
@@ -668,7 +678,8 @@ function from_driver.policy(self, request, message)
   if message.kind ~= "call" then return end
   if not self.policies then
     return core.answer_error(message, script.error("T0303", self.ready < (self.worker_count or 1)
-      and "the run has not started yet" or ("job `%s` declares no `batch`: it has no seats"):format(self.a.job)))
+      and "the run has not started yet"
+      or ("job `%s` declares no `batch` and names no policies: it has no seats"):format(self.a.job)))
   end
   local result, err = self.policies:serve(request)
   if not result then return core.answer_error(message, err) end
@@ -745,7 +756,7 @@ function controller.main(a)
     if not loaded then error(problem, 0) end
     self.job = script.jobs[a.job]
     local time = self.job.stop and self.job.stop.time
-    if self.job.batch then self:publish_policies() end
+    if require("tide.policy.live").has_seats(self.job) then self:publish_policies() end
     self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
     self:start()
   end, script.failure)

@@ -101,7 +101,7 @@ function run.start(cluster, job, params)
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
     argument = {
       run = self.id, script = sent, job = job.name, params = merged, seed = seed, tables = self.table_names,
-      nodes = cluster:agents(), total = total_of(job), resume = resume,
+      nodes = cluster:agents(), servers_max = cluster.servers_max, total = total_of(job), resume = resume,
       examples = job:has_chunks() and job:examples() or nil,
       journal = not context.simulated and ("%s/policies-%s.journal"):format(context.directory, job.name) or nil,
     },
@@ -153,6 +153,23 @@ function run:show_loss(event)
   self.cluster.context.progress:say(table.concat(parts, "; "))
 end
 
+---A policy wants another number of servers; while one wish is carried out the next waits.
+function run:scale(servers)
+  self.wanted_servers = servers
+  if self.scaling then return end
+  self.scaling = core.fiber(function()
+    while self.wanted_servers do
+      local count = self.wanted_servers
+      self.wanted_servers = nil
+      local ok, err = pcall(self.cluster.set_servers, self.cluster, count)
+      if not ok then
+        self.cluster.context.progress:say("tide: servers: " .. errors.from(err).message)
+      end
+    end
+    self.scaling = nil
+  end)
+end
+
 function run:look_for_interrupts()
   local seen = core.interrupted() - self.cluster.context.interrupts -- one before the run began stops it too
   if seen >= 2 then
@@ -196,6 +213,8 @@ function run:pump()
       self.results[event.id] = event
     elseif event.kind == "lost" then
       self:show_loss(event)
+    elseif event.kind == "scale" then
+      self:scale(event.servers)
     elseif event.kind == "policy" then
       self.policy_events[#self.policy_events + 1] = event
     elseif event.kind == "finished" then

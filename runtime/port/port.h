@@ -119,6 +119,9 @@ struct tide_port_ops {
     uint32_t (*user)(struct tide_port *);            /* uid of this process */
     int (*pid)(struct tide_port *);                  /* of this process; 0 in the simulator */
     const char *(*environment)(struct tide_port *, const char *name); /* read at start only; NULL when unset */
+    /* From inside a turn of the executor: it does nothing else for `ns` (simulated: times the node's slowness). Returns
+     * what of it no clock shows before the turn's end, ns. */
+    uint64_t (*executor_occupy)(struct tide_executor *, uint64_t ns);
     /* Simulator only, from inside a turn: the node's other executors run, as if at the same time. */
     void (*interleave)(struct tide_port *);
 };

@@ -62,6 +62,13 @@ static void real_pause(struct tide_port *port, uint64_t ns) {
     (void)nanosleep(&t, NULL);
 }
 
+static uint64_t real_executor_occupy(struct tide_executor *executor, uint64_t ns) {
+    (void)executor;
+    struct timespec t = {.tv_sec = (time_t)(ns / TIDE_SECOND), .tv_nsec = (long)(ns % TIDE_SECOND)};
+    (void)nanosleep(&t, NULL);
+    return 0;
+}
+
 static void real_destroy(struct tide_port *port) {
     tide_free(port);
 }
@@ -97,6 +104,7 @@ static const struct tide_port_ops real_ops = {
     .entropy = real_entropy,
     .destroy = real_destroy,
     .pause = real_pause,
+    .executor_occupy = real_executor_occupy,
     .executor_start = tide__real_executor_start,
     .executor_wake = tide__real_executor_wake,
     .executor_stop = tide__real_executor_stop,

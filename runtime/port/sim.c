@@ -185,6 +185,11 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     }
 }
 
+static uint64_t sim_executor_occupy(struct tide_executor *e, uint64_t ns) {
+    e->charged += ns;
+    return (uint64_t)((double)ns * e->node->slowness);
+}
+
 static void sim_interleave(struct tide_port *port) {
     struct sim_node *node = ((struct sim_port *)port)->node;
     for (struct tide_executor *e = node->sim->executors; e != NULL; e = e->next) {
@@ -351,6 +356,7 @@ static const struct tide_port_ops sim_ops = {
     .signal_watch = sim_signal_watch,
     .memory_resident = sim_memory_resident,
     .environment = sim_environment,
+    .executor_occupy = sim_executor_occupy,
     .interleave = sim_interleave,
 };
 

@@ -518,6 +518,9 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
     case TIDE__OP_CREATE:
         code = create(store, message, body);
         break;
+    case TIDE__OP_MOVE_SLOTS:
+        code = tide__request_call(store, message, body);
+        break;
     case TIDE__OP_KEYS:
         code = list_keys(store, message, body);
         break;

@@ -154,9 +154,14 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     case TIDE__OP_PUSH:
     case TIDE__OP_LOCALIZE:
     case TIDE__OP_LOC:
-    case TIDE__OP_OFFER:
+    case TIDE__OP_OFFER: {
+        const uint64_t began = from == self ? 0 : tide_port_now(store->port);
         tide__operation(store, from, message);
+        if (from != self) {
+            tide__load_busy(store, began);
+        }
         break;
+    }
     case TIDE__OP_REPLY:
         on_reply(store, from, &r);
         break;

@@ -1,13 +1,14 @@
 /*
- * Slots change their home. The controller takes every slot off a member that is LEAVING, in batches
- * (table, from, to):
+ * Slots change their home. The controller takes every slot off a member that is LEAVING, and those
+ * that somebody wants elsewhere, in batches (table, from, to):
  *
  *   controller --EXPECT--> new home: it awaits the slots, operations on them queue there (EXPECTED
  * back) controller --MOVE--> old home: slot by slot it changes its route, sends the rows and
  * SLOT_DONE in one turn, and forwards what still comes; the ordered store lane puts every forwarded
  * operation behind the rows new home --MOVED--> controller, when it has all controller --MAP-->
- * all, when all batches of the member are done; MAP_DONE comes back when no operation goes by an
- *       old home any more; then the member is evacuated
+ * all, when all batches of the member (or the one that was asked for) are done; MAP_DONE comes back
+ *       when no operation goes by an old home any more; then the member is evacuated, or the slots
+ *       may move again
  *
  * Origins (fence). An origin that learns of a new home (by MAP, or because it is the new home)
  * sends nothing to it while it has unanswered operations: workers hand operations on the slot to
@@ -807,7 +808,7 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         break;
     case TIDE__OP_MAP_DONE:
         if (version > 0 && count == 1 && at(slots, 0) == (uint32_t)tide_net_term(store->net)) {
-            tide__plan_answered(store, from, (uint32_t)version); /* not what a former one asked */
+            tide__plan_answered(store, from, table->id, (uint32_t)version); /* not what a former one asked */
         }
         break;
     case TIDE__OP_REBUILD:

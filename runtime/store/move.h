@@ -7,6 +7,7 @@
 #include "store/cut.h"
 
 struct batch;
+struct tide__request;
 struct leaver;
 struct arrival;
 struct departure;
@@ -34,8 +35,15 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
 void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t version);
 void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
                       const uint8_t *lost, size_t lost_count);
-/* MAP_DONE of one table, for the leaver of that round; round 0: all of them, the node is gone. */
-void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t round);
+/* MAP_DONE of one table, for the leaver or batch of that round; round 0: all of them, the node is
+ * gone. */
+void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t table, uint32_t round);
+/* Begins to move the slots with plan[slot] == to from `from`; none: does nothing. ENOMEM. */
+int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
+                     uint16_t to, const uint16_t *plan, struct tide__request *request);
+/* Sets the slots of a table that are on the move, or were and somebody may not know. */
+void tide__plan_moving(const struct tide_store *store, uint32_t table,
+                       bool moving[TIDE_SLOT_COUNT]);
 void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
 /* A change of maps or groups is recorded (one of `recording`), or code: it cannot be. */
@@ -46,5 +54,16 @@ void tide__plan_begin(struct tide_store *store);
  * next tide__plan_resume, when the members are known. */
 int tide__plan_load(struct tide_store *store);
 void tide__plan_resume(struct tide_store *store);
+
+
+/* ---- request.c: slots that somebody wants elsewhere ---- */
+
+/* MOVE_SLOTS, a call to the controller; it is answered when all its batches have ended. */
+int tide__request_call(struct tide_store *store, const struct tide_message *message,
+                       struct tide_reader *body);
+void tide__request_begins(struct tide__request *request); /* a batch */
+/* A batch has ended: the last one answers. */
+void tide__request_part(struct tide_store *store, struct tide__request *request, int code,
+                        uint16_t to);
 
 #endif

@@ -1,6 +1,12 @@
 /*
- * The controller's side of slot moves: batches that empty a LEAVING member, the map that tells
- * everybody, and the moment at which nothing goes by the old home any more. What nodes do: move.c.
+ * The controller's side of slot moves: batches that empty a LEAVING member or that somebody asked
+ * for (request.c), the map that tells everybody, and the moment at which nothing goes by the old
+ * home any more. What nodes do: move.c.
+ *
+ * The old home of a requested batch stays. Would such a slot come back to it while an operation that
+ * it has passed on is still under way, a later one that goes to it directly could overtake the
+ * first. So a requested batch ends, and its slots may move again, only when every member has said
+ * that nothing goes by the old map.
  *
  * A batch is recorded before its new home is told to expect it, and its end with the new map. So a
  * controller that was started again knows what is under way, and tells the new homes once more:
@@ -9,26 +15,42 @@
 #include "store/move.h"
 #include "store/replica.h"
 
+struct round { /* a MAP that was sent to all */
+    uint32_t number;       /* 0: not yet */
+    uint32_t answers_left; /* MAP_DONE of (member, table) */
+    uint8_t *awaited;      /* how many tables each member still owes an answer for: u16 by id */
+};
+
 struct batch { /* at the controller */
     struct batch *next;
     uint32_t table, version, count;
     uint16_t from, to;
-    bool told; /* recorded, and the new home knows */
+    bool told;      /* recorded, and the new home knows */
+    bool requested; /* no leaver's: ends with a round of its own */
+    bool arrived;   /* requested: the new home has it, and that is recorded or being so */
+    struct round round;
+    struct tide__request *request; /* who asked; NULL: a leaver's, or asked of an earlier controller */
     uint32_t slots[];
 };
 
 struct leaver { /* at the controller */
     struct leaver *next;
     uint16_t id;
-    bool drained;          /* it owns nothing whose home is elsewhere */
-    uint32_t round;        /* of the MAP that was sent to all; 0: not yet */
-    uint32_t answers_left; /* MAP_DONE of (member, table) */
-    uint8_t *awaited;      /* how many tables each member still owes an answer for: u16 by id */
+    bool drained; /* it owns nothing whose home is elsewhere */
+    struct round round;
 };
 
 static void leaver_free(struct leaver *leaver) {
-    tide_free(leaver->awaited);
+    tide_free(leaver->round.awaited);
     tide_free(leaver);
+}
+
+static void batch_free(struct tide_store *store, struct batch *b, int code) {
+    if (b->request) {
+        tide__request_part(store, b->request, code, b->to);
+    }
+    tide_free(b->round.awaited);
+    tide_free(b);
 }
 
 static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t id) {
@@ -79,22 +101,23 @@ static void batch_key(const struct batch *b, char key[TIDE__CATALOG_KEY_BYTES]) 
                    (unsigned)b->version);
 }
 
-/* A batch begins, or ends: it goes with its table's map, both or none. */
+/* A batch begins, has arrived, or ends: it goes with its table's map, both or none. */
 static int record(struct tide_store *store, const struct tide__catalog_entry *entry,
-                  const struct batch *b, bool begins) {
+                  const struct batch *b, bool stays) {
     char table_key[TIDE__CATALOG_KEY_BYTES], key[TIDE__CATALOG_KEY_BYTES];
     struct tide_writer table, w;
     tide__catalog_write(entry, &table, table_key);
     batch_key(b, key);
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 3);
+    tide_write_array(&w, 4);
     tide_write_uint(&w, b->from);
     tide_write_uint(&w, b->to);
     tide_write_typed(&w, TIDE_U32, b->slots, b->count);
+    tide_write_bool(&w, b->requested);
     int code = table.error ? table.error : w.error;
     if (!code) {
         const struct tide_control_put puts[] = {{table_key, table.data, table.size},
-                                                {key, begins ? w.data : NULL, w.size}};
+                                                {key, stays ? w.data : NULL, w.size}};
         store->moves->recording++;
         tide_net_record(store->net, puts, 2, recorded, store);
     }
@@ -111,6 +134,7 @@ static int read_batch(const struct tide_control_pair *pair, struct batch **out) 
     (void)tide_read_array(&r);
     uint64_t from = tide_read_uint(&r), to = tide_read_uint(&r);
     const uint8_t *slots = tide_read_typed(&r, TIDE_U32, &count);
+    bool requested = tide_read_bool(&r);
     if (r.error || from >= 0x8000 || to >= 0x8000 || count > TIDE_SLOT_COUNT ||
         sscanf(pair->key, "batch/%5u/%10u", &table, &version) != 2) {
         return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
@@ -124,6 +148,7 @@ static int read_batch(const struct tide_control_pair *pair, struct batch **out) 
     b->from = (uint16_t)from;
     b->to = (uint16_t)to;
     b->count = (uint32_t)count;
+    b->requested = requested;
     memcpy(b->slots, slots, count * sizeof b->slots[0]);
     for (uint32_t i = 0; i < b->count; i++) {
         if (b->slots[i] >= TIDE_SLOT_COUNT) {
@@ -152,14 +177,14 @@ int tide__plan_load(struct tide_store *store) {
 
 /* ---- planning ---- */
 
-static int plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
-                      uint16_t to, const uint16_t *plan) {
+int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
+                     uint16_t to, const uint16_t *plan, struct tide__request *request) {
     struct batch *b = tide_alloc_zero(1, sizeof *b + TIDE_SLOT_COUNT * sizeof b->slots[0]);
     if (!b) {
         return TIDE_ENOMEM;
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        if (plan[s] == to) {
+        if (plan[s] == to && entry->homes[s] == from) {
             b->slots[b->count++] = s;
         }
     }
@@ -171,14 +196,27 @@ static int plan_batch(struct tide_store *store, struct tide__catalog_entry *entr
     b->version = ++entry->version;
     b->from = from;
     b->to = to;
+    b->requested = request != NULL;
     b->next = store->moves->batches;
     store->moves->batches = b;
     int code = record(store, entry, b, true);
     if (code) {
         store->moves->batches = b->next;
         tide_free(b);
+    } else if (request) {
+        b->request = request;
+        tide__request_begins(request);
     }
     return code;
+}
+
+void tide__plan_moving(const struct tide_store *store, uint32_t table,
+                       bool moving[TIDE_SLOT_COUNT]) {
+    for (const struct batch *b = store->moves->batches; b; b = b->next) {
+        for (uint32_t i = 0; i < b->count && b->table == table; i++) {
+            moving[b->slots[i]] = true;
+        }
+    }
 }
 
 /* Gives the slots of a table at `from` to the other homes, the one with the fewest first. 1: there
@@ -216,20 +254,23 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
         load[least]++;
     }
     for (size_t t = 0; t < target_count && !code; t++) {
-        code = plan_batch(store, entry, from, targets[t], plan);
+        code = tide__plan_batch(store, entry, from, targets[t], plan, NULL);
     }
     tide_free(plan);
     tide_free(load);
     return code < 0 ? code : any;
 }
 
-/* With a round: to be answered when nothing goes by an older map any more. */
+/* Of the slots of `b`, or of all. With a round: to be answered when nothing goes by an older map any
+ * more. */
 static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry,
-                     uint16_t node, uint32_t round) {
-    uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT];
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        slots[s] = s;
-        homes[s] = entry->homes[s];
+                     uint16_t node, uint32_t round, const struct batch *b) {
+    const uint32_t count = b ? b->count : TIDE_SLOT_COUNT;
+    uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT], versions[TIDE_SLOT_COUNT];
+    for (uint32_t i = 0; i < count; i++) {
+        slots[i] = b ? b->slots[i] : i;
+        homes[i] = entry->homes[slots[i]];
+        versions[i] = entry->versions[slots[i]];
     }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -239,9 +280,9 @@ static void send_map(struct tide_store *store, const struct tide__catalog_entry 
     tide_write_uint(&w, round ? tide_net_term(store->net) : 0);
     tide_write_uint(&w, 0);
     tide_write_uint(&w, round);
-    tide_write_typed(&w, TIDE_U32, slots, TIDE_SLOT_COUNT);
-    tide_write_typed(&w, TIDE_U32, homes, TIDE_SLOT_COUNT);
-    tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+    tide_write_typed(&w, TIDE_U32, slots, count);
+    tide_write_typed(&w, TIDE_U32, homes, count);
+    tide_write_typed(&w, TIDE_U32, versions, count);
     (void)tide__store_send_writer(store, node, &w);
 }
 
@@ -251,13 +292,13 @@ static bool lives(const struct tide_store *store, unsigned node) {
 }
 
 /* Everybody must know the new homes, and have nothing on its way by the old ones, before the old
- * home may end. */
-static void tell_all(struct tide_store *store, struct leaver *leaver) {
-    leaver->awaited = tide_alloc_zero(0x8000 * 2, 1);
-    if (!leaver->awaited) {
+ * home may end (of all tables) or get the slots of `b` back. */
+static void tell_all(struct tide_store *store, struct round *round, const struct batch *b) {
+    round->awaited = tide_alloc_zero(0x8000 * 2, 1);
+    if (!round->awaited) {
         return; /* tried again at the next event */
     }
-    leaver->round = ++store->moves->rounds;
+    round->number = ++store->moves->rounds;
     uint16_t owed;
     for (unsigned node = 1; node < 0x8000; node++) {
         if (!lives(store, node)) {
@@ -265,26 +306,39 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
         }
         owed = 0;
         for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-            if (e->phase == TIDE__CATALOG_READY) {
-                send_map(store, e, (uint16_t)node, leaver->round);
+            if (b ? e->id == b->table : e->phase == TIDE__CATALOG_READY) {
+                send_map(store, e, (uint16_t)node, round->number, b);
                 owed++;
             }
         }
-        memcpy(leaver->awaited + 2 * node, &owed, sizeof owed);
-        leaver->answers_left += owed;
+        memcpy(round->awaited + 2 * node, &owed, sizeof owed);
+        round->answers_left += owed;
     }
 }
 
-void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t round) {
-    const bool all = round == 0;
+/* A table answers every round up to the newest it was told of, so also those of other tables'
+ * batches. */
+static void answered(struct round *round, uint16_t node, bool all) {
+    uint16_t owed, drop;
+    if (round->awaited && node < 0x8000) {
+        memcpy(&owed, round->awaited + 2 * node, sizeof owed);
+        drop = all ? owed : owed > 0;
+        owed = (uint16_t)(owed - drop);
+        memcpy(round->awaited + 2 * node, &owed, sizeof owed);
+        round->answers_left -= drop;
+    }
+}
+
+void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t table, uint32_t number) {
+    const bool all = number == 0;
     for (struct leaver *l = store->moves->leavers; l; l = l->next) {
-        if (l->awaited && node < 0x8000 && (all || l->round == round || TIDE_MUTANT(leave_any_answer))) {
-            uint16_t owed, drop;
-            memcpy(&owed, l->awaited + 2 * node, sizeof owed);
-            drop = all ? owed : owed > 0;
-            owed = (uint16_t)(owed - drop);
-            memcpy(l->awaited + 2 * node, &owed, sizeof owed);
-            l->answers_left -= drop;
+        if (all || l->round.number == number || TIDE_MUTANT(leave_any_answer)) {
+            answered(&l->round, node, all);
+        }
+    }
+    for (struct batch *b = store->moves->batches; b; b = b->next) {
+        if (all || (b->round.number == number && b->table == table)) {
+            answered(&b->round, node, all);
         }
     }
 }
@@ -294,8 +348,8 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
     if (TIDE_MUTANT(leave_at_once)) {
         return true;
     }
-    if (leaver->round) {
-        return leaver->answers_left == 0 || TIDE_MUTANT(leave_without_answers);
+    if (leaver->round.number) {
+        return leaver->round.answers_left == 0 || TIDE_MUTANT(leave_without_answers);
     }
     uint16_t *targets = NULL;
     size_t count = 0;
@@ -324,17 +378,37 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
                  "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
     }
     if (!waits && (leaver->drained || holds || TIDE_MUTANT(leave_undrained))) {
-        tell_all(store, leaver);
+        tell_all(store, &leaver->round, NULL);
     }
-    return leaver->round && leaver->answers_left == 0;
+    return leaver->round.number && leaver->round.answers_left == 0;
 }
 
 static void tell_everybody(struct tide_store *store, struct tide__catalog_entry *entry) {
     entry->tell = false;
     for (unsigned node = 1; node < 0x8000; node++) {
         if (lives(store, node)) {
-            send_map(store, entry, (uint16_t)node, 0);
+            send_map(store, entry, (uint16_t)node, 0, NULL);
         }
+    }
+}
+
+/* Requested batches that have arrived are told, and end when nobody goes by the old map. */
+static void batches_advance(struct tide_store *store) {
+    for (struct batch **place = &store->moves->batches; *place;) {
+        struct batch *b = *place;
+        if (b->arrived && !b->round.number) {
+            tell_all(store, &b->round, b);
+        }
+        if (!b->round.number || b->round.answers_left > 0) {
+            place = &b->next;
+            continue;
+        }
+        *place = b->next;
+        struct tide__catalog_entry *entry = entry_of(store, b->table);
+        if (entry) {
+            (void)record(store, entry, b, false); /* no memory: the next controller asks again */
+        }
+        batch_free(store, b, 0);
     }
 }
 
@@ -349,6 +423,7 @@ void tide__plan_advance(struct tide_store *store) {
             tell_everybody(store, e);
         }
     }
+    batches_advance(store);
     for (struct leaver **place = &store->moves->leavers; *place;) {
         struct leaver *leaver = *place;
         bool gone = !lives(store, leaver->id);
@@ -385,7 +460,7 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
                       const uint8_t *lost, size_t lost_count) {
     struct batch **place = find_batch(store, table, version);
     struct tide__catalog_entry *entry = entry_of(store, table);
-    if (!place || !entry) {
+    if (!place || !entry || (*place)->arrived) {
         return;
     }
     struct batch *b = *place;
@@ -402,10 +477,15 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
             entry->versions[slot] = b->version;
         }
     }
+    b->arrived = true;
+    if (b->requested) {
+        (void)record(store, entry, b, true); /* no memory: the next controller asks again */
+        return;
+    }
     *place = b->next;
     entry->tell |= !lives(store, b->from); /* no orderly end of the move will tell the others */
     (void)record(store, entry, b, false);  /* no memory: the next controller asks again */
-    tide_free(b);
+    batch_free(store, b, 0);
 }
 
 static void add_leaver(struct tide_store *store, uint16_t id) {
@@ -427,17 +507,17 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
              *place;) { /* of a live leaver they are planned anew */
             struct batch *b = *place;
             struct tide__catalog_entry *entry = entry_of(store, b->table);
-            if (b->to == member->id) {
+            if (b->to == member->id && !b->arrived) {
                 *place = b->next;
                 if (entry) {
                     (void)record(store, entry, b, false);
                 }
-                tide_free(b);
+                batch_free(store, b, TIDE_ELOST);
             } else {
                 place = &b->next;
             }
         }
-        tide__plan_answered(store, member->id, 0);
+        tide__plan_answered(store, member->id, 0, 0);
     }
     if (member->state == TIDE_MEMBER_LEAVING) {
         add_leaver(store, member->id);
@@ -457,7 +537,7 @@ void tide__plan_release(struct tide_store *store) {
     struct tide__moves *m = store->moves;
     while (m->batches) {
         struct batch *next = m->batches->next;
-        tide_free(m->batches);
+        batch_free(store, m->batches, TIDE_ECLOSED);
         m->batches = next;
     }
     while (m->leavers) {

@@ -619,6 +619,9 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
         return;
     }
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
+    if (job.origin != tide__store_self(store)) {
+        tide__load_served(&job);
+    }
     tide__table_count(job.table, TIDE__BYTES_IN, message->size);
     if (job.table->relocates || job.table->replicas) {
         tide__table_job(&job);

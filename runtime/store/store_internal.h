@@ -98,6 +98,7 @@ struct tide__slot {
                               tide__hash, under the latch */
     atomic_uint route;
     struct tide_lock latch;
+    atomic_uint_fast64_t served; /* keys of others' operations that came here; written by the I/O thread */
 };
 
 /* Rows of fixed size in arenas that double, so that a row number becomes an address by one bit
@@ -443,6 +444,7 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_KEYS,   /* call: [op, table, slot, from, stored here: u64] -> [slot, from,
                                     keys] */
                 TIDE__OP_CLEAR,  /* call: [op, table] */
+                TIDE__OP_MOVE_SLOTS, /* call to the controller: [op, table, new home, slots u32] */
                 TIDE__OP_EXPECT, /* [op, table, version, old home, slots u32] controller -> new home
                                   */
                 TIDE__OP_EXPECTED, /* [op, table, version, slots u32] new home -> controller */
@@ -526,6 +528,12 @@ int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lan
                      const void *data, size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
+/* ---- load.c: what this node does for others ---- */
+/* Keys of an operation of another node came; takes the time that a test wants them to take. */
+struct tide__job;
+void tide__load_served(struct tide__job *job);
+/* The store actor worked for others from `began` on. */
+void tide__load_busy(struct tide_store *store, uint64_t began);
 /* A PULL or PUSH message. */
 void tide__operation(struct tide_store *store, uint16_t from, const struct tide_message *message);
 /* Wakes the actor after `delay` for what is stalled or moves. */
@@ -625,6 +633,8 @@ struct tide_store {
     atomic_bool members_missed; /* the word of a change did not fit the mailbox */
     atomic_int fenced; /* this node was declared dead: EFENCED; or left: ECLOSED */
     struct tide__replication *replication; /* replica.h; made with the first table with copies */
+    atomic_uint_fast64_t serve_ns; /* what a key of others takes besides its work: load.c */
+    atomic_uint_fast64_t busy_ns, served_keys, served_messages; /* load.c; written by the I/O thread */
 
     /* I/O thread */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
@@ -642,6 +652,7 @@ struct tide_store {
     uint64_t commander; /* term of the controller that was told */
     uint64_t drain_at;
     unsigned drain_looks;
+    int64_t serve_debt; /* ns that are still to be taken; below 0: too many were */
 };
 /* A store without actors: tables of this process, homes all here. For tests and benchmarks. */
 int tide__store_create_bare(struct tide_store **out);

@@ -294,6 +294,18 @@ function host:set(kind, params, o)
   return self:swap({text = c.text, path = c.path}, {scope = s.scope, params = merged, guard = o and o.guard})
 end
 
+-- The version that a rollback goes to: the newest earlier one that did not fail and is another one, for after a
+-- rollback the list holds the same policy twice.
+local function before_current(s)
+  local c = s.current
+  local params = core.plain_encode(c.params)
+  for i = #s.versions - 1, 1, -1 do
+    local v = s.versions[i]
+    if not v.failed and (v.sha ~= c.sha or core.plain_encode(v.params) ~= params) then return v end
+  end
+  return nil
+end
+
 ---Back to the version before, with the state it had at the swap (or its latest export).
 ---@param kind string
 ---@param o? {scope?: string, latest?: boolean, why?: string}
@@ -301,7 +313,7 @@ function host:rollback(kind, o)
   o = o or {}
   local s, err = self:seat(kind, o.scope)
   if not s then return nil, err end
-  local before = s.versions[#s.versions - 1]
+  local before = before_current(s)
   if not before then return nil, errors.new("T0306", ("%s has had no other policy"):format(s:name())) end
   local saved = before.saved
   if not o.latest then saved = before.saved_at_swap or before.saved end

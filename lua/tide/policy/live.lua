@@ -1,12 +1,15 @@
 -- The live driver of a job's policies: what the run's controller knows becomes views, and plans become what the workers
--- get with the answer to their report. The same code runs under `tide sim`.
+-- get with the answer to their report, slots that move (servers.lua) and nodes that come or go. The same code runs
+-- under `tide sim`.
 --
+-- A job has a placement or a scaling seat when it names a policy for it.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
 -- `examples`, with the seconds it did not wait, is what its speed is judged by.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
+local servers = require "tide.policy.servers"
 
 local live = {}
 live.__index = live
@@ -24,25 +27,29 @@ end
 local driver = {}
 driver.__index = driver
 
-function driver:snapshot(_, _, needs)
+function driver:snapshot(kind, _, needs)
   local want = {}
   for _, name in ipairs(needs or {"worker.speed", "worker.times"}) do want[name] = true end
   local view = {workers = {}, nodes = {}, age = {},
-    job = {id = 1, name = self.job_name, batch = self.batch.total, clock = self.clock, accum = 1,
+    job = {id = 1, name = self.job_name, batch = self.batch and self.batch.total, clock = self.clock, accum = 1,
            state = "running", age = core.now() - self.started_at}}
   for i, node in ipairs(self.nodes) do
     view.nodes[i] = {id = node.id, name = node.name, state = node.lost and "down" or "up", slots = node.workers}
   end
   for _, w in ipairs(self.workers) do
     if not w.done then
-      local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1, batch_min = self.batch.min,
-                     batch_max = self.batch.max, clock = w.clock, examples_per_s = w.examples_per_s}
+      local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1,
+                     batch_min = self.batch and self.batch.min, batch_max = self.batch and self.batch.max,
+                     clock = w.clock, examples_per_s = w.examples_per_s}
       if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
       if want["worker.speed"] then entry.speed = self:speed_of(w) end
       view.workers[#view.workers + 1] = entry
     end
   end
-  for name in pairs(want) do view.age[name] = self.measured_at and core.now() - self.measured_at or nil end
+  if kind ~= "batching" then self.servers:fill(view, kind, want) end
+  for _, name in ipairs {"worker.speed", "worker.times"} do
+    if want[name] then view.age[name] = self.measured_at and core.now() - self.measured_at or nil end
+  end
   return view
 end
 
@@ -68,6 +75,11 @@ function driver:apply(_, _, actions, epoch)
     if a.field == "batch" then
       local w = self.workers[a.id]
       w.batch, w.epoch = a.value, epoch
+    elseif a.field == "moves" then
+      local ok, why = self.servers:move(a.value)
+      if not ok then return nil, why end
+    elseif a.field == "servers" then
+      self.servers:scale(a.value)
     elseif a.field == "total" then
       self.batch.total = a.value
       self.batch.max = math.max(self.batch.max, a.value)
@@ -84,39 +96,69 @@ local function new_driver(controller, batch)
   local count = #controller.workers
   for i, w in ipairs(controller.workers) do
     self.workers[i] = {id = i, node = w.node.id, clock = 0, examples = {}, seconds = {},
-                       batch = batch.total // count + (i <= batch.total % count and 1 or 0)}
+                       batch = batch and batch.total // count + (i <= batch.total % count and 1 or 0)}
   end
   return self
 end
+
+local SEATS <const> = {"batching", "placement", "scaling"}
+
+-- Which seats a job has; raises what cannot be.
+local function seats_of(job)
+  local policies, seats = job.policies or {}, {}
+  for _, kind in ipairs(SEATS) do
+    if policies[kind] or kind == "batching" and job.batch then seats[#seats + 1] = kind end
+  end
+  for kind in pairs(policies) do
+    local known = false
+    for _, seat in ipairs(SEATS) do known = known or seat == kind end
+    if not known then
+      error(errors.new("T0303", ("a run has no seat for %s policies yet; there are: %s"):format(kind,
+        table.concat(SEATS, ", "))), 0)
+    end
+  end
+  if policies.batching and not job.batch then
+    error(errors.new("T0303", {message = ("job `%s` names a batching policy but declares no `batch`"):format(job.name),
+      help = "give `batch = N`, the examples of one step over all workers"}), 0)
+  end
+  return seats
+end
+
+---@param job tide.job
+---@return boolean whether there is anything that a policy could decide
+function live.has_seats(job) return job.batch ~= nil or next(job.policies or {}) ~= nil end
+
+local SIGNALS <const> = {
+  batching = {["worker.speed"] = true, ["worker.times"] = true},
+  placement = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true, ["slot.rates"] = true},
+  scaling = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true},
+}
+local SAMPLE_S <const> = 0.25
 
 ---@param controller table of tide.controller, its workers started
 ---@param job tide.job
 ---@return table|nil live; nil: the job has nothing that a policy could decide
 function live.new(controller, job)
-  if not job.batch then
-    if next(job.policies or {}) then
-      error(errors.new("T0303", {message = ("job `%s` names policies but declares no `batch`"):format(job.name),
-        help = "give `batch = N`, the examples of one step over all workers"}), 0)
-    end
-    return nil
-  end
-  local self = setmetatable({controller = controller, driver = new_driver(controller, batch_of(job.batch))}, live)
+  local seats <const> = seats_of(job)
+  if #seats == 0 then return nil end
+  local self = setmetatable({controller = controller,
+    driver = new_driver(controller, job.batch and batch_of(job.batch))}, live)
   local d <const> = self.driver
+  if seats[#seats] ~= "batching" then
+    d.servers = servers.new(controller, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
+  end
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
     now = function() return core.now() - d.started_at end,
-    signals = function() return {["worker.speed"] = true, ["worker.times"] = true} end,
+    signals = function(kind) return SIGNALS[kind] end,
     notify = function(event) self:tell(event) end,
     snapshot = function(...) return d:snapshot(...) end,
     apply = function(...) return d:apply(...) end,
   }}
-  for kind in pairs(job.policies or {}) do
-    if kind ~= "batching" then
-      error(errors.new("T0303", ("a run has no seat for %s policies yet; there is: batching"):format(kind)), 0)
-    end
+  for _, kind in ipairs(seats) do
+    local _, err = self.host:add_seat(kind, job.name, (job.policies or {})[kind])
+    if err then error(err, 0) end
   end
-  local _, err = self.host:add_seat("batching", job.name, (job.policies or {}).batching)
-  if err then error(err, 0) end
   return self
 end
 
@@ -201,6 +243,19 @@ function live:serve(request)
   return core.plain_encode(answer)
 end
 
-function live:close() self.host:close() end
+---A node has joined the run.
+function live:joined(node)
+  if self.driver.servers then self.host:event("join", node.id) end
+end
+
+---A node of the run has gone.
+function live:left(node)
+  if self.driver.servers then self.host:event("leave", node.id) end
+end
+
+function live:close()
+  if self.driver.servers then self.driver.servers:close() end
+  self.host:close()
+end
 
 return live

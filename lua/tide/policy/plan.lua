@@ -202,8 +202,9 @@ function rules.scaling(c, p, now)
     fail(c, "PLAN_LIMIT", "plan.workers", p.workers, ("the job takes %s to %s workers"):format(job.min or 1,
       job.max or "any"))
   end
-  if p.servers and now.nodes and servers > #now.nodes then
-    fail(c, "PLAN_CAPACITY", "plan.servers", servers, ("the grant has %d nodes"):format(#now.nodes))
+  local most = now.servers_max or now.nodes and #now.nodes
+  if p.servers and most and servers > most then
+    fail(c, "PLAN_CAPACITY", "plan.servers", servers, ("the grant has %d nodes"):format(most))
   end
   if p.drop and #p.drop >= #(now.workers or {}) then
     fail(c, "PLAN_LIMIT", "plan.drop", #p.drop, "no worker would be left")
@@ -222,6 +223,8 @@ local function check_moves(c, p, now, every)
       local slot = m.slot and homes[name]
       if m.slot and not slot then
         fail(c, "PLAN_UNKNOWN", path .. ".slot", m.slot, ("table %d has no such slot"):format(m.table))
+      elseif slot and slot.moving then
+        c.dropped = c.dropped + 1
       elseif slot and slot.home == m.to then
         fail(c, "PLAN_MOVE", path .. ".to", m.to, "it is at home there already")
       end

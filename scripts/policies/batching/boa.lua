@@ -4,23 +4,48 @@
 --  * alpha and beta by least squares that forgets: a sample counts `forget` times the next one, `window` samples count.
 --  * with one distinct batch beta keeps its last value, alpha = (t - beta) / b, and the worker's batch is varied by one
 --    example now and then, so that both become known.
---  * a new split is adopted when it is predicted to pay by `gain`; a worker changes by `change` of its batch at most.
+--  * a worker whose last two samples are both off its line by `jump` has become another: what was before is forgotten,
+--    and beta is taken to have changed as much as the time.
+--  * a new split is adopted when it is predicted to pay by `gain`; a worker changes by `change` of its batch, or of an
+--    equal share if that is more, at most.
 local policy = {
-  api = 1, kind = "batching", name = "boa", version = 1,
-  params = { forget = 0.9, window = 24, gain = 1.03, change = 0.5, explore = 20 },
-  needs = { "worker.speed" }, every = 0.5, on = { "join", "leave" }, min_gap = 0.1,
+  api = 1, kind = "batching", name = "boa", version = 2,
+  params = { forget = 0.9, window = 24, gain = 1.03, change = 0.5, explore = 20, jump = 1.25 },
+  needs = { "worker.speed" }, every = 0.1, on = { "join", "leave" }, min_gap = 0.02,
 }
 
 function policy.init(params, saved)
   local beta = {}
   for id, value in pairs(saved and type(saved.beta) == "table" and saved.beta or {}) do beta[id] = value end
-  return { params = params, beta = beta, ticks = 0 }
+  return { params = params, beta = beta, ticks = 0, line = {}, keep = {}, clock = {} }
+end
+
+-- How many of its newest samples still tell how fast a worker is.
+local function samples_that_count(st, w)
+  local n, line = #w.speed.examples, st.line[w.id]
+  local keep = math.min((st.keep[w.id] or st.params.window) + (w.clock or 0) - (st.clock[w.id] or 0), st.params.window)
+  local function ratio(i) return w.speed.seconds[i] / (line.at + line.per * w.speed.examples[i]) end
+  local function off(i, up)
+    if up then return ratio(i) > st.params.jump end
+    return ratio(i) < 1 / st.params.jump
+  end
+  if line and n >= 2 and line.at + line.per > 0 then
+    local up = ratio(n) > 1
+    if off(n, up) and off(n - 1, up) then
+      local first = n - 1
+      while first > 1 and first > n - keep + 1 and off(first - 1, up) do first = first - 1 end
+      keep = n - first + 1
+      st.beta[w.id] = (st.beta[w.id] or 0) * ratio(n)
+    end
+  end
+  st.keep[w.id], st.clock[w.id] = keep, w.clock
+  return math.min(keep, n)
 end
 
 -- Weighted least squares by scaling rows; the newest sample is last.
 local function fit(st, w, k)
   local n, a, y, least, most = #w.speed.examples, {}, {}, math.huge, 0
-  local first = math.max(1, n - st.params.window + 1)
+  local first = n - samples_that_count(st, w) + 1
   for i = first, n do
     local b, scale = w.speed.examples[i], st.params.forget ^ ((n - i) / 2)
     a[#a + 1], y[#y + 1] = { scale, scale * b }, scale * w.speed.seconds[i]
@@ -57,10 +82,11 @@ function policy.decide(st, view, k)
   for i, w in ipairs(view.workers) do
     if not w.speed or #w.speed.examples == 0 then return {} end
     local c = fit(st, w, k)
+    st.line[w.id] = { at = c.at, per = c.per }
     local least, most = math.max(w.batch_min or 1, 1), w.batch_max or view.job.batch
     if #view.reason == 0 then
-      least = math.max(least, math.floor(w.batch * (1 - st.params.change)))
-      most = math.min(most, math.ceil(w.batch * (1 + st.params.change)))
+      local step = math.ceil(st.params.change * math.max(w.batch, view.job.batch / #view.workers))
+      least, most = math.max(least, w.batch - step), math.min(most, w.batch + step)
     end
     c.min, c.max, cost[i] = least, math.max(least, most), c
     now_s = math.max(now_s, c.at + c.per * w.batch)

@@ -1,6 +1,6 @@
 -- Equal shares of the job's batch; the first workers take what is left over. What every other split is compared with.
 return {
-  api = 1, kind = "batching", name = "equal", version = 1, every = 30, on = { "grant", "join", "leave" },
+  api = 1, kind = "batching", name = "equal", version = 1, every = 0.5, on = { "grant", "join", "leave" },
 
   init = function() return {} end,
 

@@ -17,7 +17,7 @@ return {
     end
     local slots = view.table_slots or {}
     for i, s in ipairs(slots) do
-      weight[i] = (s.pulls_per_s or 0) + (s.pushes_per_s or 0)
+      weight[i] = s.ops_per_s or 0
       if at[s.home] then load[at[s.home]] = load[at[s.home]] + weight[i] end
     end
     if #slots == 0 or #nodes < 2 then return {} end

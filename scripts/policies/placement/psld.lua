@@ -1,121 +1,164 @@
 -- PSLD: balances parameter servers by what each of them is seen to serve. Reconstructed from the paper's abstract.
 --
---  * service rate of a server: what it served per second of being busy, median of the last `window` decisions, with a
---    confidence half-width of 1.96 s / sqrt(n). A burst is no straggler: only when its interval lies below the median
---    server's for two decisions in a row, and with a gain of `gain`, is anything moved.
---  * exploit: steepest descent, one slot at a time from the server that ends last to the one that would end first.
---  * explore: with probability `explore` one slot goes to the server whose estimate is oldest, so that one that has
---    recovered is noticed.
+--  * service rate of a server: keys it served per second of being busy, median of the last `window` decisions, with
+--    a confidence half-width of 1.96 s / sqrt(n).
+--  * act only when sure: a burst is no straggler. Even if the server that ends last is as fast as its interval allows
+--    it ends `gain` later than all would end together, and that for two decisions in a row.
+--  * exploit: steepest descent from the server that ends last to the one that would end first, the heaviest slot that
+--    fits into what is too much there.
+--  * explore: with probability `explore` one slot goes to the server whose estimate is oldest. One that is empty
+--    gets a slot after `probe` decisions, then after twice as many, and so on until it is found to be faster.
 local policy = {
-  api = 1, kind = "placement", name = "psld", version = 1,
-  params = { window = 8, gain = 1.05, explore = 0.02, moves = 32 },
-  needs = { "server.load", "slot.rates" }, every = 2, on = { "join", "leave" },
+  api = 1, kind = "placement", name = "psld", version = 2,
+  params = { window = 8, gain = 1.05, explore = 0.02, probe = 4, moves = 1024 },
+  needs = { "server.load", "slot.rates" }, every = 0.5, on = { "join", "leave" }, min_gap = 0.2,
 }
 
 function policy.init(params, saved)
   local rates = {}
   for id, list in pairs(saved and type(saved.rates) == "table" and saved.rates or {}) do rates[id] = list end
-  return { params = params, rates = rates, low = {}, seen = {} }
+  return { params = params, rates = rates, sure = 0, seen = {}, probe = {} }
 end
 
 local function observe(st, view)
   for _, s in ipairs(view.servers) do
-    local list = st.rates[s.node] or {}
+    local list = st.rates[s.id] or {}
     if s.ops_per_s and s.cpu_s and s.cpu_s > 0 and s.ops_per_s > 0 then
       list[#list + 1] = s.ops_per_s / s.cpu_s
       if #list > st.params.window then table.remove(list, 1) end
-      st.seen[s.node] = view.now
+      st.seen[s.id] = view.now
     end
-    st.rates[s.node] = list
+    st.rates[s.id] = list
   end
 end
 
--- Median and half-width by server; the median of the medians.
-local function estimate(st, view, k)
+-- Median and half-width by server; a server that nobody has seen serve is taken for a typical one.
+local function estimate(st, list_of, k)
   local rate, width, all = {}, {}, {}
-  for _, s in ipairs(view.servers) do
-    local list = st.rates[s.node]
+  for _, id in ipairs(list_of) do
+    local list = st.rates[id]
     if #list > 0 then
       local mean, var = 0, 0
       for _, r in ipairs(list) do mean = mean + r / #list end
       for _, r in ipairs(list) do var = var + (r - mean) ^ 2 / math.max(#list - 1, 1) end
-      rate[s.node], width[s.node] = k.quantile(list, 0.5), 1.96 * math.sqrt(var / #list)
-      all[#all + 1] = rate[s.node]
+      rate[id], width[id] = k.quantile(list, 0.5), 1.96 * math.sqrt(var / #list)
+      all[#all + 1] = rate[id]
     end
   end
+  if #all == 0 then return nil end
   local typical = k.quantile(all, 0.5)
-  for _, s in ipairs(view.servers) do rate[s.node] = rate[s.node] or typical end
-  return rate, width, typical
+  for _, id in ipairs(list_of) do rate[id], width[id] = rate[id] or typical, width[id] or 0 end
+  return rate, width
 end
 
-local function separated(st, view, rate, width, typical)
-  local acts = false
+-- Ids of the servers that may hold slots, and what each of them has: load, and its slots with the heaviest first.
+local function holdings(view)
+  local ids, load, own = {}, {}, {}
   for _, s in ipairs(view.servers) do
-    local below = rate[s.node] + (width[s.node] or 0) < typical * 0.98
-    st.low[s.node] = below and (st.low[s.node] or 0) + 1 or 0
-    acts = acts or st.low[s.node] >= 2
+    if s.state == "up" then ids[#ids + 1], load[s.id], own[s.id] = s.id, 0, {} end
   end
-  return acts
-end
-
-local function ends(load, rate)
-  local last, first
-  for id, l in pairs(load) do
-    if not last or l / rate[id] > load[last] / rate[last] then last = id end
-    if not first or l / rate[id] < load[first] / rate[first] then first = id end
-  end
-  return last, first
-end
-
-function policy.decide(st, view, k)
-  observe(st, view)
-  local rate, width, typical = estimate(st, view, k)
-  if not typical or #view.servers < 2 then return {} end
-  local load, own, moves = {}, {}, {}
-  for _, s in ipairs(view.servers) do load[s.node], own[s.node] = 0, {} end
   for _, slot in ipairs(view.table_slots) do
-    local w = (slot.pulls_per_s or 0) + (slot.pushes_per_s or 0)
-    if load[slot.home] and w > 0 then
+    local w = slot.ops_per_s or 0
+    if load[slot.home] and w > 0 and not slot.moving and view.tables[slot.table].replicas == 0 then
       load[slot.home] = load[slot.home] + w
       table.insert(own[slot.home], { slot = slot, w = w })
     end
   end
-  local before = ends(load, rate)
-  local start = load[before] / rate[before]
-  if separated(st, view, rate, width, typical) or #view.reason > 0 then
-    while #moves < st.params.moves do
-      local from, best, best_end, to = ends(load, rate), nil, nil, nil
-      for id in pairs(load) do
-        for i, c in ipairs(id ~= from and own[from] or {}) do
-          local after = math.max((load[id] + c.w) / rate[id], (load[from] - c.w) / rate[from])
-          if after < (best_end or load[from] / rate[from] * 0.999) then best, best_end, to = i, after, id end
-        end
-      end
-      if not best then break end
-      local c = table.remove(own[from], best)
-      load[from], load[to] = load[from] - c.w, load[to] + c.w
-      moves[#moves + 1] = { table = c.slot.table, slot = c.slot.id, to = to }
-    end
-    local after = ends(load, rate)
-    if #moves > 0 and k.hysteresis(start, load[after] / rate[after], st.params.gain) then
-      local text = ("the last server ends after %.3g, then %.3g"):format(start, load[after] / rate[after])
-      return { moves = moves, why = text }
-    end
-    return {}
+  for _, id in ipairs(ids) do table.sort(own[id], function(a, b)
+    if a.w ~= b.w then return a.w > b.w end
+    return a.slot.table ~= b.slot.table and a.slot.table < b.slot.table or a.slot.id < b.slot.id
+  end) end
+  return ids, load, own
+end
+
+local function ends(ids, load, rate)
+  local last, first
+  for _, id in ipairs(ids) do
+    if not last or load[id] / rate[id] > load[last] / rate[last] then last = id end
+    if not first or load[id] / rate[id] < load[first] / rate[first] then first = id end
   end
-  if view.rng() < st.params.explore then
-    local oldest
-    for _, s in ipairs(view.servers) do
-      if not oldest or (st.seen[s.node] or -1) < (st.seen[oldest] or -1) then oldest = s.node end
+  return last, first
+end
+
+-- The heaviest slot that `from` has too much of, else its lightest; nil: no move makes the later of both earlier.
+local function pick(own, load, rate, from, to, ideal)
+  local list, too_much = own[from], load[from] - ideal * rate[from]
+  for i = 1, #list do
+    if list[i].w <= too_much or i == #list then
+      local ends_at = math.max((load[to] + list[i].w) / rate[to], (load[from] - list[i].w) / rate[from])
+      return ends_at < 0.999 * load[from] / rate[from] and i or nil
     end
-    for _, s in ipairs(view.servers) do
-      if s.node ~= oldest and #own[s.node] > 1 then
-        local c = own[s.node][view.rng(#own[s.node])]
-        return { moves = { { table = c.slot.table, slot = c.slot.id, to = oldest } }, why = "to see how fast it is" }
-      end
+  end
+end
+
+local function descend(ids, load, own, rate, limit)
+  local moves, all, speed = {}, 0, 0
+  for _, id in ipairs(ids) do all, speed = all + load[id], speed + rate[id] end
+  while #moves < limit do
+    local from, to = ends(ids, load, rate)
+    local i = from ~= to and pick(own, load, rate, from, to, all / speed)
+    if not i then break end
+    local c = table.remove(own[from], i)
+    load[from], load[to] = load[from] - c.w, load[to] + c.w
+    moves[#moves + 1] = { table = c.slot.table, slot = c.slot.id, to = to }
+  end
+  return moves
+end
+
+-- Even as fast as it may be, the last one ends later than all could together, were they as slow as they may be.
+local function is_late(st, ids, load, rate, width, last)
+  local all, speed = 0, 0
+  for _, id in ipairs(ids) do
+    all, speed = all + load[id], speed + math.max(rate[id] - width[id], 0.1 * rate[id])
+  end
+  return load[last] / (rate[last] + width[last]) > st.params.gain * all / speed
+end
+
+-- A slot for the server that has been empty for long, or whose estimate is oldest.
+local function explore(st, view, ids, load, own)
+  local target
+  for _, id in ipairs(ids) do
+    local p = st.probe[id]
+    if load[id] > 0 then
+      if p and p.empty then p.empty, p.wait = nil, p.wait * 2 end
+    else
+      p = p or { wait = st.params.probe }
+      st.probe[id] = p
+      p.empty = p.empty or view.tick
+      if view.tick - p.empty >= p.wait then target = target or id end
+    end
+  end
+  if not target and view.rng() < st.params.explore then
+    for _, id in ipairs(ids) do
+      if not target or (st.seen[id] or -1) < (st.seen[target] or -1) then target = id end
+    end
+  end
+  if not target then return {} end
+  for _, id in ipairs(ids) do
+    if id ~= target and #own[id] > 1 then
+      local c = own[id][view.rng(#own[id])]
+      return { moves = { { table = c.slot.table, slot = c.slot.id, to = target } }, why = "to see how fast it is" }
     end
   end
   return {}
+end
+
+function policy.decide(st, view, k)
+  observe(st, view)
+  local ids, load, own = holdings(view)
+  local rate, width = estimate(st, ids, k)
+  if not rate or #ids < 2 then return {} end
+  local last = ends(ids, load, rate)
+  local start = load[last] / rate[last]
+  if start == 0 then return {} end
+  st.sure = is_late(st, ids, load, rate, width, last) and st.sure + 1 or 0
+  if st.sure < 2 and #view.reason == 0 then return explore(st, view, ids, load, own) end
+  local moves = descend(ids, load, own, rate, st.params.moves)
+  last = ends(ids, load, rate)
+  if #moves == 0 or not k.hysteresis(start, load[last] / rate[last], st.params.gain) then return {} end
+  st.sure = 0
+  return { moves = moves, why = ("the last server ends after %.3g s of a second, then %.3g"):format(start,
+    load[last] / rate[last]) }
 end
 
 function policy.export(st) return { rates = st.rates } end

@@ -1,0 +1,105 @@
+-- Clusters that a script started grow and shrink while runs go on: nodes that hold rows come and leave in order.
+-- Methods of tide.cluster, which gives what they need of it.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local job = require "tide.job"
+
+local elastic = {}
+
+local DRAIN_S <const> = 60
+
+---@param cluster table class of tide.cluster
+---@param tools table its start_child, wait_up, wait_ended, adopt_members, join_s, nodes_max
+function elastic.extend(cluster, tools)
+  -- The member of that name, once it is up.
+  local function member_named(name)
+    for _, member in ipairs(core.members()) do
+      if member.name == name and member.state == "up" then return member end
+    end
+    return nil
+  end
+
+  ---Starts one more node that holds rows; slots go there when somebody moves them (table:move, placement policies).
+  ---@param name? string default: s1, s2, ... whichever is free first
+  ---@return string name
+  function cluster:add_node(name)
+    if self.context.attached then
+      error(errors.new("T0113", {message = "the nodes of this cluster are not the script's to start",
+        help = "start one by `tide node --join`"}), 2)
+    end
+    local taken = {}
+    for _, child in ipairs(self.children) do taken[child.name] = true end
+    local number = 1
+    while not name and taken["s" .. number] do number = number + 1 end
+    name = name or "s" .. number
+    if taken[name] or not job.is_identifier(name) or #self.children >= tools.nodes_max then
+      error(errors.new("T0113", {message = ("`%s` cannot be the name of one more node"):format(name)}), 2)
+    end
+    local node = core.node()
+    local child = tools.start_child {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = 0,
+                               log = ("%s/node-%s.log"):format(self.context.directory, name)}
+    self.children[#self.children + 1] = child
+    tools.wait_up({child}, tools.join_s)
+    tools.adopt_members(self)
+    for _, each in ipairs(self:agents()) do
+      if each.name == name then
+        for _, run in ipairs(self.runs) do core.send(run.controller, {op = "joined", node = each}) end
+      end
+    end
+    return name
+  end
+
+  ---Lets a node of this cluster that has no workers leave in order: its rows go to the others.
+  ---@param name string
+  function cluster:drain(name)
+    local index
+    for i, child in ipairs(self.children) do
+      if child.name == name then index = i end
+    end
+    local member = index and member_named(name)
+    if not member or (member.workers or 0) > 0 then
+      error(errors.new("T0113", {message = member and ("node %s has workers, whose work would be lost"):format(name)
+        or ("no node `%s` was started here"):format(tostring(name))}), 2)
+    end
+    for i, each in ipairs(self.members) do
+      if each.name == name then
+        core.send(each.agent, {op = "quit", leave = true})
+        table.remove(self.members, i)
+        break
+      end
+    end
+    if #tools.wait_ended({self.children[index]}, DRAIN_S) > 0 then
+      error(errors.new("T0510", {message = ("node %s has not left after %g s"):format(name, DRAIN_S), node = name}), 2)
+    end
+    table.remove(self.children, index)
+  end
+
+  ---Adds or drains nodes without workers until `count` hold rows for the others.
+  ---@param count integer
+  function cluster:set_servers(count)
+    local servers = {}
+    for _, member in ipairs(self.members) do
+      if (member.workers or 0) == 0 and member.store then servers[#servers + 1] = member.name end
+    end
+    for _ = #servers + 1, count do self:add_node() end
+    for i = #servers, count + 1, -1 do self:drain(servers[i]) end
+  end
+
+  ---A test aid, to see what slow servers do to a run: from now on each key that a node serves to another takes it so
+  ---much longer, and it does nothing else meanwhile.
+  ---@param name string of a node
+  ---@param time number|string seconds, or "50us"; 0: no longer
+  function cluster:serve_cost(name, time)
+    local seconds = type(time) == "string" and require("tide.units").parse_duration(time) or time
+    for _, member in ipairs(self.members) do
+      if member.name == name then
+        local ok, err = core.call(member.agent, {op = "serve_cost", seconds = seconds}, 10)
+        if not ok then error(errors.from(err), 2) end
+        return
+      end
+    end
+    error(errors.new("T0113", {message = ("no node is called `%s`"):format(tostring(name))}), 2)
+  end
+end
+
+return elastic
