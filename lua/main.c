@@ -6,6 +6,8 @@
 #include "host.h"
 #ifdef TIDE_SIMULATOR
 #include "fixed.h"
+#else
+#include "line.h"
 #endif
 
 #include <fcntl.h>
@@ -62,6 +64,8 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "tide: %s\n", tide_error_message());
         return EXIT_FAILED;
     }
+#else
+    tide__lua_preload("tide.line", tide__line_open);
 #endif
     if (tide_port_real_create(0, &port) < 0 || tide__lua_create(NULL, port, false, &host) < 0) {
         (void)fprintf(stderr, "tide: %s\n", tide_error_message());

@@ -13,7 +13,7 @@ local cli = {}
 
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
-  "run", "sim", "up", "down", "node", "status", "nodes", "actors", "tables", "links", "checkpoint", "policy", "config",
+  "run", "sim", "attach", "up", "down", "node", "status",  "nodes", "actors", "tables", "links", "checkpoint", "policy", "config",
   "version", "help", "completion",
 }
 
