@@ -225,7 +225,7 @@ def case_cancel(start):
 def case_limits(start):
     p = start()
     p.expect(PROMPT)
-    p.line("t = {} for i = 1, 1000000 do t[i] = i end t", r"999950 more(.|\n)*> $")
+    p.line("t = {} for i = 1, 1000000 do t[i] = i end return t", r"999950 more(.|\n)*> $")
     p.line("t = nil for i = 1, 100000 do print('a line of output', i) end", r"more: more\(\)(.|\n)*> $")
     p.line("local c = {} c.c = c return c", r"<1>(.|\n)*> $")
     p.line("setmetatable({}, {__tostring = function() while true do end end})", r"\{\}(.|\n)*> $")
@@ -237,19 +237,28 @@ def case_limits(start):
 
 
 def case_detach(start):
+    """A node that stands still cannot cancel: a second Ctrl-C gives the prompt back."""
     p = start()
     p.expect(PROMPT)
-    p.line("slow = true", PROMPT)
-    # Cancelling waits for the node: a busy agent of another node is what a second Ctrl-C is for.
-    p.type("while slow do core.sleep(0.01) end return 'done'\r")
+    pids = open(os.environ["XDG_RUNTIME_DIR"] + "/tide/" + sys.argv[2] + "/pids").read().split("\n")
+    first_node = int(pids[1].split()[0])
+    p.type("kept = 3 while true do core.sleep(0.01) end\r")
     time.sleep(0.3)
-    p.type("\x03")
-    p.expect(r"(cancelled|left to itself)(.|\n)*> $")
-    p.line("#jobs() > 0", r"^true\n(.|\n)*> $")
-    p.line(r"\fg 1", r"> $")
+    os.kill(first_node, signal.SIGSTOP)
+    try:
+        p.type("\x03")
+        time.sleep(0.3)
+        p.type("\x03")
+        p.expect(r"left to itself(.|\n)*> $")
+    finally:
+        os.kill(first_node, signal.SIGCONT)
+    p.expect(r"evaluation 1 has ended: cancelled")
+    p.line("#jobs()", r"^1\n(.|\n)*> $")
+    p.line(r"\fg 1", r"cancelled after(.|\n)*> $")
+    p.line(r"\fg 77", r"no evaluation 77(.|\n)*> $")
+    p.line("kept", r"^3\n(.|\n)*> $")
     p.line(r"\drop", r"new session(.|\n)*> $")
-    p.line("slow", r"> $")
-    p.line("5 + 5", r"^10\n(.|\n)*> $")
+    p.line("kept == nil", r"^true\n(.|\n)*> $")
     p.type("\x04")
     assert p.end() == 0
 

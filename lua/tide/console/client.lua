@@ -116,7 +116,7 @@ function client:take(message, id)
     self.live(value.text)
   elseif value.op == "console.file" and message.kind == "call" then
     self:answer_file(message, value)
-  elseif value.op == "console.result" and value.id == id then
+  elseif value.op == "console.result" and id and value.id == id then
     self.live(nil)
     return value
   elseif value.op == "console.result" and self.expected[value.id] then
@@ -164,6 +164,19 @@ function client:wait(id, again)
   end
 end
 
+---Takes messages while nothing is waited for: what left evaluations say, and the end of the session. Never returns.
+function client:listen()
+  while true do
+    local message = core.receive()
+    if message and message.kind == "exit" and message.from == self.address then
+      self.lost = true
+      self.say(("lost %s; the next line connects again"):format(tostring(self.node)))
+    elseif message then
+      self:take(message, nil)
+    end
+  end
+end
+
 ---Evaluates a line.
 ---@param line string
 ---@param o {targets?: string, want?: "display"|"data", width?: integer, utf8?: boolean, seconds?: number}
@@ -175,7 +188,9 @@ function client:eval(line, o)
     want = o.want or "display", width = o.width, utf8 = o.utf8, seconds = o.seconds}
   self.interrupts = core.interrupted()
   local function send() return core.send(self.address, request) end
-  local ok, err = send()
+  local ok, err = not self.lost, nil
+  self.lost = false
+  if ok then ok, err = send() end
   if not ok then
     ok, err = self:reconnect()
     if ok then ok, err = send() end

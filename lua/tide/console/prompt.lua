@@ -311,7 +311,9 @@ function prompt.run(own, o)
   self:open_line()
   local going = true
   while going do
+    local listener <const> = core.fiber(own.listen, own)
     local block = self:read()
+    core.fiber_cancel(listener)
     own.interrupts = core.interrupted()
     if block == nil then
       out "\n"
