@@ -291,6 +291,7 @@ function driver.main(a)
   if not ok and core.interrupted() - context.interrupts >= 2 then -- whatever else broke on the way out
     err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
   end
+  if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
   if not ok then return {error = travelling(errors.from(err))} end
   if context.simulated then return {exit = 0} end
   talk(context, "tide: run %s took %s; its log is %s", context.run,

@@ -17,7 +17,7 @@ local MEMORY_BYTES <const> = 256 << 20
 local IDLE_S <const> = 600         -- a session that nobody uses ends after this time
 local STEP_S <const> = 0.1         -- how long printed text waits for more, at most
 local OUTPUT_BYTES <const> = 64 << 10
-local KEPT_BYTES <const> = 1 << 20 -- of output that the client has no credit for: more() shows it
+local KEPT_BYTES <const> = 1 << 19 -- of output that the client has no credit for: more() shows it
 local CHUNK_BYTES <const> = 4 << 10
 local EVALUATIONS_MAX <const> = 8
 local COMPLETE_S <const> = 0.05
@@ -65,8 +65,10 @@ local function write(record, chunk)
     if record.buffered >= CHUNK_BYTES or core.now() - record.flushed_at > STEP_S then flush(record) end
   end
   if #chunk > 0 then
+    if record.beyond == 0 then record.buffer[#record.buffer + 1], record.buffered = "\n", record.buffered + 1 end
     record.beyond = record.beyond + #chunk
     if record.kept_bytes < KEPT_BYTES then
+      chunk = chunk:sub(1, KEPT_BYTES - record.kept_bytes)
       record.kept[#record.kept + 1] = chunk
       record.kept_bytes = record.kept_bytes + #chunk
     end
@@ -162,15 +164,17 @@ end
 -- Waits for the evaluation's fiber, sends what it printed meanwhile, and enforces its time.
 local function outcome(record, fiber, evaluation, seconds)
   local deadline = seconds and core.now() + seconds
-  local told, given_up
+  local told, given_up, ended
   while true do
     local results = table.pack(core.fiber_wait(fiber, STEP_S))
     flush(record)
     if results[1] then return results[2] end
     local err <const> = results[2]
-    if not (type(err) == "table" and err.name == "ETIMEDOUT" and core.evaluation(evaluation).fibers > 0) then
-      return nil, err
-    end
+    local waited <const> = type(err) == "table" and err.name == "ETIMEDOUT"
+    local runs <const> = core.evaluation(evaluation).fibers > 0
+    -- It may have ended just now: then the next look tells how.
+    if not waited or not runs and ended then return nil, err end
+    ended = not runs
     if deadline and core.now() >= deadline and not told then
       told, given_up = true, core.now() + GRACE_S
       core.evaluation_cancel(evaluation, "time")
@@ -367,11 +371,12 @@ ops["console.eval"] = function(request, message)
   end
   local record, refused = begin(request, not called and message.from or nil, not called and message.from or nil)
   core.fiber(function()
-    local result = refused
-    if not result and request.targets then
-      result = run(record, request, evaluate_everywhere, record, request)
-    end
-    result = result or run_here(record, request)
+    local ok, result = pcall(function()
+      if refused then return refused end
+      if request.targets then return run(record, request, evaluate_everywhere, record, request) end
+      return run_here(record, request)
+    end)
+    if not ok then result = {status = "error", error = render.failure(result), seconds = 0} end
     result.output = called and table.concat(record.collected) or nil
     if called then
       record.result = result
