@@ -348,6 +348,7 @@ static int module_read(lua_State *L) {
         (void)el_push(e->el, text);
     }
     int count = 0;
+    (void)el_set(e->el, EL_PREP_TERM, 1); /* else the prompt shows before keys are the editor's */
     const char *line = el_gets(e->el, &count);
     e->reading = false;
     if (e->interrupted) {

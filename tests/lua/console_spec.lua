@@ -62,7 +62,7 @@ describe("a block", function()
     for _, block in ipairs {"for i = 1, 2 do", "f(", "x =", "{1, 2", "if x then", "[[a"} do
       assert.equal("more", prompt.state(block), block)
     end
-    for _, block in ipairs {"for for", "x = = 1", ")", "'a"} do assert.equal("wrong", prompt.state(block), block) end
+    for _, block in ipairs {"for for", "x = = 1", ")", "x y z"} do assert.equal("wrong", prompt.state(block), block) end
   end)
   it("is the prompt's own when it begins with a backslash or a question mark, or ends in one", function()
     assert.same({"command", "q"}, {prompt.classify "\\q"})
@@ -116,10 +116,13 @@ end)
 describe("history", function()
   it("keeps no line that begins with a blank or seems to hold a secret", function()
     assert.is_true(history.keeps "x = 1")
-    for _, line in ipairs {"", " x", "Password = 1", "my_token", "the secret"} do assert.is_false(history.keeps(line)) end
+    for _, line in ipairs {"", " x", "Password = 1", "my_token", "the secret"} do
+      assert.is_false(history.keeps(line))
+    end
   end)
   it("lies in the user's state directory", function()
-    assert.equal("/h/.local/state/tide/history.jsonl", history.path(function(n) return n == "HOME" and "/h" or nil end))
+    local function only_home(name) return name == "HOME" and "/h" or nil end
+    assert.equal("/h/.local/state/tide/history.jsonl", history.path(only_home))
     assert.equal("/s/tide/history.jsonl", history.path(function(n) return n == "XDG_STATE_HOME" and "/s" or "/h" end))
     assert.is_nil(history.path(function() return nil end))
   end)

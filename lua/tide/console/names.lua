@@ -136,7 +136,7 @@ local function after_dot(path, separator, start, o, found, deadline)
     if member then add(found, member, start) end
   end
   if path == "tables" then
-    for _, entry in ipairs(core.tables() or {}) do add(found, entry.name, start) end
+    for _, entry in ipairs(core.tables() or {}) do add(found, entry.name:match "[^.]+$", start) end
   elseif path:find "^tables%.[%w_]+$" then
     for _, method in ipairs(METHODS) do add(found, method, start) end
   end

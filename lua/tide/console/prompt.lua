@@ -28,10 +28,11 @@ local COMMANDS <const> = [[
 ---@param block string
 ---@return string state
 function prompt.state(block)
-  if load("return " .. block, "=prompt", "t") then return "complete" end
-  local chunk, why = load(block, "=prompt", "t")
+  local chunk, as_value = load("return " .. block, "=prompt", "t")
+  local as_chunk
+  if not chunk then chunk, as_chunk = load(block, "=prompt", "t") end
   if chunk then return "complete" end
-  return why:find "<eof>$" and "more" or "wrong"
+  return (as_chunk:find "<eof>$" or as_value:find "<eof>$") and "more" or "wrong"
 end
 
 ---Words of the prompt that stand for a call: %time, %bench, ?x, x?, ??x.
