@@ -48,7 +48,8 @@ return {
       return nil, errors.new("T0109", {message = "--interactive wants a terminal", state = "nothing was started"})
     end
     return require("tide.driver").run {
-      script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster, interactive = o.interactive or false,
+      script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
+      interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
       timeout_s = context.timeout_s, resume = o.resume, dry_run = o.dry_run or false,
     }

@@ -102,7 +102,8 @@ end
 ---The nodes of the cluster and their load.
 ---@return table[] rows
 function calls.nodes()
-  return picked(view().nodes, {"name", "state", "workers", "store", "actors", "tables", "mailbox_messages", "rss_bytes"})
+  return picked(view().nodes, {"name", "state", "workers", "store", "actors", "tables", "mailbox_messages",
+                               "rss_bytes"})
 end
 
 ---Actors of all nodes, those that worked most first.
@@ -261,7 +262,7 @@ function calls.bench(f, rounds)
   return {median_s = took[(#took + 1) // 2], least_s = took[1], greatest_s = took[#took], rounds = #took}
 end
 
----- values --------------------------------------------------------------------------------------------------------------
+---- values ------------------------------------------------------------------------------------------------------
 
 ---Numbers as a line of bars.
 ---@param values number[]

@@ -188,11 +188,10 @@ function client:eval(line, o)
     want = o.want or "display", width = o.width, utf8 = o.utf8, seconds = o.seconds}
   self.interrupts = core.interrupted()
   local function send() return core.send(self.address, request) end
-  local ok, err = not self.lost, nil
+  local sent = not self.lost and send()
   self.lost = false
-  if ok then ok, err = send() end
-  if not ok then
-    ok, err = self:reconnect()
+  if not sent then
+    local ok, err = self:reconnect()
     if ok then ok, err = send() end
     if not ok then return nil, errors.from(err, "T0501") end
   end

@@ -130,7 +130,7 @@ end
 
 local METHODS <const> = {"pull", "push", "localize", "pull_local", "where", "stats", "homes", "sampler"}
 
-local function after_dot(path, separator, start, o, found, deadline)
+local function after_dot(path, start, found, deadline)
   for name in pairs(database()) do
     local member = name:match("^" .. path:gsub("%p", "%%%0") .. "%.([%w_]+)$")
     if member then add(found, member, start) end
@@ -142,7 +142,6 @@ local function after_dot(path, separator, start, o, found, deadline)
   end
   local value = raw_path(path)
   if type(value) == "table" then add_keys(found, value, start, deadline) end
-  return found, separator
 end
 
 -- The function whose arguments the cursor is in: its name, and the text behind its opening bracket.
@@ -226,10 +225,10 @@ function names.complete(line, cursor, o)
     start = quoted
     in_string(call or before:match "([%w_.]+)%s*[\"'][^\"']*$", start, o, found)
   else
-    local path, separator, word = before:match "([%a_][%w_.]*)([.:])([%w_]*)$"
+    local path, word = before:match "([%a_][%w_.]*)[.:]([%w_]*)$"
     start = word or before:match "([%a_][%w_]*)$" or ""
     if path then
-      after_dot(path, separator, start, o, found, deadline)
+      after_dot(path, start, found, deadline)
     elseif not option_keys(call, inside or "", start, found) then
       for name in pairs(database()) do
         if not name:find(".", 1, true) then add(found, name, start) end

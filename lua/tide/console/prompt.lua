@@ -157,7 +157,8 @@ function commands.e(self)
 end
 
 function commands.s(self, path)
-  local lines = {"-- A session at the prompt of cluster " .. text.clean(self.name) .. "; `tide attach < FILE` runs it again."}
+  local lines = {("-- A session at the prompt of cluster %s; `tide attach < FILE` runs it again."):format(
+    text.clean(self.name))}
   for _, entry in ipairs(self.session) do
     lines[#lines + 1] = entry.targets and ("on(%q, %q)"):format(entry.targets, entry.text)
       or load(entry.text, "=s", "t") and entry.text or ("print(%s)"):format(entry.text)

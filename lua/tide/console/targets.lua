@@ -15,7 +15,8 @@ local ROLES <const> = {
 ---@return boolean
 function targets.is(word) return word:sub(1, 1) == "@" end
 
----Takes the target off the front of a line: "@all x" is "x" on all nodes, "@all" alone changes what the prompt talks to.
+---Takes the target off the front of a line: "@all x" is "x" on all nodes, "@all" alone is what the prompt talks to
+---from then on.
 ---@param line string
 ---@return string? target
 ---@return string rest
