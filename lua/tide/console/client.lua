@@ -186,7 +186,6 @@ function client:eval(line, o)
   self.text = line
   local request <const> = {op = "console.eval", id = self.next_id, text = line, targets = o.targets,
     want = o.want or "display", width = o.width, utf8 = o.utf8, seconds = o.seconds}
-  self.interrupts = core.interrupted()
   local function send() return core.send(self.address, request) end
   local sent = not self.lost and send()
   self.lost = false

@@ -194,6 +194,7 @@ local function run(record, request, body, ...)
   if not fiber then return {status = "error", error = render.failure(evaluation)} end
   record.evaluation = evaluation
   state.by_evaluation[evaluation] = record
+  if record.cancelled then core.evaluation_cancel(evaluation) end
   local answer, err = outcome(record, fiber, evaluation, request.seconds)
   core.evaluation_cancel(evaluation) -- what it started and left behind ends with it
   local figures <const> = core.evaluation(evaluation)
@@ -357,6 +358,7 @@ local function begin(request, client, asks)
       message = ("%d evaluations of this session run already: jobs() lists them"):format(EVALUATIONS_MAX)}}
   end
   state.records[record.id] = record
+  if state.early == record.id then record.cancelled, state.early = true, nil end
   trim()
   return record
 end
@@ -388,6 +390,7 @@ ops["console.eval"] = function(request, message)
 end
 
 local function cancel(record)
+  record.cancelled = true
   if record.result or not record.evaluation then return end
   for _, peer in ipairs(record.peers) do
     core.send(peer.address, {op = "console.cancel", id = peer.id}, "system")
@@ -397,7 +400,11 @@ end
 
 ops["console.cancel"] = function(request)
   local record <const> = state.records[request.id]
-  if record then cancel(record) end
+  if record then
+    cancel(record)
+  else
+    state.early = request.id -- it overtook its evaluation, which is on its way
+  end
 end
 
 ops["console.fg"] = function(request, message)
