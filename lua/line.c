@@ -226,12 +226,13 @@ static char *prompt_text(EditLine *el) {
 
 /* ---- the module ---- */
 
+/* Names as wide strings: libedit keeps these, and leaks its own copies of others. */
 static void bind_keys(EditLine *el) {
     (void)el_set(el, EL_EDITOR, "emacs");
-    (void)el_set(el, EL_ADDFN, "tide-interrupt", "give the line up", key_interrupt);
-    (void)el_set(el, EL_ADDFN, "tide-suspend", "stop the process", key_suspend);
-    (void)el_set(el, EL_ADDFN, "tide-paste", "insert a paste", key_paste);
-    (void)el_set(el, EL_ADDFN, "tide-complete", "complete the word", key_complete);
+    (void)el_wset(el, EL_ADDFN, L"tide-interrupt", L"give the line up", key_interrupt);
+    (void)el_wset(el, EL_ADDFN, L"tide-suspend", L"stop the process", key_suspend);
+    (void)el_wset(el, EL_ADDFN, L"tide-paste", L"insert a paste", key_paste);
+    (void)el_wset(el, EL_ADDFN, L"tide-complete", L"complete the word", key_complete);
     (void)el_set(el, EL_BIND, "^C", "tide-interrupt", NULL);
     (void)el_set(el, EL_BIND, "^Z", "tide-suspend", NULL);
     (void)el_set(el, EL_BIND, "^I", "tide-complete", NULL);

@@ -10,7 +10,7 @@ client.__index = client
 
 local OPEN_S <const> = 5
 local RECONNECT_S <const> = 30
-local POLL_S <const> = 0.05 -- how late a Ctrl-C is noticed, at most
+local POLL_S <const> = 0.01 -- how late a Ctrl-C is noticed, at most
 local FILE_MAX <const> = 1 << 20
 
 local function new_id()
