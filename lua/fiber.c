@@ -57,8 +57,7 @@ int tide__lua_fiber_start(lua_State *L, struct tide_sandbox *limits) {
     struct tide_lua *host = tide__lua_inside(L);
     int count = lua_gettop(L);
     struct tide_lua_fiber *fiber = lua_newuserdatauv(L, sizeof *fiber, 1);
-    *fiber = (struct tide_lua_fiber){
-        .host = host, .argument_count = count - 1, .limits = limits};
+    *fiber = (struct tide_lua_fiber){.host = host, .argument_count = count - 1, .limits = limits};
     lua_rawgetp(L, LUA_REGISTRYINDEX, &handle_metatable);
     lua_setmetatable(L, -2);
     fiber->L = lua_newthread(L); /* inherits the hook */

@@ -195,7 +195,8 @@ static int search_module(lua_State *L) {
     return 1;
 }
 
-/* core.embedded(name) -> the text of an embedded file | nil; shipped policies: "policies/KIND/NAME" */
+/* core.embedded(name) -> the text of an embedded file | nil; shipped policies: "policies/KIND/NAME"
+ */
 static int core_embedded(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     for (const struct tide_embedded_module *m = tide_embedded_modules; m->name; m++) {

@@ -381,7 +381,8 @@ static int module_above(lua_State *L) {
         (void)fflush(stdout);
         return 0;
     }
-    char *grown = e->above_size + size <= ABOVE_MAX ? tide_realloc(e->above, e->above_size + size) : NULL;
+    char *grown =
+        e->above_size + size <= ABOVE_MAX ? tide_realloc(e->above, e->above_size + size) : NULL;
     if (grown) {
         memcpy(grown + e->above_size, text, size);
         e->above = grown;

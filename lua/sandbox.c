@@ -83,7 +83,8 @@ static void look_at_clock(struct tide_sandbox *s) {
     if (now - s->slice >= SLICE && tide_fiber_current()) {
         int code = tide_yield();
         s->resumed = code < 0 ? code : s->resumed;
-        if (code < 0 && s->self != s && s->over == TIDE_SANDBOX_WITHIN) { /* a console's: nobody looks at it later */
+        if (code < 0 && s->self != s &&
+            s->over == TIDE_SANDBOX_WITHIN) { /* a console's: nobody looks at it later */
             s->over = TIDE_SANDBOX_CANCELLED;
         }
         s->slice = tide_port_now(s->port);
