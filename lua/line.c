@@ -42,17 +42,19 @@ struct line {
 };
 
 static struct line *editor;
-static volatile sig_atomic_t resized;
-static int resize_pipe = -1;
+/* Of the signal's handler, which runs on whichever thread. Relaxed: they carry nothing else. */
+static atomic_bool resized;
+static atomic_int resize_pipe = -1;
 
 /* ---- waiting for the keyboard ---- */
 
 static void on_resize(int signal) {
     (void)signal;
     int error = errno;
-    resized = 1;
-    if (resize_pipe >= 0) {
-        (void)!write(resize_pipe, "r", 1);
+    atomic_store_explicit(&resized, true, memory_order_relaxed);
+    int pipe_end = atomic_load_explicit(&resize_pipe, memory_order_relaxed);
+    if (pipe_end >= 0) {
+        (void)!write(pipe_end, "r", 1);
     }
     errno = error;
 }
@@ -93,8 +95,7 @@ static void print_above(struct line *e) {
 /* Suspends the fiber until a byte is there; false: the actor ends. */
 static bool await_byte(struct line *e) {
     while (!readable()) {
-        if (resized) {
-            resized = 0;
+        if (atomic_exchange_explicit(&resized, false, memory_order_relaxed)) {
             el_resize(e->el);
             (void)el_set(e->el, EL_REFRESH);
         }
@@ -251,7 +252,7 @@ static void line_close(struct line *e) {
     (void)sem_post(&e->armed);
     (void)pthread_join(e->watcher, NULL);
     (void)signal(SIGWINCH, SIG_DFL);
-    resize_pipe = -1;
+    atomic_store_explicit(&resize_pipe, -1, memory_order_relaxed);
     el_end(e->el);
     history_end(e->history);
     (void)close(e->wake[0]);
@@ -318,7 +319,7 @@ static int module_open(lua_State *L) {
     }
     lua_settop(L, 1);
     e->on_tab = luaL_ref(L, LUA_REGISTRYINDEX);
-    resize_pipe = e->wake[1];
+    atomic_store_explicit(&resize_pipe, e->wake[1], memory_order_relaxed);
     struct sigaction action = {.sa_handler = on_resize, .sa_flags = SA_RESTART};
     (void)sigaction(SIGWINCH, &action, NULL);
     bracket(e, true);

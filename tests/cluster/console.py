@@ -77,6 +77,11 @@ class Prompt:
         os.kill(self.pid, signal.SIGKILL)
         self.fail("the prompt did not end")
 
+    def ends_well(self):
+        code = self.end()
+        if code != 0:
+            self.fail(f"the prompt ended with exit code {code}")
+
     def fail(self, why):
         print(f"FAILED: {why}\n---- transcript\n{self.transcript.decode('utf-8', 'replace')[-3000:]}")
         try:
@@ -108,7 +113,7 @@ def case_typing(start):
     p.line("node.name", r'^"n1"\n(.|\n)*> $')
     p.line("@all 6*7", r"^n1 n2: 42\n(.|\n)*> $")
     p.type("\x04")
-    assert p.end() == 0
+    p.ends_well()
 
 
 def case_multi_line(start):
@@ -131,7 +136,7 @@ def case_multi_line(start):
     p.type("\x1b[A\x1b[A\x1b[A\r")  # the block is recalled whole: the pasted sum
     p.expect(r"^19900\n(.|\n)*> $")
     p.line(r"\q", "")
-    assert p.end() == 0
+    p.ends_well()
 
 
 def case_history(start):
@@ -141,7 +146,7 @@ def case_history(start):
     p.line(" 2222 + 1", r"^2223\n(.|\n)*> $")
     p.line("my_token = 3", PROMPT)
     p.type("\x04")
-    assert p.end() == 0
+    p.ends_well()
     path = os.environ["XDG_STATE_HOME"] + "/tide/history.jsonl"
     assert os.stat(path).st_mode & 0o777 == 0o600, oct(os.stat(path).st_mode)
     kept = open(path).read()
@@ -155,7 +160,7 @@ def case_history(start):
     p.type("\r")
     p.expect(r"^1112\n(.|\n)*> $")
     p.type("\x04")
-    assert p.end() == 0
+    p.ends_well()
 
 
 def case_completion(start):
@@ -185,7 +190,7 @@ def case_completion(start):
     p.line(r"\?", r"\\q +leave(.|\n)*> $")
     p.line("top{sotr = 'x'}", r"option `sotr`(.|\n)*did you mean `sort`(.|\n)*> $")
     p.type("\x04")
-    assert p.end() == 0
+    p.ends_well()
 
 
 LOOPS = {
@@ -219,7 +224,7 @@ def case_cancel(start):
     p.expect(PROMPT)
     p.line("#nodes() >= 2", r"^true\n(.|\n)*> $")
     p.type("\x04")
-    assert p.end() == 0
+    p.ends_well()
 
 
 def case_limits(start):
@@ -233,7 +238,7 @@ def case_limits(start):
     p.line("b = {} while true do b[#b + 1] = ('x'):rep(1000000) .. #b end", r"memory(.|\n)*> $")
     p.line("b = nil return 8", r"^8\n(.|\n)*> $")
     p.type("\x04")
-    assert p.end() == 0
+    p.ends_well()
 
 
 def case_detach(start):
@@ -260,7 +265,7 @@ def case_detach(start):
     p.line(r"\drop", r"new session(.|\n)*> $")
     p.line("kept == nil", r"^true\n(.|\n)*> $")
     p.type("\x04")
-    assert p.end() == 0
+    p.ends_well()
 
 
 def case_watch(start):
@@ -279,7 +284,7 @@ def case_watch(start):
     p.expect(r"^2\n(.|\n)*> $")
     p.line("%time 1+1", r"^0\.\d+ s\n2\n(.|\n)*> $")
     p.type("\x04")
-    assert p.end() == 0
+    p.ends_well()
 
 
 def main():
