@@ -38,5 +38,6 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_embedded(L);
     tide__lua_open_plain(L);
     tide__lua_open_sandbox(L);
+    tide__lua_open_console(L);
     return 1;
 }

@@ -37,6 +37,7 @@ static void fiber_run(void *arg) {
     fiber->status = lua_pcall(L, fiber->argument_count, LUA_MULTRET, 1);
     fiber->done = true;
     unlink_fiber(fiber);
+    tide__console_fiber_end(fiber);
     for (struct tide_lua_fiber *f = host->fibers; f; f = f->next) {
         if (f->waits_for == fiber && f->fiber) {
             tide_fiber_wake(f->fiber);
@@ -51,12 +52,12 @@ static void fiber_run(void *arg) {
     }
 }
 
-static int core_fiber(lua_State *L) {
+int tide__lua_fiber_start(lua_State *L, struct tide_sandbox *limits) {
     luaL_checktype(L, 1, LUA_TFUNCTION);
     struct tide_lua *host = tide__lua_inside(L);
     int count = lua_gettop(L);
     struct tide_lua_fiber *fiber = lua_newuserdatauv(L, sizeof *fiber, 1);
-    *fiber = (struct tide_lua_fiber){.host = host, .argument_count = count - 1};
+    *fiber = (struct tide_lua_fiber){.host = host, .argument_count = count - 1, .limits = limits};
     lua_rawgetp(L, LUA_REGISTRYINDEX, &handle_metatable);
     lua_setmetatable(L, -2);
     fiber->L = lua_newthread(L); /* inherits the hook */
@@ -71,15 +72,21 @@ static int core_fiber(lua_State *L) {
     lua_xmove(L, fiber->L, count);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, fiber);
+    tide__console_fiber_start(fiber);
     int code = tide_fiber_start(fiber_run, fiber, TIDE_LUA_STACK, &fiber->fiber);
     if (code < 0) {
         lua_pushnil(L);
         lua_rawsetp(L, LUA_REGISTRYINDEX, fiber);
+        tide__console_fiber_end(fiber);
         return tide__lua_failure(L, code);
     }
     fiber->next = host->fibers;
     host->fibers = fiber;
     return 1;
+}
+
+static int core_fiber(lua_State *L) {
+    return tide__lua_fiber_start(L, tide__lua_current(tide__lua_host(L))->limits);
 }
 
 /* Moves results or the error to the waiter: true, results... | nil, err. They stay for further

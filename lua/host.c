@@ -195,7 +195,8 @@ static int search_module(lua_State *L) {
     return 1;
 }
 
-/* core.embedded(name) -> the text of an embedded file | nil; shipped policies: "policies/KIND/NAME" */
+/* core.embedded(name) -> the text of an embedded file | nil; shipped policies: "policies/KIND/NAME"
+ */
 static int core_embedded(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     for (const struct tide_embedded_module *m = tide_embedded_modules; m->name; m++) {
@@ -228,6 +229,21 @@ void tide__lua_open_embedded(lua_State *L) {
     luaL_setfuncs(L, functions, 0);
 }
 
+/* ---- modules of the program ---- */
+
+enum { PRELOADS_MAX = 4 };
+static struct {
+    const char *name;
+    lua_CFunction open;
+} preloads[PRELOADS_MAX];
+static size_t preload_count;
+
+void tide__lua_preload(const char *name, lua_CFunction open) {
+    TIDE_ASSERT(preload_count < PRELOADS_MAX);
+    preloads[preload_count].name = name;
+    preloads[preload_count++].open = open;
+}
+
 static void add_searcher(lua_State *L) {
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "searchers");
@@ -241,6 +257,10 @@ static void add_searcher(lua_State *L) {
     lua_getfield(L, -2, "preload");
     lua_pushcfunction(L, tide__lua_open_core);
     lua_setfield(L, -2, "tide.core");
+    for (size_t i = 0; i < preload_count; i++) {
+        lua_pushcfunction(L, preloads[i].open);
+        lua_setfield(L, -2, preloads[i].name);
+    }
     lua_pop(L, 3);
 }
 
@@ -302,13 +322,22 @@ static int setup(lua_State *L) {
 }
 
 static void *allocate(void *ud, void *memory, size_t old_size, size_t size) {
-    (void)ud;
-    (void)old_size;
+    struct tide_lua *host = ud;
+    size_t had = memory ? old_size : 0; /* without memory it tells the kind of object */
     if (size == 0) {
+        host->memory -= had;
         tide_free(memory);
         return NULL;
     }
-    return tide_realloc(memory, size);
+    if (host->memory_max > 0 && size > had && !tide__console_memory(host, size - had)) {
+        return NULL;
+    }
+    void *grown = tide_realloc(memory, size);
+    if (grown) {
+        host->memory = host->memory - had + size;
+        host->memory_peak = host->memory > host->memory_peak ? host->memory : host->memory_peak;
+    }
+    return grown;
 }
 
 /* Outside of the simulator's program a state is the heap's. */
@@ -363,5 +392,7 @@ void tide__lua_destroy(struct tide_lua *host) {
     if (host->arena) {
         tide__fixed_destroy(host->arena);
     }
+    tide__console_close(host);
+    tide__console_close(host);
     tide_free(host);
 }

@@ -32,6 +32,7 @@ enum {
 struct tide_lua;
 struct tide_lua_pending;
 struct tide_fixed_arena;
+struct tide_sandbox;
 
 /* A fiber that runs Lua; the main one is embedded in the host, others are userdata. */
 struct tide_lua_fiber {
@@ -40,12 +41,14 @@ struct tide_lua_fiber {
     lua_State *L;             /* its own Lua thread */
     struct tide_lua_fiber *next;
     const struct tide_lua_fiber *waits_for; /* in core.fiber_wait */
+    struct tide_sandbox *limits;            /* of the evaluation it belongs to; NULL: none */
     int argument_count, status;
     unsigned close_depth;
     bool cancelled, done, observed;
 };
 
 struct tide_lua {
+    struct tide_sandbox *self; /* NULL, and first: tells a host from a sandbox (sandbox.c) */
     struct tide_node *node; /* NULL in the program's state while no node runs */
     struct tide_port *port;
     lua_State *L;
@@ -54,8 +57,11 @@ struct tide_lua {
     struct tide_lua_pending
         *pending; /* asynchronous table operations nobody waited for yet; oldest first */
     struct tide_lua_fiber main;
+    struct tide_sandbox *console; /* of what runs outside of evaluations; NULL: no console */
+    size_t memory, memory_peak, memory_max; /* bytes of the state; maximum 0: none */
     uint64_t slice_start;
     uint32_t hook_calls;
+    bool memory_refused; /* the last allocation was: the next refusal is final */
     bool program;   /* main.c's state */
     bool preempted; /* runs on a thread shared with other scripts */
     bool killed;    /* the actor is being ended: no blocking call succeeds any more */
@@ -79,6 +85,21 @@ struct tide_lua *tide__lua_inside(lua_State *L);
 int tide__lua_traceback(lua_State *L);
 /* Loads a text chunk (never bytecode). */
 int tide__lua_load(lua_State *L, const char *source, size_t size, const char *chunk);
+
+/* Modules that the program adds to what every state of this process can require; before the first
+ * state is made. `name` lives as long as the process. */
+void tide__lua_preload(const char *name, lua_CFunction open);
+
+/* ---- console.c ---- */
+/* The limits under which the present fiber of a console's state runs. */
+struct tide_sandbox *tide__console_limits(struct tide_lua *host);
+/* Whether the state may grow so; marks the evaluation that runs when it may not. */
+bool tide__console_memory(struct tide_lua *host, size_t more);
+void tide__console_close(struct tide_lua *host);
+/* A fiber is about to start under the limits of the one that starts it; a fiber has ended. */
+void tide__console_fiber_start(struct tide_lua_fiber *fiber);
+void tide__console_fiber_end(struct tide_lua_fiber *fiber);
+void tide__lua_open_console(lua_State *L);
 
 /* ---- error.c ---- */
 /* Pushes nil and an error table of `code` with the fiber's error text; returns 2. */
@@ -127,6 +148,11 @@ const char *tide__lua_tensor_type_name(int type);
 /* Keys at `index` (u64 tensor in place; other integer tensors and arrays converted): replaces the
  * value there. */
 const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count);
+
+/* ---- fiber.c ---- */
+/* Starts a fiber for the function and arguments on the whole stack of L; pushes its handle, or nil
+ * and an error. `limits`: see struct tide_lua_fiber. Returns how many values it pushed. */
+int tide__lua_fiber_start(lua_State *L, struct tide_sandbox *limits);
 
 /* ---- actor.c ---- */
 void tide__lua_push_address(lua_State *L, tide_address address);

@@ -7,6 +7,8 @@
 #ifdef TIDE_SIMULATOR
 #include "fixed.h"
 #include "swarm.h"
+#else
+#include "line.h"
 #endif
 
 #include <fcntl.h>
@@ -66,6 +68,8 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "tide: %s\n", tide_error_message());
         return EXIT_FAILED;
     }
+#else
+    tide__lua_preload("tide.line", tide__line_open);
 #endif
     if (tide_port_real_create(0, &port) < 0 || tide__lua_create(NULL, port, false, &host) < 0) {
         (void)fprintf(stderr, "tide: %s\n", tide_error_message());

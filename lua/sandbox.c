@@ -14,9 +14,9 @@
 static const char state_key, functions_key; /* addresses are registry keys of the sandbox */
 
 struct tide_sandbox *tide__sandbox_of(lua_State *L) {
-    struct tide_sandbox *s;
-    memcpy(&s, lua_getextraspace(L), sizeof s);
-    return s;
+    struct tide_sandbox **owner; /* a sandbox or a host; of both, `self` is first */
+    memcpy(&owner, lua_getextraspace(L), sizeof owner);
+    return *owner ? *owner : tide__console_limits(tide__lua_host(L));
 }
 
 /* ---- memory ---- */
@@ -83,6 +83,10 @@ static void look_at_clock(struct tide_sandbox *s) {
     if (now - s->slice >= SLICE && tide_fiber_current()) {
         int code = tide_yield();
         s->resumed = code < 0 ? code : s->resumed;
+        if (code < 0 && s->self != s &&
+            s->over == TIDE_SANDBOX_WITHIN) { /* a console's: nobody looks at it later */
+            s->over = TIDE_SANDBOX_CANCELLED;
+        }
         s->slice = tide_port_now(s->port);
         s->deadline +=
             s->deadline == TIDE_NEVER ? 0 : s->slice - now; /* others' time is not its own */
@@ -90,10 +94,10 @@ static void look_at_clock(struct tide_sandbox *s) {
     }
 }
 
-static void hook(lua_State *L, lua_Debug *ar) {
+void tide__sandbox_hook(lua_State *L, lua_Debug *ar) {
     (void)ar;
     struct tide_sandbox *s = tide__sandbox_of(L);
-    s->used += TIDE_SANDBOX_HOOK;
+    s->used += s->every;
     if (s->over == TIDE_SANDBOX_WITHIN) {
         if (s->used > s->limit) {
             s->over = TIDE_SANDBOX_INSTRUCTIONS;
@@ -102,7 +106,7 @@ static void hook(lua_State *L, lua_Debug *ar) {
         }
     }
     if (s->over != TIDE_SANDBOX_WITHIN) {
-        lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+        lua_sethook(L, tide__sandbox_hook, LUA_MASKCOUNT, 1);
         if (lua_isyieldable(L)) {
             lua_yield(L, 0);
             return;
@@ -118,9 +122,11 @@ void tide__sandbox_charge(lua_State *L, struct tide_sandbox *s, uint64_t instruc
     s->used += instructions;
     if (s->over == TIDE_SANDBOX_WITHIN && s->used > s->limit) {
         s->over = TIDE_SANDBOX_INSTRUCTIONS;
+    } else if (s->over == TIDE_SANDBOX_WITHIN && s->self != s) { /* no limit ends a long match */
+        look_at_clock(s);
     }
     if (s->over != TIDE_SANDBOX_WITHIN) {
-        lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+        lua_sethook(L, tide__sandbox_hook, LUA_MASKCOUNT, 1);
         luaL_error(L, "over budget");
     }
 }
@@ -133,6 +139,8 @@ static int build(lua_State *L) {
 
 static int sandbox_init(struct tide_sandbox *s) {
     s->building = true;
+    s->self = s;
+    s->every = TIDE_SANDBOX_HOOK;
     s->L = lua_newstate(allocate, s);
     if (!s->L) {
         return tide_fail(TIDE_ENOMEM, "out of memory for a sandbox");
@@ -242,7 +250,7 @@ static int run(lua_State *L, struct tide_sandbox *s, int arguments, lua_State **
     lua_State *co = lua_tothread(s->L, -1);
     lua_insert(s->L, 1);
     lua_xmove(s->L, co, arguments + 1);
-    lua_sethook(co, hook, LUA_MASKCOUNT, TIDE_SANDBOX_HOOK);
+    lua_sethook(co, tide__sandbox_hook, LUA_MASKCOUNT, TIDE_SANDBOX_HOOK);
     s->step = co;
     int status = lua_resume(co, NULL, arguments, results);
     s->step = NULL;

@@ -31,15 +31,19 @@ enum tide_sandbox_over {
     TIDE_SANDBOX_WITHIN,
     TIDE_SANDBOX_INSTRUCTIONS,
     TIDE_SANDBOX_TIME,
-    TIDE_SANDBOX_MEMORY
+    TIDE_SANDBOX_MEMORY,
+    TIDE_SANDBOX_CANCELLED /* consoles only */
 };
 
 struct tide_sandbox {
+    struct tide_sandbox *self; /* first: where an actor's state has NULL (host.h) */
     lua_State *L;    /* scripts run in coroutines of it */
     lua_State *step; /* the coroutine of the step that runs, or NULL */
     struct tide_port *port;
     size_t memory, memory_peak, memory_max;
     uint64_t used, limit;       /* instructions of this step */
+    unsigned every;             /* instructions between two runs of the hook */
+    unsigned fibers;            /* that run under these limits: evaluations of consoles */
     uint64_t started, deadline; /* of this step; deadline TIDE_NEVER: instructions only */
     uint64_t slice;             /* when other work of the thread had its last turn */
     uint64_t ns;                /* what the last step took */
@@ -54,13 +58,18 @@ struct tide_sandbox {
     char log[TIDE_SANDBOX_LOG_MAX];
 };
 
-/* Of the state that L belongs to. */
+/* Of the state that L belongs to; in a console the limits of the evaluation that runs. */
 struct tide_sandbox *tide__sandbox_of(lua_State *L);
+/* The count hook: ends a step that is over its budget, gives the thread away after each slice. */
+void tide__sandbox_hook(lua_State *L, lua_Debug *ar);
 /* Adds to what the step has used; raises when that is too much. `s` NULL: nobody counts. */
 void tide__sandbox_charge(lua_State *L, struct tide_sandbox *s, uint64_t instructions);
 
 /* Sets the globals of a new state; lua_CFunction. */
 int tide__sandbox_environment(lua_State *L);
+/* Puts the bounded functions into the standard libraries of a console's state, which keeps the
+ * rest of them; lua_CFunction. */
+int tide__sandbox_bound(lua_State *L);
 /* Pushes the text of the value at `index` as tostring gives it: ids instead of addresses. */
 const char *tide__sandbox_tostring(lua_State *L, int index);
 /* math.random and view.rng: the step's stream. lua_CFunction. */

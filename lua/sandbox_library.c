@@ -557,11 +557,91 @@ static void open_math(lua_State *L, int globals) {
     lua_setfield(L, globals, "math");
 }
 
+static const luaL_Reg tables[] = {{"concat", table_concat}, {"insert", table_insert},
+                                  {"move", table_move},     {"pack", table_pack},
+                                  {"remove", table_remove}, {"sort", table_sort},
+                                  {"unpack", table_unpack}, {NULL, NULL}};
+
+static void make_ids(lua_State *L) {
+    lua_newtable(L); /* ids of objects, weak */
+    lua_createtable(L, 0, 1);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &ids_key);
+}
+
+/* Copies all fields of the table on top of the stack into the global library, and pops it. */
+static void override(lua_State *L, const char *library) {
+    lua_getglobal(L, library);
+    lua_pushnil(L);
+    while (lua_next(L, -3)) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_settable(L, -4);
+    }
+    lua_pop(L, 2);
+}
+
+/* A finalizer runs without the hook, whatever it does. */
+static int setmetatable_without_gc(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    luaL_argexpected(L, lua_isnil(L, 2) || lua_istable(L, 2), 2, "nil or table");
+    lua_settop(L, 2);
+    if (lua_istable(L, 2)) {
+        lua_pushliteral(L, "__gc");
+        if (lua_rawget(L, 2) != LUA_TNIL) {
+            return luaL_error(L, "a metatable with __gc is not allowed at the prompt: it could not "
+                                 "be cancelled");
+        }
+        lua_pop(L, 1);
+    }
+    if (luaL_getmetafield(L, 1, "__metatable") != LUA_TNIL) {
+        return luaL_error(L, "cannot change a protected metatable");
+    }
+    lua_setmetatable(L, 1);
+    return 1;
+}
+
+/* What could go round the hook, or block the thread: not at a prompt. */
+static void take_away(lua_State *L) {
+    static const char *const paths[][2] = {
+        {"debug", "sethook"},     {"debug", "setmetatable"}, {"debug", "debug"},
+        {"debug", "getregistry"}, {"debug", "setuservalue"}, {"os", "execute"},
+        {"os", "exit"},           {"io", "popen"},           {"io", "read"},
+        {"io", "lines"},          {"io", "stdin"},           {"package", "loadlib"}};
+    for (size_t i = 0; i < TIDE_COUNT(paths); i++) {
+        lua_getglobal(L, paths[i][0]);
+        lua_pushnil(L);
+        lua_setfield(L, -2, paths[i][1]);
+        lua_pop(L, 1);
+    }
+}
+
+int tide__sandbox_bound(lua_State *L) {
+    static const luaL_Reg strings[] = {{"rep", string_rep}, {"byte", string_byte}, {NULL, NULL}};
+    luaL_newlib(L, strings);
+    lua_getglobal(L, "string");
+    lua_getfield(L, -1, "format");
+    lua_remove(L, -2);
+    lua_pushcclosure(L, string_format, 1);
+    lua_setfield(L, -2, "format");
+    tide__sandbox_open_patterns(L);
+    override(L, "string");
+    luaL_newlib(L, tables);
+    override(L, "table");
+    tide__sandbox_open_coroutines(L);
+    override(L, "coroutine");
+    lua_pushcfunction(L, setmetatable_without_gc);
+    lua_setglobal(L, "setmetatable");
+    lua_pushcfunction(L, tide__sandbox_xpcall);
+    lua_setglobal(L, "xpcall");
+    take_away(L);
+    make_ids(L);
+    return 0;
+}
+
 int tide__sandbox_environment(lua_State *L) {
-    static const luaL_Reg tables[] = {{"concat", table_concat}, {"insert", table_insert},
-                                      {"move", table_move},     {"pack", table_pack},
-                                      {"remove", table_remove}, {"sort", table_sort},
-                                      {"unpack", table_unpack}, {NULL, NULL}};
     static const char *const status[] = {"status", NULL};
     lua_settop(L, 0);
     lua_createtable(L, 0, 32);
@@ -581,11 +661,6 @@ int tide__sandbox_environment(lua_State *L) {
     lua_pushnil(
         L); /* what the libraries left: reachable by nobody, but nobody shall need to know that */
     lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_newtable(L); /* ids of objects, weak */
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &ids_key);
+    make_ids(L);
     return 0;
 }

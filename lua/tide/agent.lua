@@ -10,7 +10,7 @@ local STATE_EVERY_S <const> = 0.5
 
 local WORKER <const> = [[return require("tide.worker").main(...)]]
 
-local state = {runs = {}}
+local state = {runs = {}, consoles = {}}
 
 local ops = {}
 
@@ -147,6 +147,38 @@ function ops.restore(request, message)
   end)
 end
 
+local CONSOLE <const> = [[return require("tide.console.session").main(...)]]
+local CONSOLES_MAX <const> = 32
+
+---The console of a session: {session=}; made when it does not run here. Answers {address, node, version, resumed}.
+ops["console.open"] = function(request)
+  local id = request.session
+  if type(id) ~= "string" or not id:find "^%x+$" or #id > 64 then
+    return nil, script.error("T0113", "a session is named by hexadecimal digits")
+  end
+  local known = state.consoles[id]
+  local count = 0
+  for _ in pairs(state.consoles) do count = count + 1 end
+  if not known then
+    if count >= CONSOLES_MAX then
+      return nil, script.error("T0603", ("%d consoles run on this node already"):format(CONSOLES_MAX))
+    end
+    local address, err = core.spawn {source = CONSOLE, chunk = "@tide/console/session.lua", role = "control",
+                                     argument = {session = id}}
+    if not address then return nil, err end
+    state.consoles[id] = address
+    core.monitor(address)
+  end
+  return {address = state.consoles[id], node = core.node().name, version = core.version, resumed = known ~= nil}
+end
+
+---Ends a session at once, whatever it does: {session=}.
+ops["console.drop"] = function(request)
+  local address = state.consoles[request.session]
+  if address then core.kill(address) end
+  return {}
+end
+
 ---Ends this node: {leave=bool}. With leave its slots are handed on first.
 function ops.quit(request)
   if request.leave and core.simulated() then
@@ -161,6 +193,9 @@ local function serve(message)
   if message.kind == "exit" then
     for id, run in pairs(state.runs) do
       if run.controller == message.from then forget(id) end
+    end
+    for id, address in pairs(state.consoles) do
+      if address == message.from then state.consoles[id] = nil end
     end
     return
   end

@@ -194,7 +194,7 @@ end
 local function add_arguments(parser, command)
   for _, argument in ipairs(command.arguments or {}) do
     local made = parser:argument(argument.name):description(argument.doc)
-    if argument.rest then
+    if argument.rest or argument.many then
       made:args("*")
     elseif argument.optional then
       made:args("?")

@@ -176,6 +176,19 @@ entry("T0219", {
     .. "depends on more than its inputs; the first event that differs is shown.",
   remedy = "report it with the script and the seed",
 })
+entry("T0230", {
+  title = "cancelled", exit = 130, name = "ECANCELED",
+  explanation = "Somebody ended an evaluation of the console by Ctrl-C or kill(). What it had asked other actors to do "
+    .. "stays done; the cluster is unaffected.",
+  remedy = "nothing: the prompt is ready for the next line",
+})
+entry("T0231", {
+  title = "over a limit of the console", exit = 1, name = "ELIMIT",
+  explanation = "An evaluation of the console took more time, instructions or memory than it may. It was ended; the "
+    .. "session and its globals are still there.",
+  remedy = "evaluate less at a time, let go of large globals (x = nil), or give more time by --timeout",
+})
+
 ---- T03: policies ----------------------------------------------------------------------------------------------------
 
 entry("T0301", {

@@ -288,7 +288,7 @@ end
 
 ---Ends the runs and, if this process started them, the nodes.
 function cluster:close()
-  if self.closed then return end
+  if self.closed or self.context.stays then return end -- the console that follows the script looks at it
   self.closed = true
   for _, run in ipairs(self.runs) do pcall(run.cancel, run) end
   if #self.children == 0 then return end

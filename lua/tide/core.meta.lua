@@ -29,7 +29,8 @@ function core.serve_cost(s) end       -- test aid: each key served to another no
 ---@param o {name?:string, source:string, chunk:string, role?:"compute"|"control", thread?:integer, argument?:any, link?:boolean}
 function core.spawn(o) end            --> address | nil, err ; on this node
 function core.self() end              --> address
-function core.send(to, value) end     --> true | nil, err
+---@param lane? "control"|"system" system: before everything else in the mailbox; for cancels
+function core.send(to, value, lane) end --> true | nil, err
 function core.call(to, value, timeout_s) end --> value | nil, err   (err.name EUNREACHABLE, EDIED, EREFUSED, ETIMEDOUT)
 ---Next message: {kind="cast"|"call"|"exit"|"stop", from=, call=id|nil, value=, code=, text=}; nil, err(ETIMEDOUT)
 function core.receive(timeout_s) end
@@ -122,6 +123,13 @@ function core.sandbox(memory_bytes) end --> sandbox | nil, err
 -- s:init(params, saved, seed, budget) -> true | nil, fault; s:decide(view, seed, budget) -> plan | nil, fault
 -- s:export(budget) -> saved, or nil without such a function | nil, fault (all values as bytes)
 -- s:usage() -> {instructions=, seconds=, memory_bytes=, memory_peak_bytes=, log=} of the last step; s:close()
+
+---- consoles (lua/console.c)
+function core.console(memory_bytes) end --> true | nil, err; this actor's state becomes a console's, for good: bounded libraries, a cap
+function core.evaluate(limits, f, ...) end --> fiber, evaluation | nil, err; f(...) and the fibers it starts can be ended; limits {instructions=}
+function core.evaluation(evaluation) end --> {instructions=, seconds=, memory_peak_bytes=, fibers=, over=nil|"instructions"|"time"|"memory"|"cancelled"}
+function core.evaluation_cancel(evaluation, reason) end -- "cancelled" (default) or "time"
+function core.evaluating() end        --> the evaluation of the calling fiber | nil
 
 ---- data and small things
 function core.sha256(text) end        --> hex

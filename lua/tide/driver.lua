@@ -55,13 +55,16 @@ end
 ---@field verbose? boolean
 ---@field timeout_s? number
 ---@field resume? string directory of checkpoints that the first run goes on from
+---@field interactive? boolean a console follows the script, however that ended
+---@field text? string the script itself, instead of the file at `script`
 ---@field dry_run? boolean only load the script, and say what would run
 
 ---Runs a script and returns the command's exit code.
 ---@param o tide.driver.options
 ---@return integer
 function driver.run(o)
-  local text, err = read_script(o.script)
+  local text, err = o.text, nil
+  if not text then text, err = read_script(o.script) end
   if not text then return complain(err, o) end
   local id = o.simulated and "sim-" .. o.seed or new_run_id()
   local endpoint, name
@@ -84,7 +87,7 @@ function driver.run(o)
     program = arg and arg[0], run = id,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
     quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, resume = o.resume,
-    simulated = o.simulated,
+    simulated = o.simulated, interactive = o.interactive,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local sockets = not o.cluster and (core.node().endpoint or ""):match("^unix:(/.*)/[^/]*$")
@@ -181,8 +184,21 @@ local function new_context(a)
   return context
 end
 
+---The console after the script, on the nodes it started. Its failure is told, and hides nothing.
+local function console(context, err)
+  context.progress:hide()
+  if err then complain(err, context) end
+  local terminal = core.terminal()
+  local ok, answer = pcall(require("tide.console.attach").inside, {
+    width = terminal.width, utf8 = terminal.utf8, interactive = true, quiet = context.quiet,
+    color = terminal.stdout and os.getenv("NO_COLOR") == nil and os.getenv("TERM") ~= "dumb"})
+  if not ok then answer = {error = errors.from(answer)} end
+  if answer.error then complain(answer.error, context) end
+end
+
 ---Ends what the script left open; in an error's way out nothing of this may hide the error.
 local function close_clusters(context)
+  context.stays = false
   for _, cluster in ipairs(context.clusters) do pcall(cluster.close, cluster) end
   context.progress:close()
   if context.log_file then context.log_file:close() end
@@ -262,6 +278,7 @@ function driver.main(a)
     return {exit = 0}
   end
   local watcher <const> = core.fiber(watch, context)
+  context.stays = a.interactive
   local ok
   ok, err = xpcall(function()
     make_run_directory(context)
@@ -269,10 +286,12 @@ function driver.main(a)
     main()
   end, script.failure)
   core.fiber_cancel(watcher)
+  if a.interactive then console(context, not ok and err or nil) end
   close_clusters(context)
   if not ok and core.interrupted() - context.interrupts >= 2 then -- whatever else broke on the way out
     err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
   end
+  if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
   if not ok then return {error = travelling(errors.from(err))} end
   if context.simulated then return {exit = 0} end
   talk(context, "tide: run %s took %s; its log is %s", context.run,

@@ -36,6 +36,7 @@ return {
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
     {name = "resume", type = "string", value = "DIR",
      doc = "go on from the newest whole checkpoint in this directory"},
+    {name = "interactive", short = "i", doc = "a console in the cluster when the script ends or fails"},
     arguments.shared.dry_run,
   },
   takes_script = true,
@@ -43,8 +44,12 @@ return {
     local o <const> = context.options
     local ok, err = check_script(o.script)
     if not ok then return nil, err end
+    if o.interactive and not (context.terminal.stdin and context.terminal.stdout) then
+      return nil, errors.new("T0109", {message = "--interactive wants a terminal", state = "nothing was started"})
+    end
     return require("tide.driver").run {
-      script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster, interactive = false,
+      script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
+      interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
       timeout_s = context.timeout_s, resume = o.resume, dry_run = o.dry_run or false,
     }

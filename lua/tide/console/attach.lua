@@ -1,0 +1,115 @@
+-- `tide attach` behind its options: the actor in the client's process, for one line, a script, or a person.
+local client = require "tide.console.client"
+local core = require "tide.core"
+local errors = require "tide.errors"
+local targets = require "tide.console.targets"
+local text = require "tide.text"
+
+local attach = {}
+
+local RUN <const> = [[return require("tide.console.attach").inside(...)]]
+local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130}
+
+---Runs in the program's own state, attached to a cluster.
+---@param o table plain data, see attach.inside
+---@return integer|nil exit, table? err
+function attach.run(o)
+  local answer, err = core.node_run(RUN, "@tide/console/attach.lua", o)
+  if not answer then return nil, errors.from(err) end
+  if answer.error then return nil, errors.from(answer.error) end
+  return answer.exit
+end
+
+---- results -------------------------------------------------------------------------------------------------------
+
+local function write_out(chunk)
+  io.stdout:write(chunk)
+  io.stdout:flush()
+end
+
+local function write_err(chunk)
+  io.stderr:write(chunk)
+  io.stderr:flush()
+end
+
+---A result as text for people; nil when there is nothing to show.
+---@param result table
+---@param o {color: boolean, utf8: boolean, width: integer}
+---@return string? shown
+---@return string? failure
+function attach.shown(result, o)
+  local display <const> = result.display and result.display ~= "" and result.display .. "\n" or nil
+  local notes = {}
+  if result.error then
+    notes[1] = errors.format(errors.from(result.error), {color = o.color, unicode = o.utf8, width = o.width}) .. "\n"
+  end
+  if (result.truncated_bytes or 0) > 0 then
+    notes[#notes + 1] = ("... %s more: more()\n"):format(require("tide.units").format_size(result.truncated_bytes))
+  end
+  return display, #notes > 0 and table.concat(notes) or nil
+end
+
+local function json_line(answer, output)
+  local decoded = answer.data and core.json_decode(answer.data)
+  return core.json_encode {schema = "tide.console/1", node = answer.node, status = answer.status,
+    value = decoded and decoded.value, output = output or answer.output, seconds = answer.seconds,
+    error = answer.error} .. "\n"
+end
+
+-- One evaluation without a person.
+local function once(own, code, o)
+  local printed = {}
+  if o.json then own.print = function(chunk) printed[#printed + 1] = chunk end end
+  local result, err = own:eval(code, {targets = o.targets, want = o.json and "data" or "display", width = o.width,
+                                      utf8 = o.utf8, seconds = o.seconds})
+  if not result then return {error = errors.to_data(errors.from(err))} end
+  if not o.json then
+    local shown, failure = attach.shown(result, o)
+    if shown then write_out(shown) end
+    if failure then write_err(failure) end
+    return {exit = result.failed and 1 or EXIT[result.status]}
+  end
+  if not result.nodes then
+    result.node = own.node
+    write_out(json_line(result, table.concat(printed)))
+    return {exit = EXIT[result.status]}
+  end
+  local failed = false
+  for _, answer in ipairs(result.nodes) do
+    write_out(json_line(answer))
+    failed = failed or answer.status ~= "ok"
+  end
+  return {exit = failed and 1 or 0}
+end
+
+---Body of the client's actor.
+---@param o {code?: string, targets?: string, json?: boolean, width: integer, utf8: boolean, color: boolean,
+---  interactive?: boolean, seconds?: number, home?: string}
+---@return table {exit=} | {error=}
+function attach.inside(o)
+  core.trap_exits(true)
+  local drawn = false
+  local own <const> = client.new {
+    print = function(chunk) write_out(text.clean_lines(chunk)) end,
+    say = function(line) write_err(text.clean(line) .. "\n") end,
+    live = function(line)
+      if not o.interactive then return end
+      if line then
+        write_out("\r\27[K" .. text.cut(text.clean(line), o.width - 1, o.utf8))
+      elseif drawn then
+        write_out "\r\27[K"
+      end
+      drawn = line ~= nil
+    end,
+  }
+  local ok, err = own:connect()
+  if not ok then return {error = errors.to_data(err)} end
+  if o.targets then
+    local found, wrong = targets.resolve(o.targets, core.members(), (core.node() or {}).controller)
+    if not found then return {error = errors.to_data(wrong)} end
+  end
+  if o.code then return once(own, o.code, o) end
+  return require("tide.console.prompt").run(own, o)
+end
+
+return attach

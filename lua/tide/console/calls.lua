@@ -1,0 +1,284 @@
+-- The functions at the prompt. Their annotations are the prompt's help and completion.
+local cluster_view = require "tide.cluster_view"
+local core = require "tide.core"
+local errors = require "tide.errors"
+local names = require "tide.console.names"
+local render = require "tide.console.render"
+local text = require "tide.text"
+local units = require "tide.units"
+
+local calls = {}
+
+local ASK_S <const> = 5
+local WATCH_MIN_S <const> = 0.2
+local SPARK_MAX <const> = 30
+local BENCH_ROUNDS <const> = 5
+
+local session ---@type table of tide.console.session
+
+---@param own table the session these calls belong to
+function calls._use(own) session = own end
+
+-- Refuses what is no option of a call, before anything is asked.
+local function checked(o, known, name)
+  if o == nil then return {} end
+  if type(o) ~= "table" then
+    error(errors.new("T0113", ("%s wants a table of options, not a %s"):format(name, type(o))), 3)
+  end
+  for key in pairs(o) do
+    local ok = false
+    for _, k in ipairs(known) do ok = ok or k == key end
+    if not ok then
+      error(errors.new("T0113", {message = ("option `%s` of %s"):format(text.clean(tostring(key)), name),
+        help = text.did_you_mean(tostring(key), known) or "there are " .. table.concat(known, ", ")}), 3)
+    end
+  end
+  return o
+end
+
+local function seconds_of(time, name)
+  if type(time) == "number" then return time end
+  local seconds, why = units.parse_duration(time)
+  if not seconds then error(errors.new("T0113", name .. ": " .. why), 3) end
+  return seconds
+end
+
+---- what there is -------------------------------------------------------------------------------------------------
+
+local function ask(member)
+  local address, err = core.whereis(member.name .. "/agent")
+  local answer
+  if address then answer, err = core.call(address, {op = "status"}, ASK_S) end
+  return {name = member.name, id = member.id, state = member.state, answer = answer,
+          error = err and errors.to_data(errors.from(err))}
+end
+
+-- Everything the agents tell, all asked at one time.
+local function view()
+  local members, fibers, rows = core.members(), {}, {}
+  for _, member in ipairs(members) do
+    local serves = (member.workers or 0) > 0 or member.store
+    if member.state == "up" and serves then
+      fibers[#fibers + 1] = core.fiber(function()
+        local row = ask(member) -- others are added meanwhile
+        rows[#rows + 1] = row
+      end)
+    else
+      rows[#rows + 1] = {name = member.name, id = member.id, state = member.state}
+    end
+  end
+  for _, fiber in ipairs(fibers) do
+    local ok, err = core.fiber_wait(fiber)
+    if not ok then error(err, 0) end
+  end
+  local collected, err = cluster_view.collect({core = core}, {gather = function() return rows end})
+  if not collected then error(err, 3) end
+  return collected
+end
+
+local function picked(rows, fields)
+  local out = {}
+  for i, row in ipairs(rows) do
+    local record = {}
+    for _, field in ipairs(fields) do
+      local value = row[field]
+      if value == nil then value = "-" end
+      record[field] = math.type(value) == "float" and tonumber(("%.4g"):format(value)) or value
+    end
+    out[i] = record
+  end
+  return out
+end
+
+local function sorted(rows, field)
+  table.sort(rows, function(a, b)
+    local x, y = a[field], b[field]
+    if type(x) == "number" and type(y) == "number" then return x > y end
+    return tostring(x) < tostring(y)
+  end)
+  return rows
+end
+
+---The nodes of the cluster and their load.
+---@return table[] rows
+function calls.nodes()
+  return picked(view().nodes, {"name", "state", "workers", "store", "actors", "tables", "mailbox_messages",
+                               "rss_bytes"})
+end
+
+---Actors of all nodes, those that worked most first.
+---@param o? {sort?: string, node?: string, limit?: integer} sort: a field of the rows
+---@return table[] rows
+function calls.top(o)
+  o = checked(o, {"sort", "node", "limit"}, "top")
+  local rows = picked(view().actors, {"node", "address", "type", "name", "waits_for", "waits_s", "mailbox_messages",
+                                      "messages_handled", "handling_s"})
+  if o.node then
+    local own = {}
+    for _, row in ipairs(rows) do
+      if row.node == o.node then own[#own + 1] = row end
+    end
+    rows = own
+  end
+  local field = o.sort == "mailbox" and "mailbox_messages" or o.sort or "handling_s"
+  sorted(rows, field)
+  local limit <const> = o.limit or 20
+  for i = #rows, limit + 1, -1 do rows[i] = nil end
+  return rows
+end
+
+---The connections between nodes.
+---@param o? {sort?: string}
+---@return table[] rows
+function calls.links(o)
+  o = checked(o, {"sort"}, "links")
+  local rows = picked(view().links, {"node", "peer_name", "up", "bytes_out", "bytes_in", "frames_out", "queue_bytes",
+                                     "round_trip_s"})
+  return o.sort and sorted(rows, o.sort) or rows
+end
+
+---What an actor waits for, since when, and what the actors do that it waits for.
+---@param actor string "n1/agent", an address "2:17", or a name on this node
+---@return table[] rows from the actor to the last one known
+function calls.why(actor)
+  if type(actor) ~= "string" then error(errors.new("T0113", "why wants an actor's name or address"), 2) end
+  local actors <const>, rows, seen = view().actors, {}, {}
+  local by_address = {}
+  for _, row in ipairs(actors) do by_address[row.address] = row end
+  local node, name = actor:match "^([^/]+)/(.+)$"
+  local found = by_address[actor]
+  for _, row in ipairs(actors) do
+    local here <const> = node and row.node == node or not node
+    if not found and here and row.name == (name or actor) then found = row end
+  end
+  if not found then
+    error(errors.new("T0105", {message = ("no actor `%s`"):format(text.clean(actor)), help = "top() lists them"}), 2)
+  end
+  while found and not seen[found.address] do
+    seen[found.address] = true
+    rows[#rows + 1] = {node = found.node, address = found.address, name = found.name or "-", type = found.type or "-",
+      waits_for = found.waits_for or "runs", waits_s = tonumber(("%.3f"):format(found.waits_s or 0)),
+      mailbox = found.mailbox_messages or 0}
+    found = by_address[(found.waits_for or ""):match "(%d+:%d+)"]
+  end
+  return rows
+end
+
+---- other nodes and evaluations ---------------------------------------------------------------------------------------
+
+---Evaluates code on nodes.
+---@param targets string "@all", "@role:worker", "@n1,@n2"
+---@param code string
+---@return table values node -> value
+function calls.on(targets, code)
+  if type(targets) ~= "string" or type(code) ~= "string" then
+    error(errors.new("T0113", {message = "on wants targets and code, both strings",
+      help = [[on("@all", "#core.actors()")]]}), 2)
+  end
+  return session.on(targets, code)
+end
+
+---The evaluations of this session that run or ran last.
+---@return table[] rows id, state, seconds, text
+function calls.jobs() return session.jobs() end
+
+---Ends an evaluation of this session.
+---@param id integer of jobs()
+---@return boolean whether it ran
+function calls.kill(id) return session.kill(id) end
+
+---Prints what the last evaluation wrote beyond the 64 KiB that it may.
+function calls.more()
+  local chunk, left = session.more()
+  if not chunk then return nil end
+  session.print(chunk)
+  if left > 0 then session.print(("... %s more: more()"):format(units.format_size(left))) end
+end
+
+---- views that go on --------------------------------------------------------------------------------------------------
+
+local function compiled(what)
+  if type(what) == "function" then return {what}, {"value"} end
+  if type(what) ~= "string" then error(errors.new("T0113", "watch wants an expression or a function"), 3) end
+  local whole = load("return " .. what, "=watch", "t")
+  if not whole then error(errors.new("T0201", ("watch: `%s` is no expression"):format(text.clean(what))), 3) end
+  return {whole}, {what}
+end
+
+local function number_text(value)
+  if type(value) ~= "number" then return text.clean(tostring(value)) end
+  return math.type(value) == "integer" and tostring(value) or ("%.6g"):format(value)
+end
+
+---Evaluates an expression again and again and draws its numbers as a line, until Ctrl-C.
+---@param what string|function
+---@param o? {every?: string|number, count?: integer} every: at least 0.2 s, default 1 s; count: how often
+function calls.watch(what, o)
+  o = checked(o, {"every", "count"}, "watch")
+  local every <const> = math.max(WATCH_MIN_S, seconds_of(o.every or 1, "watch"))
+  local functions, titles = compiled(what)
+  local series, last = {}, nil
+  for _ = 1, o.count or math.maxinteger do
+    local values = table.pack(functions[1]())
+    local parts = {}
+    for i = 1, values.n do
+      series[i] = series[i] or {}
+      local own <const> = series[i]
+      if type(values[i]) == "number" then
+        own[#own + 1] = values[i]
+        if #own > SPARK_MAX then table.remove(own, 1) end
+      end
+      parts[#parts + 1] = number_text(values[i]) .. (#own > 1 and " " .. render.spark(own, true) or "")
+    end
+    last = text.clean(titles[1]) .. "  " .. table.concat(parts, "   ")
+    session.live(last)
+    core.sleep(every)
+  end
+  session.print(last)
+end
+
+---Evaluates a function, and says what it took.
+---@param f function
+---@return any ... what the function gives
+function calls.time(f)
+  local began <const> = core.now()
+  local values = table.pack(f())
+  session.print(("%.6f s"):format(core.now() - began))
+  return table.unpack(values, 1, values.n)
+end
+
+---Evaluates a function several times.
+---@param f function
+---@param rounds? integer default 5
+---@return table figures median_s, least_s, greatest_s, rounds
+function calls.bench(f, rounds)
+  local took = {}
+  for i = 1, math.max(rounds or BENCH_ROUNDS, 1) do
+    local began <const> = core.now()
+    f()
+    took[i] = core.now() - began
+  end
+  table.sort(took)
+  return {median_s = took[(#took + 1) // 2], least_s = took[1], greatest_s = took[#took], rounds = #took}
+end
+
+---- values ------------------------------------------------------------------------------------------------------
+
+---Numbers as a line of bars.
+---@param values number[]
+---@return string
+function calls.spark(values) return render.spark(values, true) end
+
+---A value as JSON.
+---@param value any
+---@return string
+function calls.json(value)
+  local json = render.data(table.pack(value))
+  return json and json:match "^{\"value\":(.*)}$" or "null"
+end
+
+---Help on a name or an error's code; without one, the ten things to do first.
+---@param what? string
+function calls.help(what) session.print(names.help(what or "")) end
+
+return calls

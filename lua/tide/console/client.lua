@@ -1,0 +1,236 @@
+-- The client's end of a console: finds a node, opens a session there, sends lines, receives what comes of them.
+--
+-- Lives in an actor of the client process. A lost session is looked for again for 30 s under its id: a node that still
+-- has it goes on with it, and what was asked is not evaluated twice.
+local core = require "tide.core"
+local errors = require "tide.errors"
+
+local client = {}
+client.__index = client
+
+local OPEN_S <const> = 5
+local RECONNECT_S <const> = 30
+local POLL_S <const> = 0.01 -- how late a Ctrl-C is noticed, at most
+local FILE_MAX <const> = 1 << 20
+
+local function new_id()
+  return core.sha256(("%s %s %s"):format(core.wall(), core.now(), tostring({}))):sub(1, 24)
+end
+
+-- Nodes that run consoles, the wanted one or the first by name first.
+local function candidates(preferred)
+  local list = {}
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" and ((member.workers or 0) > 0 or member.store) then list[#list + 1] = member end
+  end
+  table.sort(list, function(a, b)
+    if (a.name == preferred) ~= (b.name == preferred) then return a.name == preferred end
+    if #a.name ~= #b.name then return #a.name < #b.name end
+    return a.name < b.name
+  end)
+  return list
+end
+
+---@param o {print: fun(text: string), live: fun(text: string?), say: fun(text: string)}
+---@return table client, not connected
+function client.new(o)
+  return setmetatable({id = new_id(), print = o.print, live = o.live, say = o.say, next_id = 0, expected = {},
+                       interrupts = core.interrupted()}, client)
+end
+
+---Opens the session on a node of the cluster.
+---@return true|nil, table? err
+function client:connect()
+  local problem
+  for _, member in ipairs(candidates(self.node)) do
+    local agent, err = core.whereis(member.name .. "/agent")
+    local opened
+    if agent then opened, err = core.call(agent, {op = "console.open", session = self.id}, OPEN_S) end
+    if opened then
+      self.address, self.node, self.version = opened.address, opened.node, opened.version
+      self.resumed = opened.resumed
+      if self.monitor then core.demonitor(self.monitor) end
+      self.monitor = core.monitor(self.address)
+      return true
+    end
+    problem = err
+  end
+  return nil, problem and errors.from(problem, "T0501")
+    or errors.new("T0501", {message = "the cluster has no node that runs consoles"})
+end
+
+-- After the session's end: once more, for a while. Says what is left of it.
+function client:reconnect()
+  local deadline <const> = core.now() + RECONNECT_S
+  local before <const> = self.node
+  self.say(("lost %s; connecting again"):format(tostring(before)))
+  while core.now() < deadline do
+    local ok = self:connect()
+    if ok then
+      self.say(self.resumed and ("connected to %s again"):format(self.node)
+        or ("connected to %s; the globals of the session are lost"):format(self.node))
+      return true
+    end
+    if core.interrupted() > self.interrupts then break end
+    core.sleep(0.5)
+  end
+  return nil, errors.new("T0501", {message = ("no node of the cluster answers any more (%d s)"):format(RECONNECT_S)})
+end
+
+---- messages ------------------------------------------------------------------------------------------------------
+
+local function read_file(path)
+  local file, why = io.open(path, "rb")
+  if not file then return nil, errors.new("T0401", {message = ("`%s`: %s"):format(path, why)}) end
+  local content = file:read(FILE_MAX + 1)
+  file:close()
+  if not content or #content > FILE_MAX then
+    return nil, errors.new("T0402", {message = ("`%s` is empty or larger than 1 MiB"):format(path)})
+  end
+  return {text = content, path = path}
+end
+
+-- Only a file that the line itself names is sent: a node must not read others.
+function client:answer_file(message, request)
+  local path <const> = request.path
+  if type(path) ~= "string" or not self.text:find(path, 1, true) then
+    core.answer_error(message, errors.new("T0505", "the line does not name this file"))
+    return
+  end
+  local found, err = read_file(path)
+  if found then
+    core.answer(message, found)
+  else
+    core.answer_error(message, err)
+  end
+end
+
+-- Returns the result when the message was the one that is waited for.
+function client:take(message, id)
+  local value <const> = message.value
+  if type(value) ~= "table" then return nil end
+  if value.op == "console.output" and value.id == id then
+    self.live(nil)
+    self.print(value.text)
+  elseif value.op == "console.live" and value.id == id then
+    self.live(value.text)
+  elseif value.op == "console.file" and message.kind == "call" then
+    self:answer_file(message, value)
+  elseif value.op == "console.result" and id and value.id == id then
+    self.live(nil)
+    return value
+  elseif value.op == "console.result" and self.expected[value.id] then
+    self.expected[value.id] = nil
+    self.say(("evaluation %s has ended: %s"):format(tostring(value.id), value.status))
+  end
+  return nil
+end
+
+---Waits for the result of an evaluation that runs. Ctrl-C cancels it; a second one leaves it to itself.
+---@param id integer
+---@param again fun()? sends the request once more, after a reconnection
+---@return table|nil result {status = "ok"|"error"|"cancelled"|"detached", ...}; nil: the cluster is gone
+---@return table? err
+function client:wait(id, again)
+  local seen = self.interrupts
+  local presses = 0
+  while true do
+    local message = core.receive(POLL_S)
+    if message and message.kind == "exit" and message.from == self.address then
+      local ok, err = self:reconnect()
+      if not ok then return nil, err end
+      if not self.resumed then
+        return {status = "error", seconds = 0, error = {code = "T0508",
+          message = "the session's node is gone, and what was evaluated there with it"}}
+      end
+      if again then again() end
+    elseif message then
+      local result = self:take(message, id)
+      if result then
+        self.interrupts = core.interrupted()
+        return result
+      end
+    end
+    local now <const> = core.interrupted()
+    if now > seen then
+      seen, presses = now, presses + 1
+      if presses == 1 then
+        core.send(self.address, {op = "console.cancel", id = id}, "system")
+      else
+        self.interrupts, self.expected[id] = now, true
+        return {status = "detached", seconds = 0}
+      end
+    end
+  end
+end
+
+---Takes messages while nothing is waited for: what left evaluations say, and the end of the session. Never returns.
+function client:listen()
+  while true do
+    local message = core.receive()
+    if message and message.kind == "exit" and message.from == self.address then
+      self.lost = true
+      self.say(("lost %s; the next line connects again"):format(tostring(self.node)))
+    elseif message then
+      self:take(message, nil)
+    end
+  end
+end
+
+---Evaluates a line.
+---@param line string
+---@param o {targets?: string, want?: "display"|"data", width?: integer, utf8?: boolean, seconds?: number}
+---@return table|nil result, table? err
+function client:eval(line, o)
+  self.next_id = self.next_id + 1
+  self.text = line
+  local request <const> = {op = "console.eval", id = self.next_id, text = line, targets = o.targets,
+    want = o.want or "display", width = o.width, utf8 = o.utf8, seconds = o.seconds}
+  local function send() return core.send(self.address, request) end
+  local sent = not self.lost and send()
+  self.lost = false
+  if not sent then
+    local ok, err = self:reconnect()
+    if ok then ok, err = send() end
+    if not ok then return nil, errors.from(err, "T0501") end
+  end
+  return self:wait(self.next_id, send)
+end
+
+---Waits for an evaluation that was left to itself.
+---@param id integer
+---@return table|nil result, table? err
+function client:foreground(id)
+  local ok, err = core.call(self.address, {op = "console.fg", id = id}, OPEN_S)
+  if not ok then return nil, errors.from(err) end
+  self.text, self.expected[id] = ok.text, nil
+  return self:wait(id)
+end
+
+---@param line string
+---@param cursor integer
+---@return table {start, candidates, hint}
+function client:complete(line, cursor)
+  return core.call(self.address, {op = "console.complete", text = line, cursor = cursor}, 1) or {candidates = {}}
+end
+
+---@param what string
+---@param source? boolean
+---@return string? text
+function client:help(what, source)
+  local answer = core.call(self.address, {op = "console.help", text = what, source = source}, OPEN_S)
+  return answer and answer.text
+end
+
+---What the cluster is called, and how many nodes are up.
+---@return string name
+---@return integer up
+function client.cluster_of()
+  local up = 0
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" then up = up + 1 end
+  end
+  return (core.node() or {}).cluster or "?", up
+end
+
+return client

@@ -1,0 +1,322 @@
+-- What the prompt knows of names: signatures and texts from annotations, completion, help.
+--
+-- One source for all: the `---` comments of the modules themselves, read from the program's embedded text. Completion
+-- walks plain tables by rawget alone: it runs no metamethod and calls nothing, so it cannot hang on what it looks at.
+local core = require "tide.core"
+local catalogue = require "tide.catalogue"
+local text = require "tide.text"
+
+local names = {}
+
+local CANDIDATES_MAX <const> = 200
+local KEYS_MAX <const> = 20000
+
+-- Modules whose annotations are at the prompt, and under which name their functions are there.
+local SOURCES <const> = {
+  {module = "tide.console.calls", own = "calls", prefix = ""},
+  {module = "tide", own = "tide", prefix = "tide."},
+  {module = "tide.core.meta", own = "core", prefix = "core."},
+  {module = "tide.console.policy", own = "policy", prefix = "policy."},
+}
+
+local KEYWORDS <const> = {"and", "break", "do", "else", "elseif", "end", "false", "for", "function", "goto", "if", "in",
+  "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while"}
+
+local state = {entries = {}, globals = {}}
+
+---- annotations ---------------------------------------------------------------------------------------------------
+
+-- "sort?: string, node?: string" of "{sort?: string, node?: string}" as a list of {name, type}.
+local function fields_of(type_text)
+  local inner = type_text and type_text:match "^{(.*)}"
+  if not inner then return nil end
+  local list = {}
+  for name, kind in inner:gmatch "([%w_]+)%??:%s*([^,{}]+)" do list[#list + 1] = {name = name, type = kind} end
+  return list
+end
+
+local function new_entry(name, arguments, comment, line)
+  local entry = {name = name, arguments = arguments, doc = {}, params = {}, returns = {}, line = line}
+  for _, c in ipairs(comment) do
+    local param, optional, rest = c:match "^@param%s+([%w_.]+)(%??)%s+(.*)$"
+    if param then
+      local kind, doc = rest:match "^({.-})%s*(.*)$"
+      if not kind then kind, doc = rest:match "^(%S+)%s*(.*)$" end
+      entry.params[#entry.params + 1] = {name = param, optional = optional == "?", type = kind or rest,
+        doc = doc or "", fields = fields_of(kind)}
+    elseif c:find "^@return" then
+      entry.returns[#entry.returns + 1] = c:match "^@return%s+(.*)$"
+    elseif not c:find "^@" then
+      entry.doc[#entry.doc + 1] = c
+    end
+  end
+  entry.doc = table.concat(entry.doc, " ")
+  return entry
+end
+
+---Reads the annotations of a module's text.
+---@param source string
+---@param own string the module's local name in it
+---@param prefix string put before each name
+---@return table[] entries {name, arguments, doc, params, returns}
+function names.parse(source, own, prefix)
+  local list, comment, number = {}, {}, 0
+  for line in (source .. "\n"):gmatch "(.-)\n" do
+    number = number + 1
+    local remark <const> = line:match "^%-%-%-%s?([^-].*)$"
+    local name, arguments = line:match("^function " .. own .. "[.:]([%w_]+)(%b())")
+    if remark then
+      comment[#comment + 1] = remark
+    elseif name then
+      local entry = new_entry(prefix .. name, arguments, comment, number)
+      local tail <const> = line:match "%-%->%s*(.*)$"
+      if tail then entry.returns[#entry.returns + 1] = tail end
+      list[#list + 1] = entry
+      comment = {}
+    else
+      comment = {}
+    end
+  end
+  return list
+end
+
+local function database()
+  if state.loaded then return state.entries end
+  state.loaded = true
+  for _, source in ipairs(SOURCES) do
+    local content = core.embedded(source.module)
+    if content then
+      for _, entry in ipairs(names.parse(content, source.own, source.prefix)) do
+        entry.source = {content = content, module = source.module}
+        state.entries[entry.name] = entry
+      end
+    end
+  end
+  return state.entries
+end
+
+---The environment that completion looks at.
+---@param globals table
+function names.load(globals) state.globals = globals end
+
+---- completion ----------------------------------------------------------------------------------------------------
+
+local function add(found, candidate, start)
+  if candidate:sub(1, #start) == start and not found.seen[candidate] and #found < CANDIDATES_MAX then
+    found.seen[candidate] = true
+    found[#found + 1] = candidate
+  end
+end
+
+local function add_keys(found, value, start, deadline)
+  local count = 0
+  local key = nil
+  repeat
+    key = next(value, key)
+    count = count + 1
+    if type(key) == "string" and key:find "^[%a_][%w_]*$" and not key:find "^__" then add(found, key, start) end
+  until key == nil or count > KEYS_MAX or count % 100 == 0 and core.now() > deadline
+end
+
+-- The value of "a.b.c" by raw access, or nil.
+local function raw_path(path)
+  local value = state.globals
+  for part in path:gmatch "[%w_]+" do
+    if type(value) ~= "table" then return nil end
+    value = rawget(value, part)
+  end
+  return value
+end
+
+local METHODS <const> = {"pull", "push", "localize", "pull_local", "where", "stats", "homes", "sampler"}
+
+local function after_dot(path, start, found, deadline)
+  for name in pairs(database()) do
+    local member = name:match("^" .. path:gsub("%p", "%%%0") .. "%.([%w_]+)$")
+    if member then add(found, member, start) end
+  end
+  if path == "tables" then
+    for _, entry in ipairs(core.tables() or {}) do add(found, entry.name:match "[^.]+$", start) end
+  elseif path:find "^tables%.[%w_]+$" then
+    for _, method in ipairs(METHODS) do add(found, method, start) end
+  end
+  local value = raw_path(path)
+  if type(value) == "table" then add_keys(found, value, start, deadline) end
+end
+
+-- The function whose arguments the cursor is in: its name, and the text behind its opening bracket.
+local function open_call(line)
+  local depth = 0
+  for at = #line, 1, -1 do
+    local c <const> = line:sub(at, at)
+    if c == ")" then depth = depth + 1 end
+    if c == "(" then
+      if depth == 0 then
+        local name = line:sub(1, at - 1):match "([%w_.:]+)%s*$"
+        return name and name:gsub(":", "."), line:sub(at + 1)
+      end
+      depth = depth - 1
+    end
+  end
+  local name, rest = line:match "([%a_][%w_.]*)%s*({[^}]*)$"
+  return name, rest
+end
+
+local function hint_of(entry)
+  local parts = {}
+  for _, param in ipairs(entry.params) do
+    if param.fields and #param.fields > 0 then
+      local keys = {}
+      for i, field in ipairs(param.fields) do keys[i] = field.name .. "=" end
+      parts[#parts + 1] = "{" .. table.concat(keys, ", ") .. "}"
+    else
+      parts[#parts + 1] = param.name .. (param.optional and "?" or "")
+    end
+  end
+  if #entry.params == 0 then return entry.name .. entry.arguments end
+  return entry.name .. "(" .. table.concat(parts, ", ") .. ")"
+end
+
+local function targets_after(start, o, found)
+  for _, word in ipairs {"all", "role:worker", "role:server", "role:controller"} do add(found, word, start) end
+  for _, member in ipairs(o.members or {}) do
+    if member.state == "up" then add(found, member.name, start) end
+  end
+end
+
+local function option_keys(call, inside, start, found)
+  local entry = call and database()[call]
+  if not entry or not inside:find "{[^}]*$" then return false end
+  for _, param in ipairs(entry.params) do
+    for _, field in ipairs(param.fields or {}) do add(found, field.name .. "=", start) end
+  end
+  return #found > 0
+end
+
+local function in_string(call, start, o, found)
+  if call and call:find "^policy%." then
+    for _, name in ipairs(core.embedded_names "policies/") do add(found, (name:gsub("^policies/", "")), start) end
+  elseif call == "on" then
+    targets_after(start:gsub("^@", ""), o, found)
+    for i, candidate in ipairs(found) do found[i] = "@" .. candidate end
+  else
+    for _, member in ipairs(o.members or {}) do add(found, member.name, start) end
+    for _, entry in ipairs(core.tables() or {}) do add(found, entry.name, start) end
+  end
+end
+
+---What could follow at the cursor.
+---@param line string
+---@param cursor integer bytes before the cursor
+---@param o {budget_s: number, members: table[]}
+---@return table {start: integer bytes of the word that is there, candidates: string[], hint: string|nil}
+function names.complete(line, cursor, o)
+  local before <const> = line:sub(1, cursor)
+  local deadline <const> = core.now() + (o.budget_s or 1)
+  local found = {seen = {}}
+  local call, inside = open_call(before)
+  local entry = call and database()[call]
+  local start
+  local quoted <const> = inside and inside:match "^%s*[\"']([^\"']*)$" or before:match "[%w_.]+%s*[\"']([^\"']*)$"
+  if before:find "^%s*@[^%s]*$" then
+    start = before:match "@([^%s,]*)$" or ""
+    targets_after(start, o, found)
+  elseif quoted then
+    start = quoted
+    in_string(call or before:match "([%w_.]+)%s*[\"'][^\"']*$", start, o, found)
+  else
+    local path, word = before:match "([%a_][%w_.]*)[.:]([%w_]*)$"
+    start = word or before:match "([%a_][%w_]*)$" or ""
+    if path then
+      after_dot(path, start, found, deadline)
+    elseif not option_keys(call, inside or "", start, found) then
+      for name in pairs(database()) do
+        if not name:find(".", 1, true) then add(found, name, start) end
+      end
+      add_keys(found, state.globals, start, deadline)
+      for _, keyword in ipairs(KEYWORDS) do add(found, keyword, start) end
+    end
+  end
+  found.seen = nil
+  table.sort(found)
+  return {start = #start, candidates = found, hint = entry and hint_of(entry)}
+end
+
+---- help ------------------------------------------------------------------------------------------------------------
+
+local FIRST <const> = [[
+The ten things to do first
+  nodes()                       what there is                     top()      which actors are busy
+  tables                        the tables; tables.NAME for one   links()    the connections
+  why("n1/agent")               what an actor waits for
+  tables.NAME:pull{1,2,3}       rows, printed by their summary
+  @all 1+1                      on every node; @role:worker, @n3, @n[2-5]
+  policy.list()                 policies of the run; policy.swap("batching/boa")
+  watch("#nodes()", {every=1})  again and again, until Ctrl-C
+  Ctrl-C                        ends what runs; twice leaves it to itself: jobs(), kill(id), \fg ID
+  ?NAME  ??NAME                 signature and text, source; help "T0501" explains an error
+  \?                            the prompt's own commands]]
+
+local function error_help(code)
+  local entry <const> = catalogue[code]
+  if not entry then return nil end
+  return ("%s: %s\n%s\nWhat to do: %s."):format(code, entry.title, entry.explanation or "", entry.remedy or "-")
+end
+
+local function entry_help(entry)
+  local lines = {hint_of(entry)}
+  if entry.doc ~= "" then
+    for _, line in ipairs(text.wrap(entry.doc, 90)) do lines[#lines + 1] = "  " .. line end
+  end
+  for _, param in ipairs(entry.params) do
+    lines[#lines + 1] = ("  %-10s %s%s %s"):format(param.name, param.type or "", param.optional and " (optional)" or "",
+      param.doc)
+  end
+  for _, returned in ipairs(entry.returns) do lines[#lines + 1] = "  returns    " .. returned end
+  return table.concat(lines, "\n")
+end
+
+local function source_of(entry)
+  local lines, number = {}, 0
+  for line in (entry.source.content .. "\n"):gmatch "(.-)\n" do
+    number = number + 1
+    if number >= entry.line then
+      lines[#lines + 1] = line
+      if line == "end" or #lines == 60 or line:find "%f[%w]end%s*%-%->" or line:find "%)%s*end" then break end
+    end
+  end
+  return ("%s, line %d\n%s"):format(entry.source.module, entry.line, table.concat(lines, "\n"))
+end
+
+---Help on a name, an error's code, or in general.
+---@param what string
+---@param source? boolean the source of it instead
+---@return string
+function names.help(what, source)
+  what = what:gsub("^%s+", ""):gsub("%s+$", ""):gsub("%(.*$", ""):gsub("^[\"'](.*)[\"']$", "%1")
+  if what == "" then return FIRST end
+  if what:find "^[tT]%d%d%d%d$" then
+    return error_help(what:upper()) or ("there is no error " .. what:upper())
+  end
+  local entries <const> = database()
+  local entry = entries[what] or entries["core." .. what] or entries["tide." .. what]
+  if entry then return source and source_of(entry) or entry_help(entry) end
+  local all = {}
+  for name in pairs(entries) do all[#all + 1] = name end
+  table.sort(all)
+  local near <const> = text.did_you_mean(what, all)
+  return ("nothing is known of `%s`%s"):format(text.clean(what), near and "; " .. near or "")
+end
+
+---Functions at the prompt, for its own list.
+---@return string[]
+function names.calls()
+  local list = {}
+  for name in pairs(database()) do
+    if not name:find(".", 1, true) then list[#list + 1] = name end
+  end
+  table.sort(list)
+  return list
+end
+
+return names

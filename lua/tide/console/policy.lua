@@ -1,0 +1,110 @@
+-- The policies of the runs that go on in this cluster, at the prompt. Files are those of the client: a policy is read
+-- where it was typed.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local remote = require "tide.policy.remote"
+local units = require "tide.units"
+
+local policy = {}
+
+local session ---@type table of tide.console.session
+
+---@param own table the session these calls belong to
+function policy._use(own) session = own end
+
+local function controller(job)
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" then
+      for _, name in ipairs {job and "policies-" .. job or "policies", "policies"} do
+        local address = core.whereis(member.name .. "/" .. name)
+        if address then return address end
+      end
+    end
+  end
+  error(errors.new("T0303", "no run with policies is going on in this cluster"), 3)
+end
+
+local function given(answer, err)
+  if answer == nil then error(errors.from(err), 3) end
+  return answer
+end
+
+-- A shipped policy by its name, or a file of the client's.
+local function found(ref)
+  if type(ref) ~= "string" then
+    error(errors.new("T0113", "a policy is named by a string: a shipped name or a file"), 3)
+  end
+  if core.embedded("policies/" .. ref) then return ref end
+  local answer, err = session.ask_client {op = "console.file", path = ref}
+  if not answer then error(errors.from(err), 3) end
+  return {text = answer.text, path = answer.path}
+end
+
+-- "60s" and "10%" as numbers, as the host of policies wants them.
+local function guarded(o)
+  if not o or not o.guard then return o end
+  local out, guard = {}, {}
+  for k, v in pairs(o) do out[k] = v end
+  for k, v in pairs(o.guard) do guard[k] = v end
+  if type(guard.within) == "string" then guard.within = assert(units.parse_duration(guard.within)) end
+  for _, k in ipairs {"drop", "rise"} do
+    local share = type(guard[k]) == "string" and guard[k]:match "^([%d.]+)%%$"
+    if share then guard[k] = tonumber(share) / 100 end
+  end
+  out.guard = guard
+  return out
+end
+
+---The seats of the run: which policy decides what, since when, with how many errors.
+---@param o? {job?: string}
+---@return table[] rows
+function policy.list(o) return given(remote.new(controller(o and o.job)).list()) end
+
+---Loads a policy, validates it, and replays the seat's recorded views. Nothing in the cluster changes.
+---@param ref string a shipped name or a file
+---@param params? table
+---@return table report
+function policy.check(ref, params) return given(remote.new(controller()).check(found(ref), params)) end
+
+---Runs a policy beside the live one on the same views; its plans are validated and never carried out.
+---@param ref string a shipped name or a file
+---@param o? {for_?: string, params?: table, scope?: string}
+---@return table answer
+function policy.shadow(ref, o) return given(remote.new(controller()).shadow(found(ref), o)) end
+
+---What a shadow would have done differently.
+---@param kind string
+---@param o? {scope?: string}
+---@return table report
+function policy.report(kind, o) return given(remote.new(controller()).report(kind, o)) end
+
+---Puts a policy in the place of the live one of its kind, checked on the newest view first.
+---@param ref string a shipped name or a file
+---@param o? {params?: table, guard?: table, scope?: string, force?: boolean} guard: {metric=, drop=, rise=, within=}
+---@return table answer old, new, epoch
+function policy.swap(ref, o) return given(remote.new(controller()).swap(found(ref), guarded(o))) end
+
+---Changes params of a live policy.
+---@param kind string
+---@param params table
+---@return table answer
+function policy.set(kind, params) return given(remote.new(controller()).set(kind, params)) end
+
+---Brings the policy before this one back, with its state.
+---@param kind string
+---@param o? {latest?: boolean, scope?: string}
+---@return table answer
+function policy.rollback(kind, o) return given(remote.new(controller()).rollback(kind, o)) end
+
+---Who was swapped in, when, and what came of it.
+---@param kind string
+---@param o? {scope?: string}
+---@return table[] rows
+function policy.history(kind, o) return given(remote.new(controller()).history(kind, o)) end
+
+---The last plan that touched a thing.
+---@param what string
+---@return table answer
+function policy.why(what) return given(remote.new(controller()).why(what)) end
+
+return policy

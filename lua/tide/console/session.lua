@@ -1,0 +1,499 @@
+-- A console's session on one node: an actor with a Lua state of its own, in which lines are evaluated.
+--
+-- The main fiber only receives messages, so that it always hears a cancel; every evaluation runs on a fiber that can be
+-- ended at any instruction (lua/console.c), and a second fiber waits for it and tells the client. The session that the
+-- client talks to also asks the sessions of other nodes when a line has targets, and merges their answers.
+local core = require "tide.core"
+local environment = require "tide.console.environment"
+local errors = require "tide.errors"
+local names = require "tide.console.names"
+local render = require "tide.console.render"
+local targets = require "tide.console.targets"
+local text = require "tide.text"
+
+local session = {}
+
+local MEMORY_BYTES <const> = 256 << 20
+local IDLE_S <const> = 600         -- a session that nobody uses ends after this time
+local STEP_S <const> = 0.1         -- how long printed text waits for more, at most
+local OUTPUT_BYTES <const> = 64 << 10
+local KEPT_BYTES <const> = 1 << 19 -- of output that the client has no credit for: more() shows it
+local CHUNK_BYTES <const> = 4 << 10
+local EVALUATIONS_MAX <const> = 8
+local COMPLETE_S <const> = 0.05
+local FAN_OUT_MAX <const> = 64
+local ANSWER_S <const> = 5         -- of another node, unless the evaluation has a limit of its own
+local GRACE_S <const> = 5          -- for an evaluation to end that was told to
+local RESULTS_MAX <const> = 20
+
+local state = {
+  records = {},                                -- by id: what runs, and what ran last
+  by_evaluation = setmetatable({}, {__mode = "k"}),
+  results = {},
+  used_at = 0,
+}
+
+-- Taken before the state becomes a console's: nothing typed may take messages from the session.
+local receive <const> = core.receive
+
+---- output --------------------------------------------------------------------------------------------------------
+
+local function send_output(record, chunk)
+  record.sequence = record.sequence + 1
+  if record.client then
+    core.send(record.client, {op = "console.output", id = record.id, sequence = record.sequence, text = chunk})
+  else
+    record.collected[#record.collected + 1] = chunk
+  end
+end
+
+local function flush(record)
+  if record.buffered == 0 then return end
+  local all <const> = table.concat(record.buffer)
+  record.buffer, record.buffered, record.flushed_at = {}, 0, core.now()
+  for at = 1, #all, CHUNK_BYTES do send_output(record, all:sub(at, at + CHUNK_BYTES - 1)) end
+end
+
+-- Within the credit text goes out; beyond it a part is kept, and the rest counted.
+local function write(record, chunk)
+  local room <const> = OUTPUT_BYTES - record.written
+  if room > 0 then
+    local now = chunk:sub(1, room)
+    record.written = record.written + #now
+    record.buffer[#record.buffer + 1], record.buffered = now, record.buffered + #now
+    chunk = chunk:sub(#now + 1)
+    if record.buffered >= CHUNK_BYTES or core.now() - record.flushed_at > STEP_S then flush(record) end
+  end
+  if #chunk > 0 then
+    if record.beyond == 0 then record.buffer[#record.buffer + 1], record.buffered = "\n", record.buffered + 1 end
+    record.beyond = record.beyond + #chunk
+    if record.kept_bytes < KEPT_BYTES then
+      chunk = chunk:sub(1, KEPT_BYTES - record.kept_bytes)
+      record.kept[#record.kept + 1] = chunk
+      record.kept_bytes = record.kept_bytes + #chunk
+    end
+  end
+end
+
+---The print of the prompt: to the client of the evaluation that calls it.
+function session.print(...)
+  local record <const> = state.by_evaluation[core.evaluating()]
+  if not record then return end
+  local parts = table.pack(...)
+  for i = 1, parts.n do parts[i] = tostring(parts[i]) end
+  write(record, table.concat(parts, "\t") .. "\n")
+end
+
+---What the last evaluation wrote beyond its credit.
+---@return string|nil text
+---@return integer bytes that are left after it
+function session.more()
+  local kept <const> = state.kept
+  if not kept or #kept == 0 then return nil, 0 end
+  state.kept = kept:sub(OUTPUT_BYTES - 4096)
+  return kept:sub(1, OUTPUT_BYTES - 4097), #state.kept
+end
+
+---A line that the client draws over its former self: watch and top.
+---@param line string
+function session.live(line)
+  local record <const> = state.by_evaluation[core.evaluating()]
+  if record and record.client then
+    core.send(record.client, {op = "console.live", id = record.id, text = line})
+  end
+end
+
+---What asks the person: the client's answer to a question, or to a file's name.
+---@param request table {op = "console.file", path=}
+---@return table? answer
+---@return table? err
+function session.ask_client(request)
+  local record <const> = state.by_evaluation[core.evaluating()]
+  if not record or not record.asks then
+    return nil, errors.new("T0113", "there is no client here that could be asked")
+  end
+  return core.call(record.asks, request, 30)
+end
+
+---- evaluations ---------------------------------------------------------------------------------------------------
+
+local function new_record(request, client, asks)
+  return {id = request.id, text = request.text, client = client, asks = asks, started_at = core.now(), sequence = 0,
+          buffer = {}, buffered = 0, flushed_at = 0, written = 0, beyond = 0, kept = {}, kept_bytes = 0,
+          collected = {}, width = request.width or 100, utf8 = request.utf8 or false, peers = {}}
+end
+
+local function compile(line)
+  local chunk <const> = load("return " .. line, "=prompt", "t")
+  if chunk then return chunk end
+  return load(line, "=prompt", "t")
+end
+
+local function remember(values)
+  if values.n == 0 or values[1] == nil then return end
+  table.insert(state.results, 1, values[1])
+  state.results[RESULTS_MAX + 1] = nil
+  _G._ = values[1]
+  for i, value in ipairs(state.results) do _G["_" .. i] = value end
+end
+
+-- Body of an evaluation: everything that a value's own code could do happens here, under its limits.
+local function evaluate(request, chunk)
+  local values = table.pack(chunk())
+  remember(values)
+  if request.want == "data" then
+    local json, cut = render.data(values)
+    return {data = json, cut = cut}
+  end
+  return {display = values.n > 0 and not (values.n == 1 and values[1] == nil) and render.text(values, {
+    width = request.width or 100, utf8 = request.utf8, describe = environment.describe}) or nil}
+end
+
+local OVER <const> = {
+  cancelled = {"T0230", "cancelled after %.1f s"},
+  time = {"T0231", "its time is over: %.1f s"},
+  instructions = {"T0231", "its instructions are used up, after %.1f s"},
+  memory = {"T0231", "the session's memory (256 MiB) is used up, after %.1f s"},
+}
+
+local function ended_early(figures)
+  local code, form = table.unpack(OVER[figures.over])
+  return {code = code, message = form:format(figures.seconds)}
+end
+
+-- Waits for the evaluation's fiber, sends what it printed meanwhile, and enforces its time.
+local function outcome(record, fiber, evaluation, seconds)
+  local deadline = seconds and core.now() + seconds
+  local told, given_up, ended
+  while true do
+    local results = table.pack(core.fiber_wait(fiber, STEP_S))
+    flush(record)
+    if results[1] then return results[2] end
+    local err <const> = results[2]
+    local waited <const> = type(err) == "table" and err.name == "ETIMEDOUT"
+    local runs <const> = core.evaluation(evaluation).fibers > 0
+    -- It may have ended just now: then the next look tells how.
+    if not waited or not runs and ended then return nil, err end
+    ended = not runs
+    if deadline and core.now() >= deadline and not told then
+      told, given_up = true, core.now() + GRACE_S
+      core.evaluation_cancel(evaluation, "time")
+    elseif given_up and core.now() > given_up then
+      return nil, err
+    end
+  end
+end
+
+local function keep_output(record)
+  state.kept = record.beyond > 0 and table.concat(record.kept) or state.kept
+end
+
+---Runs `body` as an evaluation and returns its result as a message's fields.
+local function run(record, request, body, ...)
+  local fiber, evaluation = core.evaluate({instructions = request.instructions}, body, ...)
+  if not fiber then return {status = "error", error = render.failure(evaluation)} end
+  record.evaluation = evaluation
+  state.by_evaluation[evaluation] = record
+  if record.cancelled then core.evaluation_cancel(evaluation) end
+  local answer, err = outcome(record, fiber, evaluation, request.seconds)
+  core.evaluation_cancel(evaluation) -- what it started and left behind ends with it
+  local figures <const> = core.evaluation(evaluation)
+  flush(record)
+  keep_output(record)
+  local result = answer or {}
+  result.status = answer and "ok" or "error"
+  if figures.over and not answer then
+    result.status, result.error = figures.over == "cancelled" and "cancelled" or "error", ended_early(figures)
+  elseif not answer then
+    result.error = render.failure(err)
+  end
+  result.seconds, result.instructions = core.now() - record.started_at, figures.instructions
+  result.memory_peak_bytes, result.truncated_bytes = figures.memory_peak_bytes, record.beyond
+  return result
+end
+
+local function run_here(record, request)
+  local chunk, why = compile(request.text)
+  if not chunk then
+    return {status = "error", error = render.failure(errors.new("T0201", {message = (why:gsub("^prompt:(%d+): ",
+      "line %1: "))})), seconds = 0}
+  end
+  return run(record, request, evaluate, request, chunk)
+end
+
+---- other nodes ---------------------------------------------------------------------------------------------------
+
+local function peer_session(member)
+  local agent, err = core.whereis(member.name .. "/agent")
+  if not agent then return nil, err end
+  local opened, problem = core.call(agent, {op = "console.open", session = state.id, peer = true}, ANSWER_S)
+  return opened and opened.address, problem
+end
+
+local function ask_peer(record, request, member)
+  local limit <const> = request.seconds or ANSWER_S
+  local address, err = peer_session(member)
+  local id <const> = state.id .. "/" .. request.id
+  local answer
+  if address then
+    record.peers[#record.peers + 1] = {address = address, id = id}
+    answer, err = core.call(address, {op = "console.eval", id = id, text = request.text, want = request.want,
+      width = request.width, utf8 = request.utf8, seconds = limit, instructions = request.instructions}, limit + 1)
+  end
+  if answer then
+    answer.node = member.name
+    return answer
+  end
+  if err and err.name == "ETIMEDOUT" then
+    err = errors.new("T0507", {message = ("no answer in %.1f s"):format(limit)})
+  end
+  return {node = member.name, status = "error", error = render.failure(err)}
+end
+
+---Evaluates a line on the nodes of a target. Inside an evaluation.
+---@param request table {id, text, targets, want, seconds}
+---@param record table
+---@return table[] answers in the order of the nodes
+local function fan_out(record, request)
+  local found, err = targets.resolve(request.targets, core.members(), (core.node() or {}).controller)
+  if not found then error(err, 0) end
+  local list = {}
+  for _, member in ipairs(found) do
+    -- The process that drives a run, and a controller alone, have no agent and run no consoles.
+    if (member.workers or 0) > 0 or member.store then list[#list + 1] = member end
+  end
+  if #list == 0 then error(errors.new("T0501", "none of these nodes runs consoles"), 0) end
+  local answers, next_one, fibers = {}, 0, {}
+  for i = 1, math.min(#list, FAN_OUT_MAX) do
+    fibers[i] = core.fiber(function()
+      while next_one < #list do
+        next_one = next_one + 1
+        local own <const> = next_one
+        answers[own] = ask_peer(record, request, list[own])
+      end
+    end)
+  end
+  for _, fiber in ipairs(fibers) do
+    local ok, failure = core.fiber_wait(fiber)
+    if not ok then error(failure, 0) end
+  end
+  return answers
+end
+
+local function answer_text(answer)
+  local parts = {}
+  if answer.output and answer.output ~= "" then parts[1] = (answer.output:gsub("\n$", "")) end
+  if answer.status == "ok" then
+    parts[#parts + 1] = answer.display
+  else
+    parts[#parts + 1] = ("error[%s]: %s"):format(answer.error.code, text.clean(answer.error.message or "failed"))
+  end
+  return table.concat(parts, "\n")
+end
+
+local function evaluate_everywhere(record, request)
+  local answers <const> = fan_out(record, request)
+  if request.want == "data" then return {nodes = answers} end
+  local rows, failed = {}, false
+  for i, answer in ipairs(answers) do
+    rows[i] = {node = answer.node, status = answer.status, text = answer_text(answer)}
+    failed = failed or answer.status ~= "ok"
+  end
+  return {display = targets.merge(rows), failed = failed}
+end
+
+---What `on(targets, code)` gives: node -> value.
+---@param where string
+---@param code string
+---@return table
+function session.on(where, code)
+  local record <const> = state.by_evaluation[core.evaluating()]
+  state.on_count = (state.on_count or 0) + 1
+  local request <const> = {id = "on" .. state.on_count, text = code, targets = where, want = "data"}
+  local out = {}
+  for _, answer in ipairs(fan_out(record, request)) do
+    local decoded = answer.data and core.json_decode(answer.data)
+    if answer.status == "ok" then
+      out[answer.node] = decoded and decoded.value
+    else
+      out[answer.node] = errors.from(answer.error)
+    end
+  end
+  return out
+end
+
+---- requests ------------------------------------------------------------------------------------------------------
+
+local ops = {}
+
+local function running()
+  local list = {}
+  for _, record in pairs(state.records) do
+    if not record.result then list[#list + 1] = record end
+  end
+  table.sort(list, function(a, b) return a.started_at < b.started_at end)
+  return list
+end
+
+local function finish(record, result)
+  record.result = result
+  result.op, result.id = "console.result", record.id
+  if record.client then core.send(record.client, result) end
+end
+
+-- Forgets results that were delivered, but for the newest, which a client that comes back asks for.
+local function trim()
+  local done = {}
+  for _, record in pairs(state.records) do
+    if record.result then done[#done + 1] = record end
+  end
+  table.sort(done, function(a, b) return a.started_at > b.started_at end)
+  for i = EVALUATIONS_MAX + 1, #done do state.records[done[i].id] = nil end
+end
+
+local function begin(request, client, asks)
+  local record <const> = new_record(request, client, asks)
+  if #running() >= EVALUATIONS_MAX then
+    return record, {status = "error", seconds = 0, error = {code = "T0603",
+      message = ("%d evaluations of this session run already: jobs() lists them"):format(EVALUATIONS_MAX)}}
+  end
+  state.records[record.id] = record
+  if state.early == record.id then record.cancelled, state.early = true, nil end
+  trim()
+  return record
+end
+
+ops["console.eval"] = function(request, message)
+  local called <const> = message.kind == "call"
+  if state.records[request.id] then -- a client that came back asks again: nothing is evaluated twice
+    local record <const> = state.records[request.id]
+    record.client, record.asks = message.from, message.from
+    if record.result then core.send(record.client, record.result) end
+    return
+  end
+  local record, refused = begin(request, not called and message.from or nil, not called and message.from or nil)
+  core.fiber(function()
+    local ok, result = pcall(function()
+      if refused then return refused end
+      if request.targets then return run(record, request, evaluate_everywhere, record, request) end
+      return run_here(record, request)
+    end)
+    if not ok then result = {status = "error", error = render.failure(result), seconds = 0} end
+    result.output = called and table.concat(record.collected) or nil
+    if called then
+      record.result = result
+      core.answer(message, result)
+    else
+      finish(record, result)
+    end
+  end)
+end
+
+local function cancel(record)
+  record.cancelled = true
+  if record.result or not record.evaluation then return end
+  for _, peer in ipairs(record.peers) do
+    core.send(peer.address, {op = "console.cancel", id = peer.id}, "system")
+  end
+  core.evaluation_cancel(record.evaluation)
+end
+
+ops["console.cancel"] = function(request)
+  local record <const> = state.records[request.id]
+  if record then
+    cancel(record)
+  else
+    state.early = request.id -- it overtook its evaluation, which is on its way
+  end
+end
+
+ops["console.fg"] = function(request, message)
+  local record <const> = state.records[request.id]
+  if not record then
+    core.answer_error(message, errors.new("T0105", ("no evaluation %s"):format(tostring(request.id))))
+    return
+  end
+  record.client, record.asks = message.from, message.from
+  core.answer(message, {text = record.text})
+  if record.result then core.send(record.client, record.result) end
+end
+
+ops["console.complete"] = function(request, message)
+  core.fiber(function()
+    local fiber, evaluation = core.evaluate({}, names.complete, request.text, request.cursor, {
+      budget_s = COMPLETE_S, members = core.members()})
+    local ok, found = core.fiber_wait(fiber, 1)
+    core.evaluation_cancel(evaluation)
+    core.answer(message, ok and found or {candidates = {}})
+  end)
+end
+
+ops["console.help"] = function(request, message)
+  core.fiber(function()
+    local fiber, evaluation = core.evaluate({}, names.help, request.text, request.source)
+    local ok, found = core.fiber_wait(fiber, 5)
+    core.evaluation_cancel(evaluation)
+    core.answer(message, {text = ok and found or nil})
+  end)
+end
+
+---Evaluations of this session, newest last.
+---@return table[] {id, state, seconds, text}
+function session.jobs()
+  local rows = {}
+  for _, record in pairs(state.records) do
+    if record.evaluation ~= core.evaluating() then
+      rows[#rows + 1] = {id = record.id, state = record.result and record.result.status or "runs",
+        seconds = (record.result and record.result.seconds) or core.now() - record.started_at,
+        text = text.cut(text.clean(record.text), 60, true), started_at = record.started_at}
+    end
+  end
+  table.sort(rows, function(a, b) return a.started_at < b.started_at end)
+  for _, row in ipairs(rows) do row.started_at = nil end
+  return rows
+end
+
+---Ends an evaluation of this session.
+---@param id integer
+---@return boolean whether there was one
+function session.kill(id)
+  local record <const> = state.records[id]
+  if not record or record.result then return false end
+  cancel(record)
+  return true
+end
+
+local function serve(message)
+  local request = message.value
+  local op = type(request) == "table" and ops[request.op]
+  if not op then
+    if message.kind == "call" then
+      core.answer_error(message, errors.new("T0113", "a console does not know this request"))
+    end
+    return
+  end
+  local ok, err = pcall(op, request, message)
+  if not ok and message.kind == "call" then core.answer_error(message, render.failure(err)) end
+end
+
+---Body of the actor. Ends when nobody has used it for ten minutes and nothing runs.
+---@param a {session: string}
+function session.main(a)
+  state.id = a.session
+  environment.install(_G, session)
+  names.load(_G)
+  assert(core.console(MEMORY_BYTES))
+  core.receive = function() error("the session's messages are its own: use core.call", 2) end
+  core.trap_exits(true)
+  state.used_at = core.now()
+  while core.now() - state.used_at < IDLE_S or #running() > 0 do
+    local message = receive(60)
+    if message and message.kind == "stop" then return end
+    if message and message.kind ~= "exit" then
+      state.used_at = core.now()
+      serve(message)
+    end
+  end
+end
+
+return session
