@@ -161,7 +161,7 @@ static void bench_maps(void) {
         struct tide_attributes t = {.region = {.source_count = 1 + two,
                                                .micro_count = 1,
                                                .out_count = 1,
-                                               .micro = {{codes[i], 0, two, 0}},
+                                               .micro = {{(uint8_t)codes[i], 0, two, 0}},
                                                .out = {1 + two}}};
         struct bench_op op = {TIDE_OP_MAP,
                               {.attributes = &t, .in = {{x, 1, N}, {x, 1, N}}, .out = {{y, 1, N}}}};

@@ -22,8 +22,12 @@ if command -v erlc >/dev/null; then
   [ -n "$had_epmd" ] || epmd -kill >/dev/null 2>&1 || true
 fi
 for bench in lua wire kernels policy; do
+for bench in lua wire kernels programs; do
   "$build/bench/bench_$bench" "$@"
 done
+if python3 -c 'import torch' 2>/dev/null; then
+  python3 "$here/peers/peer_torch.py" "$@"
+fi
 "$build/bench/bench_echo" "$@"
 "$build/bench/bench_links" --net tcp "$@"
 if [ -e /usr/include/zmq.h ]; then

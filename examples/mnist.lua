@@ -81,7 +81,7 @@ tide.main(function()
       e.test_accuracy, e.seconds)
   end
   local summary = run:wait()
-  local files = opt.save and run:dump(opt.save, {"params"}) or {}
+  local files = opt.save and run:dump(opt.save, {"params", "states"}) or {}
   if opt.json or tide.output.json then
     local result = summary:to_data()
     result.schema, result.data, result.epochs, result.program = "tide.nn/1", data.note, epochs, program:id()

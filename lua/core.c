@@ -31,9 +31,9 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_process(L);
     tide__lua_open_data(L);
     tide__lua_open_matrix(L);
+    tide__lua_open_program(L);
     tide__lua_open_corpus(L);
     tide__lua_open_sampler(L);
-    tide__lua_open_program(L);
     tide__lua_open_simulator(L);
     tide__lua_open_embedded(L);
     tide__lua_open_plain(L);

@@ -176,11 +176,11 @@ void tide__lua_open_node(lua_State *L);
 void tide__lua_open_process(lua_State *L);
 void tide__lua_open_data(lua_State *L);
 void tide__lua_open_matrix(lua_State *L);
+void tide__lua_open_program(lua_State *L);
+int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
 void tide__lua_open_corpus(lua_State *L);
 void tide__lua_open_sampler(lua_State *L);
 int tide__lua_table_sampler(lua_State *L); /* t:sampler{...} */
-void tide__lua_open_program(lua_State *L);
-int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
 void tide__lua_open_simulator(lua_State *L);
 void tide__lua_open_embedded(lua_State *L); /* host.c */
 void tide__lua_open_plain(lua_State *L);

@@ -1,6 +1,7 @@
 /*
  * Programs in Lua: core.program(name) builds, program:plan{} gives a run. Arrays (parameters,
- * gradients, inputs) are Lua's tensors, which the run keeps alive. lua/tide/nn.lua is the front end.
+ * gradients, inputs) are Lua's tensors, which the run keeps alive. lua/tide/nn.lua is the front
+ * end.
  *
  * Expected failures return nil, err. A run belongs to one Lua state; its step calls the hooks
  * between operations, and they may suspend the fiber.
@@ -21,7 +22,6 @@ struct lua_run {
     struct tide_run *run;
     const struct tide_device *device;
     struct tide_program *program; /* lives as the first user value */
-    size_t rows_limit;            /* of what is fed: the shortest */
     bool busy, bound;
 };
 
@@ -154,10 +154,12 @@ static uint32_t count_field(lua_State *L, int index, const char *name) {
 
 static struct tide_attributes check_attributes(lua_State *L, int index) {
     luaL_checktype(L, index, LUA_TTABLE);
-    struct tide_attributes t = {
-        .first = count_field(L, index, "first"), .count = count_field(L, index, "count"),
-        .alpha = number_field(L, index, "alpha", 0), .eps = number_field(L, index, "eps", 1e-5),
-        .rate = number_field(L, index, "rate", 0.1), .keep = number_field(L, index, "keep", 1)};
+    struct tide_attributes t = {.first = count_field(L, index, "first"),
+                                .count = count_field(L, index, "count"),
+                                .alpha = number_field(L, index, "alpha", 0),
+                                .eps = number_field(L, index, "eps", 1e-5),
+                                .rate = number_field(L, index, "rate", 0.1),
+                                .keep = number_field(L, index, "keep", 1)};
     t.window.kh = count_field(L, index, "kh");
     t.window.kw = count_field(L, index, "kw");
     t.window.stride = count_field(L, index, "stride");
@@ -278,7 +280,8 @@ static void set_integer(lua_State *L, const char *name, size_t value) {
     lua_setfield(L, -2, name);
 }
 
-/* program:layout() -> {keys=, states=, parameters={...}, layers={...}}; counts from 0 as kernels do */
+/* program:layout() -> {keys=, states=, parameters={...}, layers={...}}; counts from 0 as kernels do
+ */
 static int program_layout(lua_State *L) {
     struct tide_program *p = check_program(L);
     lua_createtable(L, 0, 4);
@@ -317,8 +320,9 @@ static int program_layout(lua_State *L) {
 static const struct tide_device *check_device(lua_State *L, int index) {
     const struct tide_device *device = tide_device_find(luaL_checkstring(L, index));
     if (!device) {
-        luaL_error(L, "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, reference",
-                   lua_tostring(L, index));
+        luaL_error(
+            L, "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, reference",
+            lua_tostring(L, index));
     }
     return device;
 }
@@ -365,7 +369,7 @@ static int program_plan(lua_State *L) {
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 4);
     /* User values: program, parameters, gradients, states, inputs by name. */
     struct lua_run *own = lua_newuserdatauv(L, sizeof *own, 5);
-    *own = (struct lua_run){.device = device, .program = p, .rows_limit = SIZE_MAX};
+    *own = (struct lua_run){.device = device, .program = p};
     lua_rawgetp(L, LUA_REGISTRYINDEX, &run_metatable);
     lua_setmetatable(L, -2);
     lua_pushvalue(L, 1);
@@ -411,25 +415,43 @@ static int run_feed(lua_State *L) {
     for (int i = 0; i < shape.rank; i++) {
         columns *= shape.dims[i];
     }
-    int type = shape.type == TIDE_VALUE_INDEX              ? TIDE_I32
+    int type = shape.type == TIDE_VALUE_INDEX          ? TIDE_I32
                : own->device->element == sizeof(float) ? TIDE_F32
                                                        : TIDE_F64;
     if (tensor->t.type != type || tensor->t.columns != columns) {
         return luaL_error(L, "input \"%s\" is %s rows of %I, not %s rows of %I", name,
                           tide__lua_tensor_type_name(type), (lua_Integer)columns,
-                          tide__lua_tensor_type_name(tensor->t.type), (lua_Integer)tensor->t.columns);
+                          tide__lua_tensor_type_name(tensor->t.type),
+                          (lua_Integer)tensor->t.columns);
     }
     if (first < 1 || (lua_Unsigned)first > tensor->t.rows + 1) {
         return luaL_error(L, "input \"%s\" has rows 1..%I", name, (lua_Integer)tensor->t.rows);
     }
     size_t left = tensor->t.rows - (size_t)(first - 1);
     lua_getiuservalue(L, 1, 5);
+    lua_createtable(L, 0, 2);
     lua_pushvalue(L, 3);
+    lua_setfield(L, -2, "tensor");
+    set_integer(L, "rows", left);
     lua_setfield(L, -2, name);
-    own->rows_limit = left < own->rows_limit ? left : own->rows_limit;
-    int code = tide_run_bind(own->run, name,
-                             (char *)tensor->t.data + (size_t)(first - 1) * columns * tensor->element);
+    int code = tide_run_bind(
+        own->run, name, (char *)tensor->t.data + (size_t)(first - 1) * columns * tensor->element);
     return code == 0 ? 0 : tide__lua_raise(L, code);
+}
+
+/* Rows that a step may have: those of the shortest input. */
+static lua_Integer fed_rows(lua_State *L) {
+    lua_Integer least = -1;
+    lua_getiuservalue(L, 1, 5);
+    lua_pushnil(L);
+    while (lua_next(L, -2)) {
+        lua_getfield(L, -1, "rows");
+        lua_Integer rows = lua_tointeger(L, -1);
+        least = least < 0 || rows < least ? rows : least;
+        lua_pop(L, 2);
+    }
+    lua_pop(L, 1);
+    return least < 0 ? 0 : least;
 }
 
 struct hook_call {
@@ -460,10 +482,11 @@ static int run_step(lua_State *L) {
     lua_Integer rows = luaL_checkinteger(L, 2), step = luaL_optinteger(L, 3, 0);
     lua_settop(L, 5);
     struct hook_call call = {L, lua_isnil(L, 4) ? 0 : 4, lua_isnil(L, 5) ? 0 : 5};
-    struct tide_run_hooks hooks = {&call, call.need ? on_need : NULL, call.ready ? on_ready : NULL};
-    if (rows < 0 || (size_t)rows > own->rows_limit) {
-        return luaL_error(L, "a step of %I rows, but only %I were fed", rows,
-                          (lua_Integer)(own->rows_limit == SIZE_MAX ? 0 : own->rows_limit));
+    struct tide_run_hooks hooks = {&call, call.need ? on_need : NULL, call.ready ? on_ready : NULL,
+                                   NULL};
+    lua_Integer fed = fed_rows(L);
+    if (rows < 0 || rows > fed) {
+        return luaL_error(L, "a step of %I rows, but only %I were fed", rows, fed);
     }
     if (!own->bound) {
         return luaL_error(L, "run:bind comes before run:step");
@@ -472,7 +495,6 @@ static int run_step(lua_State *L) {
     own->busy = true;
     int code = tide_run_step(own->run, (size_t)rows, (uint64_t)step, &hooks);
     own->busy = false;
-    own->rows_limit = SIZE_MAX;
     if (lua_gettop(L) > 5) {
         return lua_error(L);
     }
@@ -492,7 +514,8 @@ static int run_output(lua_State *L) {
     size_t rows, columns;
     const void *data = tide_run_output(own->run, luaL_checkstring(L, 2), &rows, &columns);
     if (!data) {
-        return luaL_error(L, "the program has no output \"%s\", or has not run", lua_tostring(L, 2));
+        return luaL_error(L, "the program has no output \"%s\", or has not run",
+                          lua_tostring(L, 2));
     }
     int type = own->device->element == sizeof(float) ? TIDE_F32 : TIDE_F64;
     struct tide_lua_tensor *copy = tide__lua_tensor_new(L, type, rows, columns);
@@ -541,8 +564,8 @@ static size_t check_range(lua_State *L, int index, size_t *count) {
     return (size_t)first;
 }
 
-/* core.update(device, rule table, first, count, w, g, a|nil, b|nil): elements first .. first + count
- * of all arrays; the rule's fields as in struct tide_step */
+/* core.update(device, rule table, first, count, w, g, a|nil, b|nil): elements first .. first +
+ * count of all arrays; the rule's fields as in struct tide_step */
 static int core_update(lua_State *L) {
     static const char *const rules[] = {"sgd",     "momentum", "nesterov", "adagrad",
                                         "rmsprop", "adam",     "adamw",    NULL};
@@ -561,8 +584,8 @@ static int core_update(lua_State *L) {
     size_t count, first = check_range(L, 3, &count), states = tide_rule_states(u.rule);
     char *arrays[4] = {NULL, NULL, NULL, NULL};
     for (size_t i = 0; i < 2 + states; i++) {
-        arrays[i] = (char *)check_floats(L, 5 + (int)i, device, first + count) +
-                    first * device->element;
+        arrays[i] =
+            (char *)check_floats(L, 5 + (int)i, device, first + count) + first * device->element;
     }
     device->update(&u, count, arrays[0], arrays[1], arrays[2], arrays[3]);
     return 0;
@@ -594,19 +617,27 @@ static void new_metatable(lua_State *L, const char *key, const char *name, const
 
 void tide__lua_open_program(lua_State *L) {
     static const luaL_Reg program[] = {
-        {"place", program_place},       {"input", program_input},
-        {"parameter", program_parameter}, {"state", program_state},
-        {"apply", program_apply},       {"map", program_map},
-        {"reshape", program_reshape},   {"output", program_output},
-        {"differentiate", program_differentiate}, {"print", program_print},
-        {"dot", program_dot},           {"id", program_id},
-        {"shape", program_shape},       {"layout", program_layout},
-        {"initialise", program_initialise}, {"plan", program_plan},
+        {"place", program_place},
+        {"input", program_input},
+        {"parameter", program_parameter},
+        {"state", program_state},
+        {"apply", program_apply},
+        {"map", program_map},
+        {"reshape", program_reshape},
+        {"output", program_output},
+        {"differentiate", program_differentiate},
+        {"print", program_print},
+        {"dot", program_dot},
+        {"id", program_id},
+        {"shape", program_shape},
+        {"layout", program_layout},
+        {"initialise", program_initialise},
+        {"plan", program_plan},
         {NULL, NULL},
     };
     static const luaL_Reg run[] = {
-        {"bind", run_bind},       {"feed", run_feed},     {"step", run_step},
-        {"output", run_output},   {"fold", run_fold},     {"folded", run_folded},
+        {"bind", run_bind},       {"feed", run_feed},       {"step", run_step},
+        {"output", run_output},   {"fold", run_fold},       {"folded", run_folded},
         {"explain", run_explain}, {"figures", run_figures}, {NULL, NULL},
     };
     static const luaL_Reg functions[] = {{"program", core_program},

@@ -70,7 +70,8 @@ struct tide_shape {
     uint8_t rank; /* without B */
     uint32_t dims[TIDE_RANK_MAX];
 };
-int tide_program_dims(const struct tide_program *p, uint32_t value, struct tide_shape *out); /* ENOENT */
+int tide_program_dims(const struct tide_program *p, uint32_t value,
+                      struct tide_shape *out); /* ENOENT */
 bool tide_program_value(const struct tide_program *p, const char *name, uint32_t *out);
 /* One operation a line; dot: Graphviz. *gives* heap text (tide_free). */
 int tide_program_print(const struct tide_program *p, char **out);
@@ -128,10 +129,15 @@ int tide_plan_explain(const struct tide_plan *plan, char **out);
 /* Called between operations; a non-zero code ends the step with it. layer: as in layer_at. */
 struct tide_run_hooks {
     void *arg;
-    int (*need)(void *arg,
-                uint32_t layer); /* the next operation is the first to read its parameters */
-    int (*ready)(void *arg,
-                 uint32_t layer); /* its gradients are complete; they stay until the next step */
+    /* The next operation is the first to read the layer's parameters. */
+    int (*need)(void *arg, uint32_t layer);
+    /* The layer's gradients are complete; they stay until the next step. */
+    int (*ready)(void *arg, uint32_t layer);
+    /* In place of the product that would make a parameter's gradient, where tide_run_offer_factors
+     * asked for it: the gradient is a^T b; a is [K x rows], b [K x columns]. Borrowed until it
+     * returns. */
+    int (*factors)(void *arg, size_t parameter, const struct tide_operand *a,
+                   const struct tide_operand *b);
 };
 int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out);
 void tide_run_destroy(struct tide_run *run);
@@ -145,6 +151,9 @@ int tide_run_bind(struct tide_run *run, const char *input, const void *data);
  * makes the gradient, w -= rate / count * a^T b. Layers this is not possible for stay as they are;
  * tide_run_folded tells of a parameter. rate 0: off. */
 void tide_run_fold(struct tide_run *run, double rate);
+/* From now on the parameter's gradient is not computed but offered as factors, to hooks->factors.
+ * EUNSUPPORTED: it is not made by one product, or is folded. */
+int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on);
 bool tide_run_folded(const struct tide_run *run, size_t parameter);
 /* Runs the list for `rows` rows; `step` numbers the dropout masks. EINVAL (an input is not bound, a
  * label is outside its range), ENOMEM, or a hook's code. */

@@ -18,6 +18,7 @@ struct tide_run {
     size_t rows;                    /* of the last step */
     size_t prepared;                /* rows the calls' sizes are for; SIZE_MAX: none */
     double fold_rate;
+    bool *offered; /* by operation: its factors are handed out in its place */
 };
 
 int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out) {
@@ -30,7 +31,8 @@ int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out
     run->prepared = SIZE_MAX;
     run->inputs = tide_alloc_zero(plan->input_count + 1, sizeof(*run->inputs));
     run->calls = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->calls));
-    if (!run->inputs || !run->calls) {
+    run->offered = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->offered));
+    if (!run->inputs || !run->calls || !run->offered) {
         tide_run_destroy(run);
         return TIDE_ENOMEM;
     }
@@ -42,6 +44,7 @@ void tide_run_destroy(struct tide_run *run) {
     if (run) {
         tide_free(run->inputs);
         tide_free(run->calls);
+        tide_free(run->offered);
         tide_free(run->arena);
         tide_free(run->scratch);
         tide_free(run);
@@ -80,6 +83,20 @@ bool tide_run_folded(const struct tide_run *run, size_t parameter) {
         }
     }
     return false;
+}
+
+int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on) {
+    const struct tide_program *p = run->plan->program;
+    for (size_t n = 0; n < p->node_count; n++) {
+        const struct tide_attributes *t = &p->nodes[n].attributes;
+        if (run->plan->foldable[n] == parameter + 1 && t->ta && !t->tb &&
+            fpclassify(t->alpha) == FP_ZERO && !(run->fold_rate > 0)) {
+            run->offered[n] = on;
+            return 0;
+        }
+    }
+    return tide_fail(TIDE_EUNSUPPORTED, "program %s: the gradient of parameter %zu has no factors",
+                     p->name, parameter + 1);
 }
 
 static void *address(const struct tide_run *run, uint32_t value, size_t rows) {
@@ -196,13 +213,18 @@ static int run_folded(struct tide_run *run, size_t n) {
     return run->plan->device->functions[TIDE_OP_MM](&call);
 }
 
-static int run_node(struct tide_run *run, size_t n, uint64_t step) {
+static int run_node(struct tide_run *run, size_t n, uint64_t step,
+                    const struct tide_run_hooks *hooks) {
     const struct node *node = &run->plan->program->nodes[n];
     if (node->code == TIDE_OP_RESHAPE) {
         return 0;
     }
     if (run->fold_rate > 0 && run->plan->foldable[n] != 0) {
         return run_folded(run, n);
+    }
+    if (run->offered[n] && hooks && hooks->factors) {
+        return hooks->factors(hooks->arg, run->plan->foldable[n] - 1, &run->calls[n].in[0],
+                              &run->calls[n].in[1]);
     }
     run->calls[n].step = step;
     int code = run->plan->device->functions[node->code](&run->calls[n]);
@@ -240,7 +262,7 @@ int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
             code = raise_events(run, run->plan->first_use, n, hooks->need, hooks->arg);
         }
         if (code == 0) {
-            code = run_node(run, n, step);
+            code = run_node(run, n, step, hooks);
         }
         if (code == 0 && hooks) {
             code = raise_events(run, run->plan->last_gradient, n, hooks->ready, hooks->arg);

@@ -147,12 +147,14 @@ end
 ---@param name string
 function program:input(name, ...)
   place(self)
+  self.inputs[#self.inputs + 1] = name
   return wrap(self, checked(self.core:input(name, "f32", {...})))
 end
 
 ---Integers: labels, ids of an embedding.
 function program:index(name, ...)
   place(self)
+  self.inputs[#self.inputs + 1] = name
   return wrap(self, checked(self.core:input(name, "index", {...})))
 end
 
@@ -195,7 +197,7 @@ function program:compile(o) return require("tide.nn.model").new(self, o or {}) e
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
 function nn.program(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}}, program)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}}, program)
   build(p)
   p.layer = nil
   checked(p.core:differentiate(false))
@@ -386,8 +388,8 @@ function nn.sequential(o)
     refuse("nn.sequential wants input = {dims} and loss = nn.xent() or another")
   end
   return nn.program(o.name or "net", function(p)
-    local x, y = p:input("x", table.unpack(o.input)), nil
-    if (o.label or "index") == "index" then y = p:index("y") else y = p:input("y", table.unpack(o.label)) end
+    local x = p:input("x", table.unpack(o.input))
+    local y <const> = (o.label or "index") == "index" and p:index "y" or p:input("y", table.unpack(o.label))
     for i, f in ipairs(o) do
       if type(f) ~= "function" and getmetatable(f) ~= layer then refuse("layer %d is a %s", i, type(f)) end
       x = f(x)
@@ -414,7 +416,9 @@ for rule, defaults in pairs(RULES) do
       end
       made[key] = given
     end
-    if type(made.lr) ~= "number" and type(made.lr) ~= "function" then refuse("nn.%s wants lr, a number or function", rule) end
+    if type(made.lr) ~= "number" and type(made.lr) ~= "function" then
+      refuse("nn.%s wants lr, a number or a function of the step", rule)
+    end
     return made
   end
 end

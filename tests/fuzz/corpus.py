@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzz targets into tests/fuzz/corpus/<target>/; run it after adding one."""
+import gzip
 import json
 import os
 import struct
@@ -124,7 +125,18 @@ MANIFESTS = {
     "sums-short": b"\x02" + sums(5 << 20, [1]),
 }
 
+IDX_FILE = b"\0\0\x08\x03" + struct.pack(">III", 2, 2, 2) + bytes(range(8))
+IDX = {
+    "images": IDX_FILE,
+    "labels": b"\0\0\x08\x01" + struct.pack(">I", 3) + b"\1\2\3",
+    "short": IDX_FILE[:-1],
+    "floats": b"\0\0\x0d\x01" + struct.pack(">I", 1) + b"\0\0\0\0",
+    "huge": b"\0\0\x08\x04" + b"\xff" * 16,
+    "packed": gzip.compress(IDX_FILE, mtime=0),
+    "packed-short": gzip.compress(IDX_FILE, mtime=0)[:-6],
+}
+
 for target, seeds in (("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS),
-                      ("manifest", MANIFESTS)):
+                      ("manifest", MANIFESTS), ("idx", IDX)):
     for seed, content in seeds.items():
         write(target, seed, content)

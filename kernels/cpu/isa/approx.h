@@ -35,9 +35,9 @@ TIDE_INLINE float tide_exp(float x) {
     p = p * r + 0.166666667f;
     p = p * r + 0.5f;
     p = p * (r * r) + r;
-    int32_t whole = tide_bits(shifted) - 0x4B400000, half = whole >> 1;
-    float low = tide_from_bits((int32_t)((uint32_t)(half + 127) << 23));
-    float high = tide_from_bits((int32_t)((uint32_t)(whole - half + 127) << 23));
+    int32_t whole = (int32_t)((uint32_t)tide_bits(shifted) - 0x4B400000u), half = whole >> 1;
+    float low = tide_from_bits((int32_t)(((uint32_t)half + 127u) << 23));
+    float high = tide_from_bits((int32_t)(((uint32_t)whole - (uint32_t)half + 127u) << 23));
     return (p * low + low) * high;
 }
 
@@ -46,9 +46,9 @@ TIDE_INLINE float tide_exp(float x) {
 TIDE_INLINE float tide_log(float x) {
     float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
     float bias = x < 1.17549435e-38f ? -23.0f : 0.0f;
-    int32_t bits = tide_bits(scaled);
-    int32_t e = (bits - 0x3F3504F3) >> 23;
-    float m = tide_from_bits(bits - (int32_t)((uint32_t)e << 23));
+    uint32_t bits = (uint32_t)tide_bits(scaled); /* unsigned: of negative numbers it wraps */
+    int32_t e = (int32_t)(bits - 0x3F3504F3u) >> 23;
+    float m = tide_from_bits((int32_t)(bits - ((uint32_t)e << 23)));
     float n = (float)e + bias, f = m - 1.0f;
     float s = f / (2.0f + f), z = s * s;
     float p = z * 0.0909090909f + 0.111111111f;

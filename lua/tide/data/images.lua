@@ -16,12 +16,19 @@ local function find(directory, part, kind)
   return nil
 end
 
+local function read(path)
+  local tensor, rest = core.idx(path)
+  if tensor then return tensor, rest end
+  local message <const> = rest.message:sub(1, #path + 2) == path .. ": " and rest.message:sub(#path + 3) or rest.message
+  return nil, script.error("T0402", message, {where = path})
+end
+
 local function read_pair(directory, part)
   local images, labels = find(directory, part, "x"), find(directory, part, "y")
   if not images or not labels then return nil end
-  local x, dims = core.idx(images)
+  local x, dims = read(images)
   if not x then return nil, dims end
-  local y, err = core.idx(labels)
+  local y, err = read(labels)
   if not y then return nil, err end
   if y:rows() ~= x:rows() then
     return nil, script.error("T0402", ("%d images, but %d labels"):format(x:rows(), y:rows()), {where = images})

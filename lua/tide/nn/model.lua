@@ -9,6 +9,7 @@ local STATES <const> = {sgd = 0, momentum = 1, nesterov = 1, adagrad = 1, rmspro
 ---@class tide.nn.model
 ---@field parameters table tensor keys x 1024: all parameters, in the program's layout
 ---@field gradients table tensor of the same layout: of the last batch, summed over its examples
+---@field states table tensor of rows of 1024: running statistics
 ---@field layout table see program:layout()
 local model = {}
 model.__index = model
@@ -24,7 +25,8 @@ local function checked(result, err, ...)
 end
 
 ---@param program tide.nn.program
----@param o {device?: string, seed?: integer, optimizer?: table, clip?: number}
+---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number} mask_seed: of
+---dropout, which differs between workers that share a seed
 ---@return tide.nn.model
 function model.new(program, o)
   local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
@@ -33,11 +35,11 @@ function model.new(program, o)
   local float <const> = self.device == "reference" and "f64" or "f32"
   local keys <const> = self.layout.keys
   self.parameters, self.gradients = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
-  self.states = core.tensor(float, math.max(1, self.layout.states), 1)
+  self.states = core.tensor(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
   program.core:initialise(self.device, self.seed, self.parameters, self.states)
   self.memory = {}
   for i = 1, self.optimizer and STATES[self.optimizer.rule] or 0 do self.memory[i] = core.tensor(float, keys, KEY) end
-  self.train = checked(program.core:plan(self.device, "train", self.seed))
+  self.train = checked(program.core:plan(self.device, "train", o.mask_seed or self.seed))
   self.train:bind(self.parameters, self.gradients, self.states)
   self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
   self.eval:bind(self.parameters, nil, self.states)
@@ -45,10 +47,11 @@ function model.new(program, o)
 end
 
 ---A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors.
-local function feed(run, batch)
+local function feed(program, run, batch)
   local rows = batch.rows
-  for name, tensor in pairs(batch) do
-    if type(tensor) == "userdata" then
+  for _, name in ipairs(program.inputs) do -- in their order, so that mistakes are named the same way each time
+    local tensor <const> = batch[name]
+    if tensor then
       run:feed(name, tensor, batch.first or 1)
       rows = rows or tensor:rows() - (batch.first or 1) + 1
     end
@@ -60,7 +63,7 @@ end
 ---@param hooks? {need?: fun(layer: integer), ready?: fun(layer: integer)} called between operations
 ---@return table {loss = sum, count = n, correct = n}
 function model:backward(batch, hooks)
-  local rows <const> = feed(self.train, batch)
+  local rows <const> = feed(self.program, self.train, batch)
   local sum, count, correct = checked(self.train:step(rows, self.steps, hooks and hooks.need, hooks and hooks.ready))
   return {loss = sum, count = count, correct = correct}
 end
@@ -94,7 +97,7 @@ end
 function model:scale(squares, count)
   if count == 0 then return 0 end
   local norm <const> = math.sqrt(squares) / count
-  if not (norm < math.huge) then
+  if norm ~= norm or norm == math.huge then
     error(script.error("T0903", ("the gradient of step %d is not finite"):format(self.steps),
       {help = "a smaller rate, or clip = 1, keeps it bounded"}), 0)
   end
@@ -104,7 +107,9 @@ end
 ---One step of training on a batch.
 ---@return table {loss = sum, count = n, correct = n}
 function model:step(batch)
-  if not self.optimizer then error(script.error("T0903", "step wants an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 2) end
+  if not self.optimizer then
+    error(script.error("T0903", "step wants an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 2)
+  end
   self.steps = self.steps + 1
   -- Plain gradient descent is done by the products that make the gradients.
   self.folding = self.optimizer.rule == "sgd" and self.optimizer.decay == 0 and not self.clip
@@ -113,7 +118,7 @@ function model:step(batch)
   local all <const> = self.layout.keys * KEY
   local scale
   if self.folding then
-    if not (r.loss - r.loss == 0) then self:scale(math.huge, 1) end
+    self:scale(r.loss * r.loss, 1) -- refuses what is not finite
     scale = r.count > 0 and 1 / r.count or 0
   else
     scale = self:scale(core.norm2(self.device, 0, all, self.gradients), r.count)
@@ -146,7 +151,7 @@ end
 ---Loss without dropout and with running statistics. Every input must be fed, labels too.
 ---@return table {loss = sum, count = n, correct = n}
 function model:evaluate(batch)
-  local sum, count, correct = checked(self.eval:step(feed(self.eval, batch), 0))
+  local sum, count, correct = checked(self.eval:step(feed(self.program, self.eval, batch), 0))
   return {loss = sum, count = count, correct = correct}
 end
 

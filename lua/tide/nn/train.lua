@@ -5,7 +5,8 @@
 -- layer by layer as soon as backward has made it. When all have, each worker applies the update rule to its own range
 -- of keys and stores the new values; the state of the rule (momentum, ...) exists once, cut over the workers. When all
 -- have, everybody pulls the layers, in the order in which the next forward asks for them. Sums are divided by the
--- number of examples of all workers, so batches may be of unequal size.
+-- number of examples of all workers, so batches may be of unequal size. Running statistics are each worker's own during
+-- an epoch; at its end all take their mean, which the table `states` then holds.
 local core = require "tide.core"
 local data = require "tide.data"
 local script = require "tide.script"
@@ -14,6 +15,8 @@ local table_spec = require "tide.table_spec"
 local train = {}
 
 local KEY <const> = 1024
+
+local function state_keys(layout) return math.max(1, (layout.states + KEY - 1) // KEY) end
 
 local function range(first, count)
   local keys = core.tensor("u64", count, 1)
@@ -27,7 +30,8 @@ trainer.__index = trainer
 
 local function new_trainer(w, o)
   local self = setmetatable({w = w, params = w.tables.params, grads = w.tables.grads, step = 0, pulls = {}}, trainer)
-  self.model = o.program:compile {seed = w.seed, optimizer = o.optimizer, clip = o.clip}
+  self.model = o.program:compile {seed = w.seed, mask_seed = w.seed * 1000003 + w.rank, optimizer = o.optimizer,
+                                  clip = o.clip}
   local keys <const> = self.model.layout.keys
   local first, count = data.piece(keys, w.rank, w.workers)
   self.first, self.count, self.keys = first - 1, count, range(first - 1, count)
@@ -38,7 +42,8 @@ local function new_trainer(w, o)
                       gradients = self.model.gradients:slice(l.first_key + 1, l.key_count)}
   end
   self.sums = core.tensor("f32", 1, KEY)
-  self.none = core.tensor("f32", math.max(1, count), KEY)
+  self.state_rows = state_keys(self.model.layout)
+  self.none = core.tensor("f32", math.max(count, self.state_rows), KEY)
   self:store()
   return self
 end
@@ -92,6 +97,23 @@ function trainer:squares(gradients)
   return self.last[4]
 end
 
+---Running statistics become their mean over the workers.
+function trainer:average_states()
+  local states <const>, n <const> = self.model.states, self.state_rows
+  if self.model.layout.states == 0 then return end
+  if self.w.workers > 1 then
+    local keys <const>, share = range(self.model.layout.keys + 2, n), self.none:slice(1, n)
+    share:fill(0)
+    core.update("cpu", {rule = "sgd", rate = -1 / self.w.workers}, 0, n * KEY, share, states)
+    self.grads:push(keys, share)
+    self.w:barrier "states"
+    self.grads:pull(keys, {into = states})
+    self.w:barrier "mean states"
+    if self.w.rank == 1 then take_back(self, keys, states) end
+  end
+  if self.w.rank == 1 then self.w.tables.states:push(range(0, n), states) end
+end
+
 ---One synchronous step of all workers on a batch each (which may be empty).
 ---@return table {loss=, count=, correct=} of this worker's batch
 function trainer:train(batch)
@@ -135,7 +157,7 @@ function trainer:settle()
   self.pulls = {}
 end
 
-local function run_epoch(self, o, epoch, steps, batch)
+local function run_epoch(self, epoch, steps, batch)
   local w <const> = self.w
   local x, y <const> = w.data:part "train.x", w.data:part "train.y"
   local seed <const> = w.seed * 7919 + epoch
@@ -150,6 +172,7 @@ local function run_epoch(self, o, epoch, steps, batch)
     w:report {loss = r.loss, examples = r.count, wait = false}
   end
   self:settle()
+  self:average_states()
   if w.workers == 1 then self:store() end
   w:report {loss = total.loss, examples = total.count, correct = total.correct}
 end
@@ -169,18 +192,20 @@ local KNOWN <const> = {name = true, program = true, data = true, batch = true, e
                        clip = true, seed = true}
 
 ---A job that trains `program` (inputs "x" and "y") on `data` (parts "train.x", "train.y", "test.x", "test.y").
----@param o {name: string, program: tide.nn.program, data: tide.data.set, batch: integer, epochs: integer, optimizer: table, clip?: number, seed?: integer} batch: of all workers together
+---@param o table {name, program, data, batch (of all workers together), epochs, optimizer, clip?, seed?}
 ---@return tide.job
 function train.job(o)
   for key in pairs(o) do
     if not KNOWN[key] then error(script.error("T0203", ("nn.job has no field `%s`"):format(tostring(key))), 3) end
   end
-  local keys <const> = o.program:layout().keys
+  local layout <const> = o.program:layout()
+  local keys <const>, states <const> = layout.keys, state_keys(layout)
   return require("tide.job").new {
     name = o.name, data = o.data, seed = o.seed or 1, stop = {epochs = o.epochs},
     tables = {
       params = table_spec.new {keys = table_spec.dense(keys), width = KEY, slots = "range", update = {"assign"}},
-      grads = table_spec.new {keys = table_spec.dense(keys + 2), width = KEY, slots = "range"},
+      grads = table_spec.new {keys = table_spec.dense(keys + 2 + states), width = KEY, slots = "range"},
+      states = table_spec.new {keys = table_spec.dense(states), width = KEY, update = {"assign"}},
     },
     worker = function(w)
       w.trainer = new_trainer(w, o)
@@ -188,7 +213,7 @@ function train.job(o)
       local most <const> = (w.data:whole "train.x":rows() + w.workers - 1) // w.workers
       w:barrier "start"
       for epoch = 1, o.epochs do
-        run_epoch(w.trainer, o, epoch, (most + batch - 1) // batch, batch)
+        run_epoch(w.trainer, epoch, (most + batch - 1) // batch, batch)
         if w:stopping() then break end
       end
     end,

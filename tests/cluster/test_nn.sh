@@ -1,0 +1,211 @@
+#!/bin/bash
+# Programs from Lua: nets, errors, models; and training by one worker and by several, which must agree.
+. "$(dirname "$0")/harness.sh"
+
+value() { sed -n "s/.*\"$1\": *\\([-0-9.e]*\\).*/\\1/p" out.txt; }
+more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
+
+cat >nets.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+
+local function close(a, b, bound) return math.abs(a - b) <= bound * (1 + math.abs(b)) end
+
+---Fails with `text` (plain), at a line of this script.
+local function refused(text, f, ...)
+  local ok, err = pcall(f, ...)
+  assert(not ok, "nothing was refused")
+  assert(tostring(err):find(text, 1, true), tostring(err))
+  return err
+end
+
+local function logistic(name)
+  return nn.program(name or "mlr", function(p)
+    local W, b = p:param("W", {6, 3}, tide.uniform {low = -0.5, high = 0.5}), p:param("b", {3})
+    local z = p:input("x", 6):mm(W) + b
+    p:output("logits", z)
+    p:output("share", z:softmax())
+    p:loss(nn.xent(z, p:index "y"))
+  end)
+end
+
+local function batch(n, columns, classes)
+  local rng = require "tide.core".random(3)
+  local x, y = tide.tensor.zeros("f32", n, columns), tide.tensor.zeros("i32", n)
+  for i = 1, #x do x[i] = rng:uniform() - 0.5 end
+  for i = 1, n do y[i] = rng:below(classes) end
+  return {x = x, y = y}
+end
+
+tide.main(function()
+  -- A formula is a program; two of one formula have one id.
+  local net = logistic()
+  assert(net:id() == logistic():id() and net:id() ~= logistic("other"):id())
+  assert(tostring(net):find("= mm(x [B x 6], W [6 x 3])", 1, true), tostring(net))
+  assert(tostring(net):find("nets.lua:16", 1, true), tostring(net))
+  assert(net:dot():find('digraph "mlr"', 1, true))
+
+  -- The gradient is that of differences.
+  local data = batch(8, 6, 3)
+  local m = net:compile {optimizer = nn.sgd {lr = 0.5}}
+  local g = m:gradients_of(data).W
+  assert(g:rows() == 6 and g:columns() == 3)
+  local W = m:parameter "W"
+  for i = 1, #W do
+    local old = W[i]
+    W[i] = old + 0.01
+    local up = m:evaluate(data).loss
+    W[i] = old - 0.01
+    local down = m:evaluate(data).loss
+    W[i] = old
+    assert(close((up - down) / 0.02, g[i], 2e-3), ("%g and %g"):format((up - down) / 0.02, g[i]))
+  end
+
+  -- Training lowers the loss under every rule; rows of a batch are rows of its tensors.
+  for _, rule in ipairs {"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw"} do
+    local model = net:compile {optimizer = nn[rule] {lr = 0.1, decay = 1e-4}, clip = 10}
+    local first = model:evaluate(data).loss
+    for _ = 1, 30 do model:step(data) end
+    assert(model:evaluate(data).loss < 0.8 * first, rule)
+  end
+  local r = m:step {x = data.x, y = data.y, first = 3, rows = 2}
+  assert(r.count == 2)
+  local out = m:forward(data)
+  assert(out.logits:rows() == 8 and close(out.share:slice(1, 1):sum(), 1, 1e-5))
+
+  -- What a folded step does is what gradient and update do.
+  local folded, plain = net:compile {optimizer = nn.sgd {lr = 0.3}}, net:compile {optimizer = nn.sgd {lr = 0.3}, clip = 1e9}
+  for _ = 1, 5 do
+    folded:step(data)
+    plain:step(data)
+  end
+  for i = 1, #W do assert(close(folded:parameter "W"[i], plain:parameter "W"[i], 1e-5)) end
+
+  -- Schedules.
+  local s = nn.schedule
+  assert(s.step(1, 10, 0.5)(10) == 1 and s.step(1, 10, 0.5)(11) == 0.5)
+  assert(close(s.cosine(1, 100)(51), 0.5, 1e-9) and close(s.cosine(1, 100)(101), 0, 1e-9))
+  assert(s.warmup(10, s.constant(1))(5) == 0.5 and s.inverse(1, 1)(2) == 0.5)
+
+  -- A layer used twice shares its parameters; a layer of one's own is a function.
+  local scale = nn.layer("scale", "scale", function(_, x, own) return x * own.param("s", {x:columns()}, {"constant", 2}) end)
+  local twice = nn.program("twice", function(p)
+    local h = scale(scale(p:input("x", 6)))
+    p:loss(h:sqr())
+  end)
+  assert(#twice:layout().parameters == 1 and twice:layout().parameters[1].name == "scale1.s")
+  local squares = 0
+  for _, x in pairs(data.x) do squares = squares + x * x end
+  assert(close(twice:compile {}:evaluate {x = data.x}.loss, 16 * squares, 1e-5))
+
+  -- Mistakes name the line, the layer and the shapes.
+  local err = refused('linear "fc"', function()
+    local shared = nn.linear(10, {name = "fc"})
+    nn.program("bad", function(p)
+      shared(p:input("a", 64))
+      shared(p:input("c", 32))
+    end)
+  end)
+  assert(err.code == "T0903" and err.where:find("nets.lua:%d+"), tostring(err))
+  assert(err.message:find("c [B x 32], fc.w [64 x 10]: 32 and 64 must be equal", 1, true), err.message)
+  refused("have no order", function()
+    nn.program("bad", function(p) return p:input("x", 3) < p:input("z", 3) end)
+  end)
+  refused("cannot be combined with a string", function()
+    nn.program("bad", function(p) return p:input("x", 3) + "z" end)
+  end)
+  refused("the program has no loss", nn.program, "bad", function(p) p:input("x", 3) end)
+  refused("a value of program a is used in program b", function()
+    local x
+    nn.program("a", function(p)
+      x = p:input("x", 3)
+      p:loss(x * x)
+    end)
+    nn.program("b", function(p) p:loss(p:input("x", 3) + x) end)
+  end)
+  refused("layer option `strid` is not known", nn.conv, 8, 3, {strid = 2})
+  refused("nn.sgd has no option `momentum`", nn.sgd, {lr = 1, momentum = 0.9})
+  refused('input "x" is f32 rows of 6, not f32 rows of 5', m.step, m, batch(4, 5, 3))
+  refused("example 1 has label 7, outside 0..2", function()
+    data.y[1] = 7
+    m:step(data)
+  end)
+  data.y[1] = 0
+  refused("the gradient of step 1 is not finite", function()
+    local model = net:compile {optimizer = nn.adam {lr = 0.1}}
+    data.x[1] = 0 / 0
+    model:step(data)
+  end)
+  print "the nets hold"
+end)
+LUA
+run 0 run nets.lua
+says out.txt 'the nets hold'
+
+# One step after the other, whoever does it: two workers get halves of each batch, and end where one does.
+cat >same.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {rule = {"", default = "sgd"}, clip = {"", type = "number"}, workers = {"", default = 1}}
+local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(20), nn.tanh(), nn.linear(10)}
+local job = nn.job {name = "same", program = net, data = tide.data.images(nil, {count = 324, test = 0.5, seed = 2}),
+  batch = 162, epochs = 6, clip = opt.clip, optimizer = nn[opt.rule] {lr = opt.rule == "adam" and 0.01 or 0.2, decay = 0.001}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.workers}
+  local run = cluster:start(job)
+  for r in run:events "report" do print(("%d %.5f"):format(r.n, r.loss / r.examples)) end
+  print(("test %.5f"):format(run:evaluate "test".loss))
+  run:wait()
+end)
+LUA
+for rule in "sgd" "momentum --clip 0.5" "adam"; do
+    # shellcheck disable=SC2086
+    run 0 run same.lua --rule $rule
+    grep -E '^[0-9]+ |^test' out.txt >one.txt
+    [ "$(wc -l <one.txt)" = 7 ] || fail "$rule: no seven lines"
+    for workers in 2 3; do
+        # shellcheck disable=SC2086
+        run 0 run same.lua --rule $rule --workers $workers
+        grep -E '^[0-9]+ |^test' out.txt >many.txt
+        paste -d' ' one.txt many.txt | awk '{ d = $2 - $4; if ($1 != $3 || d > 2e-4 || d < -2e-4) exit 1 }' ||
+            fail "$rule: $workers workers end elsewhere than one: $(paste -d' ' one.txt many.txt | tr '\n' ';')"
+    done
+    nothing_left
+done
+
+# The example learns, by every net.
+for net in mlp conv residual; do
+    run 0 run "$root/examples/mnist.lua" --net $net --count 700 --epochs 3 --batch 16 --nodes 2 --json
+    more "$(value test_accuracy)" 0.5 || fail "$net: test accuracy $(value test_accuracy)"
+    nothing_left
+done
+
+# Running statistics are the mean of the workers': the test loss of an evaluation is that of one model.
+cat >states.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(8), nn.batchnorm(), nn.linear(10)}
+local job = nn.job {name = "states", program = net, data = tide.data.images(nil, {count = 200, test = 0.2}), batch = 40,
+  epochs = 2, optimizer = nn.sgd {lr = 0.1}}
+job.evaluate.mean = function(w)
+  local kept = w.tables.states:pull({0})
+  for i = 1, #kept do assert(kept[i] == w.trainer.model.states[i], "a worker has statistics of its own") end
+  return kept[1] ~= 0 and 1 or 0, 1
+end
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 3}
+  local run = cluster:start(job)
+  for r in run:events "report" do print(r.n, run:evaluate "mean") end
+  run:wait()
+end)
+LUA
+run 0 run states.lua
+says out.txt '^2.1.0'
+nothing_left
+
+run 1 run "$root/examples/mnist.lua" --data /nonexistent --nodes 1
+says err.txt "has no images in MNIST's format"
+mkdir broken
+printf '\0\0\10\3\0\0\0\2\0\0\0\2\0\0\0\2\1\2\3' >broken/t10k-images-idx3-ubyte
+printf '\0\0\10\1\0\0\0\2\1\2' >broken/t10k-labels-idx1-ubyte
+run 1 run "$root/examples/mnist.lua" --data broken --nodes 1
+says err.txt 'the IDX header promises 8 bytes, there are 3'
+nothing_left
+finish
