@@ -2,9 +2,11 @@
 -- get with the answer to their report. The same code runs under `tide sim`.
 --
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
--- `examples`, with the seconds it did not wait, is what its speed is judged by.
+-- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
+-- `comm`: how the gradients of each layer travel.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local Comm = require "tide.policy.comm"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 
@@ -24,24 +26,26 @@ end
 local driver = {}
 driver.__index = driver
 
-function driver:snapshot(_, _, needs)
+function driver:snapshot(kind, _, needs)
   local want = {}
-  for _, name in ipairs(needs or {"worker.speed", "worker.times"}) do want[name] = true end
+  for _, name in ipairs(needs or {"worker.speed", "worker.times", "net.rate"}) do want[name] = true end
   local view = {workers = {}, nodes = {}, age = {},
-    job = {id = 1, name = self.job_name, batch = self.batch.total, clock = self.clock, accum = 1,
+    job = {id = 1, name = self.job_name, batch = self.batch and self.batch.total, clock = self.clock, accum = 1,
            state = "running", age = core.now() - self.started_at}}
   for i, node in ipairs(self.nodes) do
     view.nodes[i] = {id = node.id, name = node.name, state = node.lost and "down" or "up", slots = node.workers}
   end
   for _, w in ipairs(self.workers) do
     if not w.done then
-      local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1, batch_min = self.batch.min,
-                     batch_max = self.batch.max, clock = w.clock, examples_per_s = w.examples_per_s}
+      local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1,
+                     batch_min = self.batch and self.batch.min, batch_max = self.batch and self.batch.max,
+                     clock = w.clock, examples_per_s = w.examples_per_s}
       if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
       if want["worker.speed"] then entry.speed = self:speed_of(w) end
       view.workers[#view.workers + 1] = entry
     end
   end
+  if kind == "comm" then self.comm:fill(view, want) end
   for name in pairs(want) do view.age[name] = self.measured_at and core.now() - self.measured_at or nil end
   return view
 end
@@ -63,9 +67,11 @@ function driver:speed_of(w)
   return speed
 end
 
-function driver:apply(_, _, actions, epoch)
+function driver:apply(kind, _, actions, epoch)
   for _, a in ipairs(actions) do
-    if a.field == "batch" then
+    if kind == "comm" then
+      if not self.comm:apply(a) then return nil, ("a job cannot carry out `%s` here"):format(a.field) end
+    elseif a.field == "batch" then
       local w = self.workers[a.id]
       w.batch, w.epoch = a.value, epoch
     elseif a.field == "total" then
@@ -84,39 +90,47 @@ local function new_driver(controller, batch)
   local count = #controller.workers
   for i, w in ipairs(controller.workers) do
     self.workers[i] = {id = i, node = w.node.id, clock = 0, examples = {}, seconds = {},
-                       batch = batch.total // count + (i <= batch.total % count and 1 or 0)}
+                       batch = batch and batch.total // count + (i <= batch.total % count and 1 or 0)}
   end
   return self
 end
+
+local SIGNALS <const> = {
+  batching = {["worker.speed"] = true, ["worker.times"] = true},
+  comm = {["worker.times"] = true, ["tensor.sizes"] = true, ["net.rate"] = true},
+}
 
 ---@param controller table of tide.controller, its workers started
 ---@param job tide.job
 ---@return table|nil live; nil: the job has nothing that a policy could decide
 function live.new(controller, job)
-  if not job.batch then
-    if next(job.policies or {}) then
-      error(errors.new("T0303", {message = ("job `%s` names policies but declares no `batch`"):format(job.name),
-        help = "give `batch = N`, the examples of one step over all workers"}), 0)
+  local seats <const> = {batching = job.batch ~= nil, comm = job.comm ~= nil}
+  for kind in pairs(job.policies or {}) do
+    if not seats[kind] then
+      error(errors.new("T0303", {message = ("job `%s` has no seat for %s policies"):format(job.name, kind),
+        help = "`batch = N`, the examples of a step over all workers, makes one for batching; nn.job one for comm"}), 0)
     end
-    return nil
   end
-  local self = setmetatable({controller = controller, driver = new_driver(controller, batch_of(job.batch))}, live)
+  if not job.batch and not job.comm then return nil end
+  local self = setmetatable({controller = controller}, live)
+  self.driver = new_driver(controller, job.batch and batch_of(job.batch))
   local d <const> = self.driver
+  d.comm = job.comm and Comm.new(job, #controller.workers)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
     now = function() return core.now() - d.started_at end,
-    signals = function() return {["worker.speed"] = true, ["worker.times"] = true} end,
+    signals = function(kind) return SIGNALS[kind] end,
     notify = function(event) self:tell(event) end,
     snapshot = function(...) return d:snapshot(...) end,
     apply = function(...) return d:apply(...) end,
   }}
-  for kind in pairs(job.policies or {}) do
-    if kind ~= "batching" then
-      error(errors.new("T0303", ("a run has no seat for %s policies yet; there is: batching"):format(kind)), 0)
+  for _, kind in ipairs {"batching", "comm"} do
+    if seats[kind] then
+      local _, err = self.host:add_seat(kind, job.name, (job.policies or {})[kind])
+      if err then error(err, 0) end
     end
   end
-  local _, err = self.host:add_seat("batching", job.name, (job.policies or {}).batching)
-  if err then error(err, 0) end
+  if d.comm then self.host:step() end -- the first step follows a plan already
   return self
 end
 
@@ -130,6 +144,30 @@ end
 
 ---What a worker is to compute in its next step.
 function live:batch_of(rank) return self.driver.workers[rank].batch end
+
+---@return table|nil how gradients travel from the first step on
+function live:comm_plan()
+  local comm <const> = self.driver.comm
+  self.first_plan = self.first_plan or (comm and comm:plan())
+  return self.first_plan
+end
+
+---What worker 1 measured of the exchange of gradients.
+function live:exchanged(fields)
+  if self.driver.comm then
+    self.driver.comm:measured(fields)
+    self.driver.measured_at = core.now()
+  end
+end
+
+---A plan that has changed goes to worker 1, which tells it with the sums of its step.
+function live:step()
+  self.host:step()
+  local comm <const>, first <const> = self.driver.comm, self.controller.workers[1]
+  if comm and comm.changed and first and first.state ~= "starting" and first.state ~= "ready" then
+    core.send(first.address, {op = "comm", plan = comm:plan()})
+  end
+end
 
 ---A report of all workers: their speeds, the job's metrics, and whoever is due.
 ---@param waiting table[] the controller's workers
@@ -159,7 +197,7 @@ function live:reported(waiting, sum)
     self.host:metric("loss", sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
   end
   d.reported_at = now
-  self.host:step()
+  self:step()
 end
 
 ---A worker has returned: its share goes to the others at their next decision.
@@ -175,7 +213,7 @@ end
 ---Things that are due by time.
 function live:tick()
   for _, w in ipairs(self.driver.workers) do
-    if not w.done then return self.host:step() end
+    if not w.done then return self:step() end
   end
 end
 
