@@ -251,8 +251,34 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
     free(keys);
 }
 
+/* Pushes to all rows of two nodes, with and without a copy: what an acknowledgement of two costs. */
+static void strict_pushes(struct tide_node *node) {
+    double rate[2];
+    uint64_t keys[20000];
+    for (uint64_t i = 0; i < TIDE_COUNT(keys); i++) {
+        keys[i] = i * 7919 % TIDE_COUNT(keys);
+    }
+    for (uint8_t replicas = 0; replicas < 2; replicas++) {
+        struct tide_table *table;
+        char name[16], what[80];
+        snprintf(name, sizeof name, "copies%u", replicas);
+        struct tide_table_options options = {.name = name,
+                                             .key_count = TIDE_COUNT(keys),
+                                             .width = 100,
+                                             .replicas = replicas};
+        if (tide_table_create(node, &options, &table)) {
+            fail_loudly("create");
+        }
+        rate[replicas] = outstanding(table, keys, TIDE_COUNT(keys), KEYS_A_CALL, true);
+        snprintf(what, sizeof what, "push, 2 nodes, %u copies, 100 floats, 64 x 100", replicas);
+        report_row(what, "keys/s", rate[replicas]);
+    }
+    report_row("  time of strict over none", "x", rate[0] / rate[1]);
+}
+
 static int remote_main(void *state) {
     struct remote *remote = state;
+    strict_pushes(remote->node);
     relocation(remote->node, 10, 1);
     relocation(remote->node, 100, 1);
     relocation(remote->node, 10, 1000);

@@ -6,6 +6,7 @@
 #include "host.h"
 #ifdef TIDE_SIMULATOR
 #include "fixed.h"
+#include "swarm.h"
 #endif
 
 #include <fcntl.h>
@@ -26,6 +27,9 @@ static int run(lua_State *L) {
     int argc = (int)lua_tointeger(L, 1);
     char *const *argv = lua_touserdata(L, 2);
     lua_settop(L, 0);
+#ifdef TIDE_SIMULATOR
+    tide__lua_open_swarm(L);
+#endif
     lua_getglobal(L, "require");
     lua_pushliteral(L, "tide.cli");
     lua_call(L, 1, 1);

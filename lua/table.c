@@ -72,6 +72,7 @@ static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", 
 static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
 static const char *const technique_names[] = {"static", "relocate", NULL};
+static const char *const durability_names[] = {"", "none", "strict", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
 
 static uint8_t choice(lua_State *L, const char *field, const char *value,
@@ -183,7 +184,8 @@ static const char *text_field(lua_State *L, const char *name) {
 static void check_fields(lua_State *L) {
     static const char *const known[] = {"name",   "keys",        "width",     "init",
                                         "update", "slots",       "wire",      "refuse_nan",
-                                        "seed",   "consistency", "technique", "dtype"};
+                                        "seed",   "consistency", "technique", "dtype",
+                                        "replicas", "durability"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -195,6 +197,18 @@ static void check_fields(lua_State *L) {
         }
         lua_pop(L, 1);
     }
+}
+
+static void read_durability(lua_State *L, struct tide_table_options *o) {
+    lua_getfield(L, 1, "replicas");
+    lua_Integer replicas = luaL_optinteger(L, -1, 0);
+    if (replicas < 0 || replicas > TIDE_REPLICAS_MAX) {
+        luaL_error(L, "table: replicas = 0, 1 or 2");
+    }
+    o->replicas = (uint8_t)replicas;
+    const char *durability = text_field(L, "durability");
+    o->durability = durability ? choice(L, "durability", durability, durability_names) : 0;
+    lua_pop(L, 2);
 }
 
 static int core_table(lua_State *L) {
@@ -211,6 +225,7 @@ static int core_table(lua_State *L) {
     read_keys(L, &o);
     read_init(L, &o);
     read_update(L, &o);
+    read_durability(L, &o);
     o.slots = slots ? choice(L, "slots", slots, slot_names) : o.slots;
     o.wire = wire ? choice(L, "wire", wire, wire_names) : TIDE_WIRE_F32;
     o.technique = technique ? choice(L, "technique", technique, technique_names) : TIDE_STATIC;
@@ -587,6 +602,29 @@ static int table_stats(lua_State *L) {
     return 1;
 }
 
+/* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed"} */
+static int table_health(lua_State *L) {
+    struct tide_table *table = check_table(L, 1);
+    struct tide_table_health health;
+    tide_table_health(table, &health);
+    lua_createtable(L, 0, 4);
+    lua_pushstring(L, durability_names[health.durability < 3 ? health.durability : 0]);
+    lua_setfield(L, -2, "mode");
+    lua_pushinteger(L, health.under_replicated);
+    lua_setfield(L, -2, "under_replicated");
+    lua_createtable(L, (int)health.lost_count, 0);
+    for (lua_Integer slot = 0, n = 0; slot < TIDE_SLOTS; slot++) {
+        if (health.lost[slot / 64] >> (slot % 64) & 1) {
+            lua_pushinteger(L, slot);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    lua_setfield(L, -2, "lost");
+    lua_pushstring(L, health.leases_ok ? "ok" : "lapsed");
+    lua_setfield(L, -2, "leases");
+    return 1;
+}
+
 static int table_homes(lua_State *L) {
     struct tide_table *table = check_table(L, 1);
     uint32_t *counts = lua_newuserdatauv(L, NODES_MAX * sizeof *counts, 0);
@@ -664,6 +702,10 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     lua_setfield(L, -2, "wire");
     lua_pushstring(L, technique_names[o->technique & 1]);
     lua_setfield(L, -2, "technique");
+    lua_pushinteger(L, o->replicas);
+    lua_setfield(L, -2, "replicas");
+    lua_pushstring(L, durability_names[o->durability < 3 ? o->durability : 0]);
+    lua_setfield(L, -2, "durability");
     lua_pushboolean(L, o->refuse_nan);
     lua_setfield(L, -2, "refuse_nan");
     lua_pushinteger(L, (lua_Integer)o->seed);
@@ -736,6 +778,7 @@ void tide__lua_open_table(lua_State *L) {
         {"where", table_where},
         {"stats", table_stats},
         {"homes", table_homes},
+        {"health", table_health},
         {"save", table_save},
         {"load", table_load},
         {NULL, NULL},

@@ -57,6 +57,9 @@ enum {
     TIDE_EUNSUPPORTED = -10023, /* not in this build, or not on this table */
     TIDE_EKILLED = -10024,      /* exit reason: killed from outside */
     TIDE_ECRASHED = -10025,     /* exit reason: script error or handler failure */
+    TIDE_ELOST = -10026,        /* the rows, and all copies there were of them, died with their nodes */
+    TIDE_EFENCED = -10027,      /* this node was declared dead: it may neither read nor write any more */
+    TIDE_ENOREPLICA = -10028,   /* copies are wanted and no other node may hold them */
 };
 
 /* "EBUSY" for TIDE_EBUSY; "E?" for an unknown code. Any thread. */
@@ -290,12 +293,17 @@ size_t tide_actors(struct tide_node *node, struct tide_actor_info *out, size_t l
 
 struct tide_table;
 
+enum { TIDE_SLOTS = 4096 }; /* of a table */
+
 enum tide_keys { TIDE_KEYS_DENSE, TIDE_KEYS_HASHED };
 enum tide_slots { TIDE_SLOTS_HASH, TIDE_SLOTS_RANGE };
 enum tide_init { TIDE_INIT_ZERO, TIDE_INIT_UNIFORM, TIDE_INIT_NORMAL, TIDE_INIT_XAVIER };
 enum tide_update { TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD, TIDE_UPDATE_ADAGRAD, TIDE_UPDATE_ADAM };
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
 enum tide_technique { TIDE_STATIC, TIDE_RELOCATE };
+/* DEFAULT: strict with replicas, else none. */
+enum tide_durability { TIDE_DURABLE_DEFAULT, TIDE_DURABLE_NONE, TIDE_DURABLE_STRICT };
+enum { TIDE_REPLICAS_MAX = 2 };
 
 /*
  * A table: `width` f32 values a key. Its key space is cut into 4096 slots, each at home on one node. An untouched row
@@ -309,9 +317,11 @@ struct tide_table_options {
     uint8_t update;       /* enum tide_update */
     uint8_t wire;         /* enum tide_wire_type: values on the wire */
     uint8_t technique;    /* enum tide_technique: rows stay at their home, or go where they are localized */
+    uint8_t replicas;     /* copies of each row on other nodes, 0..2; technique static only */
+    uint8_t durability;   /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
     bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count;   /* dense: keys 0..key_count-1 */
-    uint64_t key_limit;   /* hashed: most keys in the cluster-wide table per node; EFULL beyond; 0: no limit */
+    uint64_t key_limit;   /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */
     uint32_t width;
     float init_a, init_b;
     /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8. */
@@ -337,8 +347,9 @@ enum { TIDE_TAKE = 1 /* push: rows stay untouched and alive until the ticket is 
  * Push: applies rows[i] to keys[i] by the table's update rule, in order. Local keys are read and written in place.
  * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a home
  * are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until the
- * ticket is done; a push is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one worker's operations
- * take effect in program order. Errors: ERANGE (names key and limit; nothing was done), ENAN, EFULL, EDIED, ETIMEDOUT.
+ * ticket is done; a push is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one
+ * worker's operations take effect in program order. Errors: ERANGE (names key and limit; nothing was done), ENAN, EFULL,
+ * EDIED, ELOST, EFENCED, ETIMEDOUT.
  */
 int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
                     struct tide_ticket *ticket);
@@ -421,6 +432,16 @@ struct tide_table_stats {
     uint64_t surprises;                       /* relocation messages that should not exist: ignored */
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
+
+/* How safe the rows are, as far as this node knows. Any thread. */
+struct tide_table_health {
+    uint8_t durability;             /* enum tide_durability */
+    bool leases_ok;                 /* this node may serve the rows it is home of without asking their copies */
+    uint32_t under_replicated;      /* slots with fewer copies than `replicas` */
+    uint32_t lost_count;            /* slots that died with all their copies: operations on them fail */
+    uint64_t lost[TIDE_SLOTS / 64]; /* bit of each of them */
+};
+void tide_table_health(struct tide_table *table, struct tide_table_health *out);
 
 /*
  * Clocks. A worker is a fiber that said so; it counts intervals of its work from `clock` on, and what it pushes in

@@ -21,6 +21,7 @@ local arguments = {}
 ---@field min? number
 ---@field max? number
 ---@field value? string placeholder in help texts
+---@field repeated? boolean may be given several times: its value is a list
 ---@field config? string setting that stands in when the option is not given
 
 ---Options of every command.
@@ -183,6 +184,7 @@ local function add_options(parser, list)
     if option.type then
       local made = parser:option(names):target(target):argname(arguments.placeholder(option)):description(option.doc)
       if option.choices then made:choices(option.choices) end
+      if option.repeated then made:count("*") end
     else
       parser:flag(names):target(target):description(option.doc):count("*")
     end
@@ -275,7 +277,12 @@ local function convert(command, parsed)
     if given ~= nil and not option.type then
       values[key] = given ~= 0 and given ~= false
     elseif given ~= nil then
-      local value, why, code = options.convert(option.type, given, {choices = option.choices})
+      local value, why, code
+      if option.repeated then
+        value = given -- of strings
+      else
+        value, why, code = options.convert(option.type, given, {choices = option.choices})
+      end
       if value ~= nil then value, why = check_bounds(option, value) end
       if value == nil then
         return nil, errors.new(code or "T0104", {message = ("--%s: %s"):format(option.name, why)})

@@ -355,6 +355,23 @@ entry("T0609", {
   remedy = "correct the worker; -v shows the calls that led there",
 })
 
+entry("T0610", {
+  title = "rows are lost", exit = 1, name = "ELOST", generic = true,
+  explanation = "The nodes that held these rows died, and so did all copies there were. Rows are never begun anew in "
+    .. "silence: operations on them fail. `t:health().lost` lists the slots.",
+  remedy = "restart the job from what was saved last; a table with replicas = 1 or 2 survives as many losses",
+})
+entry("T0611", {
+  title = "this node was declared dead", exit = 1, name = "EFENCED", generic = true,
+  explanation = "The others could not reach this node and go on without it: its copies of rows are no longer valid, "
+    .. "so it neither reads nor writes them.",
+  remedy = "start the node again: it joins as a new one; look for what cut it off",
+})
+entry("T0612", {
+  title = "no node for copies", exit = 1, name = "ENOREPLICA", generic = true,
+  explanation = "The table asks for copies of its rows and the cluster has no second node that holds parameters.",
+  remedy = "start more nodes, or declare the table with replicas = 0",
+})
 entry("T0615", {
   title = "not possible in this version", exit = 1, name = "EUNSUPPORTED",
   explanation = "The job asks for a way of going on after a loss that this version does not have.",

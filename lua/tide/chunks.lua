@@ -101,4 +101,41 @@ function chunks:take_sums()
   return sums
 end
 
+---How far the run is: what a checkpoint keeps. Taken before its cut is announced, so that all that a chunk pushed is in
+---the checkpoint if the chunk counts as done here; what was done since is done again.
+---@return table record {count, pieces, pass, done = {index...}, sums}
+function chunks:record()
+  local record = {count = self.count, pieces = self.pieces, pass = self.pass, done = {}, sums = {}}
+  for index = 1, self.pieces do
+    if self.done[index] then record.done[#record.done + 1] = index end
+  end
+  for k, v in pairs(self.sums) do record.sums[k] = v end
+  return record
+end
+
+---Goes on where a record was taken.
+---@param record table of chunks:record()
+---@return boolean? ok
+---@return string? problem
+function chunks:restore(record)
+  if record.count ~= self.count or record.pieces ~= self.pieces then
+    return nil, ("the checkpoint's data is %d examples in %d chunks, the job's %d in %d"):format(record.count,
+      record.pieces, self.count, self.pieces)
+  end
+  self.pass = record.pass - 1
+  if record.pass > 0 then self:begin() else self.pass = 0 end
+  for _, index in ipairs(record.done) do
+    self.done[index] = true
+    self.missing = self.missing - 1
+  end
+  for i = self.pieces, 1, -1 do
+    if self.done[self.order[i]] then table.remove(self.order, i) end
+  end
+  for k, v in pairs(record.sums) do self.sums[k] = v end
+  return true
+end
+
+---@return integer passes that are complete
+function chunks:passed() return self:over() and self.pass or self.pass - 1 end
+
 return chunks

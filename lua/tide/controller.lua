@@ -26,7 +26,8 @@ local EVENTS_MAX <const> = 1000
 local CALL_S <const> = 30
 local LOST <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
 
----@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples, resume}
+---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples,
+--- resume}
 function controller.new(a)
   local resume = a.resume or {}
   return setmetatable({
@@ -209,9 +210,16 @@ function controller:start()
     error(script.error("T0705", ("the checkpoint is of %d workers, the run has %d"):format(a.resume.workers, rank),
       {help = "start as many workers; tables alone are restored by cluster:restore"}), 0)
   end
+  if a.resume and a.resume.chunks and self.chunks then
+    local ok, problem = self.chunks:restore(a.resume.chunks)
+    if not ok then error(script.error("T0705", problem), 0) end
+  end
   for _, node in ipairs(a.nodes) do
     local resume = a.resume and {}
-    for i, r in ipairs(a.resume and node.ranks or {}) do resume[i] = a.resume.ranks[r] or {} end
+    for i, r in ipairs(a.resume and node.ranks or {}) do
+      resume[i] = a.resume.ranks[r] or {}
+      resume[i].passes = self.chunks and self.chunks:passed()
+    end
     local answer, err = core.call(node.agent, {
       op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, seed = a.seed, params = self.params,
       tables = a.tables, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
@@ -424,11 +432,13 @@ end
 function controller:write_checkpoint(o)
   if self.writing then return nil, script.error("T0706", "another checkpoint of this run is being written") end
   self.writing = true
+  local position = self.chunks and self.chunks:record()
   local info, err = require("tide.checkpoint").save(o, function(info)
     local ranks, own = self:records_of(info)
     return {
       name = self.a.job, run = self.a.run, seed = self.a.seed, script = self.a.script.sha, workers = #self.workers,
       params = own.params, state = own.state, reports = own.reports, examples = own.examples, ranks = ranks,
+      chunks = position,
       policies = {}, -- names and SHA-256 of policies' sources, once jobs have policies
     }
   end)

@@ -56,13 +56,15 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 -- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
----@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", refuse_nan, seed
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
 -- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
+-- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots};
+-- t:health() -> {mode="none"|"strict", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed"} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:sampler{dist="uniform"|weights|function() return key end, scheme="naive"|"preloc"|"pool"|"postpone"|"local" or level="conform"|"bounded"|"long_term"|"none",
 --   first=0, count= (candidates), group=250, reuse=16, seed=1} -> s; s:prepare(n) -> sample; s:pull(sample, m) -> keys (u64), rows (f32 m x width); s:finish(sample); s:stats();

@@ -6,6 +6,7 @@ local core = require "tide.core"
 local errors = require "tide.errors"
 local script = require "tide.script"
 local sim_net = require "tide.sim_net"
+local units = require "tide.units"
 
 local sim = {
   active = core.simulated(), ---@type boolean

@@ -7,10 +7,12 @@ local table_spec = {}
 local FIELDS <const> = {
   name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
   technique = true, slots = true, wire = true, refuse_nan = true, seed = true,
+  replicas = true, durability = true,
 }
 local CHOICES <const> = {
   dtype = {f32 = true}, consistency = {sequential = true, async = true}, technique = {static = true, relocate = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
+  durability = {strict = true, none = true},
 }
 local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
 
@@ -52,7 +54,8 @@ function table_spec.xavier(o)
   return {"xavier", o.fan_in, o.fan_out}
 end
 
----@param fields table interface: keys, width, init, update, slots, wire, technique, refuse_nan, seed
+---@param fields table interface: keys, width, init, update, slots, wire, technique, replicas, durability, refuse_nan,
+---seed
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end
@@ -75,6 +78,9 @@ function table_spec.new(fields)
   if not UPDATES[update] then refuse(2, "update rule `%s` is not known", tostring(update)) end
   spec.update = type(spec.update) == "table" and spec.update or {update}
   spec.init = spec.init or {"zero"}
+  if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
+    refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))
+  end
   -- Accepted because scripts say what they rely on; the store has one type and one consistency in this version.
   spec.dtype, spec.consistency = nil, nil
   return setmetatable(spec, table_spec)

@@ -23,6 +23,7 @@ local PROGRESS_EVERY_S <const> = 0.1
 ---@field batch integer|nil examples of its next step, of a job that declares `batch`
 ---@field comm table|nil newest plan of how gradients travel, of a job that declares `comm`: {epoch=, paths=, formats=}
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
+---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
 local w_methods = {}
 w_methods.__index = w_methods
@@ -268,8 +269,8 @@ function worker.new(a)
   return setmetatable({
     rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = resume.params or a.params or {},
     state = resume.state or {}, keeps = a.keeps, controller = a.controller, reports = 0, barriers = 0,
-    clocks = resume.clock or 0, passes = 0, asked = 0, wait_s = 0, partial = {}, spans = {}, progress_at = 0,
-    reported_at = core.now(), stop_asked = false, rng = rng,
+    clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0, partial = {}, spans = {},
+    progress_at = 0, reported_at = core.now(), stop_asked = false, rng = rng,
   }, w_methods)
 end
 

@@ -149,7 +149,7 @@ void mailbox_handled(struct scheduler *s, struct actor *actor, size_t bytes) {
         atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed) <= actor->bytes_max / 2) {
         uint32_t count = actor->room_count;
         actor->room_count = 0;
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < count && !TIDE_MUTANT(flow_room_not_told); i++) {
             tide_fiber_wake(actor->room_waiters[i]);
         }
     }

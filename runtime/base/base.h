@@ -14,15 +14,21 @@ _Noreturn void tide__assert_failed(const char *expression, const char *file, int
 #define TIDE_LIKELY(e) __builtin_expect(!!(e), 1)
 #define TIDE_UNLIKELY(e) __builtin_expect(!!(e), 0)
 #define TIDE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define TIDE_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
-/* ---- planted bugs: a build with -DTIDE_MUTANTS switches one on by name, and a test must catch it ---- */
+/* A place where a build for tests breaks a rule on purpose when tide__mutant has its name: the tests must notice. */
 #ifdef TIDE_MUTANTS
+#include <string.h>
 extern const char *tide__mutant;
-#define TIDE_MUTANT(name) (tide__mutant && !strcmp(tide__mutant, #name))
+#define TIDE_MUTANT(name) (tide__mutant && strcmp(tide__mutant, #name) == 0)
 #else
 #define TIDE_MUTANT(name) 0
 #endif
+#define TIDE_CONTAINER(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+/* ---- unlikely choices: legal ones that production never makes and the simulator tries; not on per-row paths ---- */
+extern bool tide__buggify_on;
+void tide__buggify_set(uint64_t seed, double probability); /* of an armed site; 0: none */
+bool tide__buggify_hit(const char *site);
+#define TIDE_BUGGIFY(site) (TIDE_UNLIKELY(tide__buggify_on) && tide__buggify_hit(#site))
 
 /* ---- errors: each fiber owns a slot; the scheduler points the thread at the slot of the fiber that runs ---- */
 struct tide_error_slot {

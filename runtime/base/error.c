@@ -17,6 +17,10 @@ const char *tide__mutant;
  * are -errno. */
 enum { LIBUV_EOF = -4095, LIBUV_EAI_FIRST = -3014, LIBUV_EAI_LAST = -3000, ERRNO_LAST = -4095 };
 
+#ifdef TIDE_MUTANTS
+const char *tide__mutant;
+#endif
+
 static _Thread_local struct tide_error_slot own_slot;
 static _Thread_local struct tide_error_slot *current_slot;
 
@@ -66,9 +70,9 @@ const char *tide_error_name(int code) {
         "EINVAL",    "ENOMEM",       "EBUSY",   "ETIMEDOUT", "EUNREACHABLE", "EDIED",  "EREFUSED",
         "ECANCELED", "ENOENT",       "EEXIST",  "EFULL",     "EPROTO",       "ELIMIT", "ERANGE",
         "EIO",       "ENOSPC",       "EPERM",   "EVERSION",  "EMISMATCH",    "ENAN",   "EADDRINUSE",
-        "ECLOSED",   "EUNSUPPORTED", "EKILLED", "ECRASHED",
+        "ECLOSED",   "EUNSUPPORTED", "EKILLED", "ECRASHED",  "ELOST",        "EFENCED", "ENOREPLICA",
     };
-    if (code > TIDE_EINVAL || code < TIDE_ECRASHED) {
+    if (code > TIDE_EINVAL || code < TIDE_ENOREPLICA) {
         return code == 0 ? "OK" : "E?";
     }
     return names[TIDE_EINVAL - code];

@@ -6,6 +6,7 @@
  * irregular one is given more time.
  */
 #include "net/detector.h"
+#include "base/base.h"
 
 #include <math.h>
 
@@ -70,7 +71,8 @@ double tide__detector_phi(const struct tide_detector *d, uint64_t now) {
     if (deviation < deviation_us_min) {
         deviation = deviation_us_min;
     }
-    double y = ((double)(now - d->last) / 1000 - mean - pause_us) / deviation;
+    const double grace = TIDE_MUTANT(member_impatient) ? 0 : pause_us;
+    double y = ((double)(now - d->last) / 1000 - mean - grace) / deviation;
     if (y < -8) { /* far inside the usual: the curve is 1 to the last bit */
         return 0;
     }

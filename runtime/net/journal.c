@@ -272,6 +272,20 @@ static int read_file(struct journal *j) {
     return rewrite(j); /* nothing is left behind the next entry */
 }
 
+/* Makes the directory, and its name durable: a journal nobody finds again is none. */
+static int make_directory(struct tide_port *port, const char *directory) {
+    char parent[sizeof((struct journal *)0)->path];
+    int error = port->ops->file_mkdir(port, directory, 0700);
+    snprintf(parent, sizeof parent, "%s", directory);
+    char *slash = strrchr(parent, '/');
+    if (slash == NULL) {
+        snprintf(parent, sizeof parent, ".");
+    } else {
+        slash[slash == parent ? 1 : 0] = 0;
+    }
+    return error != 0 ? error : port->ops->directory_sync(port, parent);
+}
+
 static int open_files(struct journal *j, const char *directory) {
     char lock[sizeof j->path];
     if (strlen(directory) + sizeof "/control.journal" > sizeof j->path) {
@@ -279,7 +293,7 @@ static int open_files(struct journal *j, const char *directory) {
     }
     snprintf(j->path, sizeof j->path, "%s/control.journal", directory);
     snprintf(lock, sizeof lock, "%s/lock", directory);
-    int error = j->port->ops->file_mkdir(j->port, directory, 0700);
+    int error = make_directory(j->port, directory);
     int flags = TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK;
     error = error != 0 ? error : j->port->ops->file_open(j->port, lock, flags, &j->lock);
     if (error == TIDE_EBUSY) {

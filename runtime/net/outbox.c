@@ -338,6 +338,9 @@ static bool batch_has_room(const struct tide_outbox *box, size_t size) {
 
 static bool ring_has_room(const struct tide_outbox *box, size_t size) {
     size_t bytes = box->batch_bytes - box->own_bytes;
+    if (box->ring_frames > 0 && !box->parting && TIDE_BUGGIFY(ring_full)) {
+        return false;
+    }
     return box->parting || (box->ring_frames + box->batch_frames < TIDE_RING_FRAMES &&
                             box->ring_bytes + bytes + size <= TIDE_RING_BYTES);
 }

@@ -81,7 +81,7 @@ void tide__peers_release(struct tide_net *net) {
 static bool reserve(struct tide_peer *peer, unsigned lane, size_t bytes) {
     uint_fast64_t held = atomic_load_explicit(&peer->outstanding[lane], memory_order_relaxed);
     do {
-        if (held != 0 && held + bytes > windows[lane]) {
+        if (held != 0 && (held + bytes > windows[lane] || TIDE_BUGGIFY(credit_short))) {
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, held + bytes,
@@ -141,6 +141,9 @@ void tide__peer_wake(struct tide_peer *peer) {
     struct credit_waiter *waiter = peer->waiters;
     peer->waiters = NULL;
     tide_unlock(&peer->lock);
+    if (TIDE_MUTANT(flow_waiters_not_woken)) {
+        return;
+    }
     struct credit_waiter *in_order =
         NULL; /* the list is newest first; the longest waiting goes first */
     while (waiter != NULL) {

@@ -95,11 +95,14 @@ struct tide_session *tide__session_begin(struct tide_link *link, struct tide_pee
 }
 
 int tide__session_resume(struct tide_session *s, struct tide_link *link, uint64_t received) {
-    if (tide__session_mistake == MISTAKE_RESUME_EARLY && received > s->outbox.acked) {
+    if ((tide__session_mistake == MISTAKE_RESUME_EARLY || TIDE_MUTANT(session_resume_early)) &&
+        received > s->outbox.acked) {
         received--;
-    } else if (tide__session_mistake == MISTAKE_RESUME_LATE && received < s->outbox.sent) {
+    } else if ((tide__session_mistake == MISTAKE_RESUME_LATE || TIDE_MUTANT(session_resume_late)) &&
+               received < s->outbox.sent) {
         received++;
-    } else if (tide__session_mistake == MISTAKE_FORGET_FRAGMENTS) {
+    } else if (tide__session_mistake == MISTAKE_FORGET_FRAGMENTS ||
+               TIDE_MUTANT(session_forget_fragments)) {
         tide__assembly_drop(s->lanes);
     }
     int error = tide__outbox_rewind(&s->outbox, received);
@@ -189,7 +192,7 @@ void tide__sessions_release(struct tide_net *net) {
 static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
                              uint64_t consumed[TIDE_LANE_COUNT]) {
     uint64_t frames = s->link->intake.sequenced - s->told;
-    bool worth = s->tell_now || frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
+    bool worth = s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
                  (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES);
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
@@ -240,7 +243,7 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
     if (r.error != 0 || count != 1 + TIDE_LANE_COUNT - TIDE_LANE_STORE) {
         return tide_fail(TIDE_EPROTO, "a damaged credit frame");
     }
-    if (tide__session_mistake != MISTAKE_NEVER_TRIM) {
+    if (tide__session_mistake != MISTAKE_NEVER_TRIM && !TIDE_MUTANT(session_never_trim)) {
         int error = tide__outbox_acked(&s->outbox, received);
         if (error != 0) {
             return error;
@@ -248,7 +251,9 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
     }
     tide__link_touch(s->link); /* the ring has room again */
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        tide__peer_credit(s->peer, i, totals[i] - s->returned[i]);
+        if (!TIDE_MUTANT(flow_credit_lost) || i != TIDE_LANE_BULK) {
+            tide__peer_credit(s->peer, i, totals[i] - s->returned[i]);
+        }
         s->returned[i] = totals[i];
     }
     return 0;
@@ -278,6 +283,9 @@ void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
     peer->redial_delay = peer->redial_delay == 0                ? REDIAL_FIRST
                          : 2 * peer->redial_delay < REDIAL_LAST ? 2 * peer->redial_delay
                                                                 : REDIAL_LAST;
+    if (TIDE_BUGGIFY(redial_late)) {
+        peer->redial_delay = REDIAL_LAST / 4;
+    }
     uint64_t fifth = peer->redial_delay / 5;
     peer->redial_at = tide__net_now(net) + peer->redial_delay - fifth +
                       tide_random_below(&net->random, 2 * fifth + 1);

@@ -119,6 +119,8 @@ struct tide_port_ops {
     uint32_t (*user)(struct tide_port *);            /* uid of this process */
     int (*pid)(struct tide_port *);                  /* of this process; 0 in the simulator */
     const char *(*environment)(struct tide_port *, const char *name); /* read at start only; NULL when unset */
+    /* Simulator only, from inside a turn: the node's other executors run, as if at the same time. */
+    void (*interleave)(struct tide_port *);
 };
 
 struct tide_port {

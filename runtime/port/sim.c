@@ -185,6 +185,23 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     }
 }
 
+static void sim_interleave(struct tide_port *port) {
+    struct sim_node *node = ((struct sim_port *)port)->node;
+    for (struct tide_executor *e = node->sim->executors; e != NULL; e = e->next) {
+        if (e->node != node || e->in_turn || e->dead || e->scheduled == TIDE_NEVER) {
+            continue;
+        }
+        struct sim_event event = {.time = node->sim->now,
+                                  .object = e,
+                                  .generation = ++e->generation,
+                                  .kind = SIM_TURN,
+                                  .node = node->index};
+        e->references++; /* run_turn drops it; the turn in the heap is outdated */
+        e->busy_until = 0;
+        run_turn(node->sim, &event);
+    }
+}
+
 static int sim_executor_start(struct tide_port *port, const struct tide_executor_options *options,
                               struct tide_executor **out) {
     struct sim_port *p = (struct sim_port *)port;
@@ -334,6 +351,7 @@ static const struct tide_port_ops sim_ops = {
     .signal_watch = sim_signal_watch,
     .memory_resident = sim_memory_resident,
     .environment = sim_environment,
+    .interleave = sim_interleave,
 };
 
 /* ---- the world ---- */

@@ -363,7 +363,8 @@ int tide__sim_directory_sync(struct tide_port *port, const char *path) {
     if (port->crashed) {
         return tide_fail(TIDE_EIO, "syncing %s: the node has crashed", path);
     }
-    if (inode == NULL || !inode->directory) {
+    const bool top = strcmp(path, "/") == 0 || strcmp(path, ".") == 0;
+    if (!top && (inode == NULL || !inode->directory)) {
         return tide_fail(TIDE_ENOENT, "syncing %s: no such directory", path);
     }
     if (hits(node, node->disk.crash)) {
@@ -372,7 +373,7 @@ int tide__sim_directory_sync(struct tide_port *port, const char *path) {
     if (hits(node, node->disk.sync_error)) {
         return failed("syncing a directory");
     }
-    sync_names(node, path, strcmp(path, "/") == 0 ? 0 : strlen(path));
+    sync_names(node, path, top ? 0 : strlen(path));
     return 0;
 }
 

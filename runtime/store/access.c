@@ -17,6 +17,7 @@
  * pass began, so that a later duplicate cannot overtake an earlier one.
  */
 #include "store/cut.h"
+#include "store/replica.h"
 
 enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
 
@@ -276,6 +277,14 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             float *out = pass->out + b.positions[j] * width;
             int code = moving ? lock_moving(pass, &b, j, false, &word, &old)
                               : lock_key(pass, &b, j, false, &word, &old);
+            if (TIDE_UNLIKELY(table->replicas) && code > 0) {
+                uint64_t until = tide__lease_deadline(table, (uint32_t)(b.slots[j] - table->slots));
+                pass->deadline = until < pass->deadline ? until : pass->deadline;
+                if (code == TIDE__FOUND && tide__word_seen(old)) { /* not at its copies yet */
+                    tide__word_unlock(word, old);
+                    code = TIDE__MISSED;
+                }
+            }
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED)) {
                     copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
@@ -296,7 +305,40 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
     return 0;
 }
 
+/* All that the pass visits is missed. */
+static int miss_all(struct tide__pass *pass) {
+    int code = 0;
+    pass->misses->count = 0;
+    for (pass->at = 0; pass->at < pass->count && !code; pass->at++) {
+        code = miss(pass->misses, pass->index ? pass->index[pass->at] : pass->at);
+    }
+    return code;
+}
+
+/* A worker at a table of durability strict. In place while nothing that workers handed over is on its
+ * way to the store actor, nothing of the row on its way to its copies, and the leases hold until after
+ * the rows were read; else all of the call goes to the store actor. */
+static int pull_strict(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    /* acquire, and in this order: equal means that all that was handed over before has run */
+    uint64_t handled = atomic_load_explicit(&table->self_handled, memory_order_acquire);
+    uint64_t sent = atomic_load_explicit(&table->self_sent, memory_order_relaxed);
+    if (handled != sent) {
+        return miss_all(pass);
+    }
+    pass->deadline = TIDE_NEVER;
+    int code = pass_pull(pass, false);
+    if (!code && pass->deadline != TIDE_NEVER &&
+        tide_port_now(table->store->port) >= pass->deadline) {
+        return miss_all(pass);
+    }
+    return code;
+}
+
 int tide__pass_pull(struct tide__pass *pass) {
+    if (TIDE_UNLIKELY(pass->table->replicas)) {
+        return pull_strict(pass);
+    }
     return TIDE_UNLIKELY(pass->table->relocates) ? pass_pull(pass, true) : pass_pull(pass, false);
 }
 
@@ -381,6 +423,9 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
 }
 
 int tide__pass_push(struct tide__pass *pass) {
+    if (TIDE_UNLIKELY(pass->table->replicas)) {
+        return miss_all(pass); /* the store actor sends it to the copies */
+    }
     return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true) : pass_push(pass, false);
 }
 
@@ -436,6 +481,10 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
     int code = check_keys(table, keys, key_count);
+    if (!code && TIDE_UNLIKELY(table->replicas) &&
+        atomic_load_explicit(&table->store->fenced, memory_order_relaxed)) {
+        code = tide__fenced_fail(table->store);
+    }
     if (!code && kind == TIDE__PUSH && !raw) {
         code = check_rows(table, keys, key_count, in);
     }

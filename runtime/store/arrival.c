@@ -22,8 +22,7 @@ void tide__owner_table_deinit(struct tide_table *table) {
     if (table->relocates) {
         tide__owner_forget(table);
         tide__parcels_free(table);
-        tide_free(table->trails->places);
-        tide_free(table->trails);
+        tide__trails_free(table);
         tide_free(table->parcels);
         tide__slab_deinit(&table->arrivals);
     }
@@ -276,7 +275,8 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
         tide__arrival_free(table, old);
     }
-    if (row == UINT32_MAX) {
+    const bool none = row == UINT32_MAX;
+    if (none) {
         tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term | TIDE__NO_ROW, NULL, NULL);
     } else {
         struct tide__kept *second;
@@ -284,6 +284,11 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         term |= tide__cut_give(table, key, old, at, &second);
         tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, at, second ? second->row : NULL);
         tide_free(second);
+    }
+    if (!none && TIDE_MUTANT(reloc_row_left_behind) && tide__word_state(old) == TIDE__OWNED) {
+        return old;
+    }
+    if (!none) {
         tide__slab_give(&table->slab, row);
     }
     if (k->home) {
@@ -318,7 +323,8 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     old = tide__cut_arrive(table, key, old, bytes ? marks : TIDE__CUT_NO_ROW, row,
                            bytes && (marks & TIDE__MARK_SPLIT) ? bytes + row_bytes : NULL);
     count_time(table, a, now);
-    for (struct tide__waiter *w = a->first, *next; w; w = next) {
+    for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w;
+         w = next) {
         next = w->next;
         int code = tide__owner_run(w->job, w->index, &old, row, false);
         tide__waiter_done(table, w, code, "no memory for the answer");

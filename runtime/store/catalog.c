@@ -15,6 +15,7 @@
 #include "store/catalog.h"
 #include "store/generation.h"
 #include "store/move.h"
+#include "store/replica.h"
 
 enum { HOMES_BYTES = TIDE_SLOT_COUNT * 2 };
 
@@ -81,7 +82,15 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
         entry->homes[s] = ids[which];
         entry->versions[s] = 1;
     }
+    if (entry->options.replicas && count > 0) {
+        tide__groups_choose(entry, ids, count);
+    }
     tide_free(ids);
+    if (entry->options.replicas && count == 1) {
+        return tide_fail(TIDE_ENOREPLICA,
+                         "table '%s' wants copies of its rows, and no second node holds parameters",
+                         entry->name);
+    }
     return count ? 0
                  : tide_fail(TIDE_EUNREACHABLE, "no member of this cluster may hold parameters");
 }
@@ -100,7 +109,7 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
                        uint16_t node, bool ready) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 7);
+    tide_write_array(&w, 8);
     tide_write_uint(&w, TIDE__OP_TABLE);
     tide_write_uint(&w, entry->id);
     tide_write_bool(&w, ready);
@@ -108,6 +117,7 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
     tide_write_uint(&w, entry->version);
     tide_write_binary(&w, entry->homes, HOMES_BYTES);
     tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+    tide_write_typed(&w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
     if (tide__store_send_writer(store, node, &w)) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "table '%s' could not be sent to node %u: %s", entry->name, (unsigned)node,
@@ -477,23 +487,32 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
 /* ---- nodes: TABLE, TABLE_DONE ---- */
 
 static int install(struct tide_store *store, uint64_t id, const struct tide_table_options *options,
-                   uint64_t version, const uint8_t *homes_bytes, const uint8_t *versions) {
+                   uint64_t version, const uint8_t *homes_bytes, const uint8_t *versions,
+                   const uint8_t *chains_bytes) {
     uint16_t homes[TIDE_SLOT_COUNT];
+    uint64_t chains[TIDE_SLOT_COUNT];
     struct tide_table *table;
     if (id == 0 || id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EPROTO, "table id %llu", (unsigned long long)id);
     }
     memcpy(homes, homes_bytes, sizeof homes);
-    int code = tide__table_make(store, (uint32_t)id, options, homes, &table);
+    if (chains_bytes) {
+        memcpy(chains, chains_bytes, sizeof chains);
+    }
+    int code =
+        tide__table_make(store, (uint32_t)id, options, homes, chains_bytes ? chains : NULL, &table);
     if (!code) {
         memcpy(table->slot_versions, versions, sizeof table->slot_versions);
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
         tide__table_publish(store, table);
+        if (table->replicas) {
+            tide__lease_start(store);
+        }
     }
     return code;
 }
 
-/* [id, ready, options, version, homes, versions]; the op is read. */
+/* [id, ready, options, version, homes, versions, chains]; the op is read. */
 void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     struct tide_table_options options;
     char name[64];
@@ -504,6 +523,11 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     uint64_t version = tide_read_uint(r);
     const uint8_t *homes = tide_read_binary(r, &homes_size);
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
+    size_t chains_count = 0;
+    const uint8_t *chains = tide_read_typed(r, TIDE_U64, &chains_count);
+    if (!code && chains_count != (options.replicas ? TIDE_SLOT_COUNT : 0)) {
+        code = tide_fail(TIDE_EPROTO, "no groups of copies");
+    }
     if (code || r->error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s",
                  tide_error_message());
@@ -511,7 +535,8 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     }
     struct tide_table *table = tide__table_by_id(store, id);
     if (!table) {
-        code = install(store, id, &options, version, homes, versions);
+        code = install(store, id, &options, version, homes, versions,
+                       chains_count ? chains : NULL);
         table = code ? NULL : tide__table_by_id(store, id);
     }
     if (table && ready) {
@@ -567,6 +592,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
         entry->waiting_count--;
     }
     round_ended(store, entry);
+    tide__groups_advance(store);
     tide__plan_advance(store);
 }
 

@@ -23,6 +23,8 @@ struct tide__catalog_entry {
     bool tell;        /* all nodes are to hear the map, once it is recorded */
     uint16_t homes[TIDE_SLOT_COUNT];
     uint32_t versions[TIDE_SLOT_COUNT];
+    uint64_t chains[TIDE_SLOT_COUNT];  /* tables with copies: who has them, in order (replica.h) */
+    uint16_t joining[TIDE_SLOT_COUNT]; /* and who is to; 0: nobody */
     struct tide__caller *callers; /* of CREATE, until their node has the table */
     uint32_t waiting_count;
     uint8_t waiting[65536 / 8]; /* nodes that have not finished this round */

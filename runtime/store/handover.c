@@ -98,8 +98,32 @@ static void on_xfer(struct tide_table *table, const struct columns *c) {
     }
 }
 
+/* As home: whoever comes after `from` in the key's trail waits for what `from` does not have. It may have heard of its
+ * loss from another node than the home, before the HAND that named its successor; then nobody else would tell. */
+static void tell_successors(struct tide_table *table, uint64_t key, uint16_t from, uint16_t dead,
+                            const struct tide__relocation *k) {
+    const struct tide__trail *trail = tide__trail_of(table, key);
+    if (!trail) {
+        return;
+    }
+    const uint16_t *nodes = tide__trail_nodes(trail);
+    uint16_t at = 0;
+    while (at < trail->count && nodes[at] != from) {
+        at++;
+    }
+    for (uint16_t i = (uint16_t)(at + 1); i <= trail->count; i++) {
+        uint16_t next = i < trail->count ? nodes[i] : k->owner;
+        if (next != k->self && next != from) {
+            tide__parcel_add(table, TIDE__OP_LOST, next, dead, key,
+                             (k->owner_term - (uint32_t)(trail->count - i)) & TIDE__TERM_MASK,
+                             NULL, NULL);
+        }
+    }
+}
+
 /* From a home: what this node waits for is lost. To a home: what `from` waited for is. */
-static void on_lost(struct tide_table *table, uint16_t dead, const struct columns *c) {
+static void on_lost(struct tide_table *table, uint16_t from, uint16_t dead,
+                    const struct columns *c) {
     for (size_t i = 0; i < c->count; i++) {
         uint64_t key = key_in(c, i), old;
         uint32_t slot = tide__slot_of(table, key);
@@ -108,7 +132,10 @@ static void on_lost(struct tide_table *table, uint16_t dead, const struct column
             continue;
         }
         struct tide__relocation k = tide__key_view(table, slot, old);
-        if (k.home && k.state == TIDE__GONE && k.owner != k.self) {
+        if (k.home && !TIDE_MUTANT(loss_successors_not_told)) {
+            tell_successors(table, key, from, dead, &k);
+        }
+        if (k.home && k.state == TIDE__GONE && k.owner != k.self && k.owner != dead) {
             k.owner = dead;
             k.owner_term = tide__term_next(k.owner_term);
             old = tide__word_gone(old, &k, tide__word_handed(old));
@@ -185,7 +212,6 @@ static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct c
 
 void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
     struct columns c = {0};
-    (void)from;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
     bool good =
@@ -213,7 +239,7 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
         on_xfer(table, &c);
         break;
     case TIDE__OP_LOST:
-        on_lost(table, (uint16_t)about, &c);
+        on_lost(table, from, (uint16_t)about, &c);
         break;
     default:
         on_slot_keys(table, (uint32_t)about, &c, owners);
@@ -346,7 +372,7 @@ static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key
         tide__arrival_free(table, word);
         return tide__word_bare(word, seen) | handed;
     }
-    bool away = word & TIDE__WORD_AWAY;
+    bool away = (word & TIDE__WORD_AWAY) && !TIDE_MUTANT(move_directory_left_behind);
     if (away || seen) {
         depart_column(d, key, seen | TIDE__NO_ROW, away ? tide__word_owner(word) : 0);
     }
@@ -470,9 +496,10 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
     struct key_list mine = {0};
     for (size_t i = 0; i < table->trails->capacity; i++) {
         const struct tide__trail trail = table->trails->places[i];
+        const uint16_t *nodes = tide__trail_nodes(&trail);
         for (uint16_t j = 0; j < trail.count; j++) {
             uint64_t old;
-            if (trail.nodes[j] != dead) {
+            if (nodes[j] != dead || TIDE_MUTANT(loss_trail_ignored)) {
                 continue;
             }
             uint32_t slot = tide__slot_of(table, trail.key);
@@ -482,7 +509,7 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
             }
             struct tide__relocation k = tide__key_view(table, slot, old);
             tide__word_unlock(word, old);
-            uint16_t next = j + 1 < trail.count ? trail.nodes[j + 1] : k.owner;
+            uint16_t next = j + 1 < trail.count ? nodes[j + 1] : k.owner;
             uint32_t term = (k.owner_term - (trail.count - 1u - j)) & TIDE__TERM_MASK;
             if (next == self) {
                 (void)list_add(&mine, trail.key, 1);

@@ -5,6 +5,7 @@
  */
 #include "store/generation.h"
 #include "store/move.h"
+#include "store/replica.h"
 
 enum { LOGGED_MAX = 10 };
 
@@ -181,6 +182,24 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     case TIDE__OP_CUT_WROTE:
         tide__generation_cast(store, from, (int)op, &r);
         break;
+    case TIDE__OP_REPL:
+        tide__copy_repl(store, from, &r);
+        break;
+    case TIDE__OP_ACKR:
+        tide__replica_ack(store, &r);
+        break;
+    case TIDE__OP_SNAP:
+        tide__copy_snapshot(store, &r);
+        break;
+    case TIDE__OP_LEASE_ASK:
+        tide__lease_asked(store, from, &r);
+        break;
+    case TIDE__OP_LEASE:
+        tide__lease_granted(store, from, &r);
+        break;
+    case TIDE__OP_GROUPS:
+        tide__failover_groups(store, message, &r);
+        break;
     default:
         if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_CUT_ASK) {
             tide__move_message(store, from, (int)op, &r);
@@ -204,7 +223,12 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
         break;
     }
     case TIDE_TIMER:
-        store->timer_set = false;
+        if (store->replication && store->replication->beating &&
+            message->call == store->replication->beat) {
+            tide__lease_beat(store);
+        } else {
+            store->timer_set = false;
+        }
         break;
     case TIDE_EXIT:
         tide__generation_exit(store, message->call);

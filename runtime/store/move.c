@@ -16,13 +16,16 @@
  * actor's mailbox, and the rows are here if this node is the new home, workers route for themselves
  * again. So the operations of one worker on one key keep their order.
  *
- * What dies with a node is lost (no replicas yet) and said so: slots whose rows were on their way
+ * Tables with copies go another way (groups.c, failover.c). In others what dies with a node is lost and
+ * said so: slots whose rows were on their way
  * from or to a dead node keep it as their home, and operations on them fail with EDIED.
  */
 #include "store/move.h"
+#include "store/replica.h"
 
 enum {
-    IN_FLIGHT_MAX = 8,
+    IN_FLIGHT_MAX = 256, /* slots; mostly empty ones: a round trip each would make a move last minutes */
+    IN_FLIGHT_BYTES = 2 << 20,
     SLOTS_MAX = TIDE_SLOT_COUNT,
     ROWS_BYTES = 1 << 20,
     TURN_BYTES = 256 << 10
@@ -56,7 +59,8 @@ struct departure { /* at the old home */
     float *rows;
     uint32_t *marks;            /* of each row, see cut.h */
     struct tide_writer seconds; /* versions of the split ones */
-    size_t packed, capacity, turn_bytes;
+    size_t packed, capacity, turn_bytes, in_flight_bytes;
+    uint32_t *bytes; /* of the rows of each slot that has left */
     uint32_t slots[];
 };
 
@@ -75,6 +79,7 @@ static void departure_free(struct departure *departure) {
     tide_free(departure->marks);
     tide_writer_release(&departure->seconds);
     tide_free(departure->rows);
+    tide_free(departure->bytes);
     tide_free(departure);
 }
 
@@ -117,29 +122,35 @@ static uint32_t route_of(const struct tide_table *table, uint32_t slot) {
 }
 
 /* Pending lock held, `changes` bumped before. */
-static void set_route(struct tide_table *table, uint32_t slot, uint32_t route) {
+void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route) {
     /* release: `changes` and the slot's rows before the route; pairs with the acquires of passes */
     atomic_store_explicit(&table->slots[slot].route, route, memory_order_release);
 }
 
 /* `changes` moves before and after: whoever read it in between, and routes both old and new, finds
  * it changed. */
-static void routes_begin(struct tide_table *table) {
+void tide__routes_begin(struct tide_table *table) {
     tide_lock(&table->store->pending.lock);
     atomic_fetch_add_explicit(&table->changes, 1,
                               memory_order_release); /* pairs with the acquire in remote_start */
 }
 
-static void routes_end(struct tide_table *table) {
+void tide__routes_end(struct tide_table *table) {
     atomic_fetch_add_explicit(&table->changes, 1,
                               memory_order_release); /* pairs with the acquire in remote_start */
     tide_unlock(&table->store->pending.lock);
 }
 
-static void raise_version(struct tide_table *table, uint32_t version) {
+void tide__raise_version(struct tide_table *table, uint32_t version) {
     if (atomic_load_explicit(&table->map_version, memory_order_relaxed) < version) {
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
     }
+}
+
+void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags) {
+    tide__routes_begin(table);
+    tide__route_set(table, slot, route_of(table, slot) & ~flags);
+    tide__routes_end(table);
 }
 
 /* ---- messages of slots ---- */
@@ -187,6 +198,15 @@ void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t tab
 
 /* ---- fences ---- */
 
+/* A newer fence has the slot. */
+static void fence_forget(struct tide_table *table, uint32_t slot) {
+    for (struct tide__fence *f = table->fences; f; f = f->next) {
+        for (uint32_t j = 0; j < f->count; j++) {
+            f->slots[j] = f->slots[j] == slot ? UINT32_MAX : f->slots[j];
+        }
+    }
+}
+
 /* The new homes of slots, from one moment on. `awaited`: this node is the new home and the rows are
  * under way. */
 static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes,
@@ -197,7 +217,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     if (!fence) {
         return TIDE_ENOMEM;
     }
-    routes_begin(table);
+    tide__routes_begin(table);
     for (size_t i = 0; i < count; i++) {
         uint32_t slot = at(slots, i), new_version = versions ? at(versions, i) : version;
         uint16_t to = homes ? (uint16_t)at(homes, i) : home;
@@ -205,19 +225,17 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
             continue; /* old news */
         }
         table->slot_versions[slot] = new_version;
-        raise_version(table, new_version);
-        for (struct tide__fence *f = table->fences; f; f = f->next) {
-            for (uint32_t j = 0; j < f->count; j++) {
-                f->slots[j] = f->slots[j] == slot ? UINT32_MAX : f->slots[j];
-            }
-        }
+        tide__raise_version(table, new_version);
+        fence_forget(table, slot);
         fence->slots[fence->count++] = slot;
-        set_route(table, slot,
-                  to | (awaited ? TIDE__MINE | TIDE__AWAITED : 0) | TIDE__OWN_HOLD |
+        tide__route_set(table, slot,
+                  to | (awaited ? TIDE__MINE : 0) |
+                      (awaited && !TIDE_MUTANT(move_rows_not_awaited) ? TIDE__AWAITED : 0) |
+                      TIDE__OWN_HOLD |
                       TIDE__WORKER_HOLD);
     }
     fence->sequence = table->store->pending.sequence;
-    routes_end(table);
+    tide__routes_end(table);
     if (fence->count == 0) {
         tide_free(fence);
         return 0;
@@ -228,10 +246,27 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     return 0;
 }
 
+int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count) {
+    struct tide__fence *fence = tide_alloc_zero(1, sizeof *fence + count * sizeof fence->slots[0]);
+    if (!fence) {
+        return TIDE_ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        fence_forget(table, slots[i]);
+        fence->slots[i] = slots[i];
+    }
+    fence->count = (uint32_t)count;
+    fence->ready = true; /* what went the old way has gone out again */
+    fence->next = table->fences;
+    table->fences = fence;
+    table->store->moves->fences++;
+    return 0;
+}
+
 static void clear_flag(struct tide_table *table, const struct tide__fence *fence, uint32_t flag) {
     for (uint32_t i = 0; i < fence->count; i++) {
         if (fence->slots[i] != UINT32_MAX) {
-            set_route(table, fence->slots[i], route_of(table, fence->slots[i]) & ~flag);
+            tide__route_set(table, fence->slots[i], route_of(table, fence->slots[i]) & ~flag);
         }
     }
 }
@@ -240,19 +275,25 @@ static void clear_flag(struct tide_table *table, const struct tide__fence *fence
  * fence's slots still keeps some parked for its rows, or stalled behind a locked one. */
 static bool is_drained(const struct tide_table *table, const struct tide__fence *fence) {
     bool awaited = false;
-    for (uint32_t i = 0; i < fence->count && !awaited; i++) {
+    for (uint32_t i = 0; i < fence->count && !awaited && !TIDE_MUTANT(slot_move_order); i++) {
         awaited =
             fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
     }
-    return !awaited && !table->store->stalled && table->self_sent == table->self_handled;
+    return !awaited && !table->store->stalled &&
+           atomic_load_explicit(&table->self_sent, memory_order_relaxed) ==
+               atomic_load_explicit(&table->self_handled, memory_order_relaxed);
 }
 
 /* True: the fence is gone. */
 static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
-    if (!fence->ready && !tide__pending_before(table->store, table, fence->sequence)) {
-        routes_begin(table);
+    if (TIDE_BUGGIFY(fence_later)) {
+        return false;
+    }
+    if (!fence->ready && (TIDE_MUTANT(move_fence_ignored) ||
+                          !tide__pending_before(table->store, table, fence->sequence))) {
+        tide__routes_begin(table);
         clear_flag(table, fence, TIDE__OWN_HOLD);
-        routes_end(table);
+        tide__routes_end(table);
         fence->ready = true;
         tide__parked_retry(table);
         for (uint32_t i = 0; i < fence->count && table->relocates; i++) {
@@ -264,13 +305,13 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     if (!fence->ready) {
         return false;
     }
-    routes_begin(table);
+    tide__routes_begin(table);
     /* Workers of a relocating table hand everything to the store actor in any case. */
     bool drained = table->relocates || is_drained(table, fence);
     if (drained) {
         clear_flag(table, fence, TIDE__WORKER_HOLD);
     }
-    routes_end(table);
+    tide__routes_end(table);
     return drained;
 }
 
@@ -285,37 +326,47 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_answer_wanted && !tide__pending_at_leaver(table)) {
-        table->map_answer_wanted = false;
+    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table)) {
         table->store->moves->answers--;
-        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE,
-                        table->id, table->map_answer_term, 0, NULL, 0, NULL, 0);
+        for (; table->map_rounds > 0; table->map_rounds--) {
+            tide__move_send(table->store, tide_net_controller(table->store->net),
+                            TIDE__OP_MAP_DONE, table->id, table->map_round++, 0, &table->map_term,
+                            1, NULL, 0);
+        }
     }
 }
 
-/* [table, id or 0, passed on to, answer?, slots, homes, versions]; the op is read. With answer: the controller's term
- * in place of the id. */
+/* [table, id or 0, passed on to, round or 0, slots, homes, versions]; the op is read. With a round: the controller's
+ * term in place of the id. Each round has a leaver of its own, which may end when this node has answered: an answer to
+ * an earlier round, or to a former controller, does not count for it. */
 void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *r) {
     size_t count = 0, homes_count = 0, versions_count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t id = tide_read_uint(r), passed_on = tide_read_uint(r);
-    bool answer = tide_read_bool(r);
+    uint64_t round = tide_read_uint(r);
     const uint8_t *slots = read_slots(r, &count);
     const uint8_t *homes = tide_read_typed(r, TIDE_U32, &homes_count);
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
-    if (!table || r->error || !slots || homes_count != count || versions_count != count) {
+    if (!table || r->error || !slots || homes_count != count || versions_count != count ||
+        round > UINT32_MAX) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         return;
     }
     if (id && passed_on && passed_on <= UINT16_MAX) {
         tide__pending_passed_on(store, id, (uint16_t)passed_on);
     }
-    (void)change_homes(table, slots, homes, 0, versions, 0, count,
-                       false); /* ENOMEM: the old home forwards */
-    if (answer && from == tide_net_controller(store->net)) {
-        store->moves->answers += !table->map_answer_wanted;
-        table->map_answer_wanted = true;
-        table->map_answer_term = (uint32_t)id;
+    if (!table->replicas) { /* ENOMEM: the old home forwards */
+        (void)change_homes(table, slots, homes, 0, versions, 0, count, false);
+    }
+    if (round && from == tide_net_controller(store->net)) {
+        if (table->map_rounds > 0 && table->map_term != (uint32_t)id) {
+            table->map_rounds = 0; /* of a former controller: nobody waits for them */
+            store->moves->answers--;
+        }
+        store->moves->answers += table->map_rounds == 0;
+        table->map_round = table->map_rounds == 0 ? (uint32_t)round : table->map_round;
+        table->map_rounds = (uint32_t)round - table->map_round + 1; /* each table is told of all */
+        table->map_term = (uint32_t)id;
     }
     fences_advance(table);
 }
@@ -389,13 +440,13 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
     if (!(route & TIDE__AWAITED)) {
         return;
     }
-    routes_begin(table);
+    tide__routes_begin(table);
     if (lost_to) {
-        set_route(table, slot, lost_to | (route & (TIDE__OWN_HOLD | TIDE__WORKER_HOLD)));
+        tide__route_set(table, slot, lost_to | (route & (TIDE__OWN_HOLD | TIDE__WORKER_HOLD)));
     } else {
-        set_route(table, slot, route & ~TIDE__AWAITED);
+        tide__route_set(table, slot, route & ~TIDE__AWAITED);
     }
-    routes_end(table);
+    tide__routes_end(table);
     for (struct arrival **place = &store->moves->arrivals; *place; place = &(*place)->next) {
         struct arrival *a = *place;
         uint32_t i = 0;
@@ -415,7 +466,10 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         }
         break;
     }
-    tide__parked_retry(table);
+    tide__store_yield(store); /* workers see the new route before what waited has run */
+    if (!TIDE_MUTANT(move_parked_forgotten)) {
+        tide__parked_retry(table);
+    }
     fences_advance(table);
 }
 
@@ -473,12 +527,14 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
     uint64_t *keys = tide_alloc(capacity * sizeof *keys);
     float *rows = tide_alloc(capacity * row_bytes);
     uint32_t *marks = tide_alloc(capacity * sizeof *marks);
-    if (!d || !keys || !rows || !marks) {
+    uint32_t *bytes = tide_alloc((count + 1) * sizeof *bytes);
+    if (!d || !keys || !rows || !marks || !bytes) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to hand slots over");
         tide_free(d);
         tide_free(keys);
         tide_free(rows);
         tide_free(marks);
+        tide_free(bytes);
         return;
     }
     *d = (struct departure){.table = table,
@@ -488,7 +544,8 @@ static void on_move(struct tide_store *store, struct tide_table *table, uint32_t
                             .keys = keys,
                             .rows = rows,
                             .marks = marks,
-                            .capacity = capacity};
+                            .capacity = capacity,
+                            .bytes = bytes};
     for (size_t i = 0; i < count; i++) {
         d->slots[i] = at(slots, i);
     }
@@ -513,7 +570,6 @@ static int ship(struct departure *d) {
     tide_write_typed(&w, TIDE_F32, d->rows, d->packed * d->table->row_floats);
     tide_write_typed(&w, TIDE_U32, d->marks, d->packed);
     tide_write_typed(&w, TIDE_F32, d->seconds.data, d->seconds.size / sizeof(float));
-    d->turn_bytes += w.size;
     int code = tide__store_send_writer(d->table->store, d->to, &w);
     if (!code) {
         d->packed = 0;
@@ -559,11 +615,11 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
         return 1; /* it left, and that was told: a controller that took over asks again */
     }
     if (route_of(table, slot) & TIDE__MINE) {
-        routes_begin(table);
-        set_route(table, slot, d->to);
+        tide__routes_begin(table);
+        tide__route_set(table, slot, d->to);
         table->slot_versions[slot] = d->version;
-        raise_version(table, d->version);
-        routes_end(table);
+        tide__raise_version(table, d->version);
+        tide__routes_end(table);
     } else if (tide__route_home(route_of(table, slot)) != d->to) {
         lost_to = tide__route_home(route_of(table, slot)); /* it left for a node that died */
     }
@@ -586,21 +642,36 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
     return tide__store_send_writer(store, d->to, &w);
 }
 
+/* Departs the next slot. What its rows take is what their slab has less of then: nearly, for workers use it too. */
+static int depart_next(struct tide_store *store, struct departure *d) {
+    struct tide_table *table = d->table;
+    const unsigned before = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    int code = depart_slot(store, d, d->slots[d->at]);
+    if (code < 0) {
+        return code;
+    }
+    const unsigned after = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    const uint64_t bytes = after < before ? (uint64_t)(before - after) * table->row_floats * 4 : 0;
+    d->bytes[d->at++] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+    d->turn_bytes += bytes;
+    d->in_flight_bytes += code == 0 ? d->bytes[d->at - 1] : 0;
+    d->in_flight += code == 0;
+    return 0;
+}
+
 static void departures_advance(struct tide_store *store) {
     struct departure *d = store->moves->departures;
     if (!d) {
         return;
     }
     d->turn_bytes = 0; /* a slot goes in one turn; between turns operations are served */
-    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES) {
-        uint32_t slot = d->slots[d->at], route = route_of(d->table, slot);
+    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES &&
+           d->in_flight_bytes < IN_FLIGHT_BYTES) {
+        uint32_t route = route_of(d->table, d->slots[d->at]);
         bool settled = !(route & (TIDE__AWAITED | TIDE__OWN_HOLD | TIDE__WORKER_HOLD));
-        int code = settled ? depart_slot(store, d, slot) : TIDE_EBUSY;
-        if (code < 0) {
+        if (!settled || TIDE_BUGGIFY(departure_pauses) || depart_next(store, d)) {
             break;
         }
-        d->at++;
-        d->in_flight += code == 0;
     }
     if (d->at == d->count && d->in_flight == 0) {
         store->moves->departures = d->next;
@@ -613,6 +684,7 @@ static void on_slot_here(struct tide_store *store, const struct tide_table *tabl
         for (uint32_t i = 0; i < d->at && d->table == table; i++) {
             if (d->slots[i] == slot && d->in_flight > 0) {
                 d->in_flight--;
+                d->in_flight_bytes -= d->bytes[i];
                 return;
             }
         }
@@ -638,10 +710,17 @@ static void leave_advance(struct tide_store *store) {
 
 void tide__moves_advance(struct tide_store *store) {
     departures_advance(store);
+    unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= tables && store->replication; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && table->replicas && table->replicas->unopened) {
+            tide__replicas_advance(table);
+        }
+    }
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
         struct tide_table *table = tide__table_by_id(store, id);
-        if (table && (table->fences || table->map_answer_wanted)) {
+        if (table && (table->fences || table->map_rounds > 0)) {
             fences_advance(table);
         }
     }
@@ -718,9 +797,20 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count);
         break;
     case TIDE__OP_MAP_DONE:
-        if (version == (uint32_t)tide_net_term(store->net)) { /* not what a former one asked */
-            tide__plan_answered(store, from, false);
+        if (version > 0 && count == 1 && at(slots, 0) == (uint32_t)tide_net_term(store->net)) {
+            tide__plan_answered(store, from, (uint32_t)version); /* not what a former one asked */
         }
+        break;
+    case TIDE__OP_REBUILD:
+        if (controls && table->replicas) {
+            tide__rebuild_order(table, (uint32_t)version, (uint16_t)node, slots, count);
+        }
+        break;
+    case TIDE__OP_REBUILT:
+        tide__groups_rebuilt(store, from, table->id, (uint16_t)node, slots, count);
+        break;
+    case TIDE__OP_COPY_FAILED:
+        tide__groups_copy_failed(store, table->id, (uint16_t)node, slots, count);
         break;
     default:
         break;
@@ -760,6 +850,9 @@ static void member_gone(struct tide_store *store, uint16_t id) {
 
 void tide__move_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+        if (member->state == TIDE_MEMBER_DEAD) {
+            tide__health_death(store, member);
+        }
         member_gone(store, member->id);
         tide__owner_member_gone(store, member->id);
     }
@@ -767,6 +860,7 @@ void tide__move_member(struct tide_store *store, const struct tide_member *membe
         store->leaving = true;
     }
     if (tide__catalog_commands(store)) {
+        tide__groups_member(store, member);
         tide__plan_member(store, member);
     }
     tide__moves_advance(store);

@@ -19,7 +19,8 @@ struct tide__moves {
     uint32_t recording; /* changes of maps that are not recorded yet: nothing may follow from them */
     bool planning;
     uint32_t fences;
-    uint32_t answers; /* tables with map_answer_wanted */
+    uint32_t answers; /* tables with map_rounds */
+    uint32_t rounds;  /* controller: of MAP, so far */
 };
 
 /* [op, table, version, node, slots, lost] */
@@ -31,8 +32,8 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
 void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t version);
 void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
                       const uint8_t *lost, size_t lost_count);
-/* MAP_DONE of one table, or of all: the node is gone. */
-void tide__plan_answered(struct tide_store *store, uint16_t node, bool all);
+/* MAP_DONE of one table, for the leaver of that round; round 0: all of them, the node is gone. */
+void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t round);
 void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
 /* Reads back the batches that were under way; what their new homes have to be told is told by the

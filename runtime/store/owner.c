@@ -255,8 +255,13 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
         *w = (struct tide__waiter){.job = part, .index = i};
         if (tide__word_state(old) == TIDE__ARRIVING && !tide__arrival_of(table, old)->here) {
             struct tide__arrival *a = tide__arrival_of(table, old);
-            *a->last = w;
-            a->last = &w->next;
+            if (TIDE_MUTANT(reloc_queue_backwards) && a->first) {
+                w->next = a->first;
+                a->first = w;
+            } else {
+                *a->last = w;
+                a->last = &w->next;
+            }
         } else { /* cannot be: nobody but this thread ends an arrival */
             tide__waiter_done(table, w, TIDE_EREFUSED, "the row is not on its way");
         }
@@ -429,7 +434,7 @@ void tide__owner_job(struct tide__job *job) {
         tide__job_reply(job);
     }
     if (job->own && !job->queued_once) {
-        table->self_handled++;
+        atomic_fetch_add_explicit(&table->self_handled, 1, memory_order_release);
     }
     tide__owner_finish(table);
 }

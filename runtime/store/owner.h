@@ -32,20 +32,29 @@ void tide__parcels_free(struct tide_table *table);
  * Trails. A home that sends HAND does not hear whether the row arrived. It remembers, for each key
  * that went from one other node to the next, who had it before, so that a death on the way can be
  * told to the node that waits. A node that asks again has had its row: what was before it is
- * forgotten. Of a chain longer than TIDE__TRAIL_MAX only the youngest part is kept.
+ * forgotten, so no node is in it twice.
  */
-enum { TIDE__TRAIL_MAX = 6 };
+enum { TIDE__TRAIL_FEW = 4 };
 struct tide__trail {
     uint64_t key;
-    uint16_t count;                  /* 0: empty place */
-    uint16_t nodes[TIDE__TRAIL_MAX]; /* oldest first; their terms are those before the owner's */
+    uint16_t count;    /* 0: empty place */
+    uint16_t capacity; /* of `many`; 0: few */
+    union {            /* nodes, oldest first; their terms are those before the owner's */
+        uint16_t few[TIDE__TRAIL_FEW];
+        uint16_t *many;
+    } nodes;
 };
+static inline const uint16_t *tide__trail_nodes(const struct tide__trail *trail) {
+    return trail->capacity ? trail->nodes.many : trail->nodes.few;
+}
 struct tide__trails {
     struct tide__trail *places;
     size_t capacity, count;
 };
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to);
 void tide__trail_end(struct tide_table *table, uint64_t key);
+const struct tide__trail *tide__trail_of(const struct tide_table *table, uint64_t key); /* or NULL */
+void tide__trails_free(struct tide_table *table);
 
 /* ---- handover.c ---- */
 /* The table ends: operations that still wait for rows are freed. */

@@ -76,9 +76,11 @@ static void parcel_send(struct tide_table *table, struct parcel *p) {
             p->rows->size = p->row_count * table->row_floats * sizeof(float);
         }
     }
-    int code = w.error
-                   ? w.error
-                   : tide__store_send(store, p->to, TIDE_LANE_STORE, true, w.data, w.size, p->rows);
+    const bool hands = p->op == TIDE__OP_HAND || p->op == TIDE__OP_XFER;
+    const enum tide_lane lane =
+        hands && TIDE_MUTANT(reloc_hand_overtakes) ? TIDE_LANE_CONTROL : TIDE_LANE_STORE;
+    int code =
+        w.error ? w.error : tide__store_send(store, p->to, lane, true, w.data, w.size, p->rows);
     if (code) { /* to a node that is gone: whoever waits there, and its rows, are gone with it */
         tide_log(TIDE_LOG_DEBUG, tide_node_name(store->node),
                  "%zu keys of table '%s' were not moved: %s", p->count, table->name,
@@ -194,6 +196,21 @@ static bool trails_grow(struct tide__trails *t) {
     return true;
 }
 
+static bool trail_grow(struct tide__trail *trail) {
+    uint16_t capacity = trail->capacity ? (uint16_t)(2 * trail->capacity) : 4 * TIDE__TRAIL_FEW;
+    uint16_t *many = trail->count < UINT16_MAX / 4 ? tide_alloc(capacity * sizeof *many) : NULL;
+    if (!many) {
+        return false;
+    }
+    memcpy(many, tide__trail_nodes(trail), trail->count * sizeof *many);
+    if (trail->capacity) {
+        tide_free(trail->nodes.many);
+    }
+    trail->nodes.many = many;
+    trail->capacity = capacity;
+    return true;
+}
+
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint16_t to) {
     struct tide__trails *t = table->trails;
     if ((t->count + 1) * 4 > t->capacity * 3 && !trails_grow(t)) {
@@ -202,18 +219,27 @@ void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint
     struct tide__trail *trail = &t->places[place_of(t, key)];
     t->count += trail->count == 0;
     trail->key = key;
+    uint16_t *nodes = trail->capacity ? trail->nodes.many : trail->nodes.few;
     for (uint16_t i = trail->count; i-- > 0;) {
-        if (trail->nodes[i] == to) { /* it asks again: it has had its row */
+        if (nodes[i] == to) { /* it asks again: it has had its row */
             trail->count = (uint16_t)(trail->count - i);
-            memmove(trail->nodes, trail->nodes + i, trail->count * sizeof trail->nodes[0]);
+            memmove(nodes, nodes + i, trail->count * sizeof *nodes);
             break;
         }
     }
-    if (trail->count == TIDE__TRAIL_MAX) {
+    if (trail->count == (trail->capacity ? trail->capacity : TIDE__TRAIL_FEW) &&
+        !trail_grow(trail)) { /* the oldest is forgotten */
         trail->count--;
-        memmove(trail->nodes, trail->nodes + 1, trail->count * sizeof trail->nodes[0]);
+        memmove(nodes, nodes + 1, trail->count * sizeof *nodes);
     }
-    trail->nodes[trail->count++] = from;
+    nodes = trail->capacity ? trail->nodes.many : trail->nodes.few;
+    nodes[trail->count++] = from;
+}
+
+const struct tide__trail *tide__trail_of(const struct tide_table *table, uint64_t key) {
+    const struct tide__trails *t = table->trails;
+    const struct tide__trail *trail = t->capacity ? &t->places[place_of(t, key)] : NULL;
+    return trail && trail->count ? trail : NULL;
 }
 
 void tide__trail_end(struct tide_table *table, uint64_t key) {
@@ -227,6 +253,9 @@ void tide__trail_end(struct tide_table *table, uint64_t key) {
         return;
     }
     t->count--;
+    if (t->places[hole].capacity) {
+        tide_free(t->places[hole].nodes.many);
+    }
     for (size_t i = (hole + 1) & mask; t->places[i].count; i = (i + 1) & mask) {
         size_t wanted = (size_t)tide_mix64(t->places[i].key) & mask;
         if (((i - wanted) & mask) >= ((i - hole) & mask)) {
@@ -234,5 +263,18 @@ void tide__trail_end(struct tide_table *table, uint64_t key) {
             hole = i;
         }
     }
-    t->places[hole].count = 0;
+    t->places[hole].count = t->places[hole].capacity = 0;
+}
+
+void tide__trails_free(struct tide_table *table) {
+    struct tide__trails *t = table->trails;
+    for (size_t i = 0; t && i < t->capacity; i++) {
+        if (t->places[i].count && t->places[i].capacity) {
+            tide_free(t->places[i].nodes.many);
+        }
+    }
+    if (t) {
+        tide_free(t->places);
+        tide_free(t);
+    }
 }

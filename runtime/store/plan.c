@@ -7,6 +7,7 @@
  * whoever has heard it says how far it is.
  */
 #include "store/move.h"
+#include "store/replica.h"
 
 struct batch { /* at the controller */
     struct batch *next;
@@ -20,7 +21,7 @@ struct leaver { /* at the controller */
     struct leaver *next;
     uint16_t id;
     bool drained;          /* it owns nothing whose home is elsewhere */
-    bool told;             /* MAP was sent to all */
+    uint32_t round;        /* of the MAP that was sent to all; 0: not yet */
     uint32_t answers_left; /* MAP_DONE of (member, table) */
     uint8_t *awaited;      /* how many tables each member still owes an answer for: u16 by id */
 };
@@ -189,6 +190,7 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     for (const struct batch *b = store->moves->batches; b; b = b->next) {
         for (uint32_t i = 0; i < b->count && b->table == entry->id; i++) {
             planned[b->slots[i]] = true;
+            any = any || (b->to == from && !TIDE_MUTANT(leave_before_arrivals)); /* on their way to who leaves now: they go on from there */
         }
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {
@@ -219,9 +221,9 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     return code < 0 ? code : any;
 }
 
-/* `answer`: when nothing goes by an older map any more. */
+/* With a round: to be answered when nothing goes by an older map any more. */
 static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry,
-                     uint16_t node, bool answer) {
+                     uint16_t node, uint32_t round) {
     uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT];
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         slots[s] = s;
@@ -232,9 +234,9 @@ static void send_map(struct tide_store *store, const struct tide__catalog_entry 
     tide_write_array(&w, 8);
     tide_write_uint(&w, TIDE__OP_MAP);
     tide_write_uint(&w, entry->id);
-    tide_write_uint(&w, answer ? tide_net_term(store->net) : 0);
+    tide_write_uint(&w, round ? tide_net_term(store->net) : 0);
     tide_write_uint(&w, 0);
-    tide_write_bool(&w, answer);
+    tide_write_uint(&w, round);
     tide_write_typed(&w, TIDE_U32, slots, TIDE_SLOT_COUNT);
     tide_write_typed(&w, TIDE_U32, homes, TIDE_SLOT_COUNT);
     tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
@@ -253,7 +255,7 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
     if (!leaver->awaited) {
         return; /* tried again at the next event */
     }
-    leaver->told = true;
+    leaver->round = ++store->moves->rounds;
     uint16_t owed;
     for (unsigned node = 1; node < 0x8000; node++) {
         if (!lives(store, node)) {
@@ -262,7 +264,7 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
         owed = 0;
         for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
             if (e->phase == TIDE__CATALOG_READY) {
-                send_map(store, e, (uint16_t)node, true);
+                send_map(store, e, (uint16_t)node, leaver->round);
                 owed++;
             }
         }
@@ -271,9 +273,10 @@ static void tell_all(struct tide_store *store, struct leaver *leaver) {
     }
 }
 
-void tide__plan_answered(struct tide_store *store, uint16_t node, bool all) {
+void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t round) {
+    const bool all = round == 0;
     for (struct leaver *l = store->moves->leavers; l; l = l->next) {
-        if (l->awaited && node < 0x8000) {
+        if (l->awaited && node < 0x8000 && (all || l->round == round || TIDE_MUTANT(leave_any_answer))) {
             uint16_t owed, drop;
             memcpy(&owed, l->awaited + 2 * node, sizeof owed);
             drop = all ? owed : owed > 0;
@@ -286,8 +289,11 @@ void tide__plan_answered(struct tide_store *store, uint16_t node, bool all) {
 
 /* True: it is evacuated. */
 static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
-    if (leaver->told) {
-        return leaver->answers_left == 0;
+    if (TIDE_MUTANT(leave_at_once)) {
+        return true;
+    }
+    if (leaver->round) {
+        return leaver->answers_left == 0 || TIDE_MUTANT(leave_without_answers);
     }
     uint16_t *targets = NULL;
     size_t count = 0;
@@ -301,6 +307,9 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         }
         if (e->phase != TIDE__CATALOG_READY) {
             waits = true; /* its creation ends soon; then its slots are planned */
+        } else if (e->options.replicas) {
+            waits |= tide__groups_busy(store, e, leaver->id);
+            holds |= count == 0;
         } else if (count > 0) {
             waits |= plan_table(store, e, leaver->id, targets, count) != 0;
         } else {
@@ -312,17 +321,17 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
     }
-    if (!waits && (leaver->drained || holds)) {
+    if (!waits && (leaver->drained || holds || TIDE_MUTANT(leave_undrained))) {
         tell_all(store, leaver);
     }
-    return leaver->told && leaver->answers_left == 0;
+    return leaver->round && leaver->answers_left == 0;
 }
 
 static void tell_everybody(struct tide_store *store, struct tide__catalog_entry *entry) {
     entry->tell = false;
     for (unsigned node = 1; node < 0x8000; node++) {
         if (lives(store, node)) {
-            send_map(store, entry, (uint16_t)node, false);
+            send_map(store, entry, (uint16_t)node, 0);
         }
     }
 }
@@ -412,7 +421,7 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
                 place = &b->next;
             }
         }
-        tide__plan_answered(store, member->id, true);
+        tide__plan_answered(store, member->id, 0);
     }
     if (member->state == TIDE_MEMBER_LEAVING) {
         struct leaver *leaver = tide_alloc_zero(1, sizeof *leaver);

@@ -1,5 +1,6 @@
 /* The table of relocate.h: what a node does with a key when something happens to it. */
 #include "store/relocate.h"
+#include "base/base.h"
 
 static struct tide__relocate_result act(enum tide__relocate_act what) {
     return (struct tide__relocate_result){.act = (uint8_t)what};
@@ -13,7 +14,7 @@ static struct tide__relocate_result operation(const struct tide__relocation *key
     if (key->state == TIDE__HELD || here_by_default(key)) {
         return act(TIDE__RUN);
     }
-    if (key->state == TIDE__COMING) {
+    if (key->state == TIDE__COMING && !TIDE_MUTANT(reloc_requester_forwards)) {
         return act(TIDE__QUEUE);
     }
     struct tide__relocate_result r = act(key->home ? TIDE__TO_OWNER : TIDE__TO_HOME);
@@ -26,7 +27,10 @@ static struct tide__relocate_result record(struct tide__relocation *key, uint16_
                                            enum tide__relocate_act what) {
     struct tide__relocate_result r = act(what);
     r.to = key->owner;
-    r.node = key->owner = node;
+    r.node = node;
+    if (!TIDE_MUTANT(reloc_home_records_late)) {
+        key->owner = node;
+    }
     r.term = key->owner_term = tide__term_next(key->owner_term);
     return r;
 }
@@ -114,7 +118,7 @@ static struct tide__relocate_result xfer(struct tide__relocation *key, uint32_t 
     struct tide__relocate_result r = act(TIDE__INSTALL);
     key->term = term;
     key->state = TIDE__HELD;
-    if (key->next && key->next_term == tide__term_next(term)) {
+    if (key->next && key->next_term == tide__term_next(term) && !TIDE_MUTANT(reloc_keeps_noted)) {
         r.act = TIDE__INSTALL_AND_GIVE;
         r.node = key->next;
         r.term = key->next_term;

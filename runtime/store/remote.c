@@ -15,7 +15,8 @@
  * (killed, timed out) detaches its ticket from entries that are not busy and waits for those that
  * are.
  */
-#include "store/store_internal.h"
+#include "store/replica.h"
+#include "store/shard.h"
 
 #define COUNT_MASK UINT64_C(0xffff)
 #define FIBER_MASK UINT64_C(0x7fffffffffff)
@@ -211,6 +212,12 @@ static void release_id(struct tide__pending_table *t, uint64_t id) {
     t->free_slots[t->free_count++] = slot;
 }
 
+static void pending_free(struct tide__pending *p) {
+    tide_free(p->body);
+    tide_blob_unref(p->tail);
+    tide_free(p);
+}
+
 static void unlink_and_free(struct tide__pending_table *t, struct tide__pending *p) {
     tide_lock(&t->lock);
     *(p->prev ? &p->prev->next : &t->first) = p->next;
@@ -218,11 +225,11 @@ static void unlink_and_free(struct tide__pending_table *t, struct tide__pending 
     release_id(t, p->id);
     tide_unlock(&t->lock);
     tide__admission_return(p->table->store, p->node, 1, p->admitted);
-    tide_free(p);
+    pending_free(p);
 }
 
 /* The entry, now ours; NULL: unknown or in somebody's hands. */
-static struct tide__pending *take(struct tide__pending_table *t, uint64_t id) {
+struct tide__pending *tide__pending_take(struct tide__pending_table *t, uint64_t id) {
     uint32_t slot = (uint32_t)id;
     tide_lock(&t->lock);
     struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
@@ -282,7 +289,7 @@ static size_t settle(struct tide_store *store, struct tide__pending *p, const ui
             fresh = SIZE_MAX;
             break;
         }
-        fresh += p->at[position] != 0;
+        fresh += p->at[position] != 0 || TIDE_MUTANT(reloc_counts_answers);
         p->out -= p->at[position] != 0 && p->at[position] != self;
         p->at[position] = 0;
     }
@@ -294,7 +301,7 @@ void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const
                           const void *positions, size_t count, int rows_code, const void *rows,
                           size_t row_bytes) {
     struct tide__pending_table *t = &store->pending;
-    struct tide__pending *p = take(t, id);
+    struct tide__pending *p = tide__pending_take(t, id);
     if (!p) {
         atomic_fetch_add_explicit(&store->replies_unknown, 1, memory_order_relaxed);
         return;
@@ -330,7 +337,7 @@ void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const
 }
 
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text) {
-    struct tide__pending *p = take(&store->pending, id);
+    struct tide__pending *p = tide__pending_take(&store->pending, id);
     if (!p) {
         atomic_fetch_add_explicit(&store->replies_unknown, 1, memory_order_relaxed);
         return;
@@ -374,7 +381,8 @@ static void keys_gone(struct tide_store *store, uint16_t node, const char *text)
         tide_lock(&t->lock);
         t->gone[node / 8] |= (uint8_t)(1u << (node % 8));
         for (p = t->first; p && count == 0; p = count ? p : p->next) {
-            for (uint32_t i = 0; p->at && p->out && !p->busy && i < p->count; i++) {
+            const bool stays = !p->at || p->table->replicas || p->busy; /* copies: it goes again */
+            for (uint32_t i = 0; !stays && p->out && i < p->count; i++) {
                 count += p->at[i] == node;
             }
         }
@@ -467,8 +475,20 @@ bool tide__pending_at_leaver(struct tide_table *table) {
     return found;
 }
 
+/* Static tables: what an own operation still waits for is all parked here, and has gone no way yet. To wait for it would
+ * be to wait for oneself: it is parked until the fence is lifted. */
+static bool is_parked(const struct tide_table *table, const struct tide__pending *p,
+                      uint16_t self) {
+    uint32_t keys = 0;
+    for (const struct tide__job *job = p->node == self && !TIDE_MUTANT(move_waits_for_itself) ? table->parked : NULL; job; job = job->next) {
+        keys += job->id == p->id && job->origin == self ? job->count : 0;
+    }
+    return keys > 0 && keys == p->left;
+}
+
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
                           uint64_t sequence) {
+    const uint16_t self = tide__store_self(store);
     bool found = false;
     tide_lock(&store->pending.lock);
     for (struct tide__pending *p = store->pending.first; p && table->relocates && !found;
@@ -481,7 +501,7 @@ bool tide__pending_before(struct tide_store *store, const struct tide_table *tab
     }
     for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found;
          p = p->next) {
-        found = p->table == table;
+        found = p->table == table && !is_parked(table, p, self);
     }
     tide_unlock(&store->pending.lock);
     return found;
@@ -501,7 +521,7 @@ void tide__pending_deinit(struct tide_store *store) {
     struct tide__pending_table *t = &store->pending;
     for (struct tide__pending *p = t->first; p;) {
         struct tide__pending *next = p->next;
-        tide_free(p);
+        pending_free(p);
         p = next;
     }
     tide_free(t->by_slot);
@@ -519,6 +539,7 @@ struct request { /* a message on its way out; apart from its entry, which may en
     struct tide_writer body;
     struct tide_blob *tail;
     uint16_t node;
+    size_t ids_at;    /* tables with copies: where its sequence is in the body */
     uint8_t buffer[]; /* of the body */
 };
 
@@ -530,7 +551,7 @@ static void request_free(struct tide_store *store, struct request *r) {
         tide_lock(&store->pending.lock);
         release_id(&store->pending, r->id);
         tide_unlock(&store->pending.lock);
-        tide_free(r->pending);
+        pending_free(r->pending);
     }
     tide_writer_release(&r->body);
     tide_blob_unref(r->tail);
@@ -580,7 +601,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                         size_t count, struct request **out) {
     struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
-    const size_t at_bytes = table->relocates ? count * sizeof(uint16_t) : 0;
+    const bool traced = table->relocates || table->replicas;
+    const size_t at_bytes = traced ? count * sizeof(uint16_t) : 0;
     struct tide__pending *p = tide_alloc(sizeof *p + count * sizeof p->index[0] + at_bytes);
     const size_t body_bytes = HEAD_BYTES + count * sizeof(uint64_t);
     struct request *r = tide_alloc(sizeof *r + body_bytes);
@@ -601,18 +623,19 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                                 .raw = pass->raw,
                                 .stamp = pass->stamp};
     memcpy(p->index, positions, count * sizeof *positions);
-    if (table->relocates) {
+    if (traced) {
         p->at = (uint16_t *)(void *)(p->index + count);
         for (size_t i = 0; i < count; i++) {
             p->at[i] = node;
         }
+        p->out = table->replicas && node != tide__store_self(store) ? (uint32_t)count : 0;
     }
     r->pending = p;
     r->node = node;
     *out = r;
     struct tide_writer *w = &r->body;
     tide_writer_init(w, r->buffer, body_bytes);
-    tide_write_array(w, kind == TIDE__PUSH ? 11 : 9);
+    tide_write_array(w, (kind == TIDE__PUSH ? 11u : 9u) + (table->replicas != NULL));
     tide_write_uint(w, kind);
     tide_write_uint(w, table->id);
     tide_write_uint(w, r->id);
@@ -623,13 +646,25 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     if (kind == TIDE__PUSH) {
         tide_write_uint(w, pass->stamp);
     }
+    if (table->replicas) {
+        tide_write_typed_head(w, TIDE_U64, 2);
+        r->ids_at = w->size;
+        (void)tide_write_reserve(w, 2 * sizeof(uint64_t)); /* known when it is enlisted */
+    }
     tide_write_nil(w);
     tide_write_typed_head(w, TIDE_U64, count);
+    p->keys_at = (uint32_t)w->size;
     char *keys = tide_write_reserve(w, count * sizeof(uint64_t));
     for (size_t i = 0; keys && i < count; i++) {
         memcpy(keys + i * 8, (const char *)pass->keys + (size_t)positions[i] * 8, 8);
     }
     int code = kind == TIDE__PUSH ? write_rows(r, pass, positions, count) : 0;
+    if (!code && !w->error && table->replicas) {
+        p->body = tide_alloc(w->size);
+        p->body_bytes = (uint32_t)w->size;
+        p->tail = r->tail ? tide_blob_ref(r->tail) : NULL;
+        code = p->body ? 0 : tide_fail(TIDE_ENOMEM, "no memory to keep an operation");
+    }
     return code       ? code
            : w->error ? tide_fail(w->error, "no memory for a message of %zu keys", count)
                       : 0;
@@ -657,7 +692,12 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
         /* acquire: pairs with the release of a route, for `changes` */
         uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route,
                                               memory_order_acquire);
-        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->relocates;
+        if (TIDE_UNLIKELY(route & TIDE__LOST)) {
+            code = tide__lost_fail(table, tide__slot_of(table, key), key);
+            goto out;
+        }
+        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->relocates &&
+                 !table->replicas;
         /* Of a relocating table only the store actor knows where a key is to be had. */
         bool own = table->relocates || (route & (TIDE__WORKER_HOLD | TIDE__MINE));
         node[i] = own ? self : tide__route_home(route);
@@ -752,7 +792,14 @@ static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct
         *(t->last ? &t->last->next : &t->first) = p;
         t->last = p;
         t->by_slot[(uint32_t)p->id] = p;
-        table->self_sent += r->node == self;
+        if (r->node == self) { /* tide__pass_pull reads it without the lock */
+            atomic_fetch_add_explicit(&table->self_sent, 1, memory_order_relaxed);
+        }
+        if (p->body) {
+            const uint64_t ids[2] = {p->sequence, t->first->sequence};
+            memcpy(r->body.data + r->ids_at, ids, sizeof ids);
+            memcpy(p->body, r->body.data, p->body_bytes);
+        }
         r->pending = NULL;
     }
     tide_unlock(&t->lock);
@@ -773,10 +820,13 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
     }
     if (r->node == tide__store_self(store)) {
         tide_lock(&store->pending.lock);
-        table->self_sent--;
+        atomic_fetch_sub_explicit(&table->self_sent, 1, memory_order_relaxed);
         tide_unlock(&store->pending.lock);
     }
-    struct tide__pending *p = take(&store->pending, r->id);
+    if (table->replicas && (code == TIDE_EDIED || code == TIDE_EUNREACHABLE)) {
+        return; /* the group will change, and it goes out again */
+    }
+    struct tide__pending *p = tide__pending_take(&store->pending, r->id);
     if (p) {
         if (pass->hands_over && table->relocates) {
             tide__owner_take_back(table, pass->keys, p->index, p->count);

@@ -9,7 +9,7 @@
  * answered with an error if its id could be read, else counted and dropped. A key out of range
  * never reaches a row.
  */
-#include "store/shard.h"
+#include "store/replica.h"
 
 enum { REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
 
@@ -156,16 +156,22 @@ void tide__job_reply(struct tide__job *job) {
 static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices,
                       size_t count, struct tide_writer *w) {
     const size_t row = tide__job_wire_row(job);
-    tide_write_array(w, job->kind == TIDE__PUSH ? 11 : 9);
+    const bool ids = job->table->replicas != NULL;
+    tide_write_array(w, (job->kind == TIDE__PUSH ? 11u : 9u) + ids);
     tide_write_uint(w, job->kind);
     tide_write_uint(w, job->table->id);
     tide_write_uint(w, job->id);
-    tide_write_uint(w, atomic_load_explicit(&job->table->map_version, memory_order_relaxed));
+    tide_write_uint(w, ids ? job->map_version
+                           : atomic_load_explicit(&job->table->map_version, memory_order_relaxed));
     tide_write_uint(w, job->origin);
     tide_write_uint(w, hops);
     tide_write_bool(w, job->raw);
     if (job->kind == TIDE__PUSH) {
         tide_write_uint(w, job->stamp);
+    }
+    if (ids) {
+        const uint64_t numbers[2] = {job->sequence, job->low};
+        tide_write_typed(w, TIDE_U64, numbers, 2);
     }
     tide_write_typed_head(w, TIDE_U32, count);
     uint8_t *positions = tide_write_reserve(w, count * 4);
@@ -213,7 +219,7 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, job->id);
     tide_write_uint(&w, home);
-    tide_write_bool(&w, false);
+    tide_write_uint(&w, 0);
     tide_write_typed(&w, TIDE_U32, slots, found);
     tide_write_typed(&w, TIDE_U32, homes, found);
     tide_write_typed(&w, TIDE_U32, versions, found);
@@ -248,6 +254,10 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
         return;
     }
     int code = tide__job_pass(job, indices, count, home);
+    if (code && table->replicas) { /* its death will change the group */
+        tide__job_park(job, indices, count);
+        return;
+    }
     if (code) {
         (void)snprintf(text, sizeof text, "node %s %s", name,
                        code == TIDE_EDIED ? "died" : "cannot be reached");
@@ -255,15 +265,16 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
         return;
     }
     tide__table_count(table, TIDE__FORWARDED, job->own ? 0 : count);
-    if (job->origin == tide__store_self(store)) {
+    if (job->origin == tide__store_self(store) && table->replicas) {
+        for (size_t i = 0; i < count; i++) {
+            tide__pending_moved(store, job->id, tide__job_position_at(job, indices[i]), home);
+        }
+    } else if (job->origin == tide__store_self(store)) {
         tide__pending_passed_on(store, job->id, home);
-    } else {
+    } else if (!table->replicas) { /* of groups the controller tells */
         tide__job_tell_map(job, indices, count, home);
     }
 }
-
-static bool parse_job(const void *body, size_t size, struct tide_store *store,
-                      struct tide__job *job);
 
 /* A copy of a part of the job that waits on its own. NULL: out of memory or over the limit. */
 struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *indices,
@@ -278,7 +289,7 @@ struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *
         tide_writer_release(&w);
         return NULL;
     }
-    bool parsed = parse_job(w.data, w.size, store, part);
+    bool parsed = tide__job_parse(w.data, w.size, store, part);
     TIDE_ASSERT(parsed); /* we wrote it */
     part->copy = w.data; /* no initial buffer: it is on the heap */
     part->copy_bytes = w.size;
@@ -309,13 +320,13 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
 static uint16_t destination(const struct tide__job *job, uint32_t index) {
     uint32_t slot = tide__slot_of(job->table, tide__job_key_at(job, index));
     uint32_t route = atomic_load_explicit(&job->table->slots[slot].route, memory_order_relaxed);
-    bool waits = (route & TIDE__MINE) || (job->own && (route & TIDE__OWN_HOLD));
+    bool waits = (route & TIDE__MINE) || (job->own && (route & TIDE__OWN_HOLD)) ||
+                 tide__failover_waits(job, tide__route_home(route));
     return waits ? 0 : tide__route_home(route);
 }
 
 /* Parks and forwards the misses; keys of one destination go together, in order. */
-static void dispatch_misses(const struct tide__job *job) {
-    const struct tide__misses *m = &job->misses;
+static void dispatch_misses(const struct tide__job *job, const struct tide__misses *m) {
     uint32_t *rest = tide_alloc(2 * m->count * sizeof *rest);
     if (!rest) {
         tide__job_error(job, TIDE_ENOMEM, "no memory to pass an operation on", m->at, m->count);
@@ -344,6 +355,36 @@ static void dispatch_misses(const struct tide__job *job) {
     tide_free(rest);
 }
 
+static bool is_lost(const struct tide_table *table, uint64_t key) {
+    const struct tide__slot *slot = &table->slots[tide__slot_of(table, key)];
+    return atomic_load_explicit(&slot->route, memory_order_relaxed) & TIDE__LOST;
+}
+
+void tide__job_pass_misses(struct tide__job *job, const uint32_t *indices, size_t count) {
+    uint32_t *at = tide_alloc(2 * count * sizeof *at), *lost = at + count;
+    size_t kept = 0, lost_count = 0;
+    for (size_t i = 0; at && i < count; i++) {
+        if (is_lost(job->table, tide__job_key_at(job, indices[i]))) {
+            lost[lost_count++] = indices[i];
+        } else {
+            at[kept++] = indices[i];
+        }
+    }
+    if (!at) {
+        tide__job_error(job, TIDE_ENOMEM, "no memory to pass an operation on", indices, count);
+    }
+    if (lost_count) {
+        const uint64_t key = tide__job_key_at(job, lost[0]);
+        (void)tide__lost_fail(job->table, tide__slot_of(job->table, key), key);
+        tide__job_error(job, TIDE_ELOST, tide_error_message(), lost, lost_count);
+    }
+    if (kept) {
+        struct tide__misses misses = {.at = at, .count = kept};
+        dispatch_misses(job, &misses);
+    }
+    tide_free(at);
+}
+
 /* ---- execution ---- */
 
 int tide__job_prepare(struct tide__job *job) {
@@ -366,6 +407,9 @@ int tide__job_prepare(struct tide__job *job) {
  * the same job. */
 static int process(struct tide__job *job) {
     struct tide_table *table = job->table;
+    if (TIDE_BUGGIFY(row_busy)) {
+        return TIDE_EBUSY;
+    }
     if (job->at == 0) {
         tide__misses_init(&job->misses);
     }
@@ -395,13 +439,14 @@ static int process(struct tide__job *job) {
             table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
             job->origin == tide__store_self(table->store) ? 0 : job->count - job->misses.count);
         if (job->misses.count) {
-            dispatch_misses(
-                job); /* before reply_done moves the rows; positions are read from the message */
+            /* before the reply moves the rows; positions are read from the message */
+            dispatch_misses(job, &job->misses);
         }
         tide__job_reply(job);
     }
     if (job->own && !job->queued_once) {
-        table->self_handled++;
+        /* release: as in tide__strict_job */
+        atomic_fetch_add_explicit(&table->self_handled, 1, memory_order_release);
     }
     return 0;
 }
@@ -450,8 +495,8 @@ void tide__parked_retry(struct tide_table *table) {
     while (job) {
         struct tide__job *next = job->next;
         job->next = NULL;
-        if (table->relocates) {
-            tide__owner_job(job);
+        if (table->relocates || table->replicas) {
+            tide__table_job(job);
             tide__job_free(table->store, job);
         } else {
             process_or_stall(table->store, job);
@@ -484,25 +529,34 @@ static void refuse(struct tide_store *store, const struct tide__job *job, int co
 }
 
 /* Points into body. False: not an operation we can execute; answered where possible. */
-static bool parse_job(const void *body, size_t size, struct tide_store *store,
-                      struct tide__job *job) {
+bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
+                     struct tide__job *job) {
     struct tide_reader r;
     tide_reader_init(&r, body, size);
     size_t fields = tide_read_array(&r), positions = 0, count = 0, values = 0;
     uint64_t kind = tide_read_uint(&r), table_id = tide_read_uint(&r);
     job->id = tide_read_uint(&r);
-    (void)tide_read_uint(&r); /* map version of the sender: for people who look at traffic */
+    uint64_t map_version = tide_read_uint(&r);
     uint64_t origin = tide_read_uint(&r), hops = tide_read_uint(&r);
     job->raw = tide_read_bool(&r);
     uint64_t stamp = kind == TIDE__PUSH ? tide_read_uint(&r) : TIDE_NO_CLOCK;
     job->stamp = (uint32_t)stamp;
+    const bool ids = fields == (kind == TIDE__PUSH ? 12 : 10);
+    size_t numbers_count = 0;
+    const uint8_t *numbers = ids ? tide_read_typed(&r, TIDE_U64, &numbers_count) : NULL;
+    if (numbers && numbers_count == 2) {
+        memcpy(&job->sequence, numbers, sizeof job->sequence);
+        memcpy(&job->low, numbers + 8, sizeof job->low);
+    }
+    job->map_version = (uint32_t)map_version;
     job->origin = origin <= UINT16_MAX ? (uint16_t)origin : 0;
     job->kind = (uint8_t)kind;
     job->hops = hops < TIDE__HOPS_MAX ? (uint8_t)hops : TIDE__HOPS_MAX;
     job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
     job->keys = tide_read_typed(&r, TIDE_U64, &count);
     if (r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
-        fields != (kind == TIDE__PUSH ? 11 : 9) || stamp > TIDE_NO_CLOCK ||
+        fields != (kind == TIDE__PUSH ? 11u : 9u) + ids || (ids && numbers_count != 2) ||
+        stamp > TIDE_NO_CLOCK ||
         hops >= TIDE__HOPS_MAX || origin == 0 || origin > UINT16_MAX) {
         refuse(store, job, TIDE_EPROTO, "a damaged operation");
         return false;
@@ -514,6 +568,10 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
         (void)snprintf(text, sizeof text, "no table with id %llu here",
                        (unsigned long long)table_id);
         refuse(store, job, TIDE_ENOENT, text);
+        return false;
+    }
+    if (ids != (job->table->replicas != NULL)) {
+        refuse(store, job, TIDE_EPROTO, "an operation without its number");
         return false;
     }
     if (kind == TIDE__PUSH) {
@@ -542,19 +600,28 @@ static bool parse_job(const void *body, size_t size, struct tide_store *store,
     return true;
 }
 
+/* Never stalls: whoever holds a row is about to let it go. */
+void tide__table_job(struct tide__job *job) {
+    if (job->table->relocates) {
+        tide__owner_job(job);
+    } else {
+        tide__strict_job(job);
+    }
+}
+
 void tide__operation(struct tide_store *store, uint16_t from, const struct tide_message *message) {
     struct tide__job job;
     memset(&job, 0, offsetof(struct tide__job, misses));
     job.copy = NULL;
     job.copy_bytes = 0;
     tide__misses_init(&job.misses);
-    if (!parse_job(message->data, message->size, store, &job)) {
+    if (!tide__job_parse(message->data, message->size, store, &job)) {
         return;
     }
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
     tide__table_count(job.table, TIDE__BYTES_IN, message->size);
-    if (job.table->relocates) { /* never stalls: whoever holds a row is about to let it go */
-        tide__owner_job(&job);
+    if (job.table->relocates || job.table->replicas) {
+        tide__table_job(&job);
         job_reset(&job);
         return;
     }

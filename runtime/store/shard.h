@@ -20,6 +20,9 @@ struct tide__job {
     bool raw;
     bool own; /* straight from a worker of this node: waits behind fences */
     bool queued_once;
+    /* tables with copies: of the message at its origin, and the oldest that is unanswered there */
+    uint64_t sequence, low;
+    uint32_t map_version; /* what the origin knows */
     size_t at;                /* of the walk, when it stalled */
     struct tide_blob *values; /* pull: rows read so far */
     float *deltas;            /* push with short values: widened rows */
@@ -77,6 +80,8 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
 int tide__job_pass(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t to);
 void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count,
                         uint16_t home);
+/* Points into data. False: not an operation we can execute; answered where possible. */
+bool tide__job_parse(const void *data, size_t size, struct tide_store *store, struct tide__job *job);
 void tide__job_free(struct tide_store *store, struct tide__job *job);
 
 /* ---- owner.c ---- */

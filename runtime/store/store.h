@@ -8,7 +8,7 @@
 
 #include "net/net.h"
 
-enum { TIDE_SLOT_COUNT = 4096 };
+enum { TIDE_SLOT_COUNT = TIDE_SLOTS };
 
 struct tide_store;
 

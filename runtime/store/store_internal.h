@@ -58,6 +58,7 @@ static inline uint16_t tide__word_owner(uint64_t word) {
 static inline uint16_t tide__word_handed(uint64_t word) {
     return (uint16_t)word;
 }
+/* Tables with copies, at home: how many pushes to the row are on their way to its copies. */
 static inline uint32_t tide__word_seen(uint64_t word) {
     return (uint32_t)(word >> 32) & 0xffffffu;
 }
@@ -73,6 +74,7 @@ static inline uint64_t tide__word_owned(uint64_t old, uint32_t row) {
 #define TIDE__OWN_HOLD 0x40000u /* fence: operations of this node wait in the store actor */
 #define TIDE__WORKER_HOLD                                                                          \
     0x80000u /* workers hand operations to the store actor instead of routing them */
+#define TIDE__LOST 0x100000u /* tables with copies: the home died, and nobody is left who has the rows */
 #define TIDE__FOR_WORKER (TIDE__MINE | TIDE__AWAITED | TIDE__WORKER_HOLD)
 #define TIDE__FOR_OWN (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)
 #define TIDE__FOR_FOREIGN (TIDE__MINE | TIDE__AWAITED)
@@ -162,9 +164,11 @@ struct tide_table {
     uint32_t width, row_floats;
     uint64_t places_max; /* dense: words of a slot's array */
     bool relocates;
+    struct tide__replicas *replicas; /* replica.h; NULL: rows have no copies */
 
     /* any thread */
     atomic_bool ready; /* every node has it */
+    atomic_bool in_doubt; /* rows relocate, and a node that may have had some died */
     atomic_uint_fast64_t
         changes; /* of routes on this node: bumped before and after them, under the pending lock */
     atomic_uint_fast64_t map_version;
@@ -178,16 +182,15 @@ struct tide_table {
     struct tide__slab arrivals; /* relocating tables: struct tide__arrival */
     atomic_uint_fast64_t relocate_max_ns;
 
-    /* pending lock */
-    uint64_t self_sent; /* operations handed to the own store actor */
+    /* operations handed to the own store actor: raised under the pending lock; run there */
+    atomic_uint_fast64_t self_sent, self_handled;
 
     /* I/O thread */
-    uint64_t self_handled;
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
-    bool map_answer_wanted;        /* the controller waits for MAP_DONE */
-    uint32_t map_answer_term;      /* of the controller that does */
+    uint32_t map_round, map_rounds; /* rounds of MAP that wait for MAP_DONE: the first, how many */
+    uint32_t map_term;              /* of the controller that asks */
     struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
 };
@@ -280,6 +283,7 @@ struct tide__pass {
     const uint8_t *marks, *seconds;
     uint64_t changes; /* of the table's routes when the pass began */
     struct tide__misses *misses;
+    uint64_t deadline; /* tables with copies: until when what was read may be returned */
 };
 int tide__pass_pull(struct tide__pass *pass);
 int tide__pass_push(struct tide__pass *pass);
@@ -319,8 +323,13 @@ struct tide__pending {
     uint8_t kind;
     bool raw;
     uint32_t stamp; /* push: of its worker */
-    /* Relocating tables: per key the node that has it now; 0: answered. NULL: all at `node`. */
+    /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
+     * at `node`. */
     uint16_t *at;
+    /* Tables with copies: the message, to be sent again. */
+    uint8_t *body;
+    uint32_t body_bytes, keys_at; /* keys_at: where the keys are in the body */
+    struct tide_blob *tail;
     uint64_t sent;    /* sequence when its first key left this node; 0: none has */
     uint32_t out;     /* keys at other nodes */
     uint32_t admitted; /* bytes of credit that its end returns to `node` */
@@ -370,6 +379,8 @@ void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text
 void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text,
                           const void *positions, size_t count, int rows_code, const void *rows,
                           size_t row_bytes);
+/* The entry, now in the caller's hands (busy); NULL: unknown or in somebody's. */
+struct tide__pending *tide__pending_take(struct tide__pending_table *table, uint64_t id);
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
@@ -379,6 +390,18 @@ void tide__pending_at(struct tide_store *store, uint64_t id, uint16_t node, cons
 /* Relocating tables: is any key of an unanswered operation at a node that leaves? */
 bool tide__pending_at_leaver(struct tide_table *table);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);
+/* Tables with copies (failover.c). Messages with an unanswered key in a slot of `moved`, or at `node`, in
+ * order; *gives* the ids, NULL: none, or out of memory. */
+uint64_t *tide__pending_affected(struct tide_table *table, const uint64_t *moved, uint16_t node,
+                                 size_t *count);
+struct tide__job;
+/* The message as a job over `data`, and the keys that are not answered; *gives* data and indices. */
+bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
+                         struct tide__job *job, uint32_t **indices, uint32_t *count);
+void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t position, uint16_t node);
+/* This node is a member no more: what waits for tables with copies fails. */
+int tide__fenced_fail(struct tide_store *store);
+void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
                           uint64_t sequence);
@@ -398,9 +421,9 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
                 TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
-                TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, answer?, slots u32, homes u32,
+                TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, round or 0, slots u32, homes u32,
                                    versions u32] */
-                TIDE__OP_MAP_DONE, /* [op, table] to the controller: nothing goes by the old homes
+                TIDE__OP_MAP_DONE, /* [op, table, round] to the controller: nothing goes by the old homes
                                       any more */
                 TIDE__OP_TABLE, /* [op, id, ready, options, map version, homes, versions] controller
                                    -> node */
@@ -433,6 +456,20 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, rows f32]
                                        old -> new home; owner 0 with bit 31 in its term: no row */
                 TIDE__OP_MEMBERS,   /* [op] to oneself: the member list changed */
+                /* tables with copies */
+                TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
+                                  low, keys u64, numbers u64, versions u32, rows binary|nil] */
+                TIDE__OP_ACKR, /* [op, token] last of the chain -> home */
+                TIDE__OP_SNAP, /* [op, table, slot, version, part, number, keys u64, rows f32, ids
+                                  u64, lows u64] last of the chain -> who joins it */
+                TIDE__OP_LEASE_ASK, /* [op, time] home -> copies */
+                TIDE__OP_LEASE,     /* [op, time] back */
+                TIDE__OP_GROUPS, /* [op, table, who is gone, slots u32, homes u32, chains u64,
+                                    versions u32] controller -> all, new home -> old */
+                TIDE__OP_REBUILD, /* [op, table, version, joiner, slots u32, none] controller -> home
+                                   */
+                TIDE__OP_REBUILT, /* [op, table, version, joiner, slots u32, none] and back */
+                TIDE__OP_COPY_FAILED, /* [op, table, version, node, slots u32, none] to the controller */
                 /* generation.h; calls of the coordinator: */
                 TIDE__OP_CUT_ASK,     /* [op, id] -> [sequence, last id, full?, clock, workers u32,
                                          clocks u32] */
@@ -461,6 +498,8 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
 /* Wakes the actor after `delay` for what is stalled or moves. */
 void tide__retry_later(struct tide_store *store, uint64_t delay);
 void tide__stalled_retry(struct tide_store *store);
+/* Forwards or parks what is not served here. */
+void tide__job_pass_misses(struct tide__job *job, const uint32_t *indices, size_t count);
 /* Operations that waited for a slot look again. */
 void tide__parked_retry(struct tide_table *table);
 
@@ -493,6 +532,14 @@ void tide__moves_advance(struct tide_store *store);
 /* The controller: the same for its plans. */
 void tide__plan_advance(struct tide_store *store);
 bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
+/* Changes of routes, between begin and end: under the pending lock. */
+void tide__routes_begin(struct tide_table *table);
+void tide__routes_end(struct tide_table *table);
+void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route);
+void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags); /* on its own */
+void tide__raise_version(struct tide_table *table, uint32_t version);
+/* Workers hand over what they have for the slots until all they handed over has run. ENOMEM. */
+int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count);
 
 /* ---- owner.c: keys change their owner ---- */
 int tide__owner_table_init(struct tide_table *table);
@@ -517,6 +564,10 @@ uint16_t tide__owner_of(struct tide_table *table, uint64_t key);
 /* Gives up the count of an operation; true: the word (locked) may be served by workers. */
 bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
 
+/* ---- health.c ---- */
+/* A member died. I/O thread 0. */
+void tide__health_death(struct tide_store *store, const struct tide_member *member);
+
 /* ---- table.c ---- */
 struct tide_store {
     /* constant after creation */
@@ -537,6 +588,8 @@ struct tide_store {
     struct tide__admission admission;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
+    atomic_int fenced; /* this node was declared dead: EFENCED; or left: ECLOSED */
+    struct tide__replication *replication; /* replica.h; made with the first table with copies */
 
     /* I/O thread */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
@@ -559,7 +612,7 @@ int tide__store_create_bare(struct tide_store **out);
 /* Makes the table object; homes NULL: all here. Not yet visible. */
 int tide__table_make(struct tide_store *store, uint32_t id,
                      const struct tide_table_options *options, const uint16_t *homes,
-                     struct tide_table **out);
+                     const uint64_t *chains, struct tide_table **out);
 int tide__table_create_in(struct tide_store *store, const struct tide_table_options *options,
                           struct tide_table **out);
 void tide__table_destroy(struct tide_table *table);
@@ -567,11 +620,17 @@ void tide__table_publish(struct tide_store *store, struct tide_table *table);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id);
 uint16_t tide__store_self(struct tide_store *store);
 bool tide__store_is_controller(struct tide_store *store);
-/* A place where the simulator may let others run. */
+/* A place where the simulator may let others run. No lock is held. */
 static inline void tide__store_yield(struct tide_store *store) {
-    if (TIDE_UNLIKELY(store->port && store->port->simulated) && tide_fiber_current() &&
+    if (TIDE_UNLIKELY(store->port && store->port->simulated) &&
         tide_random_below(&store->yields, 16) == 0) {
-        (void)tide_yield();
+        if (tide_fiber_current()) {
+            (void)tide_yield();
+        } else {
+            for (uint64_t turns = 1 + tide_random_below(&store->yields, 8); turns > 0; turns--) {
+                store->port->ops->interleave(store->port);
+            }
+        }
     }
 }
 

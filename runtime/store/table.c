@@ -4,6 +4,7 @@
  * same tables: catalog.c.
  */
 #include "store/generation.h"
+#include "store/replica.h"
 
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
@@ -17,13 +18,34 @@ static float or_default(float value, float otherwise) {
     return value == 0.0f ? otherwise : value;
 }
 
+static int check_durability(struct tide_table_options *o) {
+    if (o->replicas > TIDE_REPLICAS_MAX) {
+        return bad_options(o, "replicas is 0, 1 or 2");
+    }
+    if (o->durability == TIDE_DURABLE_DEFAULT) {
+        o->durability = o->replicas ? TIDE_DURABLE_STRICT : TIDE_DURABLE_NONE;
+    }
+    if ((o->durability == TIDE_DURABLE_NONE) != (o->replicas == 0)) {
+        return bad_options(o, o->replicas ? "durability none has no copies: replicas = 0"
+                                          : "this durability needs replicas = 1 or 2");
+    }
+    if (o->replicas && o->technique != TIDE_STATIC) {
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "table '%s': rows that relocate have no copies in this version: either "
+                         "technique static or replicas 0",
+                         o->name);
+    }
+    return 0;
+}
+
 int tide__options_check(struct tide_table_options *o) {
     if (!o->name || !tide_identifier_valid(o->name)) {
         return bad_options(o, "the name is no identifier");
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_RELOCATE) {
-        return bad_options(o, "unknown keys, slots, init, update, wire or technique");
+        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_RELOCATE ||
+        o->durability > TIDE_DURABLE_STRICT) {
+        return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
         return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width,
@@ -45,6 +67,10 @@ int tide__options_check(struct tide_table_options *o) {
     } else {
         o->key_limit = 0;
     }
+    int code = check_durability(o);
+    if (code) {
+        return code;
+    }
     if (o->update == TIDE_UPDATE_ADAGRAD) {
         o->epsilon = or_default(o->epsilon, 1e-10f);
     } else if (o->update == TIDE_UPDATE_ADAM) {
@@ -65,13 +91,14 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
            a->init == b->init && a->update == b->update && a->wire == b->wire &&
            a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
            a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
-           a->seed == b->seed && memcmp(x, y, sizeof x) == 0;
+           a->seed == b->seed && a->replicas == b->replicas &&
+           a->durability == b->durability && memcmp(x, y, sizeof x) == 0;
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
                             o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, 13);
+    tide_write_array(w, 15);
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
@@ -79,6 +106,8 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
     tide_write_uint(w, o->update);
     tide_write_uint(w, o->wire);
     tide_write_uint(w, o->technique);
+    tide_write_uint(w, o->replicas);
+    tide_write_uint(w, o->durability);
     tide_write_bool(w, o->refuse_nan);
     tide_write_uint(w, o->key_count);
     tide_write_uint(w, o->key_limit);
@@ -94,8 +123,8 @@ static uint8_t small(struct tide_reader *r) {
 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
-    if (tide_read_array(r) != 13) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 13");
+    if (tide_read_array(r) != 15) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 15");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -105,6 +134,8 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->update = small(r);
     o->wire = small(r);
     o->technique = small(r);
+    o->replicas = small(r);
+    o->durability = small(r);
     o->refuse_nan = tide_read_bool(r);
     o->key_count = tide_read_uint(r);
     o->key_limit = tide_read_uint(r);
@@ -132,7 +163,7 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
 
 int tide__table_make(struct tide_store *store, uint32_t id,
                      const struct tide_table_options *options, const uint16_t *homes,
-                     struct tide_table **out) {
+                     const uint64_t *chains, struct tide_table **out) {
     struct tide_table *table = tide_alloc_aligned(_Alignof(struct tide_table), sizeof *table);
     if (!table) {
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
@@ -158,6 +189,9 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->parked_end = &table->parked;
     table->relocates = options->technique == TIDE_RELOCATE && store->system;
     int code = table->relocates ? tide__owner_table_init(table) : 0;
+    if (!code && options->replicas && store->system) {
+        code = tide__replicas_init(table, chains);
+    }
     if (code) {
         tide_free(table);
         return code;
@@ -170,6 +204,7 @@ void tide__table_destroy(struct tide_table *table) {
     if (table) {
         tide__moves_table_release(table);
         tide__owner_table_deinit(table);
+        tide__replicas_deinit(table);
         tide__slots_deinit(table);
         tide__cut_deinit(table);
         tide__slab_deinit(&table->slab);
@@ -223,7 +258,7 @@ static int create_here(struct tide_store *store, const struct tide_table_options
     if (id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EFULL, "a node holds at most %d tables", TIDE__TABLES_MAX - 1);
     }
-    int code = tide__table_make(store, id, options, NULL, out);
+    int code = tide__table_make(store, id, options, NULL, NULL, out);
     if (!code) {
         atomic_store(&(*out)->ready, true);
         tide__table_publish(store, *out);
@@ -279,7 +314,10 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
         return same_or_mismatch(table, &options, out);
     }
     if (!store->net) {
-        return create_here(store, &options, out);
+        return options.replicas ? tide_fail(TIDE_ENOREPLICA,
+                                            "table '%s' wants copies, and there is no cluster",
+                                            options.name)
+                                : create_here(store, &options, out);
     }
     code = ask_controller(store, &options);
     if (code == TIDE_EREFUSED && strstr(tide_error_message(), "other options")) {
@@ -453,7 +491,13 @@ static void post_members(struct tide_store *store) {
 /* I/O thread 0. */
 static void member_changed(void *arg, const struct tide_member *member) {
     struct tide_store *store = arg;
-    if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+    bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
+    if (gone && member->id == tide__store_self(store)) {
+        atomic_store_explicit(&store->fenced,
+                              member->state == TIDE_MEMBER_DEAD ? TIDE_EFENCED : TIDE_ECLOSED,
+                              memory_order_relaxed);
+        tide__pending_fenced(store);
+    } else if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
         char text[256];
         (void)snprintf(text, sizeof text, "node %s (%u) %s: %s", member->name, (unsigned)member->id,
                        member->state == TIDE_MEMBER_DEAD ? "died" : "left", member->reason);
@@ -507,6 +551,7 @@ void tide_store_destroy(struct tide_store *store) {
     tide__pending_deinit(store);
     tide__admission_deinit(&store->admission);
     tide__shard_release(store);
+    tide__replication_destroy(store);
     unsigned count = atomic_load(&store->table_count);
     for (unsigned id = 1; id <= count; id++) {
         tide__table_destroy(tide__table_by_id(store, id));

@@ -109,6 +109,53 @@ for ((round = 1; round <= ${ROUNDS:-12}; round++)); do
     [ "$failures" -gt 0 ] && break
 done
 
+# ---- data in chunks: a resumed run goes on in the pass it was in; what was done since the checkpoint is done again
+cat >pass.lua <<'LUA'
+local tide = require "tide"
+local PASSES <const>, COUNT <const> = 4, 120
+local job = tide.job {
+  name = "pass", data = COUNT, chunks = 24,
+  tables = {seen = tide.table {keys = tide.dense(COUNT + 1), width = PASSES}},
+  checkpoint = {dir = "chunked", every = "100ms"},
+  worker = function(w)
+    for pass = w.passes + 1, PASSES do
+      for chunk in w:chunks() do
+        for i = chunk.first, chunk.last do
+          local row = {0, 0, 0, 0}
+          row[pass] = 1
+          w.tables.seen:push({i}, {row})
+        end
+        tide.sleep(0.02)
+        chunk:report {examples = chunk.count}
+      end
+      w:report {pass = pass / w.workers}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run = cluster:start(job)
+  for r in run:events "report" do assert(r.examples == COUNT, r.examples) end
+  local twice, keys = 0, {}
+  for i = 1, COUNT do keys[i] = i end
+  local rows = run.tables.seen:pull(keys)
+  for i = 1, COUNT * PASSES do
+    assert(rows[i] >= 1, "an example was left out")
+    twice = twice + rows[i] - 1
+  end
+  print(("done, %d twice"):format(twice))
+end)
+LUA
+begin run pass.lua
+two() { [ "$(ls -d chunked/*/MANIFEST.json 2>/dev/null | wc -l)" -ge 2 ]; }
+wait_for 20 two
+kill -KILL "$driver" 2>/dev/null
+wait "$driver" 2>/dev/null
+nothing_left
+run 0 run --resume chunked pass.lua
+says err.txt 'resumed from generation [0-9]+ of chunked'
+says out.txt 'done, [0-9]+ twice'
+
 # ---- damage, of a generation that has rows
 last=$(sed -n 's/.*at clock \([0-9]*\):.*/\1/p' err.txt | sort -n | tail -1)
 run 0 run --resume ckpt count.lua --clocks $((last + 20)) --every 1000s

@@ -130,12 +130,15 @@ function fake.build()
   return {compiler = "gcc 12.2", lua = "Lua 5.4.4", cuda = {available = false, reason = "not built"}}
 end
 function fake.simulated() return false, true end
+function fake.sim_net() end
+
 function fake.sim_open(world)
   fake.world = world
   return true
 end
 function fake.sim_report()
-  return {seed = fake.world.seed, virtual_s = 0.5, events = 7, faults = 0, faults_missed = 0, hash = ("0"):rep(16)}
+  return {seed = fake.world.seed, virtual_s = 0.5, events = 7, faults = 0, faults_missed = 0, flows = 0,
+    hash = ("0"):rep(16)}
 end
 function fake.sim_close() fake.world = nil end
 function fake.node_stop() fake.stopped = fake.stopped + 1 end

@@ -370,6 +370,40 @@ describe("chunks", function()
     assert.not_same(order(3), order(4))
   end)
 
+  it("go on where a checkpoint was taken: what was done counts, what was held is done again", function()
+    local chunks = require "tide.chunks"
+    local set = chunks.new(10, {workers = 1, seed = 3, chunks = 4})
+    set:begin()
+    for _ = 1, 4 do
+      local chunk = set:take(1)
+      set:finish {index = chunk.index, lease = chunk.lease}
+    end
+    set:begin()
+    local first = set:take(1)
+    set:finish {index = first.index, lease = first.lease, fields = {n = 5}}
+    set:take(1)
+    local record = set:record()
+    local again = chunks.new(10, {workers = 1, seed = 3, chunks = 4})
+    assert.is_true(again:restore(record))
+    assert.equal(1, again:passed())
+    local left = {}
+    for chunk in function() return again:take(1) end do
+      assert.not_equal(first.index, chunk.index)
+      left[#left + 1] = chunk
+    end
+    assert.equal(3, #left)
+    for _, chunk in ipairs(left) do again:finish {index = chunk.index, lease = chunk.lease, fields = {n = 1}} end
+    assert.is_true(again:over())
+    assert.equal(2, again:passed())
+    assert.same({n = 8}, again:take_sums())
+    local other = chunks.new(11, {workers = 1, seed = 3, chunks = 4})
+    local ok, problem = other:restore(record)
+    assert.is_nil(ok)
+    assert.equal("the checkpoint's data is 10 examples in 4 chunks, the job's 11 in 4", problem)
+    local fresh_one = chunks.new(10, {workers = 1, seed = 3, chunks = 4})
+    assert.is_true(chunks.new(10, {workers = 1, seed = 3, chunks = 4}):restore(fresh_one:record()))
+  end)
+
   it("are handed to whoever asks, and the pass ends for all when every one is complete", function()
     local c = chunked()
     local held = {ask(c, 1), ask(c, 2), ask(c, 3)}

@@ -276,7 +276,8 @@ static void order_run(struct fiber *f) {
     for (uint64_t i = 0; i < ORDER_KEYS; i++) {
         keys[i] = f->index * ORDER_KEYS + i; /* nobody else writes them */
     }
-    for (int round = 0; round < 5; round++) {
+    const int rounds = f->arg ? *(const int *)f->arg : 5;
+    for (int round = 0; round < rounds; round++) {
         for (int step = 0; step < ORDER_STEPS; step++) {
             float values[ORDER_KEYS];
             for (int i = 0; i < ORDER_KEYS; i++) {
@@ -284,6 +285,9 @@ static void order_run(struct fiber *f) {
             }
             CHECK(f, tide_table_push(table, keys, ORDER_KEYS, values, 0, &tickets[2 * step]) == 0);
             memset(values, 0, sizeof values); /* the rows of an asynchronous push were copied */
+            for (uint64_t idle = f->arg ? tide_random_below(&f->random, 20) : 0; idle > 0; idle--) {
+                (void)tide_yield(); /* slots come and go meanwhile */
+            }
             CHECK(f, tide_table_pull(table, keys, ORDER_KEYS, seen + step * ORDER_KEYS,
                                      &tickets[2 * step + 1]) == 0);
         }
@@ -334,6 +338,31 @@ static void asynchronous_operations_keep_program_order_while_slots_move(void **s
     asynchronous_operations_keep_program_order(false, 1, true);
     for (uint64_t seed = 1; seed <= 10; seed++) {
         asynchronous_operations_keep_program_order(true, seed, true);
+    }
+}
+
+/*
+ * Workers of the new home itself, while the slots come to it: what they handed over before the rows
+ * were here runs before what they do in place. The nodes' threads run in between (mutant
+ * slot_move_order).
+ */
+static void slots_that_come_are_no_shortcut(void **state) {
+    (void)state;
+    int rounds = 25; /* longer than the slots take */
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct cluster c;
+        open_cluster(&c, true, 2, seed);
+        create(&c, (struct tide_table_options){.name = "order",
+                                               .key_count = 9 * ORDER_KEYS,
+                                               .width = 1,
+                                               .update = TIDE_UPDATE_ASSIGN});
+        struct fiber fibers[6];
+        for (unsigned i = 0; i < 6; i++) {
+            start(&c, &fibers[i], 0, i, order_run, &rounds);
+        }
+        tide_net_leave(tide_net_of(c.nodes[1]));
+        finish(&c, fibers, 6);
+        close_cluster(&c);
     }
 }
 
@@ -632,7 +661,8 @@ static void hostile_run(struct fiber *f) {
                               : tide_random_below(&f->random, w.size + 1);
             /* Not what only a controller that lost its mind would say: it is believed. */
             bool believed = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE || op == TIDE__OP_TABLE ||
-                            op == TIDE__OP_MAP;
+                            op == TIDE__OP_MAP || op == TIDE__OP_GROUPS ||
+                            op == TIDE__OP_REBUILD;
             if (!believed) {
                 /* What is no msgpack ends a link before the store sees it; inside a node there is
                  * no link. */
@@ -661,7 +691,7 @@ static void out_of_range_run(struct fiber *f) {
     struct tide_writer w;
     uint8_t body[128];
     tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 11);
+    tide_write_array(&w, table->replicas ? 12 : 11);
     tide_write_uint(&w, TIDE__PUSH);
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, 77);
@@ -670,6 +700,9 @@ static void out_of_range_run(struct fiber *f) {
     tide_write_uint(&w, 0);
     tide_write_bool(&w, false);
     tide_write_uint(&w, TIDE_NO_CLOCK);
+    if (table->replicas) {
+        tide_write_typed(&w, TIDE_U64, (uint64_t[2]){77, 1}, 2);
+    }
     tide_write_nil(&w);
     tide_write_typed(&w, TIDE_U64, &key, 1);
     tide_write_typed(&w, TIDE_F32, &row, 1);
@@ -694,7 +727,7 @@ static void the_table_still_works_run(struct fiber *f) {
 
 static void damaged_messages_are_answered_or_dropped(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
         struct cluster c;
         tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
         open_cluster(&c, true, 2, seed);
@@ -702,7 +735,9 @@ static void damaged_messages_are_answered_or_dropped(void **state) {
                (struct tide_table_options){.name = "w",
                                            .key_count = 300,
                                            .width = 1,
-                                           .technique = seed % 2 ? TIDE_STATIC : TIDE_RELOCATE});
+                                           .replicas = seed > 4,
+                                           .technique = seed % 2 || seed > 4 ? TIDE_STATIC
+                                                                             : TIDE_RELOCATE});
         create(&c, (struct tide_table_options){.name = "v", .key_count = 300, .width = 1});
         run_alone(&c, 0, out_of_range_run, NULL);
         run_alone(&c, 0, hostile_run, NULL);
@@ -884,6 +919,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(synchronous_operations_are_linearizable_simulated),
         cmocka_unit_test(asynchronous_operations_keep_program_order_real),
         cmocka_unit_test(asynchronous_operations_keep_program_order_simulated),
+        cmocka_unit_test(slots_that_come_are_no_shortcut),
         cmocka_unit_test(leaving_moves_slots_and_nothing_is_lost_under_load_real),
         cmocka_unit_test(leaving_moves_slots_and_nothing_is_lost_under_load_simulated),
         cmocka_unit_test(asynchronous_operations_keep_program_order_while_slots_move),
@@ -893,6 +929,13 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tables_are_saved_and_loaded_onto_another_number_of_nodes),
         cmocka_unit_test(a_damaged_file_is_refused_before_anything_changes),
     };
+#ifdef TIDE_MUTANTS
+    if (argc > 2 && strcmp(argv[1], "--mutant") == 0) {
+        tide__mutant = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
+#endif
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

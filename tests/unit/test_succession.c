@@ -333,9 +333,10 @@ static unsigned life(uint64_t seed, enum moment moment, unsigned at) {
     same_homes(&c, "a");
     same_homes(&c, "b");
     assert_int_equal(c.restarts, moment == NEVER ? 0 : 1);
-    /* Writes: header, snapshot, the first term, decisions. */
-    bool first_led = moment != NEVER && (at > 3 || (at == 3 && moment == AFTER));
-    assert_int_equal(tide_net_term(tide_net_of(c.nodes[1])), 1 + first_led);
+    /* Writes: header, snapshot, the first term, decisions. A write that was not synced may be lost. */
+    bool first_led = moment != NEVER && at > 3, perhaps = at == 3 && moment == AFTER;
+    uint64_t term = tide_net_term(tide_net_of(c.nodes[1]));
+    assert_true(term == 1u + first_led || (perhaps && term == 2));
     unsigned writes = disk.writes;
     close_cluster(&c);
     return writes;

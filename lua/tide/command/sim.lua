@@ -1,8 +1,10 @@
--- `tide sim SCRIPT`: a script on simulated nodes, in one process and virtual time.
+-- `tide sim SCRIPT`: a script on simulated nodes, in one process and virtual time. `tide sim --profile NAME`: the
+-- built-in workload under faults, in tide.swarm.
 --
 -- The simulation itself runs in the program `tide-sim` (see lua/fixed.h); `tide` becomes it. Ranges of seeds and the
 -- check of determinism start one such process a run, so that no run can see what another has left behind.
 local errors = require "tide.errors"
+local swarm = require "tide.swarm"
 
 local open <const> = io.open -- scripts lose theirs
 
@@ -18,13 +20,16 @@ end
 ---The words of one run of `seed`; `more` are further options.
 local function words_of(context, seed, more)
   local o <const> = context.options
-  local words = {"sim", "--seed", tostring(seed)}
+  local words = {"sim"}
+  if seed then words[2], words[3] = "--seed", tostring(seed) end
   for _, name in ipairs {"nodes", "workers", "model", "latency", "nic", "net", "calibrate"} do
     if o[name] then words[#words + 1] = ("--%s=%s"):format(name, o[name]) end
   end
+  if o.profile then words[#words + 1] = "--profile=" .. o.profile end
+  for _, setting in ipairs(o.set or {}) do words[#words + 1] = "--set=" .. setting end
   if context.timeout_s then words[#words + 1] = ("--timeout=%gs"):format(context.timeout_s) end
   for _, word in ipairs(more or {}) do words[#words + 1] = word end
-  words[#words + 1] = o.script
+  if o.script then words[#words + 1] = o.script end
   if #o.rest > 0 then words[#words + 1] = "--" end
   for _, word in ipairs(o.rest) do words[#words + 1] = word end
   return words
@@ -288,18 +293,60 @@ local function check_determinism(context)
     or ("the runs of seed %d differ, but a second pair did not"):format(context.options.seed)})
 end
 
+---Scripts and profiles take different options.
+local function check_kind(o)
+  if o.profile and o.script then
+    return nil, errors.new("T0107", {message = "--profile runs its own workload and takes no script"})
+  end
+  if not o.profile and not o.script then
+    return nil, errors.new("T0103", {message = "`tide sim`: a script or --profile is missing",
+      help = "`tide sim mf.lua`, or `tide sim --profile swarm --seeds 0..99`"})
+  end
+  for _, name in ipairs(o.profile and {"nodes", "workers", "model", "latency", "nic"}
+    or {"set", "shrink", "failures_max", "mutant"}) do
+    if o[name] and (name ~= "set" or #o.set > 0) then
+      return nil, errors.new("T0107", {message = o.profile
+        and ("--profile excludes --%s: pin an option of the profile by --set"):format(name)
+        or ("--%s belongs to --profile"):format((name:gsub("_", "-")))})
+    end
+  end
+  if o.shrink and (o.seeds or o.check_determinism or not o.seed) then
+    return nil, errors.new("T0107", {message = "--shrink wants one --seed"})
+  end
+  return true
+end
+
+---Calls `run` if this process can simulate, else becomes the one that can.
+local function become_or(context, run)
+  local o <const> = context.options
+  local _, can <const> = context.core.simulated()
+  if can then return run() end
+  local more = {}
+  for _, name in ipairs {"json", "plain", "quiet", "verbose", "shrink"} do
+    if context[name] or o[name] then more[#more + 1] = "--" .. name end
+  end
+  for _, name in ipairs {"trace-events", "trace-first", "trace-last", "jobs", "seeds", "failures-max", "mutant"} do
+    local value <const> = o[name:gsub("-", "_")]
+    if value then more[#more + 1] = ("--%s=%s"):format(name, value) end
+  end
+  local _, err = context.core.sim_become(words_of(context, o.seed, more))
+  return nil, errors.new("T1001", {message = err.message})
+end
+
 return {
   name = "sim",
   brief = "run a script on simulated nodes",
-  summary = "Runs a script on simulated nodes, in one process and virtual time; the same seed gives the same run.",
+  summary = "Runs a script, or a built-in workload under faults, on simulated nodes, in one process and virtual time; "
+    .. "the same seed gives the same run.",
   examples = {
     {"tide sim mf.lua --seed 7 --rank 32", "one run of seed 7, with an option of the script"},
     {"tide sim mf.lua -- --seed 7", "behind `--` all options are the script's"},
     {"tide sim --seeds 1..100 mf.lua", "a hundred runs"},
     {"tide sim --check-determinism mf.lua", "twice the same, or show where not"},
+    {"tide sim --profile swarm --seeds 0..999 -j 2", "the built-in workload under faults"},
   },
   arguments = {
-    {name = "script", doc = "a Lua file, as for `tide run`"},
+    {name = "script", optional = true, doc = "a Lua file, as for `tide run`; not with --profile"},
     {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
   },
   options = {
@@ -307,6 +354,12 @@ return {
     {name = "seeds", type = "string", value = "A..B", doc = "one run for each of these seeds"},
     {name = "jobs", short = "j", type = "integer", min = 1, max = 64, doc = "runs at a time with --seeds"},
     {name = "check-determinism", doc = "run twice and compare all events"},
+    {name = "profile", type = "string", value = "NAME",
+     doc = "the built-in workload: swarm, calm, overload, elastic"},
+    {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
+    {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
+    {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},
+    {name = "failures-max", type = "integer", min = 1, doc = "stop after so many failed seeds"},
     {name = "model", type = "string", choices = {"fixed", "nic", "flow"}, value = "M",
      doc = "network: fixed (a delay alone), nic (cards too; default), flow (bulk shares them evenly)"},
     {name = "latency", type = "duration", doc = "between any two nodes (20us)"},
@@ -327,26 +380,24 @@ return {
     local ok, err = take_behind(o)
     if not ok then return nil, err end
     context.json = context.json or o.json or false
+    ok, err = check_kind(o)
+    if not ok then return nil, err end
     if o.seeds then
       if o.seed or o.check_determinism then
         return nil, errors.new("T0107", {message = "--seeds excludes --seed and --check-determinism"})
       end
       local first, last = parse_range(o.seeds)
       if not first then return nil, last end
+      if o.profile then return become_or(context, function() return swarm.run(context, first, last) end) end
       return run_seeds(context, first, last)
     end
     if not o.seed then
       o.seed = context.core.random(math.floor(context.core.wall() * 1e6)):below(RANDOM_SEEDS)
     end
     if o.check_determinism then return check_determinism(context) end
-    local _, can <const> = context.core.simulated()
-    if can then return simulate(context) end
-    local more = {}
-    for _, name in ipairs {"json", "plain", "quiet", "verbose"} do
-      if context[name] then more[#more + 1] = "--" .. name end
-    end
-    if o.trace_events then more[#more + 1] = "--trace-events=" .. o.trace_events end
-    _, err = context.core.sim_become(words_of(context, o.seed, more))
-    return nil, errors.new("T1001", {message = err.message})
+    return become_or(context, function()
+      if o.profile then return swarm.run(context, o.seed, o.seed) end
+      return simulate(context)
+    end)
   end,
 }

@@ -1,0 +1,288 @@
+/*
+ * Fail-over of a table with copies, in real processes: this one (the controller, with workers that
+ * push ones to random keys and wait for each answer) and three servers, one of which is killed in
+ * each round (kill -9, under load) and replaced. Tells how long it took until the death was
+ * declared, and how long the slowest push around it; at the end each key must hold exactly what was
+ * acknowledged: exits 1 when a push was lost, doubled or refused. --rounds N (20), --replicas N
+ * (1).
+ */
+#include "bench/report.h"
+#include "store/store_internal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SERVERS = 3, WORKERS = 4, KEYS = 2000, WIDTH = 16 };
+
+struct tide_net *tide_net_of(struct tide_node *node);
+
+struct worker {
+    struct tide_node *node;
+    struct tide_table *table;
+    unsigned index;
+    uint32_t acknowledged[KEYS];
+    atomic_uint_fast64_t slowest; /* ns; set to 0 at the start of a round */
+    atomic_int failures;
+};
+
+static atomic_bool over;
+static atomic_int running;
+static struct tide_node *node;
+static pid_t servers[SERVERS];
+static const char *program;
+
+static void fail_loudly(const char *what) {
+    fprintf(stderr, "bench_failover: %s: %s\n", what, tide_error_message());
+    exit(1);
+}
+
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static int worker_main(void *state) {
+    struct worker *w = state;
+    struct tide_random random;
+    tide_random_seed(&random, w->index + 1);
+    const float ones[WIDTH] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    while (!atomic_load(&over)) {
+        uint64_t key = tide_random_below(&random, KEYS), begun = tide_node_now(node);
+        if (tide_table_push(w->table, &key, 1, ones, 0, NULL)) {
+            fprintf(stderr, "a push failed: %s\n", tide_error_message());
+            atomic_fetch_add(&w->failures, 1);
+            continue;
+        }
+        w->acknowledged[key]++;
+        uint64_t took = tide_node_now(node) - begun;
+        if (took > atomic_load(&w->slowest)) {
+            atomic_store(&w->slowest, took);
+        }
+    }
+    atomic_fetch_sub(&running, 1);
+    return 0;
+}
+
+_Noreturn static void serve(const char *join, const char *name) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct tide_node *server;
+    struct tide_node_options options = {
+        .cluster = "failover", .name = name, .join = join, .workers = 1};
+    if (tide_node_create(&options, &server)) {
+        fail_loudly("server");
+    }
+    for (;;) {
+        pause();
+    }
+}
+
+static void start_server(unsigned i, unsigned generation) {
+    char name[32];
+    snprintf(name, sizeof name, "s%u-%u", i, generation);
+    servers[i] = fork();
+    if (servers[i] == 0) {
+        execl(program, program, "--serve", tide_node_endpoint(node), name, (char *)NULL);
+        _exit(1);
+    }
+}
+
+/* Of members that are up, and dead. */
+static size_t count_members(enum tide_member_state state) {
+    uint64_t view;
+    size_t limit = tide_net_members(tide_net_of(node), NULL, 0, &view) + 8, found = 0;
+    struct tide_member *members = malloc(limit * sizeof *members);
+    size_t count = tide_net_members(tide_net_of(node), members, limit, &view);
+    for (size_t i = 0; i < count && i < limit; i++) {
+        found += members[i].state == state;
+    }
+    free(members);
+    return found;
+}
+
+static void wait_whole(struct tide_table *table) {
+    for (int i = 0; i < 60000; i++) {
+        struct tide_table_health health = {0};
+        if (table) {
+            tide_table_health(table, &health);
+        }
+        if (count_members(TIDE_MEMBER_UP) == SERVERS + 1 && !health.under_replicated) {
+            return;
+        }
+        nap();
+    }
+    fail_loudly("the cluster does not get whole");
+}
+
+struct creation {
+    struct tide_table_options options;
+    struct tide_table *table;
+    atomic_bool done;
+    struct worker *workers;
+    unsigned wrong;
+};
+
+static int create_main(void *state) {
+    struct creation *c = state;
+    if (tide_table_create(node, &c->options, &c->table)) {
+        fail_loudly("create");
+    }
+    atomic_store(&c->done, true);
+    return 0;
+}
+
+static int check_main(void *state) {
+    struct creation *c = state;
+    for (uint64_t key = 0; key < KEYS; key++) {
+        float row[WIDTH];
+        uint32_t wanted = 0;
+        for (unsigned w = 0; w < WORKERS; w++) {
+            wanted += c->workers[w].acknowledged[key];
+        }
+        if (tide_table_pull(c->table, &key, 1, row, NULL)) {
+            fail_loudly("pull");
+        }
+        if (row[0] != (float)wanted || row[WIDTH - 1] != (float)wanted) {
+            printf("key %llu holds %g, acknowledged are %u\n", (unsigned long long)key,
+                   (double)row[0], wanted);
+            c->wrong++;
+        }
+    }
+    atomic_store(&c->done, true);
+    return 0;
+}
+
+static void run_fiber(tide_fiber_main run, void *state, uint8_t thread) {
+    struct tide_actor_options actor = {.type = "bench",
+                                       .run = run,
+                                       .state = state,
+                                       .role = TIDE_ROLE_COMPUTE,
+                                       .thread = thread,
+                                       .stack_bytes = 1 << 20};
+    tide_address address;
+    if (tide_spawn(node, &actor, &address)) {
+        fail_loudly("spawn");
+    }
+}
+
+static void run_and_wait(tide_fiber_main run, struct creation *c) {
+    atomic_store(&c->done, false);
+    run_fiber(run, c, 0);
+    while (!atomic_load(&c->done)) {
+        nap();
+    }
+}
+
+static int compare(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void report(const char *what, double *seconds, unsigned count) {
+    char row[80];
+    qsort(seconds, count, sizeof *seconds, compare);
+    snprintf(row, sizeof row, "%s, p50 of %u", what, count);
+    report_row(row, "s", seconds[count / 2]);
+    snprintf(row, sizeof row, "%s, p99", what);
+    report_row(row, "s", seconds[count * 99 / 100]);
+}
+
+/* Kills one, sees it declared dead, replaces it. */
+static void one_round(unsigned round, struct worker *workers, struct tide_table *table,
+                      double *detected, double *slowest) {
+    for (unsigned w = 0; w < WORKERS; w++) {
+        atomic_store(&workers[w].slowest, 0);
+    }
+    const size_t dead = count_members(TIDE_MEMBER_DEAD);
+    const unsigned victim = (unsigned)(tide_mix64(round + 1) % SERVERS);
+    const uint64_t killed = tide_node_now(node);
+    kill(servers[victim], SIGKILL);
+    while (count_members(TIDE_MEMBER_DEAD) == dead) {
+        nap();
+    }
+    *detected = (double)(tide_node_now(node) - killed) / 1e9;
+    waitpid(servers[victim], NULL, 0);
+    start_server(victim, round + 1);
+    wait_whole(table);
+    *slowest = 0;
+    for (unsigned w = 0; w < WORKERS; w++) {
+        double took = (double)atomic_load(&workers[w].slowest) / 1e9;
+        *slowest = took > *slowest ? took : *slowest;
+    }
+}
+
+static int rounds_of(unsigned rounds, uint8_t replicas) {
+    struct creation c = {
+        .options = {.name = "counts", .key_count = KEYS, .width = WIDTH, .replicas = replicas}};
+    static struct worker workers[WORKERS];
+    double *detected = calloc(rounds, sizeof *detected), *slowest = calloc(rounds, sizeof *slowest);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        start_server(i, 0);
+    }
+    wait_whole(NULL);
+    run_and_wait(create_main, &c);
+    c.workers = workers;
+    for (unsigned w = 0; w < WORKERS; w++) {
+        workers[w].node = node;
+        workers[w].table = c.table;
+        workers[w].index = w;
+        atomic_fetch_add(&running, 1);
+        run_fiber(worker_main, &workers[w], (uint8_t)w);
+    }
+    for (unsigned round = 0; round < rounds; round++) {
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        one_round(round, workers, c.table, &detected[round], &slowest[round]);
+    }
+    atomic_store(&over, true);
+    while (atomic_load(&running) > 0) {
+        nap();
+    }
+    run_and_wait(check_main, &c);
+    uint64_t pushes = 0;
+    int failures = 0;
+    for (unsigned w = 0; w < WORKERS; w++) {
+        failures += atomic_load(&workers[w].failures);
+        for (unsigned key = 0; key < KEYS; key++) {
+            pushes += workers[w].acknowledged[key];
+        }
+    }
+    report("death declared after", detected, rounds);
+    report("slowest push of a round", slowest, rounds);
+    report_row("acknowledged pushes", "", (double)pushes);
+    report_row("pushes that failed", "", failures);
+    report_row("keys with lost or doubled pushes", "", c.wrong);
+    free(detected);
+    free(slowest);
+    return c.wrong || failures ? 1 : 0;
+}
+
+int main(int argc, char **argv) {
+    unsigned rounds = 20, replicas = 1;
+    program = argv[0];
+    if (argc > 3 && strcmp(argv[1], "--serve") == 0) {
+        serve(argv[2], argv[3]);
+    }
+    report_init(argc, argv, "failover");
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], "--rounds") == 0) {
+            rounds = (unsigned)atoi(argv[i + 1]);
+        } else if (strcmp(argv[i], "--replicas") == 0) {
+            replicas = (unsigned)atoi(argv[i + 1]);
+        }
+    }
+    tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
+    struct tide_node_options options = {
+        .cluster = "failover", .name = "driver", .listen = "tcp:127.0.0.1:0", .workers = 2};
+    if (tide_node_create(&options, &node)) {
+        fail_loudly("node");
+    }
+    int code = rounds_of(rounds ? rounds : 1, (uint8_t)replicas);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        kill(servers[i], SIGKILL);
+        waitpid(servers[i], NULL, 0);
+    }
+    tide_node_destroy(node, TIDE_SECOND);
+    return code;
+}

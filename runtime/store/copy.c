@@ -1,0 +1,441 @@
+/*
+ * The copies' side: pushes that come down a chain, and slots that come whole to a node that begins
+ * to hold a copy.
+ *
+ * A copy takes a push if it has the slot, if the sender's version of the group is at least the
+ * highest one that came so far, and if it is not home of the slot by a newer one: what a home sends
+ * that others gave up is not applied anywhere. Numbers count the pushes of a slot: the next one is
+ * applied, an earlier one is here already, a gap cannot be. What is refused is neither passed on
+ * nor acknowledged.
+ *
+ * A new copy is appended at the end of the chain: JOIN goes down the chain behind all pushes so
+ * far, and whoever is the last then sends the slot's rows in front of it. So the new node's pushes
+ * come from the same node as its rows, in order.
+ */
+#include "store/move.h"
+#include "store/replica.h"
+
+enum { PART_BYTES = 1 << 20, FIRST_PART = 1, LAST_PART = 2 };
+
+static uint64_t u64_at(const uint8_t *at, size_t i) {
+    uint64_t value;
+    memcpy(&value, at + i * sizeof value, sizeof value);
+    return value;
+}
+
+static uint32_t u32_at(const uint8_t *at, size_t i) {
+    uint32_t value;
+    memcpy(&value, at + i * sizeof value, sizeof value);
+    return value;
+}
+
+static void damaged(struct tide_store *store) {
+    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+}
+
+/* ---- on ---- */
+
+int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m) {
+    const uint16_t to = tide__chain_at(m->chain, 0);
+    const uint64_t rest = m->chain >> 16;
+    for (uint32_t i = 0; m->kind == TIDE__REPL_JOIN && rest == 0 && i < m->count; i++) {
+        const uint32_t slot = (uint32_t)u64_at(m->keys, i);
+        int code = tide__snapshot_send(table, slot, to);
+        if (code) {
+            tide__copy_fail(table, slot, to);
+            return code;
+        }
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 13);
+    tide_write_uint(&w, TIDE__OP_REPL);
+    tide_write_uint(&w, table->id);
+    tide_write_uint(&w, m->token);
+    tide_write_uint(&w, m->home);
+    tide_write_uint(&w, m->kind);
+    tide_write_uint(&w, rest);
+    tide_write_uint(&w, m->origin);
+    tide_write_uint(&w, m->sequence);
+    tide_write_uint(&w, m->low);
+    tide_write_typed(&w, TIDE_U64, m->keys, m->count);
+    tide_write_typed(&w, TIDE_U64, m->numbers, m->count);
+    tide_write_typed(&w, TIDE_U32, m->versions, m->count);
+    if (m->rows) {
+        tide_write_binary(&w, m->rows, m->count * m->row_bytes);
+    } else {
+        tide_write_nil(&w);
+    }
+    tide__table_count(table, TIDE__BYTES_OUT, w.size);
+    return tide__store_send_writer(table->store, to, &w);
+}
+
+static void acknowledge(struct tide_store *store, const struct tide__repl_message *m) {
+    struct tide_writer w;
+    uint8_t buffer[32];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__OP_ACKR);
+    tide_write_uint(&w, m->token);
+    (void)tide__store_send(store, m->home, TIDE_LANE_ANSWER, true, w.data, w.size, NULL);
+    tide_writer_release(&w);
+}
+
+/* ---- pushes ---- */
+
+static size_t wire_row(const struct tide_table *table, bool raw) {
+    return raw ? table->row_floats * sizeof(float)
+               : table->width * (table->options.wire == TIDE_WIRE_F32 ? 4u : 2u);
+}
+
+/* [token, home, kind, rest, origin, sequence, low, keys, numbers, versions, rows|nil] */
+static struct tide_table *read_repl(struct tide_store *store, struct tide_reader *r,
+                                    struct tide__repl_message *m) {
+    size_t keys = 0, numbers = 0, versions = 0, bytes = 0;
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    m->token = tide_read_uint(r);
+    uint64_t home = tide_read_uint(r), kind = tide_read_uint(r);
+    m->chain = tide_read_uint(r);
+    uint64_t origin = tide_read_uint(r);
+    m->sequence = tide_read_uint(r);
+    m->low = tide_read_uint(r);
+    m->keys = tide_read_typed(r, TIDE_U64, &keys);
+    m->numbers = tide_read_typed(r, TIDE_U64, &numbers);
+    m->versions = tide_read_typed(r, TIDE_U32, &versions);
+    m->rows = tide_read_nil(r) ? NULL : tide_read_binary(r, &bytes);
+    if (r->error || !table || !table->replicas || keys == 0 || keys > UINT32_MAX / 2 ||
+        numbers != keys || versions != keys || kind > TIDE__REPL_JOIN || home >= TIDE__NODES ||
+        origin >= TIDE__NODES) {
+        return NULL;
+    }
+    m->home = (uint16_t)home;
+    m->origin = (uint16_t)origin;
+    m->kind = (uint8_t)kind;
+    m->count = (uint32_t)keys;
+    const bool has_rows = kind < TIDE__REPL_BARRIER;
+    m->row_bytes = has_rows ? wire_row(table, kind == TIDE__REPL_RAW) : 0;
+    if (has_rows != (m->rows != NULL) || bytes != keys * m->row_bytes) {
+        return NULL;
+    }
+    for (size_t i = 0; i < keys; i++) {
+        uint64_t key = u64_at(m->keys, i);
+        bool inside = kind >= TIDE__REPL_BARRIER                ? key < TIDE_SLOT_COUNT
+                      : table->options.keys == TIDE_KEYS_HASHED ? true
+                                                                : key < table->options.key_count;
+        if (!inside) {
+            return NULL;
+        }
+    }
+    return table;
+}
+
+static int row_apply(struct tide_table *table, uint32_t slot, uint64_t key, bool raw,
+                     const float *delta) {
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    int code = tide__row_lock(table, slot, key, true, &word, &old);
+    if (code != TIDE__FOUND) {
+        return code;
+    }
+    if (tide__word_state(old) != TIDE__OWNED) {
+        uint32_t number;
+        code = tide__slab_take(&table->slab, &number);
+        if (code) {
+            tide__word_unlock(word, old);
+            return code;
+        }
+        tide__row_init(&table->options, key, tide__slab_row(&table->slab, number), true);
+        old = tide__word_owned(old, number);
+    }
+    float *row = tide__slab_row(&table->slab, (uint32_t)old);
+    if (raw) {
+        memcpy(row, delta, table->row_floats * sizeof *row);
+    } else {
+        tide__rule_apply(&table->options, row, delta);
+    }
+    tide__word_unlock(word, old);
+    return 0;
+}
+
+/* May this node's copy of the slot follow whoever says this? */
+static bool is_current(const struct tide_table *table, uint32_t slot, uint32_t version) {
+    const struct tide__replicas *replicas = table->replicas;
+    uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+    if (TIDE_MUTANT(no_fence)) {
+        return true;
+    }
+    return version >= replicas->fence[slot] &&
+           !((route & TIDE__MINE) && table->slot_versions[slot] >= version);
+}
+
+enum verdict { REFUSED, HERE, NEXT };
+
+static enum verdict judge(struct tide_table *table, const struct tide__repl_message *m, uint32_t i,
+                          uint32_t slot) {
+    struct tide__replicas *replicas = table->replicas;
+    const uint64_t number = u64_at(m->numbers, i);
+    const uint32_t version = u32_at(m->versions, i);
+    if (!is_current(table, slot, version) || !replicas->held[slot]) {
+        return REFUSED;
+    }
+    replicas->fence[slot] = version > replicas->fence[slot] ? version : replicas->fence[slot];
+    if (number <= replicas->number[slot]) {
+        return HERE;
+    }
+    if (m->kind < TIDE__REPL_BARRIER && number == replicas->number[slot] + 1 &&
+        tide__recent_reserve(table, slot) == 0) {
+        return NEXT;
+    }
+    tide__table_count(table, TIDE__SURPRISES, 1);
+    (void)tide_fail(TIDE_EPROTO, "push %llu came after %llu", (unsigned long long)number,
+                    (unsigned long long)replicas->number[slot]);
+    tide__copy_fail(table, slot, tide__store_self(table->store));
+    return REFUSED;
+}
+
+/* Applies what is new. `taken`: indices of what was not refused. */
+static uint32_t apply(struct tide_table *table, const struct tide__repl_message *m,
+                      const float *deltas, uint32_t *taken) {
+    struct tide__replicas *replicas = table->replicas;
+    const bool slots = m->kind >= TIDE__REPL_BARRIER;
+    uint32_t count = 0;
+    tide__replicas_mark(replicas);
+    for (uint32_t i = 0; i < m->count; i++) {
+        const uint64_t key = u64_at(m->keys, i);
+        const uint32_t slot = slots ? (uint32_t)key : tide__slot_of(table, key);
+        if (replicas->mark[slot] != replicas->mark_now) { /* the slot's part goes together */
+            replicas->mark[slot] = replicas->mark_now;
+            replicas->marked[slot] = (uint8_t)judge(table, m, i, slot);
+            if (replicas->marked[slot] == NEXT) {
+                replicas->number[slot]++;
+                tide__recent_add(table, slot, m->origin, m->sequence);
+            }
+        }
+        if (replicas->marked[slot] == NEXT) {
+            const size_t floats = m->kind == TIDE__REPL_RAW ? table->row_floats : table->width;
+            int code = row_apply(table, slot, key, m->kind == TIDE__REPL_RAW, deltas + i * floats);
+            if (code < 0) {
+                tide__copy_fail(table, slot, tide__store_self(table->store));
+                replicas->marked[slot] = REFUSED;
+            }
+        }
+        if (replicas->marked[slot] != REFUSED) {
+            taken[count++] = i;
+        }
+    }
+    return count;
+}
+
+/* What was not refused, on its own: nobody is told that it arrived. */
+static int pass_part(struct tide_table *table, const struct tide__repl_message *m,
+                     const uint32_t *taken, uint32_t count) {
+    const size_t entry = 8 + 8 + 4 + m->row_bytes;
+    uint8_t *memory = tide_alloc(count * entry + 1);
+    if (!memory) {
+        return TIDE_ENOMEM;
+    }
+    uint8_t *keys = memory, *numbers = keys + 8 * (size_t)count,
+            *versions = numbers + 8 * (size_t)count, *rows = versions + 4 * (size_t)count;
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(keys + i * 8, m->keys + (size_t)taken[i] * 8, 8);
+        memcpy(numbers + i * 8, m->numbers + (size_t)taken[i] * 8, 8);
+        memcpy(versions + i * 4, m->versions + (size_t)taken[i] * 4, 4);
+        memcpy(rows + i * m->row_bytes, m->rows ? m->rows + taken[i] * m->row_bytes : rows,
+               m->row_bytes);
+    }
+    struct tide__repl_message part = *m;
+    part.token = 0;
+    part.count = count;
+    part.keys = keys;
+    part.numbers = numbers;
+    part.versions = versions;
+    part.rows = m->rows ? rows : NULL;
+    int code = tide__repl_send(table, &part);
+    tide_free(memory);
+    return code;
+}
+
+/* Deltas as floats, aligned; *gives*. */
+static float *deltas_of(const struct tide_table *table, const struct tide__repl_message *m) {
+    const bool raw = m->kind == TIDE__REPL_RAW;
+    const size_t floats = m->count * (size_t)(raw ? table->row_floats : table->width);
+    float *deltas = tide_alloc(floats * sizeof *deltas + 1);
+    if (deltas && (raw || table->options.wire == TIDE_WIRE_F32)) {
+        memcpy(deltas, m->rows, floats * sizeof *deltas);
+    } else if (deltas) {
+        tide__half_to_floats(m->rows, deltas, floats, table->options.wire);
+    }
+    return deltas;
+}
+
+void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    struct tide__repl_message m = {0};
+    struct tide_table *table = read_repl(store, r, &m);
+    if (!table) {
+        damaged(store);
+        return;
+    }
+    (void)from; /* versions say whose word counts */
+    float *deltas = m.rows ? deltas_of(table, &m) : NULL;
+    uint32_t *taken = tide_alloc(m.count * sizeof *taken);
+    if (taken && (deltas || !m.rows)) {
+        tide__recent_low(store, m.origin, m.low);
+        uint32_t count = apply(table, &m, deltas, taken);
+        if (tide__chain_at(m.chain, 0) && count == m.count) {
+            (void)tide__repl_send(table, &m);
+        } else if (tide__chain_at(m.chain, 0) && count) {
+            (void)pass_part(table, &m, taken, count);
+        } else if (count == m.count && m.token) {
+            acknowledge(store, &m);
+        }
+    } else {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory for copies of table '%s'",
+                 table->name);
+    }
+    tide_free(taken);
+    tide_free(deltas);
+}
+
+/* ---- whole slots ---- */
+
+struct parts {
+    struct tide_table *table;
+    uint32_t slot;
+    uint16_t to;
+    bool first;
+    uint64_t *keys;
+    float *rows;
+    size_t count, capacity;
+};
+
+static int part_send(struct parts *p, bool last) {
+    struct tide_table *table = p->table;
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 10);
+    tide_write_uint(&w, TIDE__OP_SNAP);
+    tide_write_uint(&w, table->id);
+    tide_write_uint(&w, p->slot);
+    tide_write_uint(&w, table->slot_versions[p->slot] > table->replicas->fence[p->slot]
+                            ? table->slot_versions[p->slot]
+                            : table->replicas->fence[p->slot]);
+    tide_write_uint(&w, (p->first ? FIRST_PART : 0u) | (last ? LAST_PART : 0u));
+    tide_write_uint(&w, table->replicas->number[p->slot]);
+    tide_write_typed(&w, TIDE_U64, p->keys, p->count);
+    tide_write_typed(&w, TIDE_F32, p->rows, p->count * table->row_floats);
+    tide__recent_write(table, p->slot, &w);
+    p->first = false;
+    p->count = 0;
+    tide__table_count(table, TIDE__BYTES_OUT, w.size);
+    return tide__store_send_writer(table->store, p->to, &w);
+}
+
+int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to) {
+    const size_t row_bytes = table->row_floats * sizeof(float);
+    struct parts p = {.table = table,
+                      .slot = slot,
+                      .to = to,
+                      .first = true,
+                      .capacity = PART_BYTES / row_bytes + 1};
+    p.keys = tide_alloc(p.capacity * sizeof *p.keys);
+    p.rows = tide_alloc(p.capacity * row_bytes);
+    uint64_t *found = tide_alloc(p.capacity * sizeof *found), from = 0;
+    bool more = true;
+    int code = p.keys && p.rows && found ? 0 : TIDE_ENOMEM;
+    while (more && !code) {
+        size_t count = 0;
+        code = tide__slot_keys(table, slot, from, found, p.capacity, &count, &more);
+        for (size_t i = 0; i < count && !code; i++) {
+            atomic_uint_fast64_t *word;
+            uint64_t old;
+            if (tide__row_lock(table, slot, found[i], false, &word, &old) != TIDE__FOUND) {
+                continue;
+            }
+            if (tide__word_state(old) == TIDE__OWNED) {
+                p.keys[p.count] = found[i];
+                memcpy((char *)p.rows + p.count++ * row_bytes,
+                       tide__slab_row(&table->slab, (uint32_t)old), row_bytes);
+            }
+            tide__word_unlock(word, old);
+        }
+        from = count ? found[count - 1] + 1 : from;
+        code = code ? code : part_send(&p, !more);
+    }
+    tide_free(found);
+    tide_free(p.keys);
+    tide_free(p.rows);
+    return code;
+}
+
+void tide__copy_drop(struct tide_table *table, uint32_t slot) {
+    (void)tide__slot_drain(table, slot, NULL, NULL);
+    tide__recent_drop(table, slot);
+    table->replicas->held[slot] = false;
+    table->replicas->number[slot] = 0;
+}
+
+void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
+    struct tide_store *store = table->store;
+    const uint16_t self = tide__store_self(store);
+    tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+             "the copy of slot %u of table '%s' on node %u is given up: %s", (unsigned)slot,
+             table->name, (unsigned)node, tide_error_message());
+    if (node == self) {
+        table->replicas->held[slot] = false;
+        table->replicas->arriving[slot] = false;
+    }
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_COPY_FAILED, table->id,
+                    table->slot_versions[slot], node, &slot, 1, NULL, 0);
+}
+
+/* [table, slot, version, part, number, keys, rows with state, ids, lows] */
+void tide__copy_snapshot(struct tide_store *store, struct tide_reader *r) {
+    size_t count = 0, floats = 0;
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    uint64_t slot = tide_read_uint(r), version = tide_read_uint(r), part = tide_read_uint(r);
+    uint64_t number = tide_read_uint(r);
+    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
+    const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
+    bool good = !r->error && table && table->replicas && slot < TIDE_SLOT_COUNT &&
+                version <= UINT32_MAX && floats % table->row_floats == 0 &&
+                floats / table->row_floats == count;
+    for (size_t i = 0; i < count && good; i++) {
+        uint64_t key = u64_at(keys, i);
+        good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
+               tide__slot_of(table, key) == slot;
+    }
+    if (!good) {
+        damaged(store);
+        return;
+    }
+    struct tide__replicas *replicas = table->replicas;
+    if (!is_current(table, (uint32_t)slot, (uint32_t)version) ||
+        version < table->slot_versions[slot]) {
+        return;
+    }
+    if (part & FIRST_PART) {
+        tide__copy_drop(table, (uint32_t)slot);
+        replicas->arriving[slot] = true;
+    }
+    int code = 0;
+    for (size_t i = 0; i < count && !code && replicas->arriving[slot]; i++) {
+        float row[64], *values = table->row_floats <= 64 ? row : tide_alloc(table->row_floats * 4);
+        if (values) {
+            memcpy(values, rows + i * table->row_floats * 4, table->row_floats * 4);
+        }
+        code =
+            values ? row_apply(table, (uint32_t)slot, u64_at(keys, i), true, values) : TIDE_ENOMEM;
+        if (values != row) {
+            tide_free(values);
+        }
+    }
+    code = code < 0 ? code : tide__recent_read(table, (uint32_t)slot, r);
+    replicas->fence[slot] = (uint32_t)version;
+    replicas->number[slot] = number;
+    if (code < 0) {
+        tide__copy_fail(table, (uint32_t)slot, tide__store_self(store));
+    } else if ((part & LAST_PART) && replicas->arriving[slot]) {
+        replicas->arriving[slot] = false;
+        replicas->held[slot] = true;
+    }
+}

@@ -1,0 +1,326 @@
+/*
+ * The controller decides the groups of slots with copies: at creation, balanced; when a node died,
+ * the next of the chain becomes home; when copies are missing, or a member leaves, another node
+ * gets the slot first and is counted in when the home says that it has it. Each change has a number
+ * of its own and goes to all members. A slot of which nobody is left is lost, and stays so.
+ */
+#include "store/move.h"
+#include "store/replica.h"
+
+static bool lives(const struct tide_store *store, uint16_t node) {
+    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
+           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
+}
+
+static bool stays(const struct tide_store *store, uint16_t node) {
+    return store->member_state[node] == 1 + TIDE_MEMBER_UP;
+}
+
+void tide__groups_choose(struct tide__catalog_entry *entry, const uint16_t *nodes, size_t count) {
+    for (size_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        size_t home = 0;
+        while (nodes[home] != entry->homes[s]) {
+            home++;
+        }
+        /* The copies of one home lie with all others in turn. */
+        size_t turn = entry->options.slots == TIDE_SLOTS_RANGE ? s : s / count;
+        entry->chains[s] = 0;
+        for (size_t i = 0; i < entry->options.replicas && i + 1 < count; i++) {
+            size_t step = 1 + (turn + i) % (count - 1);
+            entry->chains[s] = tide__chain_append(entry->chains[s], nodes[(home + step) % count]);
+        }
+    }
+}
+
+/* ---- telling ---- */
+
+struct news {
+    uint32_t count;
+    uint32_t slots[TIDE_SLOT_COUNT];
+};
+
+static void tell(struct tide_store *store, struct tide__catalog_entry *entry,
+                 const struct news *news, uint16_t cause) {
+    uint32_t *homes = tide_alloc((news->count + 1) * (2 * sizeof(uint32_t) + sizeof(uint64_t)));
+    if (!homes) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "no memory to tell the groups of table '%s'", entry->name);
+        return;
+    }
+    uint32_t *versions = homes + news->count;
+    uint64_t *chains = (uint64_t *)(void *)(versions + news->count);
+    entry->version++;
+    for (uint32_t i = 0; i < news->count; i++) {
+        const uint32_t s = news->slots[i];
+        entry->versions[s] = entry->version;
+        homes[i] = entry->homes[s];
+        versions[i] = entry->version;
+        memcpy(&chains[i], &entry->chains[s], sizeof chains[i]);
+    }
+    for (uint16_t node = 1; node < TIDE__NODES; node++) {
+        if (!lives(store, node)) {
+            continue;
+        }
+        struct tide_writer w;
+        tide_writer_init(&w, NULL, 0);
+        tide_write_array(&w, 7);
+        tide_write_uint(&w, TIDE__OP_GROUPS);
+        tide_write_uint(&w, entry->id);
+        tide_write_uint(&w, cause);
+        tide_write_typed(&w, TIDE_U32, news->slots, news->count);
+        tide_write_typed(&w, TIDE_U32, homes, news->count);
+        tide_write_typed(&w, TIDE_U64, chains, news->count);
+        tide_write_typed(&w, TIDE_U32, versions, news->count);
+        (void)tide__store_send_writer(store, node, &w);
+    }
+    tide_free(homes);
+}
+
+/* ---- deaths ---- */
+
+/* True: the slot's group changes. */
+static bool bury(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
+                 uint16_t dead) {
+    const bool was_home = entry->homes[s] == dead;
+    const bool joins = entry->joining[s] && (was_home || entry->joining[s] == dead);
+    if (entry->chains[s] == TIDE__LOST_CHAIN ||
+        (!was_home && !joins && !tide__chain_has(entry->chains[s], dead))) {
+        return false;
+    }
+    entry->joining[s] = 0;
+    entry->chains[s] = tide__chain_without(entry->chains[s], dead);
+    uint16_t next = tide__chain_at(entry->chains[s], 0);
+    if (was_home && next && lives(store, next)) {
+        entry->homes[s] = next;
+        entry->chains[s] = tide__chain_without(entry->chains[s], next);
+    } else if (was_home) {
+        entry->chains[s] = TIDE__LOST_CHAIN;
+    }
+    return true;
+}
+
+static void member_gone(struct tide_store *store, struct tide__catalog_entry *entry,
+                        uint16_t dead) {
+    struct news *news = tide_alloc_zero(1, sizeof *news);
+    uint32_t lost = 0;
+    for (uint32_t s = 0; news && s < TIDE_SLOT_COUNT; s++) {
+        if (bury(store, entry, s, dead)) {
+            news->slots[news->count++] = s;
+            lost += entry->chains[s] == TIDE__LOST_CHAIN;
+        }
+    }
+    if (!news) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to regroup table '%s'",
+                 entry->name);
+        return;
+    }
+    if (lost) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "%u slots of table '%s' are lost: node %u died, and no copy was left",
+                 (unsigned)lost, entry->name, (unsigned)dead);
+    }
+    tell(store, entry, news, dead); /* also without slots: what was sent there goes out again */
+    tide_free(news);
+}
+
+/* ---- rebuilding and leaving ---- */
+
+struct survey {            /* of one table */
+    const uint16_t *nodes; /* that may hold rows and stay */
+    size_t count;
+    uint32_t *load; /* slots each is in the group of */
+};
+
+static uint16_t choose_new(const struct tide__catalog_entry *entry, uint32_t s,
+                           const struct survey *survey) {
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < survey->count; i++) {
+        const uint16_t node = survey->nodes[i];
+        if (node != entry->homes[s] && !tide__chain_has(entry->chains[s], node) &&
+            (best == SIZE_MAX || survey->load[i] < survey->load[best])) {
+            best = i;
+        }
+    }
+    if (best == SIZE_MAX) {
+        return 0;
+    }
+    survey->load[best]++;
+    return survey->nodes[best];
+}
+
+/* The slot's group as it should be with those it has. True: it changes now. *joiner: who is to get
+ * a copy first. */
+static bool plan_slot(const struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
+                      const struct survey *survey, uint16_t *joiner) {
+    const bool home_stays = stays(store, entry->homes[s]);
+    const size_t wanted = entry->options.replicas + (home_stays ? 0u : 1u);
+    const size_t possible = survey->count - (home_stays && survey->count ? 1u : 0u);
+    const size_t target = wanted < possible ? wanted : possible;
+    uint64_t good = 0, chain = entry->chains[s];
+    *joiner = 0;
+    if (chain == TIDE__LOST_CHAIN || entry->joining[s]) {
+        return false;
+    }
+    for (unsigned i = 0; tide__chain_at(chain, i); i++) {
+        uint16_t node = tide__chain_at(chain, i);
+        good = stays(store, node) ? tide__chain_append(good, node) : good;
+    }
+    if (tide__chain_count(good) < target) {
+        if (tide__chain_count(chain) == TIDE__CHAIN_MAX) {
+            entry->chains[s] = good; /* room for who takes the places of those who leave */
+            return true;
+        }
+        *joiner = choose_new(entry, s, survey);
+        return false;
+    }
+    if (!home_stays && good) {
+        entry->homes[s] = tide__chain_at(good, 0);
+        entry->chains[s] = tide__chain_without(good, entry->homes[s]);
+        return true;
+    }
+    entry->chains[s] = good;
+    return good != chain;
+}
+
+static void order(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t home,
+                  uint16_t node, const uint16_t *joiners) {
+    uint32_t slots[TIDE_SLOT_COUNT];
+    size_t count = 0;
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        if (entry->homes[s] == home && joiners[s] == node) {
+            slots[count++] = s;
+            entry->joining[s] = node;
+        }
+    }
+    if (count) {
+        tide__move_send(store, home, TIDE__OP_REBUILD, entry->id, entry->version, node, slots,
+                        count, NULL, 0);
+    }
+}
+
+static void plan_entry(struct tide_store *store, struct tide__catalog_entry *entry,
+                       const uint16_t *nodes, size_t count) {
+    struct news *news = tide_alloc_zero(1, sizeof *news);
+    uint16_t *joiners = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *joiners);
+    struct survey survey = {
+        .nodes = nodes, .count = count, .load = tide_alloc_zero(count + 1, sizeof *survey.load)};
+    bool any = false;
+    for (uint32_t s = 0; survey.load && s < TIDE_SLOT_COUNT; s++) {
+        for (size_t i = 0; i < count; i++) {
+            survey.load[i] += entry->homes[s] == nodes[i] || entry->joining[s] == nodes[i] ||
+                              tide__chain_has(entry->chains[s], nodes[i]);
+        }
+    }
+    for (uint32_t s = 0; news && joiners && survey.load && s < TIDE_SLOT_COUNT; s++) {
+        if (plan_slot(store, entry, s, &survey, &joiners[s])) {
+            news->slots[news->count++] = s;
+        }
+        any |= joiners[s] != 0;
+    }
+    if (news && news->count) {
+        tell(store, entry, news, 0);
+    }
+    for (uint16_t home = 1; any && home < TIDE__NODES; home++) {
+        for (size_t i = 0; lives(store, home) && i < count; i++) {
+            order(store, entry, home, nodes[i], joiners);
+        }
+    }
+    tide_free(survey.load);
+    tide_free(joiners);
+    tide_free(news);
+}
+
+void tide__groups_advance(struct tide_store *store) {
+    uint16_t *nodes = NULL;
+    size_t count = 0;
+    bool any = false;
+    for (struct tide__catalog_entry *e = store->catalog->entries; e && !any; e = e->next) {
+        any = e->options.replicas && e->phase == TIDE__CATALOG_READY;
+    }
+    if (!any || tide__catalog_homes(store, &nodes, &count)) {
+        return;
+    }
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->options.replicas && e->phase == TIDE__CATALOG_READY) {
+            plan_entry(store, e, nodes, count);
+        }
+    }
+    tide_free(nodes);
+}
+
+void tide__groups_member(struct tide_store *store, const struct tide_member *member) {
+    if (!lives(store, tide__store_self(store))) {
+        return; /* the cluster ends */
+    }
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->options.replicas && e->phase != TIDE__CATALOG_FAILED &&
+            (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT)) {
+            member_gone(store, e, member->id);
+        }
+    }
+    tide__groups_advance(store);
+}
+
+static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t id) {
+    struct tide__catalog_entry *e = store->catalog->entries;
+    while (e && e->id != id) {
+        e = e->next;
+    }
+    return e;
+}
+
+void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
+                          const uint8_t *slots, size_t count) {
+    struct tide__catalog_entry *entry = entry_of(store, table);
+    struct news *news = entry && entry->options.replicas ? tide_alloc_zero(1, sizeof *news) : NULL;
+    for (size_t i = 0; news && i < count; i++) {
+        uint32_t s;
+        memcpy(&s, slots + i * 4, 4);
+        if (entry->homes[s] == from && entry->joining[s] == node && lives(store, node)) {
+            entry->joining[s] = 0;
+            entry->chains[s] = tide__chain_append(entry->chains[s], node);
+            news->slots[news->count++] = s;
+        }
+    }
+    if (news && news->count) {
+        tell(store, entry, news, 0);
+        tide__groups_advance(store);
+    }
+    tide_free(news);
+}
+
+void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,
+                              const uint8_t *slots, size_t count) {
+    struct tide__catalog_entry *entry = entry_of(store, table);
+    struct news *news = entry && entry->options.replicas ? tide_alloc_zero(1, sizeof *news) : NULL;
+    for (size_t i = 0; news && i < count; i++) {
+        uint32_t s;
+        memcpy(&s, slots + i * 4, 4);
+        if (entry->chains[s] != TIDE__LOST_CHAIN && entry->homes[s] != node &&
+            (entry->joining[s] == node || tide__chain_has(entry->chains[s], node))) {
+            entry->joining[s] = 0;
+            entry->chains[s] = tide__chain_without(entry->chains[s], node);
+            news->slots[news->count++] = s;
+        }
+    }
+    if (news && news->count) {
+        tell(store, entry, news, 0);
+    }
+    tide_free(news);
+}
+
+bool tide__groups_busy(struct tide_store *store, const struct tide__catalog_entry *entry,
+                       uint16_t node) {
+    uint16_t *nodes = NULL;
+    size_t count = 0;
+    bool busy = false;
+    if (tide__catalog_homes(store, &nodes, &count)) {
+        return true;
+    }
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !busy && count; s++) {
+        busy = entry->chains[s] != TIDE__LOST_CHAIN &&
+               (entry->homes[s] == node || tide__chain_has(entry->chains[s], node));
+    }
+    tide_free(nodes);
+    return busy;
+}

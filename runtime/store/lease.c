@@ -1,0 +1,123 @@
+/*
+ * Leases: how long a home may serve rows in place without asking the copies. Each node that holds
+ * copies of a home's slots grants it 300 ms at a time; the holder counts from when it asked, the
+ * granter from when it answered, and a thousandth more for clocks that drift. A home serves a slot
+ * in place while every node of its chain lets it; whoever takes over waits until what it granted
+ * has run out. So a home that the others gave up, and that does not know it, serves nothing stale.
+ *
+ * Grants go in the store lane: behind whatever told the holder that it lost a slot.
+ */
+#include "store/replica.h"
+
+#define BEAT (TIDE_SECOND / 10)
+
+uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
+    const struct tide__replication *r = table->store->replication;
+    /* relaxed: whoever is added can take over only after rows that are read now were sent to it */
+    uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
+    uint64_t deadline = TIDE_NEVER;
+    if (TIDE_MUTANT(lease_ignored)) {
+        return TIDE_NEVER;
+    }
+    for (; chain; chain >>= 16) {
+        uint16_t node = (uint16_t)chain;
+        uint64_t until = node < TIDE__NODES
+                             ? atomic_load_explicit(&r->lease_until[node], memory_order_relaxed)
+                             : 0;
+        deadline = until < deadline ? until : deadline;
+    }
+    return deadline;
+}
+
+static void send_time(struct tide_store *store, uint16_t to, int op, uint64_t time) {
+    struct tide_writer w;
+    uint8_t buffer[32];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, (uint64_t)op);
+    tide_write_uint(&w, time);
+    (void)tide__store_send_writer(store, to, &w); /* unreachable: no lease */
+}
+
+void tide__lease_ask(struct tide_store *store) {
+    uint8_t wanted[TIDE__NODES / 8] = {0};
+    uint16_t highest = 0;
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        const struct tide_table *table = tide__table_by_id(store, id);
+        for (uint32_t s = 0; table && table->replicas && s < TIDE_SLOT_COUNT; s++) {
+            uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
+            uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
+            for (; (route & TIDE__MINE) && chain; chain >>= 16) {
+                uint16_t node = (uint16_t)chain;
+                wanted[node % TIDE__NODES / 8] |= (uint8_t)(1u << (node % 8));
+                highest = node > highest ? node : highest;
+            }
+        }
+    }
+    const uint64_t now = tide_port_now(store->port);
+    for (unsigned node = 1; node <= highest && node < TIDE__NODES; node++) {
+        if (wanted[node / 8] >> (node % 8) & 1) {
+            send_time(store, (uint16_t)node, TIDE__OP_LEASE_ASK, now);
+        }
+    }
+}
+
+void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    struct tide__replication *replication = store->replication;
+    uint64_t asked = tide_read_uint(r);
+    unsigned state = store->member_state[from];
+    if (r->error || !replication || from >= TIDE__NODES ||
+        (state != 1 + TIDE_MEMBER_UP && state != 1 + TIDE_MEMBER_LEAVING)) {
+        return;
+    }
+    replication->granted_until[from] =
+        tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
+    send_time(store, from, TIDE__OP_LEASE, asked);
+}
+
+void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    uint64_t asked = tide_read_uint(r);
+    if (r->error || !store->replication || from >= TIDE__NODES ||
+        asked > tide_port_now(store->port)) {
+        return;
+    }
+    atomic_store_explicit(&store->replication->lease_until[from], asked + TIDE__LEASE,
+                          memory_order_relaxed);
+}
+
+uint64_t tide__lease_over(const struct tide_store *store, uint16_t home, bool others) {
+    const uint64_t own = home < TIDE__NODES ? store->replication->granted_until[home] : 0;
+    const uint64_t any = tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
+    return others ? any : own;
+}
+
+void tide__lease_start(struct tide_store *store) {
+    if (store->replication->beating) {
+        tide__lease_ask(store);
+    } else {
+        tide__lease_beat(store);
+    }
+}
+
+void tide__lease_beat(struct tide_store *store) {
+    struct tide__replication *r = store->replication;
+    int code;
+    char reason[200];
+    int state = tide_net_state(store->net, &code, reason, sizeof reason);
+    if (state == TIDE_MEMBER_DEAD && !atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
+        atomic_store_explicit(&store->fenced, TIDE_EFENCED, memory_order_relaxed); /* cut off */
+    }
+    if (atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
+        tide__pending_fenced(store); /* also what a worker began at that very moment */
+    }
+    tide__lease_ask(store);
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && table->replicas) {
+            tide__replicas_advance(table);
+        }
+    }
+    r->beating = tide_timer_start(BEAT, &r->beat) == 0;
+}

@@ -1,0 +1,147 @@
+/*
+ * The home brings new copies into the chains of its slots, as the controller orders: slot by slot,
+ * a few at a time, so that operations are served in between. A node that joined is in the home's
+ * chain at once (pushes wait for it), and takes over from a dead home only when the controller
+ * knows of it.
+ */
+#include "store/move.h"
+#include "store/replica.h"
+
+enum { IN_FLIGHT_MAX = 16, REPORT_EACH = 256 };
+enum { WAITS, JOINS, JOINED, DROPPED };
+
+struct tide__rebuild {
+    struct tide__rebuild *next;
+    uint32_t version, count, at, in_flight, joined;
+    uint16_t node;
+    uint8_t *states;
+    uint32_t slots[];
+};
+
+static void order_free(struct tide__rebuild *order) {
+    tide_free(order->states);
+    tide_free(order);
+}
+
+void tide__rebuild_release(struct tide_table *table) {
+    while (table->replicas->rebuilds) {
+        struct tide__rebuild *next = table->replicas->rebuilds->next;
+        order_free(table->replicas->rebuilds);
+        table->replicas->rebuilds = next;
+    }
+}
+
+static void report(struct tide_table *table, struct tide__rebuild *order) {
+    uint32_t *slots = tide_alloc((order->joined + 1) * sizeof *slots), count = 0;
+    for (uint32_t i = 0; slots && i < order->at; i++) {
+        if (order->states[i] == JOINED) {
+            slots[count++] = order->slots[i];
+            order->states[i] = DROPPED;
+        }
+    }
+    if (count) {
+        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_REBUILT,
+                        table->id, order->version, order->node, slots, count, NULL, 0);
+        order->joined = 0;
+    }
+    tide_free(slots);
+}
+
+/* True: the slot joins. */
+static bool join(struct tide_table *table, const struct tide__rebuild *order, uint32_t slot) {
+    struct tide__replicas *replicas = table->replicas;
+    uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+    uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
+    if (!(route & TIDE__MINE) || table->slot_versions[slot] > order->version ||
+        tide__chain_has(chain, order->node) || tide__chain_count(chain) == TIDE__CHAIN_MAX) {
+        return false;
+    }
+    atomic_store_explicit(&replicas->chain[slot], tide__chain_append(chain, order->node),
+                          memory_order_relaxed);
+    if (tide__replica_join(table, slot) == 0) {
+        return true;
+    }
+    atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
+    tide__copy_fail(table, slot, order->node);
+    return false;
+}
+
+void tide__rebuild_advance(struct tide_table *table) {
+    struct tide__rebuild *order = table->replicas->rebuilds;
+    if (!order) {
+        return;
+    }
+    while (order->at < order->count && order->in_flight < IN_FLIGHT_MAX) {
+        if (table->replicas->opening[order->slots[order->at]] != TIDE__OPEN) {
+            break; /* not ours to give yet */
+        }
+        const uint32_t i = order->at++;
+        if (order->states[i] == WAITS && join(table, order, order->slots[i])) {
+            order->states[i] = JOINS;
+            order->in_flight++;
+        } else {
+            order->states[i] = DROPPED;
+        }
+    }
+    bool over = order->at == order->count && order->in_flight == 0;
+    if (over || order->joined >= REPORT_EACH) {
+        report(table, order);
+    }
+    if (over) {
+        table->replicas->rebuilds = order->next;
+        order_free(order);
+    }
+}
+
+void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node,
+                         const uint8_t *slots, size_t count) {
+    struct tide__rebuild *order =
+        tide_alloc_zero(1, sizeof *order + count * sizeof order->slots[0]);
+    uint8_t *states = tide_alloc_zero(count + 1, 1);
+    if (!order || !states) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                 "no memory to rebuild copies of table '%s'", table->name);
+        tide_free(order);
+        tide_free(states);
+        return;
+    }
+    order->version = version;
+    order->node = node;
+    order->count = (uint32_t)count;
+    order->states = states;
+    memcpy(order->slots, slots, count * sizeof order->slots[0]);
+    struct tide__rebuild **end = &table->replicas->rebuilds;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = order;
+    tide__rebuild_advance(table);
+}
+
+void tide__rebuild_joined(struct tide_table *table, uint32_t slot) {
+    for (struct tide__rebuild *order = table->replicas->rebuilds; order; order = order->next) {
+        for (uint32_t i = 0; i < order->at; i++) {
+            if (order->slots[i] == slot && order->states[i] == JOINS) {
+                order->states[i] = JOINED;
+                order->joined++;
+                order->in_flight--;
+                tide__rebuild_advance(table);
+                return;
+            }
+        }
+    }
+}
+
+void tide__rebuild_cancel(struct tide_table *table, const uint64_t *changed) {
+    for (struct tide__rebuild *order = table->replicas->rebuilds; order; order = order->next) {
+        for (uint32_t i = 0; i < order->count; i++) {
+            const uint32_t slot = order->slots[i];
+            if (!(changed[slot / 64] >> (slot % 64) & 1)) {
+                continue;
+            }
+            order->in_flight -= order->states[i] == JOINS;
+            order->joined -= order->states[i] == JOINED;
+            order->states[i] = DROPPED;
+        }
+    }
+}

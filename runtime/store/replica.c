@@ -1,0 +1,771 @@
+/*
+ * The home of slots with copies, durability strict: operations run here one after another, in the
+ * store actor, those of this node's workers too. A push is applied, numbered within its slot, and
+ * sent down the chain of copies; it is answered when the last copy has it. A pull is answered at
+ * once if nothing of its rows is on its way to the copies and the leases hold; else with the values
+ * it found, when a barrier behind all that went before has come back: what a reader sees cannot
+ * vanish.
+ *
+ * A push that comes a second time (its id is known) is answered like such a pull: behind the first
+ * copy of it, never before.
+ *
+ * What is unanswered is kept, by token, until the last of the chain names it. When a group changes
+ * it goes down the new chain; copies know by the number what they have. When this node is home no
+ * more it is dropped: its origin sends it again, to the new home.
+ */
+#include "store/replica.h"
+
+enum { RING_FIRST = 256, UNACKED_MAX = 0xfff000 };
+
+struct tide__wait { /* an answer that waits for copies */
+    struct tide__job job;
+    struct tide_table *table;
+    uint32_t left;
+    bool dead;  /* dropped: nobody is answered */
+    bool opens; /* a new home's barrier over the slots it takes over */
+    uint32_t slot_count;
+    uint32_t *slots;
+};
+
+struct tide__repl {
+    struct tide_table *table;
+    struct tide__wait *wait; /* NULL: a join */
+    uint64_t token, chain, sequence;
+    uint16_t origin;
+    uint8_t kind;
+    uint32_t count;
+    size_t row_bytes;
+    uint8_t *rows;
+    uint64_t *keys, *numbers;
+};
+
+uint64_t tide__chain_without(uint64_t chain, uint16_t node) {
+    uint64_t rest = 0;
+    for (unsigned i = 0; i < TIDE__CHAIN_MAX; i++) {
+        uint16_t at = tide__chain_at(chain, i);
+        rest = at && at != node ? tide__chain_append(rest, at) : rest;
+    }
+    return rest;
+}
+
+/* ---- tables and stores ---- */
+
+int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
+    struct tide_store *store = table->store;
+    const uint16_t self = tide__store_self(store);
+    if (!store->replication) {
+        store->replication = tide_alloc_zero(1, sizeof *store->replication);
+    }
+    table->replicas = store->replication ? tide_alloc_zero(1, sizeof *table->replicas) : NULL;
+    if (!table->replicas) {
+        return tide_fail(TIDE_ENOMEM, "no memory for the copies of table '%s'", table->name);
+    }
+    store->replication->first = store->replication->first ? store->replication->first : 1;
+    store->replication->next = store->replication->next ? store->replication->next : 1;
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
+        atomic_init(&table->replicas->chain[s], chains ? chains[s] : 0);
+        table->replicas->held[s] =
+            (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
+    }
+    return 0;
+}
+
+static void wait_free(struct tide__wait *wait) {
+    tide_blob_unref(wait->job.values);
+    tide_free(wait->job.copy);
+    tide_free(wait->slots);
+    tide_free(wait);
+}
+
+static void wait_drop(struct tide__wait *wait) {
+    if (wait && --wait->left == 0) {
+        wait_free(wait);
+    }
+}
+
+void tide__replicas_deinit(struct tide_table *table) {
+    struct tide__replicas *replicas = table->replicas;
+    if (replicas) {
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+            tide__recent_drop(table, s);
+        }
+        tide__rebuild_release(table);
+        tide_free(replicas);
+    }
+}
+
+void tide__replication_destroy(struct tide_store *store) {
+    struct tide__replication *r = store->replication;
+    for (uint64_t token = r ? r->first : 0; r && token < r->next; token++) {
+        struct tide__repl *repl = r->ring[token & (r->capacity - 1)];
+        if (repl) {
+            wait_drop(repl->wait);
+            tide_free(repl);
+        }
+    }
+    if (r) {
+        tide_free(r->ring);
+        tide_free(r);
+    }
+}
+
+/* ---- what is unanswered ---- */
+
+static int ring_put(struct tide__replication *r, struct tide__repl *repl) {
+    if (r->next - r->first >= r->capacity) {
+        uint64_t capacity = r->capacity ? r->capacity * 2 : RING_FIRST;
+        struct tide__repl **ring = tide_alloc_zero(capacity, sizeof(struct tide__repl *));
+        if (!ring) {
+            return TIDE_ENOMEM;
+        }
+        for (uint64_t token = r->first; token < r->next; token++) {
+            ring[token & (capacity - 1)] = r->ring[token & (r->capacity - 1)];
+        }
+        tide_free(r->ring);
+        r->ring = ring;
+        r->capacity = capacity;
+    }
+    repl->token = r->next++;
+    r->ring[repl->token & (r->capacity - 1)] = repl;
+    return 0;
+}
+
+static struct tide__repl *ring_take(struct tide__replication *r, uint64_t token) {
+    if (token < r->first || token >= r->next) {
+        return NULL;
+    }
+    struct tide__repl *repl = r->ring[token & (r->capacity - 1)];
+    r->ring[token & (r->capacity - 1)] = NULL;
+    while (r->first < r->next && !r->ring[r->first & (r->capacity - 1)]) {
+        r->first++;
+    }
+    return repl;
+}
+
+static uint32_t repl_slot(const struct tide__repl *repl, uint32_t i) {
+    return repl->kind >= TIDE__REPL_BARRIER ? (uint32_t)repl->keys[i]
+                                            : tide__slot_of(repl->table, repl->keys[i]);
+}
+
+/* `count` entries at `indices` (NULL: all) of these, as one that goes down `chain`. */
+static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chain,
+                                    const uint32_t *indices, uint32_t count) {
+    struct tide__repl *repl =
+        tide_alloc(sizeof *repl + count * (2 * sizeof(uint64_t) + from->row_bytes));
+    if (!repl) {
+        return NULL;
+    }
+    *repl = *from;
+    repl->chain = chain;
+    repl->count = count;
+    repl->keys = (uint64_t *)(void *)(repl + 1);
+    repl->numbers = repl->keys + count;
+    repl->rows = (uint8_t *)(repl->numbers + count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = indices ? indices[i] : i;
+        repl->keys[i] = from->keys[at];
+        repl->numbers[i] = from->numbers[at];
+        memcpy(repl->rows + i * from->row_bytes, from->rows + at * from->row_bytes,
+               from->row_bytes);
+    }
+    return repl;
+}
+
+static void repl_go(struct tide__repl *repl) {
+    struct tide_table *table = repl->table;
+    uint32_t *versions = tide_alloc(repl->count * sizeof *versions);
+    if (!versions) {
+        return; /* as if it were on its way: the next change of the group sends it again */
+    }
+    for (uint32_t i = 0; i < repl->count; i++) {
+        versions[i] = table->slot_versions[repl_slot(repl, i)];
+    }
+    struct tide__repl_message message = {
+        .token = repl->token,
+        .chain = repl->chain,
+        .home = tide__store_self(table->store),
+        .origin = repl->origin,
+        .sequence = repl->sequence,
+        .low = repl->origin < TIDE__NODES ? table->store->replication->low[repl->origin] : 0,
+        .kind = repl->kind,
+        .count = repl->count,
+        .keys = (const uint8_t *)repl->keys,
+        .numbers = (const uint8_t *)repl->numbers,
+        .versions = (const uint8_t *)versions,
+        .rows = repl->row_bytes ? repl->rows : NULL,
+        .row_bytes = repl->row_bytes};
+    (void)tide__repl_send(table, &message); /* unreachable: its death changes the group */
+    tide_free(versions);
+}
+
+/* ---- rows ---- */
+
+int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
+                   atomic_uint_fast64_t **word, uint64_t *old) {
+    int code;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        while ((code = tide__hashed_lock(table, key, create, 0, false, word, old)) == TIDE_EBUSY) {
+            tide_pause();
+        }
+        return code;
+    }
+    /* acquire: with tide__dense_words */
+    atomic_uint_fast64_t *words =
+        create ? tide__dense_words(table, slot)
+               : atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+    if (!words) {
+        return create ? tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", table->name)
+                      : TIDE__NOT_FOUND;
+    }
+    *word = words + tide__place_of(table, slot, key);
+    while (tide__word_lock(*word, false, old)) {
+        tide_pause();
+    }
+    return TIDE__FOUND;
+}
+
+/* One push to the key fewer is on its way to the copies. */
+static void unacked_less(struct tide_table *table, uint64_t key) {
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    if (tide__row_lock(table, tide__slot_of(table, key), key, false, &word, &old) == TIDE__FOUND) {
+        uint64_t one = tide__word_seen(old) ? UINT64_C(1) << 32 : 0;
+        tide__word_unlock(word, old - one);
+    }
+}
+
+static void slot_open(struct tide_table *table, uint32_t slot);
+
+static void wait_done(struct tide__wait *wait) {
+    struct tide_table *table = wait->table;
+    if (--wait->left > 0) {
+        return;
+    }
+    if (wait->opens) {
+        for (uint32_t i = 0; i < wait->slot_count; i++) {
+            uint8_t *opening = &table->replicas->opening[wait->slots[i]];
+            if (*opening == TIDE__OPEN_ASKED && !wait->dead) {
+                slot_open(table, wait->slots[i]);
+            } else if (*opening == TIDE__OPEN_ASKED) {
+                *opening = TIDE__OPEN_AT;
+            }
+        }
+        if (!wait->dead) {
+            tide__parked_retry(table);
+        }
+    } else if (!wait->dead) {
+        tide__job_reply(&wait->job);
+    }
+    wait_free(wait);
+}
+
+/* *takes*; all copies have it. */
+static void repl_done(struct tide__repl *repl) {
+    for (uint32_t i = 0; i < repl->count && repl->kind < TIDE__REPL_BARRIER; i++) {
+        unacked_less(repl->table, repl->keys[i]);
+    }
+    if (repl->kind == TIDE__REPL_JOIN) {
+        tide__rebuild_joined(repl->table, (uint32_t)repl->keys[0]);
+    }
+    if (repl->wait) {
+        wait_done(repl->wait);
+    }
+    tide_free(repl);
+}
+
+/* Sends entries down the chains of their slots, one message a chain; each counts in their wait.
+ * ENOMEM: those that are left are not sent, and so not answered. */
+static int replicate(const struct tide__repl *all) {
+    struct tide_table *table = all->table;
+    uint32_t *rest = tide_alloc(2 * (size_t)all->count * sizeof *rest);
+    uint32_t left = all->count, *part = rest + all->count;
+    for (uint32_t i = 0; rest && i < left; i++) {
+        rest[i] = i;
+    }
+    int code = rest ? 0 : TIDE_ENOMEM;
+    while (left && !code) {
+        uint64_t chain = atomic_load_explicit(&table->replicas->chain[repl_slot(all, rest[0])],
+                                              memory_order_relaxed);
+        uint32_t kept = 0, in_part = 0;
+        for (uint32_t i = 0; i < left; i++) {
+            uint64_t other = atomic_load_explicit(&table->replicas->chain[repl_slot(all, rest[i])],
+                                                  memory_order_relaxed);
+            if (other == chain) {
+                part[in_part++] = rest[i];
+            } else {
+                rest[kept++] = rest[i];
+            }
+        }
+        left = kept;
+        struct tide__repl *repl = repl_make(all, chain, part, in_part);
+        code = repl ? ring_put(table->store->replication, repl) : TIDE_ENOMEM;
+        if (code) {
+            tide_free(repl);
+            break;
+        }
+        if (repl->wait) {
+            repl->wait->left++;
+        }
+        if (chain) {
+            repl_go(repl);
+        } else { /* no copy is left: what is here is all there is */
+            repl_done(ring_take(table->store->replication, repl->token));
+        }
+    }
+    tide_free(rest);
+    return code;
+}
+
+void tide__replica_ack(struct tide_store *store, struct tide_reader *r) {
+    uint64_t token = tide_read_uint(r);
+    struct tide__repl *repl =
+        r->error || !store->replication ? NULL : ring_take(store->replication, token);
+    if (repl) { /* else of a group that is no more */
+        repl_done(repl);
+    }
+}
+
+/* ---- operations ---- */
+
+/* An answer for the keys at `indices`. NULL: out of memory, and said so. */
+static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t *indices,
+                                    uint32_t count) {
+    struct tide__wait *wait = tide_alloc_zero(1, sizeof *wait);
+    uint32_t *positions = tide_alloc(count * sizeof *positions);
+    if (!wait || !positions) {
+        tide_free(wait);
+        tide_free(positions);
+        tide__job_error(job, TIDE_ENOMEM, "no memory for an answer", indices, count);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        positions[i] = tide__job_position_at(job, indices[i]);
+    }
+    wait->table = job->table;
+    wait->left = 1;
+    wait->job.table = job->table;
+    wait->job.id = job->id;
+    wait->job.origin = job->origin;
+    wait->job.kind = job->kind;
+    wait->job.raw = job->raw;
+    wait->job.count = count;
+    wait->job.copy = (uint8_t *)positions;
+    wait->job.positions = wait->job.copy;
+    tide__misses_init(&wait->job.misses);
+    return wait;
+}
+
+void tide__replicas_mark(struct tide__replicas *replicas) {
+    if (++replicas->mark_now == 0) {
+        memset(replicas->mark, 0, sizeof replicas->mark);
+        replicas->mark_now = 1;
+    }
+}
+
+/* True the first time for a slot since tide__replicas_mark. */
+static bool first_mark(struct tide__replicas *replicas, uint32_t slot) {
+    bool first = replicas->mark[slot] != replicas->mark_now;
+    replicas->mark[slot] = replicas->mark_now;
+    return first;
+}
+
+/* A row for every key of a push, before any of them changes. */
+static int rows_reserve(struct tide_table *table, const struct tide__job *job,
+                        const uint32_t *indices, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t key = tide__job_key_at(job, indices[i]);
+        const uint32_t slot = tide__slot_of(table, key);
+        atomic_uint_fast64_t *word;
+        uint64_t old;
+        bool full = table->options.key_limit &&
+                    atomic_load_explicit(&table->slab.used, memory_order_relaxed) >=
+                        table->options.key_limit;
+        int code = tide__row_lock(table, slot, key, !full, &word, &old);
+        if (code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED) {
+            tide__word_unlock(word, old);
+            if (tide__word_seen(old) > UNACKED_MAX) {
+                return tide_fail(TIDE_EBUSY, "too many pushes to one key wait for its copies");
+            }
+            continue;
+        }
+        if (code == TIDE__FOUND) {
+            uint32_t row = 0;
+            code = full ? TIDE_EFULL : tide__slab_take(&table->slab, &row);
+            if (!code) {
+                tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+                old = tide__word_owned(old, row);
+            }
+            tide__word_unlock(word, old);
+        }
+        if (full) {
+            return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
+                             table->name, (unsigned long long)table->options.key_limit);
+        }
+        if (code < 0) {
+            return code;
+        }
+    }
+    return 0;
+}
+
+/* The push's rows as they came, one after another, with what goes to the copies. */
+static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *indices,
+                                       uint32_t count) {
+    const struct tide__repl head = {.table = job->table,
+                                    .origin = job->origin,
+                                    .sequence = job->sequence,
+                                    .kind = job->raw ? TIDE__REPL_RAW : TIDE__REPL_PUSH,
+                                    .row_bytes = tide__job_wire_row(job)};
+    struct tide__repl *all =
+        tide_alloc(sizeof *all + count * (2 * sizeof(uint64_t) + head.row_bytes));
+    if (!all) {
+        return NULL;
+    }
+    *all = head;
+    all->keys = (uint64_t *)(void *)(all + 1);
+    all->numbers = all->keys + count;
+    all->rows = (uint8_t *)(all->numbers + count);
+    for (uint32_t i = 0; i < count; i++) {
+        all->keys[i] = tide__job_key_at(job, indices[i]);
+        memcpy(all->rows + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
+               head.row_bytes);
+    }
+    all->count = count;
+    return all;
+}
+
+static void row_push(struct tide__job *job, uint32_t index, uint64_t key, uint32_t slot) {
+    struct tide_table *table = job->table;
+    const size_t floats = tide__job_floats(job);
+    const uint8_t *delta = (job->deltas ? (const uint8_t *)job->deltas : job->rows) +
+                           (size_t)index * floats * sizeof(float);
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    int code = tide__row_lock(table, slot, key, false, &word, &old);
+    TIDE_ASSERT(code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED); /* reserved */
+    float *row = tide__slab_row(&table->slab, (uint32_t)old);
+    if (job->raw) {
+        memcpy(row, delta, floats * sizeof *row);
+    } else {
+        tide__rule_apply(&table->options, row, delta);
+    }
+    tide__word_unlock(word, old + (UINT64_C(1) << 32));
+}
+
+/* Numbers and ids for the slots of a push that is new to them. */
+static void push_number(struct tide__job *job, struct tide__repl *all) {
+    struct tide__replicas *replicas = job->table->replicas;
+    tide__replicas_mark(replicas);
+    for (uint32_t i = 0; i < all->count; i++) {
+        const uint32_t slot = repl_slot(all, i);
+        if (first_mark(replicas, slot)) {
+            replicas->number[slot]++;
+            tide__recent_add(job->table, slot, job->origin, job->sequence);
+        }
+        all->numbers[i] = replicas->number[slot];
+    }
+}
+
+static int push_fresh(struct tide__job *job, const uint32_t *indices, uint32_t count,
+                      struct tide__wait *wait) {
+    struct tide_table *table = job->table;
+    int code = tide__job_prepare(job);
+    code = code ? code : rows_reserve(table, job, indices, count);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        code = tide__recent_reserve(table, tide__slot_of(table, tide__job_key_at(job, indices[i])));
+    }
+    struct tide__repl *all = code ? NULL : push_entries(job, indices, count);
+    if (!all) {
+        return code ? code : tide_fail(TIDE_ENOMEM, "no memory for copies of a push");
+    }
+    push_number(job, all);
+    for (uint32_t i = 0; i < count; i++) {
+        row_push(job, indices[i], all->keys[i], repl_slot(all, i));
+    }
+    all->wait = wait;
+    code = replicate(all);
+    tide_free(all);
+    return code;
+}
+
+/* Behind all that went before in the slots of these keys. */
+static int barrier(struct tide_table *table, struct tide__wait *wait, const uint32_t *slots,
+                   uint32_t count) {
+    struct tide__repl all = {.table = table, .wait = wait, .kind = TIDE__REPL_BARRIER};
+    uint64_t *numbers = tide_alloc(2 * (size_t)count * sizeof *numbers);
+    if (!numbers) {
+        return TIDE_ENOMEM;
+    }
+    all.keys = numbers + count;
+    all.numbers = numbers;
+    all.rows = (uint8_t *)numbers; /* of no bytes */
+    for (uint32_t i = 0; i < count; i++) {
+        all.keys[i] = slots[i];
+        numbers[i] = table->replicas->number[slots[i]];
+    }
+    all.count = count;
+    int code = count ? replicate(&all) : 0;
+    tide_free(numbers);
+    return code;
+}
+
+/* What of a push is new here: the keys at `fresh`, first in their order; `known`: slots that have
+ * it. */
+struct sorted {
+    uint32_t waits, fresh, known; /* counts */
+    uint32_t *wait_at, *fresh_at, *known_slots;
+};
+
+static void sort_push(const struct tide__job *job, const uint32_t *indices, uint32_t count,
+                      struct sorted *s) {
+    struct tide_table *table = job->table;
+    struct tide__replicas *replicas = table->replicas;
+    tide__replicas_mark(replicas);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
+        bool first = first_mark(replicas, slot);
+        if (first) {
+            replicas->marked[slot] =
+                (uint8_t)tide__recent_look(table, slot, job->origin, job->sequence);
+        }
+        if (first && replicas->marked[slot] == TIDE__ID_KNOWN) {
+            s->known_slots[s->known++] = slot;
+        }
+        if (replicas->marked[slot] != TIDE__ID_OVER) { /* else its origin waits no more */
+            s->wait_at[s->waits++] = indices[i];
+        }
+        if (replicas->marked[slot] == TIDE__ID_FRESH) {
+            s->fresh_at[s->fresh++] = indices[i];
+        }
+    }
+}
+
+static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count) {
+    struct tide_table *table = job->table;
+    struct sorted s = {.wait_at = tide_alloc(3 * (size_t)count * sizeof(uint32_t))};
+    if (!s.wait_at) {
+        tide__job_error(job, TIDE_ENOMEM, "no memory for a push", indices, count);
+        return;
+    }
+    s.fresh_at = s.wait_at + count;
+    s.known_slots = s.fresh_at + count;
+    sort_push(job, indices, count, &s);
+    struct tide__wait *wait = s.waits ? wait_make(job, s.wait_at, s.waits) : NULL;
+    int code = wait && s.fresh ? push_fresh(job, s.fresh_at, s.fresh, wait) : 0;
+    if (wait && !code) {
+        code = barrier(table, wait, s.known_slots, s.known);
+    }
+    if (wait && code) {
+        tide__job_error(job, code, tide_error_message(), s.wait_at, s.waits);
+        wait->dead = true;
+    }
+    if (wait && TIDE_MUTANT(early_ack) && !wait->dead) {
+        tide__job_reply(&wait->job);
+        wait->dead = true;
+    }
+    if (wait) {
+        wait_done(wait);
+    }
+    tide_free(s.wait_at);
+}
+
+/* Values into the answer, and the slots that have to be asked about. */
+static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job,
+                            const uint32_t *indices, uint32_t count, uint32_t *slots) {
+    struct tide_table *table = job->table;
+    const size_t floats = tide__job_floats(job);
+    uint32_t asked = 0;
+    uint64_t deadline = TIDE_NEVER;
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t key = tide__job_key_at(job, indices[i]);
+        const uint32_t slot = tide__slot_of(table, key);
+        float *out = (float *)wait->job.values->data + i * floats;
+        atomic_uint_fast64_t *word;
+        uint64_t old = 0;
+        int code = tide__row_lock(table, slot, key, false, &word, &old);
+        if (code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED) {
+            memcpy(out, tide__slab_row(&table->slab, (uint32_t)old), floats * sizeof *out);
+        } else {
+            tide__row_init(&table->options, key, out, job->raw);
+        }
+        if (code == TIDE__FOUND) {
+            tide__word_unlock(word, old);
+        }
+        uint64_t until = tide__lease_deadline(table, slot);
+        deadline = until < deadline ? until : deadline;
+        if (tide__word_seen(old) && first_mark(table->replicas, slot)) {
+            slots[asked++] = slot;
+        }
+    }
+    if (tide_port_now(table->store->port) < deadline) {
+        return asked;
+    }
+    asked = 0;
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
+        if (first_mark(table->replicas, slot)) {
+            slots[asked++] = slot;
+        }
+    }
+    return asked;
+}
+
+static void strict_pull(const struct tide__job *job, const uint32_t *indices, uint32_t count) {
+    struct tide__wait *wait = wait_make(job, indices, count);
+    uint32_t *slots = wait ? tide_alloc(count * sizeof *slots) : NULL;
+    if (wait) {
+        wait->job.values = tide_blob_create(count * tide__job_floats(job) * sizeof(float));
+    }
+    int code = TIDE_ENOMEM;
+    if (slots && wait->job.values) {
+        uint32_t asked = pull_values(wait, job, indices, count, slots);
+        code = barrier(job->table, wait, slots, asked);
+    }
+    if (wait && code) {
+        tide__job_error(job, code, "no memory for an answer", indices, count);
+        wait->dead = true;
+    }
+    if (wait) {
+        wait_done(wait);
+    }
+    tide_free(slots);
+}
+
+void tide__strict_job(struct tide__job *job) {
+    struct tide_table *table = job->table;
+    struct tide_store *store = table->store;
+    const uint32_t mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN;
+    const unsigned state = store->member_state[job->origin];
+    uint32_t *served = tide_alloc(job->count * sizeof *served), count = 0, missed = 0;
+    tide__recent_low(store, job->origin, job->low);
+    tide__misses_init(&job->misses);
+    bool dead = job->origin != tide__store_self(store) &&
+                (state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT);
+    uint32_t *misses = served ? tide_alloc(job->count * sizeof *misses) : NULL;
+    for (uint32_t i = 0; misses && i < job->count && !dead; i++) {
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, i));
+        uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+        if ((route & mask) == TIDE__MINE) {
+            served[count++] = i;
+        } else {
+            misses[missed++] = i;
+        }
+    }
+    if (!misses) {
+        tide__job_error(job, TIDE_ENOMEM, "no memory for an operation", NULL, job->count);
+    } else if (missed) {
+        tide__job_pass_misses(job, misses, missed);
+    }
+    if (count) {
+        tide__table_count(table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
+                          job->origin == tide__store_self(store) ? 0 : count);
+        if (job->kind == TIDE__PULL) {
+            strict_pull(job, served, count);
+        } else {
+            strict_push(job, served, count);
+        }
+    }
+    if (job->own && !job->queued_once) {
+        /* release: what it did before; pairs with the acquire of tide__pass_pull */
+        atomic_fetch_add_explicit(&table->self_handled, 1, memory_order_release);
+    }
+    tide_free(misses);
+    tide_free(served);
+}
+
+/* ---- changes of groups ---- */
+
+/* The part of an unanswered message that is still this home's goes down the new chains. */
+static void retarget(struct tide__repl *repl) {
+    struct tide_table *table = repl->table;
+    uint32_t *kept = tide_alloc(repl->count * sizeof *kept), count = 0;
+    for (uint32_t i = 0; kept && i < repl->count; i++) {
+        uint32_t route =
+            atomic_load_explicit(&table->slots[repl_slot(repl, i)].route, memory_order_relaxed);
+        if (route & TIDE__MINE) {
+            kept[count++] = i;
+        }
+    }
+    struct tide__repl *part = count ? repl_make(repl, 0, kept, count) : NULL;
+    bool drops = count < repl->count || !part || repl->kind == TIDE__REPL_JOIN;
+    if (repl->wait) {
+        repl->wait->dead |= drops;
+    }
+    if (part && repl->kind != TIDE__REPL_JOIN) {
+        (void)replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */
+    }
+    if (repl->wait) {
+        wait_done(repl->wait);
+    }
+    tide_free(part);
+    tide_free(kept);
+    tide_free(repl);
+}
+
+void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed) {
+    struct tide__replication *r = table->store->replication;
+    for (uint64_t token = r->first, end = r->next; token < end; token++) {
+        struct tide__repl *repl = token < r->first ? NULL : r->ring[token & (r->capacity - 1)];
+        bool touched = false;
+        for (uint32_t i = 0; repl && repl->table == table && i < repl->count && !touched; i++) {
+            uint32_t slot = repl_slot(repl, i);
+            touched = changed[slot / 64] >> (slot % 64) & 1;
+        }
+        if (touched) {
+            retarget(ring_take(r, token));
+        }
+    }
+}
+
+static void slot_open(struct tide_table *table, uint32_t slot) {
+    table->replicas->opening[slot] = TIDE__OPEN;
+    table->replicas->unopened--;
+    tide__route_clear(table, slot, TIDE__AWAITED);
+}
+
+/* Slots whose old home can serve nothing any more: is everything at those that follow? */
+static void open_due(struct tide_table *table) {
+    struct tide__replicas *replicas = table->replicas;
+    const uint64_t now = tide_port_now(table->store->port);
+    struct tide__wait *wait = tide_alloc_zero(1, sizeof *wait);
+    uint32_t *slots = tide_alloc(TIDE_SLOT_COUNT * sizeof *slots), count = 0;
+    for (uint32_t s = 0; wait && slots && s < TIDE_SLOT_COUNT; s++) {
+        if (replicas->opening[s] == TIDE__OPEN_AT && replicas->open_at[s] <= now) {
+            replicas->opening[s] = TIDE__OPEN_ASKED;
+            slots[count++] = s;
+        }
+    }
+    if (count == 0) {
+        tide_free(wait);
+        tide_free(slots);
+        return;
+    }
+    wait->table = table;
+    wait->left = 1;
+    wait->opens = true;
+    wait->slots = slots;
+    wait->slot_count = count;
+    wait->dead = barrier(table, wait, slots, count) != 0;
+    wait_done(wait);
+}
+
+void tide__replicas_advance(struct tide_table *table) {
+    if (table->replicas->unopened) {
+        open_due(table);
+    }
+    tide__rebuild_advance(table);
+}
+
+int tide__replica_join(struct tide_table *table, uint32_t slot) {
+    uint64_t entry[2] = {slot, table->replicas->number[slot]};
+    const struct tide__repl join = {.table = table,
+                                    .kind = TIDE__REPL_JOIN,
+                                    .count = 1,
+                                    .keys = &entry[0],
+                                    .numbers = &entry[1],
+                                    .rows = (uint8_t *)entry};
+    return replicate(&join);
+}

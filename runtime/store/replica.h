@@ -1,0 +1,186 @@
+/*
+ * Copies of rows on other nodes, as the files about them share it: recent.c (operation ids),
+ * lease.c, replica.c (the home's side), copy.c (the copies' side), failover.c (what a change of a
+ * slot's group does to a node), groups.c (the controller, who decides the groups).
+ *
+ * A slot's group is its home and a chain of nodes that hold copies, in the order in which the
+ * home's pushes go through them; the controller numbers each change of it (the slot's version,
+ * which is the term of the group). The home applies a push, numbers it within its slot, and sends
+ * it down the chain with the version; each copy applies it by the same rule, so that the rows are
+ * equal bit for bit, and passes it on; the last one tells the home, and only then the push is
+ * answered. So every node of a chain has at least what those after it have, and the first living
+ * one can take over.
+ *
+ * Everything is I/O thread 0's unless marked.
+ */
+#ifndef TIDE_STORE_REPLICA_H
+#define TIDE_STORE_REPLICA_H
+
+#include "store/shard.h"
+
+enum { TIDE__NODES = 0x8000, TIDE__CHAIN_MAX = 4 };
+#define TIDE__LEASE (3 * TIDE_SECOND / 10)
+#define TIDE__LOST_CHAIN UINT64_MAX /* of a slot that died with all its copies */
+
+/* A chain: node ids of 16 bits, the first lowest; 0 ends it. */
+static inline uint16_t tide__chain_at(uint64_t chain, unsigned i) {
+    return (uint16_t)(i < TIDE__CHAIN_MAX ? chain >> (16 * i) : 0);
+}
+static inline unsigned tide__chain_count(uint64_t chain) {
+    unsigned count = 0;
+    while (tide__chain_at(chain, count)) {
+        count++;
+    }
+    return count;
+}
+static inline bool tide__chain_has(uint64_t chain, uint16_t node) {
+    bool found = false;
+    for (unsigned i = 0; i < TIDE__CHAIN_MAX; i++) {
+        found |= node && tide__chain_at(chain, i) == node;
+    }
+    return found;
+}
+static inline uint64_t tide__chain_append(uint64_t chain, uint16_t node) {
+    unsigned count = tide__chain_count(chain);
+    return count < TIDE__CHAIN_MAX ? chain | (uint64_t)node << (16 * count) : chain;
+}
+uint64_t tide__chain_without(uint64_t chain, uint16_t node);
+
+/* ---- recent.c: which pushes a slot has had ---- */
+struct tide__recent; /* ids (origin, sequence) applied to a slot and perhaps not yet answered */
+enum tide__id_state { TIDE__ID_FRESH, TIDE__ID_KNOWN, TIDE__ID_OVER /* answered long ago */ };
+/* The oldest sequence that `origin` still waits for, as it says itself. */
+void tide__recent_low(struct tide_store *store, uint16_t origin, uint64_t low);
+enum tide__id_state tide__recent_look(const struct tide_table *table, uint32_t slot,
+                                      uint16_t origin, uint64_t sequence);
+/* Room for one more id, so that the next add cannot fail. ENOMEM. */
+int tide__recent_reserve(struct tide_table *table, uint32_t slot);
+void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
+/* Two arrays: u64 (origin, sequence) pairs, then u64 (origin, low) pairs. */
+void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w);
+int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reader *r);
+void tide__recent_drop(struct tide_table *table, uint32_t slot);
+
+/* ---- replica.c: the home ---- */
+enum tide__repl_kind {
+    TIDE__REPL_PUSH,
+    TIDE__REPL_RAW,     /* rows with their state, as they are to be */
+    TIDE__REPL_BARRIER, /* keys are slots: is everything there? */
+    TIDE__REPL_JOIN,    /* keys are slots: the last of the chain gets the slot's rows first */
+};
+struct tide__repl;
+struct tide__wait;
+enum tide__opening { TIDE__OPEN, TIDE__OPEN_AT, TIDE__OPEN_ASKED };
+
+struct tide__replicas { /* of a table */
+    /* any thread; the home's: with who is joining */
+    atomic_uint_fast64_t chain[TIDE_SLOT_COUNT];
+    uint64_t number[TIDE_SLOT_COUNT];  /* pushes applied to the slot, here */
+    uint32_t fence[TIDE_SLOT_COUNT];   /* copies: the highest version that came with a push */
+    uint64_t open_at[TIDE_SLOT_COUNT]; /* a new home: when the old one's leases have run out */
+    uint8_t opening[TIDE_SLOT_COUNT];  /* enum tide__opening */
+    bool held[TIDE_SLOT_COUNT];        /* this node has the slot's rows, all of them */
+    bool arriving[TIDE_SLOT_COUNT];    /* some of them, and the others are coming */
+    uint32_t mark[TIDE_SLOT_COUNT];    /* of the operation that is worked on, and what it found */
+    uint8_t marked[TIDE_SLOT_COUNT];
+    struct tide__recent *recent[TIDE_SLOT_COUNT];
+    struct tide__rebuild *rebuilds; /* the home's orders to bring in new copies */
+    uint32_t mark_now;
+    uint32_t unopened; /* slots that are not TIDE__OPEN */
+};
+
+struct tide__replication { /* of a store */
+    /* any thread: until when each node lets this one serve what it has copies of */
+    atomic_uint_fast64_t lease_until[TIDE__NODES];
+    uint64_t granted_until[TIDE__NODES]; /* the other way round */
+    uint64_t low[TIDE__NODES];
+    struct tide__repl **ring; /* unanswered, by token */
+    uint64_t first, next;     /* tokens */
+    uint64_t capacity;        /* power of two */
+    uint64_t beat;            /* id of the timer */
+    bool beating;
+};
+
+int tide__replicas_init(struct tide_table *table, const uint64_t *chains);
+void tide__replicas_deinit(struct tide_table *table);
+void tide__replication_destroy(struct tide_store *store);
+/* An operation on a table of durability strict: nothing of it is left to do when it returns. */
+void tide__strict_job(struct tide__job *job);
+void tide__replica_ack(struct tide_store *store, struct tide_reader *body);
+/* The groups of slots (a bit each) have changed: what was unanswered goes down the new chains. */
+void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed);
+/* Opens slots whose old homes' leases have run out; goes on with rebuilding. */
+void tide__replicas_advance(struct tide_table *table);
+/* Controller -> home: `node` gets copies of slots. */
+void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node,
+                         const uint8_t *slots, size_t count);
+/* The groups of slots (a bit each) have changed: nobody joins them by an older order. */
+void tide__rebuild_cancel(struct tide_table *table, const uint64_t *changed);
+void tide__rebuild_advance(struct tide_table *table);
+void tide__rebuild_joined(struct tide_table *table, uint32_t slot);
+void tide__rebuild_release(struct tide_table *table);
+int tide__replica_join(struct tide_table *table, uint32_t slot);
+/* A new operation: no slot is marked. */
+void tide__replicas_mark(struct tide__replicas *replicas);
+/* FOUND and the word locked, NOT_FOUND (only without `create`) or an error. */
+int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
+                   atomic_uint_fast64_t **word, uint64_t *old);
+
+/* ---- copy.c ---- */
+void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader *body);
+void tide__copy_snapshot(struct tide_store *store, struct tide_reader *body);
+/* The whole slot, with numbers and ids, to a node that begins to hold a copy. */
+int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to);
+/* This node is in the slot's group no more. */
+void tide__copy_drop(struct tide_table *table, uint32_t slot);
+/* The copy of `node` (this one, or one that joins) cannot go on: the controller takes it out. */
+void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node);
+/* Down the chain to its first node: the message without op and table. */
+struct tide__repl_message {
+    uint64_t token, chain, sequence, low;
+    uint16_t home, origin;
+    uint8_t kind;
+    uint32_t count;
+    const uint8_t *keys, *numbers, *versions; /* u64, u64, u32, unaligned */
+    const uint8_t *rows;                      /* NULL: none */
+    size_t row_bytes;
+};
+int tide__repl_send(struct tide_table *table, const struct tide__repl_message *message);
+
+/* ---- lease.c ---- */
+/* Until when this node may serve the slot without asking its copies. Any thread. */
+uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot);
+void tide__lease_start(struct tide_store *store); /* there is a table more */
+void tide__lease_ask(struct tide_store *store);
+void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *body);
+void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_reader *body);
+/* When every lease that `home` may hold from this node, or that others gave it, has run out. */
+uint64_t tide__lease_over(const struct tide_store *store, uint16_t home, bool others);
+/* The timer of leases and rebuilding. */
+void tide__lease_beat(struct tide_store *store);
+
+/* ---- failover.c ---- */
+void tide__failover_groups(struct tide_store *store, const struct tide_message *message,
+                           struct tide_reader *body);
+/* Does an operation wait for a group that this node has not heard of yet? */
+bool tide__failover_waits(const struct tide__job *job, uint16_t to);
+/* ELOST, with the story. */
+int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
+/* Works on an operation, on whatever table. */
+void tide__table_job(struct tide__job *job);
+
+/* ---- groups.c: the controller ---- */
+struct tide__catalog_entry;
+void tide__groups_choose(struct tide__catalog_entry *entry, const uint16_t *nodes, size_t count);
+void tide__groups_member(struct tide_store *store, const struct tide_member *member);
+/* Looks for copies to rebuild, and slots to take off those who leave. */
+void tide__groups_advance(struct tide_store *store);
+void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
+                          const uint8_t *slots, size_t count);
+void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,
+                              const uint8_t *slots, size_t count);
+/* Is a leaving node still in a group of the table, and can another take its place? */
+bool tide__groups_busy(struct tide_store *store, const struct tide__catalog_entry *entry,
+                       uint16_t node);
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * Checks of what workers saw. One-hot rows: push j of a key adds 1 at coordinate j, so a pull shows
+ * which pushes are in it. With a pull's set S and times as the workers' fibers saw them:
+ *
+ *   1  every push that had returned before the pull began is in S, and so is all that a pull showed
+ *      which had returned before
+ *   2  of two sets one contains the other
+ *   3  a push that began after the pull had returned is not in S
+ *   4  if push a had returned before push b began, S has a if it has b
+ *   5  of its own worker's pushes S has exactly those issued before it; of another's it has no
+ *      later one without the earlier
+ *   6  the last pulls, of every node, show the same; each push that returned well is there
+ *
+ * 1 to 4 are linearizability of a row whose operations are "add this element" and "read the set".
+ * What failed may have happened, at any time, or not.
+ */
+#include "swarm/world.h"
+
+#include <stdlib.h>
+
+void history_add(struct world *w, struct table *table, const struct operation *operation,
+                 size_t *index) {
+    struct history *h = &table->history;
+    if (h->count == h->room) {
+        size_t room = h->room > 0 ? 2 * h->room : 1024;
+        void *grown = tide_realloc(h->list, room * sizeof *h->list);
+        TIDE_ASSERT(grown != NULL);
+        h->list = grown;
+        h->room = room;
+    }
+    w->report->operations++;
+    *index = h->count;
+    h->list[h->count++] = *operation;
+}
+
+static int by_key(const void *a, const void *b) {
+    const struct operation *x = a, *y = b;
+    if (x->key != y->key) {
+        return x->key < y->key ? -1 : 1;
+    }
+    return x->invoked != y->invoked ? (x->invoked < y->invoked ? -1 : 1)
+                                    : (x->worker != y->worker ? (x->worker < y->worker ? -1 : 1)
+                                                              : (x->step > y->step) -
+                                                                    (x->step < y->step));
+}
+
+static void accuse(struct world *w, const struct table *table, const char *checker,
+                   const char *what, const struct operation *a, const struct operation *b) {
+    swarm_fail(w, checker,
+         "table %s key %u: %s\n  worker %u step %u, %.6f..%.6f s, %s %d set %016llx\n"
+         "  worker %u step %u, %.6f..%.6f s, %s %d set %016llx",
+         table->name, a->key, what, a->worker, a->step, (double)a->invoked / 1e9,
+         a->returned == TIDE_NEVER ? 1e9 : (double)a->returned / 1e9, a->push < 0 ? "pull" : "push",
+         a->push, (unsigned long long)a->set, b->worker, b->step, (double)b->invoked / 1e9,
+         b->returned == TIDE_NEVER ? 1e9 : (double)b->returned / 1e9, b->push < 0 ? "pull" : "push",
+         b->push, (unsigned long long)b->set);
+}
+
+static uint64_t bit_of(const struct operation *push) {
+    return UINT64_C(1) << push->push;
+}
+
+/* A pull and another operation of its key. */
+static void check_pair(struct world *w, const struct table *table, const struct operation *pull,
+                       const struct operation *other) {
+    if (other->push >= 0) {
+        bool has = (pull->set & bit_of(other)) != 0;
+        if (!has && other->ok && other->returned < pull->invoked) {
+            accuse(w, table, "linearizable", "a pull misses a push that had returned before", pull,
+                   other);
+        }
+        if (has && other->invoked > pull->returned) {
+            accuse(w, table, "linearizable", "a pull has a push that began after it", pull, other);
+        }
+        if (other->worker == pull->worker && other->step < pull->step && other->ok && !has) {
+            accuse(w, table, "order", "a worker does not read its own push", pull, other);
+        }
+        if (other->worker == pull->worker && other->step > pull->step && has) {
+            accuse(w, table, "order", "a pull has a later push of its own worker", pull, other);
+        }
+    } else if (other->ok) {
+        if (other->returned < pull->invoked && (other->set & ~pull->set) != 0) {
+            accuse(w, table, "linearizable", "a pull misses what an earlier one saw", pull, other);
+        }
+        if ((other->set & ~pull->set) != 0 && (pull->set & ~other->set) != 0) {
+            accuse(w, table, "linearizable", "two pulls saw pushes in different orders", pull,
+                   other);
+        }
+    }
+}
+
+/* Pushes a before b, in time or by their worker: no set has b without a. */
+static void check_precedence(struct world *w, const struct table *table,
+                             const struct operation *list, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < count; j++) {
+            const struct operation *a = &list[i], *b = &list[j];
+            if (a->push < 0 || b->push < 0 || !a->ok) {
+                continue;
+            }
+            bool before = a->returned < b->invoked;
+            bool issued = a->worker == b->worker && a->step < b->step;
+            for (size_t k = 0; (before || issued) && k < count; k++) {
+                const struct operation *pull = &list[k];
+                if (pull->push < 0 && pull->ok && (pull->set & bit_of(b)) != 0 &&
+                    (pull->set & bit_of(a)) == 0) {
+                    accuse(w, table, issued ? "order" : "linearizable",
+                           "a pull has a push but not one before it", pull, a);
+                }
+            }
+        }
+    }
+}
+
+static void check_key(struct world *w, struct table *table, const struct operation *list,
+                      size_t count) {
+    size_t distinct = 0;
+    for (size_t i = 0; i < count && !w->report->failed; i++) {
+        for (size_t j = 0; j < count && list[i].push < 0 && list[i].ok; j++) {
+            if (i != j) {
+                check_pair(w, table, &list[i], &list[j]);
+            }
+        }
+        distinct += list[i].push >= 0;
+    }
+    TIDE_ASSERT(distinct <= 64);
+    check_precedence(w, table, list, count);
+}
+
+void check_histories(struct world *w) {
+    for (unsigned t = 0; t < w->table_count; t++) {
+        struct history *h = &w->tables[t].history;
+        if (h->count > 0) {
+            qsort(h->list, h->count, sizeof *h->list, by_key);
+        }
+        for (size_t i = 0, n; i < h->count && !w->report->failed; i += n) {
+            for (n = 1; i + n < h->count && h->list[i + n].key == h->list[i].key;) {
+                n++;
+            }
+            check_key(w, &w->tables[t], h->list + i, n);
+        }
+    }
+}
+
+/* Casts between nodes that lived to the end arrive, all of them. That they come in order and once
+ * is checked by who hears them. */
+void check_messages(struct world *w) {
+    for (unsigned i = 0; i < w->worker_count; i++) {
+        const struct worker *from = w->workers[i];
+        for (unsigned n = 0; n < w->node_count; n++) {
+            const struct node *to = w->nodes[n];
+            for (unsigned lane = 0; lane < LANES; lane++) {
+                if (to->state == NODE_UP && from->node->state == NODE_UP &&
+                    to->echo->heard[i][lane] != from->sent[n][lane]) {
+                    swarm_fail(w, "exactly_once", "of %u casts of worker %u (%s) to %s %u have come",
+                         from->sent[n][lane], i, from->node->name, to->name,
+                         to->echo->heard[i][lane]);
+                }
+            }
+        }
+    }
+}

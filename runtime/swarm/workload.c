@@ -1,0 +1,453 @@
+/*
+ * Workers: fibers that push, pull and localize, alone or in each other's way, and talk to echo
+ * actors. They work in bursts, which begin at times of the plan, and rest between them.
+ *
+ * A worker's operations are a ring in the order of their issue; synchronous ones are done when they
+ * enter it. Results are looked at in that order. What a single result can show is checked here;
+ * histories of one-hot rows are checked at the end (check.c).
+ *
+ * Counters: coordinate w of a key's row is how often worker w has pushed it. A pull shows, of each
+ * worker, no less than had returned when it was issued, no more than has been issued by now, and no
+ * less than this worker's last pull; of its own exactly what it has issued before.
+ */
+#include "swarm/world.h"
+
+#include <math.h>
+
+enum kind { PULL, PUSH, LOCALIZE };
+
+struct issued { /* an operation under way */
+    struct tide_ticket ticket;
+    bool sync;
+    uint8_t kind, table;
+    int code; /* synchronous: its result */
+    uint64_t returned;
+    uint32_t step;
+    unsigned count;
+    char text[200];
+    uint32_t numbers[BATCH_MAX];
+    uint64_t keys[BATCH_MAX];
+    size_t at[BATCH_MAX]; /* in the history */
+    float *rows;
+    uint16_t *acked;     /* counters, pull: what must be there: [key][worker] */
+    uint16_t *own;       /* counters, pull: what this worker had issued */
+};
+
+struct ring {
+    struct issued *list;
+    unsigned size, first, count;
+};
+
+uint64_t key_of(const struct table *table, uint32_t number) {
+    return table->options.keys == TIDE_KEYS_HASHED ? tide_mix64(number + 1) : number;
+}
+
+/* ---- tables ---- */
+
+static void table_init(struct world *w, struct table *t, unsigned index) {
+    static const uint8_t wires[] = {TIDE_WIRE_F32, TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16};
+    struct tide_random random;
+    tide_random_seed(&random, tide_mix64(w->options.seed ^ (0x7ab1e + index)));
+    (void)snprintf(t->name, sizeof t->name, "t%u", index);
+    t->counts = chance(&random, option(w, SWARM_COUNTERS));
+    t->keys = (uint32_t)option(w, SWARM_KEYS);
+    t->total = t->counts ? t->keys : t->keys * GENERATIONS;
+    bool hashed = chance(&random, option(w, SWARM_HASHED));
+    bool moves = chance(&random, option(w, SWARM_RELOCATE));
+    uint8_t slots = tide_random_below(&random, 2) ? TIDE_SLOTS_HASH : TIDE_SLOTS_RANGE;
+    uint8_t wire = wires[tide_random_below(&random, t->counts ? 2 : TIDE_COUNT(wires))];
+    /* Replicas and their windows are to be drawn here when tables have them. */
+    t->options = (struct tide_table_options){
+        .name = t->name,
+        .keys = hashed ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE,
+        .slots = hashed ? TIDE_SLOTS_HASH : slots,
+        .init = TIDE_INIT_ZERO,
+        .update = TIDE_UPDATE_ADD,
+        .wire = wire,
+        .technique = moves ? TIDE_RELOCATE : TIDE_STATIC,
+        .key_count = hashed ? 0 : t->total,
+        .width = t->counts ? COUNTING_MAX : (uint32_t)option(w, SWARM_WIDTH),
+        .seed = 1};
+    t->pushes = tide_alloc_zero(t->total, 1);
+    TIDE_ASSERT(t->pushes != NULL);
+    if (t->counts) {
+        t->issued = tide_alloc_zero((size_t)t->keys * COUNTING_MAX, sizeof *t->issued);
+        t->acked = tide_alloc_zero((size_t)t->keys * COUNTING_MAX, sizeof *t->acked);
+        TIDE_ASSERT(t->issued != NULL && t->acked != NULL);
+    }
+}
+
+void workload_init(struct world *w) {
+    w->table_count = (unsigned)option(w, SWARM_TABLES);
+    for (unsigned i = 0; i < w->table_count; i++) {
+        table_init(w, &w->tables[i], i);
+    }
+}
+
+static void ring_free(struct ring *ring) {
+    for (unsigned i = 0; i < ring->size; i++) {
+        tide_free(ring->list[i].rows);
+        tide_free(ring->list[i].acked);
+        tide_free(ring->list[i].own);
+    }
+    tide_free(ring->list);
+    tide_free(ring);
+}
+
+void workload_deinit(struct world *w) {
+    for (unsigned i = 0; i < w->worker_count; i++) {
+        ring_free(w->workers[i]->ring);
+        for (unsigned t = 0; t < TABLES_MAX; t++) {
+            tide_free(w->workers[i]->seen[t]);
+        }
+        tide_free(w->workers[i]);
+    }
+    for (unsigned t = 0; t < w->table_count; t++) {
+        struct table *table = &w->tables[t];
+        tide_free(table->pushes);
+        tide_free(table->issued);
+        tide_free(table->acked);
+        tide_free(table->history.list);
+    }
+}
+
+/* ---- results ---- */
+
+static const char *const names[] = {"pull", "push", "localize"};
+
+static void pulled_set(struct worker *worker, struct issued *op, unsigned i) {
+    struct world *w = worker->world;
+    struct table *table = &w->tables[op->table];
+    struct operation *record = &table->history.list[op->at[i]];
+    uint64_t set = 0;
+    for (uint32_t c = 0; c < table->options.width; c++) {
+        float value = op->rows[i * table->options.width + c];
+        if (value == 1) {
+            set |= UINT64_C(1) << c;
+        } else if (value != 0) {
+            swarm_fail(w, "exactly_once", "table %s key %u: coordinate %u is %g, pulled by worker %u (%s)",
+                 table->name, op->numbers[i], c, (double)value, worker->index, worker->node->name);
+        }
+    }
+    uint64_t known = table->pushes[op->numbers[i]] >= 64
+                         ? UINT64_MAX
+                         : (UINT64_C(1) << table->pushes[op->numbers[i]]) - 1;
+    if ((set & ~known) != 0) {
+        swarm_fail(w, "exactly_once", "table %s key %u: a pull shows a push that nobody made",
+             table->name, op->numbers[i]);
+    }
+    record->set = set;
+    record->ok = true;
+    record->returned = op->returned;
+}
+
+static void pulled_counts(struct worker *worker, struct issued *op, unsigned i) {
+    struct world *w = worker->world;
+    struct table *table = &w->tables[op->table];
+    uint16_t *seen = &worker->seen[op->table][op->numbers[i] * COUNTING_MAX];
+    for (unsigned c = 0; c < COUNTING_MAX; c++) {
+        float value = op->rows[i * COUNTING_MAX + c];
+        uint16_t issued = table->issued[op->numbers[i] * COUNTING_MAX + c];
+        uint16_t least = op->acked[i * COUNTING_MAX + c];
+        const char *wrong = NULL, *checker = "exactly_once";
+        if (value != floorf(value) || value < 0 || value > (float)issued) {
+            wrong = "is more than was pushed";
+        } else if (value < (float)least) {
+            wrong = "misses pushes that had returned before";
+            checker = "linearizable";
+        } else if (value < (float)seen[c]) {
+            wrong = "is less than this worker's last pull showed";
+            checker = "order";
+        } else if (c == worker->index && value > (float)op->own[i]) {
+            wrong = "has pushes of its own worker that were issued later";
+            checker = "order";
+        }
+        if (wrong != NULL) {
+            swarm_fail(w, checker,
+                 "table %s key %u: the count of worker %u, pulled by worker %u (%s), %s: %g; "
+                 "returned before %u, seen %u, issued %u",
+                 table->name, op->numbers[i], c, worker->index, worker->node->name, wrong,
+                 (double)value, least, seen[c], issued);
+            return;
+        }
+        seen[c] = (uint16_t)value;
+    }
+}
+
+static void finished(struct worker *worker, struct issued *op, int code, const char *text) {
+    struct world *w = worker->world;
+    struct table *table = &w->tables[op->table];
+    if (code < 0) {
+        w->report->operations_lost++;
+        if (!excused(w, worker->node, code, text)) {
+            swarm_fail(w, "answers", "worker %u (%s): %s of %u keys of %s (first %u) failed: %s %s",
+                 worker->index, worker->node->name, names[op->kind], op->count, table->name,
+                 op->numbers[0], tide_error_name(code), text);
+        }
+        return;
+    }
+    for (unsigned i = 0; i < op->count && op->kind != LOCALIZE; i++) {
+        if (op->kind == PULL && table->counts) {
+            pulled_counts(worker, op, i);
+        } else if (op->kind == PULL) {
+            pulled_set(worker, op, i);
+        } else if (table->counts) {
+            table->acked[op->numbers[i] * COUNTING_MAX + worker->index]++;
+        } else {
+            table->history.list[op->at[i]].ok = true;
+            table->history.list[op->at[i]].returned = op->returned;
+        }
+    }
+}
+
+static void finish_oldest(struct worker *worker) {
+    struct ring *ring = worker->ring;
+    struct issued *op = &ring->list[ring->first];
+    int code = op->code;
+    if (!op->sync) {
+        (void)snprintf(worker->doing, sizeof worker->doing, "waits for %s of %s",
+                       names[op->kind], worker->world->tables[op->table].name);
+        code = tide_ticket_wait(&op->ticket);
+        op->returned = tide_node_now(worker->node->node);
+        (void)snprintf(op->text, sizeof op->text, "%s", code < 0 ? tide_error_message() : "");
+    }
+    ring->first = (ring->first + 1) % ring->size;
+    ring->count--;
+    finished(worker, op, code, op->text);
+}
+
+/* ---- issuing ---- */
+
+static void choose_keys(struct worker *worker, struct issued *op, unsigned burst) {
+    struct world *w = worker->world;
+    const struct table *table = &w->tables[op->table];
+    unsigned most = (unsigned)option(w, SWARM_BATCH);
+    uint32_t base = table->counts ? 0 : table->keys * (burst / 3 % GENERATIONS);
+    op->count = (unsigned)between(&worker->random, 1, most < BATCH_MAX ? most : BATCH_MAX);
+    for (unsigned i = 0; i < op->count; i++) {
+        op->numbers[i] = base + (uint32_t)tide_random_below(&worker->random, table->keys);
+        op->keys[i] = key_of(table, op->numbers[i]);
+    }
+}
+
+/* One-hot rows have room for so many pushes; keys that are full drop out. */
+static void prepare_push(struct worker *worker, struct issued *op) {
+    struct world *w = worker->world;
+    struct table *table = &w->tables[op->table];
+    const uint32_t width = table->options.width;
+    unsigned kept = 0;
+    memset(op->rows, 0, (size_t)op->count * width * sizeof *op->rows);
+    for (unsigned i = 0; i < op->count; i++) {
+        uint32_t number = op->numbers[i];
+        if (!table->counts && table->pushes[number] >= width) {
+            continue;
+        }
+        op->numbers[kept] = number;
+        op->keys[kept] = op->keys[i];
+        if (table->counts) {
+            op->rows[kept * width + worker->index] = 1;
+            table->issued[number * COUNTING_MAX + worker->index]++;
+        } else {
+            struct operation record = {.invoked = tide_node_now(worker->node->node),
+                                       .returned = TIDE_NEVER,
+                                       .key = number,
+                                       .step = op->step,
+                                       .worker = worker->index,
+                                       .push = (int8_t)table->pushes[number]};
+            op->rows[kept * width + table->pushes[number]++] = 1;
+            history_add(w, table, &record, &op->at[kept]);
+        }
+        kept++;
+    }
+    op->count = kept;
+}
+
+static void prepare_pull(struct worker *worker, struct issued *op) {
+    struct world *w = worker->world;
+    struct table *table = &w->tables[op->table];
+    for (unsigned i = 0; i < op->count; i++) {
+        uint32_t number = op->numbers[i];
+        if (table->counts) {
+            size_t row = (size_t)number * COUNTING_MAX;
+            memcpy(op->acked + i * COUNTING_MAX, table->acked + row,
+                   COUNTING_MAX * sizeof *op->acked);
+            op->own[i] = table->issued[row + worker->index];
+            w->report->operations++;
+        } else {
+            struct operation record = {.invoked = tide_node_now(worker->node->node),
+                                       .returned = TIDE_NEVER,
+                                       .key = number,
+                                       .step = op->step,
+                                       .worker = worker->index,
+                                       .push = -1};
+            history_add(w, table, &record, &op->at[i]);
+        }
+    }
+}
+
+static int issue(struct worker *worker, struct issued *op, struct tide_ticket *ticket) {
+    struct tide_table *table = worker->tables[op->table];
+    switch (op->kind) {
+    case PULL:
+        return tide_table_pull(table, op->keys, op->count, op->rows, ticket);
+    case PUSH:
+        return tide_table_push(table, op->keys, op->count, op->rows, 0, ticket);
+    default:
+        return tide_table_localize(table, op->keys, op->count, ticket);
+    }
+}
+
+static void operate(struct worker *worker, unsigned burst) {
+    struct world *w = worker->world;
+    struct ring *ring = worker->ring;
+    if (ring->count == ring->size) {
+        finish_oldest(worker);
+    }
+    struct issued *op = &ring->list[(ring->first + ring->count) % ring->size];
+    op->table = (uint8_t)tide_random_below(&worker->random, w->table_count);
+    if (w->tables[op->table].counts && worker->index >= COUNTING_MAX) {
+        return;
+    }
+    op->kind = chance(&worker->random, option(w, SWARM_LOCALIZES)) ? LOCALIZE
+               : chance(&worker->random, option(w, SWARM_PUSHES))  ? PUSH
+                                                                   : PULL;
+    op->sync = chance(&worker->random, option(w, SWARM_SYNC));
+    op->step = ++worker->step;
+    choose_keys(worker, op, burst);
+    if (op->kind == PUSH) {
+        prepare_push(worker, op);
+    }
+    if (op->count == 0) {
+        op->kind = PULL; /* all are full */
+        choose_keys(worker, op, burst);
+    }
+    if (op->kind == PULL) {
+        prepare_pull(worker, op);
+    }
+    (void)snprintf(worker->doing, sizeof worker->doing, "%s %u keys of %s", names[op->kind],
+                   op->count, w->tables[op->table].name);
+    op->code = issue(worker, op, op->sync ? NULL : &op->ticket);
+    op->returned = tide_node_now(worker->node->node);
+    (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
+    op->sync = op->sync || op->code < 0; /* a refused one has no ticket */
+    ring->count++;
+}
+
+/* ---- workers ---- */
+
+static unsigned next_burst(const struct world *w, uint64_t now, unsigned from) {
+    while (from < w->burst_count && w->bursts[from] + 200 * MS < now) {
+        from++;
+    }
+    return from;
+}
+
+static bool goes_on(const struct worker *worker) {
+    return !worker->world->stopping && worker->node->state == NODE_UP;
+}
+
+static void run_burst(struct worker *worker, unsigned burst) {
+    struct world *w = worker->world;
+    unsigned count = (unsigned)option(w, SWARM_BURST);
+    for (unsigned i = 0; i < count && goes_on(worker); i++) {
+        if (chance(&worker->random, option(w, SWARM_MESSAGES))) {
+            echo_message(worker);
+        } else {
+            operate(worker, burst);
+        }
+        uint64_t rest = tide_random_below(&worker->random, 8);
+        if (rest < 3) {
+            (void)tide_sleep(between(&worker->random, 1000, rest == 0 ? 20 * MS : MS / 2));
+        }
+    }
+    while (worker->ring->count > 0) {
+        finish_oldest(worker);
+    }
+}
+
+static int worker_main(void *state) {
+    struct worker *worker = state;
+    struct world *w = worker->world;
+    for (unsigned burst = 0; goes_on(worker); burst++) {
+        uint64_t now = tide_node_now(worker->node->node);
+        burst = next_burst(w, now, burst);
+        uint64_t begins = burst < w->burst_count ? w->bursts[burst] : w->chaos_end + TIDE_SECOND;
+        begins += tide_random_below(&worker->random, 50 * MS);
+        (void)snprintf(worker->doing, sizeof worker->doing, "rests");
+        while (goes_on(worker) && begins > tide_node_now(worker->node->node)) {
+            uint64_t left = begins - tide_node_now(worker->node->node);
+            (void)tide_sleep(left < 500 * MS ? left : 500 * MS);
+        }
+        run_burst(worker, burst);
+        if (begins > w->chaos_end) {
+            break;
+        }
+    }
+    while (worker->ring->count > 0) {
+        finish_oldest(worker);
+    }
+    (void)snprintf(worker->doing, sizeof worker->doing, "has ended");
+    worker->ended = true;
+    worker->node->running--;
+    return 0;
+}
+
+static struct worker *worker_make(struct node *node) {
+    struct world *w = node->world;
+    struct worker *worker = tide_alloc_zero(1, sizeof *worker);
+    struct ring *ring = tide_alloc_zero(1, sizeof *ring);
+    TIDE_ASSERT(worker != NULL && ring != NULL && w->worker_count < WORKERS_MAX);
+    worker->world = w;
+    worker->node = node;
+    worker->ring = ring;
+    worker->index = (uint16_t)w->worker_count;
+    tide_random_seed(&worker->random, tide_mix64(w->options.seed + 1000003 * (worker->index + 1u)));
+    ring->size = (unsigned)option(w, SWARM_DEPTH);
+    ring->list = tide_alloc_zero(ring->size, sizeof *ring->list);
+    TIDE_ASSERT(ring->list != NULL);
+    for (unsigned i = 0; i < ring->size; i++) {
+        ring->list[i].rows = tide_alloc((size_t)BATCH_MAX * COUNTING_MAX * sizeof(float));
+        ring->list[i].acked = tide_alloc((size_t)BATCH_MAX * COUNTING_MAX * sizeof(uint16_t));
+        ring->list[i].own = tide_alloc(BATCH_MAX * sizeof(uint16_t));
+        TIDE_ASSERT(ring->list[i].rows && ring->list[i].acked && ring->list[i].own);
+    }
+    for (unsigned t = 0; t < w->table_count && worker->index < COUNTING_MAX; t++) {
+        if (w->tables[t].counts) {
+            worker->seen[t] =
+                tide_alloc_zero((size_t)w->tables[t].keys * COUNTING_MAX, sizeof(uint16_t));
+            TIDE_ASSERT(worker->seen[t] != NULL);
+        }
+    }
+    w->workers[w->worker_count++] = worker;
+    return worker;
+}
+
+bool workload_spawn(struct node *node) {
+    struct world *w = node->world;
+    struct tide_table *tables[TABLES_MAX];
+    for (unsigned t = 0; t < w->table_count; t++) {
+        if (tide_table_find(node->node, w->tables[t].name, &tables[t]) < 0) {
+            return false;
+        }
+    }
+    if (echo_spawn(node) < 0) {
+        swarm_fail(w, "world", "%s: no echo actor: %s", node->name, tide_error_message());
+        return true;
+    }
+    unsigned threads = (unsigned)option(w, SWARM_THREADS), fibers = (unsigned)option(w, SWARM_FIBERS);
+    for (unsigned i = 0; i < threads * fibers && w->worker_count < WORKERS_MAX; i++) {
+        struct worker *worker = worker_make(node);
+        memcpy(worker->tables, tables, sizeof tables);
+        struct tide_actor_options o = {.type = "worker",
+                                       .run = worker_main,
+                                       .state = worker,
+                                       .role = TIDE_ROLE_COMPUTE,
+                                       .thread = (uint8_t)(i % threads),
+                                       .stack_bytes = 128 << 10};
+        node->running++;
+        if (tide_spawn(node->node, &o, NULL) < 0) {
+            swarm_fail(w, "world", "%s: no worker: %s", node->name, tide_error_message());
+        }
+    }
+    return true;
+}

@@ -1,0 +1,160 @@
+/* Private to the swarm: one run, its nodes, tables, workers and what they did. */
+#ifndef TIDE_SWARM_WORLD_H
+#define TIDE_SWARM_WORLD_H
+
+#include "net/inside.h"
+#include "store/store_internal.h"
+#include "store/owner.h"
+#include "swarm/swarm.h"
+
+#define MS UINT64_C(1000000)
+
+enum {
+    NODES_MAX = 64, /* lives, those that are over included */
+    NODES_UP_MAX = 12,
+    TABLES_MAX = 4,
+    WORKERS_MAX = 1024,
+    COUNTING_MAX = 64, /* workers that count: one coordinate each */
+    BATCH_MAX = 64,
+    GENERATIONS = 24, /* one-hot rows fill up: the keys in use change with time */
+    BURSTS_MAX = 256,
+    LANES = 2, /* of casts: control, bulk */
+};
+
+enum node_state { NODE_OFF, NODE_JOINING, NODE_UP, NODE_LEAVING, NODE_CRASHED, NODE_GONE };
+
+struct world;
+
+/* What the echo actor of a node has heard. */
+struct echo {
+    struct world *world;
+    struct node *node;
+    uint32_t heard[WORKERS_MAX][LANES];
+};
+
+struct node { /* one life of a node */
+    struct world *world;
+    struct tide_port *port;
+    struct tide_node *node;
+    struct echo *echo;
+    tide_address echo_address;
+    char name[16];
+    uint16_t id;
+    uint8_t state;       /* enum node_state */
+    bool lost;           /* crashed, or declared dead: its rows are gone */
+    uint64_t restart_at; /* crashed: when its next life begins; TIDE_NEVER */
+    uint64_t since;      /* when `state` began */
+    unsigned running;    /* workers */
+};
+
+/* One key of one operation. */
+struct operation {
+    uint64_t invoked, returned; /* returned TIDE_NEVER: it may have happened, or not, at any time */
+    uint64_t set;               /* pull of one-hot rows: coordinates that are 1 */
+    uint32_t key, step;         /* step: of the worker, ascending */
+    uint16_t worker;
+    int8_t push; /* coordinate; -1: a pull */
+    bool ok;
+};
+
+struct history {
+    struct operation *list;
+    size_t count, room;
+};
+
+struct table {
+    char name[16];
+    struct tide_table_options options;
+    bool counts;      /* one coordinate a worker; else one-hot: one a push */
+    uint32_t keys;    /* in use at one time */
+    uint32_t total;   /* ever */
+    uint8_t *pushes;  /* one-hot: issued, of each key */
+    uint16_t *issued, *acked; /* counters: [key][worker]; acked: those that returned well */
+    struct history history;   /* one-hot */
+};
+
+struct worker {
+    struct world *world;
+    struct node *node;
+    struct tide_random random;
+    struct tide_table *tables[TABLES_MAX];
+    uint16_t index;
+    bool ended;
+    uint32_t step;
+    struct ring *ring; /* workload.c */
+    uint32_t sent[NODES_MAX][LANES];
+    uint16_t *seen[TABLES_MAX]; /* counters: [key][worker] of its last pull */
+    char doing[80];
+};
+
+struct world {
+    struct swarm_options options;
+    struct swarm_report *report;
+    struct tide_sim *sim;
+    struct node *nodes[NODES_MAX];
+    unsigned node_count, names;
+    struct table tables[TABLES_MAX];
+    unsigned table_count;
+    struct worker *workers[WORKERS_MAX];
+    unsigned worker_count;
+    uint64_t bursts[BURSTS_MAX];
+    unsigned burst_count;
+    bool stopping; /* workers begin nothing new */
+    bool healing;
+    uint64_t chaos_end, event_limit;
+    struct tide_random random;
+    struct faults *faults;
+};
+
+static inline double option(const struct world *w, enum swarm_option o) {
+    return w->options.value[o];
+}
+static inline bool chance(struct tide_random *random, double p) {
+    return tide_random_uniform(random) < p;
+}
+/* Between least and most, both included. */
+static inline uint64_t between(struct tide_random *random, uint64_t least, uint64_t most) {
+    return least + tide_random_below(random, most - least + 1);
+}
+
+/* The first failure counts. */
+void swarm_fail(struct world *w, const char *checker, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- world.c ---- */
+struct node *node_start(struct world *w, const char *name); /* NULL: it has failed */
+void node_leave(struct node *node);
+void node_crash(struct node *node, uint64_t restart_at);
+unsigned nodes_in(const struct world *w, enum node_state state);
+struct node *node_named(const struct world *w, const char *name); /* its newest life */
+/* May an operation of this node fail so? The text names a node that is lost. */
+bool excused(const struct world *w, const struct node *node, int code, const char *text);
+
+/* ---- workload.c, echo.c ---- */
+void workload_init(struct world *w);
+void workload_deinit(struct world *w);
+bool workload_spawn(struct node *node); /* false: not yet */
+uint64_t key_of(const struct table *table, uint32_t number);
+int echo_spawn(struct node *node);
+void echo_message(struct worker *worker);
+
+/* ---- faults.c ---- */
+void faults_plan(struct world *w);
+uint64_t faults_next(const struct world *w); /* when the next is due, or TIDE_NEVER */
+void faults_due(struct world *w);
+void faults_heal(struct world *w);
+void faults_release(struct world *w);
+
+/* ---- check.c ---- */
+void history_add(struct world *w, struct table *table, const struct operation *operation,
+                 size_t *index);
+void check_histories(struct world *w);
+void check_messages(struct world *w);
+
+/* ---- rest.c ---- */
+void check_running(struct world *w); /* now and then, while everything moves */
+bool is_quiet(struct world *w, char *why, size_t size);
+void check_rest(struct world *w);
+void dump(struct world *w, char *out, size_t size);
+
+#endif

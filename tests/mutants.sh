@@ -1,0 +1,68 @@
+#!/bin/bash
+# Mistakes planted at TIDE_MUTANT(name) (a build with -DTIDE_MUTANTS=ON): each must be found within SEEDS seeds of its
+# profile, by a checker that fits, and the program without a mistake passes the seeds that found them.
+#   tests/mutants.sh BUILD [NAME...]     SEEDS=1000 JOBS=2
+# Mistakes in replication, checkpoints, clocks and policies are not here yet: the workload does not use those.
+set -u
+build=${1:?usage: tests/mutants.sh BUILD [NAME...]}
+shift
+seeds=${SEEDS:-1000}
+jobs=${JOBS:-2}
+
+# name, profile, the checkers that may find it
+mutants='
+session_resume_early        swarm    session|exactly_once|membership|order
+session_resume_late         swarm    session|exactly_once|answers|progress|membership
+session_never_trim          swarm    memory|progress
+flow_credit_lost            swarm    progress|session
+flow_waiters_not_woken      overload progress|session|answers
+flow_room_not_told          overload progress|session|answers
+member_impatient            swarm    membership
+leave_at_once               elastic  answers|linearizable|exactly_once|one_owner|order|progress
+leave_without_answers       elastic  answers|one_owner|exactly_once|progress
+leave_any_answer            elastic  answers|one_owner|exactly_once|progress
+leave_before_arrivals       elastic  answers|one_owner|exactly_once|progress
+leave_undrained             elastic  answers|one_owner|exactly_once|progress
+reloc_home_records_late     swarm    .
+reloc_requester_forwards    swarm    order|linearizable|answers|progress
+reloc_keeps_noted           swarm    .
+reloc_waiters_not_run       swarm    answers|progress
+reloc_row_left_behind       swarm    .
+reloc_queue_backwards       swarm    order|linearizable
+reloc_hand_overtakes        swarm    .
+reloc_counts_answers        swarm    .
+move_fence_ignored          elastic  order|linearizable|answers
+move_rows_not_awaited       elastic  .
+move_parked_forgotten       elastic  answers|progress
+move_waits_for_itself       elastic  answers|progress
+move_directory_left_behind  elastic  .
+loss_successors_not_told    swarm    answers|progress
+loss_trail_ignored          swarm    answers|progress
+'
+failed=0 found=''
+while read -r name profile checkers; do
+    [ -n "$name" ] || continue
+    [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
+    out=$(timeout 900 "$build/tide" sim --profile "$profile" --seeds "0..$((seeds - 1))" --jobs "$jobs" \
+        --failures-max 1 --mutant "$name" 2>&1)
+    line=$(sed -n 's/^seed \([0-9]*\) FAILED: \(.*\)$/\1 \2/p' <<<"$out" | head -1)
+    seed=${line%% *} checker=${line#* }
+    if [ -z "$line" ]; then
+        echo "NOT FOUND  $name: $seeds seeds of $profile pass"
+        failed=$((failed + 1))
+    elif ! grep -Eq "$checkers" <<<"$checker"; then
+        echo "ODD        $name: seed $seed of $profile, found by $checker"
+        failed=$((failed + 1))
+    else
+        printf 'found      %-28s %-13s seed %s of %s\n' "$name" "$checker" "$seed" "$profile"
+        found="$found $profile:$seed"
+    fi
+done <<<"$mutants"
+for one in $found; do
+    timeout 300 "$build/tide" sim --profile "${one%%:*}" --seed "${one##*:}" >/dev/null 2>&1 || {
+        echo "UNMUTATED  seed ${one##*:} of ${one%%:*} fails without a mistake"
+        failed=$((failed + 1))
+    }
+done
+[ "$failed" -eq 0 ] && echo "all mistakes were found" || echo "$failed failures"
+exit $((failed > 0))

@@ -1,0 +1,619 @@
+/*
+ * Tables with copies: what is acknowledged is neither lost nor doubled when nodes die, are taken
+ * for dead, are cut off or leave; readers see no past; copies are equal to their owners bit for
+ * bit. Pushes are one-hot rows, so that every one can be read. Seeded, in the simulator; `--seeds
+ * N` for more, `--first N`.
+ */
+#include "store_world.h"
+
+#include "store/replica.h"
+
+enum { KEYS = 6, FIBERS = 8, PUSHES = 7, WIDTH = FIBERS * PUSHES, OPS = 40, ASYNC_MAX = 4 };
+#define USUAL_PAUSE UINT64_C(30000000)
+_Static_assert(WIDTH <= 64, "a set is 64 bits");
+
+static uint64_t seeds_wanted, seed_first = 1;
+static bool real_threads; /* instead of the simulator */
+
+struct op {
+    uint64_t invoked, returned; /* returned: TIDE_NEVER: it failed, or nobody knows */
+    uint64_t key;
+    int push;      /* coordinate; -1: a pull */
+    uint64_t set;  /* pull: the coordinates seen */
+    uint64_t mine; /* pull: what this worker had pushed before, acknowledged or not */
+};
+
+struct history {
+    struct op ops[FIBERS][OPS];
+    unsigned count[FIBERS];
+    bool hashed;
+    unsigned victims; /* nodes whose operations may fail: a bit each */
+    uint64_t pause_max, seed;
+};
+
+static uint64_t key_of(const struct history *h, uint64_t i) {
+    return h->hashed ? tide_mix64(i + 1) : i;
+}
+
+struct flight { /* an asynchronous push */
+    struct tide_ticket ticket;
+    struct op *op;
+    float row[WIDTH];
+};
+
+static bool may_fail(const struct fiber *f, const struct history *h) {
+    return h->victims >> (tide_node_id(f->node) - 1) & 1;
+}
+
+static void pull_op(struct fiber *f, struct tide_table *table, struct history *h, struct op *op) {
+    float row[WIDTH] = {0};
+    op->invoked = tide_node_now(f->node);
+    int code = tide_table_pull(table, &op->key, 1, row, NULL);
+    CHECK(f, code == 0 || may_fail(f, h));
+    op->returned = code ? TIDE_NEVER : tide_node_now(f->node);
+    for (int j = 0; j < WIDTH && !code; j++) {
+        CHECK(f, row[j] == 0 || row[j] == 1);
+        op->set |= row[j] == 1 ? UINT64_C(1) << j : 0;
+    }
+}
+
+static void land(struct fiber *f, const struct history *h, struct flight *flight) {
+    int code = tide_ticket_wait(&flight->ticket);
+    CHECK(f, code == 0 || may_fail(f, h));
+    flight->op->returned = code ? TIDE_NEVER : tide_node_now(f->node);
+}
+
+static void worker_run(struct fiber *f) {
+    struct history *h = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    tide_random_seed(&f->random, h->seed * 1000 + f->index);
+    struct flight *flights = calloc(ASYNC_MAX, sizeof *flights);
+    unsigned in_flight = 0;
+    int pushes[KEYS] = {0};
+    uint64_t mine[KEYS] = {0};
+    for (int i = 0; i < OPS && !f->failure[0]; i++) {
+        struct op *op = &h->ops[f->index][h->count[f->index]];
+        uint64_t k = tide_random_below(&f->random, KEYS);
+        *op = (struct op){.key = key_of(h, k), .push = -1, .returned = TIDE_NEVER};
+        if (pushes[k] < PUSHES && tide_random_below(&f->random, 2)) {
+            op->push = (int)f->index * PUSHES + pushes[k]++;
+            struct flight *flight = &flights[in_flight++];
+            *flight = (struct flight){.op = op};
+            flight->row[op->push] = 1;
+            op->invoked = tide_node_now(f->node);
+            h->count[f->index]++;
+            int code = tide_table_push(table, &op->key, 1, flight->row, 0, &flight->ticket);
+            CHECK(f, code == 0 || may_fail(f, h));
+            mine[k] |= code ? 0 : UINT64_C(1) << op->push;
+            in_flight -= code != 0;
+        } else {
+            op->mine = mine[k];
+            h->count[f->index]++;
+            pull_op(f, table, h, op);
+        }
+        bool all = in_flight == ASYNC_MAX || tide_random_below(&f->random, 3) == 0;
+        for (unsigned n = 0; all && n < in_flight; n++) {
+            land(f, h, &flights[n]);
+        }
+        in_flight = all ? 0 : in_flight;
+        if (tide_random_below(&f->random, 3) == 0) {
+            (void)tide_sleep(tide_random_below(&f->random, h->pause_max));
+        }
+    }
+    for (unsigned n = 0; n < in_flight; n++) {
+        land(f, h, &flights[n]);
+    }
+    free(flights);
+}
+
+/* ---- the verdict ---- */
+
+static const char *pull_verdict(const struct op *pull, const struct op **ops, size_t n) {
+    if (pull->mine & ~pull->set) {
+        return "a pull misses what its own worker pushed before";
+    }
+    for (size_t j = 0; j < n; j++) {
+        const struct op *other = ops[j];
+        uint64_t bit = other->push >= 0 ? UINT64_C(1) << other->push : 0;
+        if (bit && other->returned < pull->invoked && !(pull->set & bit)) {
+            return "a pull misses a push that was acknowledged before it began";
+        }
+        if (bit && other->invoked > pull->returned && (pull->set & bit)) {
+            return "a pull has a push that began after it";
+        }
+        if (bit) {
+            continue;
+        }
+        if (other->returned < pull->invoked && (other->set & ~pull->set)) {
+            return "a pull misses what an earlier pull saw";
+        }
+        if (other->returned != TIDE_NEVER && (other->set & ~pull->set) &&
+            (pull->set & ~other->set)) {
+            return "two pulls saw pushes in different orders";
+        }
+    }
+    return NULL;
+}
+
+static const char *verdict(const struct history *h) {
+    static const struct op *ops[FIBERS * OPS];
+    for (uint64_t k = 0; k < KEYS; k++) {
+        size_t n = 0;
+        for (int w = 0; w < FIBERS; w++) {
+            for (unsigned i = 0; i < h->count[w]; i++) {
+                if (h->ops[w][i].key == key_of(h, k)) {
+                    ops[n++] = &h->ops[w][i];
+                }
+            }
+        }
+        for (size_t i = 0; i < n; i++) {
+            const char *wrong = ops[i]->push < 0 && ops[i]->returned != TIDE_NEVER
+                                    ? pull_verdict(ops[i], ops, n)
+                                    : NULL;
+            if (wrong) {
+                return wrong;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* What is there at the end: every acknowledged push, once. */
+static void final_run(struct fiber *f) {
+    struct history *h = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    for (uint64_t k = 0; k < KEYS; k++) {
+        struct op op = {.key = key_of(h, k), .push = -1};
+        pull_op(f, table, h, &op);
+        for (int w = 0; w < FIBERS; w++) {
+            for (unsigned i = 0; i < h->count[w]; i++) {
+                const struct op *other = &h->ops[w][i];
+                bool acknowledged =
+                    other->push >= 0 && other->key == op.key && other->returned != TIDE_NEVER;
+                if (acknowledged && !(op.set >> other->push & 1)) {
+                    snprintf(f->failure, sizeof f->failure,
+                             "worker %d's push %d to key %llu, acknowledged at %llu us, is gone", w,
+                             other->push, (unsigned long long)k,
+                             (unsigned long long)other->returned / 1000);
+                }
+            }
+        }
+    }
+}
+
+/* ---- the world ---- */
+
+struct world {
+    struct cluster c, lost; /* lost.running: workers on nodes that crash: nobody waits for them */
+    struct history *h;
+    struct fiber fibers[FIBERS];
+    struct tide_random random;
+    unsigned nodes, crashes;
+    bool dead[NODES_MAX];
+    uint64_t seed;
+};
+
+static const char *name_of(unsigned node) {
+    static const char *const names[] = {"n1", "n2", "n3", "n4", "n5"};
+    return names[node];
+}
+
+static void failed(const struct world *w, const char *what) {
+    fail_msg("seed %llu: %s", (unsigned long long)w->seed, what);
+}
+
+/* Workers run; those on nodes in `crashes` are not waited for. */
+static void begin(struct world *w, uint64_t seed, unsigned nodes, uint8_t replicas,
+                  unsigned victims, unsigned crashes, uint64_t pause_max) {
+    memset(w, 0, sizeof *w);
+    w->seed = seed;
+    w->nodes = nodes;
+    w->crashes = crashes;
+    tide_random_seed(&w->random, seed * 77 + 5);
+    open_cluster(&w->c, !real_threads, nodes, seed);
+    w->h = calloc(1, sizeof *w->h);
+    w->h->hashed = seed % 3 == 0;
+    w->h->victims = victims;
+    w->h->pause_max = pause_max;
+    w->h->seed = seed;
+    struct tide_table_options options = {.name = "hot", .width = WIDTH, .replicas = replicas};
+    options.keys = w->h->hashed ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE;
+    options.key_count = w->h->hashed ? 0 : KEYS;
+    options.update = seed % 5 == 1 ? TIDE_UPDATE_SGD : TIDE_UPDATE_ADD;
+    options.lr = -1;
+    create(&w->c, options);
+    for (unsigned i = 0; i < FIBERS; i++) {
+        unsigned node = i % nodes;
+        start(&w->c, &w->fibers[i], node, i, worker_run, w->h);
+        if (crashes >> node & 1) {
+            w->fibers[i].cluster = &w->lost;
+            atomic_fetch_add(&w->lost.running, 1);
+            atomic_fetch_sub(&w->c.running, 1);
+        }
+    }
+}
+
+static struct tide_table_health health_of(struct world *w, unsigned node) {
+    struct tide_table_health health;
+    tide_table_health(table_of(&w->c, node, "hot"), &health);
+    return health;
+}
+
+/* The row as this node has it; false: it has none. */
+static bool raw_row(struct tide_table *table, uint64_t key, float row[WIDTH]) {
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    if (tide__row_lock(table, tide__slot_of(table, key), key, false, &word, &old) != TIDE__FOUND) {
+        return false;
+    }
+    bool there = tide__word_state(old) == TIDE__OWNED;
+    if (there) {
+        memcpy(row, tide__slab_row(&table->slab, (uint32_t)old), WIDTH * sizeof *row);
+    }
+    tide__word_unlock(word, old);
+    return there;
+}
+
+/* Copies of all slots are where the groups say, and equal; nothing else is left anywhere. */
+static void copies_are_equal(struct world *w) {
+    for (uint64_t k = 0; k < KEYS; k++) {
+        const uint64_t key = key_of(w->h, k);
+        struct tide_table *known = table_of(&w->c, 0, "hot");
+        const uint32_t slot = tide__slot_of(known, key);
+        const uint16_t home = tide__route_home(atomic_load(&known->slots[slot].route));
+        const uint64_t chain = atomic_load(&known->replicas->chain[slot]);
+        float rows[2][WIDTH] = {{0}};
+        bool at_home = raw_row(table_of(&w->c, home - 1u, "hot"), key, rows[0]);
+        for (unsigned n = 0; n < w->nodes; n++) {
+            if (w->dead[n] || n + 1 == home) {
+                continue;
+            }
+            bool here = raw_row(table_of(&w->c, n, "hot"), key, rows[1]);
+            bool holds = tide__chain_has(chain, (uint16_t)(n + 1));
+            if (here != (holds && at_home)) {
+                failed(w, holds ? "a copy is missing" : "a copy is left over");
+            }
+            if (here && memcmp(rows[0], rows[1], sizeof rows[0]) != 0) {
+                failed(w, "a copy differs from its owner");
+            }
+        }
+    }
+}
+
+/* Everybody who crashed is known to be dead. */
+static bool deaths_are_known(struct world *w) {
+    bool known = true;
+    for (unsigned n = 0; n < w->nodes; n++) {
+        struct tide_member m;
+        assert_true(tide_net_member(tide_net_of(w->c.nodes[0]), (uint16_t)(n + 1), &m));
+        known &= !(w->crashes >> n & 1) || m.state == TIDE_MEMBER_DEAD;
+    }
+    return known;
+}
+
+/* All end, nothing is lost, redundancy is whole again. */
+static void end_world(struct world *w, bool whole) {
+    for (int i = 0; i < 60000 && atomic_load(&w->c.running) > 0; i++) {
+        pause_cluster(&w->c, 1000000);
+    }
+    if (atomic_load(&w->c.running) > 0) {
+        for (unsigned n = 0; n < w->nodes; n++) {
+            struct tide_actor_info info[32];
+            size_t got = w->dead[n] ? 0 : tide_actors(w->c.nodes[n], info, 32);
+            for (size_t i = 0; i < got && i < 32; i++) {
+                print_error("n%u %s waits for '%s', mailbox %u\n", n + 1, info[i].type,
+                            info[i].waits_for, info[i].mailbox_messages);
+            }
+        }
+        failed(w, "workers do not end");
+    }
+    for (unsigned i = 0; i < FIBERS; i++) {
+        if (w->fibers[i].failure[0]) {
+            failed(w, w->fibers[i].failure);
+        }
+    }
+    const char *wrong = verdict(w->h);
+    if (wrong) {
+        failed(w, wrong);
+    }
+    for (int i = 0; i < 5000 && (!deaths_are_known(w) || health_of(w, 0).under_replicated); i++) {
+        pause_cluster(&w->c, 1000000);
+    }
+    struct tide_table_health health = health_of(w, 0);
+    if (health.lost_count || (whole && health.under_replicated)) {
+        failed(w, health.lost_count ? "slots are lost" : "copies are missing");
+    }
+    pause_cluster(&w->c, 300000000);
+    for (unsigned n = 0; n < w->nodes; n++) {
+        if (!w->dead[n]) {
+            struct fiber f;
+            start(&w->c, &f, n, 0, final_run, w->h);
+            for (int i = 0; i < 20000 && atomic_load(&w->c.running) > 0; i++) {
+                pause_cluster(&w->c, 1000000);
+            }
+            if (f.failure[0] || atomic_load(&w->c.running) > 0) {
+                failed(w, f.failure[0] ? f.failure : "the last look does not end");
+            }
+        }
+    }
+    copies_are_equal(w);
+    free(w->h);
+    close_cluster(&w->c);
+}
+
+static void some_time(struct world *w, uint64_t max_ns) {
+    pause_cluster(&w->c, 1000000 + tide_random_below(&w->random, max_ns));
+}
+
+static unsigned some_node(struct world *w) { /* not the controller */
+    return 1 + (unsigned)tide_random_below(&w->random, w->nodes - 1);
+}
+
+static uint64_t seeds(uint64_t usual) {
+    return seeds_wanted ? seeds_wanted : usual;
+}
+
+/* ---- tests ---- */
+
+static void pushes_reach_their_copies_without_faults(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(10); seed++) {
+        struct world w;
+        begin(&w, seed, 3 + seed % 2, (uint8_t)(1 + seed % 2), 0, 0, 3000000);
+        end_world(&w, true);
+    }
+}
+
+static void pushes_reach_their_copies_on_real_threads(void **state) {
+    (void)state;
+    real_threads = true;
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        struct world w;
+        begin(&w, seed, 3, (uint8_t)seed, 0, 0, 3000000);
+        end_world(&w, true);
+    }
+    real_threads = false;
+}
+
+static void a_crash_loses_and_doubles_nothing(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
+        struct world w;
+        unsigned victim = 1 + (unsigned)(seed % 3);
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 1u << victim, USUAL_PAUSE);
+        some_time(&w, 200000000);
+        w.dead[victim] = true;
+        tide_sim_crash(w.c.sim, name_of(victim));
+        end_world(&w, true);
+    }
+}
+
+static void two_crashes_with_two_copies_lose_nothing(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(16); seed++) {
+        struct world w;
+        unsigned first = 1 + (unsigned)(seed % 4),
+                 second = 1 + (unsigned)((seed + 1 + seed / 4 % 3) % 4);
+        unsigned both = 1u << first | 1u << second;
+        begin(&w, seed, 5, 2, both, both, USUAL_PAUSE);
+        some_time(&w, 100000000);
+        w.dead[first] = w.dead[second] = true;
+        tide_sim_crash(w.c.sim, name_of(first));
+        if (seed % 3) {
+            some_time(&w, seed % 3 == 1 ? 3000000 : 1500000000);
+        }
+        tide_sim_crash(w.c.sim, name_of(second));
+        end_world(&w, true);
+    }
+}
+
+/* Declared dead while it stands still; when it goes on it serves nothing stale. */
+static void who_is_taken_for_dead_serves_nothing_stale(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
+        struct world w;
+        unsigned victim = 1 + (unsigned)(seed % 3);
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0, 300000000);
+        some_time(&w, 300000000);
+        tide_sim_pause(w.c.sim, name_of(victim),
+                       1000000 + tide_random_below(&w.random, 6000000000));
+        w.dead[victim] = true; /* perhaps; it is not looked at */
+        end_world(&w, false);
+    }
+}
+
+/* Cut off from some or all: the ones that stay decide. */
+static void who_is_cut_off_serves_nothing_stale(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
+        struct world w;
+        unsigned victim = 1 + (unsigned)(seed % 3);
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 0xe, 0, 300000000);
+        some_time(&w, 200000000);
+        unsigned cut = 1 + (unsigned)tide_random_below(&w.random, 15);
+        for (unsigned n = 0; n < 4; n++) {
+            if (n != victim && (cut >> n & 1)) {
+                tide_sim_partition(w.c.sim, name_of(victim), name_of(n), true);
+            }
+        }
+        some_time(&w, seed % 2 ? 600000000 : 5000000000);
+        for (unsigned n = 0; n < 4; n++) {
+            if (n != victim && (cut >> n & 1)) {
+                tide_sim_partition(w.c.sim, name_of(victim), name_of(n), false);
+            }
+        }
+        for (unsigned n = 1; n < 4; n++) {
+            w.dead[n] = true; /* perhaps */
+        }
+        for (int i = 0; i < 20000 && atomic_load(&w.c.running) > 0; i++) {
+            pause_cluster(&w.c, 1000000);
+        }
+        for (unsigned n = 1; n < 4; n++) {
+            struct tide_member m;
+            assert_true(tide_net_member(tide_net_of(w.c.nodes[0]), (uint16_t)(n + 1), &m));
+            w.dead[n] = m.state != TIDE_MEMBER_UP;
+        }
+        end_world(&w, false);
+    }
+}
+
+static void broken_connections_lose_and_double_nothing(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(10); seed++) {
+        struct world w;
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 0, 0, USUAL_PAUSE);
+        for (int i = 0; i < 20; i++) {
+            unsigned a = some_node(&w), b = some_node(&w);
+            some_time(&w, 10000000);
+            tide_sim_reset(w.c.sim, name_of(a), name_of(a == b ? 0 : b));
+        }
+        end_world(&w, true);
+    }
+}
+
+/* Every second one stands still now and then, for longer than its leases and not long enough to be
+ * given up: it hears late that it is home no more. */
+static void who_leaves_hands_its_slots_and_copies_on(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
+        struct world w;
+        unsigned victim = 1 + (unsigned)(seed % 3);
+        begin(&w, seed, 4, (uint8_t)(1 + seed % 2), 1u << victim, 0,
+              seed % 4 == 1 ? 20000000 : 120000000);
+        some_time(&w, 100000000);
+        tide_net_leave(tide_net_of(w.c.nodes[victim]));
+        int code, left = TIDE_MEMBER_UP;
+        for (int i = 0; i < 30000 && left != TIDE_MEMBER_LEFT; i++) {
+            char reason[200];
+            if (seed % 2 && tide_random_below(&w.random, 30) == 0 && i < 300) {
+                tide_sim_pause(w.c.sim, name_of(victim),
+                               tide_random_below(&w.random, seed % 4 == 1 ? 60000000 : 1200000000));
+            }
+            pause_cluster(&w.c, 1000000);
+            left = tide_net_state(tide_net_of(w.c.nodes[victim]), &code, reason, sizeof reason);
+        }
+        if (left != TIDE_MEMBER_LEFT) {
+            failed(&w, "it does not come to leave");
+        }
+        w.dead[victim] = true;
+        end_world(&w, true);
+    }
+}
+
+/* ---- what an old home says ---- */
+
+static void stale_run(struct fiber *f) {
+    struct world *w = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        const uint32_t slot = tide__slot_of(table, key), version = 1;
+        const uint16_t home = tide__route_home(atomic_load(&table->slots[slot].route));
+        struct tide_table *there = table_of(&w->c, home - 1u, "hot");
+        if (there->slot_versions[slot] == 1) {
+            continue; /* its home is the first one */
+        }
+        const uint64_t number = there->replicas->number[slot] + 1;
+        float row[WIDTH] = {5};
+        struct tide_writer m;
+        tide_writer_init(&m, NULL, 0);
+        tide_write_array(&m, 13);
+        tide_write_uint(&m, TIDE__OP_REPL);
+        const uint64_t head[] = {table->id, 1, 1, TIDE__REPL_PUSH, 0, 1, TIDE_NEVER - 1, 0};
+        for (size_t i = 0; i < TIDE_COUNT(head); i++) {
+            tide_write_uint(&m, head[i]);
+        }
+        tide_write_typed(&m, TIDE_U64, &key, 1);
+        tide_write_typed(&m, TIDE_U64, &number, 1);
+        tide_write_typed(&m, TIDE_U32, &version, 1);
+        tide_write_binary(&m, row, sizeof row);
+        CHECK(f, tide_send(tide_address_make(home, TIDE_ID_STORE), TIDE_LANE_STORE, m.data,
+                           m.size) == 0);
+        tide_writer_release(&m);
+        (void)tide_sleep(TIDE_SECOND / 100);
+        CHECK(f, there->replicas->number[slot] == number - 1);
+    }
+}
+
+static void what_an_old_home_sends_is_not_applied(void **state) {
+    (void)state;
+    struct world w;
+    begin(&w, 1, 4, 1, 1u << 1, 1u << 1, USUAL_PAUSE);
+    some_time(&w, 50000000);
+    w.dead[1] = true;
+    tide_sim_crash(w.c.sim, name_of(1));
+    while (!deaths_are_known(&w) || health_of(&w, 0).under_replicated) {
+        pause_cluster(&w.c, 1000000);
+    }
+    run_alone(&w.c, 0, stale_run, &w);
+    end_world(&w, true);
+}
+
+/* ---- more deaths than copies ---- */
+
+static void lost_run(struct fiber *f) {
+    struct tide_table *table;
+    unsigned lost = 0;
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    for (uint64_t key = 0; key < 12; key++) {
+        float row = 1;
+        int code = tide_table_push(table, &key, 1, &row, 0, NULL);
+        CHECK(f, code == 0 || (code == TIDE_ELOST && strstr(tide_error_message(), "'hot'")));
+        lost += code == TIDE_ELOST;
+    }
+    CHECK(f, lost > 0 && lost < 12);
+}
+
+static void more_deaths_than_copies_lose_slots_and_say_so(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_table_health health = {0};
+    open_cluster(&c, true, 3, 1);
+    create(&c,
+           (struct tide_table_options){.name = "hot", .key_count = 12, .width = 1, .replicas = 1});
+    tide_sim_crash(c.sim, "n2");
+    tide_sim_crash(c.sim, "n3");
+    for (int i = 0; i < 20000 && !health.lost_count; i++) {
+        pause_cluster(&c, 1000000);
+        tide_table_health(table_of(&c, 0, "hot"), &health);
+    }
+    assert_true(health.lost_count > 0 && health.lost_count < TIDE_SLOTS / 2);
+    pause_cluster(&c, TIDE_SECOND);
+    run_alone(&c, 0, lost_run, NULL);
+    close_cluster(&c);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pushes_reach_their_copies_without_faults),
+        cmocka_unit_test(pushes_reach_their_copies_on_real_threads),
+        cmocka_unit_test(a_crash_loses_and_doubles_nothing),
+        cmocka_unit_test(what_an_old_home_sends_is_not_applied),
+        cmocka_unit_test(more_deaths_than_copies_lose_slots_and_say_so),
+        cmocka_unit_test(two_crashes_with_two_copies_lose_nothing),
+        cmocka_unit_test(who_is_taken_for_dead_serves_nothing_stale),
+        cmocka_unit_test(who_is_cut_off_serves_nothing_stale),
+        cmocka_unit_test(broken_connections_lose_and_double_nothing),
+        cmocka_unit_test(who_leaves_hands_its_slots_and_copies_on),
+    };
+    program = argv[0];
+    tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
+    for (; argc > 2 && strncmp(argv[1], "--", 2) == 0; argc -= 2, argv += 2) {
+        if (strcmp(argv[1], "--seeds") == 0) {
+            seeds_wanted = strtoull(argv[2], NULL, 10);
+        } else if (strcmp(argv[1], "--first") == 0) {
+            seed_first = strtoull(argv[2], NULL, 10);
+        }
+#ifdef TIDE_MUTANTS
+        if (strcmp(argv[1], "--mutant") == 0) {
+            tide__mutant = argv[2];
+        }
+#endif
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

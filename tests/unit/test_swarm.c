@@ -1,0 +1,161 @@
+/* Swarm testing itself: options that stay as drawn, runs that repeat, and checkers that find what
+ * they are for: a checker that cannot fail proves nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "swarm/world.h"
+
+static void options_are_the_seeds_and_a_pin_moves_no_other(void **state) {
+    (void)state;
+    struct swarm_options a, b, c;
+    assert_int_equal(swarm_draw(7, "swarm", &a), 0);
+    assert_int_equal(swarm_draw(7, "swarm", &b), 0);
+    assert_int_equal(swarm_draw(8, "swarm", &c), 0);
+    assert_memory_equal(a.value, b.value, sizeof a.value);
+    assert_memory_not_equal(a.value, c.value, sizeof a.value);
+    assert_int_equal(swarm_pin(&b, "keys=17"), 0);
+    assert_true(b.value[SWARM_KEYS] == 17);
+    b.value[SWARM_KEYS] = a.value[SWARM_KEYS];
+    assert_memory_equal(a.value, b.value, sizeof a.value);
+    assert_int_equal(swarm_draw(7, "calm", &a), 0);
+    for (unsigned i = 0; i < SWARM_OPTIONS; i++) {
+        assert_true(!swarm_option_is_fault(i) || a.value[i] == 0);
+    }
+    static const char *const bad[] = {"keys",   "keys=",      "keys=x", "keys=1.5",  "keys=0",
+                                      "keyz=1", "nodes=1000", "=1",     "reset_s=-1"};
+    for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
+        assert_int_equal(swarm_pin(&a, bad[i]), TIDE_EINVAL);
+    }
+    assert_int_equal(swarm_draw(7, "storm", &a), TIDE_EINVAL);
+}
+
+static void run_seed(uint64_t seed, const char *profile, const char *set,
+                     struct swarm_report *report) {
+    struct swarm_options o;
+    assert_int_equal(swarm_draw(seed, profile, &o), 0);
+    assert_int_equal(swarm_pin(&o, "chaos_s=12"), 0);
+    assert_true(set == NULL || swarm_pin(&o, set) == 0);
+    swarm_run(&o, report, NULL, NULL);
+}
+
+static void a_seed_does_the_same_again_and_another_does_not(void **state) {
+    (void)state;
+    static struct swarm_report a, b, c;
+    run_seed(3, "swarm", NULL, &a);
+    run_seed(3, "swarm", NULL, &b);
+    run_seed(4, "swarm", NULL, &c);
+    assert_true(a.hash == b.hash && a.events == b.events && a.operations == b.operations);
+    assert_string_equal(a.faults, b.faults);
+    assert_true(a.hash != c.hash);
+}
+
+static void some_seeds_of_each_profile_pass(void **state) {
+    (void)state;
+    static const char *const profiles[] = {"calm", "swarm", "elastic"};
+    static struct swarm_report r;
+    for (size_t p = 0; p < TIDE_COUNT(profiles); p++) {
+        for (uint64_t seed = 10; seed < 13; seed++) {
+            run_seed(seed, profiles[p], NULL, &r);
+            if (r.failed) {
+                fail_msg("seed %d of %s: %s: %s", (int)seed, profiles[p], r.checker, r.what);
+            }
+            assert_true(r.operations > 0);
+            assert_int_equal(r.fault_count > 0, p > 0);
+        }
+    }
+}
+
+/* ---- the checkers ---- */
+
+static struct swarm_report verdict;
+
+/* What check_histories says of operations on one key. */
+static const char *judge(const struct operation *operations, size_t count) {
+    struct world *w = tide_alloc_zero(1, sizeof *w);
+    assert_non_null(w);
+    memset(&verdict, 0, sizeof verdict);
+    w->report = &verdict;
+    assert_int_equal(tide_sim_create(NULL, &w->sim), 0);
+    w->table_count = 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t at;
+        history_add(w, &w->tables[0], &operations[i], &at);
+    }
+    check_histories(w);
+    tide_sim_destroy(w->sim);
+    tide_free(w->tables[0].history.list);
+    tide_free(w);
+    return verdict.failed ? verdict.checker : "";
+}
+
+#define PUSH(who, number, began, ended, coordinate)                                                \
+    {.worker = who, .step = number, .invoked = began, .returned = ended, .push = coordinate, .ok = true}
+#define PULL(who, number, began, ended, shown)                                                     \
+    {.worker = who, .step = number, .invoked = began, .returned = ended, .push = -1, .set = shown, .ok = true}
+
+static void histories_that_can_be_are_accepted(void **state) {
+    (void)state;
+    const struct operation list[] = {PUSH(1, 1, 10, 20, 0), PUSH(2, 1, 15, 40, 1),
+                                     PULL(3, 1, 18, 30, 1), PULL(3, 2, 31, 50, 3),
+                                     PULL(1, 2, 21, 25, 1)};
+    assert_string_equal(judge(list, TIDE_COUNT(list)), "");
+    const struct operation failed[] = {
+        {.worker = 1, .step = 1, .invoked = 10, .returned = TIDE_NEVER, .push = 0},
+        PULL(2, 1, 20, 30, 0), PULL(2, 2, 40, 50, 1)}; /* it happened later */
+    assert_string_equal(judge(failed, TIDE_COUNT(failed)), "");
+}
+
+static void histories_that_cannot_be_are_found(void **state) {
+    (void)state;
+    const struct operation missed[] = {PUSH(1, 1, 10, 20, 0), PULL(2, 1, 21, 30, 0)};
+    assert_string_equal(judge(missed, 2), "linearizable");
+    const struct operation foreseen[] = {PUSH(1, 1, 40, 50, 0), PULL(2, 1, 21, 30, 1)};
+    assert_string_equal(judge(foreseen, 2), "linearizable");
+    const struct operation back[] = {PUSH(1, 1, 10, 90, 0), PULL(2, 1, 20, 30, 1),
+                                     PULL(3, 1, 40, 50, 0)};
+    assert_string_equal(judge(back, 3), "linearizable");
+    const struct operation apart[] = {PUSH(1, 1, 10, 90, 0), PUSH(2, 1, 10, 90, 1),
+                                      PULL(3, 1, 20, 60, 1), PULL(4, 1, 20, 60, 2)};
+    assert_string_equal(judge(apart, 4), "linearizable");
+    const struct operation before[] = {PUSH(1, 1, 10, 20, 0), PUSH(2, 1, 30, 90, 1),
+                                       PULL(3, 1, 15, 60, 2)};
+    assert_string_equal(judge(before, 3), "linearizable");
+    const struct operation unread[] = {PUSH(1, 1, 10, 90, 0), PULL(1, 2, 20, 80, 0)};
+    assert_string_equal(judge(unread, 2), "order");
+    const struct operation own_later[] = {PULL(1, 1, 10, 90, 1), PUSH(1, 2, 20, 80, 0)};
+    assert_string_equal(judge(own_later, 2), "order");
+    const struct operation overtaken[] = {PUSH(1, 1, 10, 90, 0), PUSH(1, 2, 11, 90, 1),
+                                          PULL(2, 1, 20, 80, 2)};
+    assert_string_equal(judge(overtaken, 3), "order");
+}
+
+static void a_run_that_fails_says_where_and_how_the_nodes_stand(void **state) {
+    (void)state;
+    static struct swarm_report r;
+    run_seed(5, "calm", "latency_us=12000000", &r); /* nobody can join in time */
+    assert_true(r.failed);
+    assert_true(strlen(r.checker) > 0);
+    assert_non_null(strstr(r.what, "n1 (n"));
+}
+
+static void ignore(void *arg, enum tide_level level, const char *node, const char *text) {
+    (void)arg;
+    (void)level;
+    (void)node;
+    (void)text;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_are_the_seeds_and_a_pin_moves_no_other),
+        cmocka_unit_test(a_seed_does_the_same_again_and_another_does_not),
+        cmocka_unit_test(some_seeds_of_each_profile_pass),
+        cmocka_unit_test(histories_that_can_be_are_accepted),
+        cmocka_unit_test(histories_that_cannot_be_are_found),
+        cmocka_unit_test(a_run_that_fails_says_where_and_how_the_nodes_stand),
+    };
+    tide_log_set(TIDE_LOG_ERROR, ignore, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
