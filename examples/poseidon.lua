@@ -58,8 +58,9 @@ for policy in opt.policies:gmatch "[^,]+" do
 end
 
 ---Bytes of values out of a worker in a step, by policy; nil: the policy changes its mind.
-local function formula(policy, workers)
-  local width, rank, sum = opt.format == "f32" and 4 or 2, opt.batch // workers, 0
+---@param rank number examples of a worker in a step
+local function formula(policy, workers, rank)
+  local width, sum = opt.format == "f32" and 4 or 2, 0
   for _, t in ipairs(exchange.describe(program)) do
     local dense = 2 * t.values * (workers - 1) / workers
     local factors = t.row_values > 0 and (workers - 1) * (rank * t.row_values + t.rest) or dense
@@ -88,15 +89,18 @@ tide.main(function()
   local function say(...) if not opt.json and not tide.output.json then print(string.format(...)) end end
   say("data: %s; %s", data.note, opt.net)
   say("%-18s %12s %12s %8s %9s %8s %9s", "policy", "bytes/step", "formula", "apart", "step ms", "overlap", "loss")
-  local cluster <close> = tide.cluster {nodes = opt.nodes}
   for _, each in ipairs(jobs) do
+    local cluster <close> = tide.cluster {nodes = opt.nodes}
     local run = cluster:start(each.job)
     local reports = {}
     for r in run:events "report" do reports[#reports + 1] = r end
     local summary = run:wait()
     local row = {policy = each.policy, net = opt.net, workers = opt.nodes, step_ms = step_ms(reports),
                  loss = summary.loss, bytes_step = summary.comm_bytes_step, overlap = summary.overlap,
-                 formula_bytes = formula(each.policy, opt.nodes), schema = "tide.poseidon/1"}
+                 path_bytes = {ps = summary.comm_ps_bytes, factor = summary.comm_factor_bytes,
+                               ring = summary.comm_ring_bytes},
+                 formula_bytes = formula(each.policy, opt.nodes, reports[1].examples / reports[1].steps),
+                 schema = "tide.poseidon/1"}
     if opt.json or tide.output.json then
       print(tide.json.encode(row))
     else

@@ -1,7 +1,7 @@
 /*
- * core.exchange{...}: gradients among the workers of a job, for Lua (runtime/exchange/exchange.h has the meaning).
- * Layers, matrices and ranks count from 1 here. Waiting suspends the calling fiber. The products of factors are made
- * here, one for all workers' rows, on the worker's thread.
+ * core.exchange{...}: gradients among the workers of a job, for Lua (runtime/exchange/exchange.h
+ * has the meaning). Layers, matrices and ranks count from 1 here. Waiting suspends the calling
+ * fiber. The products of factors are made here, one for all workers' rows, on the worker's thread.
  */
 #include "exchange.h"
 #include "cpu/gemm.h"
@@ -18,7 +18,7 @@ struct tide_lua_exchange {
     uint32_t workers;
     struct tide_exchange_layer *layers;    /* in Lua's memory, second user value */
     struct tide_exchange_matrix *matrices; /* of all layers, in the same block */
-    uint32_t *parameters;                  /* of each matrix: number of the program's parameter, from 0 */
+    uint32_t *parameters; /* of each matrix: number of the program's parameter, from 0 */
     size_t matrix_count;
     float *stack; /* rows of all workers */
     size_t stack_room;
@@ -72,14 +72,16 @@ static uint64_t check_step(lua_State *L, int index) {
 /* ---- creation ---- */
 
 /* The matrices of the layer on top of the stack. */
-static void read_matrices(lua_State *L, struct tide_lua_exchange *own, struct tide_exchange_layer *layer) {
+static void read_matrices(lua_State *L, struct tide_lua_exchange *own,
+                          struct tide_exchange_layer *layer) {
     if (lua_getfield(L, -1, "matrices") == LUA_TTABLE) {
         layer->matrices = own->matrices + own->matrix_count;
         layer->matrix_count = lua_rawlen(L, -1);
         for (size_t i = 0; i < layer->matrix_count; i++) {
             lua_rawgeti(L, -1, (lua_Integer)i + 1);
             size_t parameter = count_field(L, "parameter");
-            own->parameters[own->matrix_count] = parameter > 0 && parameter < UINT32_MAX ? (uint32_t)parameter - 1 : 0;
+            own->parameters[own->matrix_count] =
+                parameter > 0 && parameter < UINT32_MAX ? (uint32_t)parameter - 1 : 0;
             own->matrices[own->matrix_count++] = (struct tide_exchange_matrix){
                 count_field(L, "first"), count_field(L, "rows"), count_field(L, "columns")};
             lua_pop(L, 1);
@@ -104,7 +106,8 @@ static size_t count_matrices(lua_State *L, int layers, size_t layer_count) {
 /* Memory of the descriptions, one block that Lua owns. */
 static void make_room(lua_State *L, struct tide_lua_exchange *own, size_t matrices) {
     size_t layers = own->layer_count;
-    char *block = lua_newuserdatauv(L, layers * (sizeof *own->layers + 2) + matrices * (sizeof *own->matrices + 4) + 8, 0);
+    char *block = lua_newuserdatauv(
+        L, layers * (sizeof *own->layers + 2) + matrices * (sizeof *own->matrices + 4) + 8, 0);
     own->layers = (void *)block;
     own->matrices = (void *)(block + layers * sizeof *own->layers);
     own->parameters = (void *)(own->matrices + matrices);
@@ -113,7 +116,8 @@ static void make_room(lua_State *L, struct tide_lua_exchange *own, size_t matric
     lua_setiuservalue(L, 2, 1);
 }
 
-/* core.exchange{rank=, workers=, elements=, layers={{first=, count=, matrices={{parameter=, first=, rows=, columns=}}}}} */
+/* core.exchange{rank=, workers=, elements=, layers={{first=, count=, matrices={{parameter=, first=,
+ * rows=, columns=}}}}} */
 static int core_exchange(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
@@ -127,17 +131,22 @@ static int core_exchange(lua_State *L) {
     make_room(L, own, count_matrices(L, 3, own->layer_count));
     for (size_t i = 0; i < own->layer_count; i++) {
         lua_rawgeti(L, 3, (lua_Integer)i + 1);
-        own->layers[i] = (struct tide_exchange_layer){.first = count_field(L, "first"), .count = count_field(L, "count")};
+        own->layers[i] = (struct tide_exchange_layer){.first = count_field(L, "first"),
+                                                      .count = count_field(L, "count")};
         read_matrices(L, own, &own->layers[i]);
         lua_pop(L, 1);
     }
     lua_pushvalue(L, 1);
     size_t rank = count_field(L, "rank"), workers = count_field(L, "workers");
     own->elements = count_field(L, "elements");
-    luaL_argcheck(L, rank >= 1 && rank <= workers && workers <= TIDE_EXCHANGE_WORKERS_MAX, 1, "'rank' or 'workers'");
+    luaL_argcheck(L, rank >= 1 && rank <= workers && workers <= TIDE_EXCHANGE_WORKERS_MAX, 1,
+                  "'rank' or 'workers'");
     own->workers = (uint32_t)workers;
-    struct tide_exchange_options o = {.rank = (uint32_t)rank - 1, .workers = (uint32_t)workers, .elements = own->elements,
-                                      .layers = own->layers, .layer_count = own->layer_count};
+    struct tide_exchange_options o = {.rank = (uint32_t)rank - 1,
+                                      .workers = (uint32_t)workers,
+                                      .elements = own->elements,
+                                      .layers = own->layers,
+                                      .layer_count = own->layer_count};
     int code = tide_exchange_create(host->node, &o, &own->x);
     if (code < 0) {
         return tide__lua_failure(L, code);
@@ -181,7 +190,8 @@ static int exchange_connect(lua_State *L) {
 static int exchange_gradients(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     lua_Integer columns = luaL_checkinteger(L, 2);
-    luaL_argcheck(L, columns >= 1 && own->elements % (size_t)columns == 0, 2, "does not divide the elements");
+    luaL_argcheck(L, columns >= 1 && own->elements % (size_t)columns == 0, 2,
+                  "does not divide the elements");
     tide__lua_tensor_borrow(L, TIDE_F32, own->elements / (size_t)columns, (size_t)columns,
                             tide_exchange_gradients(own->x), 1);
     return 1;
@@ -189,8 +199,10 @@ static int exchange_gradients(lua_State *L) {
 
 /* ---- plans ---- */
 
-static void read_names(lua_State *L, const char *field, const char *const names[], uint8_t *out, size_t count) {
-    luaL_argcheck(L, lua_getfield(L, -1, field) == LUA_TTABLE, 2, "a plan has epoch, paths and formats");
+static void read_names(lua_State *L, const char *field, const char *const names[], uint8_t *out,
+                       size_t count) {
+    luaL_argcheck(L, lua_getfield(L, -1, field) == LUA_TTABLE, 2,
+                  "a plan has epoch, paths and formats");
     for (size_t i = 0; i < count; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i + 1);
         const char *name = lua_tostring(L, -1);
@@ -199,7 +211,8 @@ static void read_names(lua_State *L, const char *field, const char *const names[
             found = name && strcmp(names[n], name) == 0 ? n : found;
         }
         if (found < 0) {
-            luaL_error(L, "exchange: %s of layer %I: \"%s\" is none", field, (lua_Integer)i + 1, name ? name : "?");
+            luaL_error(L, "exchange: %s of layer %I: \"%s\" is none", field, (lua_Integer)i + 1,
+                       name ? name : "?");
         }
         out[i] = (uint8_t)found;
         lua_pop(L, 1);
@@ -211,14 +224,16 @@ static void read_names(lua_State *L, const char *field, const char *const names[
 static struct tide_exchange_plan read_plan(lua_State *L, struct tide_lua_exchange *own, int index) {
     luaL_checktype(L, index, LUA_TTABLE);
     lua_pushvalue(L, index);
-    struct tide_exchange_plan plan = {.epoch = count_field(L, "epoch"), .paths = own->paths, .formats = own->formats};
+    struct tide_exchange_plan plan = {
+        .epoch = count_field(L, "epoch"), .paths = own->paths, .formats = own->formats};
     read_names(L, "paths", path_names, plan.paths, own->layer_count);
     read_names(L, "formats", format_names, plan.formats, own->layer_count);
     lua_pop(L, 1);
     return plan;
 }
 
-static void push_plan(lua_State *L, const struct tide_lua_exchange *own, const struct tide_exchange_plan *plan) {
+static void push_plan(lua_State *L, const struct tide_lua_exchange *own,
+                      const struct tide_exchange_plan *plan) {
     lua_createtable(L, 0, 3);
     lua_pushinteger(L, (lua_Integer)plan->epoch);
     lua_setfield(L, -2, "epoch");
@@ -293,7 +308,8 @@ static int exchange_sums(lua_State *L) {
 }
 
 /* All workers' rows of a matrix below each other, A then B: K x rows and K x columns. */
-static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t layer, size_t matrix, size_t *rows) {
+static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t layer, size_t matrix,
+                         size_t *rows) {
     const struct tide_exchange_matrix *m = &own->layers[layer].matrices[matrix];
     size_t total = 0, k;
     const float *a, *b;
@@ -322,7 +338,8 @@ static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t la
     return 0;
 }
 
-static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, float *target, float alpha, float beta) {
+static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, float *target,
+                    float alpha, float beta) {
     int code = 0;
     for (size_t i = 0; i < own->layers[layer].matrix_count && code == 0; i++) {
         const struct tide_exchange_matrix *m = &own->layers[layer].matrices[i];
@@ -330,14 +347,16 @@ static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, 
         code = stack_factors(own, step, layer, i, &k);
         if (code == 0) {
             code = tide_cpu_gemm(true, false, m->rows, m->columns, k, alpha, own->stack, m->rows,
-                                 own->stack + k * m->rows, m->columns, beta, target + m->first, m->columns);
+                                 own->stack + k * m->rows, m->columns, beta, target + m->first,
+                                 m->columns);
         }
     }
     return code;
 }
 
-/* x:need(layer, step, factor[, parameters, alpha]): waits; then the layer's gradients are the sums. With parameters, those
- * of matrices that came as factors are not made: alpha times them is added to the parameters, and true returned. */
+/* x:need(layer, step, factor[, parameters, alpha]): waits; then the layer's gradients are the sums.
+ * With parameters, those of matrices that came as factors are not made: alpha times them is added
+ * to the parameters, and true returned. */
 static int exchange_need(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     size_t layer = check_layer(L, own, 2);
@@ -346,7 +365,8 @@ static int exchange_need(lua_State *L) {
     float *target = tide_exchange_gradients(own->x);
     if (folds) {
         struct tide_lua_tensor *t = tide__lua_tensor_check(L, 5);
-        luaL_argcheck(L, t->t.type == TIDE_F32 && tide__lua_tensor_count(t) >= own->elements, 5, "not the parameters");
+        luaL_argcheck(L, t->t.type == TIDE_F32 && tide__lua_tensor_count(t) >= own->elements, 5,
+                      "not the parameters");
         target = t->t.data;
     }
     float alpha = folds ? (float)luaL_checknumber(L, 6) : 1;
@@ -361,7 +381,8 @@ static int exchange_need(lua_State *L) {
     return 1;
 }
 
-int tide__lua_exchange_factors(void *arg, size_t parameter, const struct tide_operand *a, const struct tide_operand *b) {
+int tide__lua_exchange_factors(void *arg, size_t parameter, const struct tide_operand *a,
+                               const struct tide_operand *b) {
     struct tide_lua_exchange *own = arg;
     size_t at = 0;
     for (size_t l = 0; l < own->layer_count; l++) {
@@ -381,7 +402,8 @@ static void set_number(lua_State *L, const char *name, double value) {
     lua_setfield(L, -2, name);
 }
 
-/* x:stats() -> {messages=, bytes=, payload={ps=, factor=, ring=}, busy_s=, waited_s=, layer_s={}} */
+/* x:stats() -> {messages=, bytes=, payload={ps=, factor=, ring=}, busy_s=, waited_s=, layer_s={}}
+ */
 static int exchange_stats(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     struct tide_exchange_stats s;
@@ -420,12 +442,14 @@ static int core_digest(lua_State *L) {
 
 void tide__lua_open_exchange(lua_State *L) {
     static const luaL_Reg methods[] = {
-        {"address", exchange_address}, {"connect", exchange_connect}, {"gradients", exchange_gradients},
-        {"plan", exchange_plan},       {"ready", exchange_ready},     {"share", exchange_share},
-        {"sums", exchange_sums},       {"need", exchange_need},       {"stats", exchange_stats},
-        {NULL, NULL},
+        {"address", exchange_address},     {"connect", exchange_connect},
+        {"gradients", exchange_gradients}, {"plan", exchange_plan},
+        {"ready", exchange_ready},         {"share", exchange_share},
+        {"sums", exchange_sums},           {"need", exchange_need},
+        {"stats", exchange_stats},         {NULL, NULL},
     };
-    static const luaL_Reg functions[] = {{"exchange", core_exchange}, {"digest", core_digest}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"exchange", core_exchange}, {"digest", core_digest}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_newtable(L);
     lua_newtable(L);

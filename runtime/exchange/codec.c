@@ -1,9 +1,9 @@
 /*
  * What messages between workers look like, and values on the wire.
  *
- * [kind, step, rank, layer, index, format, [k ...], values]   PUSH, SUM, REDUCE, GATHER: index = chunk;
- *                                                             FACTOR: index = offset, k = rows of each matrix
- * [SHARE, step, rank, [sums], nil | [epoch, paths, formats]]
+ * [kind, step, rank, layer, index, format, [k ...], values]   PUSH, SUM, REDUCE, GATHER: index =
+ * chunk; FACTOR: index = offset, k = rows of each matrix [SHARE, step, rank, [sums], nil | [epoch,
+ * paths, formats]]
  */
 #include "exchange/internal.h"
 
@@ -34,7 +34,8 @@ struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t f
 static const uint8_t codes[] = {
     [TIDE_WIRE_F32] = TIDE_F32, [TIDE_WIRE_F16] = TIDE_F16, [TIDE_WIRE_BF16] = TIDE_BF16};
 
-void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x, const struct entry *e) {
+void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
+                         const struct entry *e) {
     const struct layer *l = &x->layers[e->layer];
     tide_write_array(w, 8);
     tide_write_uint(w, e->kind);

@@ -66,7 +66,9 @@ static void unref(struct tide_exchange *x) {
     }
 }
 
-static void actor_ended(void *state) { unref(state); }
+static void actor_ended(void *state) {
+    unref(state);
+}
 
 static int make_plan(struct tide_exchange_plan *plan, size_t layers) {
     plan->paths = tide_alloc_zero(layers + 1, 1);
@@ -84,14 +86,21 @@ static size_t chunks_of(size_t count, uint32_t workers, size_t most) {
     return workers * ((each + most - 1) / most);
 }
 
-static int make_layer(const struct tide_exchange_options *o, const struct tide_exchange_layer *from, struct layer *l) {
+static int make_layer(const struct tide_exchange_options *o, const struct tide_exchange_layer *from,
+                      struct layer *l) {
     size_t most = o->chunk_elements ? o->chunk_elements : CHUNK_ELEMENTS, end = from->first;
-    if (from->first > o->elements || from->count > o->elements - from->first || from->matrix_count > MATRICES_MAX) {
-        return tide_fail(TIDE_EINVAL, "exchange: a layer is outside of the %zu gradients, or has over %d matrices",
-                         o->elements, MATRICES_MAX);
+    if (from->first > o->elements || from->count > o->elements - from->first ||
+        from->matrix_count > MATRICES_MAX) {
+        return tide_fail(
+            TIDE_EINVAL,
+            "exchange: a layer is outside of the %zu gradients, or has over %d matrices",
+            o->elements, MATRICES_MAX);
     }
-    *l = (struct layer){.first = from->first, .count = from->count, .rest = from->count,
-                        .chunk_count = chunks_of(from->count, o->workers, most), .matrix_count = from->matrix_count};
+    *l = (struct layer){.first = from->first,
+                        .count = from->count,
+                        .rest = from->count,
+                        .chunk_count = chunks_of(from->count, o->workers, most),
+                        .matrix_count = from->matrix_count};
     l->matrices = tide_alloc_zero(from->matrix_count + 1, sizeof *l->matrices);
     l->staged = tide_alloc_zero(from->matrix_count + 1, sizeof *l->staged);
     if (!l->matrices || !l->staged) {
@@ -122,7 +131,8 @@ static int fill(struct tide_exchange *x, const struct tide_exchange_options *o) 
     for (size_t i = 0; i < o->layer_count && code == 0; i++) {
         code = make_layer(o, &o->layers[i], &x->layers[i]);
     }
-    struct tide_exchange_plan *plans[] = {&x->plan, &x->agreed, &x->shared[0].plan, &x->shared[1].plan};
+    struct tide_exchange_plan *plans[] = {&x->plan, &x->agreed, &x->shared[0].plan,
+                                          &x->shared[1].plan};
     for (size_t i = 0; i < TIDE_COUNT(plans) && code == 0; i++) {
         code = make_plan(plans[i], o->layer_count);
     }
@@ -133,11 +143,13 @@ static int fill(struct tide_exchange *x, const struct tide_exchange_options *o) 
     return code;
 }
 
-int tide_exchange_create(struct tide_node *node, const struct tide_exchange_options *o, struct tide_exchange **out) {
-    if (o->workers == 0 || o->workers > TIDE_EXCHANGE_WORKERS_MAX || o->rank >= o->workers || o->layer_count == 0 ||
-        o->layer_count > TIDE_EXCHANGE_LAYERS_MAX || o->elements > (size_t)1 << 40) {
-        return tide_fail(TIDE_EINVAL, "exchange: worker %u of %u with %zu layers", o->rank + 1, o->workers,
-                         o->layer_count);
+int tide_exchange_create(struct tide_node *node, const struct tide_exchange_options *o,
+                         struct tide_exchange **out) {
+    if (o->workers == 0 || o->workers > TIDE_EXCHANGE_WORKERS_MAX || o->rank >= o->workers ||
+        o->layer_count == 0 || o->layer_count > TIDE_EXCHANGE_LAYERS_MAX ||
+        o->elements > (size_t)1 << 40) {
+        return tide_fail(TIDE_EINVAL, "exchange: worker %u of %u with %zu layers", o->rank + 1,
+                         o->workers, o->layer_count);
     }
     struct tide_exchange *x = tide_alloc_zero(1, sizeof *x);
     if (!x) {
@@ -151,8 +163,11 @@ int tide_exchange_create(struct tide_node *node, const struct tide_exchange_opti
     x->layer_count = o->layer_count;
     int code = fill(x, o);
     atomic_store_explicit(&x->refs, 2, memory_order_relaxed);
-    struct tide_actor_options actor = {.type = "exchange", .run = tide__exchange_run, .state = x,
-                                       .release = actor_ended, .role = TIDE_ROLE_CONTROL};
+    struct tide_actor_options actor = {.type = "exchange",
+                                       .run = tide__exchange_run,
+                                       .state = x,
+                                       .release = actor_ended,
+                                       .role = TIDE_ROLE_CONTROL};
     if (code == 0) {
         code = tide_spawn(node, &actor, &x->address);
     }
@@ -180,8 +195,12 @@ void tide_exchange_release(struct tide_exchange *x) {
     unref(x);
 }
 
-tide_address tide_exchange_address(const struct tide_exchange *x) { return x->address; }
-float *tide_exchange_gradients(struct tide_exchange *x) { return x->gradients; }
+tide_address tide_exchange_address(const struct tide_exchange *x) {
+    return x->address;
+}
+float *tide_exchange_gradients(struct tide_exchange *x) {
+    return x->gradients;
+}
 
 int tide_exchange_connect(struct tide_exchange *x, const tide_address *peers) {
     struct tide_writer w;
@@ -197,7 +216,8 @@ int tide_exchange_connect(struct tide_exchange *x, const tide_address *peers) {
 /* ---- failing and waiting ---- */
 
 void tide__exchange_wake(struct tide_exchange *x) {
-    /* seq_cst with the store before it and the worker's: either it sees what was stored or it is woken */
+    /* seq_cst with the store before it and the worker's: either it sees what was stored or it is
+     * woken */
     struct tide_fiber *waiter = atomic_load_explicit(&x->waiter, memory_order_seq_cst);
     if (waiter) {
         tide_fiber_wake(waiter);
@@ -214,13 +234,15 @@ void tide__exchange_fail(struct tide_exchange *x, int code, const char *format, 
     bool first = atomic_load_explicit(&x->failed, memory_order_relaxed) == 0;
     if (first) {
         memcpy(x->failure, text, sizeof text);
-        atomic_store_explicit(&x->failed, code, memory_order_seq_cst); /* pairs with the worker's load */
+        atomic_store_explicit(&x->failed, code,
+                              memory_order_seq_cst); /* pairs with the worker's load */
     }
     tide_unlock(&x->lock);
     tide__exchange_wake(x);
 }
 
-static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint64_t step, const char *why) {
+static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint64_t step,
+                 const char *why) {
     int code = 0;
     uint64_t since = 0;
     atomic_store_explicit(&x->waiter, tide_fiber_current(), memory_order_seq_cst);
@@ -228,7 +250,8 @@ static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint
     while (code == 0 && atomic_load_explicit(done, memory_order_seq_cst) < step) {
         if (atomic_load_explicit(&x->failed, memory_order_seq_cst) < 0) {
             tide_lock(&x->lock);
-            code = tide_fail(atomic_load_explicit(&x->failed, memory_order_relaxed), "%s", x->failure);
+            code =
+                tide_fail(atomic_load_explicit(&x->failed, memory_order_relaxed), "%s", x->failure);
             tide_unlock(&x->lock);
             break;
         }
@@ -253,7 +276,9 @@ void tide_exchange_set_plan(struct tide_exchange *x, const struct tide_exchange_
     }
 }
 
-const struct tide_exchange_plan *tide_exchange_get_plan(const struct tide_exchange *x) { return &x->plan; }
+const struct tide_exchange_plan *tide_exchange_get_plan(const struct tide_exchange *x) {
+    return &x->plan;
+}
 
 /* ---- a step ---- */
 
@@ -271,10 +296,11 @@ static int reserve(float **values, size_t *room, size_t total) {
     return 0;
 }
 
-int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, size_t k, const float *a,
-                          const float *b) {
+int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, size_t k,
+                          const float *a, const float *b) {
     if (layer >= x->layer_count || matrix >= x->layers[layer].matrix_count || k > UINT32_MAX / 2) {
-        return tide_fail(TIDE_EINVAL, "exchange: %zu factors of matrix %zu in layer %zu", k, matrix + 1, layer + 1);
+        return tide_fail(TIDE_EINVAL, "exchange: %zu factors of matrix %zu in layer %zu", k,
+                         matrix + 1, layer + 1);
     }
     struct layer *l = &x->layers[layer];
     const struct tide_exchange_matrix *m = &l->matrices[matrix];
@@ -289,8 +315,8 @@ int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, 
 }
 
 /* Calls each(from, to) for the runs of elements of a layer that are in none of its matrices. */
-static void each_rest(struct tide_exchange *x, struct layer *l, void (*each)(float *own, float **at, size_t count),
-                      float **at) {
+static void each_rest(struct tide_exchange *x, struct layer *l,
+                      void (*each)(float *own, float **at, size_t count), float **at) {
     size_t first = l->first;
     for (size_t i = 0; i <= l->matrix_count; i++) {
         size_t end = i < l->matrix_count ? l->matrices[i].first : l->first + l->count;
@@ -362,7 +388,8 @@ int tide_exchange_ready(struct tide_exchange *x, uint64_t step, size_t layer) {
     return post(x, &w);
 }
 
-int tide_exchange_share(struct tide_exchange *x, uint64_t step, const double own[TIDE_EXCHANGE_SUMS],
+int tide_exchange_share(struct tide_exchange *x, uint64_t step,
+                        const double own[TIDE_EXCHANGE_SUMS],
                         const struct tide_exchange_plan *proposal) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -402,7 +429,8 @@ int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_
     return 0;
 }
 
-static const struct factors *factors_of(const struct tide_exchange *x, uint64_t step, size_t layer, uint32_t rank) {
+static const struct factors *factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
+                                        uint32_t rank) {
     const struct layer *l = &x->layers[layer];
     return rank == x->rank ? &l->own[step & 1] : &l->rounds[step & 1].factors[rank];
 }
@@ -428,8 +456,9 @@ int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer) {
     return code;
 }
 
-void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer, size_t matrix, uint32_t rank,
-                              size_t *k, const float **a, const float **b) {
+void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
+                              size_t matrix, uint32_t rank, size_t *k, const float **a,
+                              const float **b) {
     const struct layer *l = &x->layers[layer];
     const struct factors *f = factors_of(x, step, layer, rank);
     const float *at = f->values;
@@ -456,5 +485,7 @@ void tide_exchange_stats(const struct tide_exchange *x, struct tide_exchange_sta
 }
 
 uint64_t tide_exchange_layer_ns(const struct tide_exchange *x, size_t layer) {
-    return layer < x->layer_count ? atomic_load_explicit(&x->layers[layer].took_ns, memory_order_relaxed) : 0;
+    return layer < x->layer_count
+               ? atomic_load_explicit(&x->layers[layer].took_ns, memory_order_relaxed)
+               : 0;
 }

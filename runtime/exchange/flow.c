@@ -1,13 +1,16 @@
 /*
  * The actor of an exchange: takes in what peers and the own worker say, adds up, passes on.
  *
- * Sums are made in a fixed order: by rank where a chunk has an owner, from the owner's successor round to the owner in
- * a ring. What comes before its turn is kept. A message of a step that cannot be under way is an error of the protocol:
- * nobody begins step t + 1 before it has everything of step t, so only t and t + 1 meet here.
+ * Sums are made in a fixed order: by rank where a chunk has an owner, from the owner's successor
+ * round to the owner in a ring. What comes before its turn is kept. A message of a step that cannot
+ * be under way is an error of the protocol: nobody begins step t + 1 before it has everything of
+ * step t, so only t and t + 1 meet here.
  */
 #include "exchange/internal.h"
 
-static uint64_t now(const struct tide_exchange *x) { return tide_port_now(x->port); }
+static uint64_t now(const struct tide_exchange *x) {
+    return tide_port_now(x->port);
+}
 
 static void land(struct tide_exchange *x, struct layer *l, struct round *round, size_t of) {
     if (++round->landed < of) {
@@ -15,17 +18,21 @@ static void land(struct tide_exchange *x, struct layer *l, struct round *round, 
     }
     round->done = true;
     uint64_t at = now(x);
-    atomic_store_explicit(&l->took_ns, at > l->ready_at ? at - l->ready_at : 0, memory_order_relaxed);
+    atomic_store_explicit(&l->took_ns, at > l->ready_at ? at - l->ready_at : 0,
+                          memory_order_relaxed);
     if (--x->away == 0) {
-        atomic_fetch_add_explicit(&x->busy_ns, at > x->busy_since ? at - x->busy_since : 0, memory_order_relaxed);
+        atomic_fetch_add_explicit(&x->busy_ns, at > x->busy_since ? at - x->busy_since : 0,
+                                  memory_order_relaxed);
     }
-    atomic_store_explicit(&l->done, round->step, memory_order_seq_cst); /* pairs with the worker's load */
+    atomic_store_explicit(&l->done, round->step,
+                          memory_order_seq_cst); /* pairs with the worker's load */
     tide__exchange_wake(x);
 }
 
 /* ---- rounds ---- */
 
-static int open_round(struct tide_exchange *x, struct layer *l, struct round *round, uint64_t step) {
+static int open_round(struct tide_exchange *x, struct layer *l, struct round *round,
+                      uint64_t step) {
     if (!round->parts) {
         round->parts = tide_alloc_zero(l->chunk_count, sizeof *round->parts);
         round->factors = tide_alloc_zero(x->workers, sizeof *round->factors);
@@ -53,7 +60,8 @@ static int find_round(struct tide_exchange *x, struct layer *l, uint64_t step, s
     if (round->step == step) {
         return 0;
     }
-    if (step != (round->step == 0 ? (step & 1 ? 1 : 2) : round->step + 2) || (round->step && !round->done)) {
+    if (step != (round->step == 0 ? (step & 1 ? 1 : 2) : round->step + 2) ||
+        (round->step && !round->done)) {
         return tide_fail(TIDE_EPROTO, "step %llu is not under way", (unsigned long long)step);
     }
     return open_round(x, l, round, step);
@@ -69,7 +77,8 @@ struct place { /* a chunk of a layer in a round */
     size_t count;
 };
 
-static struct place place_of(struct tide_exchange *x, uint32_t layer, struct round *round, uint32_t chunk) {
+static struct place place_of(struct tide_exchange *x, uint32_t layer, struct round *round,
+                             uint32_t chunk) {
     struct place p = {.l = &x->layers[layer], .round = round, .layer = layer, .chunk = chunk};
     size_t first;
     p.count = tide__exchange_chunk(p.l, chunk, &first);
@@ -77,10 +86,15 @@ static struct place place_of(struct tide_exchange *x, uint32_t layer, struct rou
     return p;
 }
 
-static int send_chunk(struct tide_exchange *x, const struct place *p, uint8_t kind, uint8_t format, uint32_t to,
-                      struct tide_blob *blob) {
-    struct entry e = {.step = p->round->step, .layer = p->layer, .index = p->chunk, .kind = kind, .format = format,
-                      .path = kind == PUSH || kind == SUM ? TIDE_PATH_PS : TIDE_PATH_RING, .blob = blob,
+static int send_chunk(struct tide_exchange *x, const struct place *p, uint8_t kind, uint8_t format,
+                      uint32_t to, struct tide_blob *blob) {
+    struct entry e = {.step = p->round->step,
+                      .layer = p->layer,
+                      .index = p->chunk,
+                      .kind = kind,
+                      .format = format,
+                      .path = kind == PUSH || kind == SUM ? TIDE_PATH_PS : TIDE_PATH_RING,
+                      .blob = blob,
                       .count = p->count};
     return tide__exchange_queue(x, to, e);
 }
@@ -100,7 +114,9 @@ static void add(float *restrict sum, const float *restrict more, size_t count) {
     }
 }
 
-static uint32_t successor(const struct tide_exchange *x) { return x->rank + 1 == x->workers ? 0 : x->rank + 1; }
+static uint32_t successor(const struct tide_exchange *x) {
+    return x->rank + 1 == x->workers ? 0 : x->rank + 1;
+}
 
 /* Owner: adds up what is there in the order of ranks; tells all when it is the whole. */
 static int gather_sum(struct tide_exchange *x, struct place *p) {
@@ -141,7 +157,8 @@ static int gather_sum(struct tide_exchange *x, struct place *p) {
     return code;
 }
 
-/* A partial sum is here and the own gradient is ready: adds it and passes it on, or ends the first round. */
+/* A partial sum is here and the own gradient is ready: adds it and passes it on, or ends the first
+ * round. */
 static int pass_partial(struct tide_exchange *x, struct place *p, uint8_t format) {
     struct part *part = &p->round->parts[p->chunk];
     float *sum = part->sum;
@@ -241,7 +258,8 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
     struct layer *l = &x->layers[m->layer];
     struct factors *f = &round->factors[m->rank];
     if (m->k_count != l->matrix_count) {
-        return tide_fail(TIDE_EPROTO, "factors of %zu matrices, not %zu", m->k_count, l->matrix_count);
+        return tide_fail(TIDE_EPROTO, "factors of %zu matrices, not %zu", m->k_count,
+                         l->matrix_count);
     }
     if (!f->begun) {
         size_t total = tide__exchange_factor_total(l, m->k);
@@ -260,7 +278,8 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
         f->total = total;
         f->begun = true;
     }
-    if (memcmp(f->k, m->k, m->k_count * sizeof *m->k) != 0 || m->index != f->got || m->count > f->total - f->got) {
+    if (memcmp(f->k, m->k, m->k_count * sizeof *m->k) != 0 || m->index != f->got ||
+        m->count > f->total - f->got) {
         return tide_fail(TIDE_EPROTO, "factors that do not follow each other");
     }
     tide__exchange_decode(m->values, f->values + f->got, m->count, m->format);
@@ -271,7 +290,8 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
     return 0;
 }
 
-/* Own factors, rounded as they travel, to everybody. An empty one travels too: the others wait for it. */
+/* Own factors, rounded as they travel, to everybody. An empty one travels too: the others wait for
+ * it. */
 static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *round) {
     enum { PIECE_MAX = 1 << 19 };
     struct factors *own = &x->layers[layer].own[round->step & 1];
@@ -286,9 +306,15 @@ static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *r
         tide__exchange_decode(blob->data, own->values + at, count, round->format);
         for (uint32_t r = 0; r < x->workers && code == 0; r++) {
             if (r != x->rank) {
-                code = tide__exchange_queue(x, r, (struct entry){
-                    .step = round->step, .layer = layer, .index = (uint32_t)at, .kind = FACTOR,
-                    .format = round->format, .path = TIDE_PATH_FACTOR, .blob = tide_blob_ref(blob), .count = count});
+                code = tide__exchange_queue(x, r,
+                                            (struct entry){.step = round->step,
+                                                           .layer = layer,
+                                                           .index = (uint32_t)at,
+                                                           .kind = FACTOR,
+                                                           .format = round->format,
+                                                           .path = TIDE_PATH_FACTOR,
+                                                           .blob = tide_blob_ref(blob),
+                                                           .count = count});
             }
         }
         tide_blob_unref(blob);
@@ -334,7 +360,8 @@ static int worker_ready(struct tide_exchange *x, struct tide_reader *r) {
     if (x->away++ == 0) {
         x->busy_since = l->ready_at;
     }
-    return round->path == TIDE_PATH_FACTOR ? send_factors(x, layer, round) : start_chunks(x, layer, round);
+    return round->path == TIDE_PATH_FACTOR ? send_factors(x, layer, round)
+                                           : start_chunks(x, layer, round);
 }
 
 /* ---- sums of a step ---- */
@@ -342,7 +369,8 @@ static int worker_ready(struct tide_exchange *x, struct tide_reader *r) {
 static int take_share(struct tide_exchange *x, const struct intake *m) {
     struct sums *s = &x->shared[m->step & 1];
     if (s->step != m->step) {
-        if (m->step != (s->step == 0 ? (m->step & 1 ? 1 : 2) : s->step + 2) || (s->step && s->got < x->workers)) {
+        if (m->step != (s->step == 0 ? (m->step & 1 ? 1 : 2) : s->step + 2) ||
+            (s->step && s->got < x->workers)) {
             return tide_fail(TIDE_EPROTO, "sums of a step that is not under way");
         }
         s->step = m->step;
@@ -350,7 +378,8 @@ static int take_share(struct tide_exchange *x, const struct intake *m) {
         s->proposed = false;
     }
     if (m->proposes && (m->rank != 0 || m->plan_count != x->layer_count)) {
-        return tide_fail(TIDE_EPROTO, "a plan from worker %u of %zu layers", m->rank + 1, m->plan_count);
+        return tide_fail(TIDE_EPROTO, "a plan from worker %u of %zu layers", m->rank + 1,
+                         m->plan_count);
     }
     memcpy(s->by_rank + (size_t)m->rank * TIDE_EXCHANGE_SUMS, m->sums, sizeof m->sums);
     if (m->proposes) {
@@ -360,7 +389,8 @@ static int take_share(struct tide_exchange *x, const struct intake *m) {
         memcpy(s->plan.formats, m->formats, m->plan_count);
     }
     if (++s->got == x->workers) {
-        atomic_store_explicit(&x->shared_done, s->step, memory_order_seq_cst); /* pairs with the worker's load */
+        atomic_store_explicit(&x->shared_done, s->step,
+                              memory_order_seq_cst); /* pairs with the worker's load */
         tide__exchange_wake(x);
     }
     return 0;
@@ -374,7 +404,8 @@ static int worker_share(struct tide_exchange *x, const struct tide_message *mess
         if (r != x->rank) {
             code = tide_send(x->peers[r].address, TIDE_LANE_CONTROL, message->data, message->size);
             atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
-            atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + message->size, memory_order_relaxed);
+            atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + message->size,
+                                      memory_order_relaxed);
         }
     }
     return code < 0 ? code : take_share(x, &m);
@@ -412,7 +443,8 @@ static int from_peer(struct tide_exchange *x, const struct tide_message *message
     if (code < 0) {
         return code;
     }
-    if (!x->connected || m.rank >= x->workers || m.rank == x->rank || x->peers[m.rank].address != message->from) {
+    if (!x->connected || m.rank >= x->workers || m.rank == x->rank ||
+        x->peers[m.rank].address != message->from) {
         return tide_fail(TIDE_EPROTO, "no worker of this job");
     }
     if (m.kind == SHARE) {
@@ -423,13 +455,16 @@ static int from_peer(struct tide_exchange *x, const struct tide_message *message
     }
     struct round *round;
     code = find_round(x, &x->layers[m.layer], m.step, &round);
-    return code < 0 ? code : m.kind == FACTOR ? take_factors(x, &m, round) : take_chunk(x, &m, round);
+    return code < 0           ? code
+           : m.kind == FACTOR ? take_factors(x, &m, round)
+                              : take_chunk(x, &m, round);
 }
 
 static void take_exit(struct tide_exchange *x, const struct tide_message *m) {
     for (uint32_t r = 0; r < x->workers; r++) {
         if (m->code < 0 && x->peers[r].address == m->from) {
-            tide__exchange_fail(x, TIDE_EDIED, "worker %u has gone from the exchange of gradients: %.*s", r + 1,
+            tide__exchange_fail(x, TIDE_EDIED,
+                                "worker %u has gone from the exchange of gradients: %.*s", r + 1,
                                 (int)m->size, (const char *)m->data);
         }
     }
@@ -438,14 +473,16 @@ static void take_exit(struct tide_exchange *x, const struct tide_message *m) {
 static bool is_close(const struct tide_message *m) {
     struct tide_reader r;
     tide_reader_init(&r, m->data, m->size);
-    return m->kind == TIDE_CAST && m->from == TIDE_NOBODY && tide_read_array(&r) == 1 && tide_read_uint(&r) == CLOSE;
+    return m->kind == TIDE_CAST && m->from == TIDE_NOBODY && tide_read_array(&r) == 1 &&
+           tide_read_uint(&r) == CLOSE;
 }
 
 static void handle(struct tide_exchange *x, const struct tide_message *m) {
     int code = 0;
     if (m->kind == TIDE_EXIT) {
         take_exit(x, m);
-    } else if (m->kind == TIDE_CAST && atomic_load_explicit(&x->failed, memory_order_relaxed) == 0) {
+    } else if (m->kind == TIDE_CAST &&
+               atomic_load_explicit(&x->failed, memory_order_relaxed) == 0) {
         code = m->from == TIDE_NOBODY ? from_worker(x, m) : from_peer(x, m);
     }
     if (code < 0) {

@@ -1,7 +1,8 @@
 /* What the files of the exchange share.
  *
- * Threads: the worker's fiber calls the public functions, the actor's fibers do the rest. Gradients and factors of a
- * layer are the worker's until it posts READY, the actor's until it stores done[layer], then the worker's again. */
+ * Threads: the worker's fiber calls the public functions, the actor's fibers do the rest. Gradients
+ * and factors of a layer are the worker's until it posts READY, the actor's until it stores
+ * done[layer], then the worker's again. */
 #ifndef TIDE_EXCHANGE_INTERNAL_H
 #define TIDE_EXCHANGE_INTERNAL_H
 
@@ -10,7 +11,8 @@
 
 enum message_kind { PUSH, SUM, REDUCE, GATHER, FACTOR, SHARE, READY, CONNECT, CLOSE, KIND_COUNT };
 
-/* A message between workers, as it was read and bounded by itself; not yet compared with the layers here. */
+/* A message between workers, as it was read and bounded by itself; not yet compared with the layers
+ * here. */
 struct intake {
     uint8_t kind, format;
     uint32_t rank, layer, index;
@@ -29,9 +31,9 @@ enum { MATRICES_MAX = (int)TIDE_COUNT(((struct intake *)0)->k) };
 /* EPROTO: not a message of ours. Points into the bytes. */
 int tide__exchange_parse(const void *data, size_t size, struct intake *out);
 
-struct part { /* a chunk of a dense layer in one step */
-    float **from;  /* by rank: what came and waits for its turn in the sum */
-    float *sum;    /* of the ranks before `next` */
+struct part {     /* a chunk of a dense layer in one step */
+    float **from; /* by rank: what came and waits for its turn in the sum */
+    float *sum;   /* of the ranks before `next` */
     uint32_t next;
 };
 
@@ -47,7 +49,7 @@ struct staged { /* what the worker hands over of a matrix in one step: A, then B
     size_t room, k;
 };
 
-struct round { /* a layer in one step */
+struct round {     /* a layer in one step */
     uint64_t step; /* 0: none yet */
     bool ready, done;
     uint8_t path, format;
@@ -60,21 +62,22 @@ struct layer {
     size_t first, count, rest, chunk_count;
     size_t matrix_count;
     struct tide_exchange_matrix *matrices;
-    struct round rounds[2]; /* by parity: a peer is at most one step ahead */
-    struct staged *staged;   /* by matrix; the worker's */
-    struct factors own[2];   /* by parity; filled by the worker before READY */
-    uint8_t path[2];         /* by parity; the worker's */
-    uint64_t ready_at;       /* written by the worker before READY */
+    struct round rounds[2];    /* by parity: a peer is at most one step ahead */
+    struct staged *staged;     /* by matrix; the worker's */
+    struct factors own[2];     /* by parity; filled by the worker before READY */
+    uint8_t path[2];           /* by parity; the worker's */
+    uint64_t ready_at;         /* written by the worker before READY */
     atomic_uint_fast64_t done; /* step */
     atomic_uint_fast64_t took_ns;
 };
 
-struct entry { /* of a peer's queue */
+struct entry {           /* of a peer's queue */
     uint64_t key, order; /* lower first; order: as they came */
     uint64_t step;
     uint32_t layer, index;
     uint8_t kind, format, path;
-    struct tide_blob *blob;    /* shared; NULL: the chunk of the gradients as it is when its turn comes */
+    struct tide_blob
+        *blob; /* shared; NULL: the chunk of the gradients as it is when its turn comes */
     size_t count;
 };
 
@@ -119,15 +122,18 @@ struct tide_exchange {
     /* any thread */
     atomic_uint_fast64_t shared_done; /* step */
     _Atomic(struct tide_fiber *) waiter;
-    atomic_int failed; /* code; the text was written before */
+    atomic_int failed;     /* code; the text was written before */
     struct tide_lock lock; /* of failure */
     char failure[300];
     atomic_uint_fast64_t messages, bytes, busy_ns, waited, payload[TIDE_PATH_COUNT];
 };
 
-static inline size_t tide__exchange_width(uint8_t format) { return format == TIDE_WIRE_F32 ? 4 : 2; }
+static inline size_t tide__exchange_width(uint8_t format) {
+    return format == TIDE_WIRE_F32 ? 4 : 2;
+}
 
-static inline uint32_t tide__exchange_owner(const struct tide_exchange *x, size_t layer, size_t chunk) {
+static inline uint32_t tide__exchange_owner(const struct tide_exchange *x, size_t layer,
+                                            size_t chunk) {
     return (uint32_t)((layer + chunk) % x->workers);
 }
 /* Chunk c of a layer: *first within the layer. */
@@ -156,7 +162,8 @@ int tide__exchange_run(void *state);
 int tide__exchange_queue(struct tide_exchange *x, uint32_t to, struct entry entry);
 struct entry tide__exchange_pop(struct peer *peer); /* the next to leave; there must be one */
 int tide__exchange_start_senders(struct tide_exchange *x);
-void tide__exchange_end_senders(struct tide_exchange *x); /* tells them; they end when their queues are empty */
+void tide__exchange_end_senders(
+    struct tide_exchange *x); /* tells them; they end when their queues are empty */
 void tide__exchange_drop(struct peer *peer);
 
 /* ---- codec.c ---- */
@@ -164,6 +171,7 @@ void tide__exchange_encode(const float *from, void *to, size_t count, uint8_t fo
 void tide__exchange_decode(const void *from, float *to, size_t count, uint8_t format);
 struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t format);
 /* Head of the message of an entry; the values follow as its tail. */
-void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x, const struct entry *e);
+void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
+                         const struct entry *e);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * What leaves: one queue and one fiber a peer. A queue is a heap by (step, layer), so what waits for credit of a busy
- * link leaves in the order in which the next step needs it; a chunk is the unit that cannot be overtaken.
+ * What leaves: one queue and one fiber a peer. A queue is a heap by (step, layer), so what waits
+ * for credit of a busy link leaves in the order in which the next step needs it; a chunk is the
+ * unit that cannot be overtaken.
  */
 #include "exchange/internal.h"
 
@@ -81,9 +82,11 @@ static int send_entry(struct peer *peer, struct entry *e) {
     struct tide_writer w;
     tide_writer_init(&w, buffer, sizeof buffer);
     tide__exchange_head(&w, x, e);
-    int code = w.error ? w.error : tide_send_blob(peer->address, TIDE_LANE_BULK, w.data, w.size, e->blob);
+    int code =
+        w.error ? w.error : tide_send_blob(peer->address, TIDE_LANE_BULK, w.data, w.size, e->blob);
     atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + w.size + e->blob->size, memory_order_relaxed);
+    atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + w.size + e->blob->size,
+                              memory_order_relaxed);
     atomic_fetch_add_explicit(&x->payload[e->path], e->blob->size, memory_order_relaxed);
     tide_writer_release(&w);
     tide_blob_unref(e->blob);
@@ -100,7 +103,8 @@ static void sender_run(void *arg) {
             code = send_entry(peer, &e);
         }
         if (code < 0) {
-            tide__exchange_fail(x, code, "worker %u cannot be sent to: %s", peer->rank + 1, tide_error_message());
+            tide__exchange_fail(x, code, "worker %u cannot be sent to: %s", peer->rank + 1,
+                                tide_error_message());
             tide__exchange_drop(peer);
         }
         if (code == TIDE_ECANCELED || x->closing) {

@@ -1,4 +1,5 @@
-/* Gradients among workers: every method gives everybody the sum, bit for bit the same, whatever the order of arrival. */
+/* Gradients among workers: every method gives everybody the sum, bit for bit the same, whatever the
+ * order of arrival. */
 #include "exchange/internal.h"
 #include "store_world.h"
 
@@ -36,13 +37,17 @@ static uint8_t path_of(const struct meeting *m, uint64_t step, size_t layer) {
     return path == TIDE_PATH_FACTOR && layers[layer].matrix_count == 0 ? TIDE_PATH_PS : path;
 }
 
-static size_t rows_of(uint32_t worker, uint64_t step) { return (worker * 3 + (size_t)step) % 5; } /* none, too */
+static size_t rows_of(uint32_t worker, uint64_t step) {
+    return (worker * 3 + (size_t)step) % 5;
+} /* none, too */
 
 /* Element (i, j) of a worker's gradient of a matrix, from its factors. */
-static float product(uint32_t worker, uint64_t step, const struct tide_exchange_matrix *m, size_t i, size_t j) {
+static float product(uint32_t worker, uint64_t step, const struct tide_exchange_matrix *m, size_t i,
+                     size_t j) {
     float sum = 0;
     for (size_t k = 0; k < rows_of(worker, step); k++) {
-        sum += number(worker, step, m->first + k * 977 + i) * number(worker, step, m->first + k * 977 + 500 + j);
+        sum += number(worker, step, m->first + k * 977 + i) *
+               number(worker, step, m->first + k * 977 + 500 + j);
     }
     return sum;
 }
@@ -51,7 +56,8 @@ static float gradient(uint32_t worker, uint64_t step, size_t layer, size_t eleme
     for (size_t i = 0; i < layers[layer].matrix_count; i++) {
         const struct tide_exchange_matrix *m = &layers[layer].matrices[i];
         if (element >= m->first && element < m->first + m->rows * m->columns) {
-            return product(worker, step, m, (element - m->first) / m->columns, (element - m->first) % m->columns);
+            return product(worker, step, m, (element - m->first) / m->columns,
+                           (element - m->first) % m->columns);
         }
     }
     return number(worker, step, element);
@@ -76,7 +82,8 @@ static int offer(struct tide_exchange *x, uint32_t worker, uint64_t step, size_t
     return code;
 }
 
-static void multiply(struct tide_exchange *x, const struct meeting *meeting, uint64_t step, size_t layer) {
+static void multiply(struct tide_exchange *x, const struct meeting *meeting, uint64_t step,
+                     size_t layer) {
     for (size_t i = 0; i < layers[layer].matrix_count; i++) {
         const struct tide_exchange_matrix *m = &layers[layer].matrices[i];
         float *out = tide_exchange_gradients(x) + m->first;
@@ -87,7 +94,8 @@ static void multiply(struct tide_exchange *x, const struct meeting *meeting, uin
             tide_exchange_factors_of(x, step, layer, i, r, &k, &a, &b);
             for (size_t row = 0; row < k; row++) {
                 for (size_t e = 0; e < m->rows * m->columns; e++) {
-                    out[e] += a[row * m->rows + e / m->columns] * b[row * m->columns + e % m->columns];
+                    out[e] +=
+                        a[row * m->rows + e / m->columns] * b[row * m->columns + e % m->columns];
                 }
             }
         }
@@ -128,22 +136,24 @@ static void arrive(struct fiber *f, struct tide_exchange *x, uint64_t step) {
         if (path_of(m, step, l) == TIDE_PATH_FACTOR) {
             multiply(x, m, step, l);
         }
-        m->hashes[f->index][step] = tide_hash(g + layers[l].first, layers[l].count * sizeof *g, m->hashes[f->index][step]);
+        m->hashes[f->index][step] =
+            tide_hash(g + layers[l].first, layers[l].count * sizeof *g, m->hashes[f->index][step]);
         for (size_t e = layers[l].first; e < layers[l].first + layers[l].count; e++) {
             double sum = 0;
             for (uint32_t r = 0; r < m->workers; r++) {
                 sum += (double)gradient(r, step, l, e);
             }
             if (!(fabs((double)g[e] - sum) <= tolerance * (1 + fabs(sum)))) {
-                snprintf(f->failure, sizeof f->failure, "step %d layer %zu element %zu: %g, not %g", (int)step, l, e,
-                         (double)g[e], sum);
+                snprintf(f->failure, sizeof f->failure, "step %d layer %zu element %zu: %g, not %g",
+                         (int)step, l, e, (double)g[e], sum);
                 return;
             }
         }
     }
 }
 
-static void step_once(struct fiber *f, struct tide_exchange *x, uint64_t step, struct tide_exchange_plan *plan) {
+static void step_once(struct fiber *f, struct tide_exchange *x, uint64_t step,
+                      struct tide_exchange_plan *plan) {
     struct meeting *m = f->arg;
     double own[TIDE_EXCHANGE_SUMS] = {1, f->index, (double)step, 0.5}, sums[TIDE_EXCHANGE_SUMS];
     leave(f, x, step);
@@ -156,15 +166,20 @@ static void step_once(struct fiber *f, struct tide_exchange *x, uint64_t step, s
     CHECK(f, tide_exchange_sums(x, step, sums, &agreed) == 0);
     CHECK(f, sums[0] == m->workers && sums[1] == m->workers * (m->workers - 1) / 2.0 &&
                  sums[2] == (double)(step * m->workers) && sums[3] == 0.5 * m->workers);
-    CHECK(f, agreed && agreed->epoch == step + 1 && memcmp(agreed->paths, plan->paths, LAYERS) == 0);
+    CHECK(f,
+          agreed && agreed->epoch == step + 1 && memcmp(agreed->paths, plan->paths, LAYERS) == 0);
     tide_exchange_set_plan(x, agreed);
     arrive(f, x, step);
 }
 
 static struct tide_exchange *enter(struct fiber *f, struct tide_exchange_plan *plan) {
     struct meeting *m = f->arg;
-    struct tide_exchange_options o = {.rank = f->index, .workers = m->workers, .elements = ELEMENTS, .layers = layers,
-                                      .layer_count = LAYERS, .chunk_elements = CHUNK};
+    struct tide_exchange_options o = {.rank = f->index,
+                                      .workers = m->workers,
+                                      .elements = ELEMENTS,
+                                      .layers = layers,
+                                      .layer_count = LAYERS,
+                                      .chunk_elements = CHUNK};
     struct tide_exchange *x = NULL;
     if (tide_exchange_create(f->node, &o, &x) != 0) {
         return NULL;
@@ -199,7 +214,8 @@ static void worker_run(struct fiber *f) {
     tide_exchange_release(x);
 }
 
-static void meet(struct meeting *m, bool simulated, uint32_t workers, uint32_t nodes, uint64_t seed) {
+static void meet(struct meeting *m, bool simulated, uint32_t workers, uint32_t nodes,
+                 uint64_t seed) {
     struct cluster c;
     struct fiber fibers[NODES_MAX];
     m->workers = workers;
@@ -246,7 +262,8 @@ static void methods_change_in_mid_run_on_real_threads(void **state) {
     meet(&together, false, 4, 2, 0); /* two workers on a node */
 }
 
-/* Bytes of values: 2 (P - 1) / P of a dense layer on average over the workers, (P - 1) (K (M + N) + rest) of factors. */
+/* Bytes of values: 2 (P - 1) / P of a dense layer on average over the workers, (P - 1) (K (M + N) +
+ * rest) of factors. */
 static void bytes_are_those_of_the_formulas(void **state) {
     (void)state;
     enum { P = 4 };
@@ -258,7 +275,8 @@ static void bytes_are_those_of_the_formulas(void **state) {
             const struct tide_exchange_matrix *m = &layers[l].matrices[i];
             rest -= m->rows * m->columns;
             for (uint64_t n = 0; n < STEPS * P; n++) {
-                factors += (P - 1) * 4 * rows_of((uint32_t)(n % P), 1 + n / P) * (m->rows + m->columns);
+                factors +=
+                    (P - 1) * 4 * rows_of((uint32_t)(n % P), 1 + n / P) * (m->rows + m->columns);
             }
         }
         factors += layers[l].matrix_count ? STEPS * P * (P - 1) * 4 * rest : 0;
@@ -276,9 +294,11 @@ static void bytes_are_those_of_the_formulas(void **state) {
             }
         }
         uint64_t all = path == TIDE_PATH_FACTOR ? dense : values;
-        assert_int_equal(sent[path == TIDE_PATH_FACTOR ? TIDE_PATH_PS : path], STEPS * 2 * (P - 1) * 4 * all);
+        assert_int_equal(sent[path == TIDE_PATH_FACTOR ? TIDE_PATH_PS : path],
+                         STEPS * 2 * (P - 1) * 4 * all);
         assert_int_equal(sent[TIDE_PATH_FACTOR], path == TIDE_PATH_FACTOR ? factors : 0);
-        assert_true(bytes > sent[0] + sent[1] + sent[2] && bytes < sent[0] + sent[1] + sent[2] + 200 * frames);
+        assert_true(bytes > sent[0] + sent[1] + sent[2] &&
+                    bytes < sent[0] + sent[1] + sent[2] + 200 * frames);
     }
 }
 
@@ -321,15 +341,18 @@ static void the_layer_needed_first_leaves_first(void **state) {
     struct tide_random random;
     tide_random_seed(&random, 1);
     for (uint32_t i = 0; i < 500; i++) {
-        struct entry e = {.step = 1 + tide_random_below(&random, 2), .layer = (uint32_t)tide_random_below(&random, 50),
+        struct entry e = {.step = 1 + tide_random_below(&random, 2),
+                          .layer = (uint32_t)tide_random_below(&random, 50),
                           .index = i};
         assert_int_equal(tide__exchange_queue(&x, 1, e), 0);
     }
     struct entry last = {0};
     for (uint32_t i = 0; i < 500; i++) {
         struct entry e = tide__exchange_pop(&peers[1]);
-        assert_true(e.step > last.step || (e.step == last.step && (e.layer > last.layer ||
-                    (e.layer == last.layer && e.index > last.index)) ) || i == 0);
+        assert_true(e.step > last.step ||
+                    (e.step == last.step &&
+                     (e.layer > last.layer || (e.layer == last.layer && e.index > last.index))) ||
+                    i == 0);
         last = e;
     }
     assert_int_equal(peers[1].count, 0);
@@ -347,7 +370,8 @@ static void foreign_bytes_are_refused(void **state) {
     struct intake m;
     tide_writer_init(&w, buffer, sizeof buffer);
     tide__exchange_head(&w, &x, &e);
-    assert_int_equal(tide__exchange_parse(buffer, w.size, &m), TIDE_EPROTO); /* its values are missing */
+    assert_int_equal(tide__exchange_parse(buffer, w.size, &m),
+                     TIDE_EPROTO); /* its values are missing */
     memcpy(buffer + w.size, "\1\2\3\4", 4);
     assert_int_equal(tide__exchange_parse(buffer, w.size + 4, &m), 0);
     assert_true(m.kind == PUSH && m.rank == 1 && m.step == 3 && m.index == 7 && m.count == 2);
@@ -372,11 +396,13 @@ static void foreign_bytes_are_refused(void **state) {
 static void wrong_layers_are_refused(void **state) {
     (void)state;
     const struct tide_exchange_matrix beyond[] = {{10, 5, 5}}, crossed[] = {{0, 4, 4}, {10, 2, 2}};
-    const struct tide_exchange_layer bad[] = {{0, 101, NULL, 0}, {101, 0, NULL, 0}, {0, 30, beyond, 1}, {0, 30, crossed, 2}};
+    const struct tide_exchange_layer bad[] = {
+        {0, 101, NULL, 0}, {101, 0, NULL, 0}, {0, 30, beyond, 1}, {0, 30, crossed, 2}};
     struct cluster c;
     open_cluster(&c, true, 1, 1);
     for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
-        struct tide_exchange_options o = {.workers = 2, .elements = 100, .layers = &bad[i], .layer_count = 1};
+        struct tide_exchange_options o = {
+            .workers = 2, .elements = 100, .layers = &bad[i], .layer_count = 1};
         struct tide_exchange *x;
         assert_int_equal(tide_exchange_create(c.nodes[0], &o, &x), TIDE_EINVAL);
     }
