@@ -1,4 +1,4 @@
-/* Clocks of workers for Lua. */
+/* Clocks of workers, and the consistency of tables, for Lua. */
 #include "host.h"
 
 /* worker, clock -> true | nil, err */
@@ -7,8 +7,8 @@ static int core_worker_begin(lua_State *L) {
     lua_Integer worker = luaL_checkinteger(L, 1), clock = luaL_optinteger(L, 2, 0);
     luaL_argcheck(L, worker >= 0 && worker <= UINT32_MAX, 1, "the number of a worker");
     luaL_argcheck(L, clock >= 0 && clock <= INT32_MAX, 2, "a clock");
-    int code = tide__lua_resumed(
-        L, tide_worker_begin(host->node, (uint32_t)worker, (uint32_t)clock));
+    int code =
+        tide__lua_resumed(L, tide_worker_begin(host->node, (uint32_t)worker, (uint32_t)clock));
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
@@ -33,8 +33,139 @@ static int core_clock(lua_State *L) {
     return 1;
 }
 
+/* true | nil, err */
+static int core_settle(lua_State *L) {
+    (void)tide__lua_inside(L);
+    int code = tide__lua_resumed(L, tide_settle());
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+/* The calling worker's clock; nil if it is none. */
+static int core_worker_clock(lua_State *L) {
+    (void)tide__lua_inside(L);
+    int64_t clock = tide_worker_clock();
+    if (clock < 0) {
+        lua_pushnil(L);
+    } else {
+        lua_pushinteger(L, clock);
+    }
+    return 1;
+}
+
+/* ---- consistency of tables ---- */
+
+void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_options *options) {
+    int type = lua_getfield(L, index, "consistency");
+    if (type != LUA_TNIL) {
+        if (type != LUA_TSTRING) {
+            luaL_error(L, "table: field 'consistency' is %s, not a string", lua_typename(L, type));
+        }
+        if (tide_consistency_parse(lua_tostring(L, -1), &options->consistency) < 0) {
+            luaL_error(L, "table: %s", tide_error_message());
+        }
+    }
+    lua_getfield(L, index, "cache_bytes");
+    lua_Integer bytes = luaL_optinteger(L, -1, 0);
+    lua_getfield(L, index, "unsubscribe_after");
+    lua_Integer clocks = luaL_optinteger(L, -1, 0);
+    if (bytes < 0 || clocks < 0 || clocks > UINT32_MAX) {
+        luaL_error(L, "table: cache_bytes and unsubscribe_after are positive");
+    }
+    options->cache_bytes = (uint64_t)bytes;
+    options->unsubscribe_after = (uint32_t)clocks;
+    lua_pop(L, 3);
+}
+
+static void number(lua_State *L, const char *field, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, field);
+}
+
+static void count(lua_State *L, const char *field, uint64_t value) {
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, field);
+}
+
+static void push_bound(lua_State *L, const struct tide_table *table) {
+    struct tide_consistency consistency;
+    char text[32];
+    tide_table_consistency(table, &consistency);
+    tide_consistency_print(&consistency, text);
+    lua_pushstring(L, text);
+}
+
+void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
+    if (tide_table_options(table)->consistency.model == TIDE_SEQUENTIAL) {
+        return;
+    }
+    struct tide_staleness s;
+    tide_table_staleness(table, &s);
+    push_bound(L, table);
+    lua_setfield(L, -2, "consistency");
+    lua_createtable(L, 0, 16);
+    lua_createtable(L, 4, 0); /* [k]: pulls of differential -k */
+    lua_Integer least = 0;
+    uint64_t pulls = s.under + s.over;
+    for (lua_Integer d = TIDE_STALENESS_MAX + 1; d > 0; d--) {
+        least = s.count[d] && least == 0 ? -d : least;
+        if (least) {
+            lua_pushinteger(L, (lua_Integer)s.count[d]);
+            lua_rawseti(L, -2, d);
+        }
+        pulls += s.count[d];
+    }
+    lua_setfield(L, -2, "hist");
+    number(L, "mean", s.mean);
+    number(L, "var", s.variance);
+    lua_pushinteger(L, least);
+    lua_setfield(L, -2, "min");
+    number(L, "waited_s", (double)s.waited_ns / 1e9);
+    count(L, "pulls", pulls);
+    count(L, "over", s.over);
+    count(L, "under", s.under);
+    count(L, "hits", s.hits);
+    count(L, "waits", s.waits);
+    count(L, "fetches", s.fetches);
+    count(L, "copies", s.copies);
+    count(L, "copy_bytes", s.copy_bytes);
+    count(L, "evicted", s.evicted);
+    count(L, "values_in", s.values_in);
+    count(L, "values_out", s.values_out);
+    count(L, "deltas_out", s.deltas_out);
+    count(L, "value_bytes", s.value_bytes);
+    count(L, "delta_bytes", s.delta_bytes);
+    lua_setfield(L, -2, "staleness");
+}
+
+/* t:consistency() -> text; t:consistency("essp:4") -> true | nil, err */
+int tide__lua_table_consistency(lua_State *L) {
+    struct tide_table *table = tide__lua_table_at(L, 1);
+    if (!table) {
+        return luaL_typeerror(L, 1, "table handle");
+    }
+    if (lua_isnoneornil(L, 2)) {
+        push_bound(L, table);
+        return 1;
+    }
+    (void)tide__lua_inside(L);
+    struct tide_consistency consistency;
+    int code = tide_consistency_parse(luaL_checkstring(L, 2), &consistency);
+    code = code ? code : tide__lua_resumed(L, tide_table_set_consistency(table, &consistency));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 void tide__lua_open_clock(lua_State *L) {
-    static const luaL_Reg functions[] = {{"worker_begin", core_worker_begin},
+    static const luaL_Reg functions[] = {{"settle", core_settle},
+                                         {"worker_clock", core_worker_clock},
+                                         {"worker_begin", core_worker_begin},
                                          {"worker_end", core_worker_end},
                                          {"clock", core_clock},
                                          {NULL, NULL}};

@@ -144,6 +144,13 @@ struct tide_table *tide__lua_table_at(lua_State *L, int index);
 /* Waits for all asynchronous operations: their tensors die with the state. */
 void tide__lua_pending_end(struct tide_lua *host);
 
+/* ---- clock.c ---- */
+/* The fields consistency, cache_bytes and unsubscribe_after of the spec at `index`; raises. */
+void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_options *options);
+/* Adds fields `staleness` and `consistency` to the table on top, if the table has clocks. */
+void tide__lua_push_staleness(lua_State *L, struct tide_table *table);
+int tide__lua_table_consistency(lua_State *L); /* t:consistency([text]) */
+
 /* ---- spawn.c ---- */
 /* What an actor leaves behind for the OS thread that waits for it (core.node_run). */
 struct tide_lua_outcome {

@@ -185,7 +185,7 @@ static void check_fields(lua_State *L) {
     static const char *const known[] = {"name",   "keys",        "width",     "init",
                                         "update", "slots",       "wire",      "refuse_nan",
                                         "seed",   "consistency", "technique", "dtype",
-                                        "replicas", "durability"};
+                                        "cache_bytes", "unsubscribe_after", "replicas", "durability"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -229,6 +229,7 @@ static int core_table(lua_State *L) {
     o.slots = slots ? choice(L, "slots", slots, slot_names) : o.slots;
     o.wire = wire ? choice(L, "wire", wire, wire_names) : TIDE_WIRE_F32;
     o.technique = technique ? choice(L, "technique", technique, technique_names) : TIDE_STATIC;
+    tide__lua_consistency_read(L, 1, &o);
     lua_getfield(L, 1, "width");
     lua_Integer width = luaL_optinteger(L, -1, 0);
     if (width < 1 || width > UINT32_MAX) {
@@ -598,7 +599,9 @@ static void push_stats(lua_State *L, struct tide_table *table) {
 }
 
 static int table_stats(lua_State *L) {
-    push_stats(L, check_table(L, 1));
+    struct tide_table *table = check_table(L, 1);
+    push_stats(L, table);
+    tide__lua_push_staleness(L, table);
     return 1;
 }
 
@@ -702,6 +705,10 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     lua_setfield(L, -2, "wire");
     lua_pushstring(L, technique_names[o->technique & 1]);
     lua_setfield(L, -2, "technique");
+    char consistency[32];
+    tide_consistency_print(&o->consistency, consistency);
+    lua_pushstring(L, consistency);
+    lua_setfield(L, -2, "consistency");
     lua_pushinteger(L, o->replicas);
     lua_setfield(L, -2, "replicas");
     lua_pushstring(L, durability_names[o->durability < 3 ? o->durability : 0]);
@@ -759,6 +766,7 @@ static int core_tables(lua_State *L) {
         lua_setfield(L, -2, "name");
         lua_pushinteger(L, o->width);
         lua_setfield(L, -2, "width");
+        tide__lua_push_staleness(L, tables[i]);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return 1;
@@ -777,6 +785,7 @@ void tide__lua_open_table(lua_State *L) {
         {"sampler", tide__lua_table_sampler},
         {"where", table_where},
         {"stats", table_stats},
+        {"consistency", tide__lua_table_consistency},
         {"homes", table_homes},
         {"health", table_health},
         {"save", table_save},

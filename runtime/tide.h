@@ -306,6 +306,29 @@ enum tide_durability { TIDE_DURABLE_DEFAULT, TIDE_DURABLE_NONE, TIDE_DURABLE_STR
 enum { TIDE_REPLICAS_MAX = 2 };
 
 /*
+ * How stale a pulled value may be (docs/consistency.md). What follows is of workers (tide_worker_begin); a fiber that is
+ * none always reads and writes the rows at their homes, as in a sequential table. A worker at clock c sees its own pushes
+ * and, of all workers,
+ */
+enum tide_model {
+    TIDE_SEQUENTIAL, /* what was pushed before: every access of another node's key is a message */
+    TIDE_BSP,        /* exactly the pushes of stamps up to c - 1 */
+    TIDE_SSP,        /* at least those up to c - 1 - staleness; a copy is fetched anew when it is too old */
+    TIDE_ESSP,       /* the same; every clock, homes push the rows that changed to the nodes that hold copies */
+    TIDE_ASYNC,      /* those a copy had that is at most `age_ms` old, or was while a new one is on its way */
+};
+struct tide_consistency {
+    uint8_t model;       /* enum tide_model */
+    bool reproducible;   /* bsp: contributions are summed in the order of workers: the same bits on any number of nodes */
+    uint32_t staleness;  /* ssp, essp: at most TIDE_STALENESS_MAX */
+    uint32_t age_ms;     /* async; default 50 */
+};
+enum { TIDE_STALENESS_MAX = 60 };
+/* "sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:3", "async", "async:50ms". EINVAL names what is wrong. */
+int tide_consistency_parse(const char *text, struct tide_consistency *out);
+void tide_consistency_print(const struct tide_consistency *consistency, char out[32]);
+
+/*
  * A table: `width` f32 values a key. Its key space is cut into 4096 slots, each at home on one node. An untouched row
  * is not stored: its initial values are a pure function of (seed, key).
  */
@@ -327,6 +350,11 @@ struct tide_table_options {
     /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8. */
     float lr, beta1, beta2, epsilon, sum_init;
     uint64_t seed;
+    /* Models other than sequential want technique static and f32 on the wire. `add`, `sgd`, `assign` and `adagrad` act
+     * on a node's copy at once; pushes to a table with `adam` show when the row comes back from its home. */
+    struct tide_consistency consistency;
+    uint64_t cache_bytes;       /* most memory of copies on a node; 0: 1 GiB */
+    uint32_t unsubscribe_after; /* clocks a copy lives without being read; 0: 16 */
 };
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
@@ -453,6 +481,59 @@ int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
 void tide_worker_end(void);
 /* Ends the calling worker's interval; returns its new clock. EINVAL: the calling fiber is no worker. */
 int tide_clock(void);
+
+/*
+ * Clocks. A worker is a fiber that said so; it counts intervals of its work from `clock` on, and what it pushes in
+ * interval c has stamp c. Consistency models, intents and exact checkpoints are told in these clocks.
+ */
+/* The calling fiber is worker `worker` of the run from now. EINVAL: it is one already, or no fiber of a node. */
+int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
+/* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
+void tide_worker_end(void);
+/* The calling fiber's clock; -1: it is no worker. It may begin at a higher clock than it asked for: a clock that others
+ * were told is over stays over. Any thread. */
+int64_t tide_worker_clock(void);
+/* Ends the calling worker's interval; returns its new clock. EINVAL: the calling fiber is no worker. */
+int tide_clock(void);
+
+/*
+ * One value in place, under its latch: *row has `width` floats until tide_table_read_end, which must come before
+ * anything else that the caller does with tables, and before it waits for anything. Waits as a pull does. Workers, on
+ * tables with clocks, except bsp; else EUNSUPPORTED.
+ */
+struct tide_table_read {
+    void *opaque[2];
+};
+int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **row, struct tide_table_read *read);
+void tide_table_read_end(struct tide_table_read *read);
+/* Adds values[i] to column columns[i] of a row (update rule "add"; else EUNSUPPORTED). Waits like a push. */
+int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *columns, const float *values, size_t count);
+
+/*
+ * What the calling worker's node pushed is applied at the homes, and its copies hold everything that was applied there
+ * when this was called. All workers do it, meet, and do it again: then all read the same. Fibers.
+ */
+int tide_settle(void);
+
+/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. The
+ * model stays. EINVAL, EUNSUPPORTED. Fibers. */
+int tide_table_set_consistency(struct tide_table *table, const struct tide_consistency *consistency);
+/* The one in force here. Any thread. */
+void tide_table_consistency(const struct tide_table *table, struct tide_consistency *out);
+
+/* The differential of each pull call of workers on this node: (newest clock its oldest row holds whole) - (the reader's
+ * clock). bsp: -1; ssp, essp: from -(staleness + 1), or more if rows are newer than they must be. */
+struct tide_staleness {
+    uint64_t count[TIDE_STALENESS_MAX + 2]; /* [d]: differential -d */
+    uint64_t under, over;                   /* differential below -(TIDE_STALENESS_MAX + 1); 0 or above */
+    double mean, variance;
+    uint64_t hits, waits, fetches; /* keys served at once; waited for a clock; asked for */
+    uint64_t waited_ns;
+    uint64_t copies, copy_bytes, evicted;
+    uint64_t values_in, values_out, deltas_out; /* rows */
+    uint64_t value_bytes, delta_bytes;          /* sent: rows for copies, updates for homes */
+};
+void tide_table_staleness(struct tide_table *table, struct tide_staleness *out);
 
 /*
  * Save: each node writes its rows; the result is one safetensors file `path` per table (keys, values, state).

@@ -156,8 +156,10 @@ tide.k = core.k
 tide.units = units
 
 -- Read when first asked for: most scripts use few of them.
-local LAZY <const> = {data = "tide.data", tensor = "tide.tensor", json = "tide.json", show = "tide.show",
-  policy = "tide.policy"}
+local LAZY <const> = {
+  chart = "tide.chart", data = "tide.data", tensor = "tide.tensor", json = "tide.json", show = "tide.show",
+  policy = "tide.policy",
+}
 return setmetatable(tide, {__index = function(self, key)
   local name = LAZY[key]
   if not name then return nil end

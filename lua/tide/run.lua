@@ -85,8 +85,10 @@ function run.start(cluster, job, params)
   for k, v in pairs(params or {}) do merged[k] = v end
   local resume = cluster.context.resume and require("tide.run").restore_job(cluster.context, job)
   local seed = resume and resume.seed or job.seed or require("tide").seed
+  local before <const> = #cluster.runs -- agents know runs by their ids
+  local id = before == 0 and cluster.run_id or ("%s-%d"):format(cluster.run_id, before + 1)
   local self = setmetatable({
-    id = cluster.run_id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
+    id = id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)

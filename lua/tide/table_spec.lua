@@ -6,11 +6,11 @@ local table_spec = {}
 
 local FIELDS <const> = {
   name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
-  technique = true, slots = true, wire = true, refuse_nan = true, seed = true,
-  replicas = true, durability = true,
+  technique = true, slots = true, wire = true, refuse_nan = true, seed = true, cache_bytes = true,
+  unsubscribe_after = true, replicas = true, durability = true,
 }
 local CHOICES <const> = {
-  dtype = {f32 = true}, consistency = {sequential = true, async = true}, technique = {static = true, relocate = true},
+  dtype = {f32 = true}, technique = {static = true, relocate = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
   durability = {strict = true, none = true},
 }
@@ -23,6 +23,17 @@ end
 local function count(value, what)
   if math.type(value) ~= "integer" or value < 1 then refuse(4, "%s is %s, not a positive integer", what, value) end
   return value
+end
+
+local STALENESS_MAX <const> = 60
+
+---The forms that the store takes (runtime/tide.h).
+local function is_consistency(value)
+  if type(value) ~= "string" then return false end
+  local s <const> = value:match("^e?ssp:(%d+)$")
+  if s then return tonumber(s) <= STALENESS_MAX end
+  return value == "sequential" or value == "bsp" or value == "bsp:reproducible" or value == "async"
+    or value:match("^async:%d+ms$") ~= nil
 end
 
 ---Keys 0 .. n-1.
@@ -54,8 +65,8 @@ function table_spec.xavier(o)
   return {"xavier", o.fan_in, o.fan_out}
 end
 
----@param fields table interface: keys, width, init, update, slots, wire, technique, replicas, durability, refuse_nan,
----seed
+---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
+---  unsubscribe_after, replicas, durability, refuse_nan, seed
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end
@@ -78,11 +89,14 @@ function table_spec.new(fields)
   if not UPDATES[update] then refuse(2, "update rule `%s` is not known", tostring(update)) end
   spec.update = type(spec.update) == "table" and spec.update or {update}
   spec.init = spec.init or {"zero"}
+  if spec.consistency ~= nil and not is_consistency(spec.consistency) then
+    refuse(2, 'table field `consistency` is `%s`; there are "sequential", "bsp", "bsp:reproducible", "ssp:N", ' ..
+      '"essp:N" (N up to %d), "async", "async:50ms"', tostring(spec.consistency), STALENESS_MAX)
+  end
   if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
     refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))
   end
-  -- Accepted because scripts say what they rely on; the store has one type and one consistency in this version.
-  spec.dtype, spec.consistency = nil, nil
+  spec.dtype = nil -- accepted because scripts say what they rely on; the store has one type in this version
   return setmetatable(spec, table_spec)
 end
 

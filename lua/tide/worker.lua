@@ -188,15 +188,23 @@ function w_methods:chunks()
   end, nil, nil, closing
 end
 
----Waits until every worker that still runs is at a barrier of this name.
+local function settle()
+  local ok, err = core.settle()
+  if not ok then error(err, 0) end
+end
+
+---Waits until every worker that still runs is at a barrier of this name. After it all workers read the same values.
 ---@param name? string
 ---@param value? any something that all are to know
 ---@return table values by rank, if there are any
 function w_methods:barrier(name, value)
   name = name or "barrier"
+  settle() -- what was pushed here is at the homes
   self.barriers = self.barriers + 1
   tell(self, {op = "barrier", id = self.barriers, name = name, value = value})
-  return await(self, "pass", self.barriers).values
+  local values <const> = await(self, "pass", self.barriers).values
+  settle() -- and here is what everybody pushed
+  return values
 end
 
 ---Tells the run's `comm` policy what the exchange of gradients took.
@@ -206,8 +214,9 @@ function w_methods:exchanged(fields) tell(self, {op = "exchanged", fields = fiel
 ---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
 ---@return integer clock
 function w_methods:clock()
-  self.clocks = core.clock()
-  if core.cut_clock() == self.clocks then -- the interval that begins now is the first after the cut
+  local clock <const> = core.clock()
+  self.clocks = clock - self.clock_base
+  if core.cut_clock() == clock then -- the interval that begins now is the first after the cut
     tell(self, {op = "cut", record = record_of(self)})
   end
   return self.clocks
@@ -301,6 +310,7 @@ function worker.main(a)
     prepare(self, a)
     local begun, why = core.worker_begin(a.rank, self.clocks)
     if not begun then error(why, 0) end
+    self.clock_base = core.worker_clock() - self.clocks
     tell(self, {op = "ready"})
     local go <const> = await(self, "go", 0)
     self.batch, self.comm = go.batch, go.comm

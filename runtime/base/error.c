@@ -9,10 +9,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#ifdef TIDE_MUTANTS
-const char *tide__mutant;
-#endif
-
 /* libuv's code for "end of file", the only one of its own numbers that streams meet; the others
  * are -errno. */
 enum { LIBUV_EOF = -4095, LIBUV_EAI_FIRST = -3014, LIBUV_EAI_LAST = -3000, ERRNO_LAST = -4095 };

@@ -16,6 +16,7 @@
  * Order within a call: once a key was missed, keys count as missed when any route changed since the
  * pass began, so that a later duplicate cannot overtake an earlier one.
  */
+#include "store/clocked.h"
 #include "store/cut.h"
 #include "store/replica.h"
 
@@ -409,6 +410,9 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                 } else {
                     tide__rule_apply(&table->options, row, delta);
                 }
+                if (TIDE_UNLIKELY(table->clocked != NULL) && (now & TIDE__WORD_WATCHED)) {
+                    now = tide__row_changed(table->clocked, b.keys[j], now);
+                }
                 tide__word_unlock(word, now);
             } else if (code == TIDE__NOT_FOUND) {
                 return full(table);
@@ -492,6 +496,12 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
         return code;
     }
     tide__store_yield(table->store);
+    if (table->clocked && !raw && tide__worker_current()) {
+        code = tide__clocked_operate(table, kind, keys, key_count, out, in, ticket);
+        tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
+                          key_count);
+        return code;
+    }
     struct tide__misses misses;
     tide__misses_init(&misses);
     struct tide__pass pass = {.table = table,

@@ -17,6 +17,8 @@
 #include "store/move.h"
 #include "store/replica.h"
 
+#include "store/clocked.h"
+
 enum { HOMES_BYTES = TIDE_SLOT_COUNT * 2 };
 
 struct tide__caller {
@@ -538,6 +540,9 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
         code = install(store, id, &options, version, homes, versions,
                        chains_count ? chains : NULL);
         table = code ? NULL : tide__table_by_id(store, id);
+    }
+    if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
+        tide__clocked_ready(table);
     }
     if (table && ready) {
         atomic_store_explicit(&table->ready, true,

@@ -14,7 +14,8 @@ struct tide__clocks {
     struct tide__worker *first; /* ascending by number */
     struct tide__clock_watch *watches, **watches_end;
     atomic_uint node_clock;
-    uint32_t told; /* to the watches */
+    atomic_uint highest; /* one more than any worker's clock so far */
+    uint32_t told;       /* to the watches */
     uint32_t gate; /* intervals from here on wait; under the lock */
     bool telling;
 };
@@ -49,10 +50,12 @@ void tide__clock_watch(struct tide_store *store, struct tide__clock_watch *watch
 
 /* Lock held. */
 static void update(struct tide__clocks *c) {
-    uint32_t least = TIDE_NO_CLOCK;
+    uint32_t least = TIDE_NO_CLOCK, highest = atomic_load(&c->highest);
     for (const struct tide__worker *w = c->first; w; w = w->next) {
         least = w->clock < least ? w->clock : least;
+        highest = w->clock >= highest ? w->clock + 1 : highest;
     }
+    atomic_store_explicit(&c->highest, highest, memory_order_relaxed);
     /* release: pairs with tide__node_clock; what the workers pushed before is visible then */
     atomic_store_explicit(&c->node_clock, least, memory_order_release);
 }
@@ -70,7 +73,9 @@ static void tell(struct tide_store *store) {
         c->told = now;
         tide_unlock(&c->lock);
         for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
-            w->changed(w->arg, now);
+            if (w->changed) {
+                w->changed(w->arg, now);
+            }
         }
         tide_lock(&c->lock);
     }
@@ -80,6 +85,10 @@ static void tell(struct tide_store *store) {
 
 uint32_t tide__node_clock(struct tide_store *store) {
     return atomic_load_explicit(&store->clocks->node_clock, memory_order_acquire); /* update */
+}
+
+uint32_t tide__highest_clock(struct tide_store *store) {
+    return atomic_load_explicit(&store->clocks->highest, memory_order_relaxed);
 }
 
 /* ---- workers ---- */
@@ -96,6 +105,11 @@ static void worker_end(struct tide_fiber_local *local) {
     *at = worker->next;
     update(c);
     tide_unlock(&c->lock);
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        if (w->ended) {
+            w->ended(w->arg, worker);
+        }
+    }
     tide_free(worker);
     if (!store->port || !store->port->crashed) {
         tell(store);
@@ -113,6 +127,11 @@ uint32_t tide__worker_stamp(void) {
     return worker ? worker->clock : TIDE_NO_CLOCK;
 }
 
+int64_t tide_worker_clock(void) {
+    const struct tide__worker *worker = tide__worker_current();
+    return worker ? (int64_t)worker->clock : -1;
+}
+
 int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
     struct tide_store *store = tide_store_of(node);
     if (!store || !tide_fiber_current()) {
@@ -126,6 +145,12 @@ int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
                          INT32_MAX);
     }
     struct tide__clocks *c = store->clocks;
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        int code = w->begins ? w->begins(w->arg, &clock) : 0;
+        if (code) {
+            return code;
+        }
+    }
     struct tide__worker *worker = tide_alloc(sizeof *worker);
     if (!worker) {
         return tide_fail(TIDE_ENOMEM, "no memory for a worker");
@@ -147,8 +172,16 @@ int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
 }
 
 void tide_worker_end(void) {
-    if (tide__worker_current()) {
-        tide_fiber_set_local(NULL);
+    struct tide__worker *worker = tide__worker_current();
+    if (!worker) {
+        return;
+    }
+    struct tide__clocks *c = worker->store->clocks;
+    tide_fiber_set_local(NULL);
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        if (w->left) {
+            w->left(w->arg);
+        }
     }
 }
 
@@ -191,6 +224,12 @@ int tide_clock(void) {
         return tide_fail(TIDE_ERANGE, "a worker has %d clocks", INT32_MAX);
     }
     struct tide__clocks *c = worker->store->clocks;
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        int code = w->may_end ? w->may_end(w->arg, worker) : 0;
+        if (code) {
+            return code;
+        }
+    }
     for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
         if (w->interval_ended) {
             w->interval_ended(w->arg, worker);

@@ -17,19 +17,33 @@ struct tide__worker {
     struct tide_store *store;
     uint32_t number; /* of the run */
     uint32_t clock;
+    uint64_t bound_serial;          /* of the bounds in force when its interval began (clocked.h) */
+    struct tide__overlay *overlays; /* bsp: what it pushed in this interval */
 };
 
-/* Called one after the other, in the order in which they were added; none of them may suspend. */
+/* Called one after the other, in the order in which they were added; each may be NULL. */
 struct tide__clock_watch {
     struct tide__clock_watch *next;
-    /* On the fiber of a worker whose interval ends, before its clock is counted; or NULL. */
+    /* On the fiber of a worker that is about to begin at *clock, and may raise it; may suspend. An
+     * error: it does not begin. */
+    int (*begins)(void *arg, uint32_t *clock);
+    /* On the fiber of a worker that wants to end its interval; may suspend. An error: it goes
+     * on. */
+    int (*may_end)(void *arg, const struct tide__worker *worker);
+    /* On a fiber that was a worker until now and said tide_worker_end; may suspend. */
+    void (*left)(void *arg);
+    /* On the fiber of a worker whose interval ends, before its clock is counted. Must not
+     * suspend. */
     void (*interval_ended)(void *arg, struct tide__worker *worker);
     /*
      * The node clock changed. On the thread of the worker that changed it: its fiber, or, when the
      * worker ended, the scheduler of that thread. Never two at a time on one node, and in the order
      * of the changes. TIDE_NO_CLOCK: the last worker ended. It goes down only when a worker begins.
+     * Does not suspend.
      */
     void (*changed)(void *arg, uint32_t node_clock);
+    /* A worker ended in whatever way; on its thread. Does not suspend. */
+    void (*ended)(void *arg, struct tide__worker *worker);
     void *arg;
 };
 
@@ -52,6 +66,9 @@ uint32_t tide__worker_stamp(void);
 /* The calling fiber's record; NULL if it is no worker. Any thread. */
 struct tide__worker *tide__worker_current(void);
 uint32_t tide__node_clock(struct tide_store *store); /* any thread */
+
+/* One more than the highest clock a worker of this node had. Any thread. */
+uint32_t tide__highest_clock(struct tide_store *store);
 
 struct tide__worker_clock {
     uint32_t worker, clock;

@@ -3,6 +3,7 @@
  * and handed to the file that knows what to do. A message that cannot be read is counted and
  * logged, the first few times; it never ends the actor.
  */
+#include "store/clocked.h"
 #include "store/generation.h"
 #include "store/move.h"
 #include "store/replica.h"
@@ -120,6 +121,7 @@ static void on_members(struct tide_store *store) {
         }
         store->member_state[m->id] = (uint8_t)(1 + m->state);
         tide__catalog_member(store, m);
+        tide__clocked_member(store, m);
         tide__move_member(store, m);
     }
     tide_free(members);
@@ -201,7 +203,9 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         tide__failover_groups(store, message, &r);
         break;
     default:
-        if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_CUT_ASK) {
+        if (op >= TIDE__OP_DELTA && op <= TIDE__OP_BOUND) {
+            tide__clocked_message(store, from, (int)op, message, &r);
+        } else if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_CUT_ASK) {
             tide__move_message(store, from, (int)op, &r);
         } else {
             malformed(store, from, "message");

@@ -23,6 +23,8 @@
 #include "store/move.h"
 #include "store/replica.h"
 
+#include "store/clocked.h"
+
 enum {
     IN_FLIGHT_MAX = 256, /* slots; mostly empty ones: a round trip each would make a move last minutes */
     IN_FLIGHT_BYTES = 2 << 20,
@@ -243,6 +245,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     fence->next = table->fences;
     table->fences = fence;
     table->store->moves->fences++;
+    tide__clocked_routes_changed(table, 0, TIDE_SLOT_COUNT);
     return 0;
 }
 
@@ -326,7 +329,8 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table)) {
+    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table) &&
+        !tide__clocked_shifting(table)) {
         table->store->moves->answers--;
         for (; table->map_rounds > 0; table->map_rounds--) {
             tide__move_send(table->store, tide_net_controller(table->store->net),
@@ -470,6 +474,7 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
     if (!TIDE_MUTANT(move_parked_forgotten)) {
         tide__parked_retry(table);
     }
+    tide__clocked_arrived(table, slot);
     fences_advance(table);
 }
 
@@ -615,6 +620,7 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
         return 1; /* it left, and that was told: a controller that took over asks again */
     }
     if (route_of(table, slot) & TIDE__MINE) {
+        tide__clocked_departs(table, slot, d->to);
         tide__routes_begin(table);
         tide__route_set(table, slot, d->to);
         table->slot_versions[slot] = d->version;
@@ -627,6 +633,7 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
                : table->relocates ? tide__owner_depart(table, slot, d->to)
                                   : tide__slot_drain(table, slot, pack, d);
     code = code ? code : ship(d);
+    code = code || lost_to ? code : tide__clocked_departed(table, slot, d->to);
     if (code) {
         return code;
     }
@@ -673,6 +680,7 @@ static void departures_advance(struct tide_store *store) {
             break;
         }
     }
+    tide__clocked_tell_moves(store);
     if (d->at == d->count && d->in_flight == 0) {
         store->moves->departures = d->next;
         departure_free(d);

@@ -15,6 +15,7 @@
  * (killed, timed out) detaches its ticket from entries that are not busy and waits for those that
  * are.
  */
+#include "store/clocked.h"
 #include "store/replica.h"
 #include "store/shard.h"
 
@@ -137,12 +138,16 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
 
 bool tide_ticket_done(const struct tide_ticket *ticket) {
     const struct tide__ticket *t = (const struct tide__ticket *)(const void *)ticket;
+    if (t->kind == TIDE__CLOCKED) { /* what was not here is read when it is waited for */
+        return t->text == NULL;
+    }
     return atomic_load_explicit(&t->state, memory_order_acquire) ==
            0; /* with tide__ticket_finish */
 }
 
 int tide_ticket_wait(struct tide_ticket *ticket) {
-    return tide__ticket_wait((struct tide__ticket *)(void *)ticket);
+    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
+    return t->kind == TIDE__CLOCKED ? tide__clocked_wait(ticket) : tide__ticket_wait(t);
 }
 
 void tide_ticket_abandon(struct tide_ticket *ticket) {

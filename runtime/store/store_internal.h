@@ -193,8 +193,14 @@ struct tide_table {
     uint32_t map_term;              /* of the controller that asks */
     struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
+
+    struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
 };
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount);
+unsigned tide__stripe(void); /* of the calling thread; the last one is shared */
+static inline void tide__stripe_add(atomic_uint_fast64_t *value, uint64_t amount) {
+    atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
+}
 
 /* ---- slots.c ---- */
 static inline uint32_t tide__slot_of(const struct tide_table *table, uint64_t key) {
@@ -294,7 +300,8 @@ enum tide__kind {
     TIDE__PUSH = 2,
     TIDE__LOCALIZE = 3,
     TIDE__LOC = 4,
-    TIDE__OFFER = 5
+    TIDE__OFFER = 5,
+    TIDE__CLOCKED = 6 /* of a ticket: a pull from a table with clocks */
 };
 /* Pull and push, rows with their state when `raw`. */
 int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
@@ -456,6 +463,25 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, rows f32]
                                        old -> new home; owner 0 with bit 31 in its term: no row */
                 TIDE__OP_MEMBERS,   /* [op] to oneself: the member list changed */
+                /* tables with clocks; slots as u32 */
+                TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
+                                   copy -> home */
+                TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
+                TIDE__OP_VALUE, /* [op, table, version, clock, applied, keys u64, rows f32] home ->
+                                   node */
+                TIDE__OP_FRESH, /* [op, table, clock, applied, slots as 512 bytes] home -> node */
+                TIDE__OP_UNSUB, /* [op, table, keys u64, versions u64] node -> home */
+                TIDE__OP_TICK,  /* [op, clock, highest clock] node -> all */
+                TIDE__OP_TICK_FORWARD, /* [op, table, origin, clock, slots] old -> new home */
+                TIDE__OP_ROUTE, /* [op, table, clock, slots] node -> home: it sends straight there */
+                TIDE__OP_FENCE, /* [op, table, path u32, slots] node -> old -> new home */
+                TIDE__OP_FENCED, /* [op, table, path u32, home, slots, numbers u64] and back */
+                TIDE__OP_SLOT_CLOCKS, /* [op, table, slot, version, nodes u32, ticks u32, numbers u64,
+                                         watched keys u64, counts u32, watchers u32, versions u64,
+                                         changed keys u64] old -> new home */
+                TIDE__OP_ROUND, /* [op, id, kind] node -> all */
+                TIDE__OP_ROUNDED, /* [op, id, clock] and back */
+                TIDE__OP_BOUND,   /* [op, table, staleness, age] to all */
                 /* tables with copies */
                 TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
                                   low, keys u64, numbers u64, versions u32, rows binary|nil] */
@@ -585,6 +611,7 @@ struct tide_store {
     atomic_uint table_count;                               /* ids up to this */
     struct tide__pending_table pending;
     struct tide__clocks *clocks; /* clock.h */
+    _Atomic(struct tide__sync *) sync; /* clocked.h */
     struct tide__admission admission;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */

@@ -3,6 +3,7 @@
  * until the store ends, so a pointer to one is good from any thread. How all nodes come to have the
  * same tables: catalog.c.
  */
+#include "store/clocked.h"
 #include "store/generation.h"
 #include "store/replica.h"
 
@@ -81,7 +82,7 @@ int tide__options_check(struct tide_table_options *o) {
             return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
         }
     }
-    return 0;
+    return tide__consistency_check(o);
 }
 
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
@@ -92,13 +93,14 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
            a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
            a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
            a->seed == b->seed && a->replicas == b->replicas &&
-           a->durability == b->durability && memcmp(x, y, sizeof x) == 0;
+           a->durability == b->durability && memcmp(x, y, sizeof x) == 0 &&
+           tide__consistency_equal(a, b);
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
                             o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, 15);
+    tide_write_array(w, 16);
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
@@ -114,6 +116,7 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
     tide_write_uint(w, o->width);
     tide_write_uint(w, o->seed);
     tide_write_typed(w, TIDE_F32, floats, TIDE_COUNT(floats));
+    tide__consistency_write(w, o);
 }
 
 static uint8_t small(struct tide_reader *r) {
@@ -123,8 +126,8 @@ static uint8_t small(struct tide_reader *r) {
 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
-    if (tide_read_array(r) != 15) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 15");
+    if (tide_read_array(r) != 16) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 16");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -156,7 +159,8 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->beta2 = floats[4];
     o->epsilon = floats[5];
     o->sum_init = floats[6];
-    return tide__options_check(o);
+    int code = tide__consistency_read(r, o);
+    return code ? code : tide__options_check(o);
 }
 
 /* ---- tables ---- */
@@ -188,7 +192,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     }
     table->parked_end = &table->parked;
     table->relocates = options->technique == TIDE_RELOCATE && store->system;
-    int code = table->relocates ? tide__owner_table_init(table) : 0;
+    int code = table->relocates ? tide__owner_table_init(table) : tide__clocked_create(table);
     if (!code && options->replicas && store->system) {
         code = tide__replicas_init(table, chains);
     }
@@ -202,6 +206,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
 
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
+        tide__clocked_destroy(table);
         tide__moves_table_release(table);
         tide__owner_table_deinit(table);
         tide__replicas_deinit(table);
@@ -342,7 +347,7 @@ int tide_table_create(struct tide_node *node, const struct tide_table_options *o
 /* ---- what one can ask of a table ---- */
 
 /* The first threads have a stripe each, which nobody else writes; all later ones share the last. */
-static unsigned stripe_of_thread(void) {
+unsigned tide__stripe(void) {
     static atomic_uint threads;
     static _Thread_local unsigned mine; /* 1 + stripe */
     if (TIDE_UNLIKELY(!mine)) {
@@ -353,7 +358,7 @@ static unsigned stripe_of_thread(void) {
 }
 
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount) {
-    unsigned stripe = stripe_of_thread();
+    unsigned stripe = tide__stripe();
     atomic_uint_fast64_t *value = &table->stripes[stripe].value[counter];
     if (TIDE_LIKELY(stripe < TIDE__STRIPES - 1)) {
         uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
@@ -558,6 +563,7 @@ void tide_store_destroy(struct tide_store *store) {
     }
     tide__catalog_destroy(store);
     tide__moves_destroy(store);
+    tide__sync_destroy(store);
     tide__generations_destroy(store);
     tide__clocks_destroy(store);
     tide_free(store);

@@ -58,6 +58,8 @@ return function()
       return true
     end,
     worker_end = function() f.worker = nil end,
+    worker_clock = function() return f.clock end,
+    settle = function() return true end,
     clock = function()
       f.clock = f.clock + 1
       return f.clock

@@ -7,7 +7,8 @@ struct seen {
     struct tide_lock lock;
     uint32_t changes[400];
     unsigned count, ended;
-    bool inside, overlapped;
+    bool overlapped;
+    atomic_bool inside;
 };
 
 static void ended(void *arg, struct tide__worker *worker) {
@@ -19,10 +20,12 @@ static void ended(void *arg, struct tide__worker *worker) {
 
 static void changed(void *arg, uint32_t clock) {
     struct seen *seen = arg;
-    seen->overlapped |= seen->inside;
-    seen->inside = true;
+    bool inside = atomic_exchange(&seen->inside, true);
+    tide_lock(&seen->lock);
+    seen->overlapped |= inside;
     seen->changes[seen->count++] = clock;
-    seen->inside = false;
+    tide_unlock(&seen->lock);
+    atomic_store(&seen->inside, false);
 }
 
 struct gate {
@@ -68,8 +71,14 @@ static void node_clock_is_the_slowest_workers(bool simulated) {
         start(&c, &fibers[i], 0, i, clock_run, &gate);
     }
     finish(&c, fibers, 4);
-    for (int i = 0; i < 1000 && tide__node_clock(store) != TIDE_NO_CLOCK; i++) {
-        pause_cluster(&c, 1000000); /* fibers that end say so after their last word */
+    for (int i = 0; i < 1000; i++) { /* fibers that end say so after their last word */
+        tide_lock(&seen.lock);
+        bool over = seen.count && seen.changes[seen.count - 1] == TIDE_NO_CLOCK;
+        tide_unlock(&seen.lock);
+        if (over) {
+            break;
+        }
+        pause_cluster(&c, 1000000);
     }
     assert_int_equal(seen.ended, 4 * CLOCKS);
     assert_false(seen.overlapped);

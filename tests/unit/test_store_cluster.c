@@ -737,7 +737,10 @@ static void damaged_messages_are_answered_or_dropped(void **state) {
                                            .width = 1,
                                            .replicas = seed > 4,
                                            .technique = seed % 2 || seed > 4 ? TIDE_STATIC
-                                                                             : TIDE_RELOCATE});
+                                                                             : TIDE_RELOCATE,
+                                           .consistency = {.model = seed == 1   ? TIDE_ESSP
+                                                                    : seed == 3 ? TIDE_BSP
+                                                                                : TIDE_SEQUENTIAL}});
         create(&c, (struct tide_table_options){.name = "v", .key_count = 300, .width = 1});
         run_alone(&c, 0, out_of_range_run, NULL);
         run_alone(&c, 0, hostile_run, NULL);

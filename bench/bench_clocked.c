@@ -1,0 +1,233 @@
+/*
+ * Tables with clocks, in the shape of the figures published for Bosen: 10,000 rows of 100 floats,
+ * per clock and thread 50,000 reads of one element of a random row, 50,000 increments of one
+ * element, 5,000 of a whole row, then clock() and the first read of the next clock. Two nodes in
+ * one process over a Unix socket: one is the home of all rows, the workers are on the other, so
+ * every row is a copy. Medians over clocks; operations in time of the thread's processor, clocks in
+ * real time.
+ */
+#include "bench/report.h"
+#include "store/store_internal.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    ROWS = 10000,
+    WIDTH = 100,
+    GETS = 50000,
+    INCS = 50000,
+    DENSE = 5000,
+    CLOCKS = 15,
+    THREADS_MAX = 2
+};
+
+struct bench {
+    struct tide_node *node;
+    const char *table;
+    unsigned threads, number;
+    atomic_uint *begun, *done;
+    double get[CLOCKS], inc[CLOCKS], dense[CLOCKS], clock[CLOCKS];
+};
+
+static uint64_t time_of(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
+}
+
+static void fail_loudly(const char *what) {
+    fprintf(stderr, "bench_clocked: %s: %s\n", what, tide_error_message());
+    exit(1);
+}
+
+static double gets(struct tide_table *table, struct tide_random *random, float *sink) {
+    uint64_t since = time_of(CLOCK_THREAD_CPUTIME_ID);
+    for (int i = 0; i < GETS; i++) {
+        const float *row;
+        struct tide_table_read read;
+        uint64_t key = tide_random_next(random) % ROWS;
+        if (tide_table_read_begin(table, key, &row, &read)) {
+            fail_loudly("read");
+        }
+        *sink += row[key % WIDTH];
+        tide_table_read_end(&read);
+    }
+    return (double)(time_of(CLOCK_THREAD_CPUTIME_ID) - since) / GETS;
+}
+
+static double incs(struct tide_table *table, struct tide_random *random) {
+    uint64_t since = time_of(CLOCK_THREAD_CPUTIME_ID);
+    const float one = 1;
+    for (int i = 0; i < INCS; i++) {
+        uint64_t key = tide_random_next(random) % ROWS;
+        uint32_t column = (uint32_t)(key % WIDTH);
+        if (tide_table_add(table, key, &column, &one, 1)) {
+            fail_loudly("add");
+        }
+    }
+    return (double)(time_of(CLOCK_THREAD_CPUTIME_ID) - since) / INCS;
+}
+
+static double dense(struct tide_table *table, struct tide_random *random) {
+    uint64_t since = time_of(CLOCK_THREAD_CPUTIME_ID);
+    float ones[WIDTH];
+    for (int i = 0; i < WIDTH; i++) {
+        ones[i] = 1;
+    }
+    for (int i = 0; i < DENSE; i++) {
+        uint64_t key = tide_random_next(random) % ROWS;
+        if (tide_table_push(table, &key, 1, ones, 0, NULL)) {
+            fail_loudly("push");
+        }
+    }
+    return (double)(time_of(CLOCK_THREAD_CPUTIME_ID) - since) / DENSE;
+}
+
+static int worker_main(void *state) {
+    struct bench *b = state;
+    struct tide_table *table;
+    struct tide_random random;
+    float sink = 0;
+    tide_random_seed(&random, b->number);
+    if (tide_table_find(b->node, b->table, &table) || tide_worker_begin(b->node, b->number, 0)) {
+        fail_loudly("begin");
+    }
+    atomic_fetch_add(b->begun, 1);
+    while (atomic_load(b->begun) < b->threads) {
+        (void)tide_sleep(100000);
+    }
+    (void)gets(table, &random, &sink); /* the copies come */
+    for (int i = 0; i < CLOCKS; i++) {
+        b->get[i] = gets(table, &random, &sink);
+        b->inc[i] = incs(table, &random);
+        b->dense[i] = dense(table, &random);
+        uint64_t since = time_of(CLOCK_MONOTONIC), key = tide_random_next(&random) % ROWS;
+        float row[WIDTH];
+        if (tide_clock() < 0 || tide_table_pull(table, &key, 1, row, NULL)) {
+            fail_loudly("clock");
+        }
+        b->clock[i] = (double)(time_of(CLOCK_MONOTONIC) - since) / 1e6;
+        sink += row[0];
+    }
+    tide_worker_end();
+    atomic_fetch_add(b->done, 1);
+    return sink == 0.5f; /* never: the sums are of whole numbers */
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values) {
+    qsort(values, CLOCKS, sizeof *values, by_value);
+    return values[CLOCKS / 2];
+}
+
+struct made {
+    struct tide_node *node;
+    const struct tide_table_options *options;
+    atomic_uint done;
+};
+
+static int create_main(void *state) {
+    struct made *made = state;
+    struct tide_table *table;
+    if (tide_table_create(made->node, made->options, &table)) {
+        fail_loudly("create");
+    }
+    atomic_store(&made->done, 1);
+    return 0;
+}
+
+static void spawn(struct tide_node *node, tide_fiber_main run, void *state, unsigned thread) {
+    struct tide_actor_options actor = {.type = "bench",
+                                       .run = run,
+                                       .state = state,
+                                       .role = TIDE_ROLE_COMPUTE,
+                                       .thread = (uint8_t)thread,
+                                       .stack_bytes = 1 << 20};
+    if (tide_spawn(node, &actor, NULL)) {
+        fail_loudly("spawn");
+    }
+}
+
+static void run(struct tide_node *home, struct tide_node *node, const char *model,
+                unsigned threads) {
+    static unsigned tables;
+    char name[32], what[80];
+    snprintf(name, sizeof name, "w%u", tables++);
+    struct tide_table_options options = {.name = name, .key_count = ROWS, .width = WIDTH};
+    if (tide_consistency_parse(model, &options.consistency)) {
+        fail_loudly("model");
+    }
+    struct made made = {.node = home, .options = &options};
+    spawn(home, create_main, &made, 0);
+    while (!atomic_load(&made.done)) {
+        usleep(1000);
+    }
+    atomic_uint begun = 0, done = 0;
+    struct bench *benches = calloc(threads, sizeof *benches);
+    for (unsigned i = 0; i < threads; i++) {
+        benches[i] = (struct bench){.node = node,
+                                    .table = name,
+                                    .threads = threads,
+                                    .number = i,
+                                    .begun = &begun,
+                                    .done = &done};
+        spawn(node, worker_main, &benches[i], i);
+    }
+    while (atomic_load(&done) < threads) {
+        usleep(1000);
+    }
+    snprintf(what, sizeof what, "%s, %u thread%s: get", model, threads, threads > 1 ? "s" : "");
+    report_row(what, "ns", median(benches[0].get));
+    snprintf(what, sizeof what, "%s, %u: increment of 1 element", model, threads);
+    report_row(what, "ns", median(benches[0].inc));
+    snprintf(what, sizeof what, "%s, %u: increment of 100", model, threads);
+    report_row(what, "ns", median(benches[0].dense));
+    snprintf(what, sizeof what, "%s, %u: clock + first pull", model, threads);
+    report_row(what, "ms", median(benches[0].clock));
+    free(benches);
+}
+
+int main(int argc, char **argv) {
+    report_init(argc, argv, "clocked");
+    char directory[] = "/tmp/tide-bench-XXXXXX", listen[2][128];
+    if (!mkdtemp(directory)) {
+        return 1;
+    }
+    struct tide_node *home, *node;
+    struct tide_node_options options = {.cluster = "bench", .workers = 1};
+    for (int i = 0; i < 2; i++) {
+        snprintf(listen[i], sizeof listen[i], "unix:%s/%d", directory, i);
+    }
+    options.name = "home";
+    options.listen = listen[0];
+    if (tide_node_create(&options, &home)) {
+        fail_loudly("node");
+    }
+    options.name = "workers";
+    options.listen = listen[1];
+    options.join = listen[0];
+    options.workers = THREADS_MAX;
+    options.no_store = true;
+    if (tide_node_create(&options, &node)) {
+        fail_loudly("node");
+    }
+    while (!tide_store_synced(tide_store_of(node))) {
+        usleep(1000);
+    }
+    static const char *const models[] = {"essp:0", "essp:2", "ssp:0", "ssp:2"};
+    for (size_t m = 0; m < TIDE_COUNT(models); m++) {
+        for (unsigned threads = 1; threads <= THREADS_MAX; threads++) {
+            run(home, node, models[m], threads);
+        }
+    }
+    tide_node_destroy(node, TIDE_SECOND);
+    tide_node_destroy(home, TIDE_SECOND);
+    rmdir(directory);
+    return 0;
+}

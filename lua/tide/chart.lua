@@ -1,0 +1,169 @@
+-- Charts as SVG text: lines and grouped bars, with axes, grid and legend. `tide.chart` in scripts.
+--
+-- A chart is data: {title=, x=label, y=label, series={...}}; several can stand below each other in one picture. Colours
+-- are told apart by people who do not tell red from green (Okabe and Ito's).
+
+local core = require "tide.core"
+
+local chart = {}
+
+local WIDTH <const>, HEIGHT <const> = 640, 320
+local LEFT <const>, RIGHT <const>, TOP <const>, BOTTOM <const> = 64, 150, 38, 46
+local COLOURS <const> = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666"}
+local STEPS <const> = {1, 2, 2.5, 5, 10}
+
+local function escape(s)
+  return (tostring(s):gsub("[&<>\"']", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;",
+                                        ["'"] = "&#39;"}))
+end
+
+local function colour(i) return COLOURS[(i - 1) % #COLOURS + 1] end
+
+local function is_number(v) return type(v) == "number" and v == v and v > -math.huge and v < math.huge end
+
+---Round values that cover low..high in about `count` steps.
+local function ticks(low, high, count)
+  if high <= low then high = low + (low == 0 and 1 or math.abs(low) * 0.1) end
+  local rough <const> = (high - low) / count
+  local power <const> = 10 ^ math.floor(math.log(rough, 10))
+  local step = power * 10
+  for _, s in ipairs(STEPS) do
+    if s * power >= rough then
+      step = s * power
+      break
+    end
+  end
+  local list = {}
+  local first <const> = math.floor(low / step + 1e-9)
+  for i = first, math.ceil(high / step - 1e-9) do list[#list + 1] = i * step end
+  return list
+end
+
+local function label(value)
+  local a <const> = math.abs(value)
+  if a ~= 0 and (a < 1e-3 or a >= 1e6) then return ("%.0e"):format(value):gsub("e([+-])0*(%d)", "e%1%2") end
+  return (("%.4f"):format(value):gsub("%.?0+$", ""))
+end
+
+local function text(x, y, s, attributes)
+  return ('<text x="%.1f" y="%.1f" %s>%s</text>'):format(x, y, attributes or "", escape(s))
+end
+
+---Title, labels and legend.
+local function frame(out, c, names)
+  local inner_w <const>, inner_h <const> = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+  out[#out + 1] = text(LEFT, 22, c.title or "", 'font-size="15" font-weight="600"')
+  out[#out + 1] = text(LEFT + inner_w / 2, HEIGHT - 10, c.x or "", 'text-anchor="middle" class="axis"')
+  out[#out + 1] = text(0, 0, c.y or "", ('text-anchor="middle" class="axis" transform="translate(16 %.1f) rotate(-90)"')
+    :format(TOP + inner_h / 2))
+  for i, name in ipairs(names) do
+    local y <const> = TOP + 8 + (i - 1) * 18
+    out[#out + 1] = ('<rect x="%d" y="%d" width="12" height="4" rx="2" fill="%s"/>'):format(
+      WIDTH - RIGHT + 16, y - 2, colour(i))
+    out[#out + 1] = text(WIDTH - RIGHT + 34, y + 4, name, 'class="legend"')
+  end
+end
+
+local function y_axis(out, low, high, log)
+  local list <const> = ticks(low, high, 5)
+  local bottom <const>, top <const> = math.min(low, list[1]), math.max(high, list[#list])
+  local function place(v) return HEIGHT - BOTTOM - (v - bottom) / (top - bottom) * (HEIGHT - TOP - BOTTOM) end
+  for _, v in ipairs(list) do
+    local y <const> = place(v)
+    out[#out + 1] = ('<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" class="grid"/>'):format(LEFT, WIDTH - RIGHT, y, y)
+    out[#out + 1] = text(LEFT - 8, y + 4, label(log and 10 ^ v or v), 'text-anchor="end" class="tick"')
+  end
+  return place
+end
+
+local function line_chart(out, c)
+  local x_low, x_high, y_low, y_high = math.huge, -math.huge, math.huge, -math.huge
+  local names, series = {}, {}
+  for i, s in ipairs(c.series) do
+    names[i], series[i] = s.name, {}
+    for _, p in ipairs(s.points) do
+      local x, y = p[1], c.log_y and p[2] > 0 and math.log(p[2], 10) or p[2]
+      if is_number(x) and is_number(y) and not (c.log_y and p[2] <= 0) then
+        series[i][#series[i] + 1] = {x, y}
+        x_low, x_high = math.min(x_low, x), math.max(x_high, x)
+        y_low, y_high = math.min(y_low, y), math.max(y_high, y)
+      end
+    end
+  end
+  if x_low > x_high then x_low, x_high, y_low, y_high = 0, 1, 0, 1 end
+  frame(out, c, names)
+  local place_y <const> = y_axis(out, y_low, y_high, c.log_y)
+  local list <const> = ticks(x_low, x_high, 6)
+  local left <const>, right <const> = math.min(x_low, list[1]), math.max(x_high, list[#list])
+  local function place_x(v) return LEFT + (v - left) / (right - left) * (WIDTH - LEFT - RIGHT) end
+  for _, v in ipairs(list) do
+    out[#out + 1] = text(place_x(v), HEIGHT - BOTTOM + 16, label(v), 'text-anchor="middle" class="tick"')
+  end
+  for i, points in ipairs(series) do
+    local path = {}
+    for j, p in ipairs(points) do path[j] = ("%.1f,%.1f"):format(place_x(p[1]), place_y(p[2])) end
+    out[#out + 1] = ('<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-linejoin="round"/>')
+      :format(table.concat(path, " "), colour(i))
+    for _, p in ipairs(#points <= 30 and points or {}) do
+      out[#out + 1] = ('<circle cx="%.1f" cy="%.1f" r="2.5" fill="%s"/>'):format(place_x(p[1]), place_y(p[2]),
+        colour(i))
+    end
+  end
+end
+
+local function bar_chart(out, c)
+  local high, names = 0, {}
+  for i, s in ipairs(c.series) do
+    names[i] = s.name
+    for g in ipairs(c.groups) do high = math.max(high, is_number(s.values[g]) and s.values[g] or 0) end
+  end
+  frame(out, c, names)
+  local place <const> = y_axis(out, 0, high)
+  local group_w <const> = (WIDTH - LEFT - RIGHT) / math.max(#c.groups, 1)
+  local bar_w <const> = group_w * 0.8 / math.max(#c.series, 1)
+  for g, name in ipairs(c.groups) do
+    local x <const> = LEFT + (g - 1) * group_w
+    out[#out + 1] = text(x + group_w / 2, HEIGHT - BOTTOM + 16, name, 'text-anchor="middle" class="tick"')
+    for i, s in ipairs(c.series) do
+      local v <const> = is_number(s.values[g]) and math.max(s.values[g], 0) or 0
+      out[#out + 1] = ('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="1.5" fill="%s">' ..
+        '<title>%s: %s</title></rect>'):format(
+        x + group_w * 0.1 + (i - 1) * bar_w, place(v), math.max(bar_w - 1, 0.5), place(0) - place(v), colour(i),
+          escape(s.name), label(v))
+    end
+  end
+end
+
+---@class tide.chart.lines
+---@field title? string
+---@field x? string label
+---@field y? string
+---@field log_y? boolean
+---@field series {name: string, points: number[][]}[] points {x, y}; what is no number is left out
+
+---@class tide.chart.bars
+---@field groups string[] along x
+---@field series {name: string, values: number[]}[] one value a group
+
+---Charts below each other: those with `groups` are bars, others lines.
+---@param charts (tide.chart.lines|tide.chart.bars)[]
+---@return string svg
+function chart.svg(charts)
+  local out = {([[<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif">
+<style>text{fill:#222}.axis{font-size:12px}.tick,.legend{font-size:11px;fill:#444}.grid{stroke:#ddd}</style>
+<rect width="100%%" height="100%%" fill="#fff"/>]]):format(WIDTH, HEIGHT * math.max(#charts, 1))}
+  for i, c in ipairs(charts) do
+    out[#out + 1] = ('<g transform="translate(0 %d)">'):format((i - 1) * HEIGHT);
+    (c.groups and bar_chart or line_chart)(out, c)
+    out[#out + 1] = "</g>"
+  end
+  out[#out + 1] = "</svg>\n"
+  return table.concat(out, "\n")
+end
+
+---@param path string
+---@param charts table as of chart.svg
+---@return true|nil, table? err
+function chart.write(path, charts) return core.file_write(path, chart.svg(charts)) end
+
+return chart

@@ -1,0 +1,648 @@
+/*
+ * Workers and the rows of tables with clocks: a row whose home is here is read and written in its
+ * slab, any other in a copy. A pull inside the bound is a compare, a latch and a memcpy. What is
+ * not here, or too old, is asked for (one request a row for all workers of the node), and the fiber
+ * looks again whenever there is news.
+ *
+ * Fibers that are no workers do not come here: they read and write at the homes (access.c).
+ */
+#include "store/clocked.h"
+
+/* ---- the bound of a worker ---- */
+
+/* Larger at once, smaller from the worker's next clock: the largest since its interval began. */
+static uint32_t staleness_of(struct tide__clocked *c, const struct tide__worker *worker) {
+    uint32_t s = atomic_load_explicit(&c->staleness, memory_order_relaxed);
+    if (TIDE_LIKELY(atomic_load_explicit(&c->serial, memory_order_acquire) <=
+                    worker->bound_serial)) {
+        return s;
+    }
+    tide_lock(&c->bound_lock);
+    for (size_t i = TIDE__BOUNDS; i-- > 0;) { /* the one in force then is the first that is old */
+        s = c->bounds[i].staleness > s ? c->bounds[i].staleness : s;
+        if (c->bounds[i].serial <= worker->bound_serial) {
+            break;
+        }
+    }
+    tide_unlock(&c->bound_lock);
+    return s;
+}
+
+struct access {
+    struct tide__clocked *c;
+    struct tide__sync *sync;
+    struct tide__worker *worker;
+    uint32_t need, settled;
+    uint64_t oldest_ns; /* async: copies that came before are old */
+    uint32_t row_clock; /* least of the rows read so far */
+    uint64_t waits, fetches;
+    bool ask_only_missing;
+};
+
+static void access_begin(struct access *a, struct tide__clocked *c, struct tide__worker *worker) {
+    *a = (struct access){
+        .c = c, .sync = tide__sync_of(c->table->store), .worker = worker, .row_clock = UINT32_MAX};
+    a->settled = atomic_load_explicit(&a->sync->settled, memory_order_relaxed);
+    if (c->model == TIDE_ASYNC) {
+        uint64_t age = atomic_load_explicit(&c->age_ms, memory_order_relaxed) * UINT64_C(1000000);
+        uint64_t now = tide_port_now(c->table->store->port);
+        a->oldest_ns = now > age ? now - age : 0;
+        return;
+    }
+    uint32_t s = c->model == TIDE_BSP ? 0 : staleness_of(c, worker);
+    s += TIDE_MUTANT(bound_off_by_one) ? 1 : 0;
+    a->need = worker->clock > s ? worker->clock - s : 0;
+}
+
+static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) {
+    struct tide__statistics *s = &a->c->statistics[tide__stripe()];
+    size_t d = TIDE__OVER;
+    if (a->c->model != TIDE_ASYNC && a->row_clock != UINT32_MAX) {
+        int64_t back = (int64_t)a->worker->clock - (int64_t)a->row_clock + 1;
+        d = back <= 0                       ? TIDE__OVER
+            : back < TIDE_STALENESS_MAX + 2 ? (size_t)back
+                                            : (size_t)TIDE__UNDER;
+        tide__stripe_add(&s->differential[d], 1);
+    }
+    tide__stripe_add(&s->hits, keys - (size_t)(a->waits < keys ? a->waits : keys));
+    if (TIDE_UNLIKELY(a->waits)) {
+        tide__stripe_add(&s->waits, a->waits);
+        tide__stripe_add(&s->fetches, a->fetches);
+        tide__stripe_add(&s->waited_ns, waited_ns);
+    }
+}
+
+/* ---- one row ---- */
+
+struct place {
+    float *row;                   /* `width` values, latched */
+    struct tide__cached *record; /* NULL: at home */
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+};
+
+/* This node is home. FOUND: latched; NOT_FOUND: initial values, not latched; MISSED: it was. */
+static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool create,
+                     struct place *p) {
+    struct tide_table *table = c->table;
+    if (atomic_load_explicit(&c->shifting[slot], memory_order_acquire)) { /* about to be, or gone */
+        if (tide_fiber_current()) {
+            (void)tide_yield();
+        }
+        return TIDE__MISSED;
+    }
+    int code = TIDE__FOUND;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        code = tide__hashed_lock(table, key, create, 0, true, &p->word, &p->old);
+    } else {
+        atomic_uint_fast64_t *words =
+            atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        words = words || !create ? words : tide__dense_words(table, slot);
+        code = words ? TIDE__FOUND : create ? TIDE_ENOMEM : TIDE__NOT_FOUND;
+        if (words) {
+            p->word = words + tide__place_of(table, slot, key);
+            (void)tide__word_lock(p->word, true, &p->old);
+        }
+    }
+    const uint16_t self = tide__store_self(table->store);
+    if (code == TIDE__NOT_FOUND) {
+        return tide__via(c, slot) == self ? TIDE__NOT_FOUND : TIDE__MISSED;
+    }
+    if (code != TIDE__FOUND) {
+        return code;
+    }
+    if (tide__via(c, slot) != self) {
+        tide__word_unlock(p->word, p->old);
+        return TIDE__MISSED;
+    }
+    if (tide__word_state(p->old) != TIDE__OWNED) {
+        uint32_t row;
+        code = create ? tide__slab_take(&table->slab, &row) : TIDE__NOT_FOUND;
+        if (code) {
+            tide__word_unlock(p->word, p->old);
+            return code;
+        }
+        tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+        p->old = tide__word_owned(p->old, row);
+    }
+    p->row = tide__slab_row(&table->slab, (uint32_t)p->old);
+    p->record = NULL;
+    return TIDE__FOUND;
+}
+
+/* Latched: the copy serves a read by this worker. */
+static bool fresh(const struct access *a, uint32_t slot, const struct tide__cached *r) {
+    const struct tide__clocked *c = a->c;
+    if (!r->valid) {
+        return false;
+    }
+    if (c->model == TIDE_ESSP || c->model == TIDE_BSP) {
+        /* acquire: pairs with tide__floor_raise */
+        return r->row_clock >= a->need ||
+               atomic_load_explicit(&c->floor[slot], memory_order_acquire) >= a->need;
+    }
+    return r->settled == a->settled && (c->model == TIDE_ASYNC || r->row_clock >= a->need);
+}
+
+/* Latched: is a request to be sent for it now? */
+static bool wanted(const struct access *a, const struct tide__cached *r) {
+    if (a->c->model == TIDE_ASYNC) {
+        return !r->asked && (!r->valid || r->fetched_ns < a->oldest_ns || r->settled != a->settled);
+    }
+    /* A neighbour that is ahead may have asked for what comes only after this worker's clock. */
+    bool unasked = !r->asked || r->asked_need > a->need;
+    return unasked && (a->c->model == TIDE_SSP || !r->valid);
+}
+
+/* FOUND: latched, good to read. NOT_FOUND: initial values. MISSED: not yet; *ask: it is wanted. */
+static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask) {
+    struct tide__clocked *c = a->c;
+    const uint32_t slot = tide__slot_of(c->table, key);
+    const uint16_t self = tide__store_self(c->table->store), via = tide__via(c, slot);
+    int code;
+    *ask = false;
+    if (via == self) {
+        uint32_t floor = atomic_load_explicit(&c->floor[slot], memory_order_acquire);
+        if (floor < a->need && c->model != TIDE_ASYNC) {
+            return TIDE__MISSED;
+        }
+        code = home_lock(c, key, slot, false, p);
+        a->row_clock = code != TIDE__MISSED && floor < a->row_clock ? floor : a->row_clock;
+        return code;
+    }
+    code = tide__copy_lock(c, key, true, true, &p->word, &p->old, &p->record);
+    if (code != TIDE__FOUND) {
+        return code;
+    }
+    struct tide__cached *r = p->record;
+    if (TIDE_UNLIKELY(tide__via(c, slot) == self)) { /* it has just come home */
+        tide__copy_free(c, p->word, p->old);
+        return TIDE__MISSED;
+    }
+    bool good = fresh(a, slot, r);
+    if (TIDE_UNLIKELY((!good || c->model == TIDE_ASYNC) && wanted(a, r))) {
+        *ask = true;
+        r->asked = true;
+        r->asked_need = a->need;
+    }
+    if (TIDE_UNLIKELY(!good)) {
+        tide__word_unlock(p->word, p->old);
+        return TIDE__MISSED;
+    }
+    uint32_t clock = r->row_clock;
+    if (c->model == TIDE_ESSP || c->model == TIDE_BSP) {
+        uint32_t floor = atomic_load_explicit(&c->floor[slot], memory_order_relaxed);
+        clock = floor > clock ? floor : clock;
+    }
+    a->row_clock = clock < a->row_clock ? clock : a->row_clock;
+    if (r->used_clock != a->worker->clock || !r->referenced) {
+        r->used_clock = a->worker->clock;
+        r->referenced = true;
+    }
+    p->row = tide__cached_value(r);
+    return TIDE__FOUND;
+}
+
+/* ---- requests ---- */
+
+/* Keys at the same node go together. */
+static int ask(struct access *a, uint64_t *keys, size_t count) {
+    struct tide__clocked *c = a->c;
+    struct tide_store *store = c->table->store;
+    int code = 0;
+    a->fetches += count;
+    if (atomic_load_explicit(&c->index->slab.used, memory_order_relaxed) >=
+        c->table->options.cache_bytes / c->index->slab.stride) {
+        tide__evict(c, a->worker->clock, true);
+    }
+    while (count) {
+        const uint16_t via = tide__via(c, tide__slot_of(c->table, keys[0]));
+        uint64_t part[256];
+        size_t in_part = 0, kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            bool same =
+                in_part < TIDE_COUNT(part) && tide__via(c, tide__slot_of(c->table, keys[i])) == via;
+            if (same) {
+                part[in_part++] = keys[i];
+            } else {
+                keys[kept++] = keys[i];
+            }
+        }
+        count = kept;
+        struct tide_writer w;
+        tide_writer_init(&w, NULL, 0);
+        tide_write_array(&w, 5);
+        tide_write_uint(&w, TIDE__OP_ASK);
+        tide_write_uint(&w, c->table->id);
+        tide_write_uint(&w, tide__store_self(store));
+        tide_write_uint(&w, a->need);
+        tide_write_typed(&w, TIDE_U64, part, in_part);
+        int sent = tide__sync_send(store, via, &w);
+        code = code ? code : sent;
+    }
+    return code;
+}
+
+static int check_home(const struct access *a, uint64_t key) {
+    struct tide__clocked *c = a->c;
+    uint16_t via = tide__via(c, tide__slot_of(c->table, key));
+    if (!tide__party_lost(a->sync, via)) {
+        return 0;
+    }
+    char name[96];
+    tide__node_text(c->table->store, via, name);
+    return tide_fail(TIDE_EDIED, "node %s died, the home of key %llu of table '%s'", name,
+                     (unsigned long long)key, c->table->name);
+}
+
+/* ---- pull ---- */
+
+/* What of keys[at[i]] can be read is copied out; the rest stays listed. */
+static int pull_pass(struct access *a, const uint64_t *keys, float *out, uint32_t *at,
+                     size_t *left) {
+    struct tide__clocked *c = a->c;
+    const size_t width = c->table->width;
+    uint64_t wanted_keys[256];
+    size_t wanted_count = 0, kept = 0;
+    int code = 0;
+    for (size_t i = 0; i < *left; i++) {
+        struct place p;
+        bool is_wanted = false;
+        const uint64_t key = keys[at[i]];
+        float *row = out + at[i] * width;
+        int found = code ? TIDE__MISSED : read_lock(a, key, &p, &is_wanted);
+        if (found == TIDE__FOUND) {
+            memcpy(row, p.row, width * sizeof *row);
+            tide__word_unlock(p.word, p.old);
+        } else if (found == TIDE__NOT_FOUND) {
+            tide__row_init(&c->table->options, key, row, false);
+        } else if (found == TIDE__MISSED) {
+            at[kept++] = at[i];
+            code = code ? code : check_home(a, key);
+        } else {
+            code = found;
+        }
+        if (found <= TIDE__NOT_FOUND && found > 0 && a->worker->overlays) {
+            tide__overlay_add(c, a->worker, key, row);
+        }
+        if (is_wanted) {
+            wanted_keys[wanted_count++] = key;
+        }
+        if (wanted_count == TIDE_COUNT(wanted_keys)) {
+            int sent = ask(a, wanted_keys, wanted_count);
+            code = code ? code : sent;
+            wanted_count = 0;
+        }
+        tide__store_yield(c->table->store);
+    }
+    int sent = wanted_count ? ask(a, wanted_keys, wanted_count) : 0;
+    *left = kept;
+    return code ? code : sent;
+}
+
+/* The keys at at[0..left) until they are there. */
+static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_t *at,
+                     size_t left) {
+    struct tide__clocked *c = a->c;
+    int code = 0;
+    struct tide__waiting waiting;
+    a->waits += left;
+    tide__sync_wait_begin(a->sync, &waiting);
+    while (!code) { /* news that come during the pass end the suspension at once */
+        a->settled = atomic_load_explicit(&a->sync->settled, memory_order_relaxed);
+        code = pull_pass(a, keys, out, at, &left);
+        if (code || left == 0) {
+            break;
+        }
+        code = tide_fiber_suspend(TIDE_NEVER, c->table->why[0]);
+    }
+    tide__sync_wait_end(a->sync, &waiting);
+    return code;
+}
+
+static int pull(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
+                size_t count, float *out) {
+    struct access a;
+    access_begin(&a, c, worker);
+    uint32_t small[64], *at = small;
+    if (count > TIDE_COUNT(small)) {
+        at = tide_alloc(count * sizeof *at);
+        if (!at) {
+            return tide_fail(TIDE_ENOMEM, "no memory for a pull of %zu keys", count);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        at[i] = (uint32_t)i;
+    }
+    size_t left = count;
+    int code = pull_pass(&a, keys, out, at, &left);
+    uint64_t waited = 0;
+    if (!code && left) {
+        uint64_t since = tide_port_now(c->table->store->port);
+        code = pull_wait(&a, keys, out, at, left);
+        waited = tide_port_now(c->table->store->port) - since;
+    }
+    if (at != small) {
+        tide_free(at);
+    }
+    if (!code) {
+        count_read(&a, count, waited);
+    }
+    return code;
+}
+
+/* ---- push ---- */
+
+/* FOUND: latched for a write. MISSED: look again (its home changes, or sums must come). */
+static int write_lock(struct access *a, uint64_t key, struct place *p) {
+    struct tide__clocked *c = a->c;
+    const uint32_t slot = tide__slot_of(c->table, key);
+    const uint16_t self = tide__store_self(c->table->store);
+    if (tide__via(c, slot) == self) {
+        return home_lock(c, key, slot, true, p);
+    }
+    int code = tide__copy_lock(c, key, true, true, &p->word, &p->old, &p->record);
+    if (code != TIDE__FOUND) {
+        return code;
+    }
+    if (TIDE_UNLIKELY(tide__via(c, slot) == self)) {
+        tide__copy_free(c, p->word, p->old);
+        return TIDE__MISSED;
+    }
+    if (TIDE_UNLIKELY(c->table->options.update == TIDE_UPDATE_ADAGRAD && !p->record->valid)) {
+        bool is_wanted = wanted(a, p->record);
+        p->record->asked = true;
+        p->record->asked_need = a->need;
+        tide__word_unlock(p->word, p->old);
+        return is_wanted ? ask(a, &key, 1) < 0 ? TIDE_EUNREACHABLE : TIDE__MISSED : TIDE__MISSED;
+    }
+    p->row = tide__cached_value(p->record);
+    return TIDE__FOUND;
+}
+
+static int write_wait(struct access *a, uint64_t key, struct place *p) {
+    int code = write_lock(a, key, p);
+    if (TIDE_LIKELY(code == TIDE__FOUND)) {
+        return code;
+    }
+    struct tide__waiting waiting;
+    tide__sync_wait_begin(a->sync, &waiting);
+    while ((code = write_lock(a, key, p)) == TIDE__MISSED) {
+        uint16_t via = tide__via(a->c, tide__slot_of(a->c->table, key));
+        code = check_home(a, key);
+        if (!code && via != tide__store_self(a->c->table->store)) {
+            code = tide_fiber_suspend(TIDE_NEVER, a->c->table->why[1]);
+        }
+        if (code) {
+            break;
+        }
+    }
+    tide__sync_wait_end(a->sync, &waiting);
+    return code;
+}
+
+static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p) {
+    if (!p->record) {
+        if (TIDE_UNLIKELY(p->old & TIDE__WORD_WATCHED)) {
+            p->old = tide__row_changed(c, key, p->old);
+        }
+    } else if (!p->record->dirty) {
+        tide__dirty_add(c, p->record, p->old);
+    }
+    tide__word_unlock(p->word, p->old);
+}
+
+static int push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
+                size_t count, const float *rows) {
+    struct access a;
+    access_begin(&a, c, worker);
+    const size_t width = c->table->width;
+    float *scratch = NULL;
+    if (c->table->options.update == TIDE_UPDATE_ADAGRAD) {
+        scratch = tide_alloc(c->shape.floats * sizeof *scratch);
+        if (!scratch) {
+            return TIDE_ENOMEM;
+        }
+    }
+    int code = 0;
+    for (size_t i = 0; i < count && !code; i++) {
+        struct place p;
+        int found = write_wait(&a, keys[i], &p);
+        if (found != TIDE__FOUND) {
+            code = found;
+            break;
+        }
+        if (p.record) {
+            tide__cached_push(&c->shape, p.record, rows + i * width, scratch);
+        } else {
+            tide__rule_apply(&c->table->options, p.row, rows + i * width);
+        }
+        write_unlock(c, keys[i], &p);
+        tide__store_yield(c->table->store);
+    }
+    tide_free(scratch);
+    return code;
+}
+
+/* async: what accumulated leaves when it is old enough. */
+static void flush_by_age(struct tide__clocked *c) {
+    struct tide_store *store = c->table->store;
+    uint64_t now = tide_port_now(store->port),
+             age = atomic_load_explicit(&c->age_ms, memory_order_relaxed) * UINT64_C(1000000);
+    uint64_t last = atomic_load_explicit(&c->flushed_ns, memory_order_relaxed);
+    if (now - last < age ||
+        !atomic_compare_exchange_strong_explicit(&c->flushed_ns, &last, now, memory_order_relaxed,
+                                                 memory_order_relaxed)) {
+        return;
+    }
+    struct tide__sync *sync = tide__sync_of(store);
+    tide__flush_lock(sync);
+    tide__flush_table(c);
+    tide__flush_unlock(sync);
+}
+
+/* ---- calls ---- */
+
+struct deferred { /* an asynchronous pull: what was not here */
+    struct tide__clocked *c;
+    float *out;
+    uint64_t *keys;
+    size_t count;
+    int code;
+};
+
+static int pull_start(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
+                      size_t count, float *out, struct tide_ticket *ticket) {
+    struct deferred *d = tide_alloc(sizeof *d + count * (sizeof *d->keys + sizeof(uint32_t)));
+    if (!d) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a pull of %zu keys", count);
+    }
+    *d = (struct deferred){.c = c, .out = out, .keys = (uint64_t *)(void *)(d + 1), .count = count};
+    memcpy(d->keys, keys, count * sizeof *keys);
+    uint32_t *at = (uint32_t *)(void *)(d->keys + count);
+    for (size_t i = 0; i < count; i++) {
+        at[i] = (uint32_t)i;
+    }
+    struct access a;
+    access_begin(&a, c, worker);
+    size_t left = count;
+    int code = pull_pass(&a, keys, out, at, &left); /* asks for the rest */
+    if (!code && left == 0) {
+        count_read(&a, count, 0);
+    }
+    if (code || left == 0) {
+        tide_free(d);
+        return code;
+    }
+    ((struct tide__ticket *)(void *)ticket)->text = (char *)d;
+    ((struct tide__ticket *)(void *)ticket)->kind = TIDE__CLOCKED;
+    return 0;
+}
+
+int tide__clocked_wait(struct tide_ticket *ticket) {
+    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
+    struct deferred *d = (struct deferred *)(void *)t->text;
+    t->text = NULL;
+    if (!d) {
+        return 0;
+    }
+    struct tide__worker *worker = tide__worker_current();
+    int code = worker ? pull(d->c, worker, d->keys, d->count, d->out)
+                      : tide__operate(d->c->table, TIDE__PULL, false, d->keys, d->count, d->out,
+                                      NULL, NULL);
+    tide_free(d);
+    return code;
+}
+
+int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,
+                          size_t count, float *out, const float *in, struct tide_ticket *ticket) {
+    struct tide__clocked *c = table->clocked;
+    struct tide__worker *worker = tide__worker_current();
+    if (kind == TIDE__PULL) {
+        return ticket ? pull_start(c, worker, keys, count, out, ticket)
+                      : pull(c, worker, keys, count, out);
+    }
+    int code = c->model == TIDE_BSP ? tide__overlay_push(c, worker, keys, count, in)
+                                    : push(c, worker, keys, count, in);
+    if (c->model == TIDE_ASYNC) {
+        flush_by_age(c);
+    }
+    return code;
+}
+
+int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **row,
+                          struct tide_table_read *read) {
+    struct tide__clocked *c = table->clocked;
+    struct tide__worker *worker = tide__worker_current();
+    if (TIDE_UNLIKELY(!c || !worker || c->model == TIDE_BSP)) {
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "table '%s': values are read in place by workers, on tables with clocks",
+                         table->name);
+    }
+    if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count)) {
+        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s'", (unsigned long long)key,
+                         table->name);
+    }
+    struct access a;
+    access_begin(&a, c, worker);
+    struct place p;
+    bool is_wanted;
+    int code = read_lock(&a, key, &p, &is_wanted);
+    uint64_t since = 0;
+    if (TIDE_UNLIKELY(is_wanted)) {
+        uint64_t one = key;
+        if (ask(&a, &one, 1)) {
+            return TIDE_EUNREACHABLE;
+        }
+    }
+    while (TIDE_UNLIKELY(code != TIDE__FOUND)) {
+        if (code == TIDE__NOT_FOUND) { /* at home and never written: it gets its row */
+            code = write_wait(&a, key, &p);
+            continue;
+        }
+        if (code < 0) {
+            return code;
+        }
+        since = since ? since : tide_port_now(table->store->port);
+        float *scratch = tide_alloc(table->width * sizeof *scratch);
+        uint32_t at = 0;
+        code = scratch ? pull_wait(&a, &key, scratch, &at, 1) : TIDE_ENOMEM;
+        tide_free(scratch);
+        code = code ? code : read_lock(&a, key, &p, &is_wanted);
+    }
+    count_read(&a, 1, since ? tide_port_now(table->store->port) - since : 0);
+    *row = p.row;
+    read->opaque[0] = (void *)p.word;
+    memcpy(&read->opaque[1], &p.old, sizeof p.old);
+    return 0;
+}
+
+void tide_table_read_end(struct tide_table_read *read) {
+    uint64_t old;
+    memcpy(&old, &read->opaque[1], sizeof old);
+    tide__word_unlock((atomic_uint_fast64_t *)read->opaque[0], old);
+}
+
+/* ---- single columns ---- */
+
+static int add_columns(struct tide_table *table, uint64_t key, const uint32_t *columns,
+                       const float *values, size_t count) {
+    float small[256], *row = small;
+    if (table->width > TIDE_COUNT(small)) {
+        row = tide_alloc(table->width * sizeof *row);
+        if (!row) {
+            return TIDE_ENOMEM;
+        }
+    }
+    memset(row, 0, table->width * sizeof *row);
+    for (size_t i = 0; i < count; i++) {
+        row[columns[i]] += values[i];
+    }
+    int code = tide_table_push(table, &key, 1, row, 0, NULL);
+    if (row != small) {
+        tide_free(row);
+    }
+    return code;
+}
+
+int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *columns,
+                   const float *values, size_t count) {
+    struct tide__clocked *c = table->clocked;
+    if (table->options.update != TIDE_UPDATE_ADD) {
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has another update rule than add",
+                         table->name);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (columns[i] >= table->width) {
+            return tide_fail(TIDE_ERANGE, "column %u of table '%s' (0..%u)", columns[i],
+                             table->name, table->width - 1);
+        }
+    }
+    struct tide__worker *worker = c ? tide__worker_current() : NULL;
+    bool plain = worker && c->model != TIDE_BSP && tide__all_finite(values, count) &&
+                 !(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count);
+    if (!plain) { /* the general way, which also says what is wrong */
+        return add_columns(table, key, columns, values, count);
+    }
+    struct access a;
+    struct place p;
+    access_begin(&a, c, worker);
+    int code = write_wait(&a, key, &p);
+    if (code != TIDE__FOUND) {
+        return code;
+    }
+    for (size_t i = 0; i < count; i++) {
+        p.row[columns[i]] += values[i];
+    }
+    if (p.record) {
+        float *acc = tide__cached_acc(&c->shape, p.record);
+        for (size_t i = 0; i < count; i++) {
+            acc[columns[i]] += values[i];
+        }
+    }
+    write_unlock(c, key, &p);
+    if (c->model == TIDE_ASYNC) {
+        flush_by_age(c);
+    }
+    return 0;
+}

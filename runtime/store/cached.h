@@ -1,0 +1,80 @@
+/*
+ * A copy of a row on a node that is not its home (or owner), and the algebra that keeps it right.
+ *
+ *   value   what workers read = the row as it last came + what was sent and is not in it + acc
+ *   acc     updates of this node that were not yet sent
+ *   ring    updates that were sent, oldest first, each with the number of its message; those up to
+ *           the number that comes with a row are in that row
+ *
+ * So a worker always reads its own writes, nothing is added twice or lost, and no difference of
+ * large values is formed. Rules: `add`, `sgd` and `assign` act on value as they do at home, from a
+ * delta of `width` floats; of `adagrad` the whole row is copied, and the result (values and sums)
+ * is what accumulates and travels; `adam` does not act here.
+ *
+ * No locks, no messages: whoever uses a record holds its latch.
+ */
+#ifndef TIDE_STORE_CACHED_H
+#define TIDE_STORE_CACHED_H
+
+#include "store/store_internal.h"
+
+struct tide__sent {
+    struct tide__sent *next;
+    uint64_t number;
+    float delta[];
+};
+
+struct tide__cached {
+    uint64_t unused; /* the slab's, when the record is free */
+    atomic_uint_fast64_t key;
+    uint64_t version;    /* of the row as it last came; grows */
+    uint64_t fetched_ns; /* async: when */
+    struct tide__sent *sent, *sent_last;
+    uint32_t row_clock;  /* the row as it last came held every push of a smaller stamp */
+    uint32_t used_clock; /* of the newest read */
+    uint32_t asked_need; /* of the request under way */
+    uint32_t settled;    /* number of the settling it came after */
+    atomic_bool in_use;
+    bool valid; /* a row has come */
+    bool asked; /* a request is under way */
+    bool dirty; /* acc is not empty; the record is listed for sending */
+    bool referenced;
+    float data[]; /* value, then acc: `floats` each */
+};
+
+/* How the records of a table look. */
+struct tide__cached_shape {
+    const struct tide_table_options *options;
+    uint32_t floats; /* of a row that travels */
+};
+struct tide__cached_shape tide__cached_shape(const struct tide_table_options *options);
+size_t tide__cached_bytes(const struct tide__cached_shape *shape);
+void tide__cached_init(const struct tide__cached_shape *shape, struct tide__cached *r,
+                        uint64_t key);
+/* Frees the ring; what it and acc hold is forgotten. */
+void tide__cached_drop(struct tide__cached *r);
+static inline float *tide__cached_value(struct tide__cached *r) {
+    return r->data;
+}
+static inline float *tide__cached_acc(const struct tide__cached_shape *shape,
+                                       struct tide__cached *r) {
+    return r->data + shape->floats;
+}
+/* A push by a worker. `scratch`: shape->floats floats (adagrad). */
+void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
+                        const void *delta, float *scratch);
+/* acc becomes message `number`, and empty. The delta that is to be sent; NULL: out of memory,
+ * nothing changed. */
+const float *tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
+                                uint64_t number);
+/* The messages up to `number` have been applied: in later rows they are contained. */
+void tide__cached_confirm(struct tide__cached *r, uint64_t number);
+/* What was sent and not confirmed accumulates again. False: nothing was. */
+bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r);
+/* A row came (unaligned) that contains our messages up to `number`. */
+void tide__cached_row(const struct tide__cached_shape *shape, struct tide__cached *r,
+                       const void *row, uint64_t number);
+/* A delta of a replica meets the row at its home. */
+void tide__cached_apply(const struct tide__cached_shape *shape, float *row, const void *delta);
+
+#endif

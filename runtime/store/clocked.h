@@ -1,0 +1,334 @@
+/*
+ * Tables with clocks, between consistency.c (text and options), cache.c (workers: copies of rows),
+ * copies.c (their index), flush.c (what leaves at a clock), home.c (rows at their home), tick.c
+ * (clocks at the home), shift.c and detour.c (slots that change their home), round.c (workers come
+ * and go) and overlay.c (bsp).
+ *
+ *   worker     pushes to its node's copies; at clock() the node's slowest worker packs what
+ *              accumulated: DELTA to each home, then TICK to everybody
+ *   home       applies DELTA; a slot's clock is the minimum over the nodes of their ticks: the rows
+ *              hold every push of a smaller stamp. When it rises: VALUE with the rows that changed
+ *              to who holds copies (essp), answers to who asked for newer rows, then FRESH
+ *   node       FRESH raises the floors of slots; a pull of a worker at clock c wants floor (essp)
+ *              or copy (ssp) of clock c - s
+ *
+ * Order. All of these travel on the one ordered lane between two nodes and are applied, not
+ * answered, in order. So a TICK comes behind the DELTAs it closes and FRESH behind its VALUEs.
+ *
+ * Threads. A copy is guarded by the latch of its word in the index of copies (a table of its own
+ * whose rows are the copies); a row at home by its key word. What is marked "I/O" belongs to I/O
+ * thread 0. No lock is held across a suspension.
+ */
+#ifndef TIDE_STORE_CLOCKED_H
+#define TIDE_STORE_CLOCKED_H
+
+#include "store/clock.h"
+#include "store/cached.h"
+
+enum {
+    TIDE__AGE_MS = 50,
+    TIDE__AGE_MS_MAX = 3600000,
+    TIDE__UNSUBSCRIBE_AFTER = 16,
+    TIDE__CHUNK_BYTES = 256 << 10,
+    TIDE__BOUNDS = 8, /* changes of a bound that are remembered */
+};
+#define TIDE__CACHE_BYTES (UINT64_C(1) << 30)
+
+/* Flags in the `seen` bits of a key word at home, which only relocating tables use else. */
+#define TIDE__WORD_WATCHED (UINT64_C(1) << 32) /* nodes hold copies */
+#define TIDE__WORD_CHANGED (UINT64_C(1) << 33) /* since it last went to them; it is listed */
+#define TIDE__WORD_MIXED (UINT64_C(1) << 34)   /* and not only by the changer of its watch */
+
+/* ---- options (consistency.c) ---- */
+int tide__consistency_check(struct tide_table_options *options);
+bool tide__consistency_equal(const struct tide_table_options *a,
+                             const struct tide_table_options *b);
+void tide__consistency_write(struct tide_writer *w, const struct tide_table_options *options);
+int tide__consistency_read(struct tide_reader *r, struct tide_table_options *options);
+
+/* ---- the other nodes, as far as clocks are concerned ---- */
+struct tide__party {
+    struct tide__party *next; /* ascending by id; never freed before the store */
+    uint16_t id;
+    bool gone;        /* I/O: dead or left */
+    uint32_t tick;    /* I/O: its clock; TIDE_NO_CLOCK: it has no workers */
+    uint64_t applied; /* I/O: number of its last DELTA that came here */
+    atomic_bool lost; /* any thread: as `gone` */
+    uint64_t round;   /* of ours, that it has not answered; 0: none */
+};
+
+struct tide__waiting { /* a fiber that waits for news; on its stack */
+    struct tide__waiting *next, **back;
+    struct tide_fiber *fiber;
+};
+
+/* What a store keeps once there is a table with clocks. */
+struct tide__sync {
+    struct tide_store *store;
+    struct tide__clock_watch watch;
+    atomic_bool flushing; /* held from packing to sending: numbers and clocks leave in order */
+    uint64_t number;      /* of the last DELTA; under `flushing` */
+    uint32_t ticked;      /* under `flushing`: what the others were told */
+    uint32_t highest;     /* under `flushing`: no worker of this node had a clock of this or more */
+    struct tide_lock lock; /* of the two below */
+    struct tide__waiting *waiting;
+    _Atomic(struct tide__party *) peers; /* written on I/O only */
+    atomic_uint known;  /* minimum of all ticks: what this node knows of the slowest worker */
+    atomic_uint closed; /* no push has a stamp of this or more: when nobody works */
+    atomic_uint_fast64_t serial; /* of changes of bounds */
+    atomic_uint settled;         /* how often this node settled */
+    uint32_t announced;          /* I/O: the highest clock this home told others */
+    struct tide_lock round_lock; /* of the rest, and of the peers' `round` */
+    uint64_t rounds, round_missing;
+    uint32_t round_clock;
+    bool round_runs;
+};
+
+/* ---- a table with clocks ---- */
+struct tide__watcher { /* a node that holds a copy of a row */
+    uint64_t version;  /* of the row when it came to know it: an older UNSUB is late */
+    uint16_t node;
+};
+struct tide__watch { /* the copies of a row */
+    uint64_t key;
+    struct tide__watcher *nodes; /* NULL: empty place */
+    uint16_t count, capacity;
+    uint16_t changer; /* the node that changed the row since it last went out; 0: several did */
+};
+struct tide__watches { /* of a slot: open addressing */
+    struct tide__watch *places;
+    uint32_t capacity, count;
+};
+
+/* A node whose updates of a slot do not come straight to this home. */
+struct tide__detour {
+    uint16_t node;
+    uint32_t tick;   /* its clock as far as it came by that way */
+    uint64_t number; /* of its last DELTA that came by that way */
+};
+struct tide__detours {
+    uint32_t count;
+    struct tide__detour at[];
+};
+
+struct tide__declared { /* what a node said of the way it sends to this home */
+    struct tide__declared *next;
+    uint16_t node;
+    uint64_t slots[TIDE_SLOT_COUNT / 64]; /* straight to this node */
+};
+
+struct tide__asked { /* rows wanted by a node that are not of the clock it wants yet */
+    struct tide__asked *next;
+    uint16_t node;
+    uint32_t need, count;
+    uint64_t keys[];
+};
+struct tide__held { /* a message for slots whose rows are under way */
+    struct tide__held *next;
+    uint16_t from;
+    size_t size;
+    uint8_t body[];
+};
+
+struct tide__bound { /* a change: bounds of serials before it are not in force any more */
+    uint64_t serial;
+    uint32_t staleness;
+};
+
+enum { TIDE__UNDER = TIDE_STALENESS_MAX + 2, TIDE__OVER };
+struct tide__statistics {
+    _Alignas(128) atomic_uint_fast64_t differential[TIDE__OVER + 1];
+    atomic_uint_fast64_t hits, waits, fetches, waited_ns;
+};
+
+struct tide__staged;
+
+struct tide__clocked {
+    struct tide_table *table;
+    struct tide__cached_shape shape;
+    uint8_t model;
+    atomic_uint age_ms;
+
+    /* bounds: written on I/O, read by workers under the lock when they are not of the newest */
+    struct tide_lock bound_lock;
+    struct tide__bound bounds[TIDE__BOUNDS]; /* oldest first; the last is in force */
+    atomic_uint staleness;
+    atomic_uint_fast64_t serial;
+
+    /* copies */
+    struct tide_table *index;
+    atomic_uint table_floor; /* minimum over all slots */
+    atomic_uint floor[TIDE_SLOT_COUNT];
+    atomic_ushort via[TIDE_SLOT_COUNT];     /* where this node sends what concerns a slot */
+    atomic_uchar shifting[TIDE_SLOT_COUNT]; /* it is about to send it elsewhere */
+    atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
+    struct tide_lock dirty_lock;
+    uint32_t *dirty; /* records to be sent */
+    size_t dirty_count, dirty_capacity;
+    uint32_t hand; /* of the evictor; under the dirty lock */
+    atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, delta_bytes;
+    atomic_uint_fast64_t flushed_ns; /* async */
+    struct tide__statistics statistics[TIDE__STRIPES];
+
+    /* home; I/O except where marked */
+    uint64_t version;                    /* of the last VALUE */
+    uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH told it */
+    struct tide__declared *declared;
+    struct tide__watches watches[TIDE_SLOT_COUNT];
+    struct tide__detours *detours[TIDE_SLOT_COUNT];
+    uint16_t departed[TIDE_SLOT_COUNT]; /* went to this node, and some still send here */
+    uint32_t departed_count;
+    bool untold[TIDE_SLOT_COUNT]; /* departed, and the others do not know */
+    uint32_t untold_count;
+    bool straight;     /* the departing slot: this node's workers used the rows in place */
+    uint32_t detoured; /* slots with detours */
+    struct tide__asked *asked;
+    struct tide__held *held, **held_end;
+    struct tide_lock changed_lock;
+    uint64_t *changed; /* keys; any thread under the lock */
+    size_t changed_count, changed_capacity;
+    struct tide__staged *staged; /* bsp */
+    size_t staged_count;
+    struct tide__staged *late; /* bsp: of slots that shift; under the flush lock */
+};
+
+struct tide__sync *tide__sync_of(struct tide_store *store); /* NULL: no such table yet */
+int tide__clocked_create(struct tide_table *table);
+void tide__clocked_destroy(struct tide_table *table);
+void tide__sync_destroy(struct tide_store *store);
+static inline uint16_t tide__via(const struct tide__clocked *c, uint32_t slot) {
+    return atomic_load_explicit(&c->via[slot], memory_order_acquire); /* pairs with shift.c */
+}
+void tide__sync_wake(struct tide__sync *sync); /* everybody that waits looks again. Any thread */
+void tide__sync_wait_begin(struct tide__sync *sync, struct tide__waiting *waiting);
+void tide__sync_wait_end(struct tide__sync *sync, struct tide__waiting *waiting);
+struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: not known */
+bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any thread */
+/* To a store actor, this node's too; any thread, never waits. Releases the writer. */
+int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w);
+void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock);
+void tide__table_floor_update(struct tide__clocked *c);
+
+/* ---- cache.c ---- */
+int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,
+                          size_t count, float *out, const float *in, struct tide_ticket *ticket);
+int tide__clocked_wait(struct tide_ticket *ticket);
+/* The latch of a copy: FOUND (record set), NOT_FOUND (and not `create`), or an error. */
+int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
+                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record);
+/* The record is clean or of no use any more: it is freed and the word unlocked. */
+void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old);
+void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old);
+/* Calls each(arg, record, word, old) for the copies of a slot, latched; `each` unlocks. */
+void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
+                          void (*each)(void *arg, struct tide__cached *r,
+                                       atomic_uint_fast64_t *word, uint64_t old),
+                          void *arg);
+/* Drops copies nobody reads: those unread for long (a share of all), or, `full`, until there is
+ * room. */
+void tide__evict(struct tide__clocked *c, uint32_t clock, bool full);
+
+/* ---- flush.c ---- */
+void tide__flush_lock(struct tide__sync *sync);
+bool tide__flush_try(struct tide__sync *sync);
+void tide__flush_unlock(struct tide__sync *sync);
+void tide__flush_table(struct tide__clocked *c); /* lock held: what accumulated leaves */
+void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
+void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
+void tide__clock_changed(void *sync, uint32_t clock);
+/* A worker that only pushes is no further ahead of the slowest than one that reads. May suspend. */
+int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker);
+
+/* ---- home.c ---- */
+/* A row of which nodes hold copies was changed here. Word locked; gives its new value. */
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word);
+void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
+                         const struct tide_message *message);
+void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
+void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
+/* Rows to a node; `subscribe`: it is told of their changes from now on. */
+void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
+                       const uint64_t *keys, size_t count, bool subscribe);
+struct tide__watch_row {
+    uint64_t key;
+    uint16_t node;
+};
+/* The rows of a slot that changed go to who holds copies; TIDE_SLOT_COUNT: all without detours. */
+void tide__changed_send(struct tide__clocked *c, uint32_t slot);
+/* The changed keys of a slot (or as above), taken off the list; *gives*. NULL: out of memory. */
+uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *count);
+void tide__mark_changed(struct tide__clocked *c, uint64_t key);
+struct tide__watch *tide__watch_find(struct tide__clocked *c, uint64_t key, bool create);
+int tide__watch_add(struct tide__clocked *c, uint64_t key, uint16_t node, uint64_t version);
+void tide__watches_clear(struct tide__watches *watches);
+/* Applies a delta (or a raw sum) to a row that is here. `changer`: the node it came from. */
+int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint16_t changer);
+void tide__home_read(struct tide__clocked *c, uint64_t key, float *row);
+int tide__hold(struct tide__clocked *c, uint16_t from, const void *body, size_t size);
+
+/* ---- tick.c ---- */
+uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot);
+uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t node);
+bool tide__slot_here(const struct tide__clocked *c, uint32_t slot);
+/* Where a slot's rows are, as this node knows; 0: they are on their way here. */
+uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot);
+void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_reader *r);
+void tide__ask_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
+                       const struct tide_message *message);
+void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
+/* Ticks or members changed: clocks rise, and who waits for it is served. */
+void tide__clocks_advance(struct tide__clocked *c);
+void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has just come */
+void tide__ticks_changed(struct tide__sync *sync);
+void tide__ask_again(struct tide__clocked *c); /* parked requests */
+
+/* ---- shift.c ---- */
+struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16_t node,
+                                  bool create);
+bool tide__declared(struct tide__clocked *c, uint16_t node, uint32_t slot);
+bool tide__undeclared(struct tide__clocked *c); /* a node has said nothing yet */
+void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer);
+void tide__clocked_ready(struct tide_table *table); /* every node has the table now */
+void tide__shift_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r);
+void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint32_t end);
+void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to);
+int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to);
+void tide__clocked_arrived(struct tide_table *table, uint32_t slot);
+void tide__clocked_tell_moves(struct tide_store *store);
+bool tide__clocked_shifting(struct tide_table *table);
+void tide__shift_member_gone(struct tide__clocked *c, uint16_t node);
+void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock);
+void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r);
+
+/* ---- round.c ---- */
+enum tide__round { TIDE__ROUND_JOIN = 1, TIDE__ROUND_SETTLE };
+int tide__round(struct tide__sync *sync, enum tide__round kind, uint32_t *clock);
+int tide__settle(struct tide__sync *sync);
+void tide__round_message(struct tide_store *store, struct tide__sync *sync, uint16_t from,
+                         struct tide_reader *r);
+void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r);
+void tide__round_member_gone(struct tide__sync *sync, uint16_t node);
+
+/* ---- overlay.c: bsp ---- */
+struct tide__overlay;
+int tide__overlay_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
+                       size_t count, const float *rows);
+void tide__overlay_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
+                       float *row);
+void tide__overlays_send(struct tide__sync *sync, struct tide__worker *worker);
+void tide__overlays_free(struct tide__worker *worker);
+void tide__late_send(struct tide__clocked *c); /* flush lock held */
+/* A contribution that came; `worker`: 1 + its number. */
+int tide__stage(struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t node,
+                uint32_t worker, const void *delta);
+void tide__staged_commit(struct tide__clocked *c);
+void tide__staged_drop(struct tide__clocked *c, uint16_t node);
+void tide__staged_free(struct tide__clocked *c);
+void tide__staged_depart(struct tide__clocked *c, uint32_t slot, uint16_t to);
+
+/* ---- messages of the store actor ---- */
+void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
+                           const struct tide_message *message, struct tide_reader *r);
+void tide__clocked_member(struct tide_store *store, const struct tide_member *member);
+
+#endif

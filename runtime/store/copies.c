@@ -1,0 +1,169 @@
+/* The copies of a table with clocks on a node: their index, which of them are to be sent, and which
+ * make room. */
+#include "store/clocked.h"
+
+enum { SWEEP_CLOCKS = 8 }; /* all copies are looked at in so many clocks */
+
+/* ---- copies ---- */
+
+int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
+                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record) {
+    struct tide_table *index = c->index;
+    int code;
+    if (index->options.keys == TIDE_KEYS_HASHED) {
+        code = tide__hashed_lock(index, key, create, 0, patient, word, old);
+        if (code != TIDE__FOUND) {
+            return code;
+        }
+    } else {
+        const uint32_t slot = tide__slot_of(index, key);
+        atomic_uint_fast64_t *words =
+            atomic_load_explicit(&index->slots[slot].index, memory_order_acquire);
+        if (!words && create) {
+            words = tide__dense_words(index, slot);
+        }
+        if (!words) {
+            return create ? tide_fail(TIDE_ENOMEM, "no memory for the copies of '%s'", index->name)
+                          : TIDE__NOT_FOUND;
+        }
+        *word = words + tide__place_of(index, slot, key);
+        if (tide__word_lock(*word, patient, old)) {
+            return TIDE_EBUSY;
+        }
+    }
+    if (TIDE_LIKELY(tide__word_state(*old) == TIDE__OWNED)) {
+        *record = (struct tide__cached *)(void *)tide__slab_row(&index->slab, (uint32_t)*old);
+        return TIDE__FOUND;
+    }
+    uint32_t number;
+    code = create ? tide__slab_take(&index->slab, &number) : TIDE__NOT_FOUND;
+    if (code) {
+        tide__word_unlock(*word, *old);
+        return code;
+    }
+    *record = (struct tide__cached *)(void *)tide__slab_row(&index->slab, number);
+    tide__cached_init(&c->shape, *record, key);
+    *old = tide__word_owned(*old, number);
+    return TIDE__FOUND;
+}
+
+void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old) {
+    struct tide__cached *r =
+        (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, (uint32_t)old);
+    tide__cached_drop(r);
+    tide__slab_give(&c->index->slab, (uint32_t)old);
+    tide__word_unlock(word, old & TIDE__WORD_PRESENT);
+}
+
+void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old) {
+    r->dirty = true;
+    tide_lock(&c->dirty_lock);
+    if (c->dirty_count == c->dirty_capacity) {
+        size_t capacity = c->dirty_capacity ? c->dirty_capacity * 2 : 256;
+        uint32_t *grown = tide_realloc(c->dirty, capacity * sizeof *grown);
+        TIDE_ASSERT(grown); /* four bytes beside a record of a hundred that we got */
+        c->dirty = grown;
+        c->dirty_capacity = capacity;
+    }
+    c->dirty[c->dirty_count++] = (uint32_t)old;
+    tide_unlock(&c->dirty_lock);
+}
+
+void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
+                          void (*each)(void *arg, struct tide__cached *r,
+                                       atomic_uint_fast64_t *word, uint64_t old),
+                          void *arg) {
+    tide_lock(&c->index->slab.lock);
+    const uint32_t end = c->index->slab.next;
+    tide_unlock(&c->index->slab.lock);
+    for (uint32_t i = 0; i < end; i++) {
+        struct tide__cached *r =
+            (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, i);
+        uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
+        atomic_uint_fast64_t *word;
+        struct tide__cached *found;
+        if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
+            tide__slot_of(c->index, key) != slot ||
+            tide__copy_lock(c, key, false, true, &word, &old, &found) != TIDE__FOUND) {
+            continue;
+        }
+        if (found == r) {
+            each(arg, r, word, old);
+        } else {
+            tide__word_unlock(word, old);
+        }
+    }
+}
+
+/* ---- eviction ---- */
+
+struct unsub {
+    uint64_t keys[256], versions[256];
+    size_t count;
+    uint16_t node;
+};
+
+static void unsub_send(struct tide__clocked *c, struct unsub *u) {
+    if (u->count == 0) {
+        return;
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 4);
+    tide_write_uint(&w, TIDE__OP_UNSUB);
+    tide_write_uint(&w, c->table->id);
+    tide_write_typed(&w, TIDE_U64, u->keys, u->count);
+    tide_write_typed(&w, TIDE_U64, u->versions, u->count);
+    (void)tide__sync_send(c->table->store, u->node, &w);
+    u->count = 0;
+}
+
+/* Latched. Nothing of it is to be sent or awaited. */
+static bool is_clean(const struct tide__clocked *c, struct tide__cached *r, uint64_t key) {
+    tide__cached_confirm(
+        r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)], memory_order_relaxed));
+    return !r->dirty && !r->sent && !r->asked;
+}
+
+void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
+    struct unsub u = {.count = 0};
+    tide_lock(&c->index->slab.lock);
+    const uint32_t end = c->index->slab.next;
+    tide_unlock(&c->index->slab.lock);
+    uint32_t looks = full ? 2 * end : (end + SWEEP_CLOCKS - 1) / SWEEP_CLOCKS;
+    const uint64_t target = c->table->options.cache_bytes / c->index->slab.stride;
+    while (looks-- > 0 &&
+           (!full ||
+            atomic_load_explicit(&c->index->slab.used, memory_order_relaxed) * 16 > target * 15)) {
+        tide_lock(&c->dirty_lock);
+        uint32_t i = c->hand = c->hand + 1 < end ? c->hand + 1 : 0;
+        tide_unlock(&c->dirty_lock);
+        struct tide__cached *r =
+                                 (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, i),
+                             *found;
+        uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
+        atomic_uint_fast64_t *word;
+        if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
+            tide__copy_lock(c, key, false, false, &word, &old, &found) != TIDE__FOUND) {
+            continue;
+        }
+        bool unread = r->used_clock + c->table->options.unsubscribe_after < clock;
+        if (found != r || (r->referenced && full) || !(full || unread) || !is_clean(c, r, key)) {
+            r->referenced = found == r && full ? false : r->referenced;
+            tide__word_unlock(word, old);
+            continue;
+        }
+        uint16_t home = tide__via(c, tide__slot_of(c->table, key));
+        if (u.count == TIDE_COUNT(u.keys) || home != u.node) {
+            unsub_send(c, &u);
+            u.node = home;
+        }
+        if (r->valid && c->model != TIDE_SSP && c->model != TIDE_ASYNC) {
+            u.keys[u.count] = key;
+            u.versions[u.count++] = r->version;
+        }
+        tide__copy_free(c, word, old);
+        atomic_fetch_add_explicit(&c->evicted, 1, memory_order_relaxed);
+    }
+    unsub_send(c, &u);
+}

@@ -1,0 +1,231 @@
+/*
+ * What leaves a node at a clock: the worker that moves the node's clock packs, on its own thread,
+ * what accumulated in the copies (one sequence of DELTAs to each home), and then says TICK to every
+ * node. It waits for no answer.
+ *
+ * Packing and sending happen under one lock of the node, so DELTAs leave in the order of their
+ * numbers and a TICK behind those it closes, whichever thread sends. The holder never suspends.
+ */
+#include "store/clocked.h"
+
+bool tide__flush_try(struct tide__sync *sync) {
+    return !atomic_exchange_explicit(&sync->flushing, true, memory_order_acquire);
+}
+
+void tide__flush_lock(struct tide__sync *sync) {
+    while (!tide__flush_try(sync)) {
+        tide_pause();
+    }
+}
+
+void tide__flush_unlock(struct tide__sync *sync) {
+    atomic_store_explicit(&sync->flushing, false, memory_order_release); /* pairs with flush_try */
+}
+
+/* ---- deltas ---- */
+
+struct batch { /* a DELTA on its way to being sent */
+    struct batch *next;
+    uint16_t node;
+    uint64_t number;
+    uint32_t count, most;
+    uint64_t *keys;
+    float *rows;
+};
+
+static void batch_send(struct tide__clocked *c, struct batch *b) {
+    if (b->count == 0) {
+        return;
+    }
+    const size_t floats = b->count * (size_t)c->shape.floats;
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 8);
+    tide_write_uint(&w, TIDE__OP_DELTA);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, tide__store_self(c->table->store));
+    tide_write_uint(&w, b->number);
+    tide_write_uint(&w, 0);
+    tide_write_uint(&w, 0);
+    tide_write_typed(&w, TIDE_U64, b->keys, b->count);
+    tide_write_typed(&w, TIDE_F32, b->rows, floats);
+    atomic_fetch_add_explicit(&c->deltas_out, b->count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->delta_bytes, w.size, memory_order_relaxed);
+    if (tide__sync_send(c->table->store, b->node, &w)) {
+        tide_log(TIDE_LOG_DEBUG, tide_node_name(c->table->store->node),
+                 "updates of table '%s' are lost with node %u", c->table->name, (unsigned)b->node);
+    }
+    b->count = 0;
+}
+
+static struct batch *batch_for(struct tide__clocked *c, struct batch **batches, uint16_t node) {
+    for (struct batch *b = *batches; b; b = b->next) {
+        if (b->node == node) {
+            return b;
+        }
+    }
+    const size_t row = c->shape.floats * sizeof(float) + sizeof(uint64_t);
+    const uint32_t most = (uint32_t)(TIDE__CHUNK_BYTES / row) + 1;
+    struct batch *b = tide_alloc(sizeof *b + most * row);
+    if (b) {
+        *b = (struct batch){.next = *batches, .node = node, .most = most};
+        b->keys = (uint64_t *)(void *)(b + 1);
+        b->rows = (float *)(void *)(b->keys + most);
+        *batches = b;
+    }
+    return b;
+}
+
+/* Latched. False: it cannot be sent now and stays dirty. */
+static bool pack(struct tide__clocked *c, struct tide__sync *sync, struct tide__cached *r,
+                 struct batch **batches) {
+    const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
+    const uint32_t slot = tide__slot_of(c->table, key);
+    if (atomic_load_explicit(&c->shifting[slot], memory_order_relaxed)) {
+        return false;
+    }
+    struct batch *b = batch_for(c, batches, tide__via(c, slot));
+    if (!b) {
+        return false;
+    }
+    b->number = b->count ? b->number : ++sync->number;
+    const float *delta = tide__cached_send(&c->shape, r, b->number);
+    if (!delta) {
+        return false;
+    }
+    b->keys[b->count] = key;
+    memcpy(b->rows + (size_t)b->count * c->shape.floats, delta, c->shape.floats * sizeof *delta);
+    if (++b->count == b->most) {
+        batch_send(c, b);
+    }
+    return true;
+}
+
+void tide__flush_table(struct tide__clocked *c) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    tide__late_send(c);
+    tide_lock(&c->dirty_lock);
+    uint32_t *dirty = c->dirty;
+    size_t count = c->dirty_count;
+    c->dirty = NULL;
+    c->dirty_count = c->dirty_capacity = 0;
+    tide_unlock(&c->dirty_lock);
+    struct batch *batches = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct tide__cached *r = (struct tide__cached *)(void *)tide__slab_row(&c->index->slab,
+                                                                                 dirty[i]),
+                             *found;
+        uint64_t old;
+        atomic_uint_fast64_t *word;
+        const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
+        if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
+            tide__copy_lock(c, key, false, true, &word, &old, &found) != TIDE__FOUND) {
+            continue;
+        }
+        if (found == r && r->dirty && !pack(c, sync, r, &batches)) {
+            tide__dirty_add(c, r, old);
+        }
+        if (found == r) {
+            tide__cached_confirm(r,
+                                  atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
+                                                       memory_order_relaxed));
+        }
+        tide__word_unlock(word, old);
+    }
+    while (batches) {
+        struct batch *next = batches->next;
+        batch_send(c, batches);
+        tide_free(batches);
+        batches = next;
+    }
+    tide_free(dirty);
+}
+
+/* ---- clocks ---- */
+
+static void tick_to(struct tide__sync *sync, uint16_t node) {
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, TIDE__OP_TICK);
+    tide_write_uint(&w, sync->ticked);
+    tide_write_uint(&w, sync->highest);
+    (void)tide__sync_send(sync->store, node, &w);
+}
+
+void tide__tick_send(struct tide__sync *sync, uint32_t clock) {
+    sync->ticked = clock;
+    for (struct tide__party *p = atomic_load_explicit(&sync->peers, memory_order_acquire); p;
+         p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {
+        if (!atomic_load_explicit(&p->lost, memory_order_relaxed)) {
+            tick_to(sync, p->id);
+        }
+    }
+}
+
+void tide__tick_tell(struct tide__sync *sync, uint16_t node) {
+    tide__flush_lock(sync);
+    tick_to(sync, node);
+    tide__flush_unlock(sync);
+}
+
+/* A watch of clock.h: on the thread of a worker that moved the node's clock. */
+void tide__clock_changed(void *arg, uint32_t clock) {
+    struct tide__sync *sync = arg;
+    struct tide_store *store = sync->store;
+    tide__flush_lock(sync);
+    if (clock < sync->ticked && sync->ticked != TIDE_NO_CLOCK) {
+        tide__flush_unlock(sync); /* a worker that begins: it was raised to what was ticked */
+        return;
+    }
+    if (TIDE_MUTANT(tick_before_deltas)) {
+        tide__tick_send(sync, clock);
+    }
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && table->clocked) {
+            tide__flush_table(table->clocked);
+        }
+    }
+    sync->highest = tide__highest_clock(store);
+    tide__tick_send(sync, clock);
+    tide__flush_unlock(sync);
+    for (unsigned id = 1; id <= count && clock != TIDE_NO_CLOCK; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && table->clocked) {
+            tide__evict(table->clocked, clock, false);
+        }
+    }
+}
+
+int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker) {
+    struct tide_store *store = sync->store;
+    uint32_t slack = UINT32_MAX;
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        const struct tide_table *table = tide__table_by_id(store, id);
+        const struct tide__clocked *c = table ? table->clocked : NULL;
+        if (c && c->model != TIDE_ASYNC) {
+            uint32_t s = atomic_load_explicit(&c->staleness, memory_order_relaxed);
+            slack = s < slack ? s : slack;
+        }
+    }
+    if (slack == UINT32_MAX) {
+        return 0;
+    }
+    struct tide__waiting waiting;
+    int code = 0;
+    tide__sync_wait_begin(sync, &waiting);
+    while (!code) {
+        /* acquire: pairs with tide__ticks_changed */
+        uint32_t known = atomic_load_explicit(&sync->known, memory_order_acquire);
+        if (worker->clock <= (uint64_t)known + slack) {
+            break;
+        }
+        code = tide_fiber_suspend(TIDE_NEVER, "clock");
+    }
+    tide__sync_wait_end(sync, &waiting);
+    return code;
+}

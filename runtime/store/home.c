@@ -1,0 +1,552 @@
+/*
+ * Rows of tables with clocks at their home: updates of copies are applied, rows go out to those
+ * who hold copies, and the other side of it, rows that come in.
+ *
+ * Who holds a copy of a row is known to the row's home (watches). A row that changes is marked and
+ * listed once; when the clock rises it goes to its watchers. The node that alone changed it need
+ * not be told: its copy shows the same value.
+ */
+#include "store/clocked.h"
+
+#include <stdlib.h>
+
+/* ---- watches ---- */
+
+static struct tide__watch *watch_place(const struct tide__watches *w, uint64_t key) {
+    uint32_t i = (uint32_t)(tide_mix64(key) % w->capacity);
+    while (w->places[i].nodes && w->places[i].key != key) {
+        i = i + 1 == w->capacity ? 0 : i + 1;
+    }
+    return &w->places[i];
+}
+
+static int watches_grow(struct tide__watches *w) {
+    struct tide__watches bigger = {.capacity = w->capacity ? w->capacity * 2 : 8,
+                                   .count = w->count};
+    bigger.places = tide_alloc_zero(bigger.capacity, sizeof *bigger.places);
+    if (!bigger.places) {
+        return TIDE_ENOMEM;
+    }
+    for (uint32_t i = 0; i < w->capacity; i++) {
+        if (w->places[i].nodes) {
+            *watch_place(&bigger, w->places[i].key) = w->places[i];
+        }
+    }
+    tide_free(w->places);
+    *w = bigger;
+    return 0;
+}
+
+struct tide__watch *tide__watch_find(struct tide__clocked *c, uint64_t key, bool create) {
+    struct tide__watches *w = &c->watches[tide__slot_of(c->table, key)];
+    if (create && (w->count + 1) * 4 > w->capacity * 3 && watches_grow(w)) {
+        return NULL;
+    }
+    struct tide__watch *watch = w->capacity ? watch_place(w, key) : NULL;
+    if (watch && watch->nodes) {
+        return watch;
+    }
+    if (!create) {
+        return NULL;
+    }
+    *watch = (struct tide__watch){.key = key, .capacity = 2};
+    watch->nodes = tide_alloc(watch->capacity * sizeof *watch->nodes);
+    w->count += watch->nodes != NULL;
+    return watch->nodes ? watch : NULL;
+}
+
+void tide__watches_clear(struct tide__watches *w) {
+    for (uint32_t i = 0; i < w->capacity; i++) {
+        tide_free(w->places[i].nodes);
+    }
+    tide_free(w->places);
+    *w = (struct tide__watches){.places = NULL};
+}
+
+/* The key's word at home, locked and made if need be; NULL: out of memory. */
+static atomic_uint_fast64_t *home_word(struct tide__clocked *c, uint64_t key, uint64_t *old) {
+    struct tide_table *table = c->table;
+    atomic_uint_fast64_t *word = NULL;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        int code = tide__hashed_lock(table, key, true, 0, true, &word, old);
+        return code == TIDE__FOUND ? word : NULL;
+    }
+    const uint32_t slot = tide__slot_of(table, key);
+    word = tide__dense_words(table, slot);
+    if (word) {
+        word += tide__place_of(table, slot, key);
+        (void)tide__word_lock(word, true, old);
+    }
+    return word;
+}
+
+int tide__watch_add(struct tide__clocked *c, uint64_t key, uint16_t node, uint64_t version) {
+    struct tide__watch *watch = tide__watch_find(c, key, true);
+    if (!watch) {
+        return TIDE_ENOMEM;
+    }
+    uint16_t i = 0;
+    while (i < watch->count && watch->nodes[i].node != node) {
+        i++;
+    }
+    if (i == watch->capacity) {
+        size_t capacity = watch->capacity * (size_t)2;
+        struct tide__watcher *grown = tide_realloc(watch->nodes, capacity * sizeof *grown);
+        if (!grown) {
+            return TIDE_ENOMEM;
+        }
+        watch->nodes = grown;
+        watch->capacity = (uint16_t)capacity;
+    }
+    watch->count = (uint16_t)(watch->count + (i == watch->count));
+    watch->nodes[i] = (struct tide__watcher){.version = version, .node = node};
+    uint64_t old;
+    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    if (!word) {
+        return TIDE_ENOMEM;
+    }
+    tide__word_unlock(word, old | TIDE__WORD_WATCHED);
+    return 0;
+}
+
+static void watch_remove(struct tide__watch *watch, uint16_t i) {
+    memmove(watch->nodes + i, watch->nodes + i + 1,
+            (size_t)(watch->count - i - 1) * sizeof *watch->nodes);
+    watch->count--;
+}
+
+/* [keys, versions]; op and table are read. */
+void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
+    size_t count = 0, versions_count = 0;
+    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
+    const uint8_t *versions = tide_read_typed(r, TIDE_U64, &versions_count);
+    if (r->error || count != versions_count) {
+        atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    for (size_t k = 0; k < count; k++) {
+        uint64_t key, version;
+        memcpy(&key, keys + k * 8, 8);
+        memcpy(&version, versions + k * 8, 8);
+        struct tide__watch *watch = tide__watch_find(c, key, false);
+        for (uint16_t i = 0; watch && i < watch->count; i++) {
+            if (watch->nodes[i].node == from && watch->nodes[i].version <= version) {
+                watch_remove(watch, i);
+                break;
+            }
+        }
+    }
+}
+
+/* ---- changes ---- */
+
+static void list_changed(struct tide__clocked *c, uint64_t key) {
+    tide_lock(&c->changed_lock);
+    if (c->changed_count == c->changed_capacity) {
+        size_t capacity = c->changed_capacity ? c->changed_capacity * 2 : 256;
+        uint64_t *grown = tide_realloc(c->changed, capacity * sizeof *grown);
+        TIDE_ASSERT(grown); /* eight bytes beside a watch */
+        c->changed = grown;
+        c->changed_capacity = capacity;
+    }
+    c->changed[c->changed_count++] = key;
+    tide_unlock(&c->changed_lock);
+}
+
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word) {
+    if (!(word & TIDE__WORD_CHANGED)) {
+        list_changed(c, key);
+    }
+    return word | TIDE__WORD_CHANGED | TIDE__WORD_MIXED;
+}
+
+void tide__mark_changed(struct tide__clocked *c, uint64_t key) {
+    uint64_t old;
+    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    if (word) {
+        tide__word_unlock(word, tide__row_changed(c, key, old));
+    }
+}
+
+/* I/O thread, word locked: the row was changed by an update of `changer`. */
+static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer) {
+    if (!(word & TIDE__WORD_WATCHED)) {
+        return word;
+    }
+    struct tide__watch *watch = tide__watch_find(c, key, false);
+    if (!(word & TIDE__WORD_CHANGED)) {
+        list_changed(c, key);
+        if (watch) {
+            watch->changer = changer;
+        }
+    } else if (watch && watch->changer != changer) {
+        watch->changer = 0;
+    }
+    return word | TIDE__WORD_CHANGED;
+}
+
+int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint16_t changer) {
+    struct tide_table *table = c->table;
+    uint64_t old;
+    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    if (!word) {
+        return TIDE_ENOMEM;
+    }
+    if (tide__word_state(old) != TIDE__OWNED) {
+        uint32_t row;
+        int code = tide__slab_take(&table->slab, &row);
+        if (code) {
+            tide__word_unlock(word, old);
+            return code;
+        }
+        tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+        old = tide__word_owned(old, row);
+    }
+    tide__cached_apply(&c->shape, tide__slab_row(&table->slab, (uint32_t)old), delta);
+    tide__word_unlock(word, changed_by(c, key, old, changer));
+    return 0;
+}
+
+/* The row as it travels; a row nobody touched is its initial one. */
+void tide__home_read(struct tide__clocked *c, uint64_t key, float *row) {
+    struct tide_table *table = c->table;
+    const size_t floats = c->shape.floats;
+    uint64_t old = 0;
+    atomic_uint_fast64_t *word = NULL;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        if (tide__hashed_lock(table, key, false, 0, true, &word, &old) != TIDE__FOUND) {
+            word = NULL;
+        }
+    } else {
+        const uint32_t slot = tide__slot_of(table, key);
+        word = atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        if (word) {
+            word += tide__place_of(table, slot, key);
+            (void)tide__word_lock(word, true, &old);
+        }
+    }
+    bool here = word && tide__word_state(old) == TIDE__OWNED;
+    if (here) {
+        memcpy(row, tide__slab_row(&table->slab, (uint32_t)old), floats * sizeof *row);
+    }
+    if (word) {
+        tide__word_unlock(word, old);
+    }
+    if (!here) {
+        tide__row_init(&table->options, key, row, floats > table->width);
+    }
+}
+
+/* ---- DELTA ---- */
+
+int tide__hold(struct tide__clocked *c, uint16_t from, const void *body, size_t size) {
+    struct tide_store *store = c->table->store;
+    struct tide__held *held = store->parked_bytes + size > TIDE__PARKED_BYTES_MAX
+                                  ? NULL
+                                  : tide_alloc(sizeof *held + size);
+    if (!held) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "updates of table '%s' are lost: too many wait for slots on the move",
+                 c->table->name);
+        return TIDE_ENOMEM;
+    }
+    *held = (struct tide__held){.from = from, .size = size};
+    memcpy(held->body, body, size);
+    store->parked_bytes += size;
+    *c->held_end = held;
+    c->held_end = &held->next;
+    return 0;
+}
+
+struct delta {
+    uint64_t number, stamp, worker;
+    uint16_t origin;
+    const uint8_t *keys, *rows;
+    size_t count;
+};
+
+static uint64_t key_at(const uint8_t *keys, size_t i) {
+    uint64_t key;
+    memcpy(&key, keys + i * sizeof key, sizeof key);
+    return key;
+}
+
+/* The keys at `at` as a message of their own. */
+static void delta_write(const struct tide__clocked *c, const struct delta *d, const uint32_t *at,
+                        size_t count, struct tide_writer *w) {
+    const size_t row = c->shape.floats * sizeof(float);
+    tide_writer_init(w, NULL, 0);
+    tide_write_array(w, 8);
+    tide_write_uint(w, TIDE__OP_DELTA);
+    tide_write_uint(w, c->table->id);
+    tide_write_uint(w, d->origin);
+    tide_write_uint(w, d->number);
+    tide_write_uint(w, d->stamp);
+    tide_write_uint(w, d->worker);
+    tide_write_typed_head(w, TIDE_U64, count);
+    uint8_t *keys = tide_write_reserve(w, count * 8);
+    for (size_t i = 0; keys && i < count; i++) {
+        memcpy(keys + i * 8, d->keys + (size_t)at[i] * 8, 8);
+    }
+    tide_write_typed_head(w, TIDE_F32, count * c->shape.floats);
+    uint8_t *rows = tide_write_reserve(w, count * row);
+    for (size_t i = 0; rows && i < count; i++) {
+        memcpy(rows + i * row, d->rows + (size_t)at[i] * row, row);
+    }
+}
+
+/* Keys of slots that are not here: held (0) until their rows come, or on to their home. */
+static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct delta *d,
+                            uint32_t *at, size_t count) {
+    struct tide_store *store = c->table->store;
+    uint32_t *part = tide_alloc((count + 1) * sizeof *part);
+    while (part && count) {
+        uint16_t to = tide__home_of(c, tide__slot_of(c->table, key_at(d->keys, at[0])));
+        size_t in_part = 0, kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t slot = tide__slot_of(c->table, key_at(d->keys, at[i]));
+            if (tide__home_of(c, slot) == to) {
+                part[in_part++] = at[i];
+            } else {
+                at[kept++] = at[i];
+            }
+        }
+        count = kept;
+        struct tide_writer w;
+        delta_write(c, d, part, in_part, &w);
+        if (to == 0) {
+            (void)(w.error ? w.error : tide__hold(c, from, w.data, w.size));
+            tide_writer_release(&w);
+        } else {
+            tide__table_count(c->table, TIDE__FORWARDED, in_part);
+            (void)tide__sync_send(store, to, &w);
+        }
+    }
+    tide_free(part);
+}
+
+static void delta_apply(struct tide__clocked *c, uint16_t from, const struct delta *d) {
+    const size_t row = c->shape.floats * sizeof(float);
+    uint32_t *elsewhere = tide_alloc((d->count + 1) * sizeof *elsewhere);
+    size_t elsewhere_count = 0, here = 0;
+    for (size_t i = 0; elsewhere && i < d->count; i++) {
+        const uint64_t key = key_at(d->keys, i);
+        const uint32_t slot = tide__slot_of(c->table, key);
+        if (!tide__slot_here(c, slot)) {
+            elsewhere[elsewhere_count++] = (uint32_t)i;
+            continue;
+        }
+        int code = d->worker ? tide__stage(c, key, (uint32_t)d->stamp, d->origin,
+                                           (uint32_t)d->worker, d->rows + i * row)
+                             : tide__home_apply(c, key, d->rows + i * row, d->origin);
+        if (code) {
+            tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
+                     "an update of table '%s' is lost: %s", c->table->name, tide_error_message());
+        }
+        here++;
+        struct tide__detour *detour = tide__detour(c, slot, d->origin, false);
+        if (detour && detour->number < d->number) {
+            detour->number = d->number;
+        }
+    }
+    struct tide__party *peer = tide__party(tide__sync_of(c->table->store), d->origin);
+    if (peer && from == d->origin && peer->applied < d->number) {
+        peer->applied = d->number;
+    }
+    tide__table_count(c->table, TIDE__SERVED_PUSHES, here);
+    if (elsewhere_count) {
+        delta_elsewhere(c, from, d, elsewhere, elsewhere_count);
+    }
+    tide_free(elsewhere);
+}
+
+/* [origin, number, stamp, worker, keys, rows]; op and table are read. */
+void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
+                         const struct tide_message *message) {
+    struct tide_table *table = c->table;
+    size_t floats = 0;
+    uint64_t origin = tide_read_uint(r);
+    struct delta d = {.origin = origin <= UINT16_MAX ? (uint16_t)origin : 0};
+    d.number = tide_read_uint(r);
+    d.stamp = tide_read_uint(r);
+    d.worker = tide_read_uint(r);
+    d.keys = tide_read_typed(r, TIDE_U64, &d.count);
+    d.rows = tide_read_typed(r, TIDE_F32, &floats);
+    bool good = !r->error && d.origin && floats % c->shape.floats == 0 &&
+                floats / c->shape.floats == d.count && d.stamp <= INT32_MAX &&
+                d.worker <= UINT32_MAX && (d.worker != 0) == (c->model == TIDE_BSP);
+    for (size_t i = 0; good && table->options.keys == TIDE_KEYS_DENSE && i < d.count; i++) {
+        good = key_at(d.keys, i) < table->options.key_count;
+    }
+    if (!good) {
+        atomic_fetch_add_explicit(&table->store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    tide__table_count(table, TIDE__BYTES_IN, message->size);
+    delta_apply(c, from, &d);
+}
+
+/* ---- VALUE out ---- */
+
+void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
+                       const uint64_t *keys, size_t count, bool subscribe) {
+    const size_t floats = c->shape.floats, most = TIDE__CHUNK_BYTES / (floats * 4 + 8) + 1;
+    for (size_t at = 0; at < count;) {
+        size_t part = count - at < most ? count - at : most;
+        struct tide_writer w;
+        tide_writer_init(&w, NULL, 0);
+        tide_write_array(&w, 7);
+        tide_write_uint(&w, TIDE__OP_VALUE);
+        tide_write_uint(&w, c->table->id);
+        tide_write_uint(&w, ++c->version);
+        tide_write_uint(&w, clock);
+        tide_write_uint(&w, applied);
+        tide_write_typed(&w, TIDE_U64, keys + at, part);
+        tide_write_typed_head(&w, TIDE_F32, part * floats);
+        char *rows = tide_write_reserve(&w, part * floats * sizeof(float));
+        float *row = tide_alloc(floats * sizeof *row);
+        for (size_t i = 0; rows && row && i < part; i++) {
+            tide__home_read(c, keys[at + i], row);
+            memcpy(rows + i * floats * sizeof *row, row, floats * sizeof *row);
+            if (subscribe && tide__watch_add(c, keys[at + i], node, c->version)) {
+                w.error = TIDE_ENOMEM;
+            }
+        }
+        w.error = row ? w.error : TIDE_ENOMEM;
+        tide_free(row);
+        atomic_fetch_add_explicit(&c->values_out, part, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->value_bytes, w.size, memory_order_relaxed);
+        (void)tide__sync_send(c->table->store, node, &w);
+        at += part;
+    }
+}
+
+uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *count) {
+    tide_lock(&c->changed_lock);
+    uint64_t *taken = tide_alloc((c->changed_count + 1) * sizeof *taken);
+    size_t kept = 0;
+    *count = 0;
+    for (size_t i = 0; taken && i < c->changed_count; i++) {
+        uint32_t of = tide__slot_of(c->table, c->changed[i]);
+        bool mine = slot < TIDE_SLOT_COUNT ? of == slot : !c->detours[of];
+        if (mine) {
+            taken[(*count)++] = c->changed[i];
+        } else {
+            c->changed[kept++] = c->changed[i];
+        }
+    }
+    c->changed_count = taken ? kept : c->changed_count;
+    tide_unlock(&c->changed_lock);
+    return taken;
+}
+
+static int by_node(const void *a, const void *b) {
+    const struct tide__watch_row *x = a, *y = b;
+    return x->node != y->node ? (x->node < y->node ? -1 : 1)
+                              : (x->key > y->key) - (x->key < y->key);
+}
+
+struct rows { /* (node, key) pairs that are to go out */
+    struct tide__watch_row *at;
+    size_t count, capacity;
+};
+
+static void rows_add(struct rows *rows, uint16_t node, uint64_t key) {
+    if (rows->count == rows->capacity) {
+        size_t capacity = rows->capacity ? rows->capacity * 2 : 1024;
+        struct tide__watch_row *grown = tide_realloc(rows->at, capacity * sizeof *grown);
+        TIDE_ASSERT(grown); /* sixteen bytes beside a watcher */
+        rows->at = grown;
+        rows->capacity = capacity;
+    }
+    rows->at[rows->count++] = (struct tide__watch_row){.key = key, .node = node};
+}
+
+static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t key) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__watch *watch = tide__watch_find(c, key, false);
+    uint64_t old;
+    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    if (!word) {
+        list_changed(c, key); /* next time */
+        return;
+    }
+    bool alone = !(old & TIDE__WORD_MIXED) && c->table->options.update != TIDE_UPDATE_ADAM;
+    old &= ~(TIDE__WORD_CHANGED | TIDE__WORD_MIXED);
+    tide__word_unlock(word, watch && watch->count ? old : old & ~TIDE__WORD_WATCHED);
+    for (uint16_t i = 0; watch && i < watch->count;) {
+        uint16_t node = watch->nodes[i].node;
+        if (tide__party_lost(sync, node)) {
+            watch_remove(watch, i);
+            continue;
+        }
+        if (!alone || watch->changer != node) {
+            rows_add(rows, node, key);
+        }
+        i++;
+    }
+}
+
+void tide__changed_send(struct tide__clocked *c, uint32_t slot) {
+    size_t count, from = 0;
+    uint64_t *keys = tide__take_changed(c, slot, &count);
+    struct rows rows = {.at = NULL};
+    for (size_t i = 0; keys && i < count; i++) {
+        row_goes_out(c, &rows, keys[i]);
+    }
+    if (rows.count) {
+        qsort(rows.at, rows.count, sizeof *rows.at, by_node);
+    }
+    for (size_t i = 0; i < rows.count; i++) { /* keys of one node close up in `keys` */
+        if (i + 1 < rows.count && rows.at[i + 1].node == rows.at[i].node) {
+            continue;
+        }
+        uint32_t any = slot < TIDE_SLOT_COUNT ? slot : tide__slot_of(c->table, rows.at[i].key);
+        for (size_t k = from; k <= i; k++) {
+            keys[k - from] = rows.at[k].key;
+        }
+        tide__values_send(c, rows.at[i].node, tide__slot_clock(c, any),
+                          tide__slot_applied(c, any, rows.at[i].node), keys, i - from + 1, false);
+        from = i + 1;
+    }
+    tide_free(rows.at);
+    tide_free(keys);
+}
+
+/* ---- VALUE in ---- */
+
+/* [version, clock, applied, keys, rows]; op and table are read. */
+void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    const size_t bytes = c->shape.floats * sizeof(float);
+    size_t count = 0, floats = 0;
+    uint64_t version = tide_read_uint(r), clock = tide_read_uint(r), applied = tide_read_uint(r);
+    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
+    const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
+    if (r->error || clock > TIDE_NO_CLOCK || floats != count * c->shape.floats) {
+        atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    (void)from;
+    const uint64_t now = tide_port_now(c->table->store->port);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key = key_at(keys, i), old;
+        atomic_uint_fast64_t *word;
+        struct tide__cached *copy;
+        if ((c->table->options.keys == TIDE_KEYS_DENSE && key >= c->table->options.key_count) ||
+            tide__copy_lock(c, key, false, true, &word, &old, &copy) != TIDE__FOUND) {
+            continue; /* evicted */
+        }
+        if (version > copy->version) { /* else: late, from an old home */
+            tide__cached_row(&c->shape, copy, rows + i * bytes, applied);
+            copy->version = version;
+            copy->row_clock = copy->row_clock > (uint32_t)clock ? copy->row_clock : (uint32_t)clock;
+            copy->fetched_ns = now;
+            copy->settled = atomic_load_explicit(&sync->settled, memory_order_relaxed);
+            copy->asked = copy->asked && (c->model == TIDE_SSP && clock < copy->asked_need);
+        }
+        tide__word_unlock(word, old);
+    }
+    atomic_fetch_add_explicit(&c->values_in, count, memory_order_relaxed);
+    tide__sync_wake(sync);
+}

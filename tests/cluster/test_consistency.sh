@@ -1,0 +1,54 @@
+#!/bin/bash
+# Consistency models on real processes: what workers see, what the summary says of it, bounds that change, charts.
+. "$(dirname "$0")/harness.sh"
+
+cat > clocks.lua <<'EOF'
+local tide = require "tide"
+local job = tide.job {
+  name = "clocks",
+  tables = {
+    exact = tide.table {keys = tide.dense(64), width = 4, consistency = "bsp"},
+    eager = tide.table {keys = tide.dense(64), width = 4, consistency = "essp:1"},
+  },
+  worker = function(w)
+    local keys, one = tide.range(0, 63), {0, 0, 0, 0}
+    one[w.rank] = 1
+    local rows = {}
+    for i = 1, 64 do rows[i] = one end
+    local wrong = 0
+    for clock = 1, 6 do
+      local exact, eager = w.tables.exact:pull(keys), w.tables.eager:pull(keys)
+      for i = 1, #exact do
+        local own <const> = (i - 1) % 4 + 1 == w.rank
+        if exact[i] ~= clock - 1 then wrong = wrong + 1 end
+        if eager[i] < clock - 2 or own and eager[i] ~= clock - 1 then wrong = wrong + 1 end
+      end
+      if clock == 3 and w.rank == 1 then assert(w.tables.eager:consistency("essp:0")) end
+      w.tables.exact:push(keys, rows)
+      w.tables.eager:push(keys, rows)
+      assert(w:clock() == clock)
+    end
+    w:barrier "all"
+    local all = w.tables.eager:pull(keys)
+    for i = 1, #all do wrong = wrong + (all[i] == 6 and 0 or 1) end
+    assert(w.tables.eager:consistency() == "essp:0")
+    assert(not w.tables.eager:consistency("ssp:1"))
+    w:report {loss = wrong, examples = 1}
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2, workers = 2}
+  local s = cluster:start(job):wait()
+  print("wrong", s.loss, "mean", s.staleness.exact.mean)
+end)
+EOF
+run 0 run clocks.lua
+says out.txt 'wrong	0.0	mean	-1.0'
+nothing_left
+
+run 0 run "$root/examples/mf_ssp.lua" --epochs 2 --models "bsp essp:2" --slow 1ms --chart chart.svg
+says out.txt '^bsp +[0-9.]+ +[0-9.]+ +-1\.00 +0\.00 '
+says chart.svg '<svg'
+says chart.svg 'essp:2'
+nothing_left
+finish
