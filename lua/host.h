@@ -141,6 +141,9 @@ static inline size_t tide__lua_tensor_count(const struct tide_lua_tensor *tensor
 }
 /* Pushes a zeroed tensor. Raises on absurd sizes. */
 struct tide_lua_tensor *tide__lua_tensor_new(lua_State *L, int type, size_t rows, size_t columns);
+/* Pushes a tensor over memory of the value at `owner`, which it keeps alive. */
+void tide__lua_tensor_borrow(lua_State *L, int type, size_t rows, size_t columns, void *data,
+                             int owner);
 /* NULL if the value is no tensor; never raises. */
 struct tide_lua_tensor *tide__lua_tensor_at(lua_State *L, int index);
 struct tide_lua_tensor *tide__lua_tensor_check(lua_State *L, int index);
@@ -210,6 +213,7 @@ void tide__lua_open_process(lua_State *L);
 void tide__lua_open_data(lua_State *L);
 void tide__lua_open_matrix(lua_State *L);
 void tide__lua_open_program(lua_State *L);
+void tide__lua_open_exchange(lua_State *L);
 int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
 void tide__lua_open_corpus(lua_State *L);
 void tide__lua_open_sampler(lua_State *L);

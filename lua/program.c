@@ -6,8 +6,7 @@
  * Expected failures return nil, err. A run belongs to one Lua state; its step calls the hooks
  * between operations, and they may suspend the fiber.
  */
-#include "graph/program.h"
-#include "host.h"
+#include "exchange.h"
 
 #include <string.h>
 
@@ -457,6 +456,7 @@ static lua_Integer fed_rows(lua_State *L) {
 struct hook_call {
     lua_State *L;
     int need, ready; /* stack indices; 0: none */
+    struct tide_lua_exchange *exchange;
 };
 
 /* Leaves the error object on top when it fails. */
@@ -476,14 +476,21 @@ static int on_ready(void *arg, uint32_t layer) {
     return call_hook(call, call->ready, layer);
 }
 
-/* run:step(rows, step, need|nil, ready|nil) -> sum, count, correct | nil, err */
+static int on_factors(void *arg, size_t parameter, const struct tide_operand *a,
+                      const struct tide_operand *b) {
+    return tide__lua_exchange_factors(((struct hook_call *)arg)->exchange, parameter, a, b);
+}
+
+/* run:step(rows, step, need|nil, ready|nil, exchange|nil) -> sum, count, correct | nil, err. The
+ * exchange takes the factors that run:offer asked for. */
 static int run_step(lua_State *L) {
     struct lua_run *own = check_run(L);
     lua_Integer rows = luaL_checkinteger(L, 2), step = luaL_optinteger(L, 3, 0);
-    lua_settop(L, 5);
-    struct hook_call call = {L, lua_isnil(L, 4) ? 0 : 4, lua_isnil(L, 5) ? 0 : 5};
+    lua_settop(L, 6);
+    struct hook_call call = {L, lua_isnil(L, 4) ? 0 : 4, lua_isnil(L, 5) ? 0 : 5,
+                             tide__lua_exchange_at(L, 6)};
     struct tide_run_hooks hooks = {&call, call.need ? on_need : NULL, call.ready ? on_ready : NULL,
-                                   NULL};
+                                   call.exchange ? on_factors : NULL};
     lua_Integer fed = fed_rows(L);
     if (rows < 0 || rows > fed) {
         return luaL_error(L, "a step of %I rows, but only %I were fed", rows, fed);
@@ -495,7 +502,7 @@ static int run_step(lua_State *L) {
     own->busy = true;
     int code = tide_run_step(own->run, (size_t)rows, (uint64_t)step, &hooks);
     own->busy = false;
-    if (lua_gettop(L) > 5) {
+    if (lua_gettop(L) > 6) {
         return lua_error(L);
     }
     if (code != 0) {
@@ -533,6 +540,14 @@ static int run_fold(lua_State *L) {
 /* run:folded(parameter from 1) */
 static int run_folded(lua_State *L) {
     lua_pushboolean(L, tide_run_folded(check_run(L)->run, (size_t)check_u32(L, 2) - 1));
+    return 1;
+}
+
+/* run:offer(parameter from 1, on): its gradient as factors from now on; false: it has none */
+static int run_offer(lua_State *L) {
+    struct lua_run *own = check_run(L);
+    int code = tide_run_offer_factors(own->run, (size_t)check_u32(L, 2) - 1, lua_toboolean(L, 3));
+    lua_pushboolean(L, code == 0);
     return 1;
 }
 
@@ -638,7 +653,8 @@ void tide__lua_open_program(lua_State *L) {
     static const luaL_Reg run[] = {
         {"bind", run_bind},       {"feed", run_feed},       {"step", run_step},
         {"output", run_output},   {"fold", run_fold},       {"folded", run_folded},
-        {"explain", run_explain}, {"figures", run_figures}, {NULL, NULL},
+        {"offer", run_offer},     {"explain", run_explain}, {"figures", run_figures},
+        {NULL, NULL},
     };
     static const luaL_Reg functions[] = {{"program", core_program},
                                          {"update", core_update},

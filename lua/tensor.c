@@ -50,6 +50,18 @@ struct tide_lua_tensor *tide__lua_tensor_new(lua_State *L, int type, size_t rows
     return tensor;
 }
 
+void tide__lua_tensor_borrow(lua_State *L, int type, size_t rows, size_t columns, void *data,
+                             int owner) {
+    lua_pushvalue(L, owner);
+    struct tide_lua_tensor *tensor = lua_newuserdatauv(L, sizeof *tensor, 1);
+    *tensor = (struct tide_lua_tensor){
+        .t = {.data = data, .rows = rows, .columns = columns, .type = (uint8_t)type},
+        .element = tide_ext_element_size(type)};
+    set_metatable(L);
+    lua_insert(L, -2);
+    lua_setiuservalue(L, -2, 1);
+}
+
 struct tide_lua_tensor *tide__lua_tensor_at(lua_State *L, int index) {
     struct tide_lua_tensor *tensor = lua_touserdata(L, index);
     if (!tensor || lua_islightuserdata(L, index) || !lua_getmetatable(L, index)) {

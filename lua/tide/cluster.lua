@@ -204,7 +204,7 @@ function cluster.new(o)
     error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes, servers included, and at least one "
       .. "worker each"):format(most)}), 2)
   end
-  local self = setmetatable({context = context, servers_max = NODES_MAX - count, run_id = context.run, children = {},
+  local self = setmetatable({context = context, servers_max = most - count, run_id = context.run, children = {},
                              runs = {}}, cluster)
   context.clusters[#context.clusters + 1] = self
   if not context.attached then
@@ -245,7 +245,7 @@ end
 
 require("tide.elastic").extend(cluster, {
   start_child = start_child, wait_up = wait_up, wait_ended = wait_ended, adopt_members = adopt_members,
-  join_s = JOIN_S, nodes_max = NODES_MAX,
+  join_s = JOIN_S, nodes_max = PROCESSES_MAX,
 })
 
 ---@param job_ tide.job

@@ -363,7 +363,9 @@ function controller:meet()
     self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
       {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
   else
-    tell_all(running, {op = "pass"}, true)
+    local values = {}
+    for _, w in ipairs(running) do values[w.rank] = w.waits.value end
+    tell_all(running, {op = "pass", values = next(values) ~= nil and values or nil}, true)
   end
 end
 
@@ -483,7 +485,8 @@ function from_worker.ready(self, w)
   self.policies = live
   for _, each in ipairs(self.workers) do
     each.state = "running"
-    core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank)})
+    core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank),
+                             comm = live and live:comm_plan()})
   end
   self:emit {kind = "started"}
 end
@@ -498,8 +501,12 @@ function from_worker.report(self, w, m)
 end
 
 function from_worker.barrier(self, w, m)
-  w.waits = {kind = "barrier", id = m.id, name = m.name}
+  w.waits = {kind = "barrier", id = m.id, name = m.name, value = m.value}
   self:meet()
+end
+
+function from_worker.exchanged(self, _, m)
+  if self.policies then self.policies:exchanged(m.fields) end
 end
 
 function controller:count_progress(fields)
@@ -679,7 +686,7 @@ function from_driver.policy(self, request, message)
   if not self.policies then
     return core.answer_error(message, script.error("T0303", self.ready < (self.worker_count or 1)
       and "the run has not started yet"
-      or ("job `%s` declares no `batch` and names no policies: it has no seats"):format(self.a.job)))
+      or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
   end
   local result, err = self.policies:serve(request)
   if not result then return core.answer_error(message, err) end

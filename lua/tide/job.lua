@@ -18,6 +18,7 @@ local text = require "tide.text"
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
+---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
 ---@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
 local job = {}
 job.__index = job
@@ -26,7 +27,7 @@ local KNOWN <const> = {
   name = "string", worker = "function", data = {"table", "number"}, tables = {"table", "function"}, params = "table",
   on_report = "function", evaluate = "table", stop = "table", checkpoint = "table", progress = "table", seed = "number",
   workers = "number", chunks = "number", on_worker_loss = "string", on_loss = "string", batch = {"number", "table"},
-  policies = "table",
+  policies = "table", comm = "table",
 }
 local CHOICES <const> = {on_worker_loss = {"replay", "stop"}, on_loss = {"stop"}}
 local LATER <const> = {on_loss = {restore = "checkpoints", reinit = "new homes for lost rows"}}

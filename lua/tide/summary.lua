@@ -20,6 +20,11 @@ local summary = {}
 ---@field not_finite integer pushed rows with a NaN or an infinity
 ---@field wire_bytes integer bytes between processes
 ---@field wire_messages integer frames between processes
+---@field comm_bytes integer|nil sent by the exchange of gradients, of all workers
+---@field comm_bytes_step number|nil of a worker in a step
+---@field comm_s number|nil some gradient was under way: sum over the workers
+---@field comm_wait_s number|nil workers waited for it
+---@field overlap number|nil share of comm_s that was hidden behind computing
 ---@field workers_lost integer workers that were lost in mid-run
 ---@field chunks_redone integer chunks that were done again for them
 ---@field nodes table[] the same figures by node
@@ -92,6 +97,20 @@ local function add_shares(row)
   end
 end
 
+---What reports said of the exchange of gradients.
+local function add_exchange(self, history)
+  local sums = {}
+  for _, report in ipairs(history) do
+    for k, v in pairs(report) do
+      if k == "resyncs" or k == "steps" or type(k) == "string" and k:find "^comm_" then sums[k] = (sums[k] or 0) + v end
+    end
+  end
+  if not sums.comm_bytes then return end
+  for k, v in pairs(sums) do self[k] = v end
+  if self.steps > 0 then self.comm_bytes_step = self.comm_bytes / self.steps end
+  if self.comm_s > 0 then self.overlap = math.max(0, 1 - self.comm_wait_s / self.comm_s) end
+end
+
 ---@param run tide.run
 ---@param counters table of the controller: nodes = {{name, before, after}}, elapsed_s, clock, examples
 ---@return tide.summary
@@ -120,12 +139,13 @@ function summary.new(run, counters)
     if last.elapsed_s > 0 then self.examples_per_s = self.examples / last.elapsed_s end
     if last.loss then self.loss = last.examples and last.examples > 0 and last.loss / last.examples or last.loss end
   end
+  add_exchange(self, history)
   return setmetatable(self, summary)
 end
 
 local function format_of(field)
-  if field:find("_share$") then return "share" end
-  if field:find("_bytes$") then return "size" end
+  if field:find("_share$") or field == "overlap" then return "share" end
+  if field:find("_bytes$") or field == "comm_bytes_step" then return "size" end
   if field:find("_per_s$") then return "rate" end
   if field:find("_s$") then return "duration" end
   return nil

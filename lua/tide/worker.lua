@@ -21,6 +21,7 @@ local PROGRESS_EVERY_S <const> = 0.1
 ---@field data tide.data.set|integer|any[]|nil of a data set its own part; else what the job has
 ---@field params table
 ---@field batch integer|nil examples of its next step, of a job that declares `batch`
+---@field comm table|nil newest plan of how gradients travel, of a job that declares `comm`: {epoch=, paths=, formats=}
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
@@ -72,6 +73,8 @@ local function serve(self, message)
     self.stop_asked = true
   elseif value.op == "params" then
     self.params = value.params
+  elseif value.op == "comm" then
+    self.comm = value.plan
   elseif value.op == "end" then
     error(ENDED, 0)
   else
@@ -192,14 +195,21 @@ end
 
 ---Waits until every worker that still runs is at a barrier of this name. After it all workers read the same values.
 ---@param name? string
-function w_methods:barrier(name)
+---@param value? any something that all are to know
+---@return table values by rank, if there are any
+function w_methods:barrier(name, value)
   name = name or "barrier"
   settle() -- what was pushed here is at the homes
   self.barriers = self.barriers + 1
-  tell(self, {op = "barrier", id = self.barriers, name = name})
-  await(self, "pass", self.barriers)
+  tell(self, {op = "barrier", id = self.barriers, name = name, value = value})
+  local values <const> = await(self, "pass", self.barriers).values
   settle() -- and here is what everybody pushed
+  return values
 end
+
+---Tells the run's `comm` policy what the exchange of gradients took.
+---@param fields table {seconds =, paths = by tensor, bytes =, busy_s =, step_s =}
+function w_methods:exchanged(fields) tell(self, {op = "exchanged", fields = fields}) end
 
 ---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
 ---@return integer clock
@@ -302,7 +312,8 @@ function worker.main(a)
     if not begun then error(why, 0) end
     self.clock_base = core.worker_clock() - self.clocks
     tell(self, {op = "ready"})
-    self.batch = await(self, "go", 0).batch
+    local go <const> = await(self, "go", 0)
+    self.batch, self.comm = go.batch, go.comm
     self.reported_at = core.now()
     self.job.worker(self)
     core.worker_end()

@@ -257,15 +257,12 @@ int tide__slot_drain(struct tide_table *table, uint32_t slot,
                      void *arg);
 void tide__slots_deinit(struct tide_table *table);
 
-/* ---- rules.c, init.c, half.c ---- */
+/* ---- rules.c, init.c ---- */
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
 bool tide__all_finite(const float *values, size_t count);
 /* The initial row; `full`: with the rule's state. A pure function of the options and the key. */
 void tide__row_init(const struct tide_table_options *options, uint64_t key, float *row, bool full);
-void tide__floats_to_half(const void *from, void *to, size_t count,
-                          uint8_t wire_type); /* may be the same memory */
-void tide__half_to_floats(const void *from, void *to, size_t count, uint8_t wire_type);
 
 /* ---- access.c ---- */
 struct tide__misses {

@@ -82,6 +82,10 @@ bool tide_read_field(const struct tide_reader *r, const char *key, struct tide_r
  * duplicate string keys (maps of up to 64 pairs). 0, EPROTO or ELIMIT with the offset in the error text. */
 int tide_scan(const void *data, size_t size);
 
+/* ---- half.c: values of two bytes; wire_type is TIDE_WIRE_F16 or TIDE_WIRE_BF16 ---- */
+void tide__floats_to_half(const void *from, void *to, size_t count, uint8_t wire_type); /* may be the same memory */
+void tide__half_to_floats(const void *from, void *to, size_t count, uint8_t wire_type);
+
 /* ---- frames ---- */
 enum tide_frame_kind {
     TIDE_FRAME_CAST, TIDE_FRAME_CALL, TIDE_FRAME_REPLY, TIDE_FRAME_ERROR, TIDE_FRAME_EXIT, TIDE_FRAME_CREDIT,

@@ -162,7 +162,18 @@ RAFTS = {
     "timeout-now": raft(6, [4, 11, 3]),
 }
 
-for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX),
+# Messages between workers that exchange gradients: [kind, step, rank, layer, index, format, [k ...], values].
+EXCHANGES = {
+    "push": b"\x98\0\1\1\0\2\0\x90\xd7\1" + struct.pack("<ff", 1.5, -2.0),
+    "factor": b"\x98\4\3\2\1\0\2\x92\2\3\xd6\4" + b"\0\x3f\0\x40",
+    "short": b"\x98\0\1\1\0\2\0\x90\xd7\1" + b"\0" * 7,
+    "share": b"\x95\5\1\0\x94" + b"\xcb" + struct.pack(">d", 32.0) + b"\1\2\3\xc0",
+    "plan": b"\x95\5\2\0\x94\1\2\3\4\x93\7\xc4\2\0\1\xc4\2\0\2",
+    "plan-bad": b"\x95\5\2\0\x94\1\2\3\4\x93\7\xc4\2\0\7\xc4\2\0\2",
+}
+
+for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
+                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX),
                       ("manifest", MANIFESTS)):
     for seed, content in seeds.items():
         write(target, seed, content)

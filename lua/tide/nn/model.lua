@@ -61,10 +61,12 @@ end
 
 ---Forward and backward; gradients are sums over the examples.
 ---@param hooks? {need?: fun(layer: integer), ready?: fun(layer: integer)} called between operations
+---@param exchange? table core.exchange, which takes the gradients that are offered as factors
 ---@return table {loss = sum, count = n, correct = n}
-function model:backward(batch, hooks)
+function model:backward(batch, hooks, exchange)
   local rows <const> = feed(self.program, self.train, batch)
-  local sum, count, correct = checked(self.train:step(rows, self.steps, hooks and hooks.need, hooks and hooks.ready))
+  local sum, count, correct = checked(self.train:step(rows, self.steps, hooks and hooks.need, hooks and hooks.ready,
+    exchange))
   return {loss = sum, count = count, correct = correct}
 end
 

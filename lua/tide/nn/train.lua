@@ -1,14 +1,12 @@
 -- tide.nn.train: data-parallel training of a program as a job on tables.
 --
--- A layer's parameters are a range of keys of the table `params` (1024 numbers a key), so slots, messages and layers
--- speak of the same ranges. A step: every worker computes the gradient of its batch and adds it to the table `grads`,
--- layer by layer as soon as backward has made it. When all have, each worker applies the update rule to its own range
--- of keys and stores the new values; the state of the rule (momentum, ...) exists once, cut over the workers. When all
--- have, everybody pulls the layers, in the order in which the next forward asks for them. Sums are divided by the
--- number of examples of all workers, so batches may be of unequal size. Running statistics are each worker's own during
--- an epoch; at its end all take their mean, which the table `states` then holds.
+-- Each worker computes the gradient of its batch, gives its layers to the exchange (tide.nn.exchange) and updates its
+-- replica of the parameters with the sums. Sums are divided by the number of examples of all workers, so batches may be
+-- of unequal size. Running statistics are each worker's own during an epoch; at its end all take their mean. At an
+-- epoch's end the tables `params` and `states` get what was learnt.
 local core = require "tide.core"
 local data = require "tide.data"
+local exchange = require "tide.nn.exchange"
 local script = require "tide.script"
 local table_spec = require "tide.table_spec"
 
@@ -29,21 +27,14 @@ local trainer = {}
 trainer.__index = trainer
 
 local function new_trainer(w, o)
-  local self = setmetatable({w = w, params = w.tables.params, grads = w.tables.grads, step = 0, pulls = {}}, trainer)
+  local self = setmetatable({w = w, params = w.tables.params, sums = w.tables.sums, step = 0, resyncs = 0}, trainer)
   self.model = o.program:compile {seed = w.seed, mask_seed = w.seed * 1000003 + w.rank, optimizer = o.optimizer,
                                   clip = o.clip}
   local keys <const> = self.model.layout.keys
   local first, count = data.piece(keys, w.rank, w.workers)
   self.first, self.count, self.keys = first - 1, count, range(first - 1, count)
-  self.layers = {}
-  for i, l in ipairs(self.model.layout.layers) do
-    self.layers[i] = {keys = range(l.first_key, l.key_count),
-                      parameters = self.model.parameters:slice(l.first_key + 1, l.key_count),
-                      gradients = self.model.gradients:slice(l.first_key + 1, l.key_count)}
-  end
-  self.sums = core.tensor("f32", 1, KEY)
   self.state_rows = state_keys(self.model.layout)
-  self.none = core.tensor("f32", math.max(count, self.state_rows), KEY)
+  if w.workers > 1 then self.exchange = exchange.new(w, self.model) end
   self:store()
   return self
 end
@@ -55,63 +46,36 @@ function trainer:store()
   end
 end
 
-local function wait_all(tickets)
-  for _, ticket in ipairs(tickets) do
-    local ok, err = ticket:wait()
-    if not ok then error(err, 0) end
-  end
-end
-
----Takes from the table what is in it: exactly zero is left.
-local function take_back(self, keys, rows)
+---Adds `scale` times rows to the table `sums`.
+local function add_rows(self, keys, rows, scale)
   local n <const> = rows:rows()
-  local negative = self.none:slice(1, n)
-  negative:fill(0)
-  core.update("cpu", {rule = "sgd", rate = 1}, 0, n * KEY, negative, rows)
-  self.grads:push(keys, negative)
-end
-
----Key of the numbers that all workers add up beside the gradients; two in turn, so that one can be emptied.
-function trainer:sums_key(step) return self.model.layout.keys + step % 2 end
-
----Pushes counts and returns the sums over all workers once all have pushed their gradients.
-function trainer:share(r)
-  self.sums:fill(0)
-  self.sums[1], self.sums[2], self.sums[3] = r.count, r.loss, r.correct
-  self.grads:push({self:sums_key(self.step)}, self.sums)
-  self.w:barrier "gradients"
-  if self.w.rank == 1 and self.last then take_back(self, {self:sums_key(self.step - 1)}, self.last) end
-  self.last = self.grads:pull({self:sums_key(self.step)})
-  return {count = self.last[1], loss = self.last[2], correct = self.last[3]}
-end
-
----The global norm, if it is wanted: each worker adds that of its range.
-function trainer:squares(gradients)
-  local own = self.count > 0 and core.norm2("cpu", 0, self.count * KEY, gradients) or 0
-  if not self.model.clip then return own end
-  self.sums:fill(0)
-  self.sums[4] = own
-  self.grads:push({self:sums_key(self.step)}, self.sums)
-  self.w:barrier "norm"
-  self.last = self.grads:pull({self:sums_key(self.step)})
-  return self.last[4]
+  local share = core.tensor("f32", n, KEY)
+  core.update("cpu", {rule = "sgd", rate = -scale}, 0, n * KEY, share, rows)
+  self.sums:push(keys, share)
 end
 
 ---Running statistics become their mean over the workers.
 function trainer:average_states()
-  local states <const>, n <const> = self.model.states, self.state_rows
+  local states <const>, keys <const> = self.model.states, range(0, self.state_rows)
   if self.model.layout.states == 0 then return end
   if self.w.workers > 1 then
-    local keys <const>, share = range(self.model.layout.keys + 2, n), self.none:slice(1, n)
-    share:fill(0)
-    core.update("cpu", {rule = "sgd", rate = -1 / self.w.workers}, 0, n * KEY, share, states)
-    self.grads:push(keys, share)
+    add_rows(self, keys, states, 1 / self.w.workers)
     self.w:barrier "states"
-    self.grads:pull(keys, {into = states})
+    self.sums:pull(keys, {into = states})
     self.w:barrier "mean states"
-    if self.w.rank == 1 then take_back(self, keys, states) end
+    if self.w.rank == 1 then add_rows(self, keys, states, -1) end -- exactly zero is left
   end
-  if self.w.rank == 1 then self.w.tables.states:push(range(0, n), states) end
+  if self.w.rank == 1 then self.w.tables.states:push(keys, states) end
+end
+
+---Replicas are equal bit for bit on processors that multiply alike; where they are not, all take what the table has.
+function trainer:compare_replicas()
+  local digests <const> = self.w:barrier("replicas", core.digest(self.model.parameters))
+  local same = true
+  for _, digest in ipairs(digests) do same = same and digest == digests[1] end
+  if same then return end
+  self.params:pull(range(0, self.model.layout.keys), {into = self.model.parameters})
+  self.resyncs = self.resyncs + 1
 end
 
 ---One synchronous step of all workers on a batch each (which may be empty).
@@ -120,41 +84,25 @@ function trainer:train(batch)
   self.step = self.step + 1
   if self.w.workers == 1 then return self.model:step(batch) end
   self.model.steps = self.step
-  local pushes = {}
-  local r = self.model:backward(batch, {
-    need = function(l)
-      if self.pulls[l] then
-        wait_all {self.pulls[l]}
-        self.pulls[l] = nil
-      end
-    end,
-    ready = function(l)
-      local layer <const> = self.layers[l]
-      pushes[#pushes + 1] = self.grads:push(layer.keys, layer.gradients, {async = true})
-    end,
-  })
-  wait_all(pushes)
-  local all <const> = self:share(r)
-  if self.count > 0 then
-    local g = self.grads:pull(self.keys, {into = self.model.gradients:slice(self.first + 1, self.count)})
-    local scale <const> = self.model:scale(self:squares(g), all.count)
-    take_back(self, self.keys, g)
-    self.model:update(self.first * KEY, self.count * KEY, scale, self.step)
-    self:store()
-  else
-    self:squares(nil)
-  end
-  self.w:barrier "parameters"
-  for l, layer in ipairs(self.layers) do
-    self.pulls[l] = self.params:pull(layer.keys, {async = true, into = layer.parameters})
-  end
-  return r
+  return self.exchange:step(batch, self.step)
 end
 
----Waits for parameters on their way.
+---Waits for what is under way, and writes what was learnt to the tables.
+---@return table figures of the exchange since the last time
 function trainer:settle()
-  wait_all(self.pulls)
-  self.pulls = {}
+  if not self.exchange then
+    self:store()
+    self:average_states()
+    return {}
+  end
+  self.exchange:settle()
+  self:store()
+  self:average_states()
+  self:compare_replicas()
+  local figures = self.exchange:figures()
+  figures.resyncs = self.resyncs
+  self.resyncs = 0
+  return figures
 end
 
 local function run_epoch(self, epoch, steps, batch)
@@ -171,10 +119,9 @@ local function run_epoch(self, epoch, steps, batch)
     for key in pairs(total) do total[key] = total[key] + r[key] end
     w:report {loss = r.loss, examples = r.count, wait = false}
   end
-  self:settle()
-  self:average_states()
-  if w.workers == 1 then self:store() end
-  w:report {loss = total.loss, examples = total.count, correct = total.correct}
+  local report = self:settle()
+  report.loss, report.examples, report.correct, report.steps = total.loss, total.count, total.correct, steps
+  w:report(report)
 end
 
 local function evaluate(w)
@@ -189,10 +136,11 @@ local function evaluate(w)
 end
 
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
-                       clip = true, seed = true}
+                       clip = true, seed = true, comm = true}
 
 ---A job that trains `program` (inputs "x" and "y") on `data` (parts "train.x", "train.y", "test.x", "test.y").
----@param o table {name, program, data, batch (of all workers together), epochs, optimizer, clip?, seed?}
+---@param o table {name, program, data, batch (of all workers together), epochs, optimizer, clip?, seed?, comm?: name of
+---a policy, or {policy =, params =}: how gradients travel, default "comm/hybrid"}
 ---@return tide.job
 function train.job(o)
   for key in pairs(o) do
@@ -202,9 +150,11 @@ function train.job(o)
   local keys <const>, states <const> = layout.keys, state_keys(layout)
   return require("tide.job").new {
     name = o.name, data = o.data, seed = o.seed or 1, stop = {epochs = o.epochs},
+    comm = {tensors = function() return exchange.describe(o.program) end, batch = o.batch},
+    policies = {comm = o.comm or "comm/hybrid"},
     tables = {
       params = table_spec.new {keys = table_spec.dense(keys), width = KEY, slots = "range", update = {"assign"}},
-      grads = table_spec.new {keys = table_spec.dense(keys + 2 + states), width = KEY, slots = "range"},
+      sums = table_spec.new {keys = table_spec.dense(states), width = KEY},
       states = table_spec.new {keys = table_spec.dense(states), width = KEY, update = {"assign"}},
     },
     worker = function(w)

@@ -4,9 +4,11 @@
 --
 -- A job has a placement or a scaling seat when it names a policy for it.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
--- `examples`, with the seconds it did not wait, is what its speed is judged by.
+-- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
+-- `comm`: how the gradients of each layer travel.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local Comm = require "tide.policy.comm"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 local servers = require "tide.policy.servers"
@@ -29,7 +31,7 @@ driver.__index = driver
 
 function driver:snapshot(kind, _, needs)
   local want = {}
-  for _, name in ipairs(needs or {"worker.speed", "worker.times"}) do want[name] = true end
+  for _, name in ipairs(needs or {"worker.speed", "worker.times", "net.rate"}) do want[name] = true end
   local view = {workers = {}, nodes = {}, age = {},
     job = {id = 1, name = self.job_name, batch = self.batch and self.batch.total, clock = self.clock, accum = 1,
            state = "running", age = core.now() - self.started_at}}
@@ -46,9 +48,15 @@ function driver:snapshot(kind, _, needs)
       view.workers[#view.workers + 1] = entry
     end
   end
-  if kind ~= "batching" then self.servers:fill(view, kind, want) end
-  for _, name in ipairs {"worker.speed", "worker.times"} do
-    if want[name] then view.age[name] = self.measured_at and core.now() - self.measured_at or nil end
+  if kind == "comm" then
+    self.comm:fill(view, want)
+  elseif kind ~= "batching" then
+    self.servers:fill(view, kind, want)
+  end
+  for name in pairs(want) do
+    if kind == "comm" or name:find("^worker%.") then
+      view.age[name] = self.measured_at and core.now() - self.measured_at or nil
+    end
   end
   return view
 end
@@ -70,9 +78,11 @@ function driver:speed_of(w)
   return speed
 end
 
-function driver:apply(_, _, actions, epoch)
+function driver:apply(kind, _, actions, epoch)
   for _, a in ipairs(actions) do
-    if a.field == "batch" then
+    if kind == "comm" then
+      if not self.comm:apply(a) then return nil, ("a job cannot carry out `%s` here"):format(a.field) end
+    elseif a.field == "batch" then
       local w = self.workers[a.id]
       w.batch, w.epoch = a.value, epoch
     elseif a.field == "moves" then
@@ -101,13 +111,25 @@ local function new_driver(controller, batch)
   return self
 end
 
-local SEATS <const> = {"batching", "placement", "scaling"}
+local SEATS <const> = {"batching", "placement", "scaling", "comm"}
+
+-- What a job must declare for a policy of the kind, or nothing.
+local NEEDS <const> = {
+  batching = {"batch", "give `batch = N`, the examples of one step over all workers"},
+  comm = {"comm", "jobs of tide.nn with more than one worker have it"},
+}
 
 -- Which seats a job has; raises what cannot be.
 local function seats_of(job)
   local policies, seats = job.policies or {}, {}
   for _, kind in ipairs(SEATS) do
-    if policies[kind] or kind == "batching" and job.batch then seats[#seats + 1] = kind end
+    local need = NEEDS[kind]
+    if need and job[need[1]] or not need and policies[kind] then
+      seats[#seats + 1] = kind
+    elseif policies[kind] then
+      error(errors.new("T0303", {message = ("job `%s` names a %s policy but declares no `%s`"):format(job.name, kind,
+        need[1]), help = need[2]}), 0)
+    end
   end
   for kind in pairs(policies) do
     local known = false
@@ -117,21 +139,18 @@ local function seats_of(job)
         table.concat(SEATS, ", "))), 0)
     end
   end
-  if policies.batching and not job.batch then
-    error(errors.new("T0303", {message = ("job `%s` names a batching policy but declares no `batch`"):format(job.name),
-      help = "give `batch = N`, the examples of one step over all workers"}), 0)
-  end
   return seats
 end
 
 ---@param job tide.job
 ---@return boolean whether there is anything that a policy could decide
-function live.has_seats(job) return job.batch ~= nil or next(job.policies or {}) ~= nil end
+function live.has_seats(job) return job.batch ~= nil or job.comm ~= nil or next(job.policies or {}) ~= nil end
 
 local SIGNALS <const> = {
   batching = {["worker.speed"] = true, ["worker.times"] = true},
   placement = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true, ["slot.rates"] = true},
   scaling = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true},
+  comm = {["worker.times"] = true, ["tensor.sizes"] = true, ["net.rate"] = true},
 }
 local SAMPLE_S <const> = 0.25
 
@@ -144,9 +163,11 @@ function live.new(controller, job)
   local self = setmetatable({controller = controller,
     driver = new_driver(controller, job.batch and batch_of(job.batch))}, live)
   local d <const> = self.driver
-  if seats[#seats] ~= "batching" then
+  local policies <const> = job.policies or {}
+  if policies.placement or policies.scaling then
     d.servers = servers.new(controller, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
   end
+  d.comm = job.comm and Comm.new(job, #controller.workers)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
     now = function() return core.now() - d.started_at end,
@@ -156,9 +177,10 @@ function live.new(controller, job)
     apply = function(...) return d:apply(...) end,
   }}
   for _, kind in ipairs(seats) do
-    local _, err = self.host:add_seat(kind, job.name, (job.policies or {})[kind])
+    local _, err = self.host:add_seat(kind, job.name, policies[kind])
     if err then error(err, 0) end
   end
+  if d.comm then self.host:step() end -- the first step follows a plan already
   return self
 end
 
@@ -172,6 +194,30 @@ end
 
 ---What a worker is to compute in its next step.
 function live:batch_of(rank) return self.driver.workers[rank].batch end
+
+---@return table|nil how gradients travel from the first step on
+function live:comm_plan()
+  local comm <const> = self.driver.comm
+  self.first_plan = self.first_plan or (comm and comm:plan())
+  return self.first_plan
+end
+
+---What worker 1 measured of the exchange of gradients.
+function live:exchanged(fields)
+  if self.driver.comm then
+    self.driver.comm:measured(fields)
+    self.driver.measured_at = core.now()
+  end
+end
+
+---A plan that has changed goes to worker 1, which tells it with the sums of its step.
+function live:step()
+  self.host:step()
+  local comm <const>, first <const> = self.driver.comm, self.controller.workers[1]
+  if comm and comm.changed and first and first.state ~= "starting" and first.state ~= "ready" then
+    core.send(first.address, {op = "comm", plan = comm:plan()})
+  end
+end
 
 ---A report of all workers: their speeds, the job's metrics, and whoever is due.
 ---@param waiting table[] the controller's workers
@@ -201,7 +247,7 @@ function live:reported(waiting, sum)
     self.host:metric("loss", sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
   end
   d.reported_at = now
-  self.host:step()
+  self:step()
 end
 
 ---A worker has returned: its share goes to the others at their next decision.
@@ -217,7 +263,7 @@ end
 ---Things that are due by time.
 function live:tick()
   for _, w in ipairs(self.driver.workers) do
-    if not w.done then return self.host:step() end
+    if not w.done then return self:step() end
   end
 end
 

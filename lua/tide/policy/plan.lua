@@ -279,7 +279,13 @@ function rules.batching(c, p, now)
   end
 end
 
-function rules.comm() end
+function rules.comm(c, p, now)
+  for _, t in ipairs(now.tensors or {}) do
+    if p.path and p.path[t.id] == "factor" and t.row_values == 0 then
+      fail(c, "PLAN_LIMIT", ("plan.path[%d]"):format(t.id), "factor", ("%s has no factors"):format(t.name or "it"))
+    end
+  end
+end
 
 function rules.sync(c, p, now)
   local bound = p.consistency and tonumber(p.consistency:match "^e?ssp:(%d+)$" or p.consistency == "bsp" and 0)
@@ -351,6 +357,14 @@ function current.replicas(now)
   for _, t in ipairs(now.tables or {}) do out[t.id] = t.replicas end
   return out
 end
+local function of_tensors(field)
+  return function(now)
+    local out = {}
+    for _, t in ipairs(now.tensors or {}) do out[t.id] = t[field] end
+    return out
+  end
+end
+current.path, current.format = of_tensors "path", of_tensors "format"
 function current.consistency(now) return (now.table or {}).consistency end
 
 local function same(a, b)
@@ -361,7 +375,7 @@ local function same(a, b)
   return true
 end
 
-local KEYED <const> = {alloc = true, batch = true, replicas = true}
+local KEYED <const> = {alloc = true, batch = true, replicas = true, path = true, format = true, priority = true}
 local TALK <const> = {why = true, wake = true, next_every = true} -- words to the host, not to what runs
 
 local function weight_of(field, id_, new, old)

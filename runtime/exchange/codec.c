@@ -1,0 +1,128 @@
+/*
+ * What messages between workers look like, and values on the wire.
+ *
+ * [kind, step, rank, layer, index, format, [k ...], values]   PUSH, SUM, REDUCE, GATHER: index =
+ * chunk; FACTOR: index = offset, k = rows of each matrix [SHARE, step, rank, [sums], nil | [epoch,
+ * paths, formats]]
+ */
+#include "exchange/internal.h"
+
+void tide__exchange_encode(const float *from, void *to, size_t count, uint8_t format) {
+    if (format == TIDE_WIRE_F32) {
+        memcpy(to, from, count * sizeof *from);
+    } else {
+        tide__floats_to_half(from, to, count, format);
+    }
+}
+
+void tide__exchange_decode(const void *from, float *to, size_t count, uint8_t format) {
+    if (format == TIDE_WIRE_F32) {
+        memcpy(to, from, count * sizeof *to);
+    } else {
+        tide__half_to_floats(from, to, count, format);
+    }
+}
+
+struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t format) {
+    struct tide_blob *blob = tide_blob_create(count * tide__exchange_width(format));
+    if (blob) {
+        tide__exchange_encode(from, blob->data, count, format);
+    }
+    return blob;
+}
+
+static const uint8_t codes[] = {
+    [TIDE_WIRE_F32] = TIDE_F32, [TIDE_WIRE_F16] = TIDE_F16, [TIDE_WIRE_BF16] = TIDE_BF16};
+
+void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
+                         const struct entry *e) {
+    const struct layer *l = &x->layers[e->layer];
+    tide_write_array(w, 8);
+    tide_write_uint(w, e->kind);
+    tide_write_uint(w, e->step);
+    tide_write_uint(w, x->rank);
+    tide_write_uint(w, e->layer);
+    tide_write_uint(w, e->index);
+    tide_write_uint(w, e->format);
+    if (e->kind == FACTOR) {
+        const struct factors *own = &l->own[e->step & 1];
+        tide_write_array(w, l->matrix_count);
+        for (size_t i = 0; i < l->matrix_count; i++) {
+            tide_write_uint(w, own->k[i]);
+        }
+    } else {
+        tide_write_array(w, 0);
+    }
+    tide_write_typed_head(w, (enum tide_ext)codes[e->format], e->count);
+}
+
+static uint32_t read_u32(struct tide_reader *r) {
+    uint64_t value = tide_read_uint(r);
+    if (value > UINT32_MAX) {
+        r->error = TIDE_EPROTO;
+        return 0;
+    }
+    return (uint32_t)value;
+}
+
+static void parse_share(struct tide_reader *r, struct intake *m) {
+    if (tide_read_array(r) != TIDE_EXCHANGE_SUMS) {
+        r->error = TIDE_EPROTO;
+        return;
+    }
+    for (size_t i = 0; i < TIDE_EXCHANGE_SUMS; i++) {
+        m->sums[i] = tide_read_double(r);
+    }
+    if (tide_read_nil(r)) {
+        return;
+    }
+    size_t formats = 0;
+    m->proposes = tide_read_array(r) == 3;
+    m->epoch = tide_read_uint(r);
+    m->paths = tide_read_binary(r, &m->plan_count);
+    m->formats = tide_read_binary(r, &formats);
+    bool valid = m->proposes && r->error == 0 && formats == m->plan_count;
+    for (size_t i = 0; valid && i < m->plan_count; i++) {
+        valid = m->paths[i] < TIDE_PATH_COUNT && m->formats[i] <= TIDE_WIRE_BF16;
+    }
+    r->error = valid ? r->error : TIDE_EPROTO;
+}
+
+static void parse_values(struct tide_reader *r, struct intake *m) {
+    m->layer = read_u32(r);
+    m->index = read_u32(r);
+    uint32_t format = read_u32(r);
+    m->k_count = tide_read_array(r);
+    if (r->error || format > TIDE_WIRE_BF16 || m->k_count > MATRICES_MAX) {
+        r->error = TIDE_EPROTO;
+        return;
+    }
+    m->format = (uint8_t)format;
+    for (size_t i = 0; i < m->k_count; i++) {
+        m->k[i] = read_u32(r);
+    }
+    m->values = tide_read_typed(r, (enum tide_ext)codes[m->format], &m->count);
+}
+
+int tide__exchange_parse(const void *data, size_t size, struct intake *m) {
+    struct tide_reader r;
+    tide_reader_init(&r, data, size);
+    *m = (struct intake){.kind = KIND_COUNT};
+    size_t items = tide_read_array(&r);
+    uint64_t kind = tide_read_uint(&r);
+    m->step = tide_read_uint(&r);
+    m->rank = read_u32(&r);
+    if (r.error || kind > SHARE || items != (kind == SHARE ? 5u : 8u)) {
+        return tide_fail(TIDE_EPROTO, "no message of an exchange");
+    }
+    m->kind = (uint8_t)kind;
+    if (kind == SHARE) {
+        parse_share(&r, m);
+    } else {
+        parse_values(&r, m);
+    }
+    if (r.error || r.at != r.end || m->step == 0) {
+        return tide_fail(TIDE_EPROTO, "a damaged message of an exchange");
+    }
+    return 0;
+}

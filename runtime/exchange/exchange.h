@@ -1,0 +1,110 @@
+/*
+ * Gradient exchange among the workers of a data-parallel job: what travels between them, and when.
+ *
+ * Each worker computes a gradient of the same parameters, layer by layer. The exchange gives every
+ * worker the sum over all, bit for bit the same on each, so replicas that start equal stay equal.
+ * How a layer travels is chosen layer by layer and step by step:
+ *   ps      cut into chunks, each owned by one worker: all send it theirs, it sends all the sum
+ *   ring    the same chunks; a partial sum goes round the ring to the owner, the sum goes round
+ * again factor  the gradient is A^T B with few rows: everybody sends A and B to everybody and the
+ * sum is one product of the stacked rows, made by the caller Sums are in a fixed order of ranks. A
+ * layer leaves when it is ready, whatever else is computed; of what waits for a busy link, the
+ * layer that the next step needs first goes first.
+ *
+ * All workers take the same steps, one after the other, and exchange every layer in each. Steps are
+ * numbered from 1. Functions with a `step` are called by the worker's fiber; the actor behind works
+ * on the node's control thread. The end of a peer fails all that waits: EDIED with its rank.
+ */
+#ifndef TIDE_EXCHANGE_H
+#define TIDE_EXCHANGE_H
+
+#include "tide.h"
+
+enum tide_path { TIDE_PATH_PS, TIDE_PATH_FACTOR, TIDE_PATH_RING, TIDE_PATH_COUNT };
+
+enum {
+    TIDE_EXCHANGE_WORKERS_MAX = 1024,
+    TIDE_EXCHANGE_LAYERS_MAX = 4096,
+    TIDE_EXCHANGE_SUMS = 4 /* numbers a step adds up over the workers */
+};
+
+struct tide_exchange;
+
+/* A layer: elements first .. first + count - 1 of the gradients. Its matrices whose gradients come
+ * as factors are `matrices`; all else is its rest, sent dense with them. */
+struct tide_exchange_matrix {
+    size_t first, rows, columns; /* first: element of the gradients */
+};
+struct tide_exchange_layer {
+    size_t first, count;
+    const struct tide_exchange_matrix *matrices; /* in ascending order; copied */
+    size_t matrix_count;
+};
+
+struct tide_exchange_options {
+    uint32_t rank, workers;                   /* rank from 0 */
+    size_t elements;                          /* of the gradients */
+    const struct tide_exchange_layer *layers; /* in the order in which forward needs them; copied */
+    size_t layer_count;
+    size_t chunk_elements; /* most of a message; 0: 524,288, 2 MiB in f32 */
+};
+
+/* What a step does with each layer, and the number of the decision. */
+struct tide_exchange_plan {
+    uint64_t epoch;
+    uint8_t *paths, *formats; /* enum tide_path, enum tide_wire_type, by layer */
+};
+
+/* Starts the actor of this worker. The gradients are the exchange's memory. Errors: EINVAL, ENOMEM.
+ * Inside. */
+int tide_exchange_create(struct tide_node *node, const struct tide_exchange_options *options,
+                         struct tide_exchange **out);
+/* Gives it back. What others still wait for is sent before the actor ends. Any thread. */
+void tide_exchange_release(struct tide_exchange *x);
+tide_address tide_exchange_address(const struct tide_exchange *x);
+/* Tells it the addresses of all, by rank. Once, before the first step. */
+int tide_exchange_connect(struct tide_exchange *x, const tide_address *peers);
+float *tide_exchange_gradients(struct tide_exchange *x);
+/* What the steps from now on do; the same on all workers. Before the first step, or when `agreed`
+ * gave it. */
+void tide_exchange_set_plan(struct tide_exchange *x, const struct tide_exchange_plan *plan);
+const struct tide_exchange_plan *tide_exchange_get_plan(const struct tide_exchange *x);
+
+/* The factors of a matrix of a layer whose path is factor: `a` [k x rows], `b` [k x columns],
+ * copied. Before `ready`. A matrix without any in this step has k = 0. Errors: EINVAL, ENOMEM. */
+int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, size_t k,
+                          const float *a, const float *b);
+/* The layer's gradients are complete and may leave; they are the exchange's until `need` has
+ * returned. */
+int tide_exchange_ready(struct tide_exchange *x, uint64_t step, size_t layer);
+/* Adds up numbers over the workers. `proposal`, of rank 0 alone and else NULL, is the plan of the
+ * next step for all. */
+int tide_exchange_share(struct tide_exchange *x, uint64_t step,
+                        const double own[TIDE_EXCHANGE_SUMS],
+                        const struct tide_exchange_plan *proposal);
+/* Waits for the sums of `share`. *agreed: the plan of the next step if there is a new one, else
+ * NULL. */
+int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_EXCHANGE_SUMS],
+                       const struct tide_exchange_plan **agreed);
+/* Waits for a layer. Dense paths: its gradients are the sums now. Factor: the sum of its rest is,
+ * and the rows of all workers' factors are to be had. Errors: EDIED, EPROTO, ECANCELED. */
+int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer);
+/* After `need`: the factors of rank `rank` of a matrix. Borrowed until the next `ready` of this
+ * layer. */
+void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
+                              size_t matrix, uint32_t rank, size_t *k, const float **a,
+                              const float **b);
+
+/* Of this worker, since its start. */
+struct tide_exchange_stats {
+    uint64_t messages, bytes;          /* sent, all of them: frames and their bytes */
+    uint64_t payload[TIDE_PATH_COUNT]; /* bytes of values sent, by path */
+    uint64_t busy_ns;                  /* some layer had left and had not come back */
+    uint64_t waited_ns;                /* the worker waited in `need` and `sums` */
+};
+void tide_exchange_stats(const struct tide_exchange *x,
+                         struct tide_exchange_stats *out); /* any thread */
+/* Time from a layer's `ready` to its sum, of its last step; 0: none yet. Any thread. */
+uint64_t tide_exchange_layer_ns(const struct tide_exchange *x, size_t layer);
+
+#endif

@@ -1,0 +1,515 @@
+/*
+ * The actor of an exchange: takes in what peers and the own worker say, adds up, passes on.
+ *
+ * Sums are made in a fixed order: by rank where a chunk has an owner, from the owner's successor
+ * round to the owner in a ring. What comes before its turn is kept. A message of a step that cannot
+ * be under way is an error of the protocol: nobody begins step t + 1 before it has everything of
+ * step t, so only t and t + 1 meet here.
+ */
+#include "exchange/internal.h"
+
+static uint64_t now(const struct tide_exchange *x) {
+    return tide_port_now(x->port);
+}
+
+static void land(struct tide_exchange *x, struct layer *l, struct round *round, size_t of) {
+    if (++round->landed < of) {
+        return;
+    }
+    round->done = true;
+    uint64_t at = now(x);
+    atomic_store_explicit(&l->took_ns, at > l->ready_at ? at - l->ready_at : 0,
+                          memory_order_relaxed);
+    if (--x->away == 0) {
+        atomic_fetch_add_explicit(&x->busy_ns, at > x->busy_since ? at - x->busy_since : 0,
+                                  memory_order_relaxed);
+    }
+    atomic_store_explicit(&l->done, round->step,
+                          memory_order_seq_cst); /* pairs with the worker's load */
+    tide__exchange_wake(x);
+}
+
+/* ---- rounds ---- */
+
+static int open_round(struct tide_exchange *x, struct layer *l, struct round *round,
+                      uint64_t step) {
+    if (!round->parts) {
+        round->parts = tide_alloc_zero(l->chunk_count, sizeof *round->parts);
+        round->factors = tide_alloc_zero(x->workers, sizeof *round->factors);
+        if (!round->parts || !round->factors) {
+            return TIDE_ENOMEM;
+        }
+    }
+    round->step = step;
+    round->ready = round->done = false;
+    round->landed = 0;
+    for (size_t c = 0; c < l->chunk_count; c++) {
+        round->parts[c].next = 0;
+    }
+    for (uint32_t r = 0; r < x->workers; r++) {
+        round->factors[r].begun = false;
+        round->factors[r].got = 0;
+    }
+    return 0;
+}
+
+/* The round of a step; opens it when it is the next. EPROTO: that step cannot be under way. */
+static int find_round(struct tide_exchange *x, struct layer *l, uint64_t step, struct round **out) {
+    struct round *round = &l->rounds[step & 1];
+    *out = round;
+    if (round->step == step) {
+        return 0;
+    }
+    if (step != (round->step == 0 ? (step & 1 ? 1 : 2) : round->step + 2) ||
+        (round->step && !round->done)) {
+        return tide_fail(TIDE_EPROTO, "step %llu is not under way", (unsigned long long)step);
+    }
+    return open_round(x, l, round, step);
+}
+
+/* ---- dense: chunks ---- */
+
+struct place { /* a chunk of a layer in a round */
+    struct layer *l;
+    struct round *round;
+    uint32_t layer, chunk;
+    float *own; /* its gradients here */
+    size_t count;
+};
+
+static struct place place_of(struct tide_exchange *x, uint32_t layer, struct round *round,
+                             uint32_t chunk) {
+    struct place p = {.l = &x->layers[layer], .round = round, .layer = layer, .chunk = chunk};
+    size_t first;
+    p.count = tide__exchange_chunk(p.l, chunk, &first);
+    p.own = x->gradients + p.l->first + first;
+    return p;
+}
+
+static int send_chunk(struct tide_exchange *x, const struct place *p, uint8_t kind, uint8_t format,
+                      uint32_t to, struct tide_blob *blob) {
+    struct entry e = {.step = p->round->step,
+                      .layer = p->layer,
+                      .index = p->chunk,
+                      .kind = kind,
+                      .format = format,
+                      .path = kind == PUSH || kind == SUM ? TIDE_PATH_PS : TIDE_PATH_RING,
+                      .blob = blob,
+                      .count = p->count};
+    return tide__exchange_queue(x, to, e);
+}
+
+/* The sum of a chunk as it travels, which its owner takes as well. *gives* the blob. */
+static struct tide_blob *settle(const struct place *p, const float *sum, uint8_t format) {
+    struct tide_blob *blob = tide__exchange_blob(sum, p->count, format);
+    if (blob) {
+        tide__exchange_decode(blob->data, p->own, p->count, format);
+    }
+    return blob;
+}
+
+static void add(float *restrict sum, const float *restrict more, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        sum[i] += more[i];
+    }
+}
+
+static uint32_t successor(const struct tide_exchange *x) {
+    return x->rank + 1 == x->workers ? 0 : x->rank + 1;
+}
+
+/* Owner: adds up what is there in the order of ranks; tells all when it is the whole. */
+static int gather_sum(struct tide_exchange *x, struct place *p) {
+    struct part *part = &p->round->parts[p->chunk];
+    for (; part->next < x->workers; part->next++) {
+        bool own = part->next == x->rank;
+        float *more = own ? p->own : part->from ? part->from[part->next] : NULL;
+        if (own ? !p->round->ready : !more) {
+            return 0;
+        }
+        if (!part->sum) {
+            part->sum = own ? tide_alloc((p->count + 1) * sizeof *more) : more;
+            if (!part->sum) {
+                return TIDE_ENOMEM;
+            }
+            if (own) {
+                memcpy(part->sum, more, p->count * sizeof *more);
+            }
+        } else {
+            add(part->sum, more, p->count);
+            tide_free(own ? NULL : more);
+        }
+        if (!own) {
+            part->from[part->next] = NULL;
+        }
+    }
+    struct tide_blob *blob = settle(p, part->sum, p->round->format);
+    tide_free(part->sum);
+    part->sum = NULL;
+    int code = blob ? 0 : TIDE_ENOMEM;
+    for (uint32_t r = 0; r < x->workers && code == 0; r++) {
+        if (r != x->rank) {
+            code = send_chunk(x, p, SUM, p->round->format, r, tide_blob_ref(blob));
+        }
+    }
+    tide_blob_unref(blob);
+    land(x, p->l, p->round, p->l->chunk_count);
+    return code;
+}
+
+/* A partial sum is here and the own gradient is ready: adds it and passes it on, or ends the first
+ * round. */
+static int pass_partial(struct tide_exchange *x, struct place *p, uint8_t format) {
+    struct part *part = &p->round->parts[p->chunk];
+    float *sum = part->sum;
+    part->sum = NULL;
+    add(sum, p->own, p->count);
+    bool last = tide__exchange_owner(x, p->layer, p->chunk) == x->rank;
+    struct tide_blob *blob =
+        last ? settle(p, sum, format) : tide__exchange_blob(sum, p->count, format);
+    tide_free(sum);
+    if (!blob) {
+        return TIDE_ENOMEM;
+    }
+    int code = send_chunk(x, p, last ? GATHER : REDUCE, format, successor(x), blob);
+    if (last) {
+        land(x, p->l, p->round, p->l->chunk_count);
+    }
+    return code;
+}
+
+static float *decoded(const struct intake *m) {
+    float *values = tide_alloc((m->count + 1) * sizeof *values);
+    if (values) {
+        tide__exchange_decode(m->values, values, m->count, m->format);
+    }
+    return values;
+}
+
+static int take_push(struct tide_exchange *x, const struct intake *m, struct place *p) {
+    struct part *part = &p->round->parts[p->chunk];
+    if (tide__exchange_owner(x, p->layer, p->chunk) != x->rank || part->next > m->rank ||
+        (part->from && part->from[m->rank])) {
+        return tide_fail(TIDE_EPROTO, "an unexpected gradient");
+    }
+    if (!part->from) {
+        part->from = tide_alloc_zero(x->workers, sizeof *part->from);
+        if (!part->from) {
+            return TIDE_ENOMEM;
+        }
+    }
+    part->from[m->rank] = decoded(m);
+    return part->from[m->rank] ? gather_sum(x, p) : TIDE_ENOMEM;
+}
+
+static int take_reduce(struct tide_exchange *x, const struct intake *m, struct place *p) {
+    struct part *part = &p->round->parts[p->chunk];
+    if (successor(x) == m->rank && x->workers > 2) {
+        return tide_fail(TIDE_EPROTO, "a partial sum from the wrong side");
+    }
+    if (part->sum) {
+        return tide_fail(TIDE_EPROTO, "a second partial sum");
+    }
+    part->sum = decoded(m);
+    if (!part->sum) {
+        return TIDE_ENOMEM;
+    }
+    p->round->format = m->format;
+    return p->round->ready ? pass_partial(x, p, m->format) : 0;
+}
+
+/* The sum of a chunk has come. */
+static int take_sum(struct tide_exchange *x, const struct intake *m, struct place *p) {
+    if (!p->round->ready || p->round->landed >= p->l->chunk_count) {
+        return tide_fail(TIDE_EPROTO, "a sum before its time");
+    }
+    tide__exchange_decode(m->values, p->own, p->count, m->format);
+    uint32_t owner = tide__exchange_owner(x, p->layer, p->chunk);
+    int code = 0;
+    if (m->kind == GATHER && successor(x) != owner) {
+        struct tide_blob *blob = tide_blob_create(m->count * tide__exchange_width(m->format));
+        if (!blob) {
+            return TIDE_ENOMEM;
+        }
+        memcpy(blob->data, m->values, blob->size);
+        code = send_chunk(x, p, GATHER, m->format, successor(x), blob);
+    }
+    land(x, p->l, p->round, p->l->chunk_count);
+    return code;
+}
+
+static int take_chunk(struct tide_exchange *x, const struct intake *m, struct round *round) {
+    const struct layer *l = &x->layers[m->layer];
+    if (m->index >= l->chunk_count) {
+        return tide_fail(TIDE_EPROTO, "chunk %u of %zu", m->index, l->chunk_count);
+    }
+    struct place p = place_of(x, m->layer, round, m->index);
+    if (m->count != p.count) {
+        return tide_fail(TIDE_EPROTO, "a chunk of %zu values, not %zu", m->count, p.count);
+    }
+    return m->kind == PUSH     ? take_push(x, m, &p)
+           : m->kind == REDUCE ? take_reduce(x, m, &p)
+                               : take_sum(x, m, &p);
+}
+
+/* ---- factors ---- */
+
+static int take_factors(struct tide_exchange *x, const struct intake *m, struct round *round) {
+    struct layer *l = &x->layers[m->layer];
+    struct factors *f = &round->factors[m->rank];
+    if (m->k_count != l->matrix_count) {
+        return tide_fail(TIDE_EPROTO, "factors of %zu matrices, not %zu", m->k_count,
+                         l->matrix_count);
+    }
+    if (!f->begun) {
+        size_t total = tide__exchange_factor_total(l, m->k);
+        if (total > f->room || !f->values) {
+            if (total > SIZE_MAX / 64) {
+                return tide_fail(TIDE_EPROTO, "factors of %zu values", total);
+            }
+            tide_free(f->values);
+            f->values = tide_alloc((total + 1) * sizeof *f->values);
+            f->room = f->values ? total : 0;
+            if (!f->values) {
+                return TIDE_ENOMEM;
+            }
+        }
+        memcpy(f->k, m->k, sizeof f->k);
+        f->total = total;
+        f->begun = true;
+    }
+    if (memcmp(f->k, m->k, m->k_count * sizeof *m->k) != 0 || m->index != f->got ||
+        m->count > f->total - f->got) {
+        return tide_fail(TIDE_EPROTO, "factors that do not follow each other");
+    }
+    tide__exchange_decode(m->values, f->values + f->got, m->count, m->format);
+    f->got += m->count;
+    if (f->got == f->total) {
+        land(x, l, round, x->workers);
+    }
+    return 0;
+}
+
+/* Own factors, rounded as they travel, to everybody. An empty one travels too: the others wait for
+ * it. */
+static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *round) {
+    enum { PIECE_MAX = 1 << 19 };
+    struct factors *own = &x->layers[layer].own[round->step & 1];
+    size_t at = 0;
+    int code = 0;
+    do {
+        size_t count = own->total - at < PIECE_MAX ? own->total - at : PIECE_MAX;
+        struct tide_blob *blob = tide__exchange_blob(own->values + at, count, round->format);
+        if (!blob) {
+            return TIDE_ENOMEM;
+        }
+        tide__exchange_decode(blob->data, own->values + at, count, round->format);
+        for (uint32_t r = 0; r < x->workers && code == 0; r++) {
+            if (r != x->rank) {
+                code = tide__exchange_queue(x, r,
+                                            (struct entry){.step = round->step,
+                                                           .layer = layer,
+                                                           .index = (uint32_t)at,
+                                                           .kind = FACTOR,
+                                                           .format = round->format,
+                                                           .path = TIDE_PATH_FACTOR,
+                                                           .blob = tide_blob_ref(blob),
+                                                           .count = count});
+            }
+        }
+        tide_blob_unref(blob);
+        at += count;
+    } while (at < own->total && code == 0);
+    land(x, &x->layers[layer], round, x->workers);
+    return code;
+}
+
+/* ---- what the own worker says ---- */
+
+static int start_chunks(struct tide_exchange *x, uint32_t layer, struct round *round) {
+    const struct layer *l = &x->layers[layer];
+    int code = 0;
+    for (uint32_t c = 0; c < l->chunk_count && code == 0; c++) {
+        struct place p = place_of(x, layer, round, c);
+        uint32_t owner = tide__exchange_owner(x, layer, c);
+        if (x->workers == 1 || (round->path == TIDE_PATH_PS && owner == x->rank)) {
+            code = gather_sum(x, &p);
+        } else if (round->path == TIDE_PATH_PS) {
+            code = send_chunk(x, &p, PUSH, round->format, owner, NULL);
+        } else if ((owner + 1) % x->workers == x->rank) {
+            code = send_chunk(x, &p, REDUCE, round->format, successor(x), NULL);
+        } else if (round->parts[c].sum) {
+            code = pass_partial(x, &p, round->format);
+        }
+    }
+    return code;
+}
+
+static int worker_ready(struct tide_exchange *x, struct tide_reader *r) {
+    uint64_t step = tide_read_uint(r);
+    uint32_t layer = (uint32_t)tide_read_uint(r);
+    struct layer *l = &x->layers[layer];
+    struct round *round;
+    int code = find_round(x, l, step, &round);
+    if (code < 0) {
+        return code;
+    }
+    round->path = (uint8_t)tide_read_uint(r);
+    round->format = (uint8_t)tide_read_uint(r);
+    round->ready = true;
+    if (x->away++ == 0) {
+        x->busy_since = l->ready_at;
+    }
+    return round->path == TIDE_PATH_FACTOR ? send_factors(x, layer, round)
+                                           : start_chunks(x, layer, round);
+}
+
+/* ---- sums of a step ---- */
+
+static int take_share(struct tide_exchange *x, const struct intake *m) {
+    struct sums *s = &x->shared[m->step & 1];
+    if (s->step != m->step) {
+        if (m->step != (s->step == 0 ? (m->step & 1 ? 1 : 2) : s->step + 2) ||
+            (s->step && s->got < x->workers)) {
+            return tide_fail(TIDE_EPROTO, "sums of a step that is not under way");
+        }
+        s->step = m->step;
+        s->got = 0;
+        s->proposed = false;
+    }
+    if (m->proposes && (m->rank != 0 || m->plan_count != x->layer_count)) {
+        return tide_fail(TIDE_EPROTO, "a plan from worker %u of %zu layers", m->rank + 1,
+                         m->plan_count);
+    }
+    memcpy(s->by_rank + (size_t)m->rank * TIDE_EXCHANGE_SUMS, m->sums, sizeof m->sums);
+    if (m->proposes) {
+        s->proposed = true;
+        s->plan.epoch = m->epoch;
+        memcpy(s->plan.paths, m->paths, m->plan_count);
+        memcpy(s->plan.formats, m->formats, m->plan_count);
+    }
+    if (++s->got == x->workers) {
+        atomic_store_explicit(&x->shared_done, s->step,
+                              memory_order_seq_cst); /* pairs with the worker's load */
+        tide__exchange_wake(x);
+    }
+    return 0;
+}
+
+/* The worker's own, as the message all get. */
+static int worker_share(struct tide_exchange *x, const struct tide_message *message) {
+    struct intake m;
+    int code = tide__exchange_parse(message->data, message->size, &m);
+    for (uint32_t r = 0; r < x->workers && code == 0; r++) {
+        if (r != x->rank) {
+            code = tide_send(x->peers[r].address, TIDE_LANE_CONTROL, message->data, message->size);
+            atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + message->size,
+                                      memory_order_relaxed);
+        }
+    }
+    return code < 0 ? code : take_share(x, &m);
+}
+
+/* ---- the mailbox ---- */
+
+static int connect_peers(struct tide_exchange *x, struct tide_reader *r) {
+    int code = 0;
+    for (uint32_t i = 0; i < x->workers && code == 0; i++) {
+        x->peers[i] = (struct peer){.x = x, .rank = i, .address = tide_read_uint(r)};
+        uint64_t id;
+        if (i != x->rank) {
+            code = tide_monitor(x->peers[i].address, &id);
+        }
+    }
+    x->connected = true;
+    return code < 0 ? code : tide__exchange_start_senders(x);
+}
+
+static int from_worker(struct tide_exchange *x, const struct tide_message *message) {
+    struct tide_reader r;
+    tide_reader_init(&r, message->data, message->size);
+    (void)tide_read_array(&r);
+    uint64_t kind = tide_read_uint(&r);
+    if (kind == SHARE) {
+        return worker_share(x, message);
+    }
+    return kind == CONNECT ? connect_peers(x, &r) : kind == READY ? worker_ready(x, &r) : 0;
+}
+
+static int from_peer(struct tide_exchange *x, const struct tide_message *message) {
+    struct intake m;
+    int code = tide__exchange_parse(message->data, message->size, &m);
+    if (code < 0) {
+        return code;
+    }
+    if (!x->connected || m.rank >= x->workers || m.rank == x->rank ||
+        x->peers[m.rank].address != message->from) {
+        return tide_fail(TIDE_EPROTO, "no worker of this job");
+    }
+    if (m.kind == SHARE) {
+        return take_share(x, &m);
+    }
+    if (m.layer >= x->layer_count) {
+        return tide_fail(TIDE_EPROTO, "layer %u of %zu", m.layer, x->layer_count);
+    }
+    struct round *round;
+    code = find_round(x, &x->layers[m.layer], m.step, &round);
+    return code < 0           ? code
+           : m.kind == FACTOR ? take_factors(x, &m, round)
+                              : take_chunk(x, &m, round);
+}
+
+static void take_exit(struct tide_exchange *x, const struct tide_message *m) {
+    for (uint32_t r = 0; r < x->workers; r++) {
+        if (m->code < 0 && x->peers[r].address == m->from) {
+            tide__exchange_fail(x, TIDE_EDIED,
+                                "worker %u has gone from the exchange of gradients: %.*s", r + 1,
+                                (int)m->size, (const char *)m->data);
+        }
+    }
+}
+
+static bool is_close(const struct tide_message *m) {
+    struct tide_reader r;
+    tide_reader_init(&r, m->data, m->size);
+    return m->kind == TIDE_CAST && m->from == TIDE_NOBODY && tide_read_array(&r) == 1 &&
+           tide_read_uint(&r) == CLOSE;
+}
+
+static void handle(struct tide_exchange *x, const struct tide_message *m) {
+    int code = 0;
+    if (m->kind == TIDE_EXIT) {
+        take_exit(x, m);
+    } else if (m->kind == TIDE_CAST &&
+               atomic_load_explicit(&x->failed, memory_order_relaxed) == 0) {
+        code = m->from == TIDE_NOBODY ? from_worker(x, m) : from_peer(x, m);
+    }
+    if (code < 0) {
+        tide__exchange_fail(x, code, "%s", tide_error_message());
+    }
+}
+
+int tide__exchange_run(void *state) {
+    struct tide_exchange *x = state;
+    x->main = tide_fiber_current();
+    bool over = false;
+    int code = 0;
+    while (!over) {
+        const struct tide_message *m;
+        code = tide_receive(TIDE_NEVER, &m);
+        if (code < 0) {
+            break;
+        }
+        over = is_close(m) || m->kind == TIDE_STOP;
+        if (!over) {
+            handle(x, m);
+        }
+        tide_message_free(m);
+    }
+    tide__exchange_end_senders(x);
+    while (code == 0 && x->senders > 0) { /* what others still wait for */
+        code = tide_fiber_suspend(TIDE_NEVER, "the last messages");
+    }
+    return code == TIDE_ECANCELED ? code : 0;
+}

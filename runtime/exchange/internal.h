@@ -1,0 +1,177 @@
+/* What the files of the exchange share.
+ *
+ * Threads: the worker's fiber calls the public functions, the actor's fibers do the rest. Gradients
+ * and factors of a layer are the worker's until it posts READY, the actor's until it stores
+ * done[layer], then the worker's again. */
+#ifndef TIDE_EXCHANGE_INTERNAL_H
+#define TIDE_EXCHANGE_INTERNAL_H
+
+#include "actor/actor.h"
+#include "exchange/exchange.h"
+
+enum message_kind { PUSH, SUM, REDUCE, GATHER, FACTOR, SHARE, READY, CONNECT, CLOSE, KIND_COUNT };
+
+/* A message between workers, as it was read and bounded by itself; not yet compared with the layers
+ * here. */
+struct intake {
+    uint8_t kind, format;
+    uint32_t rank, layer, index;
+    uint64_t step;
+    size_t k_count;
+    uint32_t k[16];
+    const void *values; /* count elements of the format, unaligned */
+    size_t count;
+    double sums[TIDE_EXCHANGE_SUMS];
+    bool proposes;
+    uint64_t epoch;
+    const uint8_t *paths, *formats; /* plan_count each */
+    size_t plan_count;
+};
+enum { MATRICES_MAX = (int)TIDE_COUNT(((struct intake *)0)->k) };
+/* EPROTO: not a message of ours. Points into the bytes. */
+int tide__exchange_parse(const void *data, size_t size, struct intake *out);
+
+struct part {     /* a chunk of a dense layer in one step */
+    float **from; /* by rank: what came and waits for its turn in the sum */
+    float *sum;   /* of the ranks before `next` */
+    uint32_t next;
+};
+
+struct factors { /* a layer's, of one rank in one step: of each matrix A then B, then the rest */
+    float *values;
+    size_t room, total, got;
+    uint32_t k[MATRICES_MAX];
+    bool begun;
+};
+
+struct staged { /* what the worker hands over of a matrix in one step: A, then B */
+    float *values;
+    size_t room, k;
+};
+
+struct round {     /* a layer in one step */
+    uint64_t step; /* 0: none yet */
+    bool ready, done;
+    uint8_t path, format;
+    size_t landed;           /* chunks, or ranks of factors */
+    struct part *parts;      /* by chunk */
+    struct factors *factors; /* by rank, but the own */
+};
+
+struct layer {
+    size_t first, count, rest, chunk_count;
+    size_t matrix_count;
+    struct tide_exchange_matrix *matrices;
+    struct round rounds[2];    /* by parity: a peer is at most one step ahead */
+    struct staged *staged;     /* by matrix; the worker's */
+    struct factors own[2];     /* by parity; filled by the worker before READY */
+    uint8_t path[2];           /* by parity; the worker's */
+    uint64_t ready_at;         /* written by the worker before READY */
+    atomic_uint_fast64_t done; /* step */
+    atomic_uint_fast64_t took_ns;
+};
+
+struct entry {           /* of a peer's queue */
+    uint64_t key, order; /* lower first; order: as they came */
+    uint64_t step;
+    uint32_t layer, index;
+    uint8_t kind, format, path;
+    struct tide_blob
+        *blob; /* shared; NULL: the chunk of the gradients as it is when its turn comes */
+    size_t count;
+};
+
+struct peer {
+    struct tide_exchange *x;
+    tide_address address;
+    uint32_t rank;
+    struct entry *heap;
+    size_t count, room;
+    struct tide_fiber *sender; /* NULL: it has ended */
+    bool waits;
+};
+
+struct sums {
+    uint64_t step;
+    uint32_t got;
+    double *by_rank; /* workers x TIDE_EXCHANGE_SUMS */
+    bool proposed;
+    struct tide_exchange_plan plan;
+};
+
+struct tide_exchange {
+    atomic_uint refs;
+    struct tide_node *node;
+    struct tide_port *port;
+    tide_address address;
+    uint32_t rank, workers;
+    size_t elements, layer_count;
+    struct layer *layers;
+    float *gradients;
+    /* worker */
+    struct tide_exchange_plan plan, agreed;
+    /* actor */
+    struct peer *peers;
+    struct sums shared[2];
+    uint64_t orders;
+    bool connected, closing;
+    unsigned senders;
+    struct tide_fiber *main;
+    size_t away; /* layers that have left and not come back */
+    uint64_t busy_since;
+    /* any thread */
+    atomic_uint_fast64_t shared_done; /* step */
+    _Atomic(struct tide_fiber *) waiter;
+    atomic_int failed;     /* code; the text was written before */
+    struct tide_lock lock; /* of failure */
+    char failure[300];
+    atomic_uint_fast64_t messages, bytes, busy_ns, waited, payload[TIDE_PATH_COUNT];
+};
+
+static inline size_t tide__exchange_width(uint8_t format) {
+    return format == TIDE_WIRE_F32 ? 4 : 2;
+}
+
+static inline uint32_t tide__exchange_owner(const struct tide_exchange *x, size_t layer,
+                                            size_t chunk) {
+    return (uint32_t)((layer + chunk) % x->workers);
+}
+/* Chunk c of a layer: *first within the layer. */
+static inline size_t tide__exchange_chunk(const struct layer *l, size_t c, size_t *first) {
+    *first = l->count * c / l->chunk_count;
+    return l->count * (c + 1) / l->chunk_count - *first;
+}
+static inline size_t tide__exchange_factor_total(const struct layer *l, const uint32_t *k) {
+    size_t total = l->rest;
+    for (size_t i = 0; i < l->matrix_count; i++) {
+        total += (size_t)k[i] * (l->matrices[i].rows + l->matrices[i].columns);
+    }
+    return total;
+}
+
+/* ---- exchange.c ---- */
+void tide__exchange_fail(struct tide_exchange *x, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void tide__exchange_wake(struct tide_exchange *x); /* the worker, if it waits */
+
+/* ---- flow.c: the actor ---- */
+int tide__exchange_run(void *state);
+
+/* ---- queue.c ---- */
+/* *takes* the entry's blob, also when it fails. */
+int tide__exchange_queue(struct tide_exchange *x, uint32_t to, struct entry entry);
+struct entry tide__exchange_pop(struct peer *peer); /* the next to leave; there must be one */
+int tide__exchange_start_senders(struct tide_exchange *x);
+void tide__exchange_end_senders(
+    struct tide_exchange *x); /* tells them; they end when their queues are empty */
+void tide__exchange_drop(struct peer *peer);
+
+/* ---- codec.c ---- */
+void tide__exchange_encode(const float *from, void *to, size_t count, uint8_t format);
+void tide__exchange_decode(const void *from, float *to, size_t count, uint8_t format);
+struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t format);
+/* Head of the message of an entry; the values follow as its tail. */
+void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
+                         const struct entry *e);
+
+#endif

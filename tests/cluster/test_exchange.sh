@@ -1,0 +1,140 @@
+#!/bin/bash
+# Gradients among workers: every way ends where one worker ends, ways change in mid-run, bytes are those of the formulas,
+# and a lost worker ends the run.
+. "$(dirname "$0")/harness.sh"
+
+cat >same.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local exchange = require "tide.nn.exchange"
+local opt = tide.options {rule = {"", default = "sgd"}, clip = {"", type = "number"}, workers = {"", default = 1},
+  comm = {"", default = "comm/hybrid"}, format = {"", default = "f32"}, swap = {"", default = false},
+  epochs = {"", default = 6}}
+local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(),
+  nn.conv(4, 3), nn.maxpool(2), nn.relu(), nn.flatten(), nn.linear(40), nn.tanh(), nn.linear(10)}
+local job = nn.job {name = "same", program = net, data = tide.data.images(nil, {count = 480, test = 0.5, seed = 2}),
+  batch = 240, epochs = opt.epochs, clip = opt.clip, comm = {policy = opt.comm, params = {format = opt.format}},
+  optimizer = nn[opt.rule] {lr = 0.1, decay = opt.clip and 0.001 or 0}}
+
+-- Bytes out of all workers in a step, as docs/exchange.md has them.
+local function expected(path, workers, rank)
+  local width, sum = opt.format == "f32" and 4 or 2, 0
+  for _, t in ipairs(exchange.describe(net)) do
+    if path == "factor" and t.row_values > 0 then
+      sum = sum + width * workers * (workers - 1) * (rank * t.row_values + t.rest)
+    else
+      sum = sum + width * 2 * t.values * (workers - 1)
+    end
+  end
+  return sum
+end
+
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.workers}
+  local run = cluster:start(job)
+  local others = {"comm/always-sfb", "comm/always-ring", "comm/always-ps"}
+  for r in run:events "report" do
+    print(("%d %.5f"):format(r.n, r.loss / r.examples))
+    assert((r.resyncs or 0) == 0, "the replicas differ")
+    if opt.swap then assert(run.policy.swap(others[1 + r.n % 3])) end
+  end
+  print(("test %.5f"):format(run:evaluate "test".loss))
+  local s = run:wait()
+  if opt.workers == 1 then return end
+  local path = opt.comm:find "sfb" and "factor" or "dense"
+  local want, got = expected(path, opt.workers, 240 // opt.workers), s.comm_bytes * opt.workers / s.steps
+  print(("bytes of a step: %.0f, formula %.0f, %.2f %% apart"):format(got, want, 100 * (got / want - 1)))
+  print(("paths: ps %d factor %d ring %d"):format(s.comm_ps_bytes, s.comm_factor_bytes, s.comm_ring_bytes))
+  assert(opt.swap or opt.comm:find "measured" or opt.comm:find "hybrid" or math.abs(got / want - 1) < 0.03)
+  assert(s.overlap >= 0 and s.overlap <= 1 and s.comm_s > 0)
+end)
+LUA
+agree() { # TOLERANCE WHAT: many.txt with one.txt
+    paste -d' ' one.txt many.txt | awk -v t="$1" '{ d = $2 - $4; if ($1 != $3 || d > t || d < -t) exit 1 }' ||
+        fail "$2: $(paste -d' ' one.txt many.txt | tr '\n' ';')"
+}
+losses() { grep -E '^[0-9]+ |^test' out.txt; }
+
+# A step is the whole set, so that the number of workers changes only who has which examples.
+for rule in sgd "momentum --clip 0.5"; do
+    # shellcheck disable=SC2086
+    run 0 run same.lua --rule $rule
+    losses >one.txt
+    [ "$(wc -l <one.txt)" = 7 ] || fail "$rule: no seven lines"
+    ways="always-ps,3 always-ring,4 always-sfb,2 measured,2 hybrid,3"
+    [ "$rule" = sgd ] || ways="always-sfb,4 always-ps,2"
+    for way in $ways; do
+        # shellcheck disable=SC2086
+        run 0 run same.lua --rule $rule --comm comm/${way%,*} --workers ${way#*,}
+        losses >many.txt
+        agree 2e-4 "$rule by $way"
+        nothing_left
+    done
+done
+
+# Half the bytes, nearly the same losses.
+run 0 run same.lua --rule momentum --clip 0.5 --comm comm/always-ring --format bf16 --workers 3
+losses >many.txt
+agree 3e-2 "bf16"
+
+# Another way every epoch.
+run 0 run same.lua --rule momentum --clip 0.5 --swap --workers 3 --comm comm/always-ps
+losses >many.txt
+agree 2e-4 "swaps"
+says out.txt 'paths: ps [1-9][0-9]* factor [1-9][0-9]* ring [1-9]'
+nothing_left
+
+# A path that a layer cannot take is refused, and the run goes on as before.
+cat >wrong.lua <<'LUA'
+return {api = 1, kind = "comm", name = "wrong", version = 1, every = 3600, init = function() return {} end,
+  decide = function(_, view) return {path = {[view.tensors[1].id] = "factor"}} end}
+LUA
+cat >refuse.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.conv(4, 3), nn.relu(), nn.flatten(), nn.linear(10)}
+local job = nn.job {name = "refuse", program = net, data = tide.data.images(nil, {count = 200}), batch = 40, epochs = 2,
+  optimizer = nn.sgd {lr = 0.1}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run = cluster:start(job)
+  for r in run:events "report" do
+    if r.n == 1 then
+      local ok, err = run.policy.swap "./wrong.lua"
+      assert(not ok and tostring(err):find("has no factors", 1, true), tostring(err))
+    end
+  end
+  print(run:wait().reports)
+end)
+LUA
+run 0 run refuse.lua
+says out.txt '^2$'
+nothing_left
+
+# A worker that is gone ends the run, with its node's name.
+cat >lost.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(100), nn.relu(), nn.linear(10)}
+local job = nn.job {name = "lost", program = net, data = tide.data.images(nil, {count = 400}), batch = 40,
+  epochs = 100000, optimizer = nn.sgd {lr = 0.01}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 3}
+  local run = cluster:start(job)
+  for r in run:events "report" do
+    if r.n == 3 then print "under way"; io.stdout:flush() end
+  end
+end)
+LUA
+begin run lost.lua
+under_way() { grep -q "under way" out.txt 2>/dev/null; }
+wait_for 20 under_way
+victim=
+for pid in $(node_pids); do
+    if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- '--name n2 '; then victim=$pid; fi
+done
+[ -n "$victim" ] || fail "no process of node n2"
+kill -KILL "$victim"
+wait "$driver"
+code=$?
+[ "$code" = 5 ] || fail "exit code $code, not 5"
+says err.txt 'node n2 is lost'
+nothing_left
+finish

@@ -1,0 +1,24 @@
+/* Messages between workers that exchange gradients: what is accepted lies within the bytes. */
+#include "fuzz.h"
+#include "exchange/internal.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct intake m;
+    if (tide__exchange_parse(data, size, &m) != 0) {
+        return 0;
+    }
+    FUZZ_CHECK(m.kind <= SHARE && m.step > 0 && m.format <= TIDE_WIRE_BF16);
+    FUZZ_CHECK(m.k_count <= MATRICES_MAX);
+    if (m.kind == SHARE) {
+        for (size_t i = 0; i < m.plan_count; i++) {
+            FUZZ_CHECK(m.paths[i] < TIDE_PATH_COUNT && m.formats[i] <= TIDE_WIRE_BF16);
+        }
+        return 0;
+    }
+    const uint8_t *values = m.values;
+    FUZZ_CHECK(values >= data && values + m.count * tide__exchange_width(m.format) <= data + size);
+    float *floats = malloc((m.count + 1) * sizeof *floats);
+    tide__exchange_decode(values, floats, m.count, m.format);
+    free(floats);
+    return 0;
+}

@@ -1,0 +1,428 @@
+/* Gradients among workers: every method gives everybody the sum, bit for bit the same, whatever the
+ * order of arrival. */
+#include "exchange/internal.h"
+#include "store_world.h"
+
+enum { LAYERS = 4, STEPS = 5, ELEMENTS = 21000, CHUNK = 1500 };
+
+static const struct tide_exchange_matrix wide[] = {{4000, 60, 200}};
+static const struct tide_exchange_matrix two[] = {{16400, 30, 40}, {17700, 20, 50}};
+static const struct tide_exchange_layer layers[LAYERS] = {
+    {0, 3500, NULL, 0},
+    {4000, 12200, wide, 1}, /* a matrix, then a vector */
+    {16384, 2500, two, 2},  /* vectors before, between and after */
+    {20000, 3, NULL, 0},
+};
+
+struct meeting {
+    bool varied;          /* paths change every step */
+    uint8_t path, format; /* otherwise */
+    bool slow;            /* a worker lags */
+    uint32_t workers;
+    tide_address addresses[NODES_MAX];
+    atomic_uint here, connected;
+    uint64_t hashes[NODES_MAX][STEPS + 1];
+    struct tide_exchange_stats stats[NODES_MAX];
+    unsigned dies; /* this worker, from 1, ends in mid-run */
+};
+
+static float number(uint32_t worker, uint64_t step, size_t element) {
+    uint32_t words[4];
+    tide_philox(worker, step, element, words);
+    return (float)((double)words[0] / 4294967296.0 - 0.5);
+}
+
+static uint8_t path_of(const struct meeting *m, uint64_t step, size_t layer) {
+    uint8_t path = m->varied ? (uint8_t)((step + layer) % TIDE_PATH_COUNT) : m->path;
+    return path == TIDE_PATH_FACTOR && layers[layer].matrix_count == 0 ? TIDE_PATH_PS : path;
+}
+
+static size_t rows_of(uint32_t worker, uint64_t step) {
+    return (worker * 3 + (size_t)step) % 5;
+} /* none, too */
+
+/* Element (i, j) of a worker's gradient of a matrix, from its factors. */
+static float product(uint32_t worker, uint64_t step, const struct tide_exchange_matrix *m, size_t i,
+                     size_t j) {
+    float sum = 0;
+    for (size_t k = 0; k < rows_of(worker, step); k++) {
+        sum += number(worker, step, m->first + k * 977 + i) *
+               number(worker, step, m->first + k * 977 + 500 + j);
+    }
+    return sum;
+}
+
+static float gradient(uint32_t worker, uint64_t step, size_t layer, size_t element) {
+    for (size_t i = 0; i < layers[layer].matrix_count; i++) {
+        const struct tide_exchange_matrix *m = &layers[layer].matrices[i];
+        if (element >= m->first && element < m->first + m->rows * m->columns) {
+            return product(worker, step, m, (element - m->first) / m->columns,
+                           (element - m->first) % m->columns);
+        }
+    }
+    return number(worker, step, element);
+}
+
+static int offer(struct tide_exchange *x, uint32_t worker, uint64_t step, size_t layer) {
+    size_t k = rows_of(worker, step);
+    int code = 0;
+    for (size_t i = layers[layer].matrix_count; i-- > 0 && code == 0;) {
+        const struct tide_exchange_matrix *m = &layers[layer].matrices[i];
+        float a[5 * 60], b[5 * 200];
+        for (size_t row = 0; row < k; row++) {
+            for (size_t c = 0; c < m->rows; c++) {
+                a[row * m->rows + c] = number(worker, step, m->first + row * 977 + c);
+            }
+            for (size_t c = 0; c < m->columns; c++) {
+                b[row * m->columns + c] = number(worker, step, m->first + row * 977 + 500 + c);
+            }
+        }
+        code = tide_exchange_factors(x, layer, i, k, a, b);
+    }
+    return code;
+}
+
+static void multiply(struct tide_exchange *x, const struct meeting *meeting, uint64_t step,
+                     size_t layer) {
+    for (size_t i = 0; i < layers[layer].matrix_count; i++) {
+        const struct tide_exchange_matrix *m = &layers[layer].matrices[i];
+        float *out = tide_exchange_gradients(x) + m->first;
+        memset(out, 0, m->rows * m->columns * sizeof *out);
+        for (uint32_t r = 0; r < meeting->workers; r++) {
+            size_t k;
+            const float *a, *b;
+            tide_exchange_factors_of(x, step, layer, i, r, &k, &a, &b);
+            for (size_t row = 0; row < k; row++) {
+                for (size_t e = 0; e < m->rows * m->columns; e++) {
+                    out[e] +=
+                        a[row * m->rows + e / m->columns] * b[row * m->columns + e % m->columns];
+                }
+            }
+        }
+    }
+}
+
+static void plan_of(const struct meeting *m, uint64_t step, struct tide_exchange_plan *plan) {
+    plan->epoch = step;
+    for (size_t l = 0; l < LAYERS; l++) {
+        plan->paths[l] = path_of(m, step, l);
+        plan->formats[l] = m->format;
+    }
+}
+
+static void leave(struct fiber *f, struct tide_exchange *x, uint64_t step) {
+    struct meeting *m = f->arg;
+    float *g = tide_exchange_gradients(x);
+    for (size_t l = LAYERS; l-- > 0;) {
+        for (size_t e = layers[l].first; e < layers[l].first + layers[l].count; e++) {
+            g[e] = gradient(f->index, step, l, e);
+        }
+        if (path_of(m, step, l) == TIDE_PATH_FACTOR) {
+            CHECK(f, offer(x, f->index, step, l) == 0);
+        }
+        CHECK(f, tide_exchange_ready(x, step, l) == 0);
+        if (m->slow && tide_random_below(&f->random, 3) == 0) {
+            CHECK(f, tide_sleep(tide_random_below(&f->random, 3000000)) == 0);
+        }
+    }
+}
+
+static void arrive(struct fiber *f, struct tide_exchange *x, uint64_t step) {
+    struct meeting *m = f->arg;
+    const float *g = tide_exchange_gradients(x);
+    double tolerance = m->format == TIDE_WIRE_F32 ? 1e-5 : m->format == TIDE_WIRE_F16 ? 5e-3 : 4e-2;
+    for (size_t l = 0; l < LAYERS; l++) {
+        CHECK(f, tide_exchange_need(x, step, l) == 0);
+        if (path_of(m, step, l) == TIDE_PATH_FACTOR) {
+            multiply(x, m, step, l);
+        }
+        m->hashes[f->index][step] =
+            tide_hash(g + layers[l].first, layers[l].count * sizeof *g, m->hashes[f->index][step]);
+        for (size_t e = layers[l].first; e < layers[l].first + layers[l].count; e++) {
+            double sum = 0;
+            for (uint32_t r = 0; r < m->workers; r++) {
+                sum += (double)gradient(r, step, l, e);
+            }
+            if (!(fabs((double)g[e] - sum) <= tolerance * (1 + fabs(sum)))) {
+                snprintf(f->failure, sizeof f->failure, "step %d layer %zu element %zu: %g, not %g",
+                         (int)step, l, e, (double)g[e], sum);
+                return;
+            }
+        }
+    }
+}
+
+static void step_once(struct fiber *f, struct tide_exchange *x, uint64_t step,
+                      struct tide_exchange_plan *plan) {
+    struct meeting *m = f->arg;
+    double own[TIDE_EXCHANGE_SUMS] = {1, f->index, (double)step, 0.5}, sums[TIDE_EXCHANGE_SUMS];
+    leave(f, x, step);
+    if (f->failure[0]) {
+        return;
+    }
+    plan_of(m, step + 1, plan);
+    CHECK(f, tide_exchange_share(x, step, own, f->index == 0 ? plan : NULL) == 0);
+    const struct tide_exchange_plan *agreed;
+    CHECK(f, tide_exchange_sums(x, step, sums, &agreed) == 0);
+    CHECK(f, sums[0] == m->workers && sums[1] == m->workers * (m->workers - 1) / 2.0 &&
+                 sums[2] == (double)(step * m->workers) && sums[3] == 0.5 * m->workers);
+    CHECK(f,
+          agreed && agreed->epoch == step + 1 && memcmp(agreed->paths, plan->paths, LAYERS) == 0);
+    tide_exchange_set_plan(x, agreed);
+    arrive(f, x, step);
+}
+
+static struct tide_exchange *enter(struct fiber *f, struct tide_exchange_plan *plan) {
+    struct meeting *m = f->arg;
+    struct tide_exchange_options o = {.rank = f->index,
+                                      .workers = m->workers,
+                                      .elements = ELEMENTS,
+                                      .layers = layers,
+                                      .layer_count = LAYERS,
+                                      .chunk_elements = CHUNK};
+    struct tide_exchange *x = NULL;
+    if (tide_exchange_create(f->node, &o, &x) != 0) {
+        return NULL;
+    }
+    plan_of(m, 1, plan);
+    tide_exchange_set_plan(x, plan);
+    m->addresses[f->index] = tide_exchange_address(x);
+    atomic_fetch_add(&m->here, 1);
+    while (atomic_load(&m->here) < m->workers) {
+        tide_sleep(100000);
+    }
+    if (tide_exchange_connect(x, m->addresses) != 0) {
+        return NULL;
+    }
+    atomic_fetch_add(&m->connected, 1);
+    while (atomic_load(&m->connected) < m->workers) {
+        tide_sleep(100000);
+    }
+    return x;
+}
+
+static void worker_run(struct fiber *f) {
+    struct meeting *m = f->arg;
+    uint8_t paths[LAYERS], formats[LAYERS];
+    struct tide_exchange_plan plan = {.paths = paths, .formats = formats};
+    struct tide_exchange *x = enter(f, &plan);
+    CHECK(f, x);
+    for (uint64_t step = 1; step <= STEPS && !f->failure[0]; step++) {
+        step_once(f, x, step, &plan);
+    }
+    tide_exchange_stats(x, &m->stats[f->index]);
+    tide_exchange_release(x);
+}
+
+static void meet(struct meeting *m, bool simulated, uint32_t workers, uint32_t nodes,
+                 uint64_t seed) {
+    struct cluster c;
+    struct fiber fibers[NODES_MAX];
+    m->workers = workers;
+    open_cluster(&c, simulated, nodes, seed);
+    for (uint32_t r = 0; r < workers; r++) {
+        start(&c, &fibers[r], r % nodes, r, worker_run, m);
+    }
+    finish(&c, fibers, workers);
+    close_cluster(&c);
+    for (uint32_t r = 1; r < workers; r++) {
+        assert_memory_equal(m->hashes[r], m->hashes[0], sizeof m->hashes[0]); /* bit for bit */
+    }
+}
+
+static void every_method_gives_all_the_same_sum(void **state) {
+    (void)state;
+    for (uint32_t workers = 1; workers <= 4; workers++) {
+        for (uint8_t path = 0; path < TIDE_PATH_COUNT; path++) {
+            for (uint8_t format = TIDE_WIRE_F32; format <= TIDE_WIRE_BF16; format++) {
+                struct meeting m = {.path = path, .format = format};
+                meet(&m, true, workers, workers, 7 + workers);
+            }
+        }
+    }
+}
+
+static void order_of_arrival_changes_no_bit(void **state) {
+    (void)state;
+    uint64_t first[STEPS + 1] = {0};
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct meeting m = {.varied = true, .slow = true};
+        meet(&m, true, 4, seed % 2 ? 4 : 3, seed);
+        if (seed == 1) {
+            memcpy(first, m.hashes[0], sizeof first);
+        }
+        assert_memory_equal(first, m.hashes[0], sizeof first);
+    }
+}
+
+static void methods_change_in_mid_run_on_real_threads(void **state) {
+    (void)state;
+    struct meeting m = {.varied = true, .slow = true}, together = {.varied = true};
+    meet(&m, false, 3, 3, 0);
+    meet(&together, false, 4, 2, 0); /* two workers on a node */
+}
+
+/* Bytes of values: 2 (P - 1) / P of a dense layer on average over the workers, (P - 1) (K (M + N) +
+ * rest) of factors. */
+static void bytes_are_those_of_the_formulas(void **state) {
+    (void)state;
+    enum { P = 4 };
+    uint64_t values = 0, factors = 0, dense = 0;
+    for (size_t l = 0; l < LAYERS; l++) {
+        size_t rest = layers[l].count;
+        values += layers[l].count;
+        for (size_t i = 0; i < layers[l].matrix_count; i++) {
+            const struct tide_exchange_matrix *m = &layers[l].matrices[i];
+            rest -= m->rows * m->columns;
+            for (uint64_t n = 0; n < STEPS * P; n++) {
+                factors +=
+                    (P - 1) * 4 * rows_of((uint32_t)(n % P), 1 + n / P) * (m->rows + m->columns);
+            }
+        }
+        factors += layers[l].matrix_count ? STEPS * P * (P - 1) * 4 * rest : 0;
+        dense += layers[l].matrix_count ? 0 : layers[l].count;
+    }
+    for (uint8_t path = 0; path < TIDE_PATH_COUNT; path++) {
+        struct meeting m = {.path = path};
+        meet(&m, true, P, P, 3);
+        uint64_t sent[TIDE_PATH_COUNT] = {0}, frames = 0, bytes = 0;
+        for (uint32_t r = 0; r < P; r++) {
+            frames += m.stats[r].messages;
+            bytes += m.stats[r].bytes;
+            for (size_t i = 0; i < TIDE_PATH_COUNT; i++) {
+                sent[i] += m.stats[r].payload[i];
+            }
+        }
+        uint64_t all = path == TIDE_PATH_FACTOR ? dense : values;
+        assert_int_equal(sent[path == TIDE_PATH_FACTOR ? TIDE_PATH_PS : path],
+                         STEPS * 2 * (P - 1) * 4 * all);
+        assert_int_equal(sent[TIDE_PATH_FACTOR], path == TIDE_PATH_FACTOR ? factors : 0);
+        assert_true(bytes > sent[0] + sent[1] + sent[2] &&
+                    bytes < sent[0] + sent[1] + sent[2] + 200 * frames);
+    }
+}
+
+static void die_run(struct fiber *f) {
+    struct meeting *m = f->arg;
+    uint8_t paths[LAYERS], formats[LAYERS];
+    struct tide_exchange_plan plan = {.paths = paths, .formats = formats};
+    struct tide_exchange *x = enter(f, &plan);
+    CHECK(f, x);
+    if (f->index + 1 == m->dies) {
+        CHECK(f, tide_kill(tide_exchange_address(x), TIDE_EKILLED) == 0);
+        tide_exchange_release(x);
+        return;
+    }
+    leave(f, x, 1);
+    int code = tide_exchange_need(x, 1, 0);
+    CHECK(f, code == TIDE_EDIED && strstr(tide_error_message(), "worker 2 has gone"));
+    tide_exchange_release(x);
+}
+
+static void a_lost_worker_is_named(void **state) {
+    (void)state;
+    struct meeting m = {.workers = 3, .dies = 2, .path = TIDE_PATH_RING};
+    struct cluster c;
+    struct fiber fibers[3];
+    open_cluster(&c, true, 3, 5);
+    for (uint32_t r = 0; r < 3; r++) {
+        start(&c, &fibers[r], r, r, die_run, &m);
+    }
+    finish(&c, fibers, 3);
+    close_cluster(&c);
+}
+
+/* What waits for a busy link leaves by step and layer, first come first served within. */
+static void the_layer_needed_first_leaves_first(void **state) {
+    (void)state;
+    struct tide_exchange x = {.workers = 2, .layer_count = 50};
+    struct peer peers[2] = {{.x = &x}, {.x = &x}};
+    x.peers = peers;
+    struct tide_random random;
+    tide_random_seed(&random, 1);
+    for (uint32_t i = 0; i < 500; i++) {
+        struct entry e = {.step = 1 + tide_random_below(&random, 2),
+                          .layer = (uint32_t)tide_random_below(&random, 50),
+                          .index = i};
+        assert_int_equal(tide__exchange_queue(&x, 1, e), 0);
+    }
+    struct entry last = {0};
+    for (uint32_t i = 0; i < 500; i++) {
+        struct entry e = tide__exchange_pop(&peers[1]);
+        assert_true(e.step > last.step ||
+                    (e.step == last.step &&
+                     (e.layer > last.layer || (e.layer == last.layer && e.index > last.index))) ||
+                    i == 0);
+        last = e;
+    }
+    assert_int_equal(peers[1].count, 0);
+    tide_free(peers[1].heap);
+}
+
+static void foreign_bytes_are_refused(void **state) {
+    (void)state;
+    struct tide_exchange x = {.rank = 1, .layer_count = 1};
+    struct layer l = {.matrix_count = 0};
+    x.layers = &l;
+    struct entry e = {.step = 3, .kind = PUSH, .format = TIDE_WIRE_BF16, .count = 2, .index = 7};
+    uint8_t buffer[200];
+    struct tide_writer w;
+    struct intake m;
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__exchange_head(&w, &x, &e);
+    assert_int_equal(tide__exchange_parse(buffer, w.size, &m),
+                     TIDE_EPROTO); /* its values are missing */
+    memcpy(buffer + w.size, "\1\2\3\4", 4);
+    assert_int_equal(tide__exchange_parse(buffer, w.size + 4, &m), 0);
+    assert_true(m.kind == PUSH && m.rank == 1 && m.step == 3 && m.index == 7 && m.count == 2);
+    for (size_t cut = 0; cut < w.size + 4; cut++) {
+        assert_int_equal(tide__exchange_parse(buffer, cut, &m), TIDE_EPROTO);
+    }
+    for (size_t at = 0; at < w.size + 4; at++) { /* none of it is read beyond its end */
+        for (int value = 0; value < 256; value++) {
+            uint8_t *copy = malloc(w.size + 4);
+            memcpy(copy, buffer, w.size + 4);
+            copy[at] = (uint8_t)value;
+            (void)tide__exchange_parse(copy, w.size + 4, &m);
+            free(copy);
+        }
+    }
+    e.step = 0;
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__exchange_head(&w, &x, &e);
+    assert_int_equal(tide__exchange_parse(buffer, w.size + 4, &m), TIDE_EPROTO);
+}
+
+static void wrong_layers_are_refused(void **state) {
+    (void)state;
+    const struct tide_exchange_matrix beyond[] = {{10, 5, 5}}, crossed[] = {{0, 4, 4}, {10, 2, 2}};
+    const struct tide_exchange_layer bad[] = {
+        {0, 101, NULL, 0}, {101, 0, NULL, 0}, {0, 30, beyond, 1}, {0, 30, crossed, 2}};
+    struct cluster c;
+    open_cluster(&c, true, 1, 1);
+    for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
+        struct tide_exchange_options o = {
+            .workers = 2, .elements = 100, .layers = &bad[i], .layer_count = 1};
+        struct tide_exchange *x;
+        assert_int_equal(tide_exchange_create(c.nodes[0], &o, &x), TIDE_EINVAL);
+    }
+    struct tide_exchange_options none = {.workers = 2, .elements = 100};
+    struct tide_exchange *x;
+    assert_int_equal(tide_exchange_create(c.nodes[0], &none, &x), TIDE_EINVAL);
+    close_cluster(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_method_gives_all_the_same_sum),
+        cmocka_unit_test(order_of_arrival_changes_no_bit),
+        cmocka_unit_test(methods_change_in_mid_run_on_real_threads),
+        cmocka_unit_test(bytes_are_those_of_the_formulas),
+        cmocka_unit_test(a_lost_worker_is_named),
+        cmocka_unit_test(the_layer_needed_first_leaves_first),
+        cmocka_unit_test(foreign_bytes_are_refused),
+        cmocka_unit_test(wrong_layers_are_refused),
+    };
+    tide_log_set(TIDE_LOG_WARN, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
