@@ -75,7 +75,7 @@ static void bounded(bool simulated, enum tide_technique technique, uint64_t seed
     double sum = 0;
     open_cluster(&c, simulated, 3, seed);
     create(&c, (struct tide_table_options){
-                   .name = "t", .key_count = KEYS, .width = WIDTH, .technique = technique});
+                   .name = "t", .key_count = KEYS, .width = WIDTH, .technique = (uint8_t)technique});
     limit(&c, 0);
     limit(&c, 1);
     for (unsigned i = 0; i < 2 * FIBERS; i++) {
