@@ -3,6 +3,8 @@
 # a node joins and one leaves; nothing is left running. ROUNDS=n repeats it with a cluster each and says how long there
 # was no controller (median, p99).
 . "$(dirname "$0")/harness.sh"
+# The address sanitizer's dlopen does not look where the program's own would.
+[ -n "${TIDE_SANITIZED:-}" ] && export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}
 rounds=${ROUNDS:-2}
 if [ ! -e "$(dirname "$TIDE")/tide_raft.so" ]; then
     timeout 30 "$TIDE" node --controllers 3 >missing.txt 2>&1 </dev/null && fail "controllers without the plugin"
