@@ -2,8 +2,7 @@
  * Files, JSON, hashes, random numbers, the terminal, and the readers of data sets. File functions
  * block the thread: they are for scripts at their start and end. All files go through the port.
  */
-#include "host.h"
-#include "text.h"
+#include "sources.h"
 #include "wire/json.h"
 
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { JSON_VALUES_MAX = TIDE_JSON_ITEMS_MAX, TEXTS_MAX = 4 };
+enum { JSON_VALUES_MAX = TIDE_JSON_ITEMS_MAX };
 
 static const char random_metatable; /* its address is the registry key */
 
@@ -329,45 +328,10 @@ static int core_terminal(lua_State *L) {
 /* ---- data sets ---- */
 
 struct reading {
-    struct tide_text texts[TEXTS_MAX];
-    char *data[TEXTS_MAX];
-    size_t count;
+    struct tide_lua_sources sources;
     struct tide_triples triples;
     struct tide_wordnet_counts counts;
 };
-
-static void reading_release(struct reading *reading) {
-    for (size_t i = 0; i < reading->count; i++) {
-        tide_free(reading->data[i]);
-    }
-    reading->count = 0;
-}
-
-static int reading_add(struct reading *reading, struct tide_port *port, const char *path,
-                       const char *name) {
-    size_t size;
-    int code = tide__lua_file_read(port, path, &reading->data[reading->count], &size);
-    if (code == 0) {
-        reading->texts[reading->count] =
-            (struct tide_text){.name = name, .data = reading->data[reading->count], .size = size};
-        reading->count++;
-    }
-    return code;
-}
-
-/* An array of names; of ids alone, the names are the ids. */
-static void push_names(lua_State *L, const struct tide_names *names) {
-    lua_createtable(L, names->count < INT32_MAX ? (int)names->count : 0, 0);
-    for (size_t i = 0; i < names->count; i++) {
-        if (names->pool) {
-            lua_pushlstring(L, names->pool + names->offsets[i],
-                            names->offsets[i + 1] - names->offsets[i] - 1);
-        } else {
-            lua_pushfstring(L, "%I", (lua_Integer)i);
-        }
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
-}
 
 /* In a protected call: the result table of a struct reading at light userdata 1. */
 static int push_triples(lua_State *L) {
@@ -375,9 +339,9 @@ static int push_triples(lua_State *L) {
     const struct reading *reading = lua_touserdata(L, 1);
     const struct tide_triples *t = &reading->triples;
     lua_createtable(L, 0, 4);
-    push_names(L, &t->entities);
+    tide__lua_push_names(L, &t->entities);
     lua_setfield(L, -2, "entities");
-    push_names(L, &t->relations);
+    tide__lua_push_names(L, &t->relations);
     lua_setfield(L, -2, "relations");
     lua_createtable(L, TIDE_TRIPLE_PARTS, TIDE_TRIPLE_PARTS);
     for (int i = 0; i < TIDE_TRIPLE_PARTS; i++) {
@@ -399,7 +363,7 @@ static int push_triples(lua_State *L) {
 /* Pushes the outcome of a reader and frees what it gave. */
 static int finish_reading(lua_State *L, struct reading *reading, int code) {
     int status = LUA_OK;
-    reading_release(reading);
+    tide__lua_sources_release(&reading->sources);
     if (code == 0) {
         lua_pushcfunction(L, push_triples);
         lua_pushlightuserdata(L, reading);
@@ -438,9 +402,9 @@ static int core_triples(lua_State *L) {
     struct reading reading = {0};
     int code = 0;
     for (size_t i = 0; i < count && code == 0; i++) {
-        code = reading_add(&reading, tide__lua_host(L)->port, paths[i], paths[i]);
+        code = tide__lua_sources_file(L, &reading.sources, paths[i]);
     }
-    code = code < 0 ? code : tide_text_triples(reading.texts, count, ids, &reading.triples);
+    code = code < 0 ? code : tide_text_triples(reading.sources.texts, count, ids, &reading.triples);
     return finish_reading(L, &reading, code);
 }
 
@@ -456,9 +420,10 @@ static int core_wordnet(lua_State *L) {
     struct reading reading = {0};
     int code = 0;
     for (size_t i = 0; i < TIDE_WORDNET_FILES && code == 0; i++) {
-        code = reading_add(&reading, tide__lua_host(L)->port, paths[i], paths[i]);
+        code = tide__lua_sources_file(L, &reading.sources, paths[i]);
     }
-    code = code < 0 ? code : tide_text_wordnet(reading.texts, &reading.triples, &reading.counts);
+    code = code < 0 ? code
+                    : tide_text_wordnet(reading.sources.texts, &reading.triples, &reading.counts);
     return finish_reading(L, &reading, code);
 }
 

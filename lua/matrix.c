@@ -3,7 +3,7 @@
  * generated inputs, as strings. The result is tensors; what a reader gave is freed before Lua can
  * raise.
  */
-#include "host.h"
+#include "sources.h"
 
 #include "generate.h"
 #include "matrix.h"
@@ -14,9 +14,7 @@
 /* ---- reading ---- */
 
 struct matrix_reading {
-    struct tide_text texts[TIDE_MATRIX_TEXTS];
-    char *data[TIDE_MATRIX_TEXTS]; /* of files */
-    size_t count;
+    struct tide_lua_sources sources;
     struct tide_matrix matrix;
     double mean;
     bool names;
@@ -60,48 +58,6 @@ static struct matrix_options read_options(lua_State *L, int index) {
     return o;
 }
 
-/* The source on top of the stack, a path or {name =, text =}; what it needs stays on the stack. */
-static int add_source(lua_State *L, struct matrix_reading *reading) {
-    struct tide_text *text = &reading->texts[reading->count];
-    if (lua_type(L, -1) == LUA_TSTRING) {
-        text->name = lua_tostring(L, -1);
-        char **data = &reading->data[reading->count];
-        int code = tide__lua_file_read(tide__lua_host(L)->port, text->name, data, &text->size);
-        text->data = *data;
-        reading->count += code == 0;
-        return code;
-    }
-    int source = lua_gettop(L);
-    lua_getfield(L, source, "name");
-    lua_getfield(L, source, "text");
-    text->name = lua_tostring(L, -2);
-    text->data = lua_tolstring(L, -1, &text->size);
-    reading->count++;
-    return 0;
-}
-
-/* Before anything is read: the sources are strings, or tables of two strings. */
-static size_t check_sources(lua_State *L, int index) {
-    luaL_checktype(L, index, LUA_TTABLE);
-    size_t count = lua_rawlen(L, index);
-    if (count < 1 || count > TIDE_MATRIX_TEXTS) {
-        luaL_error(L, "matrix: 1 or 2 sources (train, test), not %I", (lua_Integer)count);
-    }
-    for (size_t i = 1; i <= count; i++) {
-        bool fits = lua_rawgeti(L, index, (lua_Integer)i) == LUA_TSTRING;
-        if (!fits && lua_istable(L, -1)) {
-            fits = lua_getfield(L, -1, "name") == LUA_TSTRING;
-            fits = lua_getfield(L, -2, "text") == LUA_TSTRING && fits;
-            lua_pop(L, 2);
-        }
-        if (!fits) {
-            luaL_error(L, "matrix: source %I is not a path or {name=, text=}", (lua_Integer)i);
-        }
-        lua_pop(L, 1);
-    }
-    return count;
-}
-
 static void subtract_mean(struct matrix_reading *reading) {
     reading->mean = tide_matrix_mean(&reading->matrix);
     for (size_t part = 0; part < TIDE_MATRIX_TEXTS; part++) {
@@ -132,16 +88,10 @@ static void push_counts(lua_State *L, const char *field, const struct tide_matri
 }
 
 static void push_ids(lua_State *L, const char *field, const struct tide_names *names) {
-    if (!names->pool) {
-        return;
+    if (names->pool) {
+        tide__lua_push_names(L, names);
+        lua_setfield(L, -2, field);
     }
-    lua_createtable(L, names->count < INT32_MAX ? (int)names->count : 0, 0);
-    for (size_t i = 0; i < names->count; i++) {
-        lua_pushlstring(L, names->pool + names->offsets[i],
-                        names->offsets[i + 1] - names->offsets[i] - 1);
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
-    lua_setfield(L, -2, field);
 }
 
 /* In a protected call: the result table of a struct matrix_reading at light userdata 1. */
@@ -177,18 +127,13 @@ static int push_matrix(lua_State *L) {
 static int core_matrix(lua_State *L) {
     lua_settop(L, 2);
     struct matrix_options o = read_options(L, 2);
-    size_t count = check_sources(L, 1);
+    tide__lua_sources_check(L, "matrix", "1 or 2 sources (train, test)", TIDE_MATRIX_TEXTS);
     struct matrix_reading reading = {.names = o.names};
-    int code = 0, status = LUA_OK;
-    luaL_checkstack(L, 16, "sources of a matrix");
-    for (size_t i = 0; i < count && code == 0; i++) {
-        lua_rawgeti(L, 1, (lua_Integer)i + 1);
-        code = add_source(L, &reading);
-    }
-    code = code < 0 ? code : tide_matrix_read(reading.texts, count, o.format, &reading.matrix);
-    for (size_t i = 0; i < reading.count; i++) {
-        tide_free(reading.data[i]);
-    }
+    struct tide_lua_sources *sources = &reading.sources;
+    int code = tide__lua_sources_read(L, sources), status = LUA_OK;
+    code = code < 0 ? code
+                    : tide_matrix_read(sources->texts, sources->count, o.format, &reading.matrix);
+    tide__lua_sources_release(sources);
     if (code == 0 && o.test > 0) {
         double held = floor(o.test * (double)reading.matrix.parts[0].count);
         code = tide_matrix_split(&reading.matrix, (size_t)held, o.seed);
@@ -257,8 +202,7 @@ static int core_matrix_blocks(lua_State *L) {
     size_t most = (size_t)count * grid.blocks + 1;
     struct tide_lua_tensor *offsets = tide__lua_tensor_new(L, TIDE_U64, most, 1);
     int at = lua_gettop(L);
-    int code = tide_cells_blocks(&cells, grid, first, count, &out, offsets->t.data,
-                                 most);
+    int code = tide_cells_blocks(&cells, grid, first, count, &out, offsets->t.data, most);
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
