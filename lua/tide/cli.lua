@@ -102,6 +102,21 @@ function context:say(line)
   if not self.quiet then self.write_err(line .. "\n") end
 end
 
+---What a command of one object ends with: JSON, or a line of talk.
+---@param schema string
+---@param object table
+---@param line string
+---@return 0 exit code
+function context:tell(schema, object, line)
+  if self.json then
+    object.schema = schema
+    self:print(self.core.json_encode(object))
+  else
+    self:say(line)
+  end
+  return 0
+end
+
 ---Prints an error in the form that was asked for.
 ---@param err tide.error
 function context:complain(err)

@@ -27,8 +27,8 @@ function set:__index(key)
   return loaded[key]
 end
 
----Reads the data once; raises the reader's error with its file:line.
-function set.read(self)
+---Reads the data of a set once, by its reader; raises the reader's error with its file:line.
+function data.read(self)
   local loaded = rawget(self, "loaded")
   if loaded then return loaded end
   local err
@@ -37,6 +37,7 @@ function set.read(self)
   rawset(self, "loaded", loaded)
   return loaded
 end
+set.read = data.read
 
 ---Whole part: "train", "valid", "test".
 ---@param name string

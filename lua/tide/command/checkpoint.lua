@@ -3,7 +3,7 @@ local arguments = require "tide.arguments"
 local checkpoint = require "tide.checkpoint"
 local cluster_view = require "tide.cluster_view"
 local errors = require "tide.errors"
-local table_view = require "tide.table_view"
+local listing = require "tide.listing"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -13,17 +13,6 @@ local COLUMNS <const> = {
 }
 
 local actions = {}
-
----A command of one object: JSON, or a line of talk.
-local function tell(context, object, line)
-  if context.json then
-    object.schema = "tide.checkpoint/1"
-    context:print(context.core.json_encode(object))
-  else
-    context:say(line)
-  end
-  return 0
-end
 
 local function at_cluster(context, request)
   local result, err = cluster_view.attached(context, function(cluster) return cluster.ask_one(request) end)
@@ -40,7 +29,7 @@ end
 function actions.save(context, dir)
   local info, err = at_cluster(context, {op = "checkpoint", dir = absolute(dir), keep = context.options.keep})
   if not info then return nil, err end
-  return tell(context, info, ("generation %d: %s rows, %s, %s in %s"):format(info.generation,
+  return context:tell("tide.checkpoint/1", info, ("generation %d: %s rows, %s, %s in %s"):format(info.generation,
     units.format_count(info.rows), units.format_size(info.bytes), info.full and "full" or "changes only",
     units.format_duration(info.took_s)))
 end
@@ -52,23 +41,14 @@ function actions.list(context, dir)
     g.kind = not g.committed and "unfinished" or g.full and "full" or "changes"
     g.full, g.committed = nil, nil
   end
-  local lines
-  if context.json then
-    lines = table_view.json_lines(list, "tide.checkpoint/1", context.core.json_encode)
-  elseif context.plain then
-    lines = table_view.plain_lines(list, COLUMNS)
-  else
-    lines = table_view.lines(list, COLUMNS, {
-      width = context.terminal.width, unicode = context.terminal.utf8, color = context:colored "stdout"})
-  end
-  if #lines > 0 then context:print(table.concat(lines, "\n")) end
+  listing.print(context, list, COLUMNS, "tide.checkpoint/1")
   return 0
 end
 
 function actions.verify(context, dir)
   local checked, err = checkpoint.verify(dir, context.options.generation)
   if not checked then return nil, err end
-  return tell(context, {dir = dir, whole = checked},
+  return context:tell("tide.checkpoint/1", {dir = dir, whole = checked},
     ("%d generation%s whole"):format(checked, checked == 1 and " is" or "s are"))
 end
 
@@ -79,7 +59,7 @@ function actions.restore(context, dir)
   local restored, problem = at_cluster(context, {op = "restore", dir = absolute(dir), generation = o.generation})
   if not restored then return nil, problem end
   for line in (restored.skipped or ""):gmatch "[^\n]+" do context:say("warning: " .. text.clean(line)) end
-  return tell(context, restored, ("restored generation %d: %s rows"):format(restored.generation,
+  return context:tell("tide.checkpoint/1", restored, ("restored generation %d: %s rows"):format(restored.generation,
     units.format_count(restored.rows)))
 end
 
@@ -112,7 +92,7 @@ return {
         help = text.did_you_mean(o.action, names) or "give one of the four"})
     end
     if o.dry_run and (o.action == "save" or o.action == "restore") then
-      return tell(context, {action = o.action, dir = o.dir, dry_run = true},
+      return context:tell("tide.checkpoint/1", {action = o.action, dir = o.dir, dry_run = true},
         o.action == "save" and "would write a generation to " .. text.clean(o.dir)
         or "would replace all rows by those in " .. text.clean(o.dir))
     end

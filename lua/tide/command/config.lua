@@ -1,6 +1,7 @@
 -- `tide config`: what is configured, and where each value comes from.
 local config = require "tide.config"
 local errors = require "tide.errors"
+local listing = require "tide.listing"
 local table_view = require "tide.table_view"
 local text = require "tide.text"
 
@@ -61,17 +62,7 @@ return {
     if context.options.explain then return explain(context, context.options.explain, found) end
     local rows = {}
     for i, key in ipairs(config.keys()) do rows[i] = record(key, found) end
-    local lines
-    if context.json then
-      lines = table_view.json_lines(rows, "tide.config/1", context.core.json_encode)
-    elseif context.plain then
-      lines = table_view.plain_lines(rows, COLUMNS)
-    else
-      lines = table_view.lines(rows, COLUMNS, {
-        width = context.terminal.width, unicode = context.terminal.utf8, color = context:colored "stdout",
-      })
-    end
-    context:print(table.concat(lines, "\n"))
+    listing.print(context, rows, COLUMNS, "tide.config/1")
     return 0
   end,
 }

@@ -34,15 +34,10 @@ return {
     local down, problem = require("tide.cluster").down {cluster = name, timeout_s = context.timeout_s}
     if not down then return nil, errors.from(problem, "T1003") end
     local result = type(down) == "table" and down or {cluster = name}
-    if context.json then
-      local object = {}
-      for k, v in pairs(result) do object[k] = v end
-      object.schema = "tide.down/1"
-      context:print(context.core.json_encode(object))
-    else
-      context:say(("cluster `%s` is down"):format(text.clean(result.cluster or name or "?"))
-        .. ((result.killed or 0) > 0 and (", %d processes by force"):format(result.killed) or ""))
-    end
-    return 0
+    local object = {}
+    for k, v in pairs(result) do object[k] = v end
+    return context:tell("tide.down/1", object,
+      ("cluster `%s` is down"):format(text.clean(result.cluster or name or "?"))
+      .. ((result.killed or 0) > 0 and (", %d processes by force"):format(result.killed) or ""))
   end,
 }

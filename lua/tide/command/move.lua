@@ -25,16 +25,6 @@ local function parse_slots(words)
   return list
 end
 
-local function tell(context, object, line)
-  if context.json then
-    object.schema = "tide.move/1"
-    context:print(context.core.json_encode(object))
-  else
-    context:say(line)
-  end
-  return 0
-end
-
 return {
   name = "move",
   brief = "give slots of a table to a node",
@@ -67,7 +57,7 @@ return {
     end)
     if not result then return nil, problem end
     if result.error then return nil, errors.from(result.error) end
-    return tell(context, {table = o.table, node = o.node, slots = result.answer.moved,
+    return context:tell("tide.move/1", {table = o.table, node = o.node, slots = result.answer.moved,
       dry_run = result.answer.dry_run}, ("%s %d slots of %s to %s"):format(
       result.answer.dry_run and "would move" or "moved", result.answer.moved, text.clean(o.table), text.clean(o.node)))
   end,

@@ -150,26 +150,12 @@ local function remote_words(o)
   return words
 end
 
--- In the client's actor: where the run's controller listens.
-local function address_of(core, job)
-  for _, member in ipairs(core.members()) do
-    if member.state == "up" then
-      for _, name in ipairs {job and "policies-" .. job or "policies", "policies"} do
-        local address = core.whereis(member.name .. "/" .. name)
-        if address then return address end
-      end
-    end
-  end
-  return nil
-end
-
+-- In the client's actor.
 local function ask(request)
-  local core = require "tide.core"
-  local address = address_of(core, request.job)
-  if not address then
-    return nil, errors.new("T0303", "no run with policies is going on in this cluster")
-  end
-  local policies = require("tide.policy.remote").new(address)
+  local remote = require "tide.policy.remote"
+  local address, err = remote.find(request.job)
+  if not address then return nil, err end
+  local policies = remote.new(address)
   local o <const> = request.words
   local verb, ref = request.verb, request.ref
   if verb == "check" or verb == "swap" or verb == "shadow" then

@@ -13,15 +13,9 @@ local session ---@type table of tide.console.session
 function policy._use(own) session = own end
 
 local function controller(job)
-  for _, member in ipairs(core.members()) do
-    if member.state == "up" then
-      for _, name in ipairs {job and "policies-" .. job or "policies", "policies"} do
-        local address = core.whereis(member.name .. "/" .. name)
-        if address then return address end
-      end
-    end
-  end
-  error(errors.new("T0303", "no run with policies is going on in this cluster"), 3)
+  local address, err = remote.find(job)
+  if not address then error(err, 3) end
+  return address
 end
 
 local function given(answer, err)

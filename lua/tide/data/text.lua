@@ -56,16 +56,7 @@ return function(data)
     return rawget(set, key) or set.read(self)[key]
   end
 
-  ---Reads the text once; raises the reader's error with its file:line.
-  function set.read(self)
-    local loaded = rawget(self, "loaded")
-    if loaded then return loaded end
-    local err
-    loaded, err = rawget(self, "reader")()
-    if not loaded then error(data.reader_error(err), 0) end
-    rawset(self, "loaded", loaded)
-    return loaded
-  end
+  set.read = data.read
 
   ---The text as seen by one of several workers: a run of whole lines.
   function set:cut(rank, workers)

@@ -239,12 +239,11 @@ function host:rehearse(s, found, params, saved)
   return true
 end
 
----Puts another policy into its kind's seat.
+---The seat that a policy is for, and the policy's source.
 ---@param ref string|table
----@param o? {scope?: string, params?: table, guard?: table, force?: boolean}
----@return table|nil {seat, old, new, epoch, guard}, table? err
-function host:swap(ref, o)
-  o = o or {}
+---@param o {scope?: string, params?: table}
+---@return tide.policy.seat|nil seat, table found_or_err
+function host:aim(ref, o)
   local found, err = source.find(ref)
   if not found then return nil, err end
   local peek
@@ -254,10 +253,21 @@ function host:swap(ref, o)
   local s
   s, err = self:seat(peek.policy.kind, o.scope)
   if not s then return nil, err end
+  return s, found
+end
+
+---Puts another policy into its kind's seat.
+---@param ref string|table
+---@param o? {scope?: string, params?: table, guard?: table, force?: boolean}
+---@return table|nil {seat, old, new, epoch, guard}, table? err
+function host:swap(ref, o)
+  o = o or {}
+  local s, found = self:aim(ref, o)
+  if not s then return nil, found end
   if s.blocked[found.sha] and not o.force then
     return nil, errors.new("T0305", ("`%s` was rolled back: %s"):format(found.path, s.blocked[found.sha]))
   end
-  local armed
+  local armed, err
   if o.guard then
     armed, err = guard.arm(self.metrics, o.guard, self.driver.now())
     if not armed then return nil, err end
@@ -353,17 +363,9 @@ end
 ---@param o? {scope?: string, params?: table, for_?: number seconds}
 function host:shadow(ref, o)
   o = o or {}
-  local found, err = source.find(ref)
-  if not found then return nil, err end
-  local peek
-  peek, err = source.load(found, {timed = self.timed, params = o.params})
-  if not peek then return nil, err end
-  peek.sandbox:close()
-  local s
-  s, err = self:seat(peek.policy.kind, o.scope)
-  if not s then return nil, err end
-  local version
-  version, err = s:prepare(found, o.params, s:last_export())
+  local s, found = self:aim(ref, o)
+  if not s then return nil, found end
+  local version, err = s:prepare(found, o.params, s:last_export())
   if not version then return nil, err end
   s.shadowed = {version = version, ends = self.driver.now() + (o.for_ or 600), decisions = 0, same = 0, invalid = 0,
                 faults = 0, since = self.driver.now(), fields = {}}
@@ -425,15 +427,8 @@ end
 ---@param o? {scope?: string, params?: table}
 function host:check(ref, o)
   o = o or {}
-  local found, err = source.find(ref)
-  if not found then return nil, err end
-  local peek
-  peek, err = source.load(found, {timed = self.timed, params = o.params})
-  if not peek then return nil, err end
-  peek.sandbox:close()
-  local s
-  s, err = self:seat(peek.policy.kind, o.scope)
-  if not s then return nil, err end
+  local s, found = self:aim(ref, o)
+  if not s then return nil, found end
   return require("tide.policy.replay").check(s, found, o.params)
 end
 

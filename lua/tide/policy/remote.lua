@@ -16,6 +16,21 @@ local function seconds(time)
   return s
 end
 
+---Where the policies of a run are asked for: those of `job`, else those of the only run.
+---@param job? string
+---@return string|nil address, table? err
+function remote.find(job)
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" then
+      for _, name in ipairs {job and "policies-" .. job or "policies", "policies"} do
+        local address = core.whereis(member.name .. "/" .. name)
+        if address then return address end
+      end
+    end
+  end
+  return nil, errors.new("T0303", "no run with policies is going on in this cluster")
+end
+
 ---@param address string of the run's controller
 ---@return table functions list, check, shadow, report, swap, set, rollback, history, why, file
 function remote.new(address)
