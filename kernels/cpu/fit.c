@@ -120,6 +120,9 @@ struct workspace { /* of rows x columns */
 };
 
 static int workspace_init(struct workspace *w, size_t rows, size_t columns) {
+    if (rows == 0 || columns == 0) {
+        return tide_fail(TIDE_EINVAL, "least squares need at least one row and one column");
+    }
     w->a = tide_alloc_zero(rows * columns + rows + 2 * columns, sizeof *w->a);
     w->order = tide_alloc_zero(columns, sizeof *w->order);
     if (!w->a || !w->order) {
@@ -141,9 +144,6 @@ static void workspace_release(struct workspace *w) {
 int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t columns,
                            double *c) {
     struct workspace w;
-    if (rows == 0 || columns == 0) {
-        return tide_fail(TIDE_EINVAL, "least squares need at least one row and one column");
-    }
     int code = workspace_init(&w, rows, columns);
     if (code < 0) {
         return code;
@@ -228,9 +228,6 @@ static bool step_towards(double *c, const double *s, bool *passive, size_t colum
 
 int tide_fit_nonnegative(const double *a, const double *y, size_t rows, size_t columns, double *c) {
     struct workspace w;
-    if (rows == 0 || columns == 0) {
-        return tide_fail(TIDE_EINVAL, "least squares need at least one row and one column");
-    }
     int code = workspace_init(&w, rows, columns);
     if (code < 0) {
         return code;

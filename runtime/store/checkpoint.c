@@ -148,6 +148,16 @@ static void note_clocks(struct tide_checkpoint *c, struct tide_reader *r) {
     m->worker_count = all;
 }
 
+/* The fields of a node's answer, up to the first. */
+static struct tide_reader open_reply(const struct tide_reply *reply) {
+    size_t size;
+    struct tide_reader r;
+    const void *data = tide_reply_data(reply, &size);
+    tide_reader_init(&r, data, size);
+    (void)tide_read_array(&r);
+    return r;
+}
+
 static int ask(struct tide_checkpoint *c) {
     struct tide__manifest *m = &c->manifest;
     c->fastest = TIDE_NO_CLOCK;
@@ -158,11 +168,7 @@ static int ask(struct tide_checkpoint *c) {
             return code;
         }
         c->told = i + 1;
-        size_t size;
-        struct tide_reader r;
-        const void *data = tide_reply_data(reply, &size);
-        tide_reader_init(&r, data, size);
-        (void)tide_read_array(&r);
+        struct tide_reader r = open_reply(reply);
         uint64_t sequence = tide_read_uint(&r), last = tide_read_uint(&r);
         c->asked_full |= tide_read_bool(&r);
         uint64_t clock = tide_read_uint(&r);
@@ -266,11 +272,7 @@ static int settle(struct tide_checkpoint *c) {
         if (code) {
             return code;
         }
-        size_t size;
-        struct tide_reader r;
-        const void *data = tide_reply_data(reply, &size);
-        tide_reader_init(&r, data, size);
-        (void)tide_read_array(&r);
+        struct tide_reader r = open_reply(reply);
         note_clocks(c, &r);
         tide_reply_free(reply);
     }
@@ -314,11 +316,7 @@ static int collect(struct tide_checkpoint *c) {
         if (code) {
             return code;
         }
-        size_t size;
-        struct tide_reader r;
-        const void *data = tide_reply_data(reply, &size);
-        tide_reader_init(&r, data, size);
-        (void)tide_read_array(&r);
+        struct tide_reader r = open_reply(reply);
         m->bytes += tide_read_uint(&r);
         m->rows += tide_read_uint(&r);
         size_t files = tide_read_array(&r);

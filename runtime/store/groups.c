@@ -387,16 +387,18 @@ static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t i
     return e;
 }
 
-void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
-                          const uint8_t *slots, size_t count) {
+/* A slot's group with `node` in another part, if what is said of it fits; false: it does not. */
+typedef bool (*regroup)(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
+                        uint16_t from, uint16_t node);
+
+static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
+                          const uint8_t *slots, size_t count, regroup change) {
     struct tide__catalog_entry *entry = entry_of(store, table);
     struct news *news = entry && entry->options.replicas ? tide_alloc_zero(1, sizeof *news) : NULL;
     for (size_t i = 0; news && i < count; i++) {
         uint32_t s;
         memcpy(&s, slots + i * 4, 4);
-        if (entry->homes[s] == from && entry->joining[s] == node && lives(store, node)) {
-            entry->joining[s] = 0;
-            entry->chains[s] = tide__chain_append(entry->chains[s], node);
+        if (change(store, entry, s, from, node)) {
             news->slots[news->count++] = s;
         }
     }
@@ -406,24 +408,37 @@ void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t tabl
     tide_free(news);
 }
 
+static bool has_joined(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
+                       uint16_t from, uint16_t node) {
+    if (entry->homes[s] != from || entry->joining[s] != node || !lives(store, node)) {
+        return false;
+    }
+    entry->joining[s] = 0;
+    entry->chains[s] = tide__chain_append(entry->chains[s], node);
+    return true;
+}
+
+static bool has_failed(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
+                       uint16_t from, uint16_t node) {
+    (void)store;
+    (void)from;
+    if (entry->chains[s] == TIDE__LOST_CHAIN || entry->homes[s] == node ||
+        (entry->joining[s] != node && !tide__chain_has(entry->chains[s], node))) {
+        return false;
+    }
+    entry->joining[s] = 0;
+    entry->chains[s] = tide__chain_without(entry->chains[s], node);
+    return true;
+}
+
+void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
+                          const uint8_t *slots, size_t count) {
+    regroup_slots(store, from, table, node, slots, count, has_joined);
+}
+
 void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,
                               const uint8_t *slots, size_t count) {
-    struct tide__catalog_entry *entry = entry_of(store, table);
-    struct news *news = entry && entry->options.replicas ? tide_alloc_zero(1, sizeof *news) : NULL;
-    for (size_t i = 0; news && i < count; i++) {
-        uint32_t s;
-        memcpy(&s, slots + i * 4, 4);
-        if (entry->chains[s] != TIDE__LOST_CHAIN && entry->homes[s] != node &&
-            (entry->joining[s] == node || tide__chain_has(entry->chains[s], node))) {
-            entry->joining[s] = 0;
-            entry->chains[s] = tide__chain_without(entry->chains[s], node);
-            news->slots[news->count++] = s;
-        }
-    }
-    if (news && news->count) {
-        tell(store, entry, news, 0);
-    }
-    tide_free(news);
+    regroup_slots(store, 0, table, node, slots, count, has_failed);
 }
 
 bool tide__groups_busy(struct tide_store *store, const struct tide__catalog_entry *entry,

@@ -1,6 +1,6 @@
 /*
- * Operations on keys of other nodes, at their origin: tickets, the table of unanswered messages,
- * grouping by destination, and answers scattered into the caller's rows.
+ * Operations on keys of other nodes, at their origin: the table of unanswered messages, grouping by
+ * destination, and answers scattered into the caller's rows. Who waits for them: ticket.c.
  *
  * One message a node and call (cut at 4 MiB of keys and rows in either direction). Completion is by
  * id: every message is an entry of the pending table; an answer for no entry is counted and
@@ -19,145 +19,7 @@
 #include "store/replica.h"
 #include "store/shard.h"
 
-#define COUNT_MASK UINT64_C(0xffff)
-#define FIBER_MASK UINT64_C(0x7fffffffffff)
 enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, LOCALIZE_KEYS = 512 };
-
-_Static_assert(sizeof(struct tide__ticket) <= sizeof(struct tide_ticket),
-               "a ticket lies in the public one");
-
-/* ---- tickets ---- */
-
-void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind,
-                       float *rows) {
-    memset(ticket, 0, sizeof *ticket);
-    ticket->table = table;
-    ticket->rows = rows;
-    ticket->kind = (uint8_t)kind;
-}
-
-static struct tide_fiber *ticket_fiber(uint64_t state) {
-    return (struct tide_fiber *)(uintptr_t)((state >> 16) & FIBER_MASK);
-}
-
-/* Keeps the first failure. Only whoever owns a busy entry of the ticket, or its caller, comes here.
- */
-static void ticket_error(struct tide__ticket *ticket, int code, const char *text) {
-    int none = 0;
-    if (code && atomic_compare_exchange_strong(&ticket->result, &none, code)) {
-        ticket->text = text ? tide_strdup(text) : NULL;
-    }
-}
-
-/* One message is done. After the last the ticket is not touched any more: its memory may be gone.
- */
-void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text) {
-    ticket_error(ticket, code, text);
-    uint64_t old = atomic_load_explicit(&ticket->state, memory_order_relaxed), next;
-    do {
-        TIDE_ASSERT(old & COUNT_MASK);
-        next = (old & COUNT_MASK) == 1 ? 0 : old - 1;
-        /* release: rows, result and text before the count; pairs with the acquires of done and wait
-         */
-    } while (!atomic_compare_exchange_weak_explicit(&ticket->state, &old, next,
-                                                    memory_order_acq_rel, memory_order_relaxed));
-    if (next == 0 && ticket_fiber(old)) {
-        tide_fiber_wake(ticket_fiber(
-            old)); /* it may have gone on by itself already: a late wake does no harm */
-    }
-}
-
-/* Takes the ticket away from whatever is still unanswered. */
-static void ticket_detach(struct tide__ticket *ticket) {
-    struct tide__pending_table *pending = &ticket->table->store->pending;
-    for (;;) {
-        bool busy = false;
-        tide_lock(&pending->lock);
-        for (struct tide__pending *p = pending->first; p; p = p->next) {
-            if (p->ticket == ticket && p->busy) {
-                busy = true;
-            } else if (p->ticket == ticket) {
-                p->ticket = NULL;
-            }
-        }
-        tide_unlock(&pending->lock);
-        if (!busy) {
-            return;
-        }
-        tide_pause();
-    }
-}
-
-static int ticket_result(struct tide__ticket *ticket) {
-    int code = atomic_load_explicit(&ticket->result, memory_order_relaxed);
-    char *text = ticket->text;
-    ticket->text = NULL;
-    if (code) {
-        tide_fail(code, "%s", text ? text : tide_error_name(code));
-    }
-    tide_free(text);
-    return code;
-}
-
-int tide__ticket_wait(struct tide__ticket *ticket) {
-    struct tide_fiber *self = tide_fiber_current();
-    uint64_t deadline = 0;
-    for (;;) {
-        uint64_t state = atomic_load_explicit(&ticket->state,
-                                              memory_order_acquire); /* with tide__ticket_finish */
-        if (state == 0) {
-            return ticket_result(ticket);
-        }
-        if (!self) {
-            ticket_detach(ticket);
-            tide_free(ticket->text);
-            return tide_fail(TIDE_EINVAL, "only a fiber can wait for keys of other nodes");
-        }
-        if (!ticket_fiber(state)) {
-            uint64_t next = state | (uint64_t)(uintptr_t)self << 16;
-            /* release: the fiber before the last finish reads it */
-            if (!atomic_compare_exchange_weak_explicit(
-                    &ticket->state, &state, next, memory_order_release, memory_order_relaxed)) {
-                continue;
-            }
-        }
-        if (!deadline) {
-            deadline = tide_port_now(ticket->table->store->port) + TIDE_CALL_TIMEOUT;
-        }
-        int code = tide_fiber_suspend(deadline, ticket->table->why[ticket->kind == TIDE__PUSH]);
-        if (code && atomic_load_explicit(&ticket->state, memory_order_acquire) != 0) {
-            ticket_detach(ticket);
-            tide_free(ticket->text);
-            atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
-            return tide_fail(code, "%s: %s", ticket->table->why[ticket->kind == TIDE__PUSH],
-                             code == TIDE_ETIMEDOUT ? "no answer in 30 s"
-                                                    : "the fiber is being ended");
-        }
-    }
-}
-
-bool tide_ticket_done(const struct tide_ticket *ticket) {
-    const struct tide__ticket *t = (const struct tide__ticket *)(const void *)ticket;
-    if (t->kind == TIDE__CLOCKED) { /* what was not here is read when it is waited for */
-        return t->text == NULL;
-    }
-    return atomic_load_explicit(&t->state, memory_order_acquire) ==
-           0; /* with tide__ticket_finish */
-}
-
-int tide_ticket_wait(struct tide_ticket *ticket) {
-    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
-    return t->kind == TIDE__CLOCKED ? tide__clocked_wait(ticket) : tide__ticket_wait(t);
-}
-
-void tide_ticket_abandon(struct tide_ticket *ticket) {
-    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
-    if (atomic_load_explicit(&t->state, memory_order_acquire) != 0) { /* with tide__ticket_finish */
-        ticket_detach(t);
-    }
-    tide_free(t->text);
-    t->text = NULL;
-}
 
 /* ---- pending entries ---- */
 
@@ -334,7 +196,7 @@ void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const
         return;
     }
     if (p->ticket) {
-        ticket_error(p->ticket, code, text);
+        tide__ticket_error(p->ticket, code, text);
     }
     tide_lock(&t->lock);
     p->busy = false;
@@ -480,12 +342,14 @@ bool tide__pending_at_leaver(struct tide_table *table) {
     return found;
 }
 
-/* Static tables: what an own operation still waits for is all parked here, and has gone no way yet. To wait for it would
- * be to wait for oneself: it is parked until the fence is lifted. */
+/* Static tables: what an own operation still waits for is all parked here, and has gone no way yet.
+ * To wait for it would be to wait for oneself: it is parked until the fence is lifted. */
 static bool is_parked(const struct tide_table *table, const struct tide__pending *p,
                       uint16_t self) {
     uint32_t keys = 0;
-    for (const struct tide__job *job = p->node == self && !TIDE_MUTANT(move_waits_for_itself) ? table->parked : NULL; job; job = job->next) {
+    for (const struct tide__job *job =
+             p->node == self && !TIDE_MUTANT(move_waits_for_itself) ? table->parked : NULL;
+         job; job = job->next) {
         keys += job->id == p->id && job->origin == self ? job->count : 0;
     }
     return keys > 0 && keys == p->left;
@@ -701,8 +565,7 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
             code = tide__lost_fail(table, tide__slot_of(table, key), key);
             goto out;
         }
-        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->relocates &&
-                 !table->replicas;
+        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->relocates && !table->replicas;
         /* Of a relocating table only the store actor knows where a key is to be had. */
         bool own = table->relocates || (route & (TIDE__WORKER_HOLD | TIDE__MINE));
         node[i] = own ? self : tide__route_home(route);

@@ -379,10 +379,15 @@ void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t me
                             uint64_t bytes);
 
 int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket);
+
+/* ---- ticket.c ---- */
 void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind,
                        float *rows);
 int tide__ticket_wait(struct tide__ticket *ticket);
 void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text);
+/* Keeps the first failure. Only whoever owns a busy entry of the ticket, or its caller. */
+void tide__ticket_error(struct tide__ticket *ticket, int code, const char *text);
+
 /* Answers of the store actor: a part of an operation is done. positions NULL: all in order. */
 void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text,
                           const void *positions, size_t count, int rows_code, const void *rows,
