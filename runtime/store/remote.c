@@ -89,6 +89,9 @@ static void unlink_and_free(struct tide__pending_table *t, struct tide__pending 
     tide_lock(&t->lock);
     *(p->prev ? &p->prev->next : &t->first) = p->next;
     *(p->next ? &p->next->prev : &t->last) = p->prev;
+    if (p->fiber) {
+        tide__order_end(p);
+    }
     release_id(t, p->id);
     tide_unlock(&t->lock);
     tide__admission_return(p->table->store, p->node, 1, p->admitted);
@@ -497,6 +500,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
         for (size_t i = 0; i < count; i++) {
             p->at[i] = node;
         }
+        p->fiber = table->replicas && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
         p->out = table->replicas && node != tide__store_self(store) ? (uint32_t)count : 0;
     }
     r->pending = p;
@@ -660,6 +664,9 @@ static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct
         *(t->last ? &t->last->next : &t->first) = p;
         t->last = p;
         t->by_slot[(uint32_t)p->id] = p;
+        if (p->fiber) {
+            tide__order_begin(p);
+        }
         if (r->node == self) { /* tide__pass_pull reads it without the lock */
             atomic_fetch_add_explicit(&table->self_sent, 1, memory_order_relaxed);
         }

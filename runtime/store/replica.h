@@ -75,6 +75,8 @@ enum tide__opening { TIDE__OPEN, TIDE__OPEN_AT, TIDE__OPEN_ASKED };
 struct tide__replicas { /* of a table */
     /* any thread; the home's: with who is joining */
     atomic_uint_fast64_t chain[TIDE_SLOT_COUNT];
+    atomic_uint_fast64_t async_pulls; /* messages of this node's workers, unanswered */
+    /* I/O thread */
     uint64_t number[TIDE_SLOT_COUNT];  /* pushes applied to the slot, here */
     uint32_t fence[TIDE_SLOT_COUNT];   /* copies: the highest version that came with a push */
     uint64_t open_at[TIDE_SLOT_COUNT]; /* a new home: when the old one's leases have run out */
@@ -171,6 +173,16 @@ bool tide__failover_waits(const struct tide__job *job, uint16_t to);
 int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
 /* Works on an operation, on whatever table. */
 void tide__table_job(struct tide__job *job);
+
+/* ---- order.c: one worker's operations on a row ---- */
+/* Waits until asynchronous pulls of this fiber with one of the keys are answered. ETIMEDOUT,
+ * ECANCELED, ENOMEM. */
+int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t count);
+/* Would it have to? */
+bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count);
+/* An asynchronous pull is enlisted, or over; pending lock held. */
+void tide__order_begin(struct tide__pending *pull);
+void tide__order_end(struct tide__pending *pull);
 
 /* ---- groups.c: the controller ---- */
 struct tide__catalog_entry;

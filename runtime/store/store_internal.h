@@ -285,6 +285,7 @@ struct tide__pass {
     bool raw;              /* rows with state, copied both ways */
     bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
     bool patient;     /* may wait for a row; else EBUSY */
+    bool async;       /* the call does not wait for an answer */
     uint32_t stamp;   /* push: the clock of the worker that pushes, or TIDE_NO_CLOCK */
     /* Rows that come with their slot: u32 each, and second versions of the split ones, in order. */
     const uint8_t *marks, *seconds;
@@ -338,6 +339,9 @@ struct tide__pending {
     uint8_t *body;
     uint32_t body_bytes, keys_at; /* keys_at: where the keys are in the body */
     struct tide_blob *tail;
+    /* Tables with copies, an asynchronous pull: whose (order.c), and does it wait for the end? */
+    struct tide_fiber *fiber;
+    bool follows;
     uint64_t sent;    /* sequence when its first key left this node; 0: none has */
     uint32_t out;     /* keys at other nodes */
     uint32_t admitted; /* bytes of credit that its end returns to `node` */
