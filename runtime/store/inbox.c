@@ -82,16 +82,17 @@ static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader
     }
 }
 
-/* [op, id, node, positions] */
+/* [op, id, node, leg, positions] */
 static void on_passed(struct tide_store *store, uint16_t from, struct tide_reader *r) {
     size_t count = 0;
-    uint64_t id = tide_read_uint(r), node = tide_read_uint(r);
+    uint64_t id = tide_read_uint(r), node = tide_read_uint(r), leg = tide_read_uint(r);
     const void *positions = tide_read_typed(r, TIDE_U32, &count);
-    if (r->error || node == 0 || node > UINT16_MAX) {
+    if (r->error || node == 0 || node > UINT16_MAX || leg >= TIDE__HOPS_MAX) {
         malformed(store, from, "note on an operation");
         return;
     }
-    tide__pending_at(store, id, (uint16_t)node, positions, count);
+    const struct tide__way way = {.via = from, .leg = (uint16_t)leg};
+    tide__pending_at(store, id, way, (uint16_t)node, positions, count);
 }
 
 /* Another controller: it has not heard what the former one was told. */

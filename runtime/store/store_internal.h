@@ -25,6 +25,7 @@ enum {
     TIDE__PENDING_MAX = 1 << 20,
     TIDE__ARENAS = 32,
     TIDE__STRIPES = 16, /* of counters */
+    TIDE__PASSED_MAX = 4,
 };
 
 /* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
@@ -318,6 +319,10 @@ struct tide__ticket {           /* lies in struct tide_ticket */
     atomic_int result;
     uint8_t kind;
 };
+/* How a key of an operation came to where it is: who passed it on last, as which leg; 0: nobody. */
+struct tide__way {
+    uint16_t via, leg;
+};
 /* An unanswered message of operations. In the store's list, in order of `sequence`, from
  * registration to the end. */
 struct tide__pending {
@@ -327,7 +332,10 @@ struct tide__pending {
     struct tide__ticket *ticket; /* NULL: nobody waits any more */
     uint32_t count, left;        /* keys in it; keys not yet answered */
     uint16_t node;               /* where it was sent; this node: to the own store actor */
-    uint16_t also; /* where the store actor or an old home passed it on to, 0: nowhere */
+    /* Static tables: where the store actor or old homes passed parts of it on to. More than there
+     * is room for: perhaps anywhere. */
+    uint16_t passed[TIDE__PASSED_MAX];
+    uint8_t passed_count;
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw;
@@ -335,6 +343,7 @@ struct tide__pending {
     /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
      * at `node`. */
     uint16_t *at;
+    struct tide__way *way; /* tables that relocate: of each key */
     /* Tables with copies: the message, to be sent again. */
     uint8_t *body;
     uint32_t body_bytes, keys_at; /* keys_at: where the keys are in the body */
@@ -401,9 +410,9 @@ struct tide__pending *tide__pending_take(struct tide__pending_table *table, uint
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
-/* Relocating tables: keys (by position in the message; unaligned u32) are at `node` now. */
-void tide__pending_at(struct tide_store *store, uint64_t id, uint16_t node, const void *positions,
-                      size_t count);
+/* Relocating tables: keys (by position in the message; unaligned u32) were passed on to `node`. */
+void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node,
+                      const void *positions, size_t count);
 /* Relocating tables: is any key of an unanswered operation at a node that leaves? */
 bool tide__pending_at_leaver(struct tide_table *table);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);
@@ -472,7 +481,7 @@ enum tide__op {                             /* first element of every body */
                                   rows will not come; term 0: the wish is refused */
                 TIDE__OP_FAILED, /* as LOST, who waited -> home: terms under which they did not come
                                   */
-                TIDE__OP_PASSED, /* [op, id, node, positions u32] to the origin: they went there */
+                TIDE__OP_PASSED, /* [op, id, node, leg, positions u32] to the origin: they went there */
                 TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, trails u32,
                                        rows f32] old -> new home; owner 0 with bit 31 in its term:
                                        no row; trails: of each key its length, and unless that is 0

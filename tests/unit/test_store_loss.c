@@ -62,6 +62,27 @@ static void wait_death(struct cluster *c) {
     pause_cluster(c, 5 * TIDE_SECOND);
 }
 
+/* The home has passed a pull on, and said so to its origin, when it dies; the owner, who lives, has
+ * never heard of it. */
+static void a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 3, 1);
+    struct step step = {.key = key_at_home(&c, 2)};
+    run_alone(&c, 2, localize_run, &step);
+    struct fiber fiber;
+    tide_sim_cut(c.sim, "n2", "n3", true);
+    const uint64_t began = tide_sim_now(c.sim);
+    start(&c, &fiber, 0, 0, pull_run, &step);
+    pause_cluster(&c, 100000000);
+    tide_sim_crash(c.sim, "n2");
+    finish(&c, &fiber, 1);
+    assert_int_equal(step.code, TIDE_EDIED);
+    assert_non_null(strstr(step.text, "n2"));
+    assert_true(tide_sim_now(c.sim) - began < 10 * TIDE_SECOND);
+    close_cluster(&c);
+}
+
 /* The row was on n3 and n4 before its slot came to n2, which owned it then; it went on from there. */
 static void a_row_outlives_who_had_it_before_its_slot_moved(void **state) {
     (void)state;
@@ -92,6 +113,7 @@ int main(int argc, char **argv) {
     tide__mutant = getenv("TIDE_MUTANT");
 #endif
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait),
         cmocka_unit_test(a_row_outlives_who_had_it_before_its_slot_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
