@@ -131,6 +131,9 @@ static void on_members(struct tide_store *store, struct tide_reader *r) {
             on_member(store, &members[i]);
         }
     }
+    if (atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
+        tide__pending_fenced(store); /* also what a worker sent before its links were closed */
+    }
     tide__groups_tell(store);
     if (tide__catalog_commands(store)) {
         tide__catalog_resume(store);

@@ -425,7 +425,7 @@ struct tide__job;
 bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
                          struct tide__job *job, uint32_t **indices, uint32_t *count);
 void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t position, uint16_t node);
-/* This node is a member no more: what waits for tables with copies fails. */
+/* This node is a member no more: what waits for an answer fails. */
 int tide__fenced_fail(struct tide_store *store);
 void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */

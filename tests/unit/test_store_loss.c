@@ -1,4 +1,4 @@
-/* Relocating tables: what a death takes with it, and what not. */
+/* What a death or a departure takes with it, and what not. */
 #include "store_world.h"
 
 enum { KEYS = 64, WIDTH = 4 };
@@ -42,8 +42,8 @@ static void pull_run(struct fiber *f) {
 }
 
 /* A key whose slot is at home on `node`. */
-static uint64_t key_at_home(struct cluster *c, uint16_t node) {
-    struct tide_table *table = table_of(c, 0, "w");
+static uint64_t key_at_home(struct cluster *c, const char *name, uint16_t node) {
+    struct tide_table *table = table_of(c, 0, name);
     uint64_t key = 0;
     while (tide__route_home(atomic_load(&table->slots[tide__slot_of(table, key)].route)) != node) {
         key++;
@@ -68,7 +68,7 @@ static void a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait(void 
     (void)state;
     struct cluster c;
     open_table(&c, 3, 1);
-    struct step step = {.key = key_at_home(&c, 2)};
+    struct step step = {.key = key_at_home(&c, "w", 2)};
     run_alone(&c, 2, localize_run, &step);
     struct fiber fiber;
     tide_sim_cut(c.sim, "n2", "n3", true);
@@ -88,7 +88,7 @@ static void a_row_outlives_who_had_it_before_its_slot_moved(void **state) {
     (void)state;
     struct cluster c;
     open_table(&c, 5, 1);
-    struct step step = {.key = key_at_home(&c, 1), .move_to = 2};
+    struct step step = {.key = key_at_home(&c, "w", 1), .move_to = 2};
     static const unsigned before[] = {1, 2, 3, 1}, after[] = {0, 4};
     run_alone(&c, 0, push_run, &step);
     for (size_t i = 0; i < TIDE_COUNT(before); i++) {
@@ -106,6 +106,37 @@ static void a_row_outlives_who_had_it_before_its_slot_moved(void **state) {
     close_cluster(&c);
 }
 
+/* Pulls until it may not any more. */
+static void until_it_fails_run(struct fiber *f) {
+    struct step *step = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "plain", &table) == 0);
+    while (step->code == 0) {
+        step->code = tide_table_pull(table, &step->key, 1, step->row, NULL);
+    }
+}
+
+static void what_a_node_asked_before_it_left_fails_and_does_not_wait(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 3, 1);
+    create(&c, (struct tide_table_options){.name = "plain", .key_count = KEYS, .width = WIDTH});
+    struct step steps[2] = {{.key = key_at_home(&c, "plain", 1)}, {.key = key_at_home(&c, "plain", 3)}};
+    struct fiber fibers[2];
+    for (unsigned i = 0; i < 2; i++) {
+        start(&c, &fibers[i], 1, i, until_it_fails_run, &steps[i]);
+    }
+    tide_sim_set_latency(c.sim, 10000000, 10000000);
+    const uint64_t began = tide_sim_now(c.sim);
+    tide_net_leave(tide_net_of(c.nodes[1]));
+    finish(&c, fibers, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(steps[i].code == TIDE_ECLOSED || steps[i].code == TIDE_EUNREACHABLE);
+    }
+    assert_true(tide_sim_now(c.sim) - began < 10 * TIDE_SECOND);
+    close_cluster(&c);
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     program = argv[0];
@@ -114,6 +145,7 @@ int main(int argc, char **argv) {
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait),
+        cmocka_unit_test(what_a_node_asked_before_it_left_fails_and_does_not_wait),
         cmocka_unit_test(a_row_outlives_who_had_it_before_its_slot_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
