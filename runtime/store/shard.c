@@ -474,15 +474,6 @@ static void stall(struct tide_store *store, struct tide__job *job) {
     tide__retry_later(store, RETRY_NS);
 }
 
-/* A job on the heap: processes it, or queues it behind what already waits for a row. *takes* */
-static void process_or_stall(struct tide_store *store, struct tide__job *job) {
-    if (store->stalled || process(job) == TIDE_EBUSY) {
-        stall(store, job);
-        return;
-    }
-    tide__job_free(store, job);
-}
-
 void tide__stalled_retry(struct tide_store *store) {
     while (store->stalled) {
         struct tide__job *job = store->stalled;
@@ -498,19 +489,33 @@ void tide__stalled_retry(struct tide_store *store) {
     }
 }
 
+/* What is parked has been looked at before all that is stalled came: it goes first. */
+static void parked_before_stalled(struct tide_store *store, struct tide__job *first,
+                                  struct tide__job **end) {
+    if (TIDE_MUTANT(move_parked_last)) {
+        *store->stalled_end = first;
+        store->stalled_end = end;
+    } else {
+        store->stalled_end = store->stalled ? store->stalled_end : end;
+        *end = store->stalled;
+        store->stalled = first;
+    }
+    tide__stalled_retry(store);
+}
+
 void tide__parked_retry(struct tide_table *table) {
-    struct tide__job *job = table->parked;
+    struct tide__job *job = table->parked, **end = table->parked_end;
     table->parked = NULL;
     table->parked_end = &table->parked;
+    if (job && !table->relocates && !table->replicas) {
+        parked_before_stalled(table->store, job, end);
+        return;
+    }
     while (job) {
         struct tide__job *next = job->next;
         job->next = NULL;
-        if (table->relocates || table->replicas) {
-            tide__table_job(job);
-            tide__job_free(table->store, job);
-        } else {
-            process_or_stall(table->store, job);
-        }
+        tide__table_job(job);
+        tide__job_free(table->store, job);
         job = next;
     }
 }
