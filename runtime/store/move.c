@@ -817,7 +817,8 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         }
         break;
     case TIDE__OP_REBUILT:
-        tide__groups_rebuilt(store, from, table->id, (uint16_t)node, slots, count);
+        tide__groups_rebuilt(store, from, table->id, (uint32_t)version, (uint16_t)node, slots,
+                             count);
         break;
     case TIDE__OP_COPY_FAILED:
         tide__groups_copy_failed(store, table->id, (uint16_t)node, slots, count);

@@ -30,7 +30,7 @@ struct tide__wait { /* an answer that waits for copies */
 
 struct tide__repl {
     struct tide_table *table;
-    struct tide__wait *wait; /* NULL: a join */
+    struct tide__wait *wait; /* NULL: of an order to rebuild */
     uint64_t token, chain, sequence;
     uint16_t origin;
     uint8_t kind;
@@ -267,7 +267,7 @@ static void repl_done(struct tide__repl *repl) {
     for (uint32_t i = 0; i < repl->count && repl->kind < TIDE__REPL_BARRIER; i++) {
         unacked_less(repl->table, repl->keys[i]);
     }
-    if (repl->kind == TIDE__REPL_JOIN) {
+    if (repl->kind >= TIDE__REPL_BARRIER && !repl->wait) {
         tide__rebuild_joined(repl->table, (uint32_t)repl->keys[0]);
     }
     if (repl->wait) {
@@ -703,11 +703,11 @@ static void retarget(struct tide__repl *repl) {
         }
     }
     struct tide__repl *part = count ? repl_make(repl, 0, kept, count) : NULL;
-    bool drops = count < repl->count || !part || repl->kind == TIDE__REPL_JOIN;
+    bool drops = count < repl->count || !part;
     if (repl->wait) {
         repl->wait->dead |= drops;
     }
-    if (part && repl->kind != TIDE__REPL_JOIN) {
+    if (part && repl->wait) { /* else its order is cancelled */
         (void)replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */
     }
     if (repl->wait) {
@@ -772,10 +772,10 @@ void tide__replicas_advance(struct tide_table *table) {
     tide__rebuild_advance(table);
 }
 
-int tide__replica_join(struct tide_table *table, uint32_t slot) {
+int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins) {
     uint64_t entry[2] = {slot, table->replicas->number[slot]};
     const struct tide__repl join = {.table = table,
-                                    .kind = TIDE__REPL_JOIN,
+                                    .kind = joins ? TIDE__REPL_JOIN : TIDE__REPL_BARRIER,
                                     .count = 1,
                                     .keys = &entry[0],
                                     .numbers = &entry[1]};

@@ -113,7 +113,7 @@ void tide__replica_ack(struct tide_store *store, struct tide_reader *body);
 void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed);
 /* Opens slots whose old homes' leases have run out; goes on with rebuilding. */
 void tide__replicas_advance(struct tide_table *table);
-/* Controller -> home: `node` gets copies of slots. */
+/* Controller -> home: `node` gets copies of slots; 0: is all that was pushed with their copies? */
 void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node,
                          const uint8_t *slots, size_t count);
 /* The groups of slots (a bit each) have changed: nobody joins them by an older order. */
@@ -121,7 +121,9 @@ void tide__rebuild_cancel(struct tide_table *table, const uint64_t *changed);
 void tide__rebuild_advance(struct tide_table *table);
 void tide__rebuild_joined(struct tide_table *table, uint32_t slot);
 void tide__rebuild_release(struct tide_table *table);
-int tide__replica_join(struct tide_table *table, uint32_t slot);
+/* JOIN goes down the slot's chain, or a barrier; tide__rebuild_joined is called when it has come to
+ * the end. ENOMEM. */
+int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins);
 /* A new operation: no slot is marked. */
 void tide__replicas_mark(struct tide__replicas *replicas);
 /* To be called with i = 0, 1, ..: fetches what the next 32 keys (u64, unaligned) need. */
@@ -193,8 +195,9 @@ void tide__groups_plan(struct tide_store *store);
 /* Tells everybody of changes that are recorded by now. */
 void tide__groups_tell(struct tide_store *store);
 void tide__groups_release(struct tide_store *store);
-void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
-                          const uint8_t *slots, size_t count);
+/* From the home: `node` has joined; 0: all is settled as of `version`. */
+void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table,
+                          uint32_t version, uint16_t node, const uint8_t *slots, size_t count);
 void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,
                               const uint8_t *slots, size_t count);
 /* Is a leaving node still in a group of the table, and can another take its place? */
