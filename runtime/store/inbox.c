@@ -100,8 +100,7 @@ static void look_for_commander(struct tide_store *store) {
     uint64_t commander = tide_net_term(store->net);
     if (store->commander != commander) {
         store->commander = commander;
-        store->drained = false;
-        store->drain_at = 0;
+        tide__drain_again(store);
     }
 }
 

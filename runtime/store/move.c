@@ -703,21 +703,6 @@ static void on_slot_here(struct tide_store *store, const struct tide_table *tabl
 
 /* ---- events ---- */
 
-/* Rows of other homes go back to them; the controller waits for it. */
-static void leave_advance(struct tide_store *store) {
-    enum { LOOK_NS = 5000000, LOOKS_AN_OFFER = 40 };
-    uint64_t now = tide_port_now(store->port);
-    if (now < store->drain_at) {
-        return;
-    }
-    store->drain_at = now + LOOK_NS;
-    store->drained = tide__owner_leave(store, store->drain_looks++ % LOOKS_AN_OFFER == 0);
-    if (store->drained) {
-        tide__move_send(store, tide_net_controller(store->net), TIDE__OP_DRAINED, 0, 0, 0, NULL, 0,
-                        NULL, 0);
-    }
-}
-
 void tide__moves_advance(struct tide_store *store) {
     departures_advance(store);
     unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
@@ -735,12 +720,16 @@ void tide__moves_advance(struct tide_store *store) {
         }
     }
     if (store->leaving && !store->drained) {
-        leave_advance(store);
+        tide__drain_advance(store);
     }
 }
 
 /* [table, version, node, slots, lost], or shorter ones; the op is read. */
 void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    if (op == TIDE__OP_FLUSH || op == TIDE__OP_FLUSHED) {
+        tide__drain_message(store, from, op, r);
+        return;
+    }
     const bool controls = from == tide_net_controller(store->net);
     const bool asks = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE;
     const bool tells = op == TIDE__OP_DRAINED || op == TIDE__OP_EXPECTED || op == TIDE__OP_MOVED ||

@@ -473,6 +473,8 @@ enum tide__op {                             /* first element of every body */
                                  */
                 TIDE__OP_DRAINED, /* [op, table, ..] leaver -> controller: it owns nothing of others
                                    */
+                TIDE__OP_FLUSH,   /* [op, turn] leaver -> all: has what came before been dealt with? */
+                TIDE__OP_FLUSHED, /* [op, turn] and back */
                 TIDE__OP_HAND,    /* [op, table, new owner, keys u64, terms u32] home -> owner */
                 TIDE__OP_XFER, /* [op, table, keys u64, terms u32 (bit 31: no row, it is the initial
                                   one; bits 24 to 30: marks of cut.h), rows f32 with state, behind
@@ -597,6 +599,13 @@ void tide__raise_version(struct tide_table *table, uint32_t version);
 /* Workers hand over what they have for the slots until all they handed over has run. ENOMEM. */
 int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count);
 
+/* ---- drain.c: this node leaves ---- */
+/* Looks whether rows of other homes are still here, or on their way from here. */
+void tide__drain_advance(struct tide_store *store);
+void tide__drain_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *body);
+/* The controller is another one: it has to be told once more. */
+void tide__drain_again(struct tide_store *store);
+
 /* ---- owner.c: keys change their owner ---- */
 int tide__owner_table_init(struct tide_table *table);
 void tide__owner_table_deinit(struct tide_table *table);
@@ -665,8 +674,7 @@ struct tide_store {
     bool leaving; /* this node: localizes nothing any more */
     bool drained; /* and told the controller that it owns nothing of others */
     uint64_t commander; /* term of the controller that was told */
-    uint64_t drain_at;
-    unsigned drain_looks;
+    struct tide__drain *drain; /* drain.c; NULL: it has not begun to look */
     int64_t serve_debt; /* ns that are still to be taken; below 0: too many were */
 };
 /* A store without actors: tables of this process, homes all here. For tests and benchmarks. */
