@@ -206,6 +206,9 @@ void tide__lua_open_actor(lua_State *L);
 void tide__lua_open_fiber(lua_State *L);
 void tide__lua_open_table(lua_State *L);
 void tide__lua_open_clock(lua_State *L);
+
+/* ---- trace.c ---- */
+void tide__lua_open_trace(lua_State *L);
 void tide__lua_open_checkpoint(lua_State *L);
 void tide__lua_open_kernel(lua_State *L);
 void tide__lua_open_node(lua_State *L);
