@@ -155,8 +155,13 @@ function core.triples(paths, options) end --> data of tab-separated files: {enti
 function core.matrix(sources, options) end --> {rows=, columns=, parts={train={cells=u32 tensor n x 2, values=f32 tensor}, test=}, row_counts=, column_counts= (u32 tensors, train), mean=, row_names=, column_names= (ids of ratings, if names), note=} | nil, err with file:line
 ---@param grid {rows:integer, columns:integer, blocks:integer, first:integer, count:integer} row blocks first (from 0) .. first + count - 1
 function core.matrix_blocks(part, grid) end --> {cells=, values=} block after block, offsets (u64 tensor: one a block and the end)
----@param kind "mf"|"kge"|"text"
-function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed
+---@param sources table 1 or 2 (train, test): path (gzip or not) or {name=, text=}
+---@param options {labels?:"number"|"class", base?:integer, columns?:integer}
+function core.libsvm(sources, options) end --> {parts={{offsets=u64, indices=u32, values=f32, labels=f32|i32 tensors}, ..}, columns=, base=, queries=rows with a qid, classes=f32 tensor|nil} | nil, err with file:line:column; row i (from 1) has entries offsets[i]+1 .. offsets[i+1]
+function core.sparse_shuffle(rows, seed) end --> {offsets=, indices=, values=, order=u64 tensor}: row i is row order[i] (from 0) of the argument
+function core.sparse_dense(rows, columns, first, count) end --> f32 tensor count x columns
+---@param kind "mf"|"kge"|"text"|"sparse"
+function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed; sparse: train, test, columns, nonzeros, classes, seed
 ---@param sources table 1 to 16: path or {name=, text=}
 function core.corpus(sources, options) end --> {words={names}, counts= (u64 tensor), tokens= (u32 tensor of words from 0), dropped_words=, dropped_tokens=} | nil, err with file:line; options {min_count=}. Word 0 is the end of a line, "</s>"
 function core.glosses(directory) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err

@@ -137,6 +137,19 @@ IDX = {
 }
 
 
+LIBSVM = b"+1 1:0.5 3:-2e1 # c\r\n\n-1\n2.5 qid:3 2:1 7:.25"
+LIBSVMS = {
+    "lines": b"\x00" + LIBSVM,
+    "one-byte": b"\x01" + LIBSVM,
+    "base-zero": b"\x06" + b"1 0:1\n",
+    "base-refused": b"\x08" + b"1 0:1\n",
+    "falling": b"\x00" + b"1 2:1 1:1\n",
+    "nul": b"\x00" + b"1 1:\0\n",
+    "packed": b"\x00" + gzip.compress(LIBSVM, mtime=0),
+    "packed-short": b"\x2d" + gzip.compress(LIBSVM, mtime=0)[:-6],
+}
+
+
 def raft(kind, numbers, flag=0, servers=(), body=b""):
     numbers = list(numbers) + [0] * (5 - len(numbers))
     head = b"\x99" + bytes([kind]) + b"".join(b"\xcf" + struct.pack(">Q", v) for v in numbers) + bytes([flag])
@@ -173,7 +186,7 @@ EXCHANGES = {
 }
 
 for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
-                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX),
+                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("libsvm", LIBSVMS),
                       ("manifest", MANIFESTS)):
     for seed, content in seeds.items():
         write(target, seed, content)
