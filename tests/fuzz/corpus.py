@@ -175,14 +175,17 @@ RAFTS = {
     "timeout-now": raft(6, [4, 11, 3]),
 }
 
-# Messages between workers that exchange gradients: [kind, step, rank, layer, index, format, [k ...], values].
+# Messages between workers that exchange gradients: [kind, step, rank, layer, index, format, fanout, [k ...], values].
 EXCHANGES = {
-    "push": b"\x98\0\1\1\0\2\0\x90\xd7\1" + struct.pack("<ff", 1.5, -2.0),
-    "factor": b"\x98\4\3\2\1\0\2\x92\2\3\xd6\4" + b"\0\x3f\0\x40",
-    "short": b"\x98\0\1\1\0\2\0\x90\xd7\1" + b"\0" * 7,
+    "push": b"\x99\0\1\1\0\2\0\0\x90\xd7\1" + struct.pack("<ff", 1.5, -2.0),
+    "factor": b"\x99\4\3\2\1\0\2\3\x92\2\3\xd6\4" + b"\0\x3f\0\x40",
+    "topk": b"\x99\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 7, -2.0),
+    "topk-beyond": b"\x99\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 5000, -2.0),
+    "onebit": b"\x99\0\1\1\0\2\4\0\x90\xc7\x09\x08" + struct.pack("<ff", -1.5, 2.0) + b"\x55",
+    "short": b"\x99\0\1\1\0\2\0\0\x90\xd7\1" + b"\0" * 7,
     "share": b"\x95\5\1\0\x94" + b"\xcb" + struct.pack(">d", 32.0) + b"\1\2\3\xc0",
-    "plan": b"\x95\5\2\0\x94\1\2\3\4\x93\7\xc4\2\0\1\xc4\2\0\2",
-    "plan-bad": b"\x95\5\2\0\x94\1\2\3\4\x93\7\xc4\2\0\7\xc4\2\0\2",
+    "plan": b"\x95\5\2\0\x94\1\2\3\4\x94\7\xc4\2\0\1\xc4\2\0\2\xc4\2\0\3",
+    "plan-bad": b"\x95\5\2\0\x94\1\2\3\4\x94\7\xc4\2\0\7\xc4\2\0\2\xc4\2\0\0",
 }
 
 for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
