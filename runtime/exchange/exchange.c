@@ -280,7 +280,9 @@ void tide_exchange_set_plan(struct tide_exchange *x, const struct tide_exchange_
     for (size_t i = 0; i < x->layer_count; i++) {
         bool factors = plan->paths[i] != TIDE_PATH_FACTOR || x->layers[i].matrix_count > 0;
         x->plan.paths[i] = factors ? plan->paths[i] : (uint8_t)TIDE_PATH_PS;
-        bool carried = x->plan.paths[i] == TIDE_PATH_PS || plan->formats[i] <= TIDE_WIRE_BF16;
+        bool carried = plan->formats[i] <= TIDE_WIRE_BF16 ||
+                       (x->plan.paths[i] == TIDE_PATH_PS &&
+                        x->layers[i].count >= TIDE_EXCHANGE_LOSSY_LEAST);
         x->plan.formats[i] = carried ? plan->formats[i] : (uint8_t)TIDE_WIRE_F32;
         x->plan.fanouts[i] = plan->fanouts[i];
     }

@@ -33,7 +33,9 @@ enum tide_path { TIDE_PATH_PS, TIDE_PATH_FACTOR, TIDE_PATH_RING, TIDE_PATH_COUNT
 /* How values travel: enum tide_wire_type, or with `ps` alone:
  *   topk    of each chunk the hundredth part, at least one, of largest magnitude; 8 bytes each
  *   onebit  the sign of each value; of a block of 1024 the mean of each sign, 8 bytes
- * On the other paths these two mean f32. */
+ * On the other paths, and for layers of fewer than TIDE_EXCHANGE_LOSSY_LEAST values, these two mean
+ * f32: little would be saved, and signs of few unlike values (a convolution and its biases) are too
+ * far from them for training to converge. */
 enum tide_format {
     TIDE_FORMAT_TOPK = TIDE_WIRE_BF16 + 1,
     TIDE_FORMAT_ONEBIT,
@@ -43,6 +45,7 @@ enum tide_format {
 enum {
     TIDE_EXCHANGE_WORKERS_MAX = 1024,
     TIDE_EXCHANGE_LAYERS_MAX = 4096,
+    TIDE_EXCHANGE_LOSSY_LEAST = 4096,
     TIDE_EXCHANGE_SUMS = 4 /* numbers a step adds up over the workers */
 };
 

@@ -221,7 +221,8 @@ static void worker_run(struct fiber *f) {
     for (size_t l = 0; l < LAYERS && f->index == 0; l++) {
         for (size_t c = 0, first; c < x->layers[l].chunk_count; c++) {
             size_t count = tide__exchange_chunk(&x->layers[l], c, &first);
-            m->chunk_bytes += tide__exchange_size(count, m->format);
+            bool small = layers[l].count < TIDE_EXCHANGE_LOSSY_LEAST && m->format > TIDE_WIRE_BF16;
+            m->chunk_bytes += tide__exchange_size(count, small ? TIDE_WIRE_F32 : m->format);
         }
     }
     for (uint64_t step = 1; step <= STEPS && !f->failure[0]; step++) {
