@@ -66,6 +66,20 @@ run 0 policy swap batching/equal --cluster "unix:$socket"
 says out.txt '^new +equal v1$'
 run 0 policy history batching --cluster "unix:$socket" --json
 says out.txt '"name":"equal"'
+run 6 policy swap batching/lb-bsp --cluster "unix:$socket" --canary nodes=n1,n2
+says err.txt 'T0308.*wants a guard'
+run 0 policy swap batching/lb-bsp --cluster "unix:$socket" --canary nodes=n1,n2 --guard compute_s --rise 5 --within 1s
+says out.txt '^canary +nodes n1,n2$'
+for _ in $(seq 100); do
+    timeout 20 "$TIDE" policy list --cluster "unix:$socket" >list.txt 2>list.err
+    grep -Eq '^name +lb-bsp$' list.txt && break
+    sleep 0.1
+done
+says list.txt '^name +lb-bsp$'
+run 0 policy report batching --cluster "unix:$socket"
+says out.txt '^outcome +promoted: compute_s of the canary is'
+says out.txt '^  compute_s:$'
+run 0 policy rollback batching --cluster "unix:$socket"
 run 6 policy swap batching/boa --cluster "unix:$socket" --guard moonlight --drop 0.1
 says err.txt 'T0307.*no sample of `moonlight`'
 cat >worse.lua <<'EOF'

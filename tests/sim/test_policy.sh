@@ -43,5 +43,39 @@ sed -e 's/while not w:stopping() do/while not w:stopping() and (w.rank ~= 2 or w
     -e 's/assert(r.examples == 120, .*/if r.n < 20 or r.n > 24 then assert(r.examples == 120, r.n .. ": " .. r.examples) end/' \
     -e '/run.policy.swap/d' -e 's/epochs = 300/epochs = 40/' balance.lua >early.lua
 run 0 sim --seed 5 early.lua
+# A canary on two of four nodes: the others keep their shares until the guard gives the new policy all of it.
+cat >canary.lua <<'END'
+local tide = require "tide"
+local job = tide.job {
+  name = "canary", batch = 160, stop = {epochs = 120}, policies = {batching = "batching/equal"},
+  worker = function(w)
+    while not w:stopping() do
+      local began <const> = tide.now()
+      tide.sleep(0.02 + (w.rank % 2 == 0 and 0.004 or 0.001) * w.batch)
+      w:report {loss = 1, examples = w.batch, compute_s = tide.now() - began}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 4}
+  local run = cluster:start(job)
+  for r in run:events "report" do
+    assert(r.examples == 160, "a step has " .. r.examples .. " examples")
+    local shares = {}
+    for _, w in ipairs(r.workers) do shares[w.rank] = w.examples end
+    if r.n == 20 then
+      local guard = {metric = "compute_s", rise = 0.1, within = "4s"}
+      print("inside", assert(run.policy.swap("batching/boa", {canary = {nodes = "@n1,@n2"}, guard = guard})).inside)
+    end
+    if r.n == 40 then print("halfway", shares[1] + shares[2], shares[3], shares[4], run.policy.list()[1].canary) end
+    if r.n == 120 then print("end", shares[2] < 40 and shares[4] < 40, run.policy.report("batching").outcome) end
+  end
+  run:wait()
+end)
+END
+run 0 sim --seed 5 canary.lua
+says out.txt '^inside.2$'
+says out.txt '^halfway.80.40.40.boa v2 on nodes n1,n2$'
+says out.txt '^end.true.promoted: compute_s of the canary is'
 [ ! -e .tide ] || fail "a simulated run has left something on this disk"
 finish

@@ -9,6 +9,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local Comm = require "tide.policy.comm"
+local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 local servers = require "tide.policy.servers"
@@ -100,12 +101,30 @@ function driver:apply(kind, _, actions, epoch)
   return true
 end
 
+---What is measured of each worker or, for placement, of each node that holds rows.
+---@return table<string, table<integer, table>> samples of guard.sample by metric and id
+function driver:things(kind)
+  local out = {}
+  local function add(id, metrics)
+    for name, samples in pairs(metrics) do
+      out[name] = out[name] or {}
+      out[name][id] = samples
+    end
+  end
+  if kind == "batching" or kind == "dispatch" then
+    for _, w in ipairs(self.workers) do add(w.id, w.metrics) end
+  elseif kind == "placement" then
+    for id, metrics in pairs(self.servers.metrics) do add(id, metrics) end
+  end
+  return out
+end
+
 local function new_driver(controller, batch)
   local self = setmetatable({job_name = controller.a.job, batch = batch, workers = {}, nodes = controller.a.nodes,
     clock = 0, started_at = core.now()}, driver)
   local count = #controller.workers
   for i, w in ipairs(controller.workers) do
-    self.workers[i] = {id = i, node = w.node.id, clock = 0, examples = {}, seconds = {},
+    self.workers[i] = {id = i, node = w.node.id, clock = 0, examples = {}, seconds = {}, metrics = {},
                        batch = batch and batch.total // count + (i <= batch.total % count and 1 or 0)}
   end
   return self
@@ -165,7 +184,9 @@ function live.new(controller, job)
   local d <const> = self.driver
   local policies <const> = job.policies or {}
   if policies.placement or policies.scaling then
-    d.servers = servers.new(controller, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
+    d.servers = servers.new(controller, SAMPLE_S, d.started_at, function(line)
+      controller:emit {kind = "log", text = line}
+    end)
   end
   d.comm = job.comm and Comm.new(job, #controller.workers)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
@@ -174,6 +195,7 @@ function live.new(controller, job)
     signals = function(kind) return SIGNALS[kind] end,
     notify = function(event) self:tell(event) end,
     snapshot = function(...) return d:snapshot(...) end,
+    things = function(kind) return d:things(kind) end,
     apply = function(...) return d:apply(...) end,
   }}
   for _, kind in ipairs(seats) do
@@ -237,6 +259,8 @@ function live:reported(waiting, sum)
         table.remove(own.seconds, 1)
       end
       own.examples_per_s, d.measured_at = r.examples / seconds, now
+      guard.sample(own.metrics, "compute_s", now - d.started_at, seconds, SAMPLES_MAX)
+      guard.sample(own.metrics, "examples_per_s", now - d.started_at, own.examples_per_s, SAMPLES_MAX)
     end
   end
   if d.reported_at and now > d.reported_at then
@@ -274,7 +298,7 @@ function verbs.set(host, a) return host:set(a.kind, a.params or {}, a) end
 function verbs.rollback(host, a) return host:rollback(a.kind, a) end
 function verbs.check(host, a) return host:check(a.policy, a) end
 function verbs.shadow(host, a) return host:shadow(a.policy, a) end
-function verbs.report(host, a) return host:shadow_report(a.kind, a.scope) end
+function verbs.report(host, a) return host:report(a.kind, a.scope) end
 function verbs.history(host, a) return host:history(a.kind, a.scope) end
 function verbs.why(host, a) return host:why(a.what or "") end
 
