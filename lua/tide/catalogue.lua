@@ -232,8 +232,8 @@ entry("T0307", {
 })
 entry("T0308", {
   title = "faulty canary", exit = 6, name = "EINVAL",
-  explanation = "A canary tries a policy on a part of what its seat decides about: some workers, nodes, tables or jobs, "
-    .. "or a fraction of them. There must be something inside and something outside, and a guard that ends it.",
+  explanation = "A canary tries a policy on a part of what its seat decides about: workers, nodes, tables, jobs or a "
+    .. "fraction. There must be something inside and something outside, and a guard that ends it.",
   remedy = "give canary = {nodes = \"n1\"} or {fraction = 0.2}, and guard = {metric =, drop =, within =}",
 })
 

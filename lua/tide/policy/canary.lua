@@ -245,7 +245,9 @@ end
 ---- figures of both groups ------------------------------------------------------------------------------------------
 
 local function add(a, b) return a + b end
-local TOGETHER <const> = {compute_s = math.max, cpu_s = math.max, examples_per_s = add, ops_per_s = add}
+local TOGETHER <const> = {
+  compute_s = math.max, cpu_s = math.max, example_s = math.max, examples_per_s = add, ops_per_s = add,
+}
 
 -- Of the medians of each thing: the worst where others wait for it, else their sum.
 ---@return number|nil value, integer samples of the thing that has fewest

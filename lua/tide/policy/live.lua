@@ -2,11 +2,13 @@
 -- get with the answer to their report, slots that move (servers.lua) and nodes that come or go. The same code runs
 -- under `tide sim`.
 --
--- A job has a placement or a scaling seat when it names a policy for it.
+-- A job has a placement or a scaling seat when it names a policy for it, and a dispatch seat when it names one and its
+-- data is cut into chunks.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
 -- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
 -- `comm`: how the gradients of each layer travel.
 local core = require "tide.core"
+local dispatch = require "tide.policy.dispatch"
 local errors = require "tide.errors"
 local Comm = require "tide.policy.comm"
 local guard = require "tide.policy.guard"
@@ -51,11 +53,13 @@ function driver:snapshot(kind, _, needs)
   end
   if kind == "comm" then
     self.comm:fill(view, want)
+  elseif kind == "dispatch" then
+    self.dispatch:fill(view, want)
   elseif kind ~= "batching" then
     self.servers:fill(view, kind, want)
   end
   for name in pairs(want) do
-    if kind == "comm" or name:find("^worker%.") then
+    if kind == "comm" or kind == "dispatch" or name:find("^worker%.") then
       view.age[name] = self.measured_at and core.now() - self.measured_at or nil
     end
   end
@@ -83,6 +87,9 @@ function driver:apply(kind, _, actions, epoch)
   for _, a in ipairs(actions) do
     if kind == "comm" then
       if not self.comm:apply(a) then return nil, ("a job cannot carry out `%s` here"):format(a.field) end
+    elseif kind == "dispatch" then
+      local ok, why = self.dispatch:apply(a)
+      if not ok then return nil, why end
     elseif a.field == "batch" then
       local w = self.workers[a.id]
       w.batch, w.epoch = a.value, epoch
@@ -130,20 +137,26 @@ local function new_driver(controller, batch)
   return self
 end
 
-local SEATS <const> = {"batching", "placement", "scaling", "comm"}
+local SEATS <const> = {"batching", "placement", "scaling", "comm", "dispatch"}
 
 -- What a job must declare for a policy of the kind, or nothing.
 local NEEDS <const> = {
   batching = {"batch", "give `batch = N`, the examples of one step over all workers"},
   comm = {"comm", "jobs of tide.nn with more than one worker have it"},
+  dispatch = {"chunks", "give `data = N`, and ask for chunks of it by w:chunks()"},
 }
+
+local function declares(job, kind)
+  if kind == "dispatch" then return job:has_chunks() end
+  return job[NEEDS[kind][1]] ~= nil
+end
 
 -- Which seats a job has; raises what cannot be.
 local function seats_of(job)
   local policies, seats = job.policies or {}, {}
   for _, kind in ipairs(SEATS) do
     local need = NEEDS[kind]
-    if need and job[need[1]] or not need and policies[kind] then
+    if need and declares(job, kind) and (kind ~= "dispatch" or policies[kind]) or not need and policies[kind] then
       seats[#seats + 1] = kind
     elseif policies[kind] then
       error(errors.new("T0303", {message = ("job `%s` names a %s policy but declares no `%s`"):format(job.name, kind,
@@ -169,6 +182,7 @@ local SIGNALS <const> = {
   batching = {["worker.speed"] = true, ["worker.times"] = true},
   placement = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true, ["slot.rates"] = true},
   scaling = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true},
+  dispatch = {["worker.speed"] = true, ["worker.times"] = true, ["chunk.times"] = true},
   comm = {["worker.times"] = true, ["tensor.sizes"] = true, ["net.rate"] = true},
 }
 local SAMPLE_S <const> = 0.25
@@ -188,6 +202,7 @@ function live.new(controller, job)
       controller:emit {kind = "log", text = line}
     end)
   end
+  d.dispatch = policies.dispatch and dispatch.new(controller, SAMPLES_MAX, d.started_at)
   d.comm = job.comm and Comm.new(job, #controller.workers)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
@@ -274,7 +289,35 @@ function live:reported(waiting, sum)
   self:step()
 end
 
----A worker has returned: its share goes to the others at their next decision.
+---A worker has completed a chunk: {examples=, since=}.
+function live:completed(rank, examples, since)
+  local d <const> = self.driver
+  if not d.dispatch then return end
+  d.measured_at = core.now()
+  guard.sample(d.workers[rank].metrics, "example_s", d.measured_at - d.started_at,
+    d.dispatch:completed(rank, examples, since) / examples, SAMPLES_MAX)
+end
+
+---Workers wait for chunks: the dispatch policy decides.
+---@param ranks integer[]
+---@return boolean whether queues have changed
+function live:idle(ranks)
+  local d <const> = self.driver
+  if not d.dispatch then return false end
+  for _, rank in ipairs(ranks) do self.host:event("idle", rank) end
+  self.host:step()
+  return self:queues_changed()
+end
+
+---@return boolean whether queues of chunks have changed since it was last asked
+function live:queues_changed()
+  local own <const> = self.driver.dispatch
+  local changed = own ~= nil and own.changed or false
+  if changed then own.changed = false end
+  return changed
+end
+
+---A worker has returned or is lost: its share goes to the others at their next decision.
 function live:ended(rank)
   local w = self.driver.workers[rank]
   if w.done then return end
