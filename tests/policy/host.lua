@@ -13,7 +13,7 @@ local function case(name, f) cases[#cases + 1] = {name, f} end
 -- A job of n workers; step seconds = the slowest worker's at + per * batch.
 local function world(o)
   o = o or {}
-  local w = {time = 0, events = {}, applied = 0, doubled = 0, epochs = {}, workers = {}, batch = o.batch or 96}
+  local w = {time = 0, clock = 0, events = {}, applied = 0, doubled = 0, epochs = {}, workers = {}, batch = o.batch or 96}
   local speeds = o.speeds or {1, 1.6, 3}
   for i, speed in ipairs(speeds) do
     w.workers[i] = {id = i, node = i, state = "up", batch = w.batch // #speeds, batch_min = 1, batch_max = w.batch,
@@ -27,7 +27,7 @@ local function world(o)
       local view = {job = {id = 1, batch = w.batch}, workers = {}, age = {}}
       for i, x in ipairs(w.workers) do
         view.workers[i] = {id = x.id, node = x.node, state = x.state, batch = x.batch, batch_min = x.batch_min,
-          batch_max = x.batch_max, compute_s = x.at + x.per * x.batch,
+          batch_max = x.batch_max, clock = w.clock, compute_s = x.at + x.per * x.batch,
           speed = {examples = {table.unpack(x.examples)}, seconds = {table.unpack(x.seconds)}}}
       end
       return view
@@ -65,7 +65,7 @@ local function world(o)
         guard.sample(x.metrics, "compute_s", w.time + s, x.at + x.per * x.batch, 64)
         if #x.examples > 64 then table.remove(x.examples, 1) table.remove(x.seconds, 1) end
       end
-      w.time = w.time + s
+      w.time, w.clock = w.time + s, w.clock + 1
       h:metric("examples_per_s", w.batch / s)
       h:step()
     end
@@ -138,6 +138,25 @@ case("boa, even-finish and lb-bsp beat equal shares on workers of speeds 1 : 1.6
   local w, cost = world {batch = 300}, {}
   for i, x in ipairs(w.workers) do cost[i] = {at = x.at, per = x.per, min = 1} end
   assert(best <= 1.05 * core.k.minmax_split(300, cost).seconds, best)
+end)
+
+case("boa: an example that changed hands to learn something goes back when that is measured", function()
+  local w = world {batch = 300}
+  local h = new_host(w)
+  assert(h:add_seat("batching", "mf", "batching/boa"))
+  w.train(h, 60)
+  local cost, off, changed, batch = {}, 0, 0, nil
+  for i, x in ipairs(w.workers) do cost[i] = {at = x.at, per = x.per, min = 1} end
+  local best = core.k.minmax_split(300, cost).seconds
+  for _ = 1, 200 do
+    w.train(h, 1)
+    if w.step_s() > 1.001 * best then off = off + 1 end
+    if batch and batch ~= w.workers[1].batch then changed = changed + 1 end
+    batch = w.workers[1].batch
+  end
+  assert(changed >= 4, "it has stopped to look")
+  assert(off <= 40, off)
+  h:close()
 end)
 
 case("a policy that is wrong is refused with the reason, and nothing changes", function()

@@ -3,13 +3,13 @@
 --
 --  * alpha and beta by least squares that forgets: a sample counts `forget` times the next one, `window` samples count.
 --  * with one distinct batch beta keeps its last value, alpha = (t - beta) / b, and the worker's batch is varied by one
---    example now and then, so that both become known.
+--    example now and then, so that both become known. It gets it back when that step is measured.
 --  * a worker whose last two samples are both off its line by `jump` has become another: what was before is forgotten,
 --    and beta is taken to have changed as much as the time.
 --  * a new split is adopted when it is predicted to pay by `gain`; a worker changes by `change` of its batch, or of an
 --    equal share if that is more, at most.
 local policy = {
-  api = 1, kind = "batching", name = "boa", version = 2,
+  api = 1, kind = "batching", name = "boa", version = 3,
   params = { forget = 0.9, window = 24, gain = 1.03, change = 0.5, explore = 20, jump = 1.25 },
   needs = { "worker.speed" }, every = 0.1, on = { "join", "leave" }, min_gap = 0.02,
 }
@@ -74,6 +74,7 @@ local function explore(st, view)
   if from.batch - 1 < math.max(from.batch_min or 1, 1) or to.batch + 1 > (to.batch_max or math.maxinteger) then
     return {}
   end
+  st.tried = from.clock
   return { batch = { [from.id] = from.batch - 1, [to.id] = to.batch + 1 }, why = "to learn the workers' speeds" }
 end
 
@@ -93,7 +94,12 @@ function policy.decide(st, view, k)
   end
   local ok, best = pcall(k.minmax_split, view.job.batch, cost)
   if not ok then return {} end -- within one step's change the total cannot be kept
-  if #view.reason == 0 and not k.hysteresis(now_s, best.seconds, st.params.gain) then return explore(st, view) end
+  -- The shares of a trial go out with the answer to the next report, and are measured a step later.
+  local measured = st.tried and (view.workers[1].clock or 0) >= st.tried + 2
+  if measured then st.tried = nil end
+  if not measured and #view.reason == 0 and not k.hysteresis(now_s, best.seconds, st.params.gain) then
+    return st.tried and {} or explore(st, view)
+  end
   local batch, changed = {}, false
   for i, w in ipairs(view.workers) do
     batch[w.id], changed = best.share[i], changed or best.share[i] ~= w.batch
