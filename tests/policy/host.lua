@@ -21,13 +21,14 @@ local function world(o)
   end
   w.driver = {
     now = function() return w.time end,
-    signals = function() return o.signals or {["worker.speed"] = true, ["worker.times"] = true} end,
+    signals = function() return o.signals or {["worker.speed"] = true, ["worker.sample"] = true, ["worker.times"] = true} end,
     notify = function(e) w.events[#w.events + 1] = e end,
     snapshot = function()
       local view = {job = {id = 1, batch = w.batch}, workers = {}, age = {}}
       for i, x in ipairs(w.workers) do
         view.workers[i] = {id = x.id, node = x.node, state = x.state, batch = x.batch, batch_min = x.batch_min,
           batch_max = x.batch_max, clock = w.clock, compute_s = x.at + x.per * x.batch,
+          examples = x.examples[#x.examples], seconds = x.seconds[#x.seconds],
           speed = {examples = {table.unpack(x.examples)}, seconds = {table.unpack(x.seconds)}}}
       end
       return view
@@ -707,7 +708,7 @@ case("shadow: it sees the signals that it needs, also those the live policy does
   assert(h:add_seat("batching", "mf", policy("return {}", {every = 0.1})))
   assert(h:shadow("batching/boa", {for_ = 3}))
   w.train(h, 3)
-  assert(table.concat(asked, " ") == "worker.speed")
+  assert(table.concat(asked, " ") == "worker.sample")
   while w.time < 4 do w.train(h, 1) end
   assert(#asked == 0)
   h:close()

@@ -34,7 +34,7 @@ driver.__index = driver
 
 function driver:snapshot(kind, _, needs)
   local want = {}
-  for _, name in ipairs(needs or {"worker.speed", "worker.times", "net.rate"}) do want[name] = true end
+  for _, name in ipairs(needs or {}) do want[name] = true end
   local view = {workers = {}, nodes = {}, age = {},
     job = {id = 1, name = self.job_name, batch = self.batch and self.batch.total, clock = self.clock, accum = 1,
            state = "running", age = core.now() - self.started_at}}
@@ -48,6 +48,7 @@ function driver:snapshot(kind, _, needs)
                      clock = w.clock, examples_per_s = w.examples_per_s}
       if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
       if want["worker.speed"] then entry.speed = self:speed_of(w) end
+      if want["worker.sample"] then entry.examples, entry.seconds = w.examples[#w.examples], w.seconds[#w.seconds] end
       view.workers[#view.workers + 1] = entry
     end
   end
@@ -178,12 +179,17 @@ end
 ---@return boolean whether there is anything that a policy could decide
 function live.has_seats(job) return job.batch ~= nil or job.comm ~= nil or next(job.policies or {}) ~= nil end
 
+local function signals(names)
+  local set = {}
+  for _, name in ipairs(names) do set[name] = true end
+  return set
+end
 local SIGNALS <const> = {
-  batching = {["worker.speed"] = true, ["worker.times"] = true},
-  placement = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true, ["slot.rates"] = true},
-  scaling = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true},
-  dispatch = {["worker.speed"] = true, ["worker.times"] = true, ["chunk.times"] = true},
-  comm = {["worker.times"] = true, ["tensor.sizes"] = true, ["net.rate"] = true},
+  batching = signals {"worker.speed", "worker.sample", "worker.times"},
+  placement = signals {"worker.speed", "worker.sample", "worker.times", "server.load", "slot.rates"},
+  scaling = signals {"worker.speed", "worker.sample", "worker.times", "server.load"},
+  dispatch = signals {"worker.speed", "worker.sample", "worker.times", "chunk.times"},
+  comm = signals {"worker.times", "tensor.sizes", "net.rate"},
 }
 local SAMPLE_S <const> = 0.25
 
