@@ -209,6 +209,7 @@ struct scheduler {
     uint32_t sample;
     uint8_t index, role, stop;
     bool in_turn, closed;
+    bool yielded; /* a fiber gave the thread away: it has had it for long */
 
     /* under slots_lock, except that a slot's fields belong to the owner once spawned */
     struct tide_lock slots_lock;

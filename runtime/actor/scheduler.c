@@ -412,6 +412,8 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
     }
 }
 
+/* What others have sent is looked at every 32 activations, and after one that yielded: it may have taken
+ * milliseconds, and what it must hear of (a cancel) may be waiting. */
 static void run_actors(struct scheduler *s) {
     for (unsigned i = 1; i <= TURN_ACTIVATIONS && s->run_head != NULL; i++) {
         struct actor *actor = s->run_head;
@@ -420,7 +422,8 @@ static void run_actors(struct scheduler *s) {
             s->run_tail = NULL;
         }
         actor_activate(s, actor);
-        if (i % 32 == 0) {
+        if (i % 32 == 0 || s->yielded) {
+            s->yielded = false;
             drain_inbox(s);
             if (tide_port_now(s->system->port) - s->now > BUDGET_NS) {
                 return;
