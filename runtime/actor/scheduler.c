@@ -108,6 +108,9 @@ static void counter_add(atomic_uint *counter, uint32_t amount) { /* owner thread
 
 void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message) {
     uint8_t lane = message->u.in.lane;
+    if (TIDE_UNLIKELY(atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL)) {
+        tap_message(s, actor, &message->u.in);
+    }
     queue_push(lane == TIDE_LANE_SYSTEM ? &actor->urgent : lane == TIDE_LANE_BULK ? &actor->bulk : &actor->normal,
                message);
     counter_add(&actor->mailbox_messages, 1);

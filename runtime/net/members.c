@@ -134,6 +134,7 @@ static void departed(struct tide_net *net, const struct tide_member *m) {
     bool dead = m->state == TIDE_MEMBER_DEAD;
     snprintf(text, sizeof text, dead ? "node %s died: %s" : "node %s left", m->name, m->reason);
     tide_log(dead ? TIDE_LOG_WARN : TIDE_LOG_INFO, net->name, "%s", text);
+    tide_event_add(net->system, "node", "%s", text);
     if (peer->link != NULL) {
         /* The controller's last view must reach the one it is about. */
         if (net->controls || !dead) {
