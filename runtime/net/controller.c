@@ -170,7 +170,6 @@ static void ready(struct tide_net *net, uint16_t from, struct tide_reader *r) {
         }
     }
     tide_log(TIDE_LOG_INFO, net->name, "node %s (n%u) joined", joiner->member.name, (unsigned)from);
-    tide_event_add(net->system, "node", "node %s joined", joiner->member.name);
     tide__decision_want(joiner, TIDE_MEMBER_UP, "");
     tide__decide(net);
 }
