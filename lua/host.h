@@ -102,6 +102,7 @@ void tide__console_fiber_end(struct tide_lua_fiber *fiber);
 void tide__lua_open_console(lua_State *L);
 
 /* ---- watch.c ---- */
+int tide__lua_table_waits(lua_State *L); /* t:waits() */
 void tide__lua_open_watch(lua_State *L);
 
 /* ---- error.c ---- */

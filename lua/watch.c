@@ -52,6 +52,30 @@ static int core_events(lua_State *L) {
     return 1;
 }
 
+/* ---- waits of tables ---- */
+
+static void push_counts(lua_State *L, const uint64_t counts[TIDE_WAIT_BUCKETS]) {
+    lua_createtable(L, TIDE_WAIT_BUCKETS, 0);
+    for (int i = 0; i < TIDE_WAIT_BUCKETS; i++) {
+        lua_pushinteger(L, (lua_Integer)counts[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+/* {pull={counts}, push={counts}}: of waits below 1, 2, 4, ... us; the last all longer ones */
+int tide__lua_table_waits(lua_State *L) {
+    struct tide_table *table = tide__lua_table_at(L, 1);
+    struct tide_table_waits waits;
+    luaL_argcheck(L, table, 1, "a table's handle");
+    tide_table_waits(table, &waits);
+    lua_createtable(L, 0, 2);
+    push_counts(L, waits.pull);
+    lua_setfield(L, -2, "pull");
+    push_counts(L, waits.push);
+    lua_setfield(L, -2, "push");
+    return 1;
+}
+
 /* ---- taps ---- */
 
 struct tap {

@@ -106,6 +106,15 @@ function ops.stop(request)
   return {}
 end
 
+---How long this node's workers waited for a table, and how stale what they read was: {table=name}.
+function ops.waits(request)
+  local handle = core.table_find(request.table)
+  if not handle then return {} end
+  local waits = handle:waits()
+  waits.staleness = (handle:stats().staleness or {}).hist
+  return waits
+end
+
 ---What happened, as this node saw it: {after=number}.
 function ops.events(request)
   return {events = core.events(request.after)}

@@ -2,6 +2,7 @@ package.path = "tests/lua/?.lua;" .. package.path
 require "support"
 local core = require "tide.core"
 local events = require "tide.events"
+local histogram = require "tide.console.histogram"
 local history = require "tide.console.history"
 local names = require "tide.console.names"
 local prompt = require "tide.console.prompt"
@@ -131,6 +132,34 @@ describe("events", function()
     local found = {}
     for i, row in ipairs(rows) do found[i] = ("%g %s %s"):format(row.time, row.node, row.text) end
     assert.same({"10 n1 node n3 died", "10 n1 job mf started", "12 n1 job mf started", "40 n2 node n3 died"}, found)
+  end)
+end)
+
+describe("histograms", function()
+  local function drawn(h) return getmetatable(h).__console(h, {utf8 = false}) end
+
+  it("of numbers leave out what is none and draw the rest in bins of equal width", function()
+    local h <const> = histogram.of_numbers({1, 2, 2, 5, 0 / 0, 1 / 0, "x"}, 2)
+    assert.same({{label = "<= 3", count = 3}, {label = "<= 5", count = 1}}, h.buckets)
+    assert.equal(4, h.count)
+    assert.truthy(drawn(h):find("half <= 3, 99 %% <= 5"))
+    assert.same({{label = "<= 7", count = 3}}, histogram.of_numbers({7, 7, 7}, 12).buckets)
+    assert.equal("numbers: 0 numbers", drawn(histogram.of_numbers({}, 12)))
+  end)
+  it("of tables are sums over nodes, from the first to the last bucket that is not empty", function()
+    local ask <const> = targets.ask_all
+    local counts = {}
+    for i = 1, 28 do counts[i] = 0 end
+    counts[2], counts[12] = 3, 1
+    finally(function() targets.ask_all = ask end)
+    targets.ask_all = function() return {n1 = {pull = counts}, n2 = {pull = counts}, n3 = {}} end
+    local h <const> = histogram.of_table("w", "pull")
+    assert.equal(8, h.count)
+    assert.equal(11, #h.buckets)
+    assert.same({label = "< 2 us", count = 6}, h.buckets[1])
+    assert.same({label = "< 2.05 ms", count = 2}, h.buckets[11])
+    assert.equal(0, histogram.of_table("w", "staleness").count)
+    assert.is_false((pcall(histogram.of_table, "w", "pul")))
   end)
 end)
 

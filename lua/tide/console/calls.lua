@@ -3,6 +3,7 @@ local cluster_view = require "tide.cluster_view"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local events = require "tide.events"
+local histogram = require "tide.console.histogram"
 local names = require "tide.console.names"
 local options = require "tide.console.options"
 local render = require "tide.console.render"
@@ -18,6 +19,7 @@ local WATCH_MIN_S <const> = 0.2
 local SPARK_MAX <const> = 30
 local BENCH_ROUNDS <const> = 5
 local EVENTS_SHOWN <const> = 40
+local HIST_COUNT <const>, HIST_MAX <const>, HIST_EVERY_S <const> = 100, 100000, 0.01
 
 local session ---@type table of tide.console.session
 
@@ -222,11 +224,11 @@ end
 
 ---- views that go on --------------------------------------------------------------------------------------------------
 
-local function compiled(what)
+local function compiled(what, call)
   if type(what) == "function" then return {what}, {"value"} end
-  if type(what) ~= "string" then error(errors.new("T0113", "watch wants an expression or a function"), 3) end
-  local whole = session.load("return " .. what, "=watch")
-  if not whole then error(errors.new("T0201", ("watch: `%s` is no expression"):format(text.clean(what))), 3) end
+  if type(what) ~= "string" then error(errors.new("T0113", call .. " wants an expression or a function"), 3) end
+  local whole = session.load("return " .. what, "=" .. call)
+  if not whole then error(errors.new("T0201", ("%s: `%s` is no expression"):format(call, text.clean(what))), 3) end
   return {whole}, {what}
 end
 
@@ -241,7 +243,7 @@ end
 function calls.watch(what, o)
   o = options.checked(o, {"every", "count"}, "watch")
   local every <const> = math.max(WATCH_MIN_S, options.seconds(o.every or 1, "watch"))
-  local functions, titles = compiled(what)
+  local functions, titles = compiled(what, "watch")
   local series, last = {}, nil
   for _ = 1, o.count or math.maxinteger do
     local values = table.pack(functions[1]())
@@ -260,6 +262,31 @@ function calls.watch(what, o)
     core.sleep(every)
   end
   session.print(last)
+end
+
+---A histogram, drawn as bars. Of a table: how long workers waited for pulls or pushes of other nodes, or how stale
+---what they read was; of a list: its numbers; of an expression or a function: what it gives, again and again.
+---@param what table|number[]|string|function a table's handle, numbers, or what gives a number
+---@param o? {of?: string, bins?: integer, count?: integer, every?: string|number} of: "pull" (default), "push",
+---  "staleness"; bins: default 12; count: how often (100), every: in what time (10 ms)
+---@return table histogram title, unit, count, buckets
+function calls.hist(what, o)
+  o = options.checked(o, {"of", "bins", "count", "every"}, "hist")
+  local bins <const> = math.max(1, math.min(math.tointeger(o.bins or 12) or 12, 100))
+  if type(what) == "string" or type(what) == "function" then
+    local f <const>, numbers = compiled(what, "hist")[1], {}
+    for i = 1, math.min(o.count or HIST_COUNT, HIST_MAX) do
+      numbers[i] = f()
+      core.sleep(options.seconds(o.every or HIST_EVERY_S, "hist"))
+    end
+    return histogram.of_numbers(numbers, bins)
+  end
+  local ok, name = pcall(function() return what.pull and what.name end)
+  if ok and type(name) == "string" then return histogram.of_table(name, o.of or "pull") end
+  if type(what) ~= "table" then
+    error(errors.new("T0113", ("hist wants a table, numbers or what gives them, not a %s"):format(type(what))), 2)
+  end
+  return histogram.of_numbers(what, bins)
 end
 
 ---Shows messages that come to an actor, a few of them a second, until Ctrl-C. Each line: when, from whom, kind, lane,
