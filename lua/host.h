@@ -101,6 +101,10 @@ void tide__console_fiber_start(struct tide_lua_fiber *fiber);
 void tide__console_fiber_end(struct tide_lua_fiber *fiber);
 void tide__lua_open_console(lua_State *L);
 
+/* ---- watch.c ---- */
+int tide__lua_table_waits(lua_State *L); /* t:waits() */
+void tide__lua_open_watch(lua_State *L);
+
 /* ---- error.c ---- */
 /* Pushes nil and an error table of `code` with the fiber's error text; returns 2. */
 int tide__lua_failure(lua_State *L, int code);

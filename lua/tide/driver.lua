@@ -192,6 +192,7 @@ local function console(context, err)
   local terminal = core.terminal()
   local ok, answer = pcall(require("tide.console.attach").inside, {
     width = terminal.width, utf8 = terminal.utf8, interactive = true, quiet = context.quiet,
+    role = "admin",
     color = terminal.stdout and os.getenv("NO_COLOR") == nil and os.getenv("TERM") ~= "dumb"})
   if not ok then answer = {error = errors.from(answer)} end
   if answer.error then complain(answer.error, context) end

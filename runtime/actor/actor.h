@@ -130,6 +130,41 @@ void tide_trace_title(const char *title);
  * `prepaid`: no admission (answers, forwards, grants). Inside, any thread of the node. *shares* tail. */
 int tide_system_send(struct tide_system *system, const struct tide_outgoing *prototype, bool prepaid);
 
+/* ---- taps: samples of the messages that come to an actor (tap.c) ---- */
+enum { TIDE_TAP_BYTES = 512 };
+struct tide_tap_sample {
+    uint64_t when; /* of the turn in which it came */
+    tide_address from;
+    uint64_t call;
+    uint32_t size; /* of the message */
+    uint16_t captured;
+    uint8_t kind, lane;
+    uint8_t data[TIDE_TAP_BYTES]; /* its beginning */
+};
+struct tide_tap_counts {
+    uint64_t seen, passed_over, dropped; /* in all; for the rate's sake; because nobody read in time */
+    bool ended;                          /* the actor has */
+};
+struct tide_tap;
+/* Opens one on an actor of this node, for `rate` samples a second. Any thread. ENOENT; EBUSY: it has one; ENOMEM.
+ * Answers to the actor's own calls do not pass its mailbox and are not seen. */
+int tide_tap_open(struct tide_system *system, tide_address who, unsigned rate, struct tide_tap **out);
+void tide_tap_close(struct tide_tap *tap); /* any thread; before the system is destroyed */
+size_t tide_tap_read(struct tide_tap *tap, struct tide_tap_sample *out, size_t limit, struct tide_tap_counts *counts);
+
+/* ---- events: what happened, for people (event.c) ---- */
+struct tide_event {
+    uint64_t number;  /* from 1, of this node */
+    uint64_t wall_ns; /* since 1970 */
+    char kind[16];    /* "node", "controller", "slots", ... */
+    char text[200];
+};
+/* Any thread. The last 512 are kept; out of memory loses one. */
+void tide_event_add(struct tide_system *system, const char *kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Copies up to `limit` of those with a number above `after`, oldest first; returns how many. Any thread. */
+size_t tide_events(struct tide_system *system, uint64_t after, struct tide_event *out, size_t limit);
+
 /* Actors with ids every node agrees on: spawned first, in this order, on I/O thread 0. */
 enum { TIDE_ID_REGISTRY = 1, TIDE_ID_MEMBERS = 2, TIDE_ID_STORE = 3 };
 static inline tide_address tide_address_make(uint16_t node, uint64_t id) { return ((uint64_t)node << 48) | id; }

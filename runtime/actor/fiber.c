@@ -242,6 +242,7 @@ int tide_yield(void) {
     /* WOKEN while queued: a wake from elsewhere must not queue it a second time. */
     atomic_store_explicit(&fiber->state, FIBER_WOKEN, memory_order_relaxed);
     fiber_make_ready(fiber->actor->scheduler, fiber);
+    fiber->actor->scheduler->yielded = true;
     atomic_store_explicit(&fiber->waits_for, "yield", memory_order_relaxed);
     back_to_scheduler(fiber, false);
     return fiber->actor->killed || fiber->cancelled ? killed_suspend(fiber) : 0;

@@ -170,6 +170,7 @@ struct actor {
     struct actor_timer *timers;
     const char *type;
     char *name; /* under slots_lock */
+    _Atomic(struct tide_tap *) tap; /* set under slots_lock */
     atomic_uint_fast64_t handled, handling_ns;
     atomic_uint mailbox_messages, mailbox_bytes;
     uint32_t messages_max, bytes_max;
@@ -213,6 +214,7 @@ struct scheduler {
     uint32_t sample, fiber_count;
     uint8_t index, role, stop;
     bool in_turn, closed;
+    bool yielded; /* a fiber gave the thread away: it has had it for long */
 
     /* under slots_lock, except that a slot's fields belong to the owner once spawned */
     struct tide_lock slots_lock;
@@ -247,6 +249,11 @@ struct tide_system {
     atomic_bool routed, stopping;
     struct tide_lock names_lock;
     struct name_entry *names;
+    struct { /* event.c; under lock */
+        struct tide_lock lock;
+        struct entry *first, *last;
+        uint64_t count; /* of all that ever were */
+    } events;
 };
 
 extern _Thread_local struct scheduler *tide__scheduler; /* whose code runs on this thread; NULL outside */
@@ -293,5 +300,9 @@ bool open_call_take(struct actor *actor, tide_address from, uint64_t call);
 void registry_remove(struct tide_system *system, tide_address who);
 int registry_create(struct tide_system *system);
 void registry_release(struct tide_system *system);
+void events_release(struct tide_system *system);
+/* The actor has a tap, or had one a moment ago: counts the message and perhaps copies it. */
+void tap_message(struct scheduler *s, struct actor *actor, const struct tide_message *m);
+void tap_actor_ended(struct actor *actor); /* under slots_lock */
 
 #endif

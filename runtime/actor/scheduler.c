@@ -108,6 +108,9 @@ static void counter_add(atomic_uint *counter, uint32_t amount) { /* owner thread
 
 void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message) {
     uint8_t lane = message->u.in.lane;
+    if (TIDE_UNLIKELY(atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL)) {
+        tap_message(s, actor, &message->u.in);
+    }
     queue_push(lane == TIDE_LANE_SYSTEM ? &actor->urgent : lane == TIDE_LANE_BULK ? &actor->bulk : &actor->normal,
                message);
     counter_add(&actor->mailbox_messages, 1);
@@ -416,6 +419,8 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
     }
 }
 
+/* What others have sent is looked at every 32 activations, and after one that yielded: it may have taken
+ * milliseconds, and what it must hear of (a cancel) may be waiting. */
 static void run_actors(struct scheduler *s) {
     for (unsigned i = 1; i <= TURN_ACTIVATIONS && s->run_head != NULL; i++) {
         struct actor *actor = s->run_head;
@@ -424,7 +429,8 @@ static void run_actors(struct scheduler *s) {
             s->run_tail = NULL;
         }
         actor_activate(s, actor);
-        if (i % 32 == 0) {
+        if (i % 32 == 0 || s->yielded) {
+            s->yielded = false;
             drain_inbox(s);
             if (tide_port_now(s->system->port) - s->now > BUDGET_NS) {
                 return;
