@@ -2,6 +2,7 @@
 -- every tensor whose gradient comes as factors travels as such, whatever it costs; the others by the parameter servers.
 -- fanout: how many others a worker sends its factors to, who pass them on; 0: all. Partial broadcast (section 3.3
 -- there), but here everybody gets everything in the end.
+return {
   api = 1, kind = "comm", name = "always-sfb", version = 1, every = 3600, on = { "grant" },
   params = { format = "f32", fanout = 0 }, needs = { "tensor.sizes" },
   init = function(params) return params end,
