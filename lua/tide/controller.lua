@@ -14,6 +14,7 @@
 -- node alone are gone, and end the run.
 local chunks = require "tide.chunks"
 local core = require "tide.core"
+local events = require "tide.events"
 local script = require "tide.script"
 local text = require "tide.text"
 
@@ -58,6 +59,7 @@ function controller:emit(event)
     self.dropped = 0
   end
   self.events[#self.events + 1] = event
+  events.of_run(self, event)
   self:flush()
 end
 
@@ -742,6 +744,7 @@ function from_driver.policy(self, request, message)
   end
   local result, err = self.policies:serve(request)
   if not result then return core.answer_error(message, err) end
+  events.of_policy(self, request.verb, core.plain_decode(result))
   core.answer(message, {result = result})
 end
 

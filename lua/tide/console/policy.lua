@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local remote = require "tide.policy.remote"
+local roles = require "tide.console.roles"
 local units = require "tide.units"
 
 local policy = {}
@@ -29,6 +30,9 @@ local function found(ref)
     error(errors.new("T0113", "a policy is named by a string: a shipped name or a file"), 3)
   end
   if core.embedded("policies/" .. ref) then return ref end
+  if not roles.may(session.role(), "admin") then
+    error(roles.refusal("a policy that does not ship with Tide", "admin", session.role()), 3)
+  end
   local answer, err = session.ask_client {op = "console.file", path = ref}
   if not answer then error(errors.from(err), 3) end
   return {text = answer.text, path = answer.path}

@@ -58,7 +58,8 @@ local FIELDS <const> = {
     lr_rule = choice("adascale", "adamscale", "linear", "sqrt", "legw", "none"),
   },
   comm = {
-    path = by_id("tensors", choice("ps", "factor", "ring")), format = by_id("tensors", choice("f32", "bf16", "f16")),
+    path = by_id("tensors", choice("ps", "factor", "ring")),
+    format = by_id("tensors", choice("f32", "bf16", "f16", "topk", "onebit")), fanout = by_id("tensors", integer(0)),
     priority = by_id("tensors", number()), chunk_bytes = integer(1), budget_bytes_per_s = number(1),
   },
   sync = {consistency = consistency, backup = integer(0)},
@@ -279,10 +280,18 @@ function rules.batching(c, p, now)
   end
 end
 
+local FANOUT_MOST <const> = 255
+
 function rules.comm(c, p, now)
   for _, t in ipairs(now.tensors or {}) do
-    if p.path and p.path[t.id] == "factor" and t.row_values == 0 then
+    local path, format = p.path and p.path[t.id] or t.path, p.format and p.format[t.id] or t.format
+    local fanout <const> = p.fanout and p.fanout[t.id] or 0
+    if path == "factor" and t.row_values == 0 then
       fail(c, "PLAN_LIMIT", ("plan.path[%d]"):format(t.id), "factor", ("%s has no factors"):format(t.name or "it"))
+    elseif (format == "topk" or format == "onebit") and path and path ~= "ps" then
+      fail(c, "PLAN_LIMIT", ("plan.format[%d]"):format(t.id), format, ("the path `%s` does not carry it"):format(path))
+    elseif fanout > FANOUT_MOST then
+      fail(c, "PLAN_LIMIT", ("plan.fanout[%d]"):format(t.id), fanout, ("%d or less"):format(FANOUT_MOST))
     end
   end
 end
