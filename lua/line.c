@@ -40,7 +40,7 @@ struct line {
     struct tide_fiber *reader;
     atomic_bool watching; /* release by the watcher: pairs with the reader's acquire */
     atomic_bool closing;
-    char *above;          /* to be printed above the line */
+    char *above; /* to be printed above the line */
     size_t above_size;
     struct sigaction before[TIDE_COUNT(signals)];
     bool interrupted, bracketed, ended, reading;

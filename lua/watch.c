@@ -9,7 +9,7 @@
 
 #define METATABLE "tide.tap"
 
-enum { EVENTS_MAX = 512, SAMPLES_MAX = 64, TEXT_MAX = 400 };
+enum { EVENTS_MAX = 512, SAMPLES_MAX = 128, TEXT_MAX = 400 };
 
 /* ---- events ---- */
 

@@ -18,7 +18,7 @@ local job = tide.job {
   tables = {w = tide.table {keys = tide.dense(1000), width = 16}},
   worker = function(w)
     local keys, rows = {}, {}
-    for i = 1, 100 do keys[i], rows[i] = i * 10 - 1, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1} end
+    for i = 1, 1000 do keys[i], rows[i] = i - 1, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1} end
     while not w:stopping() do
       for _ = 1, 10 do w.tables.w:push(keys, rows) w.tables.w:pull(keys) end
       w:report {loss = 1, examples = w.batch}
