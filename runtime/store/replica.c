@@ -689,8 +689,20 @@ void tide__strict_job(struct tide__job *job) {
 
 /* ---- changes of groups ---- */
 
+static bool has_slot(const uint64_t *slots, uint32_t slot) {
+    return slots[slot / 64] >> (slot % 64) & 1;
+}
+
+static bool has_slot_of(const uint64_t *slots, const struct tide__repl *repl) {
+    bool found = false;
+    for (uint32_t i = 0; i < repl->count && !found; i++) {
+        found = has_slot(slots, repl_slot(repl, i));
+    }
+    return found;
+}
+
 /* The part of an unanswered message that is still this home's goes down the new chains. */
-static void retarget(struct tide__repl *repl) {
+static void retarget(struct tide__repl *repl, const uint64_t *changed) {
     struct tide_table *table = repl->table;
     uint32_t *kept = tide_alloc(repl->count * sizeof *kept), count = 0;
     for (uint32_t i = 0; kept && i < repl->count; i++) {
@@ -707,7 +719,8 @@ static void retarget(struct tide__repl *repl) {
     if (repl->wait) {
         repl->wait->dead |= drops;
     }
-    if (part && repl->wait) { /* else its order is cancelled */
+    const bool cancelled = !repl->wait && has_slot_of(changed, repl); /* with its order */
+    if (part && !cancelled) {
         (void)replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */
     }
     if (repl->wait) {
@@ -718,17 +731,33 @@ static void retarget(struct tide__repl *repl) {
     repl_free(repl);
 }
 
+static struct tide__repl *repl_at(const struct tide_table *table, uint64_t token) {
+    const struct tide__replication *r = table->store->replication;
+    struct tide__repl *repl = token < r->first ? NULL : r->ring[token & (r->capacity - 1)];
+    return repl && repl->table == table ? repl : NULL;
+}
+
 void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed) {
     struct tide__replication *r = table->store->replication;
-    for (uint64_t token = r->first, end = r->next; token < end; token++) {
-        struct tide__repl *repl = token < r->first ? NULL : r->ring[token & (r->capacity - 1)];
-        bool touched = false;
-        for (uint32_t i = 0; repl && repl->table == table && i < repl->count && !touched; i++) {
-            uint32_t slot = repl_slot(repl, i);
-            touched = changed[slot / 64] >> (slot % 64) & 1;
+    /* What goes again has its place behind all others. So of each slot of which anything goes again
+     * all goes again, or the slot's pushes and barriers would change their order. */
+    uint64_t slots[TIDE_SLOT_COUNT / 64];
+    memcpy(slots, changed, sizeof slots);
+    for (bool more = !TIDE_MUTANT(retarget_alone); more;) {
+        more = false;
+        for (uint64_t token = r->first; token < r->next; token++) {
+            const struct tide__repl *repl = repl_at(table, token);
+            for (uint32_t i = 0; repl && has_slot_of(slots, repl) && i < repl->count; i++) {
+                const uint32_t slot = repl_slot(repl, i);
+                more |= !has_slot(slots, slot);
+                slots[slot / 64] |= UINT64_C(1) << (slot % 64);
+            }
         }
-        if (touched) {
-            retarget(ring_take(r, token));
+    }
+    for (uint64_t token = r->first, end = r->next; token < end; token++) {
+        const struct tide__repl *repl = repl_at(table, token);
+        if (repl && has_slot_of(slots, repl)) {
+            retarget(ring_take(r, token), changed);
         }
     }
 }
