@@ -536,6 +536,9 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
 
 static void on_move(struct tide_store *store, struct tide_table *table, uint32_t version,
                     uint16_t to, const uint8_t *slots, size_t count) {
+    if (store->member_state[to] > 1 + TIDE_MEMBER_LEAVING) {
+        return; /* the order is older than the death: the slots stay, and are planned anew */
+    }
     struct departure *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
     const size_t row_bytes = table->row_floats * sizeof(float),
                  capacity = ROWS_BYTES / row_bytes + 1;
