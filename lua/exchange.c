@@ -148,6 +148,10 @@ static int core_exchange(lua_State *L) {
                                       .elements = own->elements,
                                       .layers = own->layers,
                                       .layer_count = own->layer_count};
+    lua_getfield(L, 1, "under_way");
+    lua_Integer under_way = luaL_optinteger(L, -1, 0);
+    luaL_argcheck(L, under_way >= 0, 1, "'under_way' is a number of bytes");
+    o.under_way = (size_t)under_way;
     int code = tide_exchange_create(host->node, &o, &own->x);
     if (code < 0) {
         return tide__lua_failure(L, code);

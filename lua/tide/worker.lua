@@ -208,7 +208,7 @@ function w_methods:barrier(name, value)
 end
 
 ---Tells the run's `comm` policy what the exchange of gradients took.
----@param fields table {seconds =, paths = by tensor, bytes =, busy_s =, step_s =}
+---@param fields table {seconds =, paths = by tensor, bytes =, busy_s =, step_s =, waited_s =}
 function w_methods:exchanged(fields) tell(self, {op = "exchanged", fields = fields}) end
 
 ---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.

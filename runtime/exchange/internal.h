@@ -109,6 +109,7 @@ struct tide_exchange {
     struct tide_port *port;
     tide_address address;
     uint32_t rank, workers;
+    uint32_t window; /* of the link to each other worker */
     size_t elements, layer_count;
     struct layer *layers;
     float *gradients;
