@@ -409,6 +409,7 @@ case("canary: what befalls both groups is not held against it; what it does wron
   for _, x in ipairs(w.workers) do x.at, x.per = 3 * x.at, 3 * x.per end
   while h:list()[1].canary do w.train(h, 1) end
   assert(h:list()[1].name == "lb-bsp", h:report("batching").outcome)
+  w.train(h, 3)
   for _, body in ipairs {"error 'oh'", "return {batch = {[9] = 1}}", "while true do end"} do
     local wrong = policy("st.n = st.n + 1 if st.n > 1 then " .. body .. " end return {}", {name = "wrong", every = 0.01})
     assert(h:swap(wrong, {canary = {workers = {3, 4}}, guard = RISE}))
@@ -423,6 +424,23 @@ case("canary: what befalls both groups is not held against it; what it does wron
   assert(h:rollback("batching").old == "even-finish v1" and h:list()[1].name == "lb-bsp") -- one word back
   assert(h:swap("batching/even-finish", {canary = {workers = {1, 2}}, guard = RISE}))
   assert(h:swap "batching/equal" and not h:list()[1].canary)
+  h:close()
+end)
+
+case("canary: what it is compared with is the policy beside it, not one before that", function()
+  local w = world(PAIRS)
+  local h = new_host(w)
+  assert(h:add_seat("batching", "mf", "batching/boa"))
+  w.train(h, 60)
+  assert(h:swap "batching/equal")
+  local refused, err = h:swap("batching/even-finish", {canary = {workers = {3, 4}}, guard = RISE})
+  assert(not refused and err.message:find "no sample of `compute_s` yet", err and err.message)
+  w.train(h, 4)
+  local now = {}
+  for i = 1, 4 do now[i] = w.workers[i].at + w.workers[i].per * w.workers[i].batch end
+  assert(h:swap(policy("return {}", {name = "still"}), {canary = {workers = {3, 4}}, guard = RISE}))
+  local g = h:seat("batching").canary.before.compute_s
+  assert(math.abs(g.inside - math.max(now[3], now[4])) < 1e-9 and math.abs(g.rest - math.max(now[1], now[2])) < 1e-9)
   h:close()
 end)
 
@@ -722,7 +740,9 @@ case("check: the recorded views, where it differs, where it fails", function()
   local report = assert(h:check(policy("return {why = view.tick % 2 == 0 and 'x' or 'y'}", {name = "c"})))
   assert(report.views == 200 and report.valid == 200 and report.differs == 100 and report.ok and report.memory_bytes > 10000)
   report = assert(h:check(policy("if view.tick == 100 then error 'no' end return {}", {name = "c"})))
-  assert(not report.ok and report.faults == 1 and report.fault:find "no")
+  assert(not report.ok and report.faults == 1 and report.fault:find "no" and not report.lacks)
+  report = assert(h:check "batching/boa")
+  assert(report.lacks == "worker.sample" and report.ok)
   assert(h:list()[1].errors == 0)
   h:close()
 end)

@@ -74,7 +74,7 @@ function host:view_of(s)
   local view = self.driver.snapshot(s.kind, s.scope, needs)
   view.now, view.tick, view.reason, view.last = now, s.tick + 1, s.reasons, s.last
   view.age = view.age or {}
-  return view
+  return view, needs
 end
 
 function host:record(s, what, fields)
@@ -143,10 +143,10 @@ end
 ---One decision of a seat.
 function host:decide(s)
   local now = self.driver.now()
-  local view = self:view_of(s)
+  local view, needs = self:view_of(s)
   s.reasons, s.last_at, s.wake = {}, now, nil
   s.next_at = now + s.every
-  local bytes, fault, view_bytes, seed = s:decide(view)
+  local bytes, fault, view_bytes, seed = s:decide(view, needs)
   s.decisions = s.decisions + 1
   local fields = {tick = s.tick, seed = seed, view = view_bytes, plan = bytes, version = s.current.number}
   self:run_shadow(s, view_bytes, seed, bytes)
