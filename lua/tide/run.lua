@@ -19,7 +19,7 @@ local LOG_LINES_SHOWN <const> = 200
 ---@field id string
 ---@field params table params of the workers as of the newest report
 ---@field tables table<string, table> handles by the job's names of them
----@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why
+---@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why, replay
 
 local function table_specs(job)
   local specs = job.tables or {}

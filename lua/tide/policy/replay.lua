@@ -118,11 +118,11 @@ local function replay_own(records, kind, scope)
   return report
 end
 
-local function replay_other(records, kind, scope, found, params)
+local function replay_other(records, kind, scope, found, params, from)
   local report = {decisions = 0, same = 0, valid = 0, faults = 0, open_loop = true, plans = {}}
   local s
   for _, r in ipairs(records) do
-    if r.kind == kind and r.scope == scope and r.what == "decision" and not r.canary then
+    if r.kind == kind and r.scope == scope and r.what == "decision" and not r.canary and r.at >= from then
       local err
       if not s then
         s, err = start(kind, scope, 0, found, params)
@@ -144,7 +144,7 @@ end
 
 ---Replays a journal: with its own policies (byte-identical, or the first difference), or with another one.
 ---@param records table[] of journal.read
----@param o {kind?: string, scope?: string, policy?: string|table, params?: table}
+---@param o {kind?: string, scope?: string, policy?: string|table, params?: table, last?: number seconds}
 ---@return table|nil report, table? err
 function replay.run(records, o)
   local kind, scope = o.kind, o.scope
@@ -167,8 +167,13 @@ function replay.run(records, o)
   end
   if not scope then return nil, errors.new("T0303", ("the journal has no seat for %s"):format(kind or "policies")) end
   local report, err
+  if o.last and not found then
+    return nil, errors.new("T0113",
+      "`last` is for another policy: what the recorded ones decided depends on all before it")
+  end
   if found then
-    report, err = replay_other(records, kind, scope, found, o.params)
+    local from = o.last and records[#records].at - o.last or -math.huge
+    report, err = replay_other(records, kind, scope, found, o.params, from)
   else
     report, err = replay_own(records, kind, scope)
   end
