@@ -503,6 +503,80 @@ case("canary: the journal replays both policies; after a crash the old one has a
   other:close()
 end)
 
+case("a crash between or in any two records: one policy holds the seat, whole, with its last accepted state", function()
+  local parts, w = {}, world(PAIRS)
+  local h = new_host(w, {journal = journal.new(function(b) parts[#parts + 1] = b end)})
+  assert(h:add_seat("batching", "mf", policy(SHIFT, {every = 0.3})))
+  w.train(h, 6)
+  assert(h:swap(policy(SHIFT .. "-- b\n", {name = "b", every = 0.3})))
+  w.train(h, 6)
+  local guarded = {metric = "compute_s", rise = 5, within = 1}
+  assert(h:swap(policy(SHIFT .. "-- c\n", {name = "c", every = 0.2}), {canary = {workers = {1, 2}}, guard = guarded}))
+  while h:list()[1].canary do w.train(h, 1) end
+  assert(h:rollback "batching")
+  w.train(h, 4)
+  h:close()
+  local text, holders = "", {}
+  for i, part in ipairs(parts) do
+    for _, cut in ipairs {1, #part // 2, #part} do -- torn in its head, in its middle, whole
+      local records = journal.parse(text .. part:sub(1, cut))
+      local name, n
+      for _, r in ipairs(records or {}) do
+        if r.text and not r.canary then name, n = r.name, core.plain_decode(r.saved or core.plain_encode {n = 0}).n end
+        if r.what == "decision" and not r.canary and r.saved then n = core.plain_decode(r.saved).n end
+      end
+      if name then
+        local other = new_host(world(PAIRS))
+        assert(other:add_seat("batching", "mf", "batching/equal"))
+        other:recover(records)
+        assert(other:list()[1].name == name and not other:list()[1].canary, ("record %d cut at %d"):format(i, cut))
+        local saved = other:seat("batching"):last_export()
+        assert((saved and core.plain_decode(saved).n or 0) == n)
+        holders[name] = true
+        other:close()
+      end
+    end
+    text = text .. part
+  end
+  assert(holders.test and holders.b and holders.c)
+end)
+
+case("canaries at random: batches always sum up, each policy moves only what is its own", function()
+  local rng = core.random(11)
+  local function below(n) return math.tointeger(rng:below(n)) end
+  for round = 1, 60 do
+    local speeds, chosen = {}, {}
+    for i = 1, 3 + below(6) do speeds[i] = 1 + below(4) end
+    for i = 1, #speeds do if below(2) == 0 then chosen[#chosen + 1] = i end end
+    local w = world {speeds = speeds, batch = 60 * #speeds}
+    local h = new_host(w, {seed = round})
+    local MOVE <const> = [[local list, batch = view.workers, {}
+      local from, to = list[view.rng(#list)], list[view.rng(#list)]
+      local some = math.min(view.rng(20), from.batch - 1)
+      if from.id == to.id or some < 1 then return {} end
+      return {batch = {[from.id] = from.batch - some, [to.id] = to.batch + some}}]]
+    assert(h:add_seat("batching", "mf", policy(MOVE, {every = 0.2})))
+    w.train(h, 5)
+    local inner = h.driver.apply
+    local inside = {}
+    for _, id in ipairs(chosen) do inside[id] = true end
+    local canary = h:swap(policy(MOVE .. " -- c\n", {name = "c", every = 0.3}), {canary = {workers = chosen},
+      guard = {metric = "compute_s", rise = 3, within = 2}})
+    assert((canary ~= nil) == (#chosen >= 2 and #chosen < #speeds))
+    h.driver.apply = function(kind, scope, actions, epoch)
+      local some_in, some_out = false, false
+      for _, a in ipairs(actions) do
+        if inside[a.id] then some_in = true else some_out = true end
+      end
+      assert(not (h:list()[1].canary and some_in and some_out), "one plan touches both parts")
+      return inner(kind, scope, actions, epoch)
+    end
+    for _ = 1, 60 do w.train(h, 1) end
+    assert(not h:list()[1].canary and h:list()[1].errors == 0)
+    h:close()
+  end
+end)
+
 -- Slots of two tables on three nodes, moved at once.
 local function placement_world()
   local w = {time = 0, events = {}, slots = {}}
