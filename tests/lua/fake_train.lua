@@ -54,7 +54,7 @@ return function()
     cut_clock = function() return f.cut_clock end,
     fiber = function(body, ...) body(...) end,
     title = function() end,
-    span = function(_, f, ...) return f(...) end,
+    span = function(_, part, ...) return part(...) end,
     worker_begin = function(number, clock)
       f.worker, f.clock = number, clock
       return true

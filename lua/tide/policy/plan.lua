@@ -396,8 +396,8 @@ local function same_grant(new, old)
   return true
 end
 
-local KEYED <const> = {alloc = true, batch = true, replicas = true, path = true, format = true, priority = true,
-                       queue = true}
+local KEYED <const> = {alloc = true, batch = true, replicas = true, path = true, format = true, fanout = true,
+                       priority = true, queue = true}
 local TALK <const> = {why = true, wake = true, next_every = true} -- words to the host, not to what runs
 
 local function weight_of(field, id_, new, old)
