@@ -384,6 +384,18 @@ end
 ---@param params table
 function run:set(params) core.send(self.controller, {op = "set", params = params}) end
 
+---A test aid, to see what stragglers do to a run: from its next report or chunk on this worker takes `factor` times as
+---long as its work does. What it needs more it sleeps, so it does not matter how many cores there are; a `compute_s`
+---that it reports is multiplied likewise.
+---@param rank integer
+---@param factor number 1: no longer
+function run:slow_worker(rank, factor)
+  if math.type(rank) ~= "integer" or type(factor) ~= "number" or not (factor >= 1 and factor <= 1000) then
+    error(errors.new("T0113", "run:slow_worker wants the rank of a worker and a factor between 1 and 1000"), 2)
+  end
+  core.send(self.controller, {op = "slow", rank = rank, factor = factor})
+end
+
 ---Ends the workers now.
 function run:cancel()
   if self.closed then return end
