@@ -544,7 +544,7 @@ end)
 case("canaries at random: batches always sum up, each policy moves only what is its own", function()
   local rng = core.random(11)
   local function below(n) return math.tointeger(rng:below(n)) end
-  for round = 1, 60 do
+  for round = 1, 25 do
     local speeds, chosen = {}, {}
     for i = 1, 3 + below(6) do speeds[i] = 1 + below(4) end
     for i = 1, #speeds do if below(2) == 0 then chosen[#chosen + 1] = i end end

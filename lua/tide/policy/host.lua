@@ -91,11 +91,18 @@ end
 
 -- What a plan said about each thing it touched: cluster.policy.why().
 local function note_why(s, actions, p, now)
-  for _, a in ipairs(actions) do
-    local text = type(p.why) == "table" and p.why[a.id] or explain(p)
-    local name = a.field .. (a.id and " " .. a.id or "")
+  local function note(a, id)
+    local text = type(p.why) == "table" and p.why[id] or explain(p)
+    local name = a.field .. (id and " " .. id or "")
     s.whys[name] = {text = text or ("%s %s"):format(name, a.shrink and "shrinks" or "changes"), at = now,
                     policy = s.current.policy.name, version = s.current.policy.version}
+  end
+  for _, a in ipairs(actions) do
+    if a.field == "drop" then
+      for _, id in ipairs(a.value) do note(a, id) end
+    else
+      note(a, a.id)
+    end
   end
 end
 
