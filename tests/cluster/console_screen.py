@@ -7,6 +7,7 @@ Usage: console_screen.py TIDE CLUSTER CASE. The screen is python3-pyte's; typing
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -188,6 +189,40 @@ def case_ends(start):
     while os.waitpid(p.pid, os.WNOHANG)[0] == 0:
         p.check("the prompt outlives its terminal", time.monotonic() < end)
         time.sleep(0.05)
+
+
+def case_commands(start):
+    """A file is evaluated, a block edited, a session saved and run again."""
+    with open("block.lua", "w", encoding="utf-8") as f:
+        f.write("local sum = 0\nfor i = 1, 10 do sum = sum + i end\nreturn sum\n")
+    with open("editor.sh", "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\nsed -i 's/55/56/' \"$1\"\n")
+    os.chmod("editor.sh", 0o755)
+    p = start(environment={"EDITOR": os.path.abspath("editor.sh"), "VISUAL": os.path.abspath("editor.sh")})
+    p.shows(PROMPT)
+    p.type("\\i block.lua\r")
+    p.shows("^55$", where=-2)
+    p.type("\\i nosuch.lua\r")
+    p.shows("nosuch.lua", where=-2)
+    p.type("seen = 55 return seen\r")
+    p.shows("^55$", where=-2)
+    p.type("\\e\r")
+    p.shows("^56$", where=-2)
+    p.type("\x1b[A\r")  # what was edited is recalled
+    p.shows(r"> seen = 56 return seen\n56$", where=None)
+    p.shows(PROMPT)
+    p.type("@all seen == nil and 1 or seen\r")
+    p.shows("^n1: 56$", where=None)
+    p.shows(PROMPT)
+    p.type("\\s saved.lua\r")
+    p.shows(r"5 lines are in saved\.lua", where=-2)
+    p.type("\\nosuch\r")
+    p.shows("no command of the prompt", where=-2)
+    p.type("\\q\r")
+    p.ends_well()
+    with open("saved.lua", encoding="utf-8") as saved:
+        again = subprocess.run(sys.argv[1:2] + ["attach", sys.argv[2]], stdin=saved, capture_output=True, check=False)
+    p.check(f"the saved session says {again}", again.stdout.split() == b"55 55 56 56".split() + [b'{"n1":56,"n2":1}'])
 
 
 def case_tap(start):

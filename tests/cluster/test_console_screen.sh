@@ -6,7 +6,7 @@ export XDG_STATE_HOME=$work/state
 [ -n "${TIDE_SANITIZED:-}" ] && export CONSOLE_LIMIT_S=60
 
 run 0 up --cluster scr -n 2
-for case in resize above wide plain hostile ends tap roles; do
+for case in resize above wide plain hostile ends commands tap roles; do
     timeout -k 5 120 /usr/bin/python3 "$root/tests/cluster/console_screen.py" "$TIDE" scr $case >person.txt 2>&1 \
         || { fail "console_screen.py $case"; tail -40 person.txt; }
 done

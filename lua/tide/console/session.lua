@@ -535,7 +535,8 @@ local function is_wanted()
   return false
 end
 
----Body of the actor. Ends when it is told to and nothing runs; when it has had no client for a minute; or, with all that
+---Body of the actor. Ends when it is told to and nothing runs; when it has had no client for a minute; or, with all
+---that still runs, for ten.
 ---still runs, for ten.
 ---@param a {session: string, role: string}
 function session.main(a)
