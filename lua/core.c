@@ -25,6 +25,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_fiber(L);
     tide__lua_open_table(L);
     tide__lua_open_clock(L);
+    tide__lua_open_trace(L);
     tide__lua_open_checkpoint(L);
     tide__lua_open_kernel(L);
     tide__lua_open_node(L);
@@ -34,6 +35,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_program(L);
     tide__lua_open_exchange(L);
     tide__lua_open_corpus(L);
+    tide__lua_open_libsvm(L);
     tide__lua_open_sampler(L);
     tide__lua_open_simulator(L);
     tide__lua_open_embedded(L);

@@ -210,6 +210,9 @@ void tide__lua_open_actor(lua_State *L);
 void tide__lua_open_fiber(lua_State *L);
 void tide__lua_open_table(lua_State *L);
 void tide__lua_open_clock(lua_State *L);
+
+/* ---- trace.c ---- */
+void tide__lua_open_trace(lua_State *L);
 void tide__lua_open_checkpoint(lua_State *L);
 void tide__lua_open_kernel(lua_State *L);
 void tide__lua_open_node(lua_State *L);
@@ -220,6 +223,7 @@ void tide__lua_open_program(lua_State *L);
 void tide__lua_open_exchange(lua_State *L);
 int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
 void tide__lua_open_corpus(lua_State *L);
+void tide__lua_open_libsvm(lua_State *L);
 void tide__lua_open_sampler(lua_State *L);
 int tide__lua_table_sampler(lua_State *L); /* t:sampler{...} */
 void tide__lua_open_simulator(lua_State *L);

@@ -224,6 +224,23 @@ ops["console.drop"] = function(request)
   return {}
 end
 
+---Begins to record spans: {events=} of each thread.
+ops["trace.start"] = function(request)
+  local ok, err = core.trace_start(request.events)
+  return ok and {} or nil, err
+end
+
+ops["trace.stop"] = function()
+  core.trace_stop()
+  return {}
+end
+
+---{cursor=, origin=}: some of what was recorded, as text, and the cursor of the rest.
+ops["trace.read"] = function(request)
+  local text, cursor = core.trace_read(request.cursor, request.origin)
+  return {text = text, cursor = cursor}
+end
+
 ---Ends this node: {leave=bool}. With leave its slots are handed on first.
 function ops.quit(request)
   if request.leave and core.simulated() then

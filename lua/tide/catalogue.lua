@@ -231,6 +231,12 @@ entry("T0307", {
     .. "before the swap gives what it is compared with.",
   remedy = "give {metric = \"examples_per_s\", drop = 0.1, within = \"60s\"} with a metric that the message names",
 })
+entry("T0308", {
+  title = "faulty canary", exit = 6, name = "EINVAL",
+  explanation = "A canary tries a policy on a part of what its seat decides about: workers, nodes, tables, jobs or a "
+    .. "fraction. There must be something inside and something outside, and a guard that ends it.",
+  remedy = "give canary = {nodes = \"n1\"} or {fraction = 0.2}, and guard = {metric =, drop =, within =}",
+})
 
 ---- T04: data and files ----------------------------------------------------------------------------------------------
 

@@ -102,6 +102,30 @@ struct tide_fiber_local {
 struct tide_fiber_local *tide_fiber_local(void); /* of the fiber that runs; NULL: it has none, or none runs */
 void tide_fiber_set_local(struct tide_fiber_local *local); /* of the fiber that runs; NULL: ends the present one */
 
+/* ---- traces (trace.c) ---- */
+/* From here on each thread keeps its newest `events` (at least 2; the first start decides) spans: of actors that ran,
+ * of what fibers waited for, and what tide_trace_end says. A second start forgets what was recorded. Any thread, one
+ * at a time, as stop and read. ENOMEM. */
+int tide_trace_start(struct tide_system *system, size_t events);
+void tide_trace_stop(struct tide_system *system);
+struct tide_span {
+    uint64_t begin, end; /* ns of the port's clock; end TIDE_NEVER: no span, `name` is whose the fiber is */
+    uint32_t fiber;      /* number within its thread; 0: the thread's own, named by the actor that ran */
+    uint32_t lane;       /* of the fiber's: 0, or what tide_trace_beside was given */
+    char name[40];
+};
+/* Copies up to `max` events of a thread from number *from on, which moves behind them; 0: there are no more. */
+size_t tide_trace_read(struct tide_system *system, unsigned thread, uint64_t *from, struct tide_span *out, size_t max);
+/* Number of threads; puts the role of one. */
+unsigned tide_trace_thread(const struct tide_system *system, unsigned thread, enum tide_role *role);
+/* A span of the current fiber: begin answers 0 while nothing is traced, which makes end do nothing. */
+uint64_t tide_trace_begin(void);
+void tide_trace_end(uint64_t began, const char *name);
+/* A span that may overlap others of the fiber: on a lane of its own (from 1), which has the span's name. */
+void tide_trace_beside(unsigned lane, uint64_t began, const char *name);
+/* What the current fiber and its actor are called in traces from here on; up to 23 bytes. */
+void tide_trace_title(const char *title);
+
 /* Sends with an explicit kind and from a service of the node (store, members) that is an actor of the I/O thread.
  * `prepaid`: no admission (answers, forwards, grants). Inside, any thread of the node. *shares* tail. */
 int tide_system_send(struct tide_system *system, const struct tide_outgoing *prototype, bool prepaid);

@@ -132,6 +132,9 @@ struct tide_fiber {
     _Atomic(const char *) waits_for;
     atomic_uint_fast64_t waits_since;
     uint32_t cancelled_suspends;
+    uint32_t number;   /* of the scheduler's fibers, from 1, in traces */
+    uint64_t labelled; /* where the trace last said who it is */
+    char title[24];    /* of who runs on it, for traces; "": the actor's */
     bool ended, receiving, main, timed_out, cancelled;
     struct tide_fiber_local *local;
     struct tide_error_slot error;
@@ -183,6 +186,7 @@ _Static_assert(sizeof(struct actor) <= 384, "an idle actor costs at most 512 byt
 
 enum stop_phase { STOP_ASK = 1, STOP_KILL, STOP_ABANDON, STOP_CLOSE };
 
+struct trace;
 struct scheduler {
     /* owner thread */
     struct tide_system *system;
@@ -207,7 +211,7 @@ struct scheduler {
     struct context_stack *free_stacks;
     uint32_t free_stack_count;
     uint64_t now; /* of the turn */
-    uint32_t sample;
+    uint32_t sample, fiber_count;
     uint8_t index, role, stop;
     bool in_turn, closed;
     bool yielded; /* a fiber gave the thread away: it has had it for long */
@@ -222,7 +226,16 @@ struct scheduler {
     _Alignas(64) _Atomic(struct message *) freed;
     _Alignas(64) atomic_uint actors_live;
     atomic_bool stopped; /* closed and empty */
+    _Atomic(struct trace *) trace; /* `ring` while it is written to, else NULL */
+    struct trace *ring;            /* of whoever starts and reads traces; made once */
 };
+
+/* ---- trace.c ---- */
+
+/* Now, or 0 while nothing is traced. Owner thread, like what follows. */
+uint64_t trace_now(struct scheduler *s);
+void trace_activation(struct scheduler *s, const struct actor *actor, uint64_t began);
+void trace_fiber(struct tide_fiber *fiber, uint64_t began, const char *name);
 
 struct name_entry;
 struct tide_system {

@@ -398,7 +398,8 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
         return;
     }
     bool sampled = ++s->sample % SAMPLE_EVERY == 0;
-    uint64_t began = sampled ? tide_port_now(s->system->port) : 0;
+    uint64_t traced = trace_now(s);
+    uint64_t began = traced != 0 || !sampled ? traced : tide_port_now(s->system->port);
     uint64_t id = atomic_load_explicit(&actor->id, memory_order_relaxed);
     s->current = actor;
     if (actor->run == NULL) {
@@ -407,6 +408,9 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
         run_fibers(s, actor, id);
     }
     s->current = NULL;
+    if (TIDE_UNLIKELY(traced != 0) && !is_gone(actor, id)) {
+        trace_activation(s, actor, traced);
+    }
     if (sampled && !is_gone(actor, id)) {
         uint64_t spent = (tide_port_now(s->system->port) - began) * SAMPLE_EVERY;
         atomic_store_explicit(&actor->handling_ns,
@@ -520,6 +524,7 @@ void scheduler_release(struct scheduler *s) {
         TIDE_ASSERT(s->calls[i] == NULL);
     }
     tide_free(s->calls);
+    tide_free(s->ring);
     tide_free(s->heap);
     message_pool_release(s);
     tide_free(s);
