@@ -91,6 +91,15 @@ says out.txt 'node n[12] joined'
 run 0 attach scr -e '#events{last = 0}'
 says out.txt '^0$'
 
+run 0 events --cluster scr --where 'kind == "run"'
+says out.txt 'job busy started'
+run 0 events --cluster scr --json
+says out.txt '"schema":"tide.event/1".*"text":"node n[12] joined"'
+run 0 why n2/store --cluster scr
+says out.txt '^n2 .* store '
+run 2 why n2/nobody --cluster scr
+says err.txt 'T0105.*no actor'
+
 # A reader that goes away ends what runs for it; so does one who sends nonsense, with an error.
 for code in 'for i = 1, 1e9 do print(i) end' 'tap("n1/agent", {rate = 100}) core.sleep(1000)'; do
     { timeout 60 "$TIDE" attach scr -e "$code"; echo $? >code.txt; } 2>/dev/null | head -1 >/dev/null &
