@@ -141,6 +141,8 @@ def case_plain(start):
     p.expect(r"###(.|\n)*> $")
     p.type("top{limit = 3}\r")
     p.expect(r"address(.|\n)*> $")
+    p.type("spark{1, 2, 3}\r")
+    p.expect(r"_=#(.|\n)*> $")
     p.type("1 + 1\r")
     p.expect(r"^2\n(.|\n)*> $")
     p.check("escape sequences on a plain terminal", b"\x1b" not in p.transcript)
@@ -256,6 +258,7 @@ def case_roles(start):
     """A session that may only look says so in its prompt."""
     p = start("--role", "read")
     p.shows(r" \(read\)> ?$")
+    p.shows(r"cluster .* nodes up +on n1 as read +\? for help", where=0)
     p.type("policy.swap 'batching/boa'\r")
     p.shows(r"T0801.*policy\.swap needs role operate", where=None)
     p.type("#nodes() > 0\r")

@@ -233,7 +233,7 @@ function calls.watch(what, o)
         own[#own + 1] = values[i]
         if #own > SPARK_MAX then table.remove(own, 1) end
       end
-      parts[#parts + 1] = number_text(values[i]) .. (#own > 1 and " " .. render.spark(own, true) or "")
+      parts[#parts + 1] = number_text(values[i]) .. (#own > 1 and " " .. render.spark(own, session.utf8()) or "")
     end
     last = text.clean(titles[1]) .. "  " .. table.concat(parts, "   ")
     session.live(last)
@@ -309,7 +309,7 @@ end
 ---Numbers as a line of bars.
 ---@param values number[]
 ---@return string
-function calls.spark(values) return render.spark(values, true) end
+function calls.spark(values) return render.spark(values, session.utf8()) end
 
 ---A value as JSON.
 ---@param value any

@@ -247,6 +247,16 @@ function client:help(what, source)
   return answer and answer.text
 end
 
+---@return string[] names of the jobs that have workers on the session's node
+function client:jobs()
+  local agent <const> = core.whereis(self.node .. "/agent")
+  local answer = agent and core.call(agent, {op = "jobs"}, 1)
+  local names = {}
+  for i, job in ipairs(answer and answer.jobs or {}) do names[i] = job.job end
+  table.sort(names)
+  return names
+end
+
 ---What the cluster is called, and how many nodes are up.
 ---@return string name
 ---@return integer up

@@ -301,8 +301,10 @@ local function title(self)
   local name, up = self.client.cluster_of()
   self.name = name
   if self.o.quiet then return end
-  out(("tide %s  cluster %s  %d nodes up  on %s        ? for help\n"):format(self.client.version or core.version,
-    text.clean(name), up, text.clean(self.client.node)))
+  local words = {"tide " .. (self.client.version or core.version), "cluster " .. name, ("%d nodes up"):format(up)}
+  for _, job in ipairs(self.client:jobs()) do words[#words + 1] = "job " .. job end
+  words[#words + 1] = ("on %s as %s"):format(self.client.node, self.o.role)
+  out(text.clean(table.concat(words, "  ")) .. "        ? for help\n")
 end
 
 ---The prompt until its end.

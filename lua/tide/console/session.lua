@@ -108,6 +108,12 @@ function session.allow(bytes)
   if record then record.written = math.max(0, record.written - bytes) end
 end
 
+---@return boolean whether what the evaluation that calls it prints may be more than ASCII
+function session.utf8()
+  local record <const> = state.by_evaluation[core.evaluating()]
+  return record and record.utf8 or false
+end
+
 ---A line that the client draws over its former self: watch and top.
 ---@param line string
 function session.live(line)
