@@ -100,6 +100,21 @@ says out.txt '^n2 .* store '
 run 2 why n2/nobody --cluster scr
 says err.txt 'T0105.*no actor'
 
+# Values as files: new ones only, and only those that the line names.
+run 0 attach scr -e 'save({{name = "a,b", n = 1}, {name = "c\"d"}}, "records.csv")'
+printf 'n,name\n1,"a,b"\n,"c""d"\n' | cmp - records.csv || fail "records as CSV: $(cat records.csv)"
+run 0 attach scr -e 'save(core.tensor("f32", 30000, 3), "tensor.csv")'
+[ "$(sort tensor.csv | uniq -c | tr -s ' ')" = " 30000 0,0,0" ] || fail "a tensor as CSV"
+run 0 attach scr --role read -e 'save({a = {1, 2}}, "value.json")'
+[ "$(cat value.json)" = '{"a":[1,2]}' ] || fail "a value as JSON: $(cat value.json)"
+run 1 attach scr -e 'save({{1}}, "records.csv")'
+says err.txt 'T0403.*exists'
+run 1 attach scr -e 'save({{1}}, "oth" .. "er.csv")'
+says err.txt 'T0505.*does not name'
+[ -e other.csv ] && fail "a file that the line does not name"
+run 1 attach scr -e 'save({1}, "x.txt")'
+says err.txt 'T0113'
+
 # A reader that goes away ends what runs for it; so does one who sends nonsense, with an error.
 for code in 'for i = 1, 1e9 do print(i) end' 'tap("n1/agent", {rate = 100}) core.sleep(1000)'; do
     { timeout 60 "$TIDE" attach scr -e "$code"; echo $? >code.txt; } 2>/dev/null | head -1 >/dev/null &

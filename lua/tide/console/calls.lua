@@ -7,6 +7,7 @@ local histogram = require "tide.console.histogram"
 local names = require "tide.console.names"
 local options = require "tide.console.options"
 local render = require "tide.console.render"
+local save = require "tide.console.save"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
@@ -317,6 +318,15 @@ function calls.spark(values) return render.spark(values, session.utf8()) end
 function calls.json(value)
   local json = render.data(table.pack(value))
   return json and json:match "^{\"value\":(.*)}$" or "null"
+end
+
+---Writes a value to a file on your disk, which must not exist: records, rows or a tensor as CSV, anything as JSON.
+---@param value any
+---@param path string ends in .csv or .json
+---@return integer bytes
+function calls.save(value, path)
+  if type(path) ~= "string" then error(errors.new("T0113", "save wants a value and a file's name"), 2) end
+  return save.to_client(session, value, path)
 end
 
 ---Help on a name or an error's code; without one, the ten things to do first.
