@@ -63,6 +63,12 @@ class Person(Prompt):
             self.fail(f"{what}; the screen shows:\n" + "\n".join(self.lines()))
 
 
+def node_pid(place):
+    """Process of a node by its place among those that were started; 0 is the controller."""
+    with open(os.environ["XDG_RUNTIME_DIR"] + "/tide/" + sys.argv[2] + "/pids", encoding="utf-8") as pids:
+        return int(pids.read().split("\n")[place].split()[0])
+
+
 def case_resize(start):
     """A line that is being typed survives any window; results keep to its width."""
     p = start()
@@ -92,8 +98,7 @@ def case_above(start):
     """What is told while somebody types comes above the line, which stays as it was, cursor included."""
     p = start()
     p.shows(PROMPT)
-    pids = open(os.environ["XDG_RUNTIME_DIR"] + "/tide/" + sys.argv[2] + "/pids").read().split("\n")
-    first = int(pids[1].split()[0])
+    first = node_pid(1)
     p.type("kept = 1 while true do core.sleep(0.01) end\r")
     time.sleep(0.3)
     os.kill(first, signal.SIGSTOP)
@@ -113,6 +118,33 @@ def case_above(start):
     p.check("the cursor has moved", p.cursor()[1] == before)
     p.type("2\r")  # where the cursor was: 1000 + 2337
     p.shows(r"^3337$", where=-2)
+    p.type("\x04")
+    p.ends_well()
+
+
+def case_stopped(start):
+    """A node that stands still holds up neither a target's Ctrl-C nor, for longer than its limit, what others say."""
+    p = start()
+    p.shows(PROMPT)
+    p.type("@all node.name\r")
+    p.shows('^n2: "n2"$', where=None)
+    p.shows(PROMPT)
+    second = node_pid(2)
+    os.kill(second, signal.SIGSTOP)
+    try:
+        p.type("@all 1 + 1\r")
+        time.sleep(0.3)
+        p.type("\x03")
+        p.shows("cancelled after", where=None)
+        p.shows(PROMPT)
+        p.type("@all 40 + 2\r")
+        p.shows(r"^n1: 42$", where=None)
+        p.shows(r"^n2: error\[T05\d\d\]", where=None)
+        p.shows(PROMPT)
+        p.type("6 * 7\r")
+        p.shows("^42$", where=-2)
+    finally:
+        os.kill(second, signal.SIGCONT)
     p.type("\x04")
     p.ends_well()
 

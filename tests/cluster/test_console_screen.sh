@@ -6,10 +6,11 @@ export XDG_STATE_HOME=$work/state
 [ -n "${TIDE_SANITIZED:-}" ] && export CONSOLE_LIMIT_S=60
 
 run 0 up --cluster scr -n 2
-for case in resize above wide plain hostile ends commands tap roles; do
-    timeout -k 5 120 /usr/bin/python3 "$root/tests/cluster/console_screen.py" "$TIDE" scr $case >person.txt 2>&1 \
-        || { fail "console_screen.py $case"; tail -40 person.txt; }
-done
+person() { # CLUSTER CASE
+    timeout -k 5 120 /usr/bin/python3 "$root/tests/cluster/console_screen.py" "$TIDE" "$1" "$2" >person.txt 2>&1 \
+        || { fail "console_screen.py $2"; tail -40 person.txt; }
+}
+for case in resize above wide plain hostile ends commands tap roles; do person scr $case; done
 
 cat >busy.lua <<'LUA'
 local tide = require "tide"
@@ -138,5 +139,8 @@ says err.txt 'T0201'
 # Many short sessions leave nothing behind: a node has room for 32 at a time.
 for _ in $(seq 40); do timeout 20 "$TIDE" attach scr -e 'assert(node.name == "n1")' >/dev/null 2>err.txt || fail "$(cat err.txt)"; done
 run 0 down scr -y
+run 0 up --cluster still -n 2
+person still stopped # its second node is declared dead
+run 0 down still -y
 nothing_left
 finish
