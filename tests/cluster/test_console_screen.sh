@@ -48,6 +48,12 @@ says err.txt 'T0105'
 run 0 attach scr -e 'tap("n1/store", {count = 3, match = "find(text, \"PUSH\")"})'
 [ "$(grep -c 'store .* PUSH \[2, ' out.txt)" = 3 ] || fail "no three pushes: $(cat out.txt)"
 says out.txt 'n1/store: [0-9]+ messages'
+run 0 tap n2/store --cluster scr --count 2 --json
+[ "$(grep -c '"schema":"tide.message/1".*"text":"' out.txt)" = 2 ] || fail "no two messages: $(cat out.txt)"
+says err.txt 'n2/store: [0-9]+ messages'
+run 124 tap n2/store --cluster scr --timeout 1s --match 'bytes < 0'
+run 2 tap n2/nobody --cluster scr
+says err.txt 'T0105.*no actor'
 run 1 attach scr -e 'tap("n1/store", {match = "bytes >"})'
 says err.txt 'T0201.*match'
 run 1 attach scr -e 'tap("n9/store")'

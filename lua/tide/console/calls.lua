@@ -277,7 +277,8 @@ function calls.tap(actor, o)
   o = options.checked(o, {"rate", "match", "count"}, "tap")
   local found, err = why.find(view().actors, actor, (core.node() or {}).name)
   if not found then error(err, 2) end
-  taps.watch(session, actor, found.address, o)
+  taps.watch({beside = session.beside, print = session.print, live = session.live, sum = session.print,
+    allow = session.allow, load = session.load}, actor, found.address, o)
 end
 
 ---Evaluates a function, and says what it took.
