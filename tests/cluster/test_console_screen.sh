@@ -98,6 +98,13 @@ says out.txt 'node n[12] joined'
 run 0 attach scr -e '#events{last = 0}'
 says out.txt '^0$'
 
+run 0 move busy.w 0-99 n1 --cluster scr
+run 0 move busy.w 0-99 n2 --cluster scr
+run 0 attach scr -e 'events{kind = "slots"}'
+says out.txt '[0-9]+ slots of table busy\.w came from n1 to n2: they were moved'
+run 0 checkpoint save ckpt --cluster scr
+run 0 attach scr -e 'events{kind = "checkpoint"}'
+says out.txt 'generation 1 in .*ckpt, as asked'
 run 0 events --cluster scr --where 'kind == "run"'
 says out.txt 'job busy started'
 run 0 events --cluster scr --json
@@ -146,7 +153,9 @@ says err.txt 'T0201'
 for _ in $(seq 40); do timeout 20 "$TIDE" attach scr -e 'assert(node.name == "n1")' >/dev/null 2>err.txt || fail "$(cat err.txt)"; done
 run 0 down scr -y
 run 0 up --cluster still -n 2
-person still stopped # its second node is declared dead
+person still stopped
+kill -KILL "$(sed -n 3p "$XDG_RUNTIME_DIR/tide/still/pids" | cut -d' ' -f1)" 2>/dev/null # n2, if it lives
+wait_for 30 sh -c "timeout 20 '$TIDE' events --cluster still 2>/dev/null | grep -q 'node n2 died: '"
 run 0 down still -y
 nothing_left
 finish
