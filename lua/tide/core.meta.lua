@@ -72,6 +72,7 @@ function core.tables() end            --> array of {name=, ...stats}
 -- t:health() -> {mode="none"|"strict", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed"} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model, on all nodes;
+-- t:waits() -> {pull={counts}, push={counts}}: fibers that waited for other nodes less than 1, 2, 4, .. us; the 28th all longer;
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},waited_s=,hits=,waits=,fetches=,copies=,..};
 -- t:sampler{dist="uniform"|weights|function() return key end, scheme="naive"|"preloc"|"pool"|"postpone"|"local" or level="conform"|"bounded"|"long_term"|"none",
 --   first=0, count= (candidates), group=250, reuse=16, seed=1} -> s; s:prepare(n) -> sample; s:pull(sample, m) -> keys (u64), rows (f32 m x width); s:finish(sample); s:stats();
@@ -143,6 +144,13 @@ function core.evaluate(limits, f, ...) end --> fiber, evaluation | nil, err; f(.
 function core.evaluation(evaluation) end --> {instructions=, seconds=, memory_peak_bytes=, fibers=, over=nil|"instructions"|"time"|"memory"|"cancelled"}
 function core.evaluation_cancel(evaluation, reason) end -- "cancelled" (default) or "time"
 function core.evaluating() end        --> the evaluation of the calling fiber | nil
+
+---- what people watch (lua/watch.c)
+function core.event(kind, text) end   -- something happened; this node keeps the newest 512
+function core.events(after) end       --> {{number=, time= (s since 1970), kind=, text=}, ..} oldest first, numbers above `after`
+---@param rate integer samples a second, 1 to 1000
+function core.tap(address, rate) end  --> tap | nil, err; of an actor of this node, one at a time
+-- t:read() -> {samples={{at= (as core.now), from=, kind=, lane=, bytes=, text=}, ..}, seen=, passed_over=, dropped=, ended=}; t:close()
 
 ---- data and small things
 function core.sha256(text) end        --> hex
