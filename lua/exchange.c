@@ -10,7 +10,7 @@
 
 static const char exchange_metatable; /* its address is the registry key */
 static const char *const path_names[] = {"ps", "factor", "ring", NULL};
-static const char *const format_names[] = {"f32", "f16", "bf16", "topk", "onebit", NULL};
+static const char *const format_names[] = {"f32", "f16", "bf16", "topk", "onebit", "sparse", NULL};
 
 struct tide_lua_exchange {
     struct tide_exchange *x; /* NULL: closed */

@@ -94,6 +94,18 @@ double tide_factor_norm2(const float *x, size_t count) {
     return sum;
 }
 
+static size_t nonzeros_of(const float *x, size_t count) {
+    size_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += x[i] != 0;
+    }
+    return sum;
+}
+
+double tide_factor_nonzeros(const struct factor_batch *b, size_t rows) {
+    return b->u ? (double)(nonzeros_of(b->u, rows * b->j) + nonzeros_of(b->v, rows * b->d)) : 0;
+}
+
 /* ---- classes ---- */
 
 struct classes {
@@ -155,7 +167,8 @@ static int results_of(const struct classes *c, struct tide_result *results) {
     results[1] = (struct tide_result){"count", (double)c->b.count};
     results[2] = (struct tide_result){"correct", (double)c->correct};
     results[3] = (struct tide_result){"factors", c->b.u ? (double)c->b.count : 0};
-    return 4;
+    results[4] = (struct tide_result){"nonzeros", tide_factor_nonzeros(&c->b, c->b.count)};
+    return 5;
 }
 
 /* ---- logistic regression: u = softmax(a W) - e_y, v = a ---- */

@@ -52,5 +52,7 @@ void tide_factor_scores(const struct factor_batch *b, const struct factor_row *r
 /* to (D) += scale x row. */
 void tide_factor_spread(const struct factor_row *row, float scale, float *to);
 double tide_factor_norm2(const float *x, size_t count);
+/* Values that are not 0 of the first `rows` rows of u and v. 0 without them. */
+double tide_factor_nonzeros(const struct factor_batch *b, size_t rows);
 
 #endif

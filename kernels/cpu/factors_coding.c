@@ -30,7 +30,6 @@ struct coding {
     float l1;
     uint64_t sweeps;
     double loss;
-    size_t nonzeros;
 };
 
 static float shrink(float x, float by) {
@@ -88,7 +87,6 @@ static int code_example(struct coding *s, size_t i, char *error) {
             continue;
         }
         norm1 += fabs((double)s->code[c]);
-        s->nonzeros++;
         for (size_t m = 0; m < b->j; m++) {
             s->residual[m] += s->code[c] * b->w[c * b->j + m];
         }
@@ -132,7 +130,7 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     }
     results[0] = (struct tide_result){"loss", s.loss};
     results[1] = (struct tide_result){"count", (double)s.b.count};
-    results[2] = (struct tide_result){"nonzeros", (double)s.nonzeros};
+    results[2] = (struct tide_result){"nonzeros", tide_factor_nonzeros(&s.b, s.b.count)};
     results[3] = (struct tide_result){"factors", s.b.u ? (double)s.b.count : 0};
     return 4;
 }

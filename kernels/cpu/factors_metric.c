@@ -92,7 +92,8 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     results[1] = (struct tide_result){"count", (double)m.b.count};
     results[2] = (struct tide_result){"correct", (double)m.right};
     results[3] = (struct tide_result){"factors", (double)m.factors};
-    return 4;
+    results[4] = (struct tide_result){"nonzeros", tide_factor_nonzeros(&m.b, m.factors)};
+    return 5;
 }
 
 const struct tide_kernel tide_kernel_factors_metric = {

@@ -2,7 +2,7 @@
  * What messages between workers look like, and values on the wire.
  *
  * [kind, step, rank, layer, index, format, fanout, [k ...], values]
- *     PUSH, SUM, REDUCE, GATHER: index = chunk; values of topk and onebit are bytes
+ *     PUSH, SUM, REDUCE, GATHER: index = chunk; values of topk, onebit and sparse are bytes
  *     FACTOR: rank = source, whoever passes them on; index = offset, k = rows of each matrix
  * [SHARE, step, rank, [sums], nil | [epoch, paths, formats, fanouts]]
  */
@@ -50,7 +50,8 @@ static const uint8_t codes[] = {[TIDE_WIRE_F32] = TIDE_F32,
                                 [TIDE_WIRE_F16] = TIDE_F16,
                                 [TIDE_WIRE_BF16] = TIDE_BF16,
                                 [TIDE_FORMAT_TOPK] = TIDE_U8,
-                                [TIDE_FORMAT_ONEBIT] = TIDE_U8};
+                                [TIDE_FORMAT_ONEBIT] = TIDE_U8,
+                                [TIDE_FORMAT_SPARSE] = TIDE_U8};
 
 void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e) {
@@ -73,8 +74,8 @@ void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
     } else {
         tide_write_array(w, 0);
     }
-    size_t elements = e->format > TIDE_WIRE_BF16 ? tide__exchange_size(e->count, e->format) : e->count;
-    tide_write_typed_head(w, (enum tide_ext)codes[e->format], elements);
+    tide_write_typed_head(w, (enum tide_ext)codes[e->format],
+                          e->format > TIDE_WIRE_BF16 ? e->blob->size : e->count);
 }
 
 static uint32_t read_u32(struct tide_reader *r) {
@@ -116,7 +117,9 @@ static void parse_values(struct tide_reader *r, struct intake *m) {
     uint32_t format = read_u32(r), fanout = read_u32(r);
     m->k_count = tide_read_array(r);
     if (r->error || format >= TIDE_FORMAT_COUNT || fanout > UINT8_MAX ||
-        (m->kind == FACTOR && format > TIDE_WIRE_BF16) || m->k_count > MATRICES_MAX) {
+        (m->kind == FACTOR ? format == TIDE_FORMAT_TOPK || format == TIDE_FORMAT_ONEBIT
+                           : format == TIDE_FORMAT_SPARSE) ||
+        m->k_count > MATRICES_MAX) {
         r->error = TIDE_EPROTO;
         return;
     }

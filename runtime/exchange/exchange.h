@@ -33,12 +33,15 @@ enum tide_path { TIDE_PATH_PS, TIDE_PATH_FACTOR, TIDE_PATH_RING, TIDE_PATH_COUNT
 /* How values travel: enum tide_wire_type, or with `ps` alone:
  *   topk    of each chunk the hundredth part, at least one, of largest magnitude; 8 bytes each
  *   onebit  the sign of each value; of a block of 1024 the mean of each sign, 8 bytes
- * On the other paths, and for layers of fewer than TIDE_EXCHANGE_LOSSY_LEAST values, these two mean
- * f32: little would be saved, and signs of few unlike values (a convolution and its biases) are too
- * far from them for training to converge. */
+ * or with `factor` alone:
+ *   sparse  f32 without the zeros: a bit a value, 4 bytes each that is not 0; nothing is lost
+ * On the other paths they mean f32; so do the first two for layers of fewer than TIDE_EXCHANGE_LOSSY_LEAST values:
+ * little would be saved, and signs of few unlike values (a convolution and its biases) are too far
+ * from them for training to converge. */
 enum tide_format {
     TIDE_FORMAT_TOPK = TIDE_WIRE_BF16 + 1,
     TIDE_FORMAT_ONEBIT,
+    TIDE_FORMAT_SPARSE,
     TIDE_FORMAT_COUNT
 };
 

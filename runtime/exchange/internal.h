@@ -195,10 +195,18 @@ struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t f
 void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e);
 
+/* Values of a message of factors, which begins at `got` of `total`. */
+static inline size_t tide__exchange_piece(size_t got, size_t total) {
+    enum { PIECE_MAX = 1 << 19 };
+    return total - got < PIECE_MAX ? total - got : PIECE_MAX;
+}
+
 /* ---- compress.c ---- */
 size_t tide__compressed_size(size_t count, uint8_t format);
 int tide__compress(const float *from, uint8_t *to, size_t count, uint8_t format); /* ENOMEM */
 int tide__expand(const uint8_t *from, float *to, size_t count, uint8_t format);   /* EPROTO */
+struct tide_blob *tide__sparse_blob(const float *from, size_t count);            /* ENOMEM: NULL */
+int tide__sparse_expand(const uint8_t *from, size_t size, float *to, size_t count); /* EPROTO */
 /* The values as they travel, with what was kept of earlier ones added, and what this loses kept: `kept`
  * has count elements. ENOMEM: NULL. */
 struct tide_blob *tide__exchange_blob_keeping(const float *from, float *kept, size_t count,
