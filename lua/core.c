@@ -25,6 +25,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_fiber(L);
     tide__lua_open_table(L);
     tide__lua_open_clock(L);
+    tide__lua_open_trace(L);
     tide__lua_open_checkpoint(L);
     tide__lua_open_kernel(L);
     tide__lua_open_node(L);
@@ -41,5 +42,6 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_plain(L);
     tide__lua_open_sandbox(L);
     tide__lua_open_console(L);
+    tide__lua_open_watch(L);
     return 1;
 }

@@ -81,6 +81,14 @@ function core.tables() end            --> array of {name=, ...stats}
 function core.worker_begin(number, clock) end --> true | nil, err ; the calling fiber is worker `number` of the run
 function core.worker_end() end
 function core.worker_clock() end      --> the worker's clock | nil; it may begin higher than asked
+---Traces: spans of this node's threads and fibers (lua/tide/trace.lua makes a file of them).
+function core.trace_start(events) end --> true | nil, err ; of each thread; forgets what was recorded before
+function core.trace_stop() end
+function core.trace_read(cursor, origin) end --> text of whole lines, cursor | nil at the end; 0 and ns to begin with
+function core.trace_clock() end       --> ns
+function core.span(name, f, ...) end  --> what f returns; a span of this fiber
+function core.title(title) end        -- what this actor is called in traces
+
 function core.settle() end            --> true | nil, err ; this node's pushes are at the homes, its copies as new as those
 function core.clock() end             --> the worker's new clock; raises what fails
 

@@ -12,12 +12,23 @@ static uint64_t now(const struct tide_exchange *x) {
     return tide_port_now(x->port);
 }
 
+/* Layers travel side by side, each on a lane of its own. */
+static void trace_layer(const struct tide_exchange *x, const struct layer *l) {
+    if (tide_trace_begin() != 0) {
+        char name[40];
+        const unsigned number = (unsigned)(l - x->layers) + 1;
+        snprintf(name, sizeof name, "layer %u travels", number);
+        tide_trace_beside(number, l->ready_at, name);
+    }
+}
+
 static void land(struct tide_exchange *x, struct layer *l, struct round *round, size_t of) {
     if (++round->landed < of) {
         return;
     }
     round->done = true;
     uint64_t at = now(x);
+    trace_layer(x, l);
     atomic_store_explicit(&l->took_ns, at > l->ready_at ? at - l->ready_at : 0,
                           memory_order_relaxed);
     if (--x->away == 0) {

@@ -204,6 +204,21 @@ case("diff: shrinks come before grows, what is unchanged is left out", function(
   assert(#actions == 3 and actions[1].id == 1 and actions[2].id == 2 and actions[3].id == 4)
 end)
 
+case("diff: a list or a set of nodes that became shorter is a change", function()
+  local now = worlds.scheduling()
+  now.jobs[1].nodes = {[1] = 1, [2] = 1}
+  now.jobs[1].slots = 2
+  local verdict = plan.validate("scheduling", {alloc = {[1] = {nodes = {[1] = 1}}}}, now, now, 1)
+  assert(#plan.diff(assert(verdict.plan, plan.describe(verdict.errors)), now) == 1)
+  verdict = plan.validate("scheduling", {alloc = {[1] = {nodes = {[1] = 1, [2] = 1}}}}, now, now, 1)
+  assert(#plan.diff(verdict.plan, now) == 0)
+  now = worlds.dispatch()
+  now.queue = {[1] = {1, 2}, [2] = {}}
+  verdict = plan.validate("dispatch", {queue = {[1] = {1}, [2] = {}}}, now, now, 1)
+  local actions = plan.diff(verdict.plan, now)
+  assert(#actions == 1 and actions[1].field == "queue" and actions[1].id == 1 and #actions[1].value == 1)
+end)
+
 case("fuzzed plans never get past the validator as they are, and never crash it", function()
   local rng = core.random(5)
   local function below(n) return math.tointeger(rng:below(n)) end

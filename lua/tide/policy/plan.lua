@@ -376,6 +376,7 @@ local function of_tensors(field)
   end
 end
 current.path, current.format = of_tensors "path", of_tensors "format"
+function current.queue(now) return now.queue end
 function current.consistency(now) return (now.table or {}).consistency end
 
 local function same(a, b)
@@ -383,11 +384,22 @@ local function same(a, b)
   for k, v in pairs(a) do
     if not same(v, b[k]) then return false end
   end
+  for k in pairs(b) do
+    if a[k] == nil then return false end
+  end
+  return true
+end
+
+-- What a job has is told in more fields than a plan for it needs.
+local function same_grant(new, old)
+  for k, v in pairs(new) do
+    if not same(v, old and old[k]) then return false end
+  end
   return true
 end
 
 local KEYED <const> = {alloc = true, batch = true, replicas = true, path = true, format = true, fanout = true,
-  priority = true}
+                       priority = true, queue = true}
 local TALK <const> = {why = true, wake = true, next_every = true} -- words to the host, not to what runs
 
 local function weight_of(field, id_, new, old)
@@ -412,7 +424,7 @@ function plan.diff(checked, now)
     if KEYED[field] then
       for id_, v in pairs(value) do
         local old = was and was[id_]
-        if not same(v, old) then add(field, id_, v, old) end
+        if not (field == "alloc" and same_grant or same)(v, old) then add(field, id_, v, old) end
       end
     elseif not TALK[field] and (was == nil or not same(value, was)) then
       add(field, nil, value, was)
