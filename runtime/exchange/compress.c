@@ -151,23 +151,20 @@ struct tide_blob *tide__sparse_blob(const float *from, size_t count) {
 }
 
 int tide__sparse_expand(const uint8_t *from, size_t size, float *to, size_t count) {
-    size_t map = (count + 7) / 8, there = 0;
-    for (size_t i = 0; i < map && i < size; i++) {
-        there += (size_t)__builtin_popcount(from[i]);
-    }
-    bool beyond = count % 8 != 0 && map <= size && from[map - 1] >> count % 8 != 0;
-    if (size < map || beyond || size - map != 4 * there) {
-        return tide_fail(TIDE_EPROTO, "%zu bytes of %zu values without their zeros", size, count);
-    }
-    const uint8_t *at = from + map;
-    for (size_t i = 0; i < count; i++) {
+    size_t map = (count + 7) / 8, at = map;
+    bool fits = size >= map && (count % 8 == 0 || from[map - 1] >> count % 8 == 0);
+    for (size_t i = 0; i < count && fits; i++) {
+        bool there = from[i / 8] >> i % 8 & 1;
+        fits = !there || size - at >= 4;
         to[i] = 0;
-        if (from[i / 8] >> i % 8 & 1) {
-            memcpy(&to[i], at, 4);
+        if (there && fits) {
+            memcpy(&to[i], from + at, 4);
             at += 4;
         }
     }
-    return 0;
+    return fits && at == size ? 0
+                              : tide_fail(TIDE_EPROTO, "%zu bytes of %zu values without their zeros",
+                                          size, count);
 }
 
 /* ---- lossy ---- */
