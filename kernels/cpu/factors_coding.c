@@ -1,9 +1,9 @@
 /*
  * Sparse coding (Olshausen and Field, Nature 381, 1996; the split of Lee et al., NIPS 2006): the
  * dictionary W has an atom a row, C x M; the code c of an example a minimises 1/2 |a - c W|^2 +
- * l |c|_1 with W fixed. Its factors are v = c and u = c W - a. Codes are found by coordinate descent
- * on the Gram matrix W W' (Friedman et al., "Pathwise coordinate optimization", 2007). Atoms are kept
- * at length 1 at most by project_rows.
+ * l |c|_1 with W fixed. Its factors are v = c and u = c W - a. Codes are found by coordinate
+ * descent on the Gram matrix W W' (Friedman et al., "Pathwise coordinate optimization", 2007).
+ * Atoms are kept at length 1 at most by project_rows.
  */
 #include "cpu/factors.h"
 
@@ -146,7 +146,8 @@ const struct tide_kernel tide_kernel_factors_coding = {
 static const struct tide_parameter project_parameters[] = {
     {"w", TIDE_TENSOR, TIDE_F32, true, 0, "rows are made no longer than 1"}};
 
-static int project(const struct tide_argument *arguments, struct tide_result *results, char *error) {
+static int project(const struct tide_argument *arguments, struct tide_result *results,
+                   char *error) {
     const struct tide_tensor *w = &arguments[0].tensor;
     size_t shortened = 0;
     (void)error;

@@ -98,6 +98,7 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
 
 const struct tide_kernel tide_kernel_factors_metric = {
     "factors_metric",
-    "Distance metric learning: the summed loss of a batch of pairs and the factors of those that have "
+    "Distance metric learning: the summed loss of a batch of pairs and the factors of those that "
+    "have "
     "one, which come first in u and v; correct: pairs on the right side of distance 1/2.",
     parameters, M_COUNT, run};

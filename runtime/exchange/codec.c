@@ -46,12 +46,9 @@ struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t f
     return blob;
 }
 
-static const uint8_t codes[] = {[TIDE_WIRE_F32] = TIDE_F32,
-                                [TIDE_WIRE_F16] = TIDE_F16,
-                                [TIDE_WIRE_BF16] = TIDE_BF16,
-                                [TIDE_FORMAT_TOPK] = TIDE_U8,
-                                [TIDE_FORMAT_ONEBIT] = TIDE_U8,
-                                [TIDE_FORMAT_SPARSE] = TIDE_U8};
+static const uint8_t codes[] = {
+    [TIDE_WIRE_F32] = TIDE_F32,   [TIDE_WIRE_F16] = TIDE_F16,     [TIDE_WIRE_BF16] = TIDE_BF16,
+    [TIDE_FORMAT_TOPK] = TIDE_U8, [TIDE_FORMAT_ONEBIT] = TIDE_U8, [TIDE_FORMAT_SPARSE] = TIDE_U8};
 
 void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e) {
@@ -65,8 +62,8 @@ void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
     tide_write_uint(w, e->format);
     tide_write_uint(w, e->fanout);
     if (e->kind == FACTOR) {
-        const struct factors *f = e->rank == x->rank ? &l->own[e->step & 1]
-                                                     : &l->rounds[e->step & 1].factors[e->rank];
+        const struct factors *f =
+            e->rank == x->rank ? &l->own[e->step & 1] : &l->rounds[e->step & 1].factors[e->rank];
         tide_write_array(w, l->matrix_count);
         for (size_t i = 0; i < l->matrix_count; i++) {
             tide_write_uint(w, f->k[i]);
@@ -128,9 +125,8 @@ static void parse_values(struct tide_reader *r, struct intake *m) {
     for (size_t i = 0; i < m->k_count; i++) {
         m->k[i] = read_u32(r);
     }
-    enum tide_ext code = (enum tide_ext)codes[m->format];
-    m->values = tide_read_typed(r, code, &m->size);
-    m->size *= tide_ext_element_size(code);
+    m->values = tide_read_typed(r, (enum tide_ext)codes[m->format], &m->size);
+    m->size *= tide_ext_element_size(codes[m->format]);
 }
 
 int tide__exchange_parse(const void *data, size_t size, struct intake *m) {

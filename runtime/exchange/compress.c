@@ -1,12 +1,12 @@
 /*
- * Short forms of a chunk of values: the largest few, or signs, and what is kept of what they lose; and
- * without the zeros, of which nothing is lost.
- * The same values give the same bytes everywhere: ties go to the lower place.
+ * Short forms of a chunk of values: the largest few, or signs, and what is kept of what they lose;
+ * and without the zeros, of which nothing is lost. The same values give the same bytes everywhere:
+ * ties go to the lower place.
  *
  *   topk    k x u32 place, rising; k x f32 value; k = ceil(count / 100)
  *   onebit  of each block of 1024 (the last may be shorter): f32 mean of the values below 0, f32
- *           mean of the others, then a bit a value, from the lowest of the first byte: 1 = not below 0
- *   sparse  a bit a value, as there: 1 = not +0; then those values as f32
+ *           mean of the others, then a bit a value, from the lowest of the first byte: 1 = not
+ * below 0 sparse  a bit a value, as there: 1 = not +0; then those values as f32
  */
 #include "exchange/internal.h"
 
@@ -19,9 +19,9 @@ static size_t kept_of(size_t count) {
 }
 
 size_t tide__compressed_size(size_t count, uint8_t format) {
-    return format == TIDE_FORMAT_TOPK
-               ? 8 * kept_of(count)
-               : count / BLOCK * (8 + BLOCK / 8) + (count % BLOCK ? 8 + (count % BLOCK + 7) / 8 : 0);
+    return format == TIDE_FORMAT_TOPK ? 8 * kept_of(count)
+                                      : count / BLOCK * (8 + BLOCK / 8) +
+                                            (count % BLOCK ? 8 + (count % BLOCK + 7) / 8 : 0);
 }
 
 /* ---- the largest ---- */
@@ -162,9 +162,9 @@ int tide__sparse_expand(const uint8_t *from, size_t size, float *to, size_t coun
             at += 4;
         }
     }
-    return fits && at == size ? 0
-                              : tide_fail(TIDE_EPROTO, "%zu bytes of %zu values without their zeros",
-                                          size, count);
+    return fits && at == size
+               ? 0
+               : tide_fail(TIDE_EPROTO, "%zu bytes of %zu values without their zeros", size, count);
 }
 
 /* ---- lossy ---- */

@@ -370,8 +370,9 @@ static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *r
     int code = 0;
     do {
         size_t count = tide__exchange_piece(at, own->total);
-        struct tide_blob *blob = sparse ? tide__sparse_blob(own->values + at, count)
-                                        : tide__exchange_blob(own->values + at, count, round->format);
+        struct tide_blob *blob = sparse
+                                     ? tide__sparse_blob(own->values + at, count)
+                                     : tide__exchange_blob(own->values + at, count, round->format);
         if (!blob) {
             return TIDE_ENOMEM;
         }

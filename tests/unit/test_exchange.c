@@ -137,7 +137,9 @@ static void leave(struct fiber *f, struct tide_exchange *x, uint64_t step) {
 static void arrive(struct fiber *f, struct tide_exchange *x, uint64_t step) {
     struct meeting *m = f->arg;
     const float *g = tide_exchange_gradients(x);
-    double tolerance = m->format == TIDE_WIRE_F32 || m->format == TIDE_FORMAT_SPARSE ? 1e-5 : m->format == TIDE_WIRE_F16 ? 5e-3 : 4e-2;
+    double tolerance = m->format == TIDE_WIRE_F32 || m->format == TIDE_FORMAT_SPARSE ? 1e-5
+                       : m->format == TIDE_WIRE_F16                                  ? 5e-3
+                                                                                     : 4e-2;
     for (size_t l = 0; l < LAYERS; l++) {
         CHECK(f, tide_exchange_need(x, step, l) == 0);
         if (path_of(m, step, l) == TIDE_PATH_FACTOR) {
@@ -403,7 +405,8 @@ static void the_largest_and_the_signs_are_kept(void **state) {
             least = kept && fabsf(from[i]) < least ? fabsf(from[i]) : least;
             most = !kept && fabsf(from[i]) > most ? fabsf(from[i]) : most;
         }
-        assert_true(there == size / 8 && there == (count + 99) / 100 && (there == 0 || least >= most));
+        assert_true(there == size / 8 && there == (count + 99) / 100 &&
+                    (there == 0 || least >= most));
         free(bytes);
         size = tide__compressed_size(count, TIDE_FORMAT_ONEBIT);
         bytes = malloc(size + 1);
