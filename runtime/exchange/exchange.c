@@ -288,14 +288,25 @@ static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint
 
 /* ---- plans ---- */
 
+/* Whether a format can be had on a layer's path. */
+static bool is_carried(const struct layer *l, uint8_t path, uint8_t format) {
+    switch (format) {
+    case TIDE_FORMAT_TOPK:
+    case TIDE_FORMAT_ONEBIT:
+        return path == TIDE_PATH_PS && l->count >= TIDE_EXCHANGE_LOSSY_LEAST;
+    case TIDE_FORMAT_SPARSE:
+        return path == TIDE_PATH_FACTOR;
+    default:
+        return true;
+    }
+}
+
 void tide_exchange_set_plan(struct tide_exchange *x, const struct tide_exchange_plan *plan) {
     x->plan.epoch = plan->epoch;
     for (size_t i = 0; i < x->layer_count; i++) {
         bool factors = plan->paths[i] != TIDE_PATH_FACTOR || x->layers[i].matrix_count > 0;
         x->plan.paths[i] = factors ? plan->paths[i] : (uint8_t)TIDE_PATH_PS;
-        bool carried =
-            plan->formats[i] <= TIDE_WIRE_BF16 ||
-            (x->plan.paths[i] == TIDE_PATH_PS && x->layers[i].count >= TIDE_EXCHANGE_LOSSY_LEAST);
+        bool carried = is_carried(&x->layers[i], x->plan.paths[i], plan->formats[i]);
         x->plan.formats[i] = carried ? plan->formats[i] : (uint8_t)TIDE_WIRE_F32;
         x->plan.fanouts[i] = plan->fanouts[i];
     }
