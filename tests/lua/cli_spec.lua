@@ -15,10 +15,11 @@ local WORK <const> = {
   move = "move t 0-3 n1 --dry-run",
   checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", tap = "tap n1/store",
+  trace = "trace out.json",
   stat = "stat --count 1", top = "top",
 }
--- What these do needs a node, or a terminal: tests/cluster/test_console.sh.
-local ELSEWHERE <const> = {attach = true, repl = true, tap = true}
+-- What these do needs a node, or a terminal: tests/cluster/test_console.sh, test_trace.sh.
+local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true}
 local LATER <const> = {"drain", "bench", "doctor", "jobs", "submit", "runs"}
 
 describe("tide", function()
