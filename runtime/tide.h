@@ -378,8 +378,9 @@ enum { TIDE_TAKE = 1 /* push: rows stay untouched and alive until the ticket is 
  * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a home
  * are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until the
  * ticket is done; a push is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one
- * worker's operations take effect in program order. Errors: ERANGE (names key and limit; nothing was done), ENAN, EFULL,
- * EDIED, ELOST, EFENCED, ETIMEDOUT.
+ * worker's (a fiber's) operations take effect in program order. In a table with copies an operation waits for that until
+ * asynchronous pulls of its keys, of the same worker, are answered. Errors: ERANGE (names key and limit; nothing was
+ * done), ENAN, EFULL, EDIED, ELOST, EFENCED, ETIMEDOUT.
  */
 int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
                     struct tide_ticket *ticket);

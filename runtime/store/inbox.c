@@ -82,16 +82,17 @@ static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader
     }
 }
 
-/* [op, id, node, positions] */
+/* [op, id, node, leg, positions] */
 static void on_passed(struct tide_store *store, uint16_t from, struct tide_reader *r) {
     size_t count = 0;
-    uint64_t id = tide_read_uint(r), node = tide_read_uint(r);
+    uint64_t id = tide_read_uint(r), node = tide_read_uint(r), leg = tide_read_uint(r);
     const void *positions = tide_read_typed(r, TIDE_U32, &count);
-    if (r->error || node == 0 || node > UINT16_MAX) {
+    if (r->error || node == 0 || node > UINT16_MAX || leg >= TIDE__HOPS_MAX) {
         malformed(store, from, "note on an operation");
         return;
     }
-    tide__pending_at(store, id, (uint16_t)node, positions, count);
+    const struct tide__way way = {.via = from, .leg = (uint16_t)leg};
+    tide__pending_at(store, id, way, (uint16_t)node, positions, count);
 }
 
 /* Another controller: it has not heard what the former one was told. */
@@ -99,8 +100,7 @@ static void look_for_commander(struct tide_store *store) {
     uint64_t commander = tide_net_term(store->net);
     if (store->commander != commander) {
         store->commander = commander;
-        store->drained = false;
-        store->drain_at = 0;
+        tide__drain_again(store);
     }
 }
 
@@ -129,6 +129,9 @@ static void on_members(struct tide_store *store, struct tide_reader *r) {
         for (size_t i = 0; i < got; i++) {
             on_member(store, &members[i]);
         }
+    }
+    if (atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
+        tide__pending_fenced(store); /* also what a worker sent before its links were closed */
     }
     tide__groups_tell(store);
     if (tide__catalog_commands(store)) {

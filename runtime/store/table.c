@@ -577,6 +577,7 @@ void tide_store_destroy(struct tide_store *store) {
     }
     tide__catalog_destroy(store);
     tide__moves_destroy(store);
+    tide_free(store->drain);
     tide__sync_destroy(store);
     tide__generations_destroy(store);
     tide__clocks_destroy(store);
