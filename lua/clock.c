@@ -92,7 +92,7 @@ static void count(lua_State *L, const char *field, uint64_t value) {
 
 static void push_bound(lua_State *L, const struct tide_table *table) {
     struct tide_consistency consistency;
-    char text[32];
+    char text[TIDE_CONSISTENCY_TEXT];
     tide_table_consistency(table, &consistency);
     tide_consistency_print(&consistency, text);
     lua_pushstring(L, text);

@@ -750,7 +750,7 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     lua_setfield(L, -2, "wire");
     lua_pushstring(L, technique_names[o->technique & 1]);
     lua_setfield(L, -2, "technique");
-    char consistency[32];
+    char consistency[TIDE_CONSISTENCY_TEXT];
     tide_consistency_print(&o->consistency, consistency);
     lua_pushstring(L, consistency);
     lua_setfield(L, -2, "consistency");

@@ -318,17 +318,22 @@ enum tide_model {
     TIDE_SSP,        /* at least those up to c - 1 - staleness; a copy is fetched anew when it is too old */
     TIDE_ESSP,       /* the same; every clock, homes push the rows that changed to the nodes that hold copies */
     TIDE_ASYNC,      /* those a copy had that is at most `age_ms` old, or was while a new one is on its way */
+    TIDE_VAP,        /* all but updates that together change no value by more than the bound: it is the pushes that wait */
 };
 struct tide_consistency {
     uint8_t model;       /* enum tide_model */
     bool reproducible;   /* bsp: contributions are summed in the order of workers: the same bits on any number of nodes */
     uint32_t staleness;  /* ssp, essp: at most TIDE_STALENESS_MAX */
     uint32_t age_ms;     /* async; default 50 */
+    double bound;        /* vap: the most that a reader may miss of a worker's pushes, in each value of a row */
+    bool flat;           /* vap: at every clock; else bound / sqrt(clock + 1) */
 };
 enum { TIDE_STALENESS_MAX = 60 };
-/* "sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:3", "async", "async:50ms". EINVAL names what is wrong. */
+/* "sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:3", "async", "async:50ms", "vap:0.01",
+ * "vap:0.01:flat". EINVAL names what is wrong. */
 int tide_consistency_parse(const char *text, struct tide_consistency *out);
-void tide_consistency_print(const struct tide_consistency *consistency, char out[32]);
+enum { TIDE_CONSISTENCY_TEXT = 40 };
+void tide_consistency_print(const struct tide_consistency *consistency, char out[TIDE_CONSISTENCY_TEXT]);
 
 /*
  * A table: `width` f32 values a key. Its key space is cut into 4096 slots, each at home on one node. An untouched row
@@ -560,6 +565,10 @@ struct tide_staleness {
     uint64_t copies, copy_bytes, evicted;
     uint64_t values_in, values_out, deltas_out; /* rows */
     uint64_t value_bytes, delta_bytes;          /* sent: rows for copies, updates for homes */
+    /* vap: what the bound costs this node */
+    uint64_t stops, stopped_ns; /* pushes and clocks that waited until others had seen enough, and how long */
+    uint64_t excess;            /* updates that alone are larger than the bound */
+    uint64_t confirm_bytes;     /* sent: who has seen what */
 };
 void tide_table_staleness(struct tide_table *table, struct tide_staleness *out);
 

@@ -7,6 +7,7 @@
  * Fibers that are no workers do not come here: they read and write at the homes (access.c).
  */
 #include "store/clocked.h"
+#include "store/vap.h"
 
 /* ---- the bound of a worker ---- */
 
@@ -47,6 +48,9 @@ static void access_begin(struct access *a, struct tide__clocked *c, struct tide_
         uint64_t age = atomic_load_explicit(&c->age_ms, memory_order_relaxed) * UINT64_C(1000000);
         uint64_t now = tide_port_now(c->table->store->port);
         a->oldest_ns = now > age ? now - age : 0;
+        return;
+    }
+    if (c->model == TIDE_VAP) { /* no clock is waited for: its pushes wait */
         return;
     }
     uint32_t s = c->model == TIDE_BSP ? 0 : staleness_of(c, worker);
@@ -136,7 +140,7 @@ static bool fresh(const struct access *a, uint32_t slot, const struct tide__cach
     if (!r->valid) {
         return false;
     }
-    if (c->model == TIDE_ESSP || c->model == TIDE_BSP) {
+    if (tide__is_eager(c)) {
         /* acquire: pairs with tide__floor_raise */
         return r->row_clock >= a->need ||
                atomic_load_explicit(&c->floor[slot], memory_order_acquire) >= a->need;
@@ -190,7 +194,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
         return TIDE__MISSED;
     }
     uint32_t clock = r->row_clock;
-    if (c->model == TIDE_ESSP || c->model == TIDE_BSP) {
+    if (tide__is_eager(c)) {
         uint32_t floor = atomic_load_explicit(&c->floor[slot], memory_order_relaxed);
         clock = floor > clock ? floor : clock;
     }
@@ -401,6 +405,27 @@ static int write_wait(struct access *a, uint64_t key, struct place *p) {
     return code;
 }
 
+/* As write_wait; vap: and the update may be made. */
+static int write_admitted(struct access *a, uint64_t key, const float *delta, struct place *p) {
+    struct tide__clocked *c = a->c;
+    for (;;) {
+        int code = write_wait(a, key, p);
+        if (TIDE_LIKELY(!c->vap) || code != TIDE__FOUND) {
+            return code;
+        }
+        int admitted = tide__vap_admit(c, a->worker, key, delta, !p->record,
+                                       p->old & TIDE__WORD_WATCHED);
+        if (admitted == 1) {
+            return code;
+        }
+        tide__word_unlock(p->word, p->old);
+        code = admitted ? admitted : tide__vap_wait(c, a->worker, key, delta);
+        if (code) {
+            return code;
+        }
+    }
+}
+
 static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p) {
     if (!p->record) {
         if (TIDE_UNLIKELY(p->old & TIDE__WORD_WATCHED)) {
@@ -427,7 +452,7 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
     int code = 0;
     for (size_t i = 0; i < count && !code; i++) {
         struct place p;
-        int found = write_wait(&a, keys[i], &p);
+        int found = write_admitted(&a, keys[i], rows + i * width, &p);
         if (found != TIDE__FOUND) {
             code = found;
             break;
@@ -619,7 +644,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
         }
     }
     struct tide__worker *worker = c ? tide__worker_current() : NULL;
-    bool plain = worker && c->model != TIDE_BSP && tide__all_finite(values, count) &&
+    bool plain = worker && c->model != TIDE_BSP && c->model != TIDE_VAP && tide__all_finite(values, count) &&
                  !(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count);
     if (!plain) { /* the general way, which also says what is wrong */
         return add_columns(table, key, columns, values, count);

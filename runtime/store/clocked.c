@@ -1,5 +1,6 @@
 /* Tables with clocks: what a table and a store keep for them, floors, who waits, statistics. */
 #include "store/clocked.h"
+#include "store/vap.h"
 
 #include <math.h>
 
@@ -57,12 +58,20 @@ static void left(void *arg) {
 }
 
 static int may_end(void *arg, const struct tide__worker *worker) {
-    return tide__clock_may_end(arg, worker);
+    int code = tide__clock_may_end(arg, worker);
+    return code ? code : tide__vap_may_end(arg, worker);
 }
 
 static void ended(void *arg, struct tide__worker *worker) {
-    (void)arg;
+    struct tide__sync *sync = arg;
     tide__overlays_free(worker);
+    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        if (table && table->clocked) {
+            tide__vap_worker_ended(table->clocked, worker);
+        }
+    }
 }
 
 static void interval_ended(void *arg, struct tide__worker *worker) {
@@ -144,6 +153,7 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
         p->gone = !TIDE_MUTANT(dead_worker_counted);
         atomic_store_explicit(&p->lost, true, memory_order_relaxed);
         for_tables(sync, tide__shift_member_gone, member->id);
+        for_tables(sync, tide__vap_member_gone, member->id);
         tide__round_member_gone(sync, member->id);
         tide__ticks_changed(sync);
         tide__sync_wake(sync);
@@ -239,8 +249,10 @@ int tide__clocked_create(struct tide_table *table) {
                                        .slots = table->options.slots,
                                        .key_count = table->options.key_count};
     index.width = (uint32_t)(tide__cached_bytes(&c->shape) / sizeof(float));
-    code = tide__table_make(store, 0, &index, NULL, NULL, &c->index);
+    code = tide__vap_create(c);
+    code = code ? code : tide__table_make(store, 0, &index, NULL, NULL, &c->index);
     if (code) {
+        tide__vap_destroy(c);
         tide_free(c);
         return code;
     }
@@ -285,6 +297,7 @@ void tide__clocked_destroy(struct tide_table *table) {
         c->held = next;
     }
     tide__staged_free(c);
+    tide__vap_destroy(c);
     tide__table_destroy(c->index);
     tide_free(c->dirty);
     tide_free(c->changed);
@@ -293,10 +306,20 @@ void tide__clocked_destroy(struct tide_table *table) {
 
 /* ---- messages ---- */
 
+static void malformed(struct tide_store *store) {
+    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+}
+
 static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     uint64_t staleness = tide_read_uint(r), age = tide_read_uint(r);
-    if (r->error || staleness > TIDE_STALENESS_MAX || age > TIDE__AGE_MS_MAX) {
+    double bound = tide_read_double(r);
+    if (r->error || staleness > TIDE_STALENESS_MAX || age > TIDE__AGE_MS_MAX ||
+        (c->vap && !(isfinite(bound) && bound > 0))) {
+        malformed(c->table->store);
         return;
+    }
+    if (c->vap) {
+        tide__vap_set_bound(c, bound);
     }
     struct tide__sync *sync = tide__sync_of(c->table->store);
     tide_lock(&c->bound_lock);
@@ -309,10 +332,6 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     tide_unlock(&c->bound_lock);
     atomic_store_explicit(&c->age_ms, (uint32_t)age, memory_order_relaxed);
     tide__sync_wake(sync);
-}
-
-static void malformed(struct tide_store *store) {
-    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
 }
 
 void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
@@ -357,6 +376,11 @@ void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
     case TIDE__OP_TICK_FORWARD:
         tide__tick_forwarded(c, r);
         break;
+    case TIDE__OP_TRACE:
+    case TIDE__OP_SEEN:
+    case TIDE__OP_VISIBLE:
+        tide__vap_message(c, from, op, r);
+        break;
     default:
         tide__shift_message(c, from, op, r);
     }
@@ -370,6 +394,7 @@ void tide_table_consistency(const struct tide_table *table, struct tide_consiste
     if (c) {
         out->staleness = atomic_load_explicit(&c->staleness, memory_order_relaxed);
         out->age_ms = atomic_load_explicit(&c->age_ms, memory_order_relaxed);
+        out->bound = c->vap ? tide__vap_bound(c) : 0;
     }
 }
 
@@ -382,7 +407,8 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
         return code;
     }
     if (given->model != table->options.consistency.model ||
-        given->reproducible != table->options.consistency.reproducible) {
+        given->reproducible != table->options.consistency.reproducible ||
+        given->flat != table->options.consistency.flat) {
         return tide_fail(TIDE_EUNSUPPORTED, "table '%s' keeps its model of consistency",
                          table->name);
     }
@@ -391,11 +417,12 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
          p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 4);
+        tide_write_array(&w, 5);
         tide_write_uint(&w, TIDE__OP_BOUND);
         tide_write_uint(&w, table->id);
         tide_write_uint(&w, o.consistency.staleness);
         tide_write_uint(&w, o.consistency.age_ms);
+        tide_write_double(&w, o.consistency.bound);
         (void)tide__sync_send(table->store, p->id, &w);
     }
     return 0;
@@ -437,4 +464,7 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
     out->deltas_out = atomic_load_explicit(&c->deltas_out, memory_order_relaxed);
     out->value_bytes = atomic_load_explicit(&c->value_bytes, memory_order_relaxed);
     out->delta_bytes = atomic_load_explicit(&c->delta_bytes, memory_order_relaxed);
+    if (c->vap) {
+        tide__vap_statistics(c, out);
+    }
 }

@@ -2,7 +2,7 @@
  * Tables with clocks, between consistency.c (text and options), cache.c (workers: copies of rows),
  * copies.c (their index), flush.c (what leaves at a clock), home.c (rows at their home), tick.c
  * (clocks at the home), shift.c and detour.c (slots that change their home), round.c (workers come
- * and go) and overlay.c (bsp).
+ * and go), overlay.c (bsp), vap.c and seen.c (vap).
  *
  *   worker     pushes to its node's copies; at clock() the node's slowest worker packs what
  *              accumulated: DELTA to each home, then TICK to everybody
@@ -142,6 +142,7 @@ struct tide__statistics {
 };
 
 struct tide__staged;
+struct tide__vap;
 
 struct tide__clocked {
     struct tide_table *table;
@@ -190,7 +191,17 @@ struct tide__clocked {
     struct tide__staged *staged; /* bsp */
     size_t staged_count;
     struct tide__staged *late; /* bsp: of slots that shift; under the flush lock */
+    struct tide__vap *vap;     /* vap */
 };
+
+/* Homes send rows that changed to who holds copies. */
+static inline bool tide__is_eager(const struct tide__clocked *c) {
+    return c->model == TIDE_ESSP || c->model == TIDE_BSP || c->model == TIDE_VAP;
+}
+/* Pulls wait for clocks. */
+static inline bool tide__has_clock_bound(const struct tide__clocked *c) {
+    return c->model != TIDE_ASYNC && c->model != TIDE_VAP;
+}
 
 struct tide__sync *tide__sync_of(struct tide_store *store); /* NULL: no such table yet */
 int tide__clocked_create(struct tide_table *table);
@@ -246,9 +257,9 @@ void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_rea
                          const struct tide_message *message);
 void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
 void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
-/* Rows to a node; `subscribe`: it is told of their changes from now on. */
+/* Rows to a node; `answer`: it asked for them, and (eager) is told of changes from now on. */
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
-                       const uint64_t *keys, size_t count, bool subscribe);
+                       const uint64_t *keys, size_t count, bool answer);
 struct tide__watch_row {
     uint64_t key;
     uint16_t node;

@@ -158,7 +158,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
             unsub_send(c, &u);
             u.node = home;
         }
-        if (r->valid && c->model != TIDE_SSP && c->model != TIDE_ASYNC) {
+        if (r->valid && tide__is_eager(c)) {
             u.keys[u.count] = key;
             u.versions[u.count++] = r->version;
         }

@@ -7,6 +7,7 @@
  * numbers and a TICK behind those it closes, whichever thread sends. The holder never suspends.
  */
 #include "store/clocked.h"
+#include "store/vap.h"
 
 bool tide__flush_try(struct tide__sync *sync) {
     return !atomic_exchange_explicit(&sync->flushing, true, memory_order_acquire);
@@ -93,6 +94,9 @@ static bool pack(struct tide__clocked *c, struct tide__sync *sync, struct tide__
     if (!delta) {
         return false;
     }
+    if (c->vap) {
+        tide__vap_packed(c, key, b->number);
+    }
     b->keys[b->count] = key;
     memcpy(b->rows + (size_t)b->count * c->shape.floats, delta, c->shape.floats * sizeof *delta);
     if (++b->count == b->most) {
@@ -139,6 +143,9 @@ void tide__flush_table(struct tide__clocked *c) {
         batches = next;
     }
     tide_free(dirty);
+    if (c->vap) {
+        tide__vap_flush(c);
+    }
 }
 
 /* ---- clocks ---- */
@@ -207,7 +214,7 @@ int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *work
     for (unsigned id = 1; id <= count; id++) {
         const struct tide_table *table = tide__table_by_id(store, id);
         const struct tide__clocked *c = table ? table->clocked : NULL;
-        if (c && c->model != TIDE_ASYNC) {
+        if (c && tide__has_clock_bound(c)) {
             uint32_t s = atomic_load_explicit(&c->staleness, memory_order_relaxed);
             slack = s < slack ? s : slack;
         }

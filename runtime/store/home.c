@@ -7,6 +7,7 @@
  * not be told: its copy shows the same value.
  */
 #include "store/clocked.h"
+#include "store/vap.h"
 
 #include <stdlib.h>
 
@@ -325,6 +326,23 @@ static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct
     tide_free(part);
 }
 
+/* vap: the keys of a DELTA that are here, all of which have been applied, but those elsewhere. */
+static void delta_trace(struct tide__clocked *c, const struct delta *d, const uint32_t *elsewhere,
+                        size_t elsewhere_count) {
+    uint64_t *keys = tide_alloc((d->count + 1) * sizeof *keys);
+    size_t count = 0, next = 0;
+    TIDE_ASSERT(keys); /* smaller than the message; without it the origin would wait for ever */
+    for (size_t i = 0; i < d->count; i++) {
+        if (next < elsewhere_count && elsewhere[next] == i) {
+            next++;
+        } else {
+            keys[count++] = key_at(d->keys, i);
+        }
+    }
+    tide__vap_trace(c, d->origin, d->number, keys, count);
+    tide_free(keys);
+}
+
 static void delta_apply(struct tide__clocked *c, uint16_t from, const struct delta *d) {
     const size_t row = c->shape.floats * sizeof(float);
     uint32_t *elsewhere = tide_alloc((d->count + 1) * sizeof *elsewhere);
@@ -354,6 +372,9 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
         peer->applied = d->number;
     }
     tide__table_count(c->table, TIDE__SERVED_PUSHES, here);
+    if (c->vap) {
+        delta_trace(c, d, elsewhere, elsewhere_count);
+    }
     if (elsewhere_count) {
         delta_elsewhere(c, from, d, elsewhere, elsewhere_count);
     }
@@ -389,34 +410,38 @@ void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 /* ---- VALUE out ---- */
 
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
-                       const uint64_t *keys, size_t count, bool subscribe) {
+                       const uint64_t *keys, size_t count, bool answer) {
+    const bool subscribe = answer && tide__is_eager(c);
     const size_t floats = c->shape.floats, most = TIDE__CHUNK_BYTES / (floats * 4 + 8) + 1;
     for (size_t at = 0; at < count;) {
         size_t part = count - at < most ? count - at : most;
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 7);
+        tide_write_array(&w, 8);
         tide_write_uint(&w, TIDE__OP_VALUE);
         tide_write_uint(&w, c->table->id);
         tide_write_uint(&w, ++c->version);
         tide_write_uint(&w, clock);
         tide_write_uint(&w, applied);
+        tide_write_bool(&w, answer);
         tide_write_typed(&w, TIDE_U64, keys + at, part);
         tide_write_typed_head(&w, TIDE_F32, part * floats);
         char *rows = tide_write_reserve(&w, part * floats * sizeof(float));
         float *row = tide_alloc(floats * sizeof *row);
         for (size_t i = 0; rows && row && i < part; i++) {
-            tide__home_read(c, keys[at + i], row);
-            memcpy(rows + i * floats * sizeof *row, row, floats * sizeof *row);
+            /* a worker that changes the row from here on lists it */
             if (subscribe && tide__watch_add(c, keys[at + i], node, c->version)) {
                 w.error = TIDE_ENOMEM;
             }
+            tide__home_read(c, keys[at + i], row);
+            memcpy(rows + i * floats * sizeof *row, row, floats * sizeof *row);
         }
         w.error = row ? w.error : TIDE_ENOMEM;
         tide_free(row);
         atomic_fetch_add_explicit(&c->values_out, part, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->value_bytes, w.size, memory_order_relaxed);
         (void)tide__sync_send(c->table->store, node, &w);
+        tide__vap_values_sent(c, node, c->version);
         at += part;
     }
 }
@@ -515,19 +540,21 @@ void tide__changed_send(struct tide__clocked *c, uint32_t slot) {
 
 /* ---- VALUE in ---- */
 
-/* [version, clock, applied, keys, rows]; op and table are read. */
+/* [version, clock, applied, answer, keys, rows]; op and table are read. A copy that waits for its
+ * answer takes nothing else: a row that was under way when an earlier copy was given up may miss
+ * what the home did not send since. */
 void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     const size_t bytes = c->shape.floats * sizeof(float);
     size_t count = 0, floats = 0;
     uint64_t version = tide_read_uint(r), clock = tide_read_uint(r), applied = tide_read_uint(r);
+    const bool answer = tide_read_bool(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
     if (r->error || clock > TIDE_NO_CLOCK || floats != count * c->shape.floats) {
         atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
         return;
     }
-    (void)from;
     const uint64_t now = tide_port_now(c->table->store->port);
     for (size_t i = 0; i < count; i++) {
         uint64_t key = key_at(keys, i), old;
@@ -537,7 +564,8 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
             tide__copy_lock(c, key, false, true, &word, &old, &copy) != TIDE__FOUND) {
             continue; /* evicted */
         }
-        if (version > copy->version) { /* else: late, from an old home */
+        /* else: late, from an old home */
+        if (version > copy->version && (answer || copy->valid || TIDE_MUTANT(late_value_taken))) {
             tide__cached_row(&c->shape, copy, rows + i * bytes, applied);
             copy->version = version;
             copy->row_clock = copy->row_clock > (uint32_t)clock ? copy->row_clock : (uint32_t)clock;
@@ -548,5 +576,6 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         tide__word_unlock(word, old);
     }
     atomic_fetch_add_explicit(&c->values_in, count, memory_order_relaxed);
+    tide__vap_values_came(c, from, version);
     tide__sync_wake(sync);
 }

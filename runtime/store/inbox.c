@@ -217,7 +217,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         tide__failover_groups(store, message, &r);
         break;
     default:
-        if (op >= TIDE__OP_DELTA && op <= TIDE__OP_BOUND) {
+        if (op >= TIDE__OP_DELTA && op <= TIDE__OP_VISIBLE) {
             tide__clocked_message(store, from, (int)op, message, &r);
         } else if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_CUT_ASK) {
             tide__move_message(store, from, (int)op, &r);

@@ -12,6 +12,7 @@
  * is made, so that a home knows of nobody less than of those it must wait for.
  */
 #include "store/shift.h"
+#include "store/vap.h"
 
 /* ---- FENCE ---- */
 
@@ -213,6 +214,7 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
     }
     tide__flush_table(c);
     tide__route_send(c, (uint16_t)home, false, mine, count);
+    tide__vap_retrace(c, (uint16_t)home, mine, count);
     tide__flush_unlock(sync);
     tide__table_floor_update(c);
     tide__sync_wake(sync);

@@ -541,12 +541,14 @@ static void rules_act_on_copies_as_at_home(void **state) {
 static void consistency_is_read_and_printed(void **state) {
     (void)state;
     static const char *const good[] = {"sequential", "bsp",     "bsp:reproducible",
-                                       "ssp:3",      "essp:60", "async:50ms"};
+                                       "ssp:3",      "essp:60", "async:50ms",
+                                       "vap:0.01",   "vap:2:flat"};
     static const char *const bad[] = {"",         "ssp",          "ssp:",  "ssp:-1", "ssp:61",
-                                      "ssp:3x",   "essp:3:4",     "bsp:3", "vap:1",  "async:0ms",
-                                      "async:50", "sequential:1", "bs"};
+                                      "ssp:3x",   "essp:3:4",     "bsp:3", "vap",    "async:0ms",
+                                      "async:50", "sequential:1", "bs",    "vap:0",  "vap:-1",
+                                      "vap:x",    "vap:1:sharp",  "vap:1x", "vap:inf", "vap:1e999"};
     struct tide_consistency c;
-    char text[32];
+    char text[TIDE_CONSISTENCY_TEXT];
     for (size_t i = 0; i < TIDE_COUNT(good); i++) {
         assert_int_equal(tide_consistency_parse(good[i], &c), 0);
         tide_consistency_print(&c, text);
