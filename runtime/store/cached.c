@@ -96,18 +96,31 @@ const float *tide__cached_send(const struct tide__cached_shape *shape, struct ti
     return sent->delta;
 }
 
-bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r) {
-    const bool any = r->sent != NULL;
+bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r,
+                         uint64_t number) {
     const bool assigns = shape->options->update == TIDE_UPDATE_ASSIGN;
     float *acc = tide__cached_acc(shape, r);
-    for (const struct tide__sent *s = r->sent; s; s = s->next) {
+    struct tide__sent **first = &r->sent, *last = NULL;
+    while (*first && (*first)->number <= number) {
+        last = *first;
+        first = &last->next;
+    }
+    struct tide__sent *behind = *first;
+    const bool any = behind != NULL;
+    *first = NULL;
+    r->sent_last = last;
+    for (const struct tide__sent *s = behind; s; s = s->next) {
         if (!assigns) {
             add(acc, s->delta, shape->floats);
         } else if (!r->dirty) { /* the last one counts, and acc is younger than all */
             memcpy(acc, s->delta, shape->floats * sizeof *acc);
         }
     }
-    confirm(r, UINT64_MAX);
+    while (behind) {
+        struct tide__sent *next = behind->next;
+        tide_free(behind);
+        behind = next;
+    }
     return any;
 }
 

@@ -151,9 +151,15 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         return;
     }
     const bool first = !declared_of(c, from);
-    tide__party(tide__sync_of(c->table->store), from)->tick = (uint32_t)clock;
+    struct tide__party *party = tide__party(tide__sync_of(c->table->store), from);
+    party->tick = (uint32_t)clock;
     tide__declare(c, from, 0, tide__declared(c, from, 0));
     for (size_t i = 0; i < count; i++) {
+        const struct tide__detour *detour =
+            tide__detour(c, tide__number_at(slots, i), from, false);
+        if (detour && detour->number > party->applied) { /* what came straight before is applied */
+            party->applied = detour->number;
+        }
         tide__declare(c, from, tide__number_at(slots, i), true);
         tide__detour_end(c, tide__number_at(slots, i), from);
     }

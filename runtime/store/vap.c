@@ -374,7 +374,7 @@ void tide__vap_retrace(struct tide__clocked *c, uint16_t home, const uint32_t *s
     const uint16_t self = tide__store_self(c->table->store);
     bool moved[TIDE_SLOT_COUNT] = {false};
     size_t found = 0, most = 0;
-    if (!v) {
+    if (!v || TIDE_MUTANT(vap_no_retrace)) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
