@@ -29,7 +29,7 @@ enum {
     TIDE__AGE_MS = 50,
     TIDE__AGE_MS_MAX = 3600000,
     TIDE__UNSUBSCRIBE_AFTER = 16,
-    TIDE__CHUNK_BYTES = 256 << 10,
+    TIDE__CHUNK_BYTES = 128 << 10,
     TIDE__BOUNDS = 8, /* changes of a bound that are remembered */
 };
 #define TIDE__CACHE_BYTES (UINT64_C(1) << 30)
@@ -97,7 +97,7 @@ struct tide__watch { /* the copies of a row */
 };
 struct tide__watches { /* of a slot: open addressing */
     struct tide__watch *places;
-    uint32_t capacity, count;
+    uint32_t capacity, count; /* capacity: a power of two */
 };
 
 /* A node whose updates of a slot do not come straight to this home. */
@@ -206,6 +206,9 @@ struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: 
 bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any thread */
 /* To a store actor, this node's too; any thread, never waits. Releases the writer. */
 int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w);
+/* The same with `rows` (shared) behind what was written. */
+int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_writer *w,
+                         struct tide_blob *rows);
 void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock);
 void tide__table_floor_update(struct tide__clocked *c);
 
@@ -216,6 +219,9 @@ int tide__clocked_wait(struct tide_ticket *ticket);
 /* The latch of a copy: FOUND (record set), NOT_FOUND (and not `create`), or an error. */
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
                     atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record);
+static inline struct tide__cached *tide__copy_at(struct tide__clocked *c, uint32_t record) {
+    return (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, record);
+}
 /* The record is clean or of no use any more: it is freed and the word unlocked. */
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old);
 void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old);

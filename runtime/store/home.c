@@ -13,9 +13,9 @@
 /* ---- watches ---- */
 
 static struct tide__watch *watch_place(const struct tide__watches *w, uint64_t key) {
-    uint32_t i = (uint32_t)(tide_mix64(key) % w->capacity);
+    uint32_t i = (uint32_t)tide_mix64(key) & (w->capacity - 1);
     while (w->places[i].nodes && w->places[i].key != key) {
-        i = i + 1 == w->capacity ? 0 : i + 1;
+        i = (i + 1) & (w->capacity - 1);
     }
     return &w->places[i];
 }
@@ -168,12 +168,21 @@ void tide__mark_changed(struct tide__clocked *c, uint64_t key) {
     }
 }
 
+/* Does the copy of the node that alone changed a row show what the row is now? */
+static bool shows_own(const struct tide__clocked *c) {
+    return c->table->options.update != TIDE_UPDATE_ADAM;
+}
+
 /* I/O thread, word locked: the row was changed by an update of `changer`. */
 static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer) {
     if (!(word & TIDE__WORD_WATCHED)) {
         return word;
     }
     struct tide__watch *watch = tide__watch_find(c, key, false);
+    if (!(word & TIDE__WORD_CHANGED) && watch && watch->count == 1 &&
+        watch->nodes[0].node == changer && shows_own(c)) {
+        return word; /* nobody is to be told */
+    }
     if (!(word & TIDE__WORD_CHANGED)) {
         list_changed(c, key);
         if (watch) {
@@ -471,7 +480,7 @@ static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t ke
         list_changed(c, key); /* next time */
         return;
     }
-    bool alone = !(old & TIDE__WORD_MIXED) && c->table->options.update != TIDE_UPDATE_ADAM;
+    bool alone = !(old & TIDE__WORD_MIXED) && shows_own(c);
     old &= ~(TIDE__WORD_CHANGED | TIDE__WORD_MIXED);
     tide__word_unlock(word, watch && watch->count ? old : old & ~TIDE__WORD_WATCHED);
     for (uint16_t i = 0; watch && i < watch->count;) {
