@@ -20,12 +20,12 @@ void tide__cached_init(const struct tide__cached_shape *shape, struct tide__cach
 }
 
 void tide__cached_confirm(struct tide__cached *r, uint64_t number) {
-    uint32_t count = 0;
+    uint16_t count = 0;
     while (count < r->sent_count && r->sent[count].number <= number) {
         tide_blob_unref(r->sent[count++].rows);
     }
     if (count) {
-        r->sent_count -= count;
+        r->sent_count = (uint16_t)(r->sent_count - count);
         memmove(r->sent, r->sent + count, r->sent_count * sizeof *r->sent);
     }
 }
@@ -81,13 +81,16 @@ void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cach
 }
 
 static int ring_grow(struct tide__cached *r) {
-    const uint32_t capacity = r->sent_capacity ? r->sent_capacity * 2 : 2;
+    const size_t capacity = r->sent_capacity ? r->sent_capacity * (size_t)2 : 2;
+    if (capacity > UINT16_MAX) {
+        return TIDE_ELIMIT; /* the home does not answer: what accumulates waits here */
+    }
     struct tide__sent *grown = tide_realloc(r->sent, capacity * sizeof *grown);
     if (!grown) {
         return TIDE_ENOMEM;
     }
     r->sent = grown;
-    r->sent_capacity = capacity;
+    r->sent_capacity = (uint16_t)capacity;
     return 0;
 }
 
