@@ -295,8 +295,8 @@ void tide__clocked_destroy(struct tide_table *table) {
     }
     tide__staged_free(c);
     tide__table_destroy(c->index);
-    tide_free(c->dirty);
-    tide_free(c->changed);
+    tide_free(c->dirty.at);
+    tide_free(c->changed.at);
     tide_free(c);
 }
 

@@ -143,6 +143,13 @@ struct tide__statistics {
 
 struct tide__staged;
 
+struct tide__list { /* any thread, under the lock */
+    struct tide_lock lock;
+    uint64_t *at;
+    size_t count, capacity;
+};
+void tide__list_add(struct tide__list *list, uint64_t item);
+
 struct tide__clocked {
     struct tide_table *table;
     struct tide__cached_shape shape;
@@ -162,10 +169,8 @@ struct tide__clocked {
     atomic_ushort via[TIDE_SLOT_COUNT];     /* where this node sends what concerns a slot */
     atomic_uchar shifting[TIDE_SLOT_COUNT]; /* it is about to send it elsewhere */
     atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
-    struct tide_lock dirty_lock;
-    uint32_t *dirty; /* records to be sent */
-    size_t dirty_count, dirty_capacity;
-    uint32_t hand; /* of the evictor; under the dirty lock */
+    struct tide__list dirty; /* records to be sent */
+    uint32_t hand;           /* of the evictor; under the lock of `dirty` */
     atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, delta_bytes;
     atomic_uint_fast64_t flushed_ns; /* async */
     struct tide__statistics statistics[TIDE__STRIPES];
@@ -184,9 +189,7 @@ struct tide__clocked {
     uint32_t detoured; /* slots with detours */
     struct tide__asked *asked;
     struct tide__held *held, **held_end;
-    struct tide_lock changed_lock;
-    uint64_t *changed; /* keys; any thread under the lock */
-    size_t changed_count, changed_capacity;
+    struct tide__list changed;   /* keys */
     struct tide__staged *staged; /* bsp */
     size_t staged_count;
     struct tide__staged *late; /* bsp: of slots that shift; under the flush lock */
@@ -239,6 +242,8 @@ void tide__flush_lock(struct tide__sync *sync);
 bool tide__flush_try(struct tide__sync *sync);
 void tide__flush_unlock(struct tide__sync *sync);
 void tide__flush_table(struct tide__clocked *c); /* lock held: what accumulated leaves */
+/* Lock held: what accumulated in these records leaves, as far as it may. */
+void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_t count);
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
 void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
 void tide__clock_changed(void *sync, uint32_t clock);

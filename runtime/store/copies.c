@@ -54,18 +54,22 @@ void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64
     tide__word_unlock(word, old & TIDE__WORD_PRESENT);
 }
 
+void tide__list_add(struct tide__list *list, uint64_t item) {
+    tide_lock(&list->lock);
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 256;
+        uint64_t *grown = tide_realloc(list->at, capacity * sizeof *grown);
+        TIDE_ASSERT(grown); /* eight bytes beside a record or a watch that we got */
+        list->at = grown;
+        list->capacity = capacity;
+    }
+    list->at[list->count++] = item;
+    tide_unlock(&list->lock);
+}
+
 void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old) {
     r->dirty = true;
-    tide_lock(&c->dirty_lock);
-    if (c->dirty_count == c->dirty_capacity) {
-        size_t capacity = c->dirty_capacity ? c->dirty_capacity * 2 : 256;
-        uint32_t *grown = tide_realloc(c->dirty, capacity * sizeof *grown);
-        TIDE_ASSERT(grown); /* four bytes beside a record of a hundred that we got */
-        c->dirty = grown;
-        c->dirty_capacity = capacity;
-    }
-    c->dirty[c->dirty_count++] = (uint32_t)old;
-    tide_unlock(&c->dirty_lock);
+    tide__list_add(&c->dirty, (uint32_t)old);
 }
 
 void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
@@ -131,9 +135,9 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
     while (looks-- > 0 &&
            (!full ||
             atomic_load_explicit(&c->index->slab.used, memory_order_relaxed) * 16 > target * 15)) {
-        tide_lock(&c->dirty_lock);
+        tide_lock(&c->dirty.lock);
         uint32_t i = c->hand = c->hand + 1 < end ? c->hand + 1 : 0;
-        tide_unlock(&c->dirty_lock);
+        tide_unlock(&c->dirty.lock);
         struct tide__cached *r = tide__copy_at(c, i), *found;
         uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
         atomic_uint_fast64_t *word;

@@ -103,7 +103,7 @@ static bool pack(struct tide__clocked *c, struct tide__cached *r, uint64_t key, 
 
 /* In the order of the records, for the sake of the caches: here, and at the homes, where rows were
  * made in that order. Drops what is listed twice (a record that was freed and taken again). */
-static size_t put_in_order(struct tide__clocked *c, uint32_t *records, size_t count) {
+static size_t put_in_order(struct tide__clocked *c, uint64_t *records, size_t count) {
     tide_lock(&c->index->slab.lock);
     const uint32_t end = c->index->slab.next;
     tide_unlock(&c->index->slab.lock);
@@ -115,9 +115,9 @@ static size_t put_in_order(struct tide__clocked *c, uint32_t *records, size_t co
     for (size_t i = 0; i < count; i++) {
         set[records[i] / 64] |= UINT64_C(1) << (records[i] % 64);
     }
-    for (uint32_t at = 0; at <= end / 64; at++) {
+    for (uint64_t at = 0; at <= end / 64; at++) {
         for (uint64_t word = set[at]; word; word &= word - 1) {
-            records[kept++] = at * 64 + (uint32_t)__builtin_ctzll(word);
+            records[kept++] = at * 64 + (uint64_t)__builtin_ctzll(word);
         }
     }
     tide_free(set);
@@ -126,16 +126,20 @@ static size_t put_in_order(struct tide__clocked *c, uint32_t *records, size_t co
 
 void tide__flush_table(struct tide__clocked *c) {
     tide__late_send(c);
-    tide_lock(&c->dirty_lock);
-    uint32_t *dirty = c->dirty;
-    size_t count = c->dirty_count;
-    c->dirty = NULL;
-    c->dirty_count = c->dirty_capacity = 0;
-    tide_unlock(&c->dirty_lock);
-    count = put_in_order(c, dirty, count);
+    tide_lock(&c->dirty.lock);
+    uint64_t *dirty = c->dirty.at;
+    size_t count = c->dirty.count;
+    c->dirty.at = NULL;
+    c->dirty.count = c->dirty.capacity = 0;
+    tide_unlock(&c->dirty.lock);
+    tide__flush_records(c, dirty, put_in_order(c, dirty, count));
+    tide_free(dirty);
+}
+
+void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_t count) {
     struct batch *batches = NULL;
     for (size_t i = 0; i < count; i++) {
-        struct tide__cached *r = tide__copy_at(c, dirty[i]), *found;
+        struct tide__cached *r = tide__copy_at(c, (uint32_t)records[i]), *found;
         uint64_t old;
         atomic_uint_fast64_t *word;
         const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
@@ -159,7 +163,6 @@ void tide__flush_table(struct tide__clocked *c) {
         tide_free(batches);
         batches = next;
     }
-    tide_free(dirty);
 }
 
 /* ---- clocks ---- */

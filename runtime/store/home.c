@@ -140,22 +140,9 @@ void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 
 /* ---- changes ---- */
 
-static void list_changed(struct tide__clocked *c, uint64_t key) {
-    tide_lock(&c->changed_lock);
-    if (c->changed_count == c->changed_capacity) {
-        size_t capacity = c->changed_capacity ? c->changed_capacity * 2 : 256;
-        uint64_t *grown = tide_realloc(c->changed, capacity * sizeof *grown);
-        TIDE_ASSERT(grown); /* eight bytes beside a watch */
-        c->changed = grown;
-        c->changed_capacity = capacity;
-    }
-    c->changed[c->changed_count++] = key;
-    tide_unlock(&c->changed_lock);
-}
-
 uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word) {
     if (!(word & TIDE__WORD_CHANGED)) {
-        list_changed(c, key);
+        tide__list_add(&c->changed, key);
     }
     return word | TIDE__WORD_CHANGED | TIDE__WORD_MIXED;
 }
@@ -184,7 +171,7 @@ static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word,
         return word; /* nobody is to be told */
     }
     if (!(word & TIDE__WORD_CHANGED)) {
-        list_changed(c, key);
+        tide__list_add(&c->changed, key);
         if (watch) {
             watch->changer = changer;
         }
@@ -431,21 +418,22 @@ void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, u
 }
 
 uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *count) {
-    tide_lock(&c->changed_lock);
-    uint64_t *taken = tide_alloc((c->changed_count + 1) * sizeof *taken);
+    struct tide__list *changed = &c->changed;
+    tide_lock(&changed->lock);
+    uint64_t *taken = tide_alloc((changed->count + 1) * sizeof *taken);
     size_t kept = 0;
     *count = 0;
-    for (size_t i = 0; taken && i < c->changed_count; i++) {
-        uint32_t of = tide__slot_of(c->table, c->changed[i]);
+    for (size_t i = 0; taken && i < changed->count; i++) {
+        uint32_t of = tide__slot_of(c->table, changed->at[i]);
         bool mine = slot < TIDE_SLOT_COUNT ? of == slot : !c->detours[of];
         if (mine) {
-            taken[(*count)++] = c->changed[i];
+            taken[(*count)++] = changed->at[i];
         } else {
-            c->changed[kept++] = c->changed[i];
+            changed->at[kept++] = changed->at[i];
         }
     }
-    c->changed_count = taken ? kept : c->changed_count;
-    tide_unlock(&c->changed_lock);
+    changed->count = taken ? kept : changed->count;
+    tide_unlock(&changed->lock);
     return taken;
 }
 
@@ -477,7 +465,7 @@ static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t ke
     uint64_t old;
     atomic_uint_fast64_t *word = home_word(c, key, &old);
     if (!word) {
-        list_changed(c, key); /* next time */
+        tide__list_add(&c->changed, key); /* next time */
         return;
     }
     bool alone = !(old & TIDE__WORD_MIXED) && shows_own(c);
