@@ -160,15 +160,24 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
     }
 }
 
-int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w) {
+int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_writer *w,
+                         struct tide_blob *rows) {
+    const bool own = node == tide__store_self(store);
+    if (own && rows) {
+        tide_write_raw(w, rows->data, rows->size);
+    }
     int code = w->error;
-    if (!code && node == tide__store_self(store)) {
+    if (!code && own) {
         code = tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), w->data, w->size);
     } else if (!code) {
-        code = tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, NULL);
+        code = tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, rows);
     }
     tide_writer_release(w);
     return code;
+}
+
+int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w) {
+    return tide__sync_send_rows(store, node, w, NULL);
 }
 
 /* ---- who waits ---- */
@@ -299,8 +308,8 @@ void tide__clocked_destroy(struct tide_table *table) {
     tide__staged_free(c);
     tide__vap_destroy(c);
     tide__table_destroy(c->index);
-    tide_free(c->dirty);
-    tide_free(c->changed);
+    tide_free(c->dirty.at);
+    tide_free(c->changed.at);
     tide_free(c);
 }
 

@@ -29,7 +29,7 @@ enum {
     TIDE__AGE_MS = 50,
     TIDE__AGE_MS_MAX = 3600000,
     TIDE__UNSUBSCRIBE_AFTER = 16,
-    TIDE__CHUNK_BYTES = 256 << 10,
+    TIDE__CHUNK_BYTES = 128 << 10,
     TIDE__BOUNDS = 8, /* changes of a bound that are remembered */
 };
 #define TIDE__CACHE_BYTES (UINT64_C(1) << 30)
@@ -97,7 +97,7 @@ struct tide__watch { /* the copies of a row */
 };
 struct tide__watches { /* of a slot: open addressing */
     struct tide__watch *places;
-    uint32_t capacity, count;
+    uint32_t capacity, count; /* capacity: a power of two */
 };
 
 /* A node whose updates of a slot do not come straight to this home. */
@@ -144,6 +144,13 @@ struct tide__statistics {
 struct tide__staged;
 struct tide__vap;
 
+struct tide__list { /* any thread, under the lock */
+    struct tide_lock lock;
+    uint64_t *at;
+    size_t count, capacity;
+};
+void tide__list_add(struct tide__list *list, uint64_t item);
+
 struct tide__clocked {
     struct tide_table *table;
     struct tide__cached_shape shape;
@@ -163,10 +170,8 @@ struct tide__clocked {
     atomic_ushort via[TIDE_SLOT_COUNT];     /* where this node sends what concerns a slot */
     atomic_uchar shifting[TIDE_SLOT_COUNT]; /* it is about to send it elsewhere */
     atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
-    struct tide_lock dirty_lock;
-    uint32_t *dirty; /* records to be sent */
-    size_t dirty_count, dirty_capacity;
-    uint32_t hand; /* of the evictor; under the dirty lock */
+    struct tide__list dirty; /* records to be sent */
+    uint32_t hand;           /* of the evictor; under the lock of `dirty` */
     atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, delta_bytes;
     atomic_uint_fast64_t flushed_ns; /* async */
     struct tide__statistics statistics[TIDE__STRIPES];
@@ -185,9 +190,7 @@ struct tide__clocked {
     uint32_t detoured; /* slots with detours */
     struct tide__asked *asked;
     struct tide__held *held, **held_end;
-    struct tide_lock changed_lock;
-    uint64_t *changed; /* keys; any thread under the lock */
-    size_t changed_count, changed_capacity;
+    struct tide__list changed;   /* keys */
     struct tide__staged *staged; /* bsp */
     size_t staged_count;
     struct tide__staged *late; /* bsp: of slots that shift; under the flush lock */
@@ -217,6 +220,9 @@ struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: 
 bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any thread */
 /* To a store actor, this node's too; any thread, never waits. Releases the writer. */
 int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w);
+/* The same with `rows` (shared) behind what was written. */
+int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_writer *w,
+                         struct tide_blob *rows);
 void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock);
 void tide__table_floor_update(struct tide__clocked *c);
 
@@ -227,6 +233,9 @@ int tide__clocked_wait(struct tide_ticket *ticket);
 /* The latch of a copy: FOUND (record set), NOT_FOUND (and not `create`), or an error. */
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
                     atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record);
+static inline struct tide__cached *tide__copy_at(struct tide__clocked *c, uint32_t record) {
+    return (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, record);
+}
 /* The record is clean or of no use any more: it is freed and the word unlocked. */
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old);
 void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old);
@@ -244,6 +253,8 @@ void tide__flush_lock(struct tide__sync *sync);
 bool tide__flush_try(struct tide__sync *sync);
 void tide__flush_unlock(struct tide__sync *sync);
 void tide__flush_table(struct tide__clocked *c); /* lock held: what accumulated leaves */
+/* Lock held: what accumulated in these records leaves, as far as it may. */
+void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_t count);
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
 void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
 void tide__clock_changed(void *sync, uint32_t clock);

@@ -14,9 +14,9 @@
 /* ---- watches ---- */
 
 static struct tide__watch *watch_place(const struct tide__watches *w, uint64_t key) {
-    uint32_t i = (uint32_t)(tide_mix64(key) % w->capacity);
+    uint32_t i = (uint32_t)tide_mix64(key) & (w->capacity - 1);
     while (w->places[i].nodes && w->places[i].key != key) {
-        i = i + 1 == w->capacity ? 0 : i + 1;
+        i = (i + 1) & (w->capacity - 1);
     }
     return &w->places[i];
 }
@@ -141,22 +141,9 @@ void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 
 /* ---- changes ---- */
 
-static void list_changed(struct tide__clocked *c, uint64_t key) {
-    tide_lock(&c->changed_lock);
-    if (c->changed_count == c->changed_capacity) {
-        size_t capacity = c->changed_capacity ? c->changed_capacity * 2 : 256;
-        uint64_t *grown = tide_realloc(c->changed, capacity * sizeof *grown);
-        TIDE_ASSERT(grown); /* eight bytes beside a watch */
-        c->changed = grown;
-        c->changed_capacity = capacity;
-    }
-    c->changed[c->changed_count++] = key;
-    tide_unlock(&c->changed_lock);
-}
-
 uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word) {
     if (!(word & TIDE__WORD_CHANGED)) {
-        list_changed(c, key);
+        tide__list_add(&c->changed, key);
     }
     return word | TIDE__WORD_CHANGED | TIDE__WORD_MIXED;
 }
@@ -169,14 +156,23 @@ void tide__mark_changed(struct tide__clocked *c, uint64_t key) {
     }
 }
 
+/* Does the copy of the node that alone changed a row show what the row is now? */
+static bool shows_own(const struct tide__clocked *c) {
+    return c->table->options.update != TIDE_UPDATE_ADAM;
+}
+
 /* I/O thread, word locked: the row was changed by an update of `changer`. */
 static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer) {
     if (!(word & TIDE__WORD_WATCHED)) {
         return word;
     }
     struct tide__watch *watch = tide__watch_find(c, key, false);
+    if (!(word & TIDE__WORD_CHANGED) && watch && watch->count == 1 &&
+        watch->nodes[0].node == changer && shows_own(c)) {
+        return word; /* nobody is to be told */
+    }
     if (!(word & TIDE__WORD_CHANGED)) {
-        list_changed(c, key);
+        tide__list_add(&c->changed, key);
         if (watch) {
             watch->changer = changer;
         }
@@ -447,21 +443,22 @@ void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, u
 }
 
 uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *count) {
-    tide_lock(&c->changed_lock);
-    uint64_t *taken = tide_alloc((c->changed_count + 1) * sizeof *taken);
+    struct tide__list *changed = &c->changed;
+    tide_lock(&changed->lock);
+    uint64_t *taken = tide_alloc((changed->count + 1) * sizeof *taken);
     size_t kept = 0;
     *count = 0;
-    for (size_t i = 0; taken && i < c->changed_count; i++) {
-        uint32_t of = tide__slot_of(c->table, c->changed[i]);
+    for (size_t i = 0; taken && i < changed->count; i++) {
+        uint32_t of = tide__slot_of(c->table, changed->at[i]);
         bool mine = slot < TIDE_SLOT_COUNT ? of == slot : !c->detours[of];
         if (mine) {
-            taken[(*count)++] = c->changed[i];
+            taken[(*count)++] = changed->at[i];
         } else {
-            c->changed[kept++] = c->changed[i];
+            changed->at[kept++] = changed->at[i];
         }
     }
-    c->changed_count = taken ? kept : c->changed_count;
-    tide_unlock(&c->changed_lock);
+    changed->count = taken ? kept : changed->count;
+    tide_unlock(&changed->lock);
     return taken;
 }
 
@@ -493,10 +490,10 @@ static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t ke
     uint64_t old;
     atomic_uint_fast64_t *word = home_word(c, key, &old);
     if (!word) {
-        list_changed(c, key); /* next time */
+        tide__list_add(&c->changed, key); /* next time */
         return;
     }
-    bool alone = !(old & TIDE__WORD_MIXED) && c->table->options.update != TIDE_UPDATE_ADAM;
+    bool alone = !(old & TIDE__WORD_MIXED) && shows_own(c);
     old &= ~(TIDE__WORD_CHANGED | TIDE__WORD_MIXED);
     tide__word_unlock(word, watch && watch->count ? old : old & ~TIDE__WORD_WATCHED);
     for (uint16_t i = 0; watch && i < watch->count;) {

@@ -199,8 +199,14 @@ struct tide_table {
 };
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount);
 unsigned tide__stripe(void); /* of the calling thread; the last one is shared */
-static inline void tide__stripe_add(atomic_uint_fast64_t *value, uint64_t amount) {
-    atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
+/* To a counter in the calling thread's stripe. */
+static inline void tide__stripe_add(unsigned stripe, atomic_uint_fast64_t *value, uint64_t amount) {
+    if (TIDE_LIKELY(stripe < TIDE__STRIPES - 1)) {
+        uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
+        atomic_store_explicit(value, now + amount, memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
+    }
 }
 
 /* ---- slots.c ---- */
