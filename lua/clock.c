@@ -98,6 +98,53 @@ static void push_bound(lua_State *L, const struct tide_table *table) {
     lua_pushstring(L, text);
 }
 
+/* What workers saw and waited for, into the table on top. */
+static void push_seen(lua_State *L, const struct tide_worker_staleness *s) {
+    lua_createtable(L, 4, 0); /* [k]: pulls of differential -k */
+    lua_Integer least = 0;
+    uint64_t pulls = s->under + s->over;
+    for (lua_Integer d = TIDE_STALENESS_MAX + 1; d > 0; d--) {
+        least = s->count[d] && least == 0 ? -d : least;
+        if (least) {
+            lua_pushinteger(L, (lua_Integer)s->count[d]);
+            lua_rawseti(L, -2, d);
+        }
+        pulls += s->count[d];
+    }
+    lua_setfield(L, -2, "hist");
+    number(L, "mean", s->mean);
+    number(L, "var", s->variance);
+    lua_pushinteger(L, least);
+    lua_setfield(L, -2, "min");
+    count(L, "pulls", pulls);
+    count(L, "over", s->over);
+    count(L, "under", s->under);
+    count(L, "hits", s->hits);
+    count(L, "waits", s->waits);
+    count(L, "fetches", s->fetches);
+    count(L, "clocks", s->clocks);
+    number(L, "waited_s", (double)s->waited_ns / 1e9);
+    number(L, "clock_s", (double)s->clock_ns / 1e9);
+    number(L, "stopped_s", (double)s->stopped_ns / 1e9);
+    count(L, "stops", s->stops);
+}
+
+/* A list by number of the worker. */
+static void push_workers(lua_State *L, struct tide_table *table) {
+    const size_t limit = tide_table_worker_staleness(table, NULL, 0);
+    struct tide_worker_staleness *s = lua_newuserdatauv(L, limit * sizeof *s + 1, 0);
+    size_t found = tide_table_worker_staleness(table, s, limit);
+    found = found < limit ? found : limit;
+    lua_createtable(L, (int)found, 0);
+    for (size_t i = 0; i < found; i++) {
+        lua_createtable(L, 0, 20);
+        push_seen(L, &s[i]);
+        count(L, "worker", s[i].worker);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_remove(L, -2);
+}
+
 void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     if (tide_table_options(table)->consistency.model == TIDE_SEQUENTIAL) {
         return;
@@ -106,30 +153,8 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     tide_table_staleness(table, &s);
     push_bound(L, table);
     lua_setfield(L, -2, "consistency");
-    lua_createtable(L, 0, 16);
-    lua_createtable(L, 4, 0); /* [k]: pulls of differential -k */
-    lua_Integer least = 0;
-    uint64_t pulls = s.under + s.over;
-    for (lua_Integer d = TIDE_STALENESS_MAX + 1; d > 0; d--) {
-        least = s.count[d] && least == 0 ? -d : least;
-        if (least) {
-            lua_pushinteger(L, (lua_Integer)s.count[d]);
-            lua_rawseti(L, -2, d);
-        }
-        pulls += s.count[d];
-    }
-    lua_setfield(L, -2, "hist");
-    number(L, "mean", s.mean);
-    number(L, "var", s.variance);
-    lua_pushinteger(L, least);
-    lua_setfield(L, -2, "min");
-    number(L, "waited_s", (double)s.waited_ns / 1e9);
-    count(L, "pulls", pulls);
-    count(L, "over", s.over);
-    count(L, "under", s.under);
-    count(L, "hits", s.hits);
-    count(L, "waits", s.waits);
-    count(L, "fetches", s.fetches);
+    lua_createtable(L, 0, 32);
+    push_seen(L, &s.all);
     count(L, "copies", s.copies);
     count(L, "copy_bytes", s.copy_bytes);
     count(L, "evicted", s.evicted);
@@ -137,7 +162,12 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     count(L, "values_out", s.values_out);
     count(L, "deltas_out", s.deltas_out);
     count(L, "value_bytes", s.value_bytes);
+    count(L, "answer_bytes", s.answer_bytes);
     count(L, "delta_bytes", s.delta_bytes);
+    count(L, "confirm_bytes", s.confirm_bytes);
+    count(L, "excess", s.excess);
+    push_workers(L, table);
+    lua_setfield(L, -2, "workers");
     lua_setfield(L, -2, "staleness");
 }
 

@@ -554,21 +554,29 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
 /* The one in force here. Any thread. */
 void tide_table_consistency(const struct tide_table *table, struct tide_consistency *out);
 
-/* The differential of each pull call of workers on this node: (newest clock its oldest row holds whole) - (the reader's
- * clock). bsp: -1; ssp, essp: from -(staleness + 1), or more if rows are newer than they must be. */
-struct tide_staleness {
+/* What workers saw and waited for. The differential of a pull call: (newest clock its oldest row holds whole) - (the
+ * reader's clock). bsp: -1; ssp, essp: from -(staleness + 1), or more if rows are newer than they must be; vap: any. */
+struct tide_worker_staleness {
+    uint32_t worker;                        /* its number */
     uint64_t count[TIDE_STALENESS_MAX + 2]; /* [d]: differential -d */
     uint64_t under, over;                   /* differential below -(TIDE_STALENESS_MAX + 1); 0 or above */
-    double mean, variance;
-    uint64_t hits, waits, fetches; /* keys served at once; waited for a clock; asked for */
-    uint64_t waited_ns;
+    double mean, variance;                  /* of the differential */
+    uint64_t hits, waits, fetches;          /* keys served at once; waited for a clock; asked for */
+    uint64_t clocks;                        /* that it ended since it first used the table */
+    uint64_t waited_ns, clock_ns;           /* in pulls; in clocks that this table's bound held up */
+    uint64_t stops, stopped_ns;             /* vap: pushes and clocks that waited until others had seen enough */
+};
+/* Of the workers of this node, those that have ended too, by number; returns how many there are. Any thread. */
+size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_staleness *out, size_t limit);
+
+struct tide_staleness { /* of this node */
+    struct tide_worker_staleness all; /* of its workers together */
     uint64_t copies, copy_bytes, evicted;
     uint64_t values_in, values_out, deltas_out; /* rows */
-    uint64_t value_bytes, delta_bytes;          /* sent: rows for copies, updates for homes */
-    /* vap: what the bound costs this node */
-    uint64_t stops, stopped_ns; /* pushes and clocks that waited until others had seen enough, and how long */
-    uint64_t excess;            /* updates that alone are larger than the bound */
-    uint64_t confirm_bytes;     /* sent: who has seen what */
+    uint64_t value_bytes, answer_bytes;         /* sent: rows for copies; those of them that somebody had asked for */
+    uint64_t delta_bytes;                       /* sent: updates for homes */
+    uint64_t confirm_bytes;                     /* sent, vap: who has seen what */
+    uint64_t excess;                            /* vap: updates that alone are larger than the bound */
 };
 void tide_table_staleness(struct tide_table *table, struct tide_staleness *out);
 

@@ -59,21 +59,19 @@ static void access_begin(struct access *a, struct tide__clocked *c, struct tide_
 }
 
 static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) {
-    const unsigned stripe = tide__stripe();
-    struct tide__statistics *s = &a->c->statistics[stripe];
-    size_t d = TIDE__OVER;
+    struct tide__tally *t = tide__tally(a->c, a->worker);
     if (a->c->model != TIDE_ASYNC && a->row_clock != UINT32_MAX) {
         int64_t back = (int64_t)a->worker->clock - (int64_t)a->row_clock + 1;
-        d = back <= 0                       ? TIDE__OVER
-            : back < TIDE_STALENESS_MAX + 2 ? (size_t)back
-                                            : (size_t)TIDE__UNDER;
-        tide__stripe_add(stripe, &s->differential[d], 1);
+        size_t d = back <= 0                       ? TIDE__OVER
+                   : back < TIDE_STALENESS_MAX + 2 ? (size_t)back
+                                                   : (size_t)TIDE__UNDER;
+        tide__tally_add(&t->differential[d], 1);
     }
-    tide__stripe_add(stripe, &s->hits, keys - (size_t)(a->waits < keys ? a->waits : keys));
+    tide__tally_add(&t->hits, keys - (size_t)(a->waits < keys ? a->waits : keys));
     if (TIDE_UNLIKELY(a->waits)) {
-        tide__stripe_add(stripe, &s->waits, a->waits);
-        tide__stripe_add(stripe, &s->fetches, a->fetches);
-        tide__stripe_add(stripe, &s->waited_ns, waited_ns);
+        tide__tally_add(&t->waits, a->waits);
+        tide__tally_add(&t->fetches, a->fetches);
+        tide__tally_add(&t->waited_ns, waited_ns);
     }
 }
 

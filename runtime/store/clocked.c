@@ -57,14 +57,18 @@ static void left(void *arg) {
     (void)tide__settle(arg);
 }
 
-static int may_end(void *arg, const struct tide__worker *worker) {
-    int code = tide__clock_may_end(arg, worker);
-    return code ? code : tide__vap_may_end(arg, worker);
+static int may_end(void *arg, struct tide__worker *worker) {
+    struct tide__sync *sync = arg;
+    const uint64_t since = tide_port_now(sync->store->port);
+    int code = tide__clock_may_end(sync, worker);
+    worker->waited_ns = tide_port_now(sync->store->port) - since;
+    return code ? code : tide__vap_may_end(sync, worker);
 }
 
 static void ended(void *arg, struct tide__worker *worker) {
     struct tide__sync *sync = arg;
     tide__overlays_free(worker);
+    tide__tallies_release(worker);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);
@@ -77,6 +81,7 @@ static void ended(void *arg, struct tide__worker *worker) {
 static void interval_ended(void *arg, struct tide__worker *worker) {
     struct tide__sync *sync = arg;
     tide__overlays_send(sync, worker);
+    tide__tallies_clock(worker, worker->waited_ns);
     worker->bound_serial = atomic_load_explicit(&sync->serial, memory_order_acquire);
 }
 
@@ -307,6 +312,7 @@ void tide__clocked_destroy(struct tide_table *table) {
     }
     tide__staged_free(c);
     tide__vap_destroy(c);
+    tide__tallies_free(c);
     tide__table_destroy(c->index);
     tide_free(c->dirty.at);
     tide_free(c->changed.at);
@@ -445,26 +451,7 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
     if (!c) {
         return;
     }
-    for (size_t i = 0; i < TIDE__STRIPES; i++) {
-        struct tide__statistics *s = &c->statistics[i];
-        for (size_t d = 0; d < TIDE_COUNT(out->count); d++) {
-            out->count[d] += atomic_load_explicit(&s->differential[d], memory_order_relaxed);
-        }
-        out->under += atomic_load_explicit(&s->differential[TIDE__UNDER], memory_order_relaxed);
-        out->over += atomic_load_explicit(&s->differential[TIDE__OVER], memory_order_relaxed);
-        out->hits += atomic_load_explicit(&s->hits, memory_order_relaxed);
-        out->waits += atomic_load_explicit(&s->waits, memory_order_relaxed);
-        out->fetches += atomic_load_explicit(&s->fetches, memory_order_relaxed);
-        out->waited_ns += atomic_load_explicit(&s->waited_ns, memory_order_relaxed);
-    }
-    double calls = 0, sum = 0, squares = 0;
-    for (size_t d = 0; d < TIDE_COUNT(out->count); d++) {
-        calls += (double)out->count[d];
-        sum -= (double)d * (double)out->count[d];
-        squares += (double)(d * d) * (double)out->count[d];
-    }
-    out->mean = calls > 0 ? sum / calls : 0;
-    out->variance = calls > 0 ? squares / calls - out->mean * out->mean : 0;
+    tide__tallies_sum(c, &out->all);
     out->copies = atomic_load_explicit(&c->index->slab.used, memory_order_relaxed);
     out->copy_bytes = out->copies * c->index->slab.stride;
     out->evicted = atomic_load_explicit(&c->evicted, memory_order_relaxed);
@@ -472,6 +459,7 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
     out->values_out = atomic_load_explicit(&c->values_out, memory_order_relaxed);
     out->deltas_out = atomic_load_explicit(&c->deltas_out, memory_order_relaxed);
     out->value_bytes = atomic_load_explicit(&c->value_bytes, memory_order_relaxed);
+    out->answer_bytes = atomic_load_explicit(&c->answer_bytes, memory_order_relaxed);
     out->delta_bytes = atomic_load_explicit(&c->delta_bytes, memory_order_relaxed);
     if (c->vap) {
         tide__vap_statistics(c, out);

@@ -136,9 +136,14 @@ struct tide__bound { /* a change: bounds of serials before it are not in force a
 };
 
 enum { TIDE__UNDER = TIDE_STALENESS_MAX + 2, TIDE__OVER };
-struct tide__statistics {
-    _Alignas(128) atomic_uint_fast64_t differential[TIDE__OVER + 1];
-    atomic_uint_fast64_t hits, waits, fetches, waited_ns;
+struct tide__tally { /* see tally.c */
+    struct tide__tally *next; /* of the table */
+    struct tide__clocked *c;
+    uint32_t worker;               /* number */
+    bool in_use;                   /* by a worker that lives; under the lock */
+    struct tide__tally *of_worker; /* the worker's next one; its fiber only */
+    atomic_uint_fast64_t differential[TIDE__OVER + 1];
+    atomic_uint_fast64_t hits, waits, fetches, clocks, waited_ns, clock_ns, stops, stopped_ns;
 };
 
 struct tide__staged;
@@ -172,9 +177,12 @@ struct tide__clocked {
     atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
     struct tide__list dirty; /* records to be sent */
     uint32_t hand;           /* of the evictor; under the lock of `dirty` */
-    atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, delta_bytes;
+    atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, answer_bytes,
+        delta_bytes;
     atomic_uint_fast64_t flushed_ns; /* async */
-    struct tide__statistics statistics[TIDE__STRIPES];
+    struct tide_lock tally_lock;
+    struct tide__tally *tallies;
+    struct tide__tally of_others; /* of workers for which there was no memory */
 
     /* home; I/O except where marked */
     uint64_t version;                    /* of the last VALUE */
@@ -225,6 +233,27 @@ int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_wr
                          struct tide_blob *rows);
 void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock);
 void tide__table_floor_update(struct tide__clocked *c);
+
+/* ---- tally.c ---- */
+struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worker *worker);
+/* The calling worker's, of this table. */
+static inline struct tide__tally *tide__tally(struct tide__clocked *c,
+                                              struct tide__worker *worker) {
+    struct tide__tally *t = worker->tallies;
+    while (t && t->c != c) {
+        t = t->of_worker;
+    }
+    return TIDE_LIKELY(t != NULL) ? t : tide__tally_make(c, worker);
+}
+static inline void tide__tally_add(atomic_uint_fast64_t *value, uint64_t amount) {
+    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + amount,
+                          memory_order_relaxed);
+}
+void tide__tallies_release(struct tide__worker *worker); /* it ends */
+/* The worker ends an interval, for which it waited so long. */
+void tide__tallies_clock(struct tide__worker *worker, uint64_t waited_ns);
+void tide__tallies_sum(struct tide__clocked *c, struct tide_worker_staleness *out);
+void tide__tallies_free(struct tide__clocked *c);
 
 /* ---- cache.c ---- */
 int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,

@@ -436,6 +436,7 @@ void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, u
         tide_free(row);
         atomic_fetch_add_explicit(&c->values_out, part, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->value_bytes, w.size, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->answer_bytes, answer ? w.size : 0, memory_order_relaxed);
         (void)tide__sync_send(c->table->store, node, &w);
         tide__vap_values_sent(c, node, c->version);
         at += part;

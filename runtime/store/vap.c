@@ -221,7 +221,8 @@ static bool orphaned(const struct tide__clocked *c, uint64_t key) {
 }
 
 /* Sends what is open, then waits until `ready`, which returns 1, 0 or an error. */
-static int wait_until(struct tide__clocked *c, int (*ready)(void *arg), void *arg) {
+static int wait_until(struct tide__clocked *c, struct tide__worker *worker,
+                      int (*ready)(void *arg), void *arg) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     int code = ready(arg);
     if (code) {
@@ -240,10 +241,9 @@ static int wait_until(struct tide__clocked *c, int (*ready)(void *arg), void *ar
         }
     }
     tide__sync_wait_end(sync, &waiting);
-    tide_lock(&c->vap->lock);
-    c->vap->stops++;
-    c->vap->stopped_ns += tide_port_now(c->table->store->port) - since;
-    tide_unlock(&c->vap->lock);
+    struct tide__tally *tally = tide__tally(c, worker);
+    tide__tally_add(&tally->stops, 1);
+    tide__tally_add(&tally->stopped_ns, tide_port_now(c->table->store->port) - since);
     return code < 0 ? code : 0;
 }
 
@@ -271,7 +271,7 @@ static int push_ready(void *arg) {
 int tide__vap_wait(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
                    const float *delta) {
     struct wish wish = {.c = c, .worker = worker, .key = key, .delta = delta};
-    return wait_until(c, push_ready, &wish);
+    return wait_until(c, worker, push_ready, &wish);
 }
 
 /* All that is unseen is within the bound of the next clock. */
@@ -294,14 +294,14 @@ static int clock_ready(void *arg) {
     return good || TIDE_MUTANT(vap_clock_free);
 }
 
-int tide__vap_may_end(struct tide__sync *sync, const struct tide__worker *worker) {
+int tide__vap_may_end(struct tide__sync *sync, struct tide__worker *worker) {
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     int code = 0;
     for (unsigned id = 1; id <= count && !code; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);
         if (table && table->clocked && table->clocked->vap) {
             struct wish wish = {.c = table->clocked, .worker = worker};
-            code = wait_until(table->clocked, clock_ready, &wish);
+            code = wait_until(table->clocked, worker, clock_ready, &wish);
         }
     }
     return code;
@@ -475,8 +475,6 @@ void tide__vap_set_bound(struct tide__clocked *c, double bound) {
 void tide__vap_statistics(struct tide__clocked *c, struct tide_staleness *out) {
     struct tide__vap *v = c->vap;
     tide_lock(&v->lock);
-    out->stops = v->stops;
-    out->stopped_ns = v->stopped_ns;
     out->excess = v->excess;
     tide_unlock(&v->lock);
     out->confirm_bytes = atomic_load_explicit(&v->confirm_bytes, memory_order_relaxed);

@@ -37,7 +37,7 @@ int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64
 int tide__vap_wait(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
                    const float *delta);
 /* Until what is unseen of the worker's pushes is within the bound of its next clock. Suspends. */
-int tide__vap_may_end(struct tide__sync *sync, const struct tide__worker *worker);
+int tide__vap_may_end(struct tide__sync *sync, struct tide__worker *worker);
 void tide__vap_worker_ended(struct tide__clocked *c, const struct tide__worker *worker);
 
 /* ---- what leaves; flush lock held ---- */

@@ -47,7 +47,7 @@ struct tide__vap {
     struct tide__ledger *ledgers;
     uint64_t *local; /* keys with open updates of rows at home here */
     size_t local_count, local_capacity;
-    uint64_t stops, stopped_ns, excess;
+    uint64_t excess;
 
     /* I/O */
     struct tide__seer *seers;

@@ -399,7 +399,7 @@ static void bounds_hold_when_copies_are_evicted(void **state) {
         assert_int_equal(tide_consistency_parse("essp:2", &o.consistency), 0);
         create(&c, o);
         struct job job = job_of("essp:2", 12, 6);
-    job.seed = seed;
+        job.seed = seed;
         struct fiber fibers[6];
         job.writers = 1;
         for (unsigned i = 0; i < 6; i++) {
@@ -410,8 +410,14 @@ static void bounds_hold_when_copies_are_evicted(void **state) {
         run_alone(&c, 0, totals_run, &job);
         struct tide_staleness s;
         tide_table_staleness(table_of(&c, 1, "counters"), &s);
-        assert_true(s.evicted > 0 && s.copies < ROWS && s.over == 0 && s.under == 0);
-        assert_true(s.mean <= -1 && s.mean >= -3 && s.hits > 0 && s.fetches > 0);
+        assert_true(s.evicted > 0 && s.copies < ROWS && s.all.over == 0 && s.all.under == 0);
+        assert_true(s.all.mean <= -1 && s.all.mean >= -3 && s.all.hits > 0 && s.all.fetches > 0);
+        struct tide_worker_staleness of[4]; /* by worker: they end, what they saw stays */
+        assert_int_equal(tide_table_worker_staleness(table_of(&c, 1, "counters"), of, 4), 2);
+        assert_true(of[0].worker == 1 && of[1].worker == 4);
+        assert_true(of[0].clocks == 12 && of[1].clocks == 12 && s.all.clocks == 24);
+        assert_true(of[0].hits && of[1].hits && of[0].hits + of[1].hits == s.all.hits);
+        assert_true(of[0].waited_ns + of[1].waited_ns == s.all.waited_ns);
         close_cluster(&c);
     }
 }

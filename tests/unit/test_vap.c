@@ -250,8 +250,8 @@ static struct job run(bool simulated, const char *consistency, const struct faul
     for (unsigned n = 0; n < 2; n++) {
         struct tide_staleness s;
         tide_table_staleness(table_of(&c, n, "bounded"), &s);
-        cost.stops += s.stops;
-        cost.stopped_ns += s.stopped_ns;
+        cost.all.stops += s.all.stops;
+        cost.all.stopped_ns += s.all.stopped_ns;
         cost.excess += s.excess;
         cost.confirm_bytes += s.confirm_bytes;
         if (!faults->dies) {
@@ -278,7 +278,7 @@ static void nobody_misses_more_than_the_bound(void **state) {
             const struct faults none = {.hashed = seed % 3 == 0};
             const struct job job = run(true, bounds[b], &none, seed);
             values += job.values;
-            assert_true(cost.stops > 0 && cost.stopped_ns > 0 && cost.confirm_bytes > 0);
+            assert_true(cost.all.stops > 0 && cost.all.stopped_ns > 0 && cost.confirm_bytes > 0);
             assert_true(b == 2 || cost.excess > 0);
             if (b < 2) { /* and the bound is used up: it is not kept by being late for nothing */
                 assert_true(job.closest > 0.9);
