@@ -605,6 +605,20 @@ static int table_stats(lua_State *L) {
     return 1;
 }
 
+/* Prints what all nodes know of it; options {chart=}. */
+static int table_show(lua_State *L) {
+    (void)check_table(L, 1);
+    lua_settop(L, 2);
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "tide.table_show");
+    lua_call(L, 1, 1);
+    lua_getfield(L, -1, "show");
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    lua_call(L, 2, 0);
+    return 0;
+}
+
 /* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed"} */
 static int table_health(lua_State *L) {
     struct tide_table *table = check_table(L, 1);
@@ -830,6 +844,7 @@ void tide__lua_open_table(lua_State *L) {
         {"sampler", tide__lua_table_sampler},
         {"where", table_where},
         {"stats", table_stats},
+        {"show", table_show},
         {"consistency", tide__lua_table_consistency},
         {"homes", table_homes},
         {"health", table_health},

@@ -32,6 +32,8 @@ local function is_consistency(value)
   if type(value) ~= "string" then return false end
   local s <const> = value:match("^e?ssp:(%d+)$")
   if s then return tonumber(s) <= STALENESS_MAX end
+  local bound <const> = tonumber(value:gsub(":flat$", ""):match("^vap:(%d[%d.e+-]*)$"))
+  if bound then return bound > 0 and bound < math.huge end
   return value == "sequential" or value == "bsp" or value == "bsp:reproducible" or value == "async"
     or value:match("^async:%d+ms$") ~= nil
 end
@@ -91,7 +93,8 @@ function table_spec.new(fields)
   spec.init = spec.init or {"zero"}
   if spec.consistency ~= nil and not is_consistency(spec.consistency) then
     refuse(2, 'table field `consistency` is `%s`; there are "sequential", "bsp", "bsp:reproducible", "ssp:N", ' ..
-      '"essp:N" (N up to %d), "async", "async:50ms"', tostring(spec.consistency), STALENESS_MAX)
+      '"essp:N" (N up to %d), "async", "async:50ms", "vap:0.01", "vap:0.01:flat"', tostring(spec.consistency),
+      STALENESS_MAX)
   end
   if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
     refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))

@@ -11,7 +11,7 @@ local WORK <const> = {
   policy = "policy new batching",
   run = "run %s", sim = "sim --seed 1 %s", up = "up",
   down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
-  actors = "actors", tables = "tables", links = "links", move = "move t 0-3 n1 --dry-run",
+  actors = "actors", tables = "tables", table = "table show factors", links = "links", move = "move t 0-3 n1 --dry-run",
   checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", stat = "stat --count 1", top = "top",
 }

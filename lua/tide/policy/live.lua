@@ -2,7 +2,8 @@
 -- get with the answer to their report, slots that move (servers.lua) and nodes that come or go. The same code runs
 -- under `tide sim`.
 --
--- A job has a placement or a scaling seat when it names a policy for it.
+-- A job has a placement or a scaling seat when it names a policy for it, and a sync seat for each table that it names
+-- one for: {sync = "sync/adaptive"} for all tables with clocks, or {sync = {columns = "sync/adaptive"}}.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
 -- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
 -- `comm`: how the gradients of each layer travel.
@@ -12,6 +13,7 @@ local Comm = require "tide.policy.comm"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 local servers = require "tide.policy.servers"
+local Sync = require "tide.policy.sync"
 
 local live = {}
 live.__index = live
@@ -29,7 +31,7 @@ end
 local driver = {}
 driver.__index = driver
 
-function driver:snapshot(kind, _, needs)
+function driver:snapshot(kind, scope, needs)
   local want = {}
   for _, name in ipairs(needs or {"worker.speed", "worker.times", "net.rate"}) do want[name] = true end
   local view = {workers = {}, nodes = {}, age = {},
@@ -50,6 +52,8 @@ function driver:snapshot(kind, _, needs)
   end
   if kind == "comm" then
     self.comm:fill(view, want)
+  elseif kind == "sync" then
+    self.sync:fill(view, scope, want)
   elseif kind ~= "batching" then
     self.servers:fill(view, kind, want)
   end
@@ -78,9 +82,12 @@ function driver:speed_of(w)
   return speed
 end
 
-function driver:apply(kind, _, actions, epoch)
+function driver:apply(kind, scope, actions, epoch)
   for _, a in ipairs(actions) do
-    if kind == "comm" then
+    if kind == "sync" then
+      local ok, why = self.sync:apply(scope, a)
+      if not ok then return nil, why end
+    elseif kind == "comm" then
       if not self.comm:apply(a) then return nil, ("a job cannot carry out `%s` here"):format(a.field) end
     elseif a.field == "batch" then
       local w = self.workers[a.id]
@@ -111,7 +118,7 @@ local function new_driver(controller, batch)
   return self
 end
 
-local SEATS <const> = {"batching", "placement", "scaling", "comm"}
+local SEATS <const> = {"batching", "placement", "scaling", "comm", "sync"}
 
 -- What a job must declare for a policy of the kind, or nothing.
 local NEEDS <const> = {
@@ -142,6 +149,13 @@ local function seats_of(job)
   return seats
 end
 
+-- The sync policies of a job by its tables; raises what cannot be.
+local function tables_of(job, policies, tables)
+  local seats <const>, problem <const> = Sync.seats(policies, tables)
+  if problem then error(errors.new("T0303", ("job `%s` names %s"):format(job.name, problem)), 0) end
+  return seats
+end
+
 ---@param job tide.job
 ---@return boolean whether there is anything that a policy could decide
 function live.has_seats(job) return job.batch ~= nil or job.comm ~= nil or next(job.policies or {}) ~= nil end
@@ -151,6 +165,7 @@ local SIGNALS <const> = {
   placement = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true, ["slot.rates"] = true},
   scaling = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true},
   comm = {["worker.times"] = true, ["tensor.sizes"] = true, ["net.rate"] = true},
+  sync = {["worker.times"] = true, ["table.staleness"] = true},
 }
 local SAMPLE_S <const> = 0.25
 
@@ -167,6 +182,11 @@ function live.new(controller, job)
   if policies.placement or policies.scaling then
     d.servers = servers.new(controller, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
   end
+  local of_tables <const> = policies.sync and tables_of(job, policies.sync, controller.a.tables) or {}
+  local keys <const> = require("tide.text").sorted_keys(of_tables)
+  if policies.sync then
+    d.sync = Sync.new(controller, keys, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
+  end
   d.comm = job.comm and Comm.new(job, #controller.workers)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
@@ -176,10 +196,14 @@ function live.new(controller, job)
     snapshot = function(...) return d:snapshot(...) end,
     apply = function(...) return d:apply(...) end,
   }}
-  for _, kind in ipairs(seats) do
-    local _, err = self.host:add_seat(kind, job.name, policies[kind])
+  local function add(kind, scope, policy)
+    local _, err = self.host:add_seat(kind, scope, policy)
     if err then error(err, 0) end
   end
+  for _, kind in ipairs(seats) do
+    if kind ~= "sync" then add(kind, job.name, policies[kind]) end
+  end
+  for _, key in ipairs(keys) do add("sync", key, of_tables[key]) end
   if d.comm then self.host:step() end -- the first step follows a plan already
   return self
 end
@@ -301,6 +325,7 @@ end
 
 function live:close()
   if self.driver.servers then self.driver.servers:close() end
+  if self.driver.sync then self.driver.sync:close() end
   self.host:close()
 end
 
