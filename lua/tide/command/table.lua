@@ -63,7 +63,7 @@ return {
       end
       table.sort(workers, function(a, b) return a.worker < b.worker end)
       if s then s.workers = workers end
-      context:print(context.core.json_encode {schema = "tide.table_show/1", name = o.table, nodes = parts,
+      context:print(context.core.json_encode {schema = "tide.staleness/1", name = o.table, nodes = parts,
                                               staleness = s})
     else
       context:print(table_show.text(o.table, parts, {width = context.terminal.width, unicode = context.terminal.utf8,

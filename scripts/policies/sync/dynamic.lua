@@ -1,7 +1,7 @@
 -- Dynamic stale synchronous parallelism (Zhao et al., 2019): between `least` and `most`, the bound at which the fastest
 -- worker would wait least. When it may run r clocks beyond `least`, the last of them ends at r * fast, and it waits
--- until the slowest, whose clocks end at slow, 2 * slow, .., has ended one. Of equal waits the smallest bound; one that
--- is within a tenth of the slowest's clock of the best stays.
+-- until the slowest, whose clocks end at slow, 2 * slow, .., has ended one. Of equal waits the smallest bound; it is not
+-- raised for less than a tenth of the slowest's clock.
 local policy = {
   api = 1, kind = "sync", name = "dynamic", version = 1,
   params = { least = 1, most = 8 },
@@ -33,7 +33,7 @@ function policy.decide(st, view)
     if not best or wait < best_wait - 1e-9 then best, best_wait = p.least + r, wait end
     if p.least + r == tonumber(now) then now_wait = wait end
   end
-  if now_wait and now_wait <= best_wait + 0.1 * slow then return {} end
+  if now_wait and tonumber(now) <= best and now_wait <= best_wait + 0.1 * slow then return {} end
   return { consistency = ("%s:%d"):format(model, best),
            why = ("clocks take %.3g s to %.3g s without waiting"):format(fast, slow) }
 end
