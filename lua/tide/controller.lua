@@ -14,6 +14,7 @@
 -- node alone are gone, and end the run.
 local chunks = require "tide.chunks"
 local core = require "tide.core"
+local events = require "tide.events"
 local script = require "tide.script"
 local text = require "tide.text"
 
@@ -57,6 +58,7 @@ function controller:emit(event)
     self.dropped = 0
   end
   self.events[#self.events + 1] = event
+  events.of_run(self, event)
   self:flush()
 end
 
@@ -149,6 +151,7 @@ function controller:drop_workers(node, reason)
     if w.node == node then
       w.state, w.waits, count = "lost", nil, count + 1
       if self.chunks then redone = redone + self.chunks:release(w.rank) end
+      if self.policies then self.policies:ended(w.rank) end
       for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
     end
   end
@@ -379,7 +382,7 @@ function controller:serve_chunk(w)
   if self.stopping or pass < set.pass or set:over() then
     answer = {op = "chunk"}
   else
-    answer = pass == set.pass and set:take(w.rank)
+    answer = pass == set.pass and set:take(w.rank, core.now())
     if not answer then return end
     answer.op = "chunk"
   end
@@ -389,11 +392,26 @@ function controller:serve_chunk(w)
 end
 
 ---Gives free chunks to the workers that wait for one; lets them go when the pass is over.
+---@return integer[] ranks of those that wait on
 function controller:hand_out()
-  if not self.chunks or self.failed then return end
+  local idle = {}
+  if not self.chunks or self.failed then return idle end
   for _, w in ipairs(self.workers) do
     if w.waits and w.waits.kind == "chunk" then self:serve_chunk(w) end
+    if w.waits and w.waits.kind == "chunk" then idle[#idle + 1] = w.rank end
   end
+  return idle
+end
+
+---The same, with a word of the dispatch policy for those that wait on.
+function controller:dispatch()
+  local idle = self:hand_out()
+  if #idle > 0 and self.policies and self.policies:idle(idle) then self:hand_out() end
+end
+
+---A worker waits for something else than chunks, or for nothing any more: what is queued for it is anybody's.
+function controller:leave_queue(w)
+  if self.chunks and self.chunks:unqueue(w.rank) then self:hand_out() end
 end
 
 ---- checkpoints -----------------------------------------------------------------------------------------------------
@@ -497,11 +515,13 @@ function from_worker.report(self, w, m)
   w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
   w.elapsed_s = m.elapsed_s
   w.waits = {kind = "report", id = m.id}
+  self:leave_queue(w)
   self:meet()
 end
 
 function from_worker.barrier(self, w, m)
   w.waits = {kind = "barrier", id = m.id, name = m.name, value = m.value}
+  self:leave_queue(w)
   self:meet()
 end
 
@@ -519,10 +539,13 @@ function from_worker.progress(self, _, m) self:count_progress(m.fields) end
 
 ---{done = {index, lease, fields}} completes, {back = {index, lease}} gives back, {id, pass} asks for the next one.
 function from_worker.chunk(self, w, m)
-  if m.done and self.chunks:finish(m.done) and next(m.done.fields) then self:count_progress(m.done.fields) end
+  local counts, held = false, nil
+  if m.done then counts, held = self.chunks:finish(m.done) end
+  if counts and next(m.done.fields) then self:count_progress(m.done.fields) end
+  if held and self.policies then self.policies:completed(w.rank, self.chunks:size_of(m.done.index), held.since) end
   if m.back then self.chunks:give_back(m.back) end
   if m.id then w.waits = {kind = "chunk", id = m.id, pass = m.pass} end
-  self:hand_out()
+  self:dispatch()
   self:meet()
 end
 
@@ -545,6 +568,7 @@ function from_worker.done(self, w, m)
   self.records[w.rank] = m.record
   w.state, w.waits = "done", nil
   if self.policies then self.policies:ended(w.rank) end
+  self:leave_queue(w)
   self:meet()
 end
 
@@ -690,6 +714,7 @@ function from_driver.policy(self, request, message)
   end
   local result, err = self.policies:serve(request)
   if not result then return core.answer_error(message, err) end
+  events.of_policy(self, request.verb, core.plain_decode(result))
   core.answer(message, {result = result})
 end
 
@@ -738,7 +763,10 @@ function controller:tick()
     if self.suspect and core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
   end
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
-  if self.policies and not self.failed and not self.finished then self.policies:tick() end
+  if self.policies and not self.failed and not self.finished then
+    self.policies:tick()
+    if self.policies:queues_changed() then self:hand_out() end
+  end
   local checkpoint = self.job and self.job.checkpoint
   if checkpoint and self.ready == self.worker_count and not self.writing and not self.finished and not self.failed
     and core.now() - (self.checkpoint_at or self.started_at) >= checkpoint.every_s then

@@ -119,7 +119,7 @@ end
 
 -- Fields of an array of records that all have the same scalar fields; nil for anything else.
 local function record_columns(value)
-  if type(value) ~= "table" or rawlen(value) < 2 or not is_array(value) then return nil end
+  if type(value) ~= "table" or rawlen(value) < 1 or not is_array(value) then return nil end
   local first <const> = rawget(value, 1)
   if type(first) ~= "table" or is_array(first) then return nil end
   local keys <const> = ordered_keys(first)

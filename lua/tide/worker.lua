@@ -307,6 +307,7 @@ function worker.main(a)
   local self = worker.new(a)
   tame_globals(self)
   local ok, err = xpcall(function()
+    core.title("worker " .. a.rank)
     prepare(self, a)
     local begun, why = core.worker_begin(a.rank, self.clocks)
     if not begun then error(why, 0) end

@@ -10,6 +10,12 @@ local attach = {}
 local RUN <const> = [[return require("tide.console.attach").inside(...)]]
 local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130}
 
+-- What a script is told of a result: a refusal is no failure of what it asked.
+local function exit_of(result)
+  local code <const> = result.error and result.error.code
+  return code and code:find "^T08" and 4 or EXIT[result.status]
+end
+
 ---Runs in the program's own state, attached to a cluster.
 ---@param o table plain data, see attach.inside
 ---@return integer|nil exit, table? err
@@ -67,12 +73,12 @@ local function once(own, code, o)
     local shown, failure = attach.shown(result, o)
     if shown then write_out(shown) end
     if failure then write_err(failure) end
-    return {exit = result.failed and 1 or EXIT[result.status]}
+    return {exit = result.failed and 1 or exit_of(result)}
   end
   if not result.nodes then
     result.node = own.node
     write_out(json_line(result, table.concat(printed)))
-    return {exit = EXIT[result.status]}
+    return {exit = exit_of(result)}
   end
   local failed = false
   for _, answer in ipairs(result.nodes) do
@@ -84,12 +90,13 @@ end
 
 ---Body of the client's actor.
 ---@param o {code?: string, targets?: string, json?: boolean, width: integer, utf8: boolean, color: boolean,
----  interactive?: boolean, seconds?: number, home?: string}
+---  interactive?: boolean, seconds?: number, role: string}
 ---@return table {exit=} | {error=}
 function attach.inside(o)
   core.trap_exits(true)
   local drawn = false
   local own <const> = client.new {
+    role = o.role,
     print = function(chunk) write_out(text.clean_lines(chunk)) end,
     say = function(line) write_err(text.clean(line) .. "\n") end,
     live = function(line)
@@ -104,8 +111,12 @@ function attach.inside(o)
   }
   local ok, err = own:connect()
   if not ok then return {error = errors.to_data(err)} end
+  if o.code then
+    local where, code = targets.split(o.code)
+    o.targets, o.code = where or o.targets, code
+  end
   if o.targets then
-    local found, wrong = targets.resolve(o.targets, core.members(), (core.node() or {}).controller)
+    local found, wrong = targets.resolve(o.targets, targets.cluster())
     if not found then return {error = errors.to_data(wrong)} end
   end
   if o.code then return once(own, o.code, o) end

@@ -4,6 +4,7 @@
 -- has it goes on with it, and what was asked is not evaluated twice.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local targets = require "tide.console.targets"
 
 local client = {}
 client.__index = client
@@ -21,7 +22,7 @@ end
 local function candidates(preferred)
   local list = {}
   for _, member in ipairs(core.members()) do
-    if member.state == "up" and ((member.workers or 0) > 0 or member.store) then list[#list + 1] = member end
+    if member.state == "up" and targets.serves(member) then list[#list + 1] = member end
   end
   table.sort(list, function(a, b)
     if (a.name == preferred) ~= (b.name == preferred) then return a.name == preferred end
@@ -31,11 +32,11 @@ local function candidates(preferred)
   return list
 end
 
----@param o {print: fun(text: string), live: fun(text: string?), say: fun(text: string)}
+---@param o {print: fun(text: string), live: fun(text: string?), say: fun(text: string), role: string}
 ---@return table client, not connected
 function client.new(o)
-  return setmetatable({id = new_id(), print = o.print, live = o.live, say = o.say, next_id = 0, expected = {},
-                       interrupts = core.interrupted()}, client)
+  return setmetatable({id = new_id(), role = o.role, print = o.print, live = o.live, say = o.say, next_id = 0,
+                       expected = {}, interrupts = core.interrupted()}, client)
 end
 
 ---Opens the session on a node of the cluster.
@@ -45,7 +46,7 @@ function client:connect()
   for _, member in ipairs(candidates(self.node)) do
     local agent, err = core.whereis(member.name .. "/agent")
     local opened
-    if agent then opened, err = core.call(agent, {op = "console.open", session = self.id}, OPEN_S) end
+    if agent then opened, err = core.call(agent, {op = "console.open", session = self.id, role = self.role}, OPEN_S) end
     if opened then
       self.address, self.node, self.version = opened.address, opened.node, opened.version
       self.resumed = opened.resumed

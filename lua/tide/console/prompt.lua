@@ -62,7 +62,8 @@ end
 
 function prompt:label()
   local where <const> = self.o.targets and " " .. text.clean(self.o.targets) or ""
-  local plain <const> = text.clean(self.name) .. where .. "> "
+  local role <const> = self.o.role ~= "admin" and (" (%s)"):format(self.o.role) or ""
+  local plain <const> = text.clean(self.name) .. where .. role .. "> "
   return self.o.color and "\1\27[1;36m\1" .. plain .. "\1\27[0m\1" or plain
 end
 
@@ -114,7 +115,7 @@ local commands = {}
 
 function prompt:commands_t(where)
   if where ~= "" then
-    local found, err = targets.resolve(where, core.members(), (core.node() or {}).controller)
+    local found, err = targets.resolve(where, targets.cluster())
     if not found then
       out(errors.format(err, {unicode = self.o.utf8}) .. "\n")
       return true
