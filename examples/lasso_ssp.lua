@@ -171,7 +171,7 @@ tide.main(function()
                              wire = summary.wire_bytes}
   end
   print(("data: %s; a worker is slowed\n\n%-12s %11s %6s %9s %9s %8s %8s %8s %11s %9s"):format(data.note, "model",
-    "objective", "used", "arrives", "after", "seconds", "mean", "var", "wait/clock", "wire"))
+    "objective", "used", "epochs", "arrives", "seconds", "mean", "var", "wait/clock", "wire"))
   local by_epoch, by_time = {}, {}
   for i, r in ipairs(results) do
     local last <const>, there <const>, s <const> = r.points[#r.points], arrival(r.points, best, opt.within), r.staleness
@@ -180,7 +180,7 @@ tide.main(function()
       by_epoch[i].points[k], by_time[i].points[k] = {p.epoch, p.objective}, {p.at, p.objective}
     end
     print(("%-12s %11.6g %6d %9s %9s %8.2f %8.2f %8.2f %11s %9s"):format(r.name, last.objective, last.used,
-      there and there.epoch .. " epochs" or "-", there and ("%.2f s"):format(there.at) or "-", last.at, s.mean, s.var,
+      there and there.epoch or "-", there and ("%.2fs"):format(there.at) or "-", last.at, s.mean, s.var,
       tide.units.format_duration(s.wait_s_per_clock or 0), tide.units.format_size(r.wire)))
   end
   local ok, err = tide.chart.write(opt.chart, {

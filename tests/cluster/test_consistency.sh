@@ -51,4 +51,23 @@ says out.txt '^bsp +[0-9.]+ +[0-9.]+ +-1\.00 +0\.00 '
 says chart.svg '<svg'
 says chart.svg 'essp:2'
 nothing_left
+
+# The lasso: from a LibSVM file, and in the simulator, where a straggler costs bsp more of the virtual time than essp.
+lasso=$root/examples/lasso_ssp.lua
+for i in $(seq 60); do
+    echo "$((i % 7 - 3)) $((i % 5 + 1)):$((i % 3 + 1)) $((i % 4 + 6)):$((i % 7 - 3))"
+done >small.txt
+run 0 run "$lasso" --data small.txt --epochs 3 --clocks 2 --slow 1ms --models "bsp vap:0.5" --chart lasso.svg
+says out.txt '^data: small.txt: 60 examples'
+says out.txt '^vap:0.5 +[0-9.]+ +[0-9]+ '
+says lasso.svg 'Objective by epoch'
+echo "1 3:x" >bad.txt
+run 1 run "$lasso" --data bad.txt --models bsp
+says err.txt 'bad.txt:1'
+nothing_left
+run 0 sim --seed 1 "$lasso" --train 200 --columns 120 --entries 20 --models "bsp essp:3"
+bsp=$(awk '$1 == "bsp" {print $6}' out.txt) essp=$(awk '$1 == "essp:3" {print $6}' out.txt)
+awk -v b="$bsp" -v e="$essp" 'BEGIN {exit !(e > 0.1 && b + 0 > 1.2 * e)}' ||
+    fail "bsp took $bsp s, essp:3 $essp s"
+
 finish

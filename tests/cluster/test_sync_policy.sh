@@ -45,6 +45,7 @@ local job = tide.job {
       w.tables.eager:push(keys, ones)
       tide.sleep(w.rank == 1 and w.rng:uniform() < 0.5 and 0.02 or 0.003)
       w:clock()
+      if w:stopping() then break end
     end
     w:report {loss = 0, examples = 1}
     if w.rank == 1 then w.tables.eager:show {chart = "eager.svg"} end
@@ -93,6 +94,30 @@ says err.txt 'a sync policy for `nobody`: the job has no such table'
 run 1 run sync.lua --bound vap:-1
 says err.txt 'T0204.*"vap:0.01:flat"'
 nothing_left
+
+# One table of a run that goes on, from the command line.
+begin run sync.lua --policy sync/adaptive --clocks 100000
+for _ in $(seq 200); do
+    socket=$(find "$XDG_RUNTIME_DIR" -path '*run-*' -name '*.sock' | head -1)
+    [ -n "$socket" ] && timeout 20 "$TIDE" table show sync.eager --cluster "unix:$socket" >shown.txt 2>shown.err &&
+        grep -Eq '^ +4 +[0-9]' shown.txt && break
+    sleep 0.1
+done
+says shown.txt '^table sync.eager, width 2$'
+says shown.txt '^consistency essp:[0-9]+$'
+says shown.txt '^ +all +[0-9.k]+ +-[0-9.]+ '
+run 0 table show sync.eager --json --chart shown.svg --cluster "unix:$socket"
+says out.txt '"schema":"tide.staleness/1"'
+says out.txt '"hist":\[[0-9]'
+says shown.svg '<svg'
+run 1 table show sync.eagre --cluster "unix:$socket"
+says err.txt 'T0401.*no table `sync.eagre`'
+says err.txt 'sync.eager'
+run 2 table show sync.plain --chart none.svg --cluster "unix:$socket"
+says err.txt 'sequential'
+run 2 table draw sync.eager --cluster "unix:$socket"
+kill -INT "$driver"
+wait "$driver"
 
 # Under the simulator the same run is the same to the bit.
 run 0 sim --seed 3 sync.lua
