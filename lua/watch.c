@@ -9,7 +9,7 @@
 
 #define METATABLE "tide.tap"
 
-enum { EVENTS_MAX = 512, SAMPLES_MAX = 64, TEXT_MAX = 400 };
+enum { EVENTS_MAX = 512, SAMPLES_MAX = 128, TEXT_MAX = 400 };
 
 /* ---- events ---- */
 
@@ -45,9 +45,9 @@ static int core_events(lua_State *L) {
     lua_Integer after = luaL_optinteger(L, 1, 0);
     luaL_argcheck(L, after >= 0, 1, "the number of an event");
     struct tide_event *events = lua_newuserdatauv(L, EVENTS_MAX * sizeof *events, 0);
-    size_t count = host->node ? tide_events(tide_system_of(host->node), (uint64_t)after, events,
-                                            EVENTS_MAX)
-                              : 0;
+    size_t count =
+        host->node ? tide_events(tide_system_of(host->node), (uint64_t)after, events, EVENTS_MAX)
+                   : 0;
     push_events(L, events, count);
     return 1;
 }

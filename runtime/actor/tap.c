@@ -2,7 +2,7 @@
  * Taps: samples of the messages that come to an actor, for somebody who watches.
  *
  * A tap belongs to whoever opened it. While it is open the actor's slot points to it; every message that enters the
- * mailbox is counted, and as many a second as was asked for are copied (their first 512 bytes) into a ring of 64, from
+ * mailbox is counted, and as many a second as was asked for are copied (their first 512 bytes) into a ring of 128, from
  * where the watcher takes them. A full ring drops. Nothing is sent and nothing waits, so a tap neither slows the
  * links nor is slowed by them. Without a tap a message costs one look at a pointer.
  *
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { TAP_RING = 64 };
+enum { TAP_RING = 128 };
 
 struct tide_tap {
     struct scheduler *scheduler;

@@ -39,7 +39,7 @@ tide.main(function()
 end)
 EOF
 run 0 run balance.lua
-says out.txt '^swapped boa v3 to equal v1, epoch 2$'
+says out.txt '^swapped boa v[0-9]+ to equal v1, epoch 2$'
 says out.txt '^step 80 shares 40 40 40$'
 says out.txt 'there is no seat for scaling policies here; there are: batching@balance'
 slow=$(sed -n 's/^step 60 shares [0-9]* [0-9]* \([0-9]*\)$/\1/p' out.txt)

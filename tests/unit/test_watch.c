@@ -87,12 +87,12 @@ static void a_tap_counts_all_messages_and_copies_the_beginning_of_some(void **st
     (void)state;
     tide_address who = counter();
     struct tide_tap *tap;
-    struct tide_tap_sample samples[64];
+    struct tide_tap_sample samples[128];
     struct tide_tap_counts counts;
     deliver((struct batch){who, 10, 100}); /* nobody looks */
     assert_int_equal(tide_tap_open(node->system, who, 20, &tap), 0);
     deliver((struct batch){who, 500, 1000});
-    size_t got = tide_tap_read(tap, samples, 64, &counts);
+    size_t got = tide_tap_read(tap, samples, 128, &counts);
     assert_int_equal(counts.seen, 500);
     assert_true(got >= 1 && counts.dropped == 0 && got + counts.passed_over == 500);
     assert_false(counts.ended);
@@ -101,7 +101,7 @@ static void a_tap_counts_all_messages_and_copies_the_beginning_of_some(void **st
     assert_int_equal(samples[0].kind, TIDE_CAST);
     assert_int_equal(samples[0].lane, TIDE_LANE_CONTROL);
     assert_memory_equal(samples[0].data, "\xc5\x03\xe8", 3); /* binary of 1,000 */
-    assert_int_equal(tide_tap_read(tap, samples, 64, &counts), 0);
+    assert_int_equal(tide_tap_read(tap, samples, 128, &counts), 0);
     tide_tap_close(tap);
     deliver((struct batch){who, 10, 100}); /* nobody looks any more */
 }
@@ -110,13 +110,13 @@ static void a_tap_that_nobody_reads_drops_and_goes_on(void **state) {
     (void)state;
     tide_address who = counter();
     struct tide_tap *tap;
-    struct tide_tap_sample samples[64];
+    struct tide_tap_sample samples[128];
     struct tide_tap_counts counts;
     assert_int_equal(tide_tap_open(node->system, who, 1000000, &tap), 0);
     deliver((struct batch){who, 3000, 10});
-    assert_int_equal(tide_tap_read(tap, samples, 64, &counts), 64);
+    assert_int_equal(tide_tap_read(tap, samples, 128, &counts), 128);
     assert_int_equal(counts.seen, 3000);
-    assert_true(counts.dropped > 0 && counts.dropped + counts.passed_over + 64 == 3000);
+    assert_true(counts.dropped > 0 && counts.dropped + counts.passed_over + 128 == 3000);
     tide_tap_close(tap);
 }
 

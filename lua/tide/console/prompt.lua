@@ -310,6 +310,7 @@ function prompt.run(own, o)
   title(self)
   local entries <const> = self.history.entries
   for i = math.max(1, #entries - 1000), #entries do self.remembered[#self.remembered + 1] = entries[i].text end
+  own.ended_by = self.line.ended_by
   own.say = function(line) self.line.above(text.clean(line) .. "\n") end
   self:open_line()
   local going = true
@@ -321,14 +322,17 @@ function prompt.run(own, o)
     if block == nil then
       out "\n"
       going = false
+    elseif self.line.ended_by() then
+      going = false
     elseif block and block:find "%S" then
       self:remember(block)
       going = self:dispatch(block)
     end
   end
+  local signal <const> = self.line.ended_by()
   self.line.close()
   if self.failure then return {error = self.failure} end
-  return {exit = 0}
+  return {exit = signal and 128 + signal or 0}
 end
 
 return prompt

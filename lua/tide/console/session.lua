@@ -16,7 +16,8 @@ local text = require "tide.text"
 local session = {}
 
 local MEMORY_BYTES <const> = 256 << 20
-local IDLE_S <const> = 600         -- a session that nobody uses ends after this time
+local IDLE_S <const> = 60          -- a session without clients in which nothing runs ends after this time
+local LEFT_S <const> = 600         -- one in which something still does
 local STEP_S <const> = 0.1         -- how long printed text waits for more, at most
 local OUTPUT_BYTES <const> = 64 << 10
 local KEPT_BYTES <const> = 1 << 19 -- of output that the client has no credit for: more() shows it
@@ -33,6 +34,8 @@ local state = {
   by_evaluation = setmetatable({}, {__mode = "k"}),
   results = {},
   used_at = 0,
+  clients = {},                                -- address of a prompt -> monitor
+  peers = {},                                  -- node -> the session there that works for this one
   role = "admin",
   globals = _G, -- of what is typed
 }
@@ -217,8 +220,8 @@ local function run(record, request, body, ...)
   state.by_evaluation[evaluation] = record
   if record.cancelled then core.evaluation_cancel(evaluation) end
   local answer, err = outcome(record, fiber, evaluation, request.seconds)
-  core.evaluation_cancel(evaluation) -- what it started and left behind ends with it
   local figures <const> = core.evaluation(evaluation)
+  core.evaluation_cancel(evaluation) -- what it started and left behind ends with it
   flush(record)
   keep_output(record)
   local result = answer or {}
@@ -248,7 +251,9 @@ local function peer_session(member)
   local agent, err = core.whereis(member.name .. "/agent")
   if not agent then return nil, err end
   local opened, problem = core.call(agent, {op = "console.open", session = state.id, role = state.role}, ANSWER_S)
-  return opened and opened.address, problem
+  if not opened then return nil, problem end
+  if opened.address ~= core.self() then state.peers[member.name] = opened.address end
+  return opened.address
 end
 
 ---The session of this one's id and role on the node that an address is of.
@@ -397,6 +402,7 @@ end
 
 ops["console.eval"] = function(request, message)
   local called <const> = message.kind == "call"
+  if not called and not state.clients[message.from] then state.clients[message.from] = core.monitor(message.from) end
   if state.records[request.id] then -- a client that came back asks again: nothing is evaluated twice
     local record <const> = state.records[request.id]
     record.client, record.asks = message.from, message.from
@@ -513,7 +519,24 @@ local function serve(message)
   if not ok and message.kind == "call" then core.answer_error(message, render.failure(err)) end
 end
 
----Body of the actor. Ends when nobody has used it for ten minutes and nothing runs.
+ops["console.close"] = function()
+  if #running() == 0 then state.closed = true end
+end
+
+-- Whether somebody may still want something of this session. What runs for another session has a time limit; what runs
+-- for a prompt that is gone may be endless.
+local function is_wanted()
+  if state.closed then return false end
+  local list <const> = running()
+  if next(state.clients) or core.now() - state.used_at < (#list > 0 and LEFT_S or IDLE_S) then return true end
+  for _, record in ipairs(list) do
+    if not record.client then return true end
+  end
+  return false
+end
+
+---Body of the actor. Ends when it is told to and nothing runs; when it has had no client for a minute; or, with all that
+---still runs, for ten.
 ---@param a {session: string, role: string}
 function session.main(a)
   state.id, state.role = a.session, a.role
@@ -526,14 +549,17 @@ function session.main(a)
   core.receive = function() error("the session's messages are its own: use core.call", 2) end
   core.trap_exits(true)
   state.used_at = core.now()
-  while core.now() - state.used_at < IDLE_S or #running() > 0 do
-    local message = receive(taps.sweep() and 1 or 60)
+  while is_wanted() do
+    local message = receive(taps.sweep() and 1 or IDLE_S)
     if message and message.kind == "stop" then return end
-    if message and message.kind ~= "exit" then
+    if message and message.kind == "exit" then
+      if state.clients[message.from] then state.clients[message.from], state.used_at = nil, core.now() end
+    elseif message then
       state.used_at = core.now()
       serve(message)
     end
   end
+  for _, peer in pairs(state.peers) do core.send(peer, {op = "console.close"}) end
 end
 
 return session

@@ -21,6 +21,7 @@ local errors = require "tide.errors"
 local guard = require "tide.policy.guard"
 local plan = require "tide.policy.plan"
 local seat = require "tide.policy.seat"
+local shares = require "tide.policy.shares"
 
 local canary = {}
 
@@ -128,23 +129,6 @@ end
 
 local filters = {}
 
--- The shares that a plan wishes for some workers, scaled to what they have together.
-local function scaled(batch, workers, total)
-  local cost, ids = {}, {}
-  for _, w in ipairs(workers) do
-    local want = batch[w.id] or w.batch
-    if want > 0 then
-      cost[#cost + 1] = {at = 0, per = 1 / want, min = math.max(w.batch_min or 1, 1), max = w.batch_max or total}
-      ids[#ids + 1] = w.id
-    end
-  end
-  local ok, best = pcall(core.k.minmax_split, total, cost)
-  if not ok then return nil end -- their bounds do not allow it: they keep what they have
-  local out = {}
-  for i, id in ipairs(ids) do out[id] = best.share[i] end
-  return out
-end
-
 local function batch_sum(workers)
   local sum = 0
   for _, w in ipairs(workers) do sum = sum + (w.batch or 0) end
@@ -158,7 +142,7 @@ function filters.batching(p, own, other, state, inside)
   else
     p.total, p.accum, p.lr_rule = nil, nil, nil
   end
-  if p.batch then p.batch = scaled(p.batch, own, total) end
+  p.batch = p.batch and shares.scaled(own, p.batch, total) -- nil: they keep what they have
 end
 
 function filters.placement(p, own, other, _, inside, set)

@@ -12,9 +12,12 @@ dispatch.__index = dispatch
 function dispatch.new(controller, samples_max, started_at)
   local self = setmetatable({controller = controller, samples_max = samples_max, started_at = started_at, speeds = {}},
     dispatch)
-  for rank = 1, #controller.workers do self.speeds[rank] = {examples = {}, seconds = {}} end
+  for rank = 1, #controller.workers do self:expect(rank) end
   return self
 end
+
+---A worker that is there or is to come.
+function dispatch:expect(rank) self.speeds[rank] = {examples = {}, seconds = {}} end
 
 ---@param view table gets chunks and queues; its workers get what is known of their chunks
 ---@param want table<string, boolean> signals

@@ -16,6 +16,7 @@ local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 local servers = require "tide.policy.servers"
+local shares = require "tide.policy.shares"
 local Sync = require "tide.policy.sync"
 
 local live = {}
@@ -45,7 +46,8 @@ function driver:snapshot(kind, scope, needs)
   end
   for _, w in ipairs(self.workers) do
     if not w.done then
-      local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1,
+      local state = self.controller.workers[w.id].dropped and "leaving" or "up"
+      local entry = {id = w.id, node = w.node, state = state, batch = w.batch, slots = 1,
                      batch_min = self.batch and self.batch.min, batch_max = self.batch and self.batch.max,
                      clock = w.clock, examples_per_s = w.examples_per_s}
       if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
@@ -106,6 +108,10 @@ function driver:apply(kind, scope, actions, epoch)
       if not ok then return nil, why end
     elseif a.field == "servers" then
       self.servers:scale(a.value)
+    elseif a.field == "workers" then
+      self.controller:set_workers(a.value)
+    elseif a.field == "drop" then
+      self.controller:drop(a.value)
     elseif a.field == "total" then
       self.batch.total = a.value
       self.batch.max = math.max(self.batch.max, a.value)
@@ -134,13 +140,31 @@ function driver:things(kind)
   return out
 end
 
+---A worker that is to come.
+function driver:expect(rank, node)
+  self.workers[rank] = {id = rank, node = node, done = true, clock = 0, examples = {}, seconds = {}, metrics = {}}
+end
+
+-- Somebody has come or gone: those that are there share the batch as they did, until a policy knows better.
+function driver:share_anew()
+  if not self.batch then return end
+  local there = {}
+  for _, w in ipairs(self.workers) do
+    if not w.done then
+      there[#there + 1] = {id = w.id, batch = w.batch, batch_min = self.batch.min, batch_max = self.batch.max}
+    end
+  end
+  for id, share in pairs(shares.scaled(there, {}, self.batch.total) or {}) do self.workers[id].batch = share end
+end
+
 local function new_driver(controller, batch)
-  local self = setmetatable({job_name = controller.a.job, batch = batch, workers = {}, nodes = controller.a.nodes,
-    clock = 0, started_at = core.now()}, driver)
+  local self = setmetatable({controller = controller, job_name = controller.a.job, batch = batch, workers = {},
+    nodes = controller.a.nodes, clock = 0, started_at = core.now()}, driver)
   local count = #controller.workers
   for i, w in ipairs(controller.workers) do
-    self.workers[i] = {id = i, node = w.node.id, clock = 0, examples = {}, seconds = {}, metrics = {},
-                       batch = batch and batch.total // count + (i <= batch.total % count and 1 or 0)}
+    self:expect(i, w.node.id)
+    self.workers[i].done = nil
+    self.workers[i].batch = batch and batch.total // count + (i <= batch.total % count and 1 or 0)
   end
   return self
 end
@@ -351,10 +375,28 @@ end
 function live:ended(rank)
   local w = self.driver.workers[rank]
   if w.done then return end
-  w.done = true
+  w.done, w.batch = true, w.batch and 0
+  self.driver:share_anew()
   local left = false
   for _, other in ipairs(self.driver.workers) do left = left or not other.done end
   if left then self.host:event("leave", rank) end
+end
+
+---A worker is going to join on a node.
+function live:expect(rank, node)
+  self.driver:expect(rank, node.id)
+  if self.driver.dispatch then self.driver.dispatch:expect(rank) end
+end
+
+---A worker has joined: it gets the share of one among equals, taken from all.
+function live:joined_worker(rank)
+  local d <const> = self.driver
+  local there = 0
+  for _, w in ipairs(d.workers) do there = there + (w.done and 0 or 1) end
+  local w = d.workers[rank]
+  w.done, w.batch = nil, d.batch and math.max(d.batch.total // (there + 1), 1)
+  d:share_anew()
+  self.host:event("join", rank)
 end
 
 ---Things that are due by time.
