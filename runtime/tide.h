@@ -327,6 +327,9 @@ struct tide_consistency {
 };
 enum { TIDE_STALENESS_MAX = 60 };
 /* "sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:3", "async", "async:50ms". EINVAL names what is wrong. */
+/* Which updates and rows of a table with clocks leave before the clock that closes them, within the
+ * bandwidth (docs/consistency.md): none; the largest relative to their row, the oldest, any first. */
+enum tide_send_order { TIDE_SEND_AT_CLOCK, TIDE_SEND_MAGNITUDE, TIDE_SEND_AGE, TIDE_SEND_RANDOM };
 int tide_consistency_parse(const char *text, struct tide_consistency *out);
 void tide_consistency_print(const struct tide_consistency *consistency, char out[32]);
 
@@ -357,6 +360,8 @@ struct tide_table_options {
     struct tide_consistency consistency;
     uint64_t cache_bytes;       /* most memory of copies on a node; 0: 1 GiB */
     uint32_t unsubscribe_after; /* clocks a copy lives without being read; 0: 16 */
+    uint8_t send_order;         /* enum tide_send_order; ssp and essp only */
+    uint64_t bandwidth;         /* bytes/s to another node that early sends may fill up; 0: as measured */
 };
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
@@ -560,6 +565,7 @@ struct tide_staleness {
     uint64_t copies, copy_bytes, evicted;
     uint64_t values_in, values_out, deltas_out; /* rows */
     uint64_t value_bytes, delta_bytes;          /* sent: rows for copies, updates for homes */
+    uint64_t early_rows, early_bytes;           /* of these: before their clock */
 };
 void tide_table_staleness(struct tide_table *table, struct tide_staleness *out);
 
