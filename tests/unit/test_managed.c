@@ -26,7 +26,7 @@ static void early_bytes_stay_within_rate_and_burst(void **state) {
         tide_random_seed(&random, seed);
         for (int i = 0; i < 5000; i++) {
             if (i && tide_random_below(&random, 50) == 0) { /* what a clock has to send */
-                uint64_t bytes = tide_random_below(&random, rate / 3);
+                uint64_t bytes = tide_random_below(&random, rate / 8);
                 sent += bytes;
                 forced += bytes;
             }
