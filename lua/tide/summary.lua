@@ -54,23 +54,25 @@ local function of_node(node, tables)
   return row
 end
 
----Adds what one table's readers saw since `before` to `sum`: counts by differential and seconds waited.
+---Adds what one table's readers saw since `before` to `sum`: counts by differential, seconds waited, bytes sent.
 local function add_staleness(sum, after, before)
-  before = before or {hist = {}, pulls = 0, waited_s = 0}
+  before = before or {hist = {}, pulls = 0, waited_s = 0, early_bytes = 0, forced_bytes = 0}
   for k, n in ipairs(after.hist) do
     for i = #sum.hist + 1, k do sum.hist[i] = 0 end
     sum.hist[k] = sum.hist[k] + n - (before.hist[k] or 0)
   end
   sum.pulls = sum.pulls + after.pulls - before.pulls
-  sum.waited_s = sum.waited_s + after.waited_s - before.waited_s
+  for _, field in ipairs {"waited_s", "early_bytes", "forced_bytes"} do
+    sum[field] = sum[field] + after[field] - before[field]
+  end
 end
 
----By name of the run's tables with clocks: {hist, pulls, mean, var, waited_s} over all nodes; hist[k]: pulls whose
----oldest row held everything up to k clocks before the reader's.
+---By name of the run's tables with clocks, over all nodes: {hist, pulls, mean, var, waited_s, early_bytes,
+---forced_bytes}; hist[k]: pulls whose oldest row held everything up to k clocks before the reader's.
 local function staleness(run, nodes)
   local by_name = {}
   for key, name in pairs(run.table_names) do
-    local sum = {hist = {}, pulls = 0, waited_s = 0}
+    local sum = {hist = {}, pulls = 0, waited_s = 0, early_bytes = 0, forced_bytes = 0}
     local found
     for _, node in ipairs(nodes) do
       local after, before = node.after.tables[name], (node.before.tables or {})[name]
