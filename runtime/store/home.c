@@ -331,6 +331,31 @@ static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct
     tide_free(part);
 }
 
+/* Keys of a message lie anywhere: what leads to their rows is fetched a few keys ahead, first what
+ * the slot knows, then what that points at. */
+static void fetch_ahead(struct tide__clocked *c, const struct delta *d, size_t i) {
+    enum { FAR = 8, NEAR = 4 };
+    const struct tide_table *table = c->table;
+    if (i + FAR < d->count) {
+        const uint32_t slot = tide__slot_of(table, key_at(d->keys, i + FAR));
+        __builtin_prefetch(&table->slots[slot]);
+        __builtin_prefetch(&c->watches[slot]);
+    }
+    if (i + NEAR < d->count && table->options.keys == TIDE_KEYS_DENSE) {
+        const uint64_t key = key_at(d->keys, i + NEAR);
+        const uint32_t slot = tide__slot_of(table, key);
+        const atomic_uint_fast64_t *words =
+            atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed);
+        const struct tide__watches *w = &c->watches[slot];
+        if (words) {
+            __builtin_prefetch(words + tide__place_of(table, slot, key));
+        }
+        if (w->capacity) {
+            __builtin_prefetch(&w->places[(uint32_t)tide_mix64(key) & (w->capacity - 1)]);
+        }
+    }
+}
+
 static void delta_apply(struct tide__clocked *c, uint16_t from, const struct delta *d) {
     const size_t row = c->shape.floats * sizeof(float);
     uint32_t *elsewhere = tide_alloc((d->count + 1) * sizeof *elsewhere);
@@ -338,6 +363,7 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
     for (size_t i = 0; elsewhere && i < d->count; i++) {
         const uint64_t key = key_at(d->keys, i);
         const uint32_t slot = tide__slot_of(c->table, key);
+        fetch_ahead(c, d, i);
         if (!tide__slot_here(c, slot)) {
             elsewhere[elsewhere_count++] = (uint32_t)i;
             continue;
