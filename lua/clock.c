@@ -58,6 +58,15 @@ static int core_worker_clock(lua_State *L) {
 
 /* ---- consistency of tables ---- */
 
+static const char *const send_orders[] = {"clock", "magnitude", "age", "random"};
+
+void tide__lua_send_order_push(lua_State *L, const struct tide_table_options *options) {
+    lua_pushstring(L, send_orders[options->send_order % TIDE_COUNT(send_orders)]);
+    lua_setfield(L, -2, "send_order");
+    lua_pushinteger(L, (lua_Integer)options->bandwidth);
+    lua_setfield(L, -2, "bandwidth");
+}
+
 void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_options *options) {
     int type = lua_getfield(L, index, "consistency");
     if (type != LUA_TNIL) {
@@ -77,7 +86,22 @@ void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_optio
     }
     options->cache_bytes = (uint64_t)bytes;
     options->unsubscribe_after = (uint32_t)clocks;
-    lua_pop(L, 3);
+    lua_getfield(L, index, "bandwidth");
+    lua_Number bandwidth = luaL_optnumber(L, -1, 0);
+    if (!(bandwidth >= 0 && bandwidth < 1e18)) {
+        luaL_error(L, "table: bandwidth is a number of bytes a second");
+    }
+    options->bandwidth = (uint64_t)bandwidth;
+    lua_getfield(L, index, "send_order");
+    const char *order = luaL_optstring(L, -1, send_orders[0]);
+    while (options->send_order < TIDE_COUNT(send_orders) &&
+           strcmp(send_orders[options->send_order], order) != 0) {
+        options->send_order++;
+    }
+    if (options->send_order == TIDE_COUNT(send_orders)) {
+        luaL_error(L, "table: send_order = \"%s\" is none of clock, magnitude, age, random", order);
+    }
+    lua_pop(L, 5);
 }
 
 static void number(lua_State *L, const char *field, double value) {
@@ -164,6 +188,9 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     count(L, "value_bytes", s.value_bytes);
     count(L, "answer_bytes", s.answer_bytes);
     count(L, "delta_bytes", s.delta_bytes);
+    count(L, "early_rows", s.early_rows);
+    count(L, "early_bytes", s.early_bytes);
+    count(L, "forced_bytes", s.value_bytes + s.delta_bytes - s.early_bytes);
     count(L, "confirm_bytes", s.confirm_bytes);
     count(L, "excess", s.excess);
     push_workers(L, table);

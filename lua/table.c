@@ -185,7 +185,8 @@ static void check_fields(lua_State *L) {
     static const char *const known[] = {"name",   "keys",        "width",     "init",
                                         "update", "slots",       "wire",      "refuse_nan",
                                         "seed",   "consistency", "technique", "dtype",
-                                        "cache_bytes", "unsubscribe_after", "replicas", "durability"};
+                                        "cache_bytes", "unsubscribe_after", "replicas", "durability",
+                                        "send_order", "bandwidth"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -768,6 +769,7 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     tide_consistency_print(&o->consistency, consistency);
     lua_pushstring(L, consistency);
     lua_setfield(L, -2, "consistency");
+    tide__lua_send_order_push(L, o);
     lua_pushinteger(L, o->replicas);
     lua_setfield(L, -2, "replicas");
     lua_pushstring(L, durability_names[o->durability < 3 ? o->durability : 0]);

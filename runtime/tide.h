@@ -329,6 +329,9 @@ struct tide_consistency {
     bool flat;           /* vap: at every clock; else bound / sqrt(clock + 1) */
 };
 enum { TIDE_STALENESS_MAX = 60 };
+/* Which updates and rows of a table with clocks leave before the clock that closes them, within the
+ * bandwidth (docs/consistency.md): none; the largest relative to their row, the oldest, any first. */
+enum tide_send_order { TIDE_SEND_AT_CLOCK, TIDE_SEND_MAGNITUDE, TIDE_SEND_AGE, TIDE_SEND_RANDOM };
 /* "sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:3", "async", "async:50ms", "vap:0.01",
  * "vap:0.01:flat". EINVAL names what is wrong. */
 int tide_consistency_parse(const char *text, struct tide_consistency *out);
@@ -362,6 +365,8 @@ struct tide_table_options {
     struct tide_consistency consistency;
     uint64_t cache_bytes;       /* most memory of copies on a node; 0: 1 GiB */
     uint32_t unsubscribe_after; /* clocks a copy lives without being read; 0: 16 */
+    uint8_t send_order;         /* enum tide_send_order; ssp and essp only */
+    uint64_t bandwidth;         /* bytes/s to another node that early sends may fill up; 0: as measured */
 };
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
@@ -583,6 +588,7 @@ struct tide_staleness { /* of this node */
     uint64_t values_in, values_out, deltas_out; /* rows */
     uint64_t value_bytes, answer_bytes;         /* sent: rows for copies; those of them that somebody had asked for */
     uint64_t delta_bytes;                       /* sent: updates for homes */
+    uint64_t early_rows, early_bytes;           /* of these: before their clock */
     uint64_t confirm_bytes;                     /* sent, vap: who has seen what */
     uint64_t excess;                            /* vap: updates that alone are larger than the bound */
 };

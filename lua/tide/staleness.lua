@@ -21,6 +21,8 @@ local staleness = {}
 ---@field excess integer vap: updates that alone are larger than the bound
 ---@field bytes table<string, integer> sent, by cause: pushed (rows that changed, to who has copies), answered (rows
 ---  that were asked for), updates (to the homes), confirmed (vap: who has seen what)
+---@field early_bytes integer of what was pushed, answered and sent as updates: ahead of its clock
+---@field forced_bytes integer the rest of it
 ---@field workers table<integer, tide.staleness> by number, without bytes
 
 local SUMS <const> = {"pulls", "over", "under", "hits", "waits", "fetches", "clocks", "waited_s", "clock_s",
@@ -50,7 +52,9 @@ local function add_bytes(sum, after, before)
   local causes <const> = {pushed = grown "value_bytes" - grown "answer_bytes", answered = grown "answer_bytes",
                           updates = grown "delta_bytes", confirmed = grown "confirm_bytes"}
   for cause, bytes in pairs(causes) do sum.bytes[cause] = (sum.bytes[cause] or 0) + bytes end
-  sum.excess = (sum.excess or 0) + grown "excess"
+  for _, field in ipairs {"excess", "early_bytes", "forced_bytes"} do
+    sum[field] = (sum[field] or 0) + grown(field)
+  end
 end
 
 ---@param parts {after: table, before: table|nil}[] what stats() of the table said on each node, and at the start
@@ -148,6 +152,9 @@ function staleness.text(s, o)
   table.insert(lines, 1, "consistency " .. s.consistency)
   lines[#lines + 1] = ("waited: pulls %s, clocks %s, pushes %s; sent: %s"):format(units.format_duration(s.waited_s),
     units.format_duration(s.clock_s), units.format_duration(s.stopped_s), table.concat(bytes, ", "))
+  if s.early_bytes > 0 then
+    lines[#lines] = ("%s; %s of it ahead of the clocks"):format(lines[#lines], units.format_size(s.early_bytes))
+  end
   if s.stops > 0 then
     lines[#lines + 1] = ("the bound of values stopped pushes %d times; %d updates alone were larger than it"):format(
       s.stops, s.excess)

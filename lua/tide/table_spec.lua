@@ -7,12 +7,13 @@ local table_spec = {}
 local FIELDS <const> = {
   name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
   technique = true, slots = true, wire = true, refuse_nan = true, seed = true, cache_bytes = true,
-  unsubscribe_after = true, replicas = true, durability = true,
+  unsubscribe_after = true, replicas = true, durability = true, send_order = true, bandwidth = true,
 }
 local CHOICES <const> = {
   dtype = {f32 = true}, technique = {static = true, relocate = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
   durability = {strict = true, none = true},
+  send_order = {clock = true, magnitude = true, age = true, random = true},
 }
 local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
 
@@ -68,7 +69,7 @@ function table_spec.xavier(o)
 end
 
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
----  unsubscribe_after, replicas, durability, refuse_nan, seed
+---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end

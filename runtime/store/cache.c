@@ -425,10 +425,12 @@ static int write_admitted(struct access *a, uint64_t key, const float *delta, st
     }
 }
 
-static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p) {
+/* `values`: what was added to the row, or took its place. */
+static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p,
+                         const float *values, size_t count) {
     if (!p->record) {
         if (TIDE_UNLIKELY(p->old & TIDE__WORD_WATCHED)) {
-            p->old = tide__row_changed(c, key, p->old);
+            p->old = tide__row_changed(c, key, p->old, values, count);
         }
     } else if (!p->record->dirty) {
         tide__dirty_add(c, p->record, p->old);
@@ -461,7 +463,7 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
         } else {
             tide__rule_apply(&c->table->options, p.row, rows + i * width);
         }
-        write_unlock(c, keys[i], &p);
+        write_unlock(c, keys[i], &p, rows + i * width, width);
         tide__store_yield(c->table->store);
     }
     tide_free(scratch);
@@ -664,7 +666,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
             acc[columns[i]] += values[i];
         }
     }
-    write_unlock(c, key, &p);
+    write_unlock(c, key, &p, values, count);
     if (c->model == TIDE_ASYNC) {
         flush_by_age(c);
     }

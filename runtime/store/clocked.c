@@ -121,6 +121,7 @@ void tide__sync_destroy(struct tide_store *store) {
         tide_free(p);
         p = next;
     }
+    tide_free(sync ? atomic_load(&sync->managed) : NULL);
     tide_free(sync);
 }
 
@@ -168,6 +169,7 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
 int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_writer *w,
                          struct tide_blob *rows) {
     const bool own = node == tide__store_self(store);
+    tide__managed_sent(tide__sync_of(store), node, w->size + (rows ? rows->size : 0));
     if (own && rows) {
         tide_write_raw(w, rows->data, rows->size);
     }
@@ -243,6 +245,9 @@ int tide__clocked_create(struct tide_table *table) {
         return 0;
     }
     int code = tide__sync_of(store) ? 0 : sync_create(store);
+    if (!code && table->options.send_order) {
+        code = tide__managed_create(tide__sync_of(store));
+    }
     struct tide__clocked *c = tide_alloc_aligned(_Alignof(struct tide__clocked), sizeof *c);
     if (!c || code) {
         tide_free(c);
@@ -417,15 +422,15 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
     struct tide__clocked *c = table->clocked;
     struct tide_table_options o = table->options;
     o.consistency = *given;
-    int code = tide__consistency_check(&o);
-    if (code) {
-        return code;
-    }
     if (given->model != table->options.consistency.model ||
         given->reproducible != table->options.consistency.reproducible ||
         given->flat != table->options.consistency.flat) {
         return tide_fail(TIDE_EUNSUPPORTED, "table '%s' keeps its model of consistency",
                          table->name);
+    }
+    int code = tide__consistency_check(&o);
+    if (code) {
+        return code;
     }
     struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p;
@@ -461,6 +466,8 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
     out->value_bytes = atomic_load_explicit(&c->value_bytes, memory_order_relaxed);
     out->answer_bytes = atomic_load_explicit(&c->answer_bytes, memory_order_relaxed);
     out->delta_bytes = atomic_load_explicit(&c->delta_bytes, memory_order_relaxed);
+    out->early_rows = atomic_load_explicit(&c->early_rows, memory_order_relaxed);
+    out->early_bytes = atomic_load_explicit(&c->early_bytes, memory_order_relaxed);
     if (c->vap) {
         tide__vap_statistics(c, out);
     }

@@ -2,7 +2,8 @@
  * Tables with clocks, between consistency.c (text and options), cache.c (workers: copies of rows),
  * copies.c (their index), flush.c (what leaves at a clock), home.c (rows at their home), tick.c
  * (clocks at the home), shift.c and detour.c (slots that change their home), round.c (workers come
- * and go), overlay.c (bsp), vap.c and seen.c (vap).
+ * and go), overlay.c (bsp), vap.c and seen.c (vap), tally.c (what workers saw) and managed.c (what
+ * leaves before its clock).
  *
  *   worker     pushes to its node's copies; at clock() the node's slowest worker packs what
  *              accumulated: DELTA to each home, then TICK to everybody
@@ -24,6 +25,7 @@
 
 #include "store/clock.h"
 #include "store/cached.h"
+#include "store/pace.h"
 
 enum {
     TIDE__AGE_MS = 50,
@@ -38,6 +40,21 @@ enum {
 #define TIDE__WORD_WATCHED (UINT64_C(1) << 32) /* nodes hold copies */
 #define TIDE__WORD_CHANGED (UINT64_C(1) << 33) /* since it last went to them; it is listed */
 #define TIDE__WORD_MIXED (UINT64_C(1) << 34)   /* and not only by the changer of its watch */
+/* How much, where that decides what goes first: sum of the norms of its updates, as the upper 20
+ * bits of a float behind the sign. */
+#define TIDE__WORD_WEIGHT (UINT64_C(0xfffff) << 35)
+static inline float tide__word_weight(uint64_t word) {
+    const uint32_t bits = (uint32_t)(word >> 35 & 0xfffff) << 11;
+    float weight;
+    memcpy(&weight, &bits, sizeof weight);
+    return weight;
+}
+static inline uint64_t tide__word_weigh(uint64_t word, float more) {
+    const float weight = tide__word_weight(word) + more;
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return (word & ~TIDE__WORD_WEIGHT) | (uint64_t)(bits >> 11 & 0xfffff) << 35;
+}
 
 /* ---- options (consistency.c) ---- */
 int tide__consistency_check(struct tide_table_options *options);
@@ -54,6 +71,9 @@ struct tide__party {
     uint32_t tick;    /* I/O: its clock; TIDE_NO_CLOCK: it has no workers */
     uint64_t applied; /* I/O: number of its last DELTA that came here */
     atomic_bool lost; /* any thread: as `gone` */
+    atomic_uint_fast64_t sent; /* any thread: bytes, where something is sent early */
+    struct tide__pace pace;    /* I/O */
+    int64_t room;              /* I/O: bytes that may be sent early in this turn */
     uint64_t round;   /* of ours, that it has not answered; 0: none */
 };
 
@@ -78,6 +98,7 @@ struct tide__sync {
     atomic_uint_fast64_t serial; /* of changes of bounds */
     atomic_uint settled;         /* how often this node settled */
     uint32_t announced;          /* I/O: the highest clock this home told others */
+    _Atomic(struct tide__managed *) managed; /* NULL: no table sends early. Never freed before */
     struct tide_lock round_lock; /* of the rest, and of the peers' `round` */
     uint64_t rounds, round_missing;
     uint32_t round_clock;
@@ -179,6 +200,7 @@ struct tide__clocked {
     uint32_t hand;           /* of the evictor; under the lock of `dirty` */
     atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, answer_bytes,
         delta_bytes;
+    atomic_uint_fast64_t early_rows, early_bytes;
     atomic_uint_fast64_t flushed_ns; /* async */
     struct tide_lock tally_lock;
     struct tide__tally *tallies;
@@ -291,8 +313,10 @@ void tide__clock_changed(void *sync, uint32_t clock);
 int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker);
 
 /* ---- home.c ---- */
-/* A row of which nodes hold copies was changed here. Word locked; gives its new value. */
-uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word);
+/* A row of which nodes hold copies was changed here, by `values` (floats, at any alignment). Word
+ * locked; gives its new value. */
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word,
+                           const void *values, size_t count);
 void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
                          const struct tide_message *message);
 void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
@@ -306,6 +330,10 @@ struct tide__watch_row {
 };
 /* The rows of a slot that changed go to who holds copies; TIDE_SLOT_COUNT: all without detours. */
 void tide__changed_send(struct tide__clocked *c, uint32_t slot);
+/* Of these, which were taken off the list of changed ones; `slot` as above. Overwrites `keys`. */
+void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, size_t count);
+/* The key's word at home, locked and made if need be; NULL: out of memory. */
+atomic_uint_fast64_t *tide__home_word(struct tide__clocked *c, uint64_t key, uint64_t *old);
 /* The changed keys of a slot (or as above), taken off the list; *gives*. NULL: out of memory. */
 uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *count);
 void tide__mark_changed(struct tide__clocked *c, uint64_t key);
@@ -359,6 +387,14 @@ void tide__round_message(struct tide_store *store, struct tide__sync *sync, uint
                          struct tide_reader *r);
 void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r);
 void tide__round_member_gone(struct tide__sync *sync, uint16_t node);
+
+/* ---- managed.c ---- */
+struct tide__managed;
+int tide__managed_create(struct tide__sync *sync); /* for the first table that sends early */
+void tide__managed_sent(struct tide__sync *sync, uint16_t node, size_t bytes); /* any thread */
+/* What may leave early leaves. Nanoseconds until it wants to be called again; 0: when there is
+ * news. I/O. */
+uint64_t tide__managed_send(struct tide_store *store);
 
 /* ---- overlay.c: bsp ---- */
 struct tide__overlay;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { FIELDS = 10 }; /* on the wire */
+
 static const char *const names[] = {"sequential", "bsp", "ssp", "essp", "async", "vap"};
 
 static int bad(const char *text) {
@@ -99,6 +101,14 @@ int tide__consistency_check(struct tide_table_options *o) {
         c->age_ms > TIDE__AGE_MS_MAX) {
         return tide_fail(TIDE_EINVAL, "table '%s': no such consistency", o->name);
     }
+    if (o->send_order > TIDE_SEND_RANDOM ||
+        (o->send_order && c->model != TIDE_SSP && c->model != TIDE_ESSP) ||
+        (o->bandwidth && !o->send_order)) {
+        return tide_fail(TIDE_EINVAL,
+                         "table '%s': rows are sent early (send_order, and bandwidth for it) with "
+                         "ssp and essp only",
+                         o->name);
+    }
     if (c->model == TIDE_SEQUENTIAL) {
         *c = (struct tide_consistency){.model = TIDE_SEQUENTIAL};
         o->cache_bytes = 0;
@@ -135,12 +145,13 @@ bool tide__consistency_equal(const struct tide_table_options *a,
     const struct tide_consistency *x = &a->consistency, *y = &b->consistency;
     return x->model == y->model && x->reproducible == y->reproducible &&
            x->staleness == y->staleness && x->age_ms == y->age_ms && x->bound == y->bound &&
-           x->flat == y->flat &&
-           a->cache_bytes == b->cache_bytes && a->unsubscribe_after == b->unsubscribe_after;
+           x->flat == y->flat && a->cache_bytes == b->cache_bytes &&
+           a->unsubscribe_after == b->unsubscribe_after && a->send_order == b->send_order &&
+           a->bandwidth == b->bandwidth;
 }
 
 void tide__consistency_write(struct tide_writer *w, const struct tide_table_options *o) {
-    tide_write_array(w, 8);
+    tide_write_array(w, FIELDS);
     tide_write_uint(w, o->consistency.model);
     tide_write_bool(w, o->consistency.reproducible);
     tide_write_uint(w, o->consistency.staleness);
@@ -149,6 +160,8 @@ void tide__consistency_write(struct tide_writer *w, const struct tide_table_opti
     tide_write_bool(w, o->consistency.flat);
     tide_write_uint(w, o->cache_bytes);
     tide_write_uint(w, o->unsubscribe_after);
+    tide_write_uint(w, o->send_order);
+    tide_write_uint(w, o->bandwidth);
 }
 
 static uint32_t small(struct tide_reader *r) {
@@ -167,5 +180,8 @@ int tide__consistency_read(struct tide_reader *r, struct tide_table_options *o) 
     o->consistency.flat = tide_read_bool(r);
     o->cache_bytes = tide_read_uint(r);
     o->unsubscribe_after = small(r);
-    return r->error || fields != 8 ? tide_fail(TIDE_EPROTO, "a damaged consistency") : 0;
+    uint64_t order = tide_read_uint(r);
+    o->send_order = order < UINT8_MAX ? (uint8_t)order : UINT8_MAX;
+    o->bandwidth = tide_read_uint(r);
+    return r->error || fields != FIELDS ? tide_fail(TIDE_EPROTO, "a damaged consistency") : 0;
 }

@@ -9,6 +9,7 @@
 #include "store/clocked.h"
 #include "store/vap.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- watches ---- */
@@ -64,8 +65,7 @@ void tide__watches_clear(struct tide__watches *w) {
     *w = (struct tide__watches){.places = NULL};
 }
 
-/* The key's word at home, locked and made if need be; NULL: out of memory. */
-static atomic_uint_fast64_t *home_word(struct tide__clocked *c, uint64_t key, uint64_t *old) {
+atomic_uint_fast64_t *tide__home_word(struct tide__clocked *c, uint64_t key, uint64_t *old) {
     struct tide_table *table = c->table;
     atomic_uint_fast64_t *word = NULL;
     if (table->options.keys == TIDE_KEYS_HASHED) {
@@ -102,7 +102,7 @@ int tide__watch_add(struct tide__clocked *c, uint64_t key, uint16_t node, uint64
     watch->count = (uint16_t)(watch->count + (i == watch->count));
     watch->nodes[i] = (struct tide__watcher){.version = version, .node = node};
     uint64_t old;
-    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
     if (!word) {
         return TIDE_ENOMEM;
     }
@@ -141,18 +141,27 @@ void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 
 /* ---- changes ---- */
 
-uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word) {
+/* Added to what is known of how much the row changed, where that decides what goes first. */
+static uint64_t weigh(const struct tide__clocked *c, uint64_t word, const void *values,
+                      size_t count) {
+    return c->table->options.send_order == TIDE_SEND_MAGNITUDE
+               ? tide__word_weigh(word, sqrtf(tide__square_sum(values, count)))
+               : word;
+}
+
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word,
+                           const void *values, size_t count) {
     if (!(word & TIDE__WORD_CHANGED)) {
         tide__list_add(&c->changed, key);
     }
-    return word | TIDE__WORD_CHANGED | TIDE__WORD_MIXED;
+    return weigh(c, word, values, count) | TIDE__WORD_CHANGED | TIDE__WORD_MIXED;
 }
 
 void tide__mark_changed(struct tide__clocked *c, uint64_t key) {
     uint64_t old;
-    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
     if (word) {
-        tide__word_unlock(word, tide__row_changed(c, key, old));
+        tide__word_unlock(word, tide__row_changed(c, key, old, NULL, 0));
     }
 }
 
@@ -162,7 +171,8 @@ static bool shows_own(const struct tide__clocked *c) {
 }
 
 /* I/O thread, word locked: the row was changed by an update of `changer`. */
-static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer) {
+static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer,
+                           const void *delta) {
     if (!(word & TIDE__WORD_WATCHED)) {
         return word;
     }
@@ -179,13 +189,13 @@ static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word,
     } else if (watch && watch->changer != changer) {
         watch->changer = 0;
     }
-    return word | TIDE__WORD_CHANGED;
+    return weigh(c, word, delta, c->table->width) | TIDE__WORD_CHANGED;
 }
 
 int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint16_t changer) {
     struct tide_table *table = c->table;
     uint64_t old;
-    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
     if (!word) {
         return TIDE_ENOMEM;
     }
@@ -200,7 +210,7 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
         old = tide__word_owned(old, row);
     }
     tide__cached_apply(&c->shape, tide__slab_row(&table->slab, (uint32_t)old), delta);
-    tide__word_unlock(word, changed_by(c, key, old, changer));
+    tide__word_unlock(word, changed_by(c, key, old, changer, delta));
     return 0;
 }
 
@@ -339,6 +349,31 @@ static void delta_trace(struct tide__clocked *c, const struct delta *d, const ui
     tide_free(keys);
 }
 
+/* Keys of a message lie anywhere: what leads to their rows is fetched a few keys ahead, first what
+ * the slot knows, then what that points at. */
+static void fetch_ahead(struct tide__clocked *c, const struct delta *d, size_t i) {
+    enum { FAR = 8, NEAR = 4 };
+    const struct tide_table *table = c->table;
+    if (i + FAR < d->count) {
+        const uint32_t slot = tide__slot_of(table, key_at(d->keys, i + FAR));
+        __builtin_prefetch(&table->slots[slot]);
+        __builtin_prefetch(&c->watches[slot]);
+    }
+    if (i + NEAR < d->count && table->options.keys == TIDE_KEYS_DENSE) {
+        const uint64_t key = key_at(d->keys, i + NEAR);
+        const uint32_t slot = tide__slot_of(table, key);
+        const atomic_uint_fast64_t *words =
+            atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed);
+        const struct tide__watches *w = &c->watches[slot];
+        if (words) {
+            __builtin_prefetch(words + tide__place_of(table, slot, key));
+        }
+        if (w->capacity) {
+            __builtin_prefetch(&w->places[(uint32_t)tide_mix64(key) & (w->capacity - 1)]);
+        }
+    }
+}
+
 static void delta_apply(struct tide__clocked *c, uint16_t from, const struct delta *d) {
     const size_t row = c->shape.floats * sizeof(float);
     uint32_t *elsewhere = tide_alloc((d->count + 1) * sizeof *elsewhere);
@@ -346,6 +381,7 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
     for (size_t i = 0; elsewhere && i < d->count; i++) {
         const uint64_t key = key_at(d->keys, i);
         const uint32_t slot = tide__slot_of(c->table, key);
+        fetch_ahead(c, d, i);
         if (!tide__slot_here(c, slot)) {
             elsewhere[elsewhere_count++] = (uint32_t)i;
             continue;
@@ -489,13 +525,13 @@ static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t ke
     struct tide__sync *sync = tide__sync_of(c->table->store);
     struct tide__watch *watch = tide__watch_find(c, key, false);
     uint64_t old;
-    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
     if (!word) {
         tide__list_add(&c->changed, key); /* next time */
         return;
     }
     bool alone = !(old & TIDE__WORD_MIXED) && shows_own(c);
-    old &= ~(TIDE__WORD_CHANGED | TIDE__WORD_MIXED);
+    old &= ~(TIDE__WORD_CHANGED | TIDE__WORD_MIXED | TIDE__WORD_WEIGHT);
     tide__word_unlock(word, watch && watch->count ? old : old & ~TIDE__WORD_WATCHED);
     for (uint16_t i = 0; watch && i < watch->count;) {
         uint16_t node = watch->nodes[i].node;
@@ -511,16 +547,24 @@ static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t ke
 }
 
 void tide__changed_send(struct tide__clocked *c, uint32_t slot) {
-    size_t count, from = 0;
+    size_t count;
     uint64_t *keys = tide__take_changed(c, slot, &count);
+    if (keys) {
+        tide__rows_send(c, slot, keys, count);
+        tide_free(keys);
+    }
+}
+
+void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, size_t count) {
     struct rows rows = {.at = NULL};
-    for (size_t i = 0; keys && i < count; i++) {
+    size_t from = 0;
+    for (size_t i = 0; i < count; i++) {
         row_goes_out(c, &rows, keys[i]);
     }
     if (rows.count) {
         qsort(rows.at, rows.count, sizeof *rows.at, by_node);
     }
-    for (size_t i = 0; i < rows.count; i++) { /* keys of one node close up in `keys` */
+    for (size_t i = 0; i < rows.count; i++) { /* keys of one node close up */
         if (i + 1 < rows.count && rows.at[i + 1].node == rows.at[i].node) {
             continue;
         }
@@ -533,7 +577,6 @@ void tide__changed_send(struct tide__clocked *c, uint32_t slot) {
         from = i + 1;
     }
     tide_free(rows.at);
-    tide_free(keys);
 }
 
 /* ---- VALUE in ---- */

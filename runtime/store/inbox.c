@@ -262,5 +262,9 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
     if (store->generation && tide__generation_advance(store)) {
         tide__retry_later(store, TIDE_SECOND / 1000);
     }
+    const uint64_t again = tide__managed_send(store);
+    if (again) {
+        tide__retry_later(store, again);
+    }
     return 0;
 }

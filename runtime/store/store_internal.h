@@ -267,6 +267,7 @@ void tide__slots_deinit(struct tide_table *table);
 /* ---- rules.c, init.c ---- */
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
+float tide__square_sum(const void *values, size_t count); /* floats, at any alignment */
 bool tide__all_finite(const float *values, size_t count);
 /* The initial row; `full`: with the rule's state. A pure function of the options and the key. */
 void tide__row_init(const struct tide_table_options *options, uint64_t key, float *row, bool full);

@@ -8,7 +8,7 @@ local job = tide.job {
   name = "clocks",
   tables = {
     exact = tide.table {keys = tide.dense(64), width = 4, consistency = "bsp"},
-    eager = tide.table {keys = tide.dense(64), width = 4, consistency = "essp:1"},
+    eager = tide.table {keys = tide.dense(64), width = 4, consistency = "essp:1", send_order = "magnitude", bandwidth = 1e7},
   },
   worker = function(w)
     local keys, one = tide.range(0, 63), {0, 0, 0, 0}
@@ -33,6 +33,9 @@ local job = tide.job {
     for i = 1, #all do wrong = wrong + (all[i] == 6 and 0 or 1) end
     assert(w.tables.eager:consistency() == "essp:0")
     assert(not w.tables.eager:consistency("ssp:1"))
+    local seen <const> = w.tables.eager:stats().staleness
+    assert(seen.early_bytes + seen.forced_bytes == seen.value_bytes + seen.delta_bytes)
+    assert(w.tables.eager.spec.send_order == "magnitude" and w.tables.eager.spec.bandwidth == 10000000)
     w:report {loss = wrong, examples = 1}
   end,
 }
@@ -40,10 +43,20 @@ tide.main(function()
   local cluster <close> = tide.cluster {nodes = 2, workers = 2}
   local s = cluster:start(job):wait()
   print("wrong", s.loss, "mean", s.staleness.exact.mean)
+  print("sent", s.staleness.eager.early_bytes + s.staleness.eager.forced_bytes > 0)
 end)
 EOF
 run 0 run clocks.lua
 says out.txt 'wrong	0.0	mean	-1.0'
+says out.txt 'sent	true'
+nothing_left
+
+sed 's/"magnitude"/"size"/' clocks.lua > wrong.lua
+run 1 run wrong.lua
+says err.txt 'T0204.*send_order.*size'
+sed 's/"essp:1"/"bsp"/' clocks.lua > bsp.lua
+run 2 run bsp.lua
+says err.txt 'with ssp and essp only'
 nothing_left
 
 run 0 run "$root/examples/mf_ssp.lua" --epochs 2 --models "bsp essp:2" --slow 1ms --chart chart.svg

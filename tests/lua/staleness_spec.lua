@@ -11,7 +11,8 @@ end
 
 local function node(o)
   local s = seen(o)
-  for _, field in ipairs {"value_bytes", "answer_bytes", "delta_bytes", "confirm_bytes", "excess"} do
+  for _, field in ipairs {"value_bytes", "answer_bytes", "delta_bytes", "confirm_bytes", "excess", "early_bytes",
+                          "forced_bytes"} do
     s[field] = o[field] or 0
   end
   s.workers = o.workers or {}
