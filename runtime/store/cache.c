@@ -645,7 +645,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
         }
     }
     struct tide__worker *worker = c ? tide__worker_current() : NULL;
-    bool plain = worker && c->model != TIDE_BSP && c->model != TIDE_VAP && tide__all_finite(values, count) &&
+    bool plain = worker && c->model != TIDE_BSP && !c->vap && tide__all_finite(values, count) &&
                  !(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count);
     if (!plain) { /* the general way, which also says what is wrong */
         return add_columns(table, key, columns, values, count);

@@ -9,7 +9,7 @@ struct tide__sum { /* updates of one worker to one key, one after the other */
     struct tide__sum *next;
     uint64_t number; /* of the message they left with; 0: they are open */
     bool at_home;    /* they act on the row itself */
-    float sums[];    /* their sum, the least and the largest sum of the first 0.. of them: width each */
+    float sums[];    /* width each: of all; the least and the largest of the first 0.. */
 };
 struct tide__unseen {
     struct tide__unseen *next; /* of the bucket */

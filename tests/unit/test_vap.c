@@ -184,7 +184,8 @@ static void disturb(struct cluster *c, const struct faults *faults, struct tide_
     }
 }
 
-static void create_bounded(struct cluster *c, const char *consistency, const struct faults *faults) {
+static void create_bounded(struct cluster *c, const char *consistency,
+                           const struct faults *faults) {
     struct tide_table_options o = {.name = "bounded", .width = WORKERS_MAX};
     o.keys = faults->hashed ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE;
     o.key_count = faults->hashed ? 0 : ROWS * STRIDE;

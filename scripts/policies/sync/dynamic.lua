@@ -1,7 +1,7 @@
 -- Dynamic stale synchronous parallelism (Zhao et al., 2019): between `least` and `most`, the bound at which the fastest
 -- worker would wait least. When it may run r clocks beyond `least`, the last of them ends at r * fast, and it waits
--- until the slowest, whose clocks end at slow, 2 * slow, .., has ended one. Of equal waits the smallest bound; it is not
--- raised for less than a tenth of the slowest's clock.
+-- until the slowest, whose clocks end at slow, 2 * slow, .., has ended one. Of equal waits the smallest bound; it is
+-- not raised for less than a tenth of the slowest's clock.
 local policy = {
   api = 1, kind = "sync", name = "dynamic", version = 1,
   params = { least = 1, most = 8 },
