@@ -137,6 +137,8 @@ size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_
     for (size_t i = 0; i < listed; i++) {
         moments(&out[i]);
     }
-    qsort(out, listed, sizeof *out, by_worker);
+    if (listed) {
+        qsort(out, listed, sizeof *out, by_worker);
+    }
     return count;
 }
