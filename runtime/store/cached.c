@@ -109,18 +109,24 @@ int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cache
     return 0;
 }
 
-bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r) {
-    const bool any = r->sent_count > 0;
+bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r,
+                          uint64_t number) {
     const bool assigns = shape->options->update == TIDE_UPDATE_ASSIGN;
     float *acc = tide__cached_acc(shape, r);
-    for (uint32_t i = 0; i < r->sent_count; i++) {
+    uint16_t kept = 0;
+    while (kept < r->sent_count && r->sent[kept].number <= number) {
+        kept++;
+    }
+    const bool any = kept < r->sent_count;
+    for (uint32_t i = kept; i < r->sent_count; i++) {
         if (!assigns) {
             add(acc, r->sent[i].delta, shape->floats);
         } else if (!r->dirty) { /* the last one counts, and acc is younger than all */
             memcpy(acc, r->sent[i].delta, shape->floats * sizeof *acc);
         }
+        tide_blob_unref(r->sent[i].rows);
     }
-    tide__cached_confirm(r, UINT64_MAX);
+    r->sent_count = kept;
     return any;
 }
 
