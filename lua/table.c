@@ -832,6 +832,7 @@ void tide__lua_open_table(lua_State *L) {
         {"sampler", tide__lua_table_sampler},
         {"where", table_where},
         {"stats", table_stats},
+        {"waits", tide__lua_table_waits},
         {"consistency", tide__lua_table_consistency},
         {"homes", table_homes},
         {"health", table_health},

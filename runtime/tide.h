@@ -484,6 +484,14 @@ struct tide_table_stats {
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 
+/* How long fibers of this node waited for pulls and pushes of a table that could not be done in place: counts of waits
+ * below 1, 2, 4, ... us, in the last all longer ones (from 67 s). Any thread. */
+enum { TIDE_WAIT_BUCKETS = 28 };
+struct tide_table_waits {
+    uint64_t pull[TIDE_WAIT_BUCKETS], push[TIDE_WAIT_BUCKETS];
+};
+void tide_table_waits(struct tide_table *table, struct tide_table_waits *out);
+
 /* What a node's store has done for other nodes since its start. Any thread. */
 struct tide_store_load {
     uint64_t messages, keys; /* operations of others, and the keys in them */

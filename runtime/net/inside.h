@@ -282,6 +282,7 @@ struct known {
     struct tide_member member;
     bool unsettled; /* effects and watchers are still to come; set by tide__members_unsettle */
     bool counted;   /* in net->living */
+    bool noted;     /* that it is up */
     /* controller */
     uint8_t wanted; /* the state it is to have, not decided yet; not above the one it has: none */
     char wanted_reason[120];
