@@ -110,15 +110,15 @@ int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cache
 }
 
 bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r,
-                         uint64_t number) {
+                          uint64_t number) {
     const bool assigns = shape->options->update == TIDE_UPDATE_ASSIGN;
     float *acc = tide__cached_acc(shape, r);
-    uint16_t first = 0;
-    while (first < r->sent_count && r->sent[first].number <= number) {
-        first++;
+    uint16_t kept = 0;
+    while (kept < r->sent_count && r->sent[kept].number <= number) {
+        kept++;
     }
-    const bool any = first < r->sent_count;
-    for (uint16_t i = first; i < r->sent_count; i++) {
+    const bool any = kept < r->sent_count;
+    for (uint32_t i = kept; i < r->sent_count; i++) {
         if (!assigns) {
             add(acc, r->sent[i].delta, shape->floats);
         } else if (!r->dirty) { /* the last one counts, and acc is younger than all */
@@ -126,7 +126,7 @@ bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__ca
         }
         tide_blob_unref(r->sent[i].rows);
     }
-    r->sent_count = first;
+    r->sent_count = kept;
     return any;
 }
 

@@ -72,9 +72,9 @@ int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cache
                        uint64_t number, struct tide_blob *rows, float *delta);
 /* The messages up to `number` have been applied: in later rows they are contained. */
 void tide__cached_confirm(struct tide__cached *r, uint64_t number);
-/* What was sent in messages behind `number` accumulates again. False: nothing was. */
+/* What was sent in messages after `number` accumulates again. False: nothing was. */
 bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r,
-                         uint64_t number);
+                          uint64_t number);
 /* A row came (unaligned) that contains our messages up to `number`. */
 void tide__cached_row(const struct tide__cached_shape *shape, struct tide__cached *r,
                        const void *row, uint64_t number);

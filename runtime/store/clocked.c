@@ -166,8 +166,8 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
     }
 }
 
-int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_writer *w,
-                         struct tide_blob *rows) {
+static int send(struct tide_store *store, uint16_t node, bool in_line, struct tide_writer *w,
+                struct tide_blob *rows) {
     const bool own = node == tide__store_self(store);
     tide__managed_sent(tide__sync_of(store), node, w->size + (rows ? rows->size : 0));
     if (own && rows) {
@@ -176,6 +176,8 @@ int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_wr
     int code = w->error;
     if (!code && own) {
         code = tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), w->data, w->size);
+    } else if (!code && in_line) {
+        code = tide__store_send_in_line(store, node, w->data, w->size, rows);
     } else if (!code) {
         code = tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, rows);
     }
@@ -184,7 +186,12 @@ int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_wr
 }
 
 int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w) {
-    return tide__sync_send_rows(store, node, w, NULL);
+    return send(store, node, false, w, NULL);
+}
+
+int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide_writer *w,
+                            struct tide_blob *rows) {
+    return send(store, node, true, w, rows);
 }
 
 /* ---- who waits ---- */

@@ -250,9 +250,10 @@ struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: 
 bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any thread */
 /* To a store actor, this node's too; any thread, never waits. Releases the writer. */
 int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w);
-/* The same with `rows` (shared) behind what was written. */
-int tide__sync_send_rows(struct tide_store *store, uint16_t node, struct tide_writer *w,
-                         struct tide_blob *rows);
+/* The same for what workers of this node send, or what has to come behind it: in order whichever
+ * thread sends. `rows` (shared, or NULL) follow what was written. */
+int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide_writer *w,
+                            struct tide_blob *rows);
 void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock);
 void tide__table_floor_update(struct tide__clocked *c);
 

@@ -54,7 +54,7 @@ static void batch_send(struct tide__clocked *c, struct batch *b) {
     b->rows->size = floats * sizeof(float);
     atomic_fetch_add_explicit(&c->deltas_out, b->count, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->delta_bytes, w.size + b->rows->size, memory_order_relaxed);
-    if (tide__sync_send_rows(c->table->store, b->node, &w, b->rows)) {
+    if (tide__sync_send_in_line(c->table->store, b->node, &w, b->rows)) {
         tide_log(TIDE_LOG_DEBUG, tide_node_name(c->table->store->node),
                  "updates of table '%s' are lost with node %u", c->table->name, (unsigned)b->node);
     }
@@ -182,7 +182,7 @@ static void tick_to(struct tide__sync *sync, uint16_t node) {
     tide_write_uint(&w, TIDE__OP_TICK);
     tide_write_uint(&w, sync->ticked);
     tide_write_uint(&w, sync->highest);
-    (void)tide__sync_send(sync->store, node, &w);
+    (void)tide__sync_send_in_line(sync->store, node, &w, NULL);
 }
 
 void tide__tick_send(struct tide__sync *sync, uint32_t clock) {

@@ -12,8 +12,8 @@ enum { LOGGED_MAX = 10 };
 
 /* ---- sending ---- */
 
-int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
-                     const void *data, size_t size, struct tide_blob *tail) {
+static int send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
+                bool in_line, const void *data, size_t size, struct tide_blob *tail) {
     tide_address to = tide_address_make(node, TIDE_ID_STORE);
     if (node == 0) {
         return tide_fail(TIDE_EUNREACHABLE, "no node");
@@ -28,8 +28,19 @@ int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lan
                                     .size = (uint32_t)size,
                                     .tail = tail,
                                     .kind = TIDE_FRAME_CAST,
-                                    .lane = (uint8_t)lane};
+                                    .lane = (uint8_t)lane,
+                                    .in_line = in_line};
     return tide_system_send(store->system, &message, prepaid);
+}
+
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
+                     const void *data, size_t size, struct tide_blob *tail) {
+    return send(store, node, lane, prepaid, false, data, size, tail);
+}
+
+int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
+                             size_t size, struct tide_blob *tail) {
+    return send(store, node, TIDE_LANE_STORE, true, true, data, size, tail);
 }
 
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *w) {

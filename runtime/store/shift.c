@@ -28,7 +28,11 @@ static void fence_send(struct tide__clocked *c, int op, uint16_t to, const uint3
     tide_write_uint(&w, home);
     tide_write_typed(&w, TIDE_U32, slots, count);
     tide_write_typed(&w, TIDE_U64, numbers, numbers ? count : 0);
-    (void)tide__sync_send(c->table->store, to, &w);
+    if (op == TIDE__OP_FENCE && hops == 1) { /* our own: behind what our workers sent */
+        (void)tide__sync_send_in_line(c->table->store, to, &w, NULL);
+    } else {
+        (void)tide__sync_send(c->table->store, to, &w);
+    }
 }
 
 enum { HOPS_MAX = 16 };
@@ -150,11 +154,12 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
 
 struct fenced {
     struct tide__clocked *c;
-    uint64_t number; /* of our messages: applied at the new home */
+    uint64_t number; /* of the last of our messages that was applied */
 };
 
 /* A copy whose slot is sent elsewhere from now: what was not applied is to be sent again. What was
- * applied stays in the ring: a row may be under way straight from the new home that lacks it. */
+ * stays in the ring: a row that left the new home before the answer to the fence, on its own way,
+ * may still come, and need not hold it. */
 static void resend(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word, uint64_t old) {
     const struct fenced *fenced = arg;
     struct tide__clocked *c = fenced->c;

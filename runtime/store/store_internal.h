@@ -540,6 +540,10 @@ void tide__shard_release(struct tide_store *store);
 /* Sends to a store actor; tail may be NULL (*shares*). */
 int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
                      const void *data, size_t size, struct tide_blob *tail);
+/* Prepaid, on lane store, and in order with what other threads send so: a message of the I/O thread
+ * would overtake theirs otherwise. */
+int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
+                             size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
 /* ---- load.c: what this node does for others ---- */

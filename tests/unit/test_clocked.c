@@ -347,6 +347,12 @@ static void bounds_hold_while_slots_move(void **state) {
     }
 }
 
+/* A row that left the new home before its answer to the fence, and came after it. */
+static void a_row_that_comes_late_hides_no_own_update(void **state) {
+    (void)state;
+    faults_hold("ssp:1", &(struct faults){.leaves = true}, 12);
+}
+
 static void bounds_hold_when_nodes_join_and_connections_break(void **state) {
     (void)state;
     const struct faults faults = {.joins = true, .resets = true};
@@ -628,6 +634,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bsp_is_the_same_to_the_bit_on_any_nodes_and_timing),
         cmocka_unit_test(bounds_hold_when_copies_are_evicted),
         cmocka_unit_test(bounds_hold_while_slots_move),
+        cmocka_unit_test(a_row_that_comes_late_hides_no_own_update),
         cmocka_unit_test(bounds_hold_when_nodes_join_and_connections_break),
         cmocka_unit_test(bounds_hold_over_the_living),
         cmocka_unit_test(bounds_hold_while_they_change),
