@@ -3,7 +3,8 @@
 --   tide run sfb.lua --data news20.scale --models mlr    a LibSVM file (.gz too), one model
 --   tide run sfb.lua --chart sfb.svg                     objectives by epoch, bytes of a step
 -- Methods: ps (dense sums by servers), full (factors to all), partial (factors to --fanout others, who pass them
--- on), bf16 (factors of half the bytes), topk and onebit (dense, lossy). `single` is one worker with whole batches.
+-- on), sparse (without zeros), bf16 (half the bytes), topk and onebit (dense, lossy). `single` is one worker with whole
+-- batches.
 -- Bytes are those out of a worker in a step, beside what the formulas of docs/exchange.md say.
 local tide = require "tide"
 local factors = tide.factors
@@ -11,7 +12,7 @@ local factors = tide.factors
 local opt = tide.options {
   data    = {"LibSVM file; without it: generated", type = "string"},
   models  = {"which, one after the other", default = "mlr,sdca,metric,coding"},
-  methods = {"which, one after the other", default = "single,ps,full,partial"},
+  methods = {"which, one after the other", default = "single,ps,full,partial,sparse"},
   train   = {"generated examples", default = 1200},
   columns = {"of generated examples", default = 800},
   classes = {"of generated examples", default = 100},
@@ -39,6 +40,7 @@ local METHODS <const> = {
   ps      = {policy = PS, format = "f32"},
   full    = {policy = SFB, format = "f32"},
   partial = {policy = SFB, format = "f32", fanout = opt.fanout},
+  sparse  = {policy = SFB, format = "sparse"},
   bf16    = {policy = SFB, format = "bf16"},
   topk    = {policy = PS, format = "topk"},
   onebit  = {policy = PS, format = "onebit"},
@@ -76,8 +78,10 @@ end
 
 ---Bytes of values out of a worker in a step.
 ---@param rank number rows of factors of a worker in a step
-local function formula(row, workers, rank)
+---@param nonzeros number of their values
+local function formula(row, workers, rank, nonzeros)
   local t <const>, width <const> = factors.describe(row.spec, row.data)[1], WIDTHS[row.m.format]
+  if row.m.format == "sparse" then return (workers - 1) * (4 * nonzeros + rank * t.row_values / 8) end
   if row.m.policy == SFB then return width * (workers - 1) * rank * t.row_values end
   return width * 2 * t.values * (workers - 1) / workers
 end
@@ -86,10 +90,10 @@ local function train(row)
   local workers <const> = row.m.workers or opt.nodes
   local cluster <close> = tide.cluster {nodes = workers}
   local run = cluster:start(row.job)
-  local reports, used, steps = {}, 0, 0
+  local reports, used, nonzeros, steps = {}, 0, 0, 0
   row.objectives = {}
   for r in run:events "report" do
-    reports[r.n], used, steps = r, used + r.factors, steps + r.steps
+    reports[r.n], used, nonzeros, steps = r, used + r.factors, nonzeros + r.nonzeros, steps + r.steps
     row.objectives[r.n], row.gap = factors.objective(r)
     row.correct = r.correct / r.examples
   end
@@ -98,7 +102,8 @@ local function train(row)
   local first, last = reports[math.min(1, #reports - 1)], reports[#reports]
   local seconds = last.elapsed_s - (first and first.elapsed_s or 0)
   row.steps_s = (#reports - (first and 1 or 0)) * last.steps / workers / seconds
-  row.bytes_step, row.formula_bytes = summary.comm_bytes_step or 0, formula(row, workers, used / steps)
+  row.bytes_step = summary.comm_bytes_step or 0
+  row.formula_bytes = formula(row, workers, used / steps, nonzeros / steps)
   row.workers, row.objective = workers, row.objectives[#row.objectives]
 end
 

@@ -149,7 +149,7 @@ function factors.describe(o, set) return describe(KINDS[o.kind].shape(o, set)) e
 
 ---@class tide.factors.model what tide.nn.exchange drives
 ---@field w table tensor rows x columns: shares storage with `parameters`
----@field used integer rows of factors that were handed over since it was last set to 0
+---@field used integer rows of factors that were handed over since it was last set to 0; nonzeros: of their values
 local model = {}
 model.__index = model
 
@@ -159,7 +159,7 @@ local function new_model(o, set, seed)
   local keys <const> = (rows * columns + KEY - 1) // KEY
   local self = setmetatable({
     spec = o, kind = kind, kernel = assert(core.kernel(kind.kernel)), tensors = describe(rows, columns),
-    layout = {keys = keys}, parameters = core.tensor("f32", keys, KEY), adds = kind.adds, used = 0,
+    layout = {keys = keys}, parameters = core.tensor("f32", keys, KEY), adds = kind.adds, used = 0, nonzeros = 0,
     optimizer = {rule = "sgd", decay = not kind.adds and o.l2 or 0},
     train = {bind = function() end, offer = function() end},
   }, model)
@@ -196,6 +196,7 @@ function model:backward(batch, hooks, x)
   local r <const> = self.kernel(arguments)
   x:factors(1, 1, self.v, self.u, math.tointeger(r.factors))
   self.used = self.used + r.factors
+  self.nonzeros = self.nonzeros + r.nonzeros
   hooks.ready(1)
   return {loss = r.loss, count = r.count, correct = r.correct or 0}
 end
@@ -301,7 +302,8 @@ function trainer:figures()
   report.loss, report.correct, report.entropy = sums.loss, sums.correct, sums.entropy
   report.examples, report.steps, report.factors = #self.own, self.batches, self.model.used
   report.penalty = self.w.rank == 1 and self.model:penalty() or 0
-  report.resyncs, self.replica.resyncs, self.model.used = self.replica.resyncs, 0, 0
+  report.nonzeros, self.model.used, self.model.nonzeros = self.model.nonzeros, 0, 0
+  report.resyncs, self.replica.resyncs = self.replica.resyncs, 0
   return report
 end
 
@@ -319,8 +321,8 @@ end
 local KNOWN <const> = {name = true, model = true, data = true, batch = true, epochs = true, seed = true, comm = true}
 
 ---A job that trains a model (factors.mlr, sdca, metric, coding) on sparse rows (tide.data.libsvm).
----Its reports have loss, examples, correct, penalty, entropy, factors (rows of factors), steps, resyncs, and figures of
----the exchange; run:evaluate "test" gives loss and correct of the part "test".
+---Its reports have loss, examples, correct, penalty, entropy, factors (rows of factors), nonzeros (of their values),
+---steps, resyncs, and figures of the exchange; run:evaluate "test" gives loss and correct of the part "test".
 ---@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as nn.job has it}
 ---@return tide.job
 function factors.job(o)

@@ -28,29 +28,30 @@ for way in opt.ways:gmatch "[^,]+" do
 end
 
 ---Bytes are those of docs/exchange.md. Lossy messages are so small here that their heads count: values alone then.
-local function check_bytes(j, summary, rank)
+local function check_bytes(j, summary, rank, nonzeros)
   local t, P = factors.describe(models[j.model], data)[1], opt.workers
-  local width = ({f32 = 4, bf16 = 2, onebit = 1 / 8 + 8 / 1024, topk = 8 / 100})[j.format]
+  local width = ({f32 = 4, bf16 = 2, onebit = 1 / 8 + 8 / 1024, topk = 8 / 100, sparse = 0})[j.format]
   local want = j.policy == "always-sfb" and width * (P - 1) * rank * t.row_values or width * 2 * t.values * (P - 1) / P
-  local got = width < 2 and summary.comm_ps_bytes / summary.steps or summary.comm_bytes_step
+  if j.format == "sparse" then want = (P - 1) * (4 * nonzeros + rank * t.row_values / 8) end
+  local got = width < 2 and (summary.comm_ps_bytes + summary.comm_factor_bytes) / summary.steps or summary.comm_bytes_step
   assert(math.abs(got / want - 1) < 0.03, ("%s: %.0f bytes of a step, formula %.0f"):format(j.policy, got, want))
 end
 
 local function train(cluster, j)
   local run = cluster:start(j.job)
-  local used, steps, last = 0, 0, nil
+  local used, nonzeros, steps, last = 0, 0, 0, nil
   for r in run:events "report" do
     assert(r.resyncs == 0 and r.examples > 0, "the replicas differ")
     local objective, gap = factors.objective(r)
     if j.model == "sdca" then assert(gap > -1e-5 and (not last or gap < last + 1e-6), "the gap grows") end
-    used, steps, last = used + r.factors, steps + r.steps, gap
+    used, nonzeros, steps, last = used + r.factors, nonzeros + r.nonzeros, steps + r.steps, gap
     print(("%s %d %.7f"):format(j.model, r.n, objective))
     io.stdout:flush()
   end
   print(("%s test %.5f"):format(j.model, run:evaluate "test".loss))
-  if j.format == "f32" then run:dump(("%s.%d.safetensors"):format(j.model, opt.workers), {"params"}) end
+  if j.format == "f32" or j.format == "sparse" then run:dump(("%s.%d.safetensors"):format(j.model, opt.workers), {"params"}) end
   local summary = run:wait()
-  if opt.workers > 1 and j.policy ~= "hybrid" then check_bytes(j, summary, used / steps) end
+  if opt.workers > 1 and j.policy ~= "hybrid" then check_bytes(j, summary, used / steps, nonzeros / steps) end
 end
 
 tide.main(function()
@@ -69,10 +70,11 @@ agree() { # TOLERANCE WHAT: many.txt with one.txt
 run 0 run same.lua
 losses >one.txt
 [ "$(wc -l <one.txt)" = 20 ] || fail "no twenty lines"
-for way in "3 0" "4 1"; do
-    run 0 run same.lua --workers "${way% *}" --fanout "${way#* }"
+for way in "3 0 f32" "4 1 sparse"; do
+    read -r workers fanout format <<<"$way"
+    run 0 run same.lua --workers "$workers" --fanout "$fanout" --ways "always-sfb $format"
     for model in mlr sdca metric coding; do
-        cmp $model.1.safetensors "$model.${way% *}.safetensors" || fail "$model: other parameters with $way"
+        cmp $model.1.safetensors "$model.$workers.safetensors" || fail "$model: other parameters with $way"
     done
 done
 run 0 run same.lua --workers 3 --ways "always-ps f32"

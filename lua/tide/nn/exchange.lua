@@ -164,8 +164,9 @@ function exchange:tell()
   local seconds = {}
   for l, s in ipairs(stats.layer_s) do seconds[l] = s + (self.product_s[l] or 0) end
   self.w:exchanged {seconds = seconds, paths = self.pending.paths, bytes = stats.bytes - (self.told.bytes or 0),
-                    busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps}
-  self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s}
+                    busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps,
+                    waited_s = (stats.waited_s - (self.told.waited_s or 0)) / self.told.steps}
+  self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = stats.waited_s}
 end
 
 ---Waits for what is under way: then the parameters are those after the last step.
