@@ -34,8 +34,8 @@ struct tide__pace {
     int64_t tokens; /* bytes */
 };
 
-/* What the link is thought to carry, in bytes/s: of the user's `bandwidth` (0: not given), else 90 %
- * of what was measured. */
+/* What early sends may fill up, in bytes/s: the user's `bandwidth` (0: not given), else 90 % of
+ * what the link was seen to carry. */
 uint64_t tide__pace_rate(const struct tide__pace *pace, uint64_t bandwidth);
 /*
  * Looks at the link at time `now` (ns, not 0, never back): `sent` bytes so far for whatever reason,

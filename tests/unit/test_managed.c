@@ -1,7 +1,7 @@
 /*
  * Managed communication: rates and token buckets (pace.h) by themselves, and on simulated nodes
- * what readers see of a writer's rows between its clocks when bytes are scarce. That all bounds hold
- * with it is test_clocked.c's.
+ * what readers see of a writer's rows between its clocks when bytes are scarce. That all bounds
+ * hold with it is test_clocked.c's.
  */
 #include "store/pace.h"
 #include "store_world.h"
