@@ -225,13 +225,13 @@ static bool close_all(void *arg) {
     return net->links == NULL;
 }
 
-static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes,
+static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, size_t window,
                  struct tide_fiber *waiter) {
     struct tide_peer *peer = tide__peer(arg, node);
     if (peer == NULL) {
         return tide_fail(TIDE_EUNREACHABLE, "node n%u is not known here", (unsigned)node);
     }
-    return tide__peer_admit(peer, lane, bytes, waiter);
+    return tide__peer_admit(peer, lane, bytes, window, waiter);
 }
 
 static void send(void *arg, struct tide_outgoing *message) {
@@ -572,6 +572,17 @@ static void copy_info(struct tide_peer *peer, struct tide_link_info *out) {
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         out->credit_used[i] = atomic_load_explicit(&peer->outstanding[i], memory_order_relaxed);
     }
+}
+
+bool tide_net_flow(const struct tide_net *net, uint16_t id, uint64_t *consumed,
+                   uint64_t *under_way) {
+    struct tide_peer *peer = tide__peer(net, id);
+    if (peer == NULL) {
+        return false;
+    }
+    *consumed = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
+    *under_way = atomic_load_explicit(&peer->outstanding[TIDE_LANE_STORE], memory_order_relaxed);
+    return true;
 }
 
 size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit) {

@@ -200,7 +200,7 @@ static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
         consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
         uint64_t news = consumed[i] - s->granted[i];
         bool much = news > tide__credit_window(i) / 4 ||
-                    (consumed[i] == s->delivered[i] && news >= 64 << 10);
+                    (consumed[i] == s->delivered[i] && news >= 16 << 10);
         worth = worth || much || (all && news > 0);
     }
     return worth;
@@ -255,6 +255,10 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         if (!TIDE_MUTANT(flow_credit_lost) || i != TIDE_LANE_BULK) {
             tide__peer_credit(s->peer, i, totals[i] - s->returned[i]);
+        }
+        if (i == TIDE_LANE_STORE) {
+            atomic_fetch_add_explicit(&s->peer->consumed, totals[i] - s->returned[i],
+                                      memory_order_relaxed);
         }
         s->returned[i] = totals[i];
     }

@@ -411,7 +411,7 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                     tide__rule_apply(&table->options, row, delta);
                 }
                 if (TIDE_UNLIKELY(table->clocked != NULL) && (now & TIDE__WORD_WATCHED)) {
-                    now = tide__row_changed(table->clocked, b.keys[j], now);
+                    now = tide__row_changed(table->clocked, b.keys[j], now, delta, table->width);
                 }
                 tide__word_unlock(word, now);
             } else if (code == TIDE__NOT_FOUND) {

@@ -12,8 +12,8 @@ enum { LOGGED_MAX = 10 };
 
 /* ---- sending ---- */
 
-int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
-                     const void *data, size_t size, struct tide_blob *tail) {
+static int send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
+                bool in_line, const void *data, size_t size, struct tide_blob *tail) {
     tide_address to = tide_address_make(node, TIDE_ID_STORE);
     if (node == 0) {
         return tide_fail(TIDE_EUNREACHABLE, "no node");
@@ -28,8 +28,19 @@ int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lan
                                     .size = (uint32_t)size,
                                     .tail = tail,
                                     .kind = TIDE_FRAME_CAST,
-                                    .lane = (uint8_t)lane};
+                                    .lane = (uint8_t)lane,
+                                    .in_line = in_line};
     return tide_system_send(store->system, &message, prepaid);
+}
+
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
+                     const void *data, size_t size, struct tide_blob *tail) {
+    return send(store, node, lane, prepaid, false, data, size, tail);
+}
+
+int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
+                             size_t size, struct tide_blob *tail) {
+    return send(store, node, TIDE_LANE_STORE, true, true, data, size, tail);
 }
 
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *w) {
@@ -220,7 +231,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         tide__failover_groups(store, message, &r);
         break;
     default:
-        if (op >= TIDE__OP_DELTA && op <= TIDE__OP_BOUND) {
+        if (op >= TIDE__OP_DELTA && op <= TIDE__OP_VISIBLE) {
             tide__clocked_message(store, from, (int)op, message, &r);
         } else if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_CUT_ASK) {
             tide__move_message(store, from, (int)op, &r);
@@ -264,6 +275,10 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
     }
     if (store->generation && tide__generation_advance(store)) {
         tide__retry_later(store, TIDE_SECOND / 1000);
+    }
+    const uint64_t again = tide__managed_send(store);
+    if (again) {
+        tide__retry_later(store, again);
     }
     return 0;
 }

@@ -201,8 +201,14 @@ struct tide_table {
 };
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount);
 unsigned tide__stripe(void); /* of the calling thread; the last one is shared */
-static inline void tide__stripe_add(atomic_uint_fast64_t *value, uint64_t amount) {
-    atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
+/* To a counter in the calling thread's stripe. */
+static inline void tide__stripe_add(unsigned stripe, atomic_uint_fast64_t *value, uint64_t amount) {
+    if (TIDE_LIKELY(stripe < TIDE__STRIPES - 1)) {
+        uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
+        atomic_store_explicit(value, now + amount, memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
+    }
 }
 
 /* ---- slots.c ---- */
@@ -262,6 +268,7 @@ void tide__slots_deinit(struct tide_table *table);
 /* ---- rules.c, init.c ---- */
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
+float tide__square_sum(const void *values, size_t count); /* floats, at any alignment */
 bool tide__all_finite(const float *values, size_t count);
 /* The initial row; `full`: with the rule's state. A pure function of the options and the key. */
 void tide__row_init(const struct tide_table_options *options, uint64_t key, float *row, bool full);
@@ -494,8 +501,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
                                    copy -> home */
                 TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
-                TIDE__OP_VALUE, /* [op, table, version, clock, applied, keys u64, rows f32] home ->
-                                   node */
+                TIDE__OP_VALUE, /* [op, table, version, clock, applied, answer, keys u64, rows f32]
+                                   home -> node */
                 TIDE__OP_FRESH, /* [op, table, clock, applied, slots as 512 bytes] home -> node */
                 TIDE__OP_UNSUB, /* [op, table, keys u64, versions u64] node -> home */
                 TIDE__OP_TICK,  /* [op, clock, highest clock] node -> all */
@@ -508,7 +515,11 @@ enum tide__op {                             /* first element of every body */
                                          changed keys u64] old -> new home */
                 TIDE__OP_ROUND, /* [op, id, kind] node -> all */
                 TIDE__OP_ROUNDED, /* [op, id, clock] and back */
-                TIDE__OP_BOUND,   /* [op, table, staleness, age] to all */
+                TIDE__OP_BOUND,   /* [op, table, staleness, age, bound of values] to all */
+                TIDE__OP_TRACE, /* [op, table, origin, number, keys u64] origin -> home, or old -> new
+                                   home */
+                TIDE__OP_SEEN,    /* [op, table, version] node -> home */
+                TIDE__OP_VISIBLE, /* [op, table, number, keys u64] home -> origin */
                 /* tables with copies */
                 TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
                                   low, keys u64, numbers u64, versions u32, rows binary|nil] */
@@ -544,6 +555,10 @@ void tide__shard_release(struct tide_store *store);
 /* Sends to a store actor; tail may be NULL (*shares*). */
 int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
                      const void *data, size_t size, struct tide_blob *tail);
+/* Prepaid, on lane store, and in order with what other threads send so: a message of the I/O thread
+ * would overtake theirs otherwise. */
+int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
+                             size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
 /* ---- load.c: what this node does for others ---- */
