@@ -1,7 +1,7 @@
 /*
- * The order of one worker's operations on a row with copies. While a home lives, the ordered lane to
- * it keeps them in the order of their calls. When a slot changes its home, unanswered operations run
- * again at the new one, and that may have what the old one did after them: a pull that runs again
+ * The order of one worker's operations on a row with copies. While a home lives, the ordered lane
+ * to it keeps them in the order of their calls. When a slot changes its home, unanswered operations
+ * run again at the new one, and that may have what the old one did after them: a pull that runs again
  * would show a later push of its own worker, or more than a later pull that was answered. So a
  * worker's operation waits until its own asynchronous pulls of the same keys are answered. A push
  * holds nothing up: it runs once, whoever is home, and copies get pushes in their order.

@@ -83,7 +83,8 @@ static void a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait(void 
     close_cluster(&c);
 }
 
-/* The row was on n3 and n4 before its slot came to n2, which owned it then; it went on from there. */
+/* The row was on n3 and n4 before its slot came to n2, which owned it then; it went on from
+ * there. */
 static void a_row_outlives_who_had_it_before_its_slot_moved(void **state) {
     (void)state;
     struct cluster c;
@@ -121,7 +122,8 @@ static void what_a_node_asked_before_it_left_fails_and_does_not_wait(void **stat
     struct cluster c;
     open_cluster(&c, true, 3, 1);
     create(&c, (struct tide_table_options){.name = "plain", .key_count = KEYS, .width = WIDTH});
-    struct step steps[2] = {{.key = key_at_home(&c, "plain", 1)}, {.key = key_at_home(&c, "plain", 3)}};
+    struct step steps[2] = {{.key = key_at_home(&c, "plain", 1)},
+                            {.key = key_at_home(&c, "plain", 3)}};
     struct fiber fibers[2];
     for (unsigned i = 0; i < 2; i++) {
         start(&c, &fibers[i], 1, i, until_it_fails_run, &steps[i]);
