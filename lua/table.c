@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SWEPT_A_CALL = 8, NODES_MAX = 1024 };
+enum { SWEPT_A_CALL = 8, NODES_MAX = 1024, HOTTEST_MAX = 1024 };
 
 static const char table_metatable, ticket_metatable; /* their addresses are registry keys */
 
@@ -598,6 +598,35 @@ static void push_stats(lua_State *L, struct tide_table *table) {
     }
 }
 
+/* t:hottest(n) -> {{key=, reads=, writes=, doubt=}, ..}, accesses of all keys: of this node's workers */
+static int table_hottest(lua_State *L) {
+    struct tide_table *table = check_table(L, 1);
+    lua_Integer limit = luaL_optinteger(L, 2, 10);
+    luaL_argcheck(L, limit >= 0, 2, "a count of keys");
+    limit = limit < HOTTEST_MAX ? limit : HOTTEST_MAX;
+    struct tide_hot_key *hot = lua_newuserdatauv(L, (size_t)limit * sizeof *hot + 1, 0);
+    uint64_t total;
+    const size_t count = tide_table_hottest(table, hot, (size_t)limit, &total);
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        const struct {
+            const char *name;
+            uint64_t value;
+        } fields[] = {{"key", hot[i].key},
+                      {"reads", hot[i].reads},
+                      {"writes", hot[i].writes},
+                      {"doubt", hot[i].doubt}};
+        lua_createtable(L, 0, (int)TIDE_COUNT(fields));
+        for (size_t f = 0; f < TIDE_COUNT(fields); f++) {
+            lua_pushinteger(L, (lua_Integer)fields[f].value);
+            lua_setfield(L, -2, fields[f].name);
+        }
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_pushinteger(L, (lua_Integer)total);
+    return 2;
+}
+
 static int table_stats(lua_State *L) {
     struct tide_table *table = check_table(L, 1);
     push_stats(L, table);
@@ -830,6 +859,7 @@ void tide__lua_open_table(lua_State *L) {
         {"sampler", tide__lua_table_sampler},
         {"where", table_where},
         {"stats", table_stats},
+        {"hottest", table_hottest},
         {"consistency", tide__lua_table_consistency},
         {"homes", table_homes},
         {"health", table_health},

@@ -479,6 +479,16 @@ struct tide_table_stats {
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 
+/* A key that this node's workers access much, estimated from a sample of 1 access in 64; older accesses count half,
+ * and half of that, and so on. */
+struct tide_hot_key {
+    uint64_t key, reads, writes; /* in accesses, since it is counted */
+    uint64_t doubt;              /* at most so many more before that */
+};
+/* The hottest keys of this node, at most `limit` of 1,024, most accesses first: how many. *total: accesses of all keys,
+ * by the same sample. The sum over all nodes is the table's (each counts its own workers). Any thread. */
+size_t tide_table_hottest(struct tide_table *table, struct tide_hot_key *out, size_t limit, uint64_t *total);
+
 /* What a node's store has done for other nodes since its start. Any thread. */
 struct tide_store_load {
     uint64_t messages, keys; /* operations of others, and the keys in them */

@@ -1,0 +1,56 @@
+-- The keys of tables that are accessed most, over all nodes.
+--
+-- Each node samples what its own workers read and write (runtime/store/heat.h); a table's accesses are the sum. A key
+-- that is missing in a node's answer had less there than what the answer ends with.
+local heat = {}
+
+---@class tide.hot_key
+---@field key integer
+---@field reads number accesses of all nodes, estimated from 1 in 64; older ones count less
+---@field writes number
+---@field accesses number reads + writes
+---@field share number of all accesses to the table
+---@field nodes table<string, {reads: number, writes: number}> by the node whose workers made them
+
+---One node's answer for one table, as short as a message wants it.
+---@param handle table
+---@param count integer
+---@return table {total=, keys=, reads=, writes=}
+function heat.of_node(handle, count)
+  local hot, total = handle:hottest(count)
+  local answer = {total = total, keys = {}, reads = {}, writes = {}}
+  for i, k in ipairs(hot) do answer.keys[i], answer.reads[i], answer.writes[i] = k.key, k.reads, k.writes end
+  return answer
+end
+
+---@param answers table<string, table> of heat.of_node, by node
+---@param count integer
+---@return tide.hot_key[] hottest first, at most `count`
+---@return number total accesses to the table
+function heat.merge(answers, count)
+  local by_key, list, total = {}, {}, 0
+  for node, answer in pairs(answers) do
+    total = total + answer.total
+    for i, key in ipairs(answer.keys) do
+      local k = by_key[key]
+      if not k then
+        k = {key = key, reads = 0, writes = 0, nodes = {}}
+        by_key[key], list[#list + 1] = k, k
+      end
+      k.reads, k.writes = k.reads + answer.reads[i], k.writes + answer.writes[i]
+      k.nodes[node] = {reads = answer.reads[i], writes = answer.writes[i]}
+    end
+  end
+  for _, k in ipairs(list) do
+    k.accesses = k.reads + k.writes
+    k.share = total > 0 and k.accesses / total or 0
+  end
+  table.sort(list, function(a, b)
+    if a.accesses ~= b.accesses then return a.accesses > b.accesses end
+    return a.key < b.key
+  end)
+  for i = #list, count + 1, -1 do list[i] = nil end
+  return list, total
+end
+
+return heat
