@@ -589,6 +589,8 @@ static void push_stats(lua_State *L, struct tide_table *table) {
         {"relocated_out", s.relocated_out},
         {"relocate_ns_sum", s.relocate_ns_sum},
         {"relocate_ns_max", s.relocate_ns_max},
+        {"location_used", s.location_used},
+        {"location_stale", s.location_stale},
         {"surprises", s.surprises},
     };
     lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 1);

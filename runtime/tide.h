@@ -475,6 +475,7 @@ struct tide_table_stats {
     uint64_t localized, localize_noop;        /* keys of localize calls; those on static tables */
     uint64_t relocated_in, relocated_out;     /* rows that came and went */
     uint64_t relocate_ns_sum, relocate_ns_max; /* from the request to the row's arrival */
+    uint64_t location_used, location_stale;   /* of this node: went straight to where they were last; were not there */
     uint64_t surprises;                       /* relocation messages that should not exist: ignored */
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);

@@ -407,6 +407,8 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .relocated_out = total(table, TIDE__RELOCATED_OUT),
         .relocate_ns_sum = total(table, TIDE__RELOCATE_NS),
         .relocate_ns_max = atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed),
+        .location_used = total(table, TIDE__LOCATION_USED),
+        .location_stale = total(table, TIDE__LOCATION_STALE),
         .surprises = total(table, TIDE__SURPRISES),
     };
 }
