@@ -593,10 +593,22 @@ static void push_stats(lua_State *L, struct tide_table *table) {
         {"location_stale", s.location_stale},
         {"surprises", s.surprises},
     };
-    lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 1);
+    lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 2);
     for (size_t i = 0; i < TIDE_COUNT(fields); i++) {
         lua_pushinteger(L, (lua_Integer)fields[i].value);
         lua_setfield(L, -2, fields[i].name);
+    }
+    size_t buckets = TIDE_RELOCATE_BUCKETS;
+    while (buckets > 0 && s.relocate_hist[buckets - 1] == 0) {
+        buckets--;
+    }
+    if (buckets > 0) {
+        lua_createtable(L, (int)buckets, 0);
+        for (size_t i = 0; i < buckets; i++) {
+            lua_pushinteger(L, (lua_Integer)s.relocate_hist[i]);
+            lua_rawseti(L, -2, (lua_Integer)i + 1);
+        }
+        lua_setfield(L, -2, "relocate_hist");
     }
 }
 

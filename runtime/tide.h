@@ -464,6 +464,7 @@ void tide_table_slot_served(struct tide_table *table, uint64_t *served);
 /* Node that has the row of a key, as far as this node knows: its owner, if that is this node or the home is; else the home. */
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node);
 
+enum { TIDE_RELOCATE_BUCKETS = 56 };
 /* Counted in keys unless named otherwise, on this node. */
 struct tide_table_stats {
     uint64_t pulls_local, pulls_remote, pushes_local, pushes_remote;
@@ -475,6 +476,7 @@ struct tide_table_stats {
     uint64_t localized, localize_noop;        /* keys of localize calls; those on static tables */
     uint64_t relocated_in, relocated_out;     /* rows that came and went */
     uint64_t relocate_ns_sum, relocate_ns_max; /* from the request to the row's arrival */
+    uint64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* rows by that time: [0] below 512 ns, then two an octave */
     uint64_t location_used, location_stale;   /* of this node: went straight to where they were last; were not there */
     uint64_t surprises;                       /* relocation messages that should not exist: ignored */
 };

@@ -53,4 +53,37 @@ function heat.merge(answers, count)
   return list, total
 end
 
+---Adds the times of relocations of one node to `sum`, bucket by bucket.
+---@param sum integer[]
+---@param hist? integer[] relocate_hist of a table's stats
+---@param before? integer[] what it was at the start
+function heat.add_times(sum, hist, before)
+  for i, n in ipairs(hist or {}) do
+    for k = #sum + 1, i do sum[k] = 0 end
+    sum[i] = sum[i] + n - (before and before[i] or 0)
+  end
+end
+
+local FIRST_S <const> = 512e-9
+
+---A quantile of the times of relocations: in their histogram [1] counts those below 512 ns, then come two an octave.
+---@param hist integer[] relocate_hist of a table's stats, or sums of several
+---@param q number 0 to 1
+---@return number|nil seconds: middle of the bucket; nil: there was none
+function heat.quantile(hist, q)
+  local total = 0
+  for _, n in ipairs(hist) do total = total + n end
+  if total == 0 then return nil end
+  local left = q * total
+  for i, n in ipairs(hist) do
+    left = left - n
+    if left <= 0 and n > 0 then
+      if i == 1 then return FIRST_S / 2 end
+      local octave <const>, half <const> = (i - 2) // 2, (i - 2) % 2
+      return FIRST_S * 2 ^ octave * (half == 0 and 1.25 or 1.75)
+    end
+  end
+  return nil
+end
+
 return heat

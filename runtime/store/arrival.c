@@ -308,10 +308,23 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     return tide__word_gone(old, k, handed);
 }
 
+/* [0] below 512 ns; from there on two an octave: [1] from 512 ns, [2] from 768 ns, .. */
+static unsigned bucket_of(uint64_t ns) {
+    if (ns < 512) {
+        return 0;
+    }
+    const unsigned octave = 63u - (unsigned)__builtin_clzll(ns);
+    const unsigned bucket = 1 + 2 * (octave - 9) + ((ns >> (octave - 1)) & 1);
+    return bucket < TIDE_RELOCATE_BUCKETS ? bucket : TIDE_RELOCATE_BUCKETS - 1;
+}
+
 static void count_time(struct tide_table *table, const struct tide__arrival *a, uint64_t now) {
     uint64_t took = now - a->asked_at;
     tide__table_count(table, TIDE__RELOCATED_IN, 1);
     tide__table_count(table, TIDE__RELOCATE_NS, took);
+    atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
+    atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
         atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
     }

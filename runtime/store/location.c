@@ -57,7 +57,8 @@ void tide__location_learn(struct tide__location *e, uint16_t node, uint32_t term
 
 struct tide__locations {
     uint64_t mask;
-    bool retry; /* an operation that others wait for is answered */
+    uint32_t straight; /* entries whose way in use that is; with none nobody has to wait */
+    bool retry;        /* an operation that others wait for is answered */
     struct tide__location places[];
 };
 
@@ -137,21 +138,31 @@ static struct tide__location *claim(struct tide_table *table, uint64_t key) {
         e->used = false;
         return NULL;
     }
+    table->locations->straight -= e->straight;
     *e = (struct tide__location){.key = key};
     return e;
 }
 
+void tide__locations_prefetch(struct tide_table *table, uint64_t key) {
+    __builtin_prefetch(place_of(table, key), 1);
+}
+
 bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key,
                           bool home, bool gone) {
+    if (!table->locations || table->locations->straight == 0) {
+        return false;
+    }
     struct tide__location *e = find(table, key);
     if (!e || !e->straight || (job->kind == TIDE__LOCALIZE && !gone)) {
         return false;
     }
-    const bool waits = tide__location_waits(e, is_answered(table->store, e->last, false), may_go(table, e) && !home,
-                                            job->kind == TIDE__LOCALIZE);
+    const bool waits =
+        tide__location_waits(e, is_answered(table->store, e->last, false), may_go(table, e) && !home,
+                             job->kind == TIDE__LOCALIZE);
     if (waits) {
         (void)is_answered(table->store, e->last, true);
     }
+    table->locations->straight -= !e->straight;
     return waits;
 }
 
@@ -161,15 +172,23 @@ uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *j
     if (!e) {
         return 0;
     }
-    const bool known = e->node != 0 && !e->straight;
+    const bool was = e->straight, known = e->node != 0 && !was;
     *term = e->term;
-    return tide__location_way(e, job->id, known && is_answered(table->store, e->last, false), known && may_go(table, e));
+    const uint16_t to =
+        tide__location_way(e, job->id, known && is_answered(table->store, e->last, false),
+                           known && may_go(table, e));
+    table->locations->straight += e->straight && !was;
+    return to;
 }
 
 void tide__locations_resent(struct tide_table *table, const struct tide__job *job, uint64_t key) {
     struct tide__location *e = find(table, key);
+    const bool was = e && e->straight;
     if (e && tide__location_resent(e, job->id)) {
         tide__locations_answered(table);
+    }
+    if (was) {
+        table->locations->straight -= !e->straight;
     }
 }
 

@@ -62,6 +62,7 @@ struct tide__job;
 
 struct tide__locations; /* of a table; made with the first entry */
 
+void tide__locations_prefetch(struct tide_table *table, uint64_t key);
 /* Must an own operation wait, before anything else is decided about it? `gone`: the row is not here. */
 bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key,
                           bool home, bool gone);

@@ -23,7 +23,8 @@ enum {
     DIED = 0x20000,     /* the node: nowhere */
     OWNER = 0x40000,    /* from the home to the owner of record */
     STRAIGHT = 0x80000, /* from the origin to where the key was last (location.h) */
-    BACK = 0x100000     /* to the origin: it came straight, and is not here */
+    BACK = 0x100000,    /* to the origin: it came straight, and is not here */
+    ASKED = 0x200000    /* nowhere: it waits, LOC goes to the node */
 };
 
 struct walk {
@@ -201,7 +202,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         break;
     case TIDE__ASK:
         *error = await(walk, word, &k);
-        to = *error ? NO_MEMORY : QUEUE;
+        to = *error ? NO_MEMORY : ASKED | tide__route_home(route);
         if (!*error) {
             tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0, NULL, NULL);
         }
@@ -420,12 +421,28 @@ static void forward_part(struct walk *walk, const struct part *part) {
     }
 }
 
+/* The wish is at the home until the row comes: when the slot moves, or its home leaves, it is waited for
+ * like operations that went there. */
+static void asked(const struct tide__job *job, const struct part *part) {
+    uint32_t *positions = tide_alloc(part->count * sizeof *positions);
+    for (size_t i = 0; positions && i < part->count; i++) {
+        positions[i] = tide__job_position_at(job, part->indices[i]);
+    }
+    if (positions && job->id) {
+        tide__pending_at(job->table->store, job->id, (uint16_t)part->to, positions, part->count);
+    }
+    tide_free(positions);
+}
+
 static void dispatch_part(struct walk *walk, const struct part *part, int error) {
     char text[160];
     if (part->to == PARK) {
         tide__job_park(walk->job, part->indices, part->count);
     } else if (part->to == QUEUE) {
         queue_part(walk, part->indices, part->count);
+    } else if (part->to & ASKED) {
+        queue_part(walk, part->indices, part->count);
+        asked(walk->job, part);
     } else if (part->to == NO_MEMORY) {
         fail_part(walk, part->indices, part->count, error ? error : TIDE_ENOMEM, 0,
                   tide_error_message());
@@ -491,6 +508,9 @@ void tide__owner_job(struct tide__job *job) {
     table->parcels->hint = job->count;
     for (uint32_t i = 0; i < job->count; i++) {
         tide__owner_prefetch(table, job->keys, i, job->count);
+        if (job->own && is_operation(job) && i + 8 < job->count) {
+            tide__locations_prefetch(table, tide__job_key_at(job, i + 8));
+        }
         uint64_t key = tide__job_key_at(job, i), old;
         uint32_t slot = tide__slot_of(table, key), to = NO_MEMORY;
         atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);

@@ -186,6 +186,7 @@ struct tide_table {
     atomic_bool rows_vanished;  /* since the last generation: the next one must be full */
     struct tide__slab arrivals; /* relocating tables: struct tide__arrival */
     atomic_uint_fast64_t relocate_max_ns;
+    atomic_uint_fast64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* written by the I/O thread */
 
     /* operations handed to the own store actor: raised under the pending lock; run there */
     atomic_uint_fast64_t self_sent, self_handled;

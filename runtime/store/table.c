@@ -411,6 +411,10 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .location_stale = total(table, TIDE__LOCATION_STALE),
         .surprises = total(table, TIDE__SURPRISES),
     };
+    for (size_t i = 0; i < TIDE_RELOCATE_BUCKETS; i++) {
+        out->relocate_hist[i] =
+            atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
+    }
 }
 
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {

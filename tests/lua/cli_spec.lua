@@ -11,7 +11,7 @@ local WORK <const> = {
   policy = "policy new batching",
   run = "run %s", sim = "sim --seed 1 %s", up = "up",
   down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
-  actors = "actors", tables = "tables", links = "links", move = "move t 0-3 n1 --dry-run",
+  actors = "actors", tables = "tables", table = "table show factors", links = "links", move = "move t 0-3 n1 --dry-run",
   checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", stat = "stat --count 1", top = "top",
 }
@@ -386,6 +386,26 @@ describe("tide", function()
       local lines = support.lines(tide("tables").out)
       assert.equal("name     node  width   rows   memory  pulls  remote  pushes  remote  local  wire out", lines[1])
       assert.equal("factors  -        64  1.68k  420 KiB    990      10       0       0  99.0%   2.5 KiB", lines[2])
+    end)
+
+    it("show a table with its moves and hot keys", function()
+      local svg
+      core.file_write = function(path, what)
+        svg = path == "chart.svg" and what
+        return true
+      end
+      local r = tide "table show factors --top 2 --svg chart.svg"
+      assert.equal("", r.err)
+      assert.truthy(r.out:find("\nn1 +1.68k +990 +10 +0 +0"))
+      assert.truthy(r.out:find("\n +7 +576 +22.5%% +448 +128 +n1 44 %%, n3 56 %%"))
+      assert.truthy(r.out:find("\n +9 "))
+      assert.truthy(svg:find("Accesses to factors", 1, true))
+      local object = decode(tide("table show factors --json").out)
+      assert.equal("tide.locality/1", object.schema)
+      assert.equal(7, object.hottest[1].key)
+      r = tide "table show factor"
+      assert.truthy(r.code ~= 0 and r.err:find("factors", 1, true))
+      assert.truthy(tide("table drop factors").err:find("T0105", 1, true))
     end)
 
     it("print a node that did not answer", function()

@@ -35,6 +35,14 @@ describe("heat", function()
     assert.equal(0, total)
   end)
 
+  it("reads quantiles off a histogram of relocation times", function()
+    assert.is_nil(heat.quantile({}, 0.5))
+    local hist = {0, 0, 98, 0, 2} -- 98 of 768 to 1024 ns, 2 of 1.5 to 2 us
+    assert.near(896e-9, heat.quantile(hist, 0.5), 1e-12)
+    assert.near(1792e-9, heat.quantile(hist, 0.99), 1e-12)
+    assert.near(256e-9, heat.quantile({5}, 0.9), 1e-12)
+  end)
+
   it("packs a node's counters", function()
     local handle = {hottest = function(_, n) return {{key = 2, reads = 64, writes = 0, doubt = 0}}, n end}
     assert.same({total = 8, keys = {2}, reads = {64}, writes = {0}}, heat.of_node(handle, 8))
