@@ -21,8 +21,8 @@
  *   FOCUS     only node 1 has operations        NOTERMS   no terms; LOCDIR: LOC judged by the directory entry alone
  *   BLOCK     a full link blocks the handler    LATE, NOQUEUE   owner recorded at the end; requester does not queue
  *
- * States: SYNC 35,859; SYNC LOCS=2 821,644; SYNC N=4 OPS=1 593,839; base 160,651; CACHE 276,197;
- * CACHE FOCUS OPS=4 LOCS=2 318,441; SYNC REORDER 2,129,571; SYNC CONTROL 199,561; OWNLANE 411,183;
+ * States: SYNC 35,859; SYNC LOCS=2 821,644; SYNC N=4 OPS=1 593,839; base 160,651; CACHE 398,933;
+ * CACHE FOCUS OPS=4 LOCS=2 319,842; SYNC REORDER 2,129,571; SYNC CONTROL 199,561; OWNLANE 411,183;
  * DUPDATA 4,443,473; DUPCTL SYNC 881,531; SYNC BLOCK CAP=1 35,969; SYNC NOQUEUE 92,043.
  */
 #ifndef N
