@@ -86,4 +86,18 @@ function heat.quantile(hist, q)
   return nil
 end
 
+---Accesses on the node and elsewhere, for tide.chart.
+---@param title string
+---@param rows table[] one a node: node, pulls_local, pulls_remote, pushes_local, pushes_remote
+---@return tide.chart.bars
+function heat.locality_chart(title, rows)
+  local groups, near, far = {}, {}, {}
+  for i, row in ipairs(rows) do
+    groups[i] = row.node
+    near[i], far[i] = row.pulls_local + row.pushes_local, row.pulls_remote + row.pushes_remote
+  end
+  return {title = title, x = "node", y = "keys", groups = groups,
+          series = {{name = "on the node", values = near}, {name = "elsewhere", values = far}}}
+end
+
 return heat

@@ -223,6 +223,10 @@ function summary:by_node(fields)
     "node", "accesses_local", "accesses_remote", "local_share", "wire_bytes", "wire_messages"}}, printable)
 end
 
+---Accesses on the nodes and elsewhere, as a chart: tide.chart.write("locality.svg", {summary:locality()}).
+---@return tide.chart.bars
+function summary:locality() return heat.locality_chart("Accesses of " .. self.job, self.nodes) end
+
 ---Plain data for --json.
 ---@return table
 function summary:to_data()

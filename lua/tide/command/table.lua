@@ -58,6 +58,7 @@ local function look(context, cluster, name, top)
       heat.add_times(found.times, part.relocate_hist)
     end
   end
+  table.sort(found.nodes, function(a, b) return a.node < b.node end)
   local rows, problem = cluster.gather("hottest", {tables = {name}, count = math.max(4 * top, 40)})
   if not rows then return nil, errors.from(problem) end
   local answers = {}
@@ -65,17 +66,6 @@ local function look(context, cluster, name, top)
   found.hottest = heat.merge(answers, top)
   for _, k in ipairs(found.hottest) do k.by = by_node(k) end
   return found
-end
-
-local function locality_chart(found)
-  local groups, near, far = {}, {}, {}
-  for i, part in ipairs(found.nodes) do
-    groups[i] = part.node
-    near[i] = part.pulls_local + part.pushes_local
-    far[i] = part.pulls_remote + part.pushes_remote
-  end
-  return {title = ("Accesses to %s"):format(found.name), x = "node", y = "keys", groups = groups,
-          series = {{name = "on the node", values = near}, {name = "elsewhere", values = far}}}
 end
 
 local function print_found(context, found)
@@ -128,7 +118,8 @@ return {
     if not found then return nil, err end
     print_found(context, found)
     if o.svg then
-      local ok, problem = require("tide.chart").write(o.svg, {locality_chart(found)})
+      local chart <const> = heat.locality_chart("Accesses to " .. found.name, found.nodes)
+      local ok, problem = require("tide.chart").write(o.svg, {chart})
       if not ok then return nil, errors.from(problem) end
     end
     return 0
