@@ -20,10 +20,9 @@ static struct tide_table *bare_table(struct tide_store **store) {
 
 /* Calls of 64 keys, the sampling distance: keys are drawn evenly from all, but at place 5 stands a hot
  * one. So each of these has a share of 1/512. */
-static void work(struct tide_table *table, uint64_t first_hot, unsigned calls, uint64_t seed) {
+static void work(struct tide__heat *heat, uint64_t first_hot, unsigned calls, uint64_t seed) {
     enum { BATCH = 64 };
     struct tide_random random;
-    float rows[BATCH] = {0};
     uint64_t keys[BATCH];
     tide_random_seed(&random, seed);
     for (unsigned i = 0; i < calls; i++) {
@@ -31,24 +30,19 @@ static void work(struct tide_table *table, uint64_t first_hot, unsigned calls, u
             keys[k] = tide_random_below(&random, KEYS);
         }
         keys[5] = first_hot + tide_random_below(&random, HOT);
-        if (i % 4 != 0) {
-            assert_int_equal(tide_table_pull(table, keys, BATCH, rows, NULL), 0);
-        } else {
-            assert_int_equal(tide_table_push(table, keys, BATCH, rows, 0, NULL), 0);
-        }
+        tide__heat_access(heat, i % 2, keys, BATCH, i % 4 == 0);
     }
 }
 
 static void the_hot_keys_of_a_skewed_load_come_first(void **state) {
     (void)state;
-    struct tide_store *store;
-    struct tide_table *table = bare_table(&store);
+    struct tide__heat *heat = tide__heat_create();
     struct tide_hot_key hot[HOT + 10];
     uint64_t total;
-    assert_int_equal(tide_table_hottest(table, hot, HOT, &total), 0);
+    assert_int_equal(tide__heat_top(heat, hot, HOT, &total), 0);
     assert_int_equal(total, 0);
-    work(table, 500, 100000, 1);
-    assert_int_equal(tide_table_hottest(table, hot, HOT + 10, &total), HOT + 10);
+    work(heat, 500, 100000, 1);
+    assert_int_equal(tide__heat_top(heat, hot, HOT + 10, &total), HOT + 10);
     for (size_t i = 0; i < HOT; i++) {
         assert_in_range(hot[i].key, 500, 500 + HOT - 1);
         const double share = (double)(hot[i].reads + hot[i].writes) / (double)total;
@@ -58,7 +52,7 @@ static void the_hot_keys_of_a_skewed_load_come_first(void **state) {
             assert_true(hot[j].reads + hot[j].writes >= hot[i].reads + hot[i].writes);
         }
     }
-    tide_store_destroy(store);
+    tide__heat_destroy(heat);
 }
 
 static void reads_and_writes_are_told_apart(void **state) {
@@ -85,18 +79,17 @@ static void reads_and_writes_are_told_apart(void **state) {
 
 static void keys_that_were_hot_cool_down(void **state) {
     (void)state;
-    struct tide_store *store;
-    struct tide_table *table = bare_table(&store);
+    struct tide__heat *heat = tide__heat_create();
     struct tide_hot_key hot[HOT];
     uint64_t total;
-    work(table, 0, 40000, 2);
-    work(table, 40000, 160000, 3);
-    assert_int_equal(tide_table_hottest(table, hot, HOT, &total), HOT);
+    work(heat, 0, 40000, 2);
+    work(heat, 40000, 160000, 3);
+    assert_int_equal(tide__heat_top(heat, hot, HOT, &total), HOT);
     for (size_t i = 0; i < HOT; i++) {
         assert_in_range(hot[i].key, 40000, 40000 + HOT - 1);
     }
     assert_true(total <= 2 * TIDE__HEAT_HALVE * TIDE__HEAT_ONE_IN);
-    tide_store_destroy(store);
+    tide__heat_destroy(heat);
 }
 
 static void counters_never_claim_more_than_there_was(void **state) {
