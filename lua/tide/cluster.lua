@@ -634,7 +634,7 @@ function cluster.snapshot()
 end
 
 ---Asks the agents of all nodes that are up.
----@param what "status"|"hottest"
+---@param what "status"|"events"|"hottest"
 ---@param more? table what the question says besides
 ---@return table|nil array of {name, id, state, answer | error} , table? err
 function cluster.gather(what, more)
