@@ -51,6 +51,27 @@ function ops.hottest(request)
   return answer
 end
 
+---What the workers of this node saw of tables with clocks: {tables={names}}.
+function ops.staleness(request)
+  local answer = {now = core.now(), tables = {}}
+  for _, name in ipairs(request.tables) do
+    local handle = core.table_find(name)
+    local seen = handle and handle:stats().staleness
+    answer.tables[name] = seen and seen.workers or nil
+  end
+  return answer
+end
+
+---Another bound for a table with clocks: {table=, value=}.
+function ops.consistency(request)
+  local handle, err = core.table_find(request.table)
+  if not handle then return nil, err end
+  local ok
+  ok, err = handle:consistency(request.value)
+  if not ok then return nil, err end
+  return {}
+end
+
 ---A test aid: {seconds=} that each key served to another node takes this one longer.
 function ops.serve_cost(request)
   core.serve_cost(request.seconds)

@@ -334,17 +334,19 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
     }
 }
 
-/* [op, id, node, positions, terms|nil]: the origin fails them if the node dies, and may go there
- * straight. */
+/* [op, id, node, leg, positions, terms|nil]: the origin fails them if the node dies, or this one, and may
+ * go there straight. */
 static void tell_passed(const struct tide__job *job, const struct part *part, uint16_t node) {
     struct tide_store *store = job->table->store;
     struct tide_writer w;
     uint8_t buffer[256];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 5);
+    const struct tide__way way = {.via = tide__store_self(store), .leg = job->hops + 1u};
+    tide_write_array(&w, 6);
     tide_write_uint(&w, TIDE__OP_PASSED);
     tide_write_uint(&w, job->id);
     tide_write_uint(&w, node);
+    tide_write_uint(&w, way.leg);
     tide_write_typed_head(&w, TIDE_U32, part->count);
     uint8_t *out = tide_write_reserve(&w, part->count * 4);
     for (size_t i = 0; out && i < part->count; i++) {
@@ -352,7 +354,7 @@ static void tell_passed(const struct tide__job *job, const struct part *part, ui
         memcpy(out + i * 4, &position, 4);
     }
     if (job->origin == tide__store_self(store) && out) {
-        tide__pending_at(store, job->id, node, out, part->count);
+        tide__pending_at(store, job->id, way, node, out, part->count);
         tide_writer_release(&w);
         return;
     }
@@ -429,7 +431,9 @@ static void asked(const struct tide__job *job, const struct part *part) {
         positions[i] = tide__job_position_at(job, part->indices[i]);
     }
     if (positions && job->id) {
-        tide__pending_at(job->table->store, job->id, (uint16_t)part->to, positions, part->count);
+        const struct tide__way way = {.via = tide__store_self(job->table->store), .leg = 1};
+        tide__pending_at(job->table->store, job->id, way, (uint16_t)part->to, positions,
+                         part->count);
     }
     tide_free(positions);
 }

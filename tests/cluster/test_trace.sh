@@ -74,7 +74,7 @@ long=$driver
 runs() { "$TIDE" tables --cluster lab --plain 2>/dev/null | grep -q '^work.t'; }
 wait_for 10 runs
 run 0 trace --cluster lab some.json --for 300ms
-says out.txt '^recorded 2 nodes in some.json$'
+says err.txt '^recorded 2 nodes in some.json$'
 kill -INT "$long"
 wait "$long"
 run 0 run --nodes 1 check.lua some.json

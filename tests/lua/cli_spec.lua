@@ -15,10 +15,11 @@ local WORK <const> = {
   events = "events", move = "move t 0-3 n1 --dry-run",
   checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", tap = "tap n1/store",
+  trace = "trace out.json",
   stat = "stat --count 1", top = "top",
 }
--- What these do needs a node, or a terminal: tests/cluster/test_console.sh.
-local ELSEWHERE <const> = {attach = true, repl = true, tap = true}
+-- What these do needs a node, or a terminal: tests/cluster/test_console.sh, test_trace.sh.
+local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true}
 local LATER <const> = {"drain", "bench", "doctor", "jobs", "submit", "runs"}
 
 describe("tide", function()
@@ -398,12 +399,12 @@ describe("tide", function()
       end
       local r = tide "table show factors --top 2 --svg chart.svg"
       assert.equal("", r.err)
-      assert.truthy(r.out:find("\nn1 +1.68k +990 +10 +0 +0"))
+      assert.truthy(r.out:find("\nn1 +99.0%%"))
       assert.truthy(r.out:find("\n +7 +576 +22.5%% +448 +128 +n1 44 %%, n3 56 %%"))
       assert.truthy(r.out:find("\n +9 "))
       assert.truthy(svg:find("Accesses to factors", 1, true))
       local object = decode(tide("table show factors --json").out)
-      assert.equal("tide.locality/1", object.schema)
+      assert.equal("tide.staleness/1", object.schema)
       assert.equal(7, object.hottest[1].key)
       r = tide "table show factor"
       assert.truthy(r.code ~= 0 and r.err:find("factors", 1, true))

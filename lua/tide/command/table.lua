@@ -1,100 +1,39 @@
--- `tide table show`: one parameter table in full: where accesses go, how rows move, which keys are hot.
+-- `tide table show NAME`: one table, node by node and worker by worker.
 local arguments = require "tide.arguments"
 local cluster_view = require "tide.cluster_view"
 local errors = require "tide.errors"
 local heat = require "tide.heat"
-local table_view = require "tide.table_view"
+local locality = require "tide.locality"
+local staleness = require "tide.staleness"
+local table_show = require "tide.table_show"
 local text = require "tide.text"
 
-local NODES <const> = {
-  {key = "node"}, {key = "rows", format = "count"}, {key = "pulls_local", title = "pulls", format = "count"},
-  {key = "pulls_remote", title = "remote", format = "count"},
-  {key = "pushes_local", title = "pushes", format = "count"},
-  {key = "pushes_remote", title = "remote", format = "count"}, {key = "queued", format = "count"},
-  {key = "local_share", title = "local", format = "share"},
-  {key = "relocated_in", title = "rows in", format = "count"}, {key = "relocated_out", title = "out", format = "count"},
-  {key = "location_used", title = "straight", format = "count"},
-  {key = "location_stale", title = "stale", format = "count"},
-  {key = "bytes_out", title = "wire out", format = "size"},
-}
+local TOP_MAX <const> = 100
 
-local KEYS <const> = {
-  {key = "key"}, {key = "accesses", format = "count"}, {key = "share", format = "share"},
-  {key = "reads", format = "count"}, {key = "writes", format = "count"}, {key = "by"},
-}
-
--- "n1 70 %, n2 30 %": whose workers access a key.
-local function by_node(k)
-  local parts = {}
-  for _, node in ipairs(text.sorted_keys(k.nodes)) do
-    local n <const> = k.nodes[node]
-    parts[#parts + 1] = ("%s %.0f %%"):format(node, 100 * (n.reads + n.writes) / k.accesses)
-  end
-  return table.concat(parts, ", ")
-end
-
----What is known of a table, over all nodes.
----@param context tide.context
----@param cluster table
----@param name string
----@param top integer
----@return table? found
----@return tide.error? err
-local function look(context, cluster, name, top)
-  local view, err = cluster_view.collect(context, cluster)
-  if not view then return nil, err end
-  local found, names = {name = name, nodes = {}, times = {}}, {}
-  for _, sum in ipairs(view.tables) do
-    names[#names + 1] = sum.name
-    if sum.name == name then found.sum = sum end
-  end
-  if not found.sum then
-    return nil, errors.new("T0401", {message = ("no table `%s`"):format(text.clean(name)),
-      help = text.did_you_mean(name, names) or "`tide tables` lists them"})
-  end
+-- Of view.table_parts those of the table.
+local function parts_of(view, name)
+  local parts, names = {}, {}
   for _, part in ipairs(view.table_parts) do
-    if part.name == name then
-      found.nodes[#found.nodes + 1] = part
-      heat.add_times(found.times, part.relocate_hist)
-    end
+    if part.name == name then parts[#parts + 1] = part end
+    names[part.name] = true
   end
-  table.sort(found.nodes, function(a, b) return a.node < b.node end)
-  local rows, problem = cluster.gather("hottest", {tables = {name}, count = math.max(4 * top, 40)})
-  if not rows then return nil, errors.from(problem) end
-  local answers = {}
-  for _, row in ipairs(rows) do answers[row.name] = row.answer and row.answer[name] end
-  found.hottest = heat.merge(answers, top)
-  for _, k in ipairs(found.hottest) do k.by = by_node(k) end
-  return found
-end
-
-local function print_found(context, found)
-  local p50 <const>, p99 <const> = heat.quantile(found.times, 0.5), heat.quantile(found.times, 0.99)
-  if context.json then
-    context:print(context.core.json_encode {schema = "tide.locality/1", name = found.name, sum = found.sum,
-      nodes = found.nodes, hottest = found.hottest, relocate_p50_s = p50, relocate_p99_s = p99})
-    return
-  end
-  local o <const> = {width = context.terminal.width, unicode = context.terminal.utf8,
-                     color = context:colored "stdout"}
-  local lines <const> = context.plain and table_view.plain_lines or table_view.lines
-  context:print(table.concat(lines(found.nodes, NODES, o), "\n"))
-  if p50 and not context.plain then
-    context:print(("\nrows come in %.3g ms (median; 99 %% within %.3g ms)"):format(1e3 * p50, 1e3 * p99))
-  end
-  if #found.hottest > 0 then
-    context:print("\n" .. table.concat(lines(found.hottest, KEYS, o), "\n"))
-  end
+  if #parts > 0 then return parts end
+  return nil, errors.new("T0401", {message = ("no table `%s` in this cluster"):format(text.clean(name)),
+    help = text.did_you_mean(name, text.sorted_keys(names)) or "`tide tables` lists them"})
 end
 
 return {
   name = "table",
-  brief = "one parameter table: locality, moves, hot keys",
-  summary = "Shows one table: what each node accesses where, rows that move and how long they take, the hottest " ..
-    "keys and whose workers access them (estimated from 1 access in 64, older ones counting less).",
+  brief = "one table: locality, moves, hot keys, what its workers saw and waited for",
+  summary = "Shows one table of a cluster: how it is used on each node, rows that move and how long they take, the "
+    .. "hottest keys and whose workers access them (estimated from 1 access in 64, older ones counting less); if it "
+    .. "has clocks, how old the rows were that each worker read, how long it waited, and what was sent for what "
+    .. "reason.",
   examples = {
-    {"tide table show mf.rows", "nodes, times of moves, ten keys"},
-    {"tide table show mf.rows --svg locality.svg", "and a chart of accesses on the node and elsewhere"},
+    {"tide table show mf.columns", "for people"},
+    {"tide table show mf.columns --chart ages.svg", "and a picture of how old the rows were"},
+    {"tide table show mf.columns --svg locality.svg", "and of accesses on the node and elsewhere"},
+    {"tide table show mf.columns --json", "exact figures as one object"},
   },
   arguments = {
     {name = "verb", doc = "show"},
@@ -102,25 +41,55 @@ return {
   },
   options = {
     arguments.shared.cluster,
+    {name = "chart", type = "string", value = "FILE", doc = "write the picture of ages there (SVG)"},
     {name = "top", type = "integer", value = "N", doc = "hottest keys to show (default 10, at most 100)"},
     {name = "svg", type = "string", value = "FILE", doc = "write a chart of local and remote accesses by node"},
   },
   run = function(context)
     local o <const> = context.options
     if o.verb ~= "show" then
-      return nil, errors.new("T0105", {message = ("`%s` is no verb of tide table"):format(text.clean(o.verb)),
-        help = "tide table show NAME"})
+      return nil, errors.new("T0105", {message = ("`%s` is no verb of tables"):format(text.clean(o.verb)),
+        help = "`tide table show NAME` is all there is"})
     end
-    local top <const> = math.min(math.max(o.top or 10, 0), 100)
-    local found, err = cluster_view.attached(context, function(cluster)
-      return look(context, cluster, o.table, top)
+    local parts, found
+    local ok, err = cluster_view.attached(context, function(cluster)
+      local view, problem = cluster_view.collect(context, cluster)
+      if not view then return nil, problem end
+      parts, problem = parts_of(view, o.table)
+      if not parts then return nil, problem end
+      found, problem = locality.look(cluster, o.table, parts, math.min(math.max(o.top or 10, 0), TOP_MAX))
+      return found, problem
     end)
-    if not found then return nil, err end
-    print_found(context, found)
+    if not ok then return nil, err end
+    table.sort(parts, function(a, b) return a.node < b.node end)
+    local s <const> = table_show.staleness(parts)
+    if o.chart and not s then
+      return nil, errors.new("T0113", ("table `%s` is sequential: there are no ages to draw"):format(o.table))
+    end
+    if o.chart then
+      local written, problem = staleness.write(o.chart, {{name = o.table, staleness = s}})
+      if not written then return nil, errors.from(problem) end
+    end
     if o.svg then
-      local chart <const> = heat.locality_chart("Accesses to " .. found.name, found.nodes)
-      local ok, problem = require("tide.chart").write(o.svg, {chart})
-      if not ok then return nil, errors.from(problem) end
+      local chart <const> = heat.locality_chart("Accesses to " .. o.table, parts)
+      local written, problem = require("tide.chart").write(o.svg, {chart})
+      if not written then return nil, errors.from(problem) end
+    end
+    if context.json then
+      local workers = {}
+      for number, w in pairs(s and s.workers or {}) do
+        w.worker = number
+        workers[#workers + 1] = w
+      end
+      table.sort(workers, function(a, b) return a.worker < b.worker end)
+      if s then s.workers = workers end
+      context:print(context.core.json_encode {schema = "tide.staleness/1", name = o.table, nodes = parts,
+        staleness = s, hottest = found.hottest, relocate_p50_s = found.relocate_p50_s,
+        relocate_p99_s = found.relocate_p99_s})
+    else
+      local form <const> = {width = context.terminal.width, unicode = context.terminal.utf8,
+                            color = context:colored "stdout"}
+      context:print(table_show.text(o.table, parts, form) .. "\n\n" .. locality.text(parts, found, form))
     end
     return 0
   end,
