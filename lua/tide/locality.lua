@@ -1,4 +1,5 @@
--- How local a table's accesses are, how its rows move and which keys are hot, over all nodes: part of `tide table show`.
+-- How local a table's accesses are, how its rows move and which keys are hot, over all nodes: part of
+-- `tide table show`.
 local heat = require "tide.heat"
 local table_view = require "tide.table_view"
 local text = require "tide.text"
@@ -56,7 +57,9 @@ function locality.text(parts, found, o)
     lines[#lines + 1] = ("\nrows come in %.3g ms (median; 99 %% within %.3g ms)"):format(1e3 * found.relocate_p50_s,
       1e3 * found.relocate_p99_s)
   end
-  if #found.hottest > 0 then lines[#lines + 1] = "\n" .. table.concat(table_view.lines(found.hottest, KEYS, o), "\n") end
+  if #found.hottest > 0 then
+    lines[#lines + 1] = "\n" .. table.concat(table_view.lines(found.hottest, KEYS, o), "\n")
+  end
   return table.concat(lines, "\n")
 end
 
