@@ -16,6 +16,8 @@ local opt = tide.options {
   penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
+  technique  = {"where entities live: at a fixed home, or with the worker that uses them next", default = "static",
+                choices = {"static", "relocate"}},
   nodes      = {"node processes on this machine", default = 4},
   workers    = {"workers of each node", default = 1},
   seed       = {"of initial values, orders and draws", default = 1},
@@ -48,7 +50,8 @@ local job = tide.job {
   tables = function(d)                       -- asked once, when the data's header is known
     local update, init = {"adagrad", lr = opt.lr, sum_init = 1e-6}, tide.uniform {low = -0.1, high = 0.1}
     return {
-      entities  = tide.table {keys = tide.dense(d.entity_count), width = width, init = init, update = update},
+      entities  = tide.table {keys = tide.dense(d.entity_count), width = width, init = init, update = update,
+                              technique = opt.technique},
       relations = tide.table {keys = tide.dense(d.relation_count), init = init, update = update,
                               width = opt.model == "rescal" and width * width or width},
     }
@@ -118,7 +121,10 @@ tide.main(function()
   say("data: %s", data.note)
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   local run = cluster:start(job)
+  local epochs, before = {}, 0
   for r in run:events "report" do
+    epochs[r.n] = {epoch = r.n, loss = r.loss / r.examples, train_s = r.elapsed_s - before}
+    before = r.elapsed_s
     local valid = opt.eval_every > 0 and r.n % opt.eval_every == 0 and run:evaluate "valid"
     say("epoch %2d  loss %.4f  %7.2f s%s", r.n, r.loss / r.examples, r.elapsed_s,
       valid and ("  valid MRR %.4f"):format(valid.mrr) or "")
@@ -135,7 +141,7 @@ tide.main(function()
     result.schema, result.model, result.data, result.nearest, result.files = "tide.kge/1", opt.model, data.note, near,
       files
     result.mrr, result.hits1, result.hits3, result.hits10 = test.mrr, test.hits1, test.hits3, test.hits10
-    result.mean_rank, result.ranked = test.rank, test.count
+    result.mean_rank, result.ranked, result.epochs = test.rank, test.count, epochs
     print(tide.json.encode(result))
     return
   end

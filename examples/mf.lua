@@ -18,6 +18,8 @@ local opt = tide.options {
   test     = {"share of a single file that is held out", default = 0.1},
   driver   = {"bold driver: step size 5 % up after a better epoch, halved after a worse one", default = true},
   blocks   = {"blocks on a side of the matrix, a multiple of all workers; without it by the caches", type = "integer"},
+  technique = {"where rows live: at a fixed home, or with the worker that uses them now", default = "static",
+               choices = {"static", "relocate"}},
   nodes    = {"node processes on this machine", default = 4},
   workers  = {"workers of each node", default = 1},
   seed     = {"of initial values, split and orders", default = 1},
@@ -81,23 +83,28 @@ local job = tide.job {
   tables = function(d)                         -- asked once, when the data's header is known
     local init = opt.start == "uniform" and tide.uniform {low = 0, high = 1} or tide.normal {std = std}
     return {                                   -- slots in ranges: row and column blocks lie on their workers' nodes
-      rows    = tide.table {keys = tide.dense(d.rows), width = rank, slots = "range", init = init, update = "add"},
+      rows    = tide.table {keys = tide.dense(d.rows), width = rank, slots = "range", init = init, update = "add",
+                            technique = opt.technique},
       columns = tide.table {keys = tide.dense(d.cols), width = rank, slots = "range", init = init, update = "add",
-                            seed = opt.seed + 1},
+                            technique = opt.technique, seed = opt.seed + 1},
     }
   end,
 
   worker = function(w)                         -- on every worker, on its own fiber; calls that wait suspend only it
-    local sgd, kept = tide.kernel "mf_sgd_block", snapshot(w)
+    local sgd, moves = tide.kernel "mf_sgd_block", opt.technique == "relocate"
+    if moves then w.tables.rows:localize(w.data:row_keys()) end                     -- nobody else uses them
+    local kept = snapshot(w)
     local before = training_loss(w).loss
     w:barrier "start"
     for epoch = 1, opt.epochs do
       local began <const> = tide.now()
       for block in w.data:dsgd(epoch, w.seed) do
+        local coming = moves and w.tables.columns:localize(block.col_keys, {async = true})
         local r = sgd(on(w, block, {
           row_counts = w.data.row_counts, column_counts = w.data.column_counts, eps = w.params.eps,
           lambda = w.params.lambda, seed = block.seed}))
         w:report {loss = r.loss, examples = r.examples, wait = false}               -- moves the progress line
+        if coming then coming:wait() end
         if block.last then w:barrier "block" end
       end
       local train_s <const> = tide.now() - began

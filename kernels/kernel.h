@@ -24,6 +24,8 @@ struct tide_rows {
     /* Asynchronous: `handle` is 64 bytes of the caller's; rows stay untouched until wait. Every start is waited for. */
     int (*pull_start)(void *table, const uint64_t *keys, size_t key_count, float *rows, void *handle);
     int (*push_start)(void *table, const uint64_t *keys, size_t key_count, const float *rows, void *handle);
+    /* Asks for the rows to come to this node, asynchronously as well; NULL: rows of this table stay where they are. */
+    int (*localize_start)(void *table, const uint64_t *keys, size_t key_count, void *handle);
     int (*wait)(void *handle);
 };
 

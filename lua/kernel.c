@@ -33,6 +33,10 @@ static int rows_push_start(void *table, const uint64_t *keys, size_t key_count, 
     return tide_table_push(table, keys, key_count, rows, TIDE_TAKE, handle);
 }
 
+static int rows_localize_start(void *table, const uint64_t *keys, size_t key_count, void *handle) {
+    return tide_table_localize(table, keys, key_count, handle);
+}
+
 static int rows_wait(void *handle) {
     return tide_ticket_wait(handle);
 }
@@ -49,6 +53,7 @@ static struct tide_rows rows_of(struct tide_table *table) {
         .push = rows_push,
         .pull_start = rows_pull_start,
         .push_start = rows_push_start,
+        .localize_start = o->technique == TIDE_RELOCATE ? rows_localize_start : NULL,
         .wait = rows_wait,
     };
 }

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SWEPT_A_CALL = 8, NODES_MAX = 1024 };
+enum { SWEPT_A_CALL = 8, NODES_MAX = 1024, HOTTEST_MAX = 1024 };
 
 static const char table_metatable, ticket_metatable; /* their addresses are registry keys */
 
@@ -590,13 +590,56 @@ static void push_stats(lua_State *L, struct tide_table *table) {
         {"relocated_out", s.relocated_out},
         {"relocate_ns_sum", s.relocate_ns_sum},
         {"relocate_ns_max", s.relocate_ns_max},
+        {"location_used", s.location_used},
+        {"location_stale", s.location_stale},
         {"surprises", s.surprises},
     };
-    lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 1);
+    lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 2);
     for (size_t i = 0; i < TIDE_COUNT(fields); i++) {
         lua_pushinteger(L, (lua_Integer)fields[i].value);
         lua_setfield(L, -2, fields[i].name);
     }
+    size_t buckets = TIDE_RELOCATE_BUCKETS;
+    while (buckets > 0 && s.relocate_hist[buckets - 1] == 0) {
+        buckets--;
+    }
+    if (buckets > 0) {
+        lua_createtable(L, (int)buckets, 0);
+        for (size_t i = 0; i < buckets; i++) {
+            lua_pushinteger(L, (lua_Integer)s.relocate_hist[i]);
+            lua_rawseti(L, -2, (lua_Integer)i + 1);
+        }
+        lua_setfield(L, -2, "relocate_hist");
+    }
+}
+
+/* t:hottest(n) -> {{key=, reads=, writes=, doubt=}, ..}, accesses of all keys: of this node's workers */
+static int table_hottest(lua_State *L) {
+    struct tide_table *table = check_table(L, 1);
+    lua_Integer limit = luaL_optinteger(L, 2, 10);
+    luaL_argcheck(L, limit >= 0, 2, "a count of keys");
+    limit = limit < HOTTEST_MAX ? limit : HOTTEST_MAX;
+    struct tide_hot_key *hot = lua_newuserdatauv(L, (size_t)limit * sizeof *hot + 1, 0);
+    uint64_t total;
+    const size_t count = tide_table_hottest(table, hot, (size_t)limit, &total);
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        const struct {
+            const char *name;
+            uint64_t value;
+        } fields[] = {{"key", hot[i].key},
+                      {"reads", hot[i].reads},
+                      {"writes", hot[i].writes},
+                      {"doubt", hot[i].doubt}};
+        lua_createtable(L, 0, (int)TIDE_COUNT(fields));
+        for (size_t f = 0; f < TIDE_COUNT(fields); f++) {
+            lua_pushinteger(L, (lua_Integer)fields[f].value);
+            lua_setfield(L, -2, fields[f].name);
+        }
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_pushinteger(L, (lua_Integer)total);
+    return 2;
 }
 
 static int table_stats(lua_State *L) {
@@ -846,6 +889,7 @@ void tide__lua_open_table(lua_State *L) {
         {"sampler", tide__lua_table_sampler},
         {"where", table_where},
         {"stats", table_stats},
+        {"hottest", table_hottest},
         {"show", table_show},
         {"waits", tide__lua_table_waits},
         {"consistency", tide__lua_table_consistency},

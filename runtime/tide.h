@@ -475,6 +475,7 @@ void tide_table_slot_served(struct tide_table *table, uint64_t *served);
 /* Node that has the row of a key, as far as this node knows: its owner, if that is this node or the home is; else the home. */
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node);
 
+enum { TIDE_RELOCATE_BUCKETS = 56 };
 /* Counted in keys unless named otherwise, on this node. */
 struct tide_table_stats {
     uint64_t pulls_local, pulls_remote, pushes_local, pushes_remote;
@@ -486,10 +487,21 @@ struct tide_table_stats {
     uint64_t localized, localize_noop;        /* keys of localize calls; those on static tables */
     uint64_t relocated_in, relocated_out;     /* rows that came and went */
     uint64_t relocate_ns_sum, relocate_ns_max; /* from the request to the row's arrival */
+    uint64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* rows by that time: [0] below 512 ns, then two an octave */
+    uint64_t location_used, location_stale;   /* of this node: went straight to where they were last; were not there */
     uint64_t surprises;                       /* relocation messages that should not exist: ignored */
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 
+/* A key that this node's workers access much, estimated from a sample of 1 access in 64; older accesses count half,
+ * and half of that, and so on. */
+struct tide_hot_key {
+    uint64_t key, reads, writes; /* in accesses, since it is counted */
+    uint64_t doubt;              /* at most so many more before that */
+};
+/* The hottest keys of this node, at most `limit` of 1,024, most accesses first: how many. *total: accesses of all keys,
+ * by the same sample. The sum over all nodes is the table's (each counts its own workers). Any thread. */
+size_t tide_table_hottest(struct tide_table *table, struct tide_hot_key *out, size_t limit, uint64_t *total);
 /* How long fibers of this node waited for pulls and pushes of a table that could not be done in place: counts of waits
  * below 1, 2, 4, ... us, in the last all longer ones (from 67 s). Any thread. */
 enum { TIDE_WAIT_BUCKETS = 28 };

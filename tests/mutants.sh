@@ -31,6 +31,9 @@ reloc_row_left_behind       swarm    .
 reloc_queue_backwards       swarm    order|linearizable
 reloc_hand_overtakes        swarm    .
 reloc_counts_answers        swarm    .
+location_fence_ignored      swarm    order|linearizable|answers|progress
+location_localize_overtakes swarm    order|linearizable|answers|progress
+location_term_ignored       swarm    order|linearizable|answers|progress
 move_fence_ignored          elastic  order|linearizable|answers
 move_rows_not_awaited       elastic  .
 move_parked_forgotten       elastic  answers|progress

@@ -5,7 +5,9 @@
  *
  * Three batches are under way: one whose rows are on their way here, one being computed, one whose
  * gradients are on their way to the owners. Hence rows miss at most the two pushes of this worker
- * that were under way when they were pulled; nothing else waits for the network.
+ * that were under way when they were pulled; nothing else waits for the network. Where rows relocate
+ * they are asked for with the pull, a batch ahead, and the push finds them here unless another worker
+ * has taken them.
  */
 #include "cpu/kge_train.h"
 #include "cpu/gemm.h"
@@ -24,7 +26,7 @@ struct slot {
     uint64_t *keys, *relation_keys;
     float *rows, *gradients, *relation_rows, *relation_gradients;
     uint32_t *subjects, *objects, *relations; /* of each triple: index into the rows */
-    struct tide_transfer pulls[2], pushes[2];
+    struct tide_transfer moves[1], pulls[2], pushes[2];
 };
 
 struct batches {
@@ -126,7 +128,10 @@ static int batch_fetch(struct batches *b, struct slot *slot, size_t first, size_
     }
     t->calls += 2;
     int error =
-        tide_transfer_pull(&slot->pulls[0], &t->entities, slot->keys, slot->key_count, slot->rows);
+        tide_transfer_localize(&slot->moves[0], &t->entities, slot->keys, slot->key_count);
+    error = error ? error
+                  : tide_transfer_pull(&slot->pulls[0], &t->entities, slot->keys, slot->key_count,
+                                       slot->rows);
     if (!error) {
         error = tide_transfer_pull(&slot->pulls[1], &t->relations, slot->relation_keys,
                                    slot->relation_count, slot->relation_rows);
@@ -283,7 +288,8 @@ int kge_train_batches(struct kge_training *training) {
     for (size_t i = 0; i < batch_count && !error; i++) {
         struct slot *slot = &b.slots[i % SLOTS], *next = &b.slots[(i + 1) % SLOTS];
         struct slot *last = &b.slots[(i + 2) % SLOTS];
-        error = tide_transfer_wait(slot->pulls, 2);
+        error = tide_transfer_wait(slot->moves, 1);
+        error = error ? error : tide_transfer_wait(slot->pulls, 2);
         if (!error && i + 1 < batch_count) {
             error = batch_fetch(&b, next, (i + 1) * training->batch, batch_size(training, i + 1));
         }
@@ -293,9 +299,10 @@ int kge_train_batches(struct kge_training *training) {
     }
     /* Whatever is under way ends before its memory goes. */
     for (int i = 0; i < SLOTS; i++) {
-        int pulled = tide_transfer_wait(b.slots[i].pulls, 2),
+        int moved = tide_transfer_wait(b.slots[i].moves, 1),
+            pulled = tide_transfer_wait(b.slots[i].pulls, 2),
             pushed = tide_transfer_wait(b.slots[i].pushes, 2);
-        error = error ? error : pulled ? pulled : pushed;
+        error = error ? error : moved ? moved : pulled ? pulled : pushed;
     }
     batches_deinit(&b);
     return error;

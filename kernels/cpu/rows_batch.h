@@ -80,6 +80,18 @@ static inline int tide_transfer_pull(struct tide_transfer *transfer, const struc
     return error;
 }
 
+/* Nothing, where rows stay. */
+static inline int tide_transfer_localize(struct tide_transfer *transfer,
+                                         const struct tide_rows *rows, const uint64_t *keys,
+                                         size_t count) {
+    transfer->wait = rows->wait;
+    int error = rows->localize_start
+                    ? rows->localize_start(rows->table, keys, count, transfer->handle)
+                    : 0;
+    transfer->open = rows->localize_start && error == 0;
+    return error;
+}
+
 static inline int tide_transfer_push(struct tide_transfer *transfer, const struct tide_rows *rows,
                                      const uint64_t *keys, size_t count, const float *values) {
     transfer->wait = rows->wait;

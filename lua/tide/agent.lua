@@ -1,6 +1,7 @@
 -- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and tells how the node is.
 -- It serves calls of any member and never waits for anything but its mailbox.
 local core = require "tide.core"
+local heat = require "tide.heat"
 local script = require "tide.script"
 
 local agent = {}
@@ -36,6 +37,16 @@ function ops.served(request)
       answer.bytes[name] = handle:stats().memory_bytes
       answer.served[name] = request.slots and handle:slot_served() or nil
     end
+  end
+  return answer
+end
+
+---The hottest keys of tables among this node's workers: {tables={names}, count=} -> {[name] = see heat.of_node}.
+function ops.hottest(request)
+  local answer = {}
+  for _, name in ipairs(request.tables) do
+    local handle = core.table_find(name)
+    answer[name] = handle and heat.of_node(handle, request.count)
   end
   return answer
 end

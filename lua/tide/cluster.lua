@@ -634,10 +634,13 @@ function cluster.snapshot()
 end
 
 ---Asks the agents of all nodes that are up.
----@param what "status"|"events"
+---@param what "status"|"events"|"hottest"
+---@param more? table what the question says besides
 ---@return table|nil array of {name, id, state, answer | error} , table? err
-function cluster.gather(what)
-  return core.node_run([[return require("tide.cluster").gather_inside(...)]], "@tide/cluster.lua", {op = what})
+function cluster.gather(what, more)
+  local request = {op = what}
+  for k, v in pairs(more or {}) do request[k] = v end
+  return core.node_run([[return require("tide.cluster").gather_inside(...)]], "@tide/cluster.lua", request)
 end
 
 ---Asks the agent of the first node that is up.
@@ -669,7 +672,7 @@ function cluster.gather_inside(request)
     if member.state == "up" then
       local address = core.whereis(member.name .. "/agent")
       local answer, err
-      if address then answer, err = core.call(address, {op = request.op}, 5) end
+      if address then answer, err = core.call(address, request, 5) end
       row.answer, row.error = answer, err and errors.to_data(errors.from(err))
     end
     rows[#rows + 1] = row

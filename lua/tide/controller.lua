@@ -723,19 +723,27 @@ local function counted(status)
   return {tables = status.tables, rss_bytes = status.rss_bytes, links = {{bytes_out = bytes, frames_out = frames}}}
 end
 
----Counters of all nodes that are there, each with what it was when the run began.
+local HOTTEST <const> = 40 -- keys a node and table: of these the hottest of all nodes come out
+
+---Counters of all nodes that are there, each with what it was when the run began, and their hottest keys by table.
 function from_driver.counters(self, _, message)
-  local nodes = {}
+  local nodes, hottest, names = {}, {}, {}
+  for _, name in pairs(self.a.tables) do
+    names[#names + 1] = name
+    hottest[name] = {}
+  end
   for _, node in ipairs(self.a.nodes) do
     local now, err
     if not node.lost then now, err = core.call(node.agent, {op = "status"}, CALL_S) end
     if now then
       nodes[#nodes + 1] = {name = node.name, before = counted(self.baseline[node.name]), after = counted(now)}
+      local hot = core.call(node.agent, {op = "hottest", tables = names, count = HOTTEST}, CALL_S)
+      for name, answer in pairs(hot or {}) do hottest[name][node.name] = answer end
     elseif err and not LOST[err.name or ""] then
       return core.answer_error(message, err)
     end
   end
-  core.answer(message, {nodes = nodes, elapsed_s = core.now() - self.started_at, clock = self.clock,
+  core.answer(message, {nodes = nodes, hottest = hottest, elapsed_s = core.now() - self.started_at, clock = self.clock,
                         examples = self.done_examples, workers_lost = self.workers_lost,
                         chunks_redone = self.chunks and self.chunks.redone})
 end

@@ -1,4 +1,5 @@
 -- The summary of a run: what it did, how much of it stayed local, what went over the wire.
+local heat = require "tide.heat"
 local staleness = require "tide.staleness"
 local table_view = require "tide.table_view"
 
@@ -18,6 +19,15 @@ local summary = {}
 ---@field pushes_remote integer
 ---@field local_share number|nil share of all accesses that stayed on the node
 ---@field remote_share number|nil
+---@field queued integer accesses that waited for a row or slot on the move
+---@field forwarded integer accesses that a home passed on to the owner
+---@field relocated integer rows that changed their node
+---@field relocations_per_s number
+---@field relocate_p50_s number|nil from the wish for a row to its arrival: quantiles, within a fifth
+---@field relocate_p99_s number|nil
+---@field location_used integer accesses that went straight to where the key was last
+---@field location_stale integer those that did not find it there
+---@field hottest table<string, tide.hot_key[]> by name of the table: its ten hottest keys
 ---@field not_finite integer pushed rows with a NaN or an infinity
 ---@field wire_bytes integer bytes between processes
 ---@field wire_messages integer frames between processes
@@ -32,7 +42,10 @@ local summary = {}
 ---@field staleness table<string, tide.staleness>|nil of tables with clocks, by their name in the job
 summary.__index = summary
 
-local COUNTED <const> = {"pulls_local", "pulls_remote", "pushes_local", "pushes_remote", "not_finite"}
+local COUNTED <const> = {"pulls_local", "pulls_remote", "pushes_local", "pushes_remote", "not_finite", "queued",
+                         "forwarded", "relocated_in", "location_used", "location_stale"}
+
+local HOTTEST <const> = 10
 
 local function link_sum(links, field)
   local sum = 0
@@ -50,9 +63,22 @@ local function of_node(node, tables)
       row[field] = row[field] + (after[field] or 0) - (before[field] or 0)
     end
   end
+  row.relocated, row.relocated_in = row.relocated_in, nil
   row.wire_bytes = link_sum(node.after.links, "bytes_out") - link_sum(node.before.links, "bytes_out")
   row.wire_messages = link_sum(node.after.links, "frames_out") - link_sum(node.before.links, "frames_out")
   return row
+end
+
+---Quantiles of the times of relocations of all nodes.
+local function add_quantiles(self, nodes, tables)
+  local sum = {}
+  for _, node in ipairs(nodes) do
+    for name in pairs(tables) do
+      local before = (node.before.tables or {})[name]
+      heat.add_times(sum, (node.after.tables[name] or {}).relocate_hist, before and before.relocate_hist)
+    end
+  end
+  self.relocate_p50_s, self.relocate_p99_s = heat.quantile(sum, 0.5), heat.quantile(sum, 0.99)
 end
 
 local function add_shares(row)
@@ -88,16 +114,26 @@ function summary.new(run, counters)
   local names = {}
   for _, name in pairs(run.table_names) do names[name] = true end
   for _, field in ipairs(COUNTED) do self[field] = 0 end
+  self.relocated, self.relocated_in = 0, nil
   self.wire_bytes, self.wire_messages = 0, 0
   for i, node in ipairs(counters.nodes) do
     local row = of_node(node, names)
     add_shares(row)
     self.nodes[i] = row
-    for _, field in ipairs(COUNTED) do self[field] = self[field] + row[field] end
+    for _, field in ipairs(COUNTED) do
+      if row[field] then self[field] = self[field] + row[field] end
+    end
+    self.relocated = self.relocated + row.relocated
     self.wire_bytes = self.wire_bytes + row.wire_bytes
     self.wire_messages = self.wire_messages + row.wire_messages
   end
   add_shares(self)
+  self.relocations_per_s = self.elapsed_s > 0 and self.relocated / self.elapsed_s or 0
+  add_quantiles(self, counters.nodes, names)
+  self.hottest = {}
+  for key, name in pairs(run.table_names) do
+    self.hottest[key] = heat.merge(counters.hottest and counters.hottest[name] or {}, HOTTEST)
+  end
   self.staleness = staleness.of_run(run.table_names, counters.nodes)
   local history = run.history
   local last = history[#history]
@@ -140,6 +176,7 @@ function summary:table(fields)
   if not fields then
     fields = {table.unpack(DEFAULT)}
     if self.workers_lost > 0 then table.move({"workers_lost", "chunks_redone"}, 1, 2, #fields + 1, fields) end
+    if self.relocated > 0 then table.move({"relocated", "relocate_p50_s"}, 1, 2, #fields + 1, fields) end
     if self.not_finite > 0 then table.insert(fields, 1, "not_finite") end
   end
   return setmetatable({rows = {self}, fields = fields}, printable)
@@ -152,6 +189,10 @@ function summary:by_node(fields)
   return setmetatable({rows = self.nodes, fields = fields or {
     "node", "accesses_local", "accesses_remote", "local_share", "wire_bytes", "wire_messages"}}, printable)
 end
+
+---Accesses on the nodes and elsewhere, as a chart: tide.chart.write("locality.svg", {summary:locality()}).
+---@return tide.chart.bars
+function summary:locality() return heat.locality_chart("Accesses of " .. self.job, self.nodes) end
 
 ---Plain data for --json.
 ---@return table

@@ -18,6 +18,7 @@
  */
 #include "store/clocked.h"
 #include "store/cut.h"
+#include "store/heat.h"
 #include "store/replica.h"
 
 enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
@@ -499,6 +500,9 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
         return code;
     }
     tide__store_yield(table->store);
+    if (!raw) {
+        tide__heat_access(table->heat, tide__stripe(), keys, key_count, kind == TIDE__PUSH);
+    }
     if (table->clocked && !raw && tide__worker_current()) {
         code = tide__clocked_operate(table, kind, keys, key_count, out, in, ticket);
         tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
@@ -617,6 +621,7 @@ size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, siz
         if (tide__pass_pull(&pass) == 0 && misses.count == 0) {
             hit[i / 64] |= UINT64_C(1) << (i % 64);
             hits++;
+            tide__heat_access(table->heat, tide__stripe(), &keys[i], 1, false);
         }
     }
     tide__table_count(table, TIDE__PULLS_LOCAL, hits);

@@ -2,6 +2,7 @@
  * One key that changes its owner: its word, its arrival record, its row; the worker's part and the
  * store actor's. What is decided where: relocate.c; about what: owner.c, handover.c.
  */
+#include "store/location.h"
 #include "store/owner.h"
 
 /* ---- words ---- */
@@ -22,6 +23,7 @@ void tide__owner_table_deinit(struct tide_table *table) {
     if (table->relocates) {
         tide__owner_forget(table);
         tide__parcels_free(table);
+        tide__locations_free(table);
         tide__trails_free(table);
         tide_free(table->parcels);
         tide__slab_deinit(&table->arrivals);
@@ -142,14 +144,19 @@ int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uin
 
 /* ---- workers ---- */
 
-bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old) {
-    if (tide__word_state(old) == TIDE__ARRIVING) {
-        tide__arrival_of(table, old)->own++;
-        tide__word_unlock(word, old);
+bool tide__handed_over(struct tide_table *table, uint64_t *word) {
+    if (tide__word_state(*word) == TIDE__ARRIVING) {
+        tide__arrival_of(table, *word)->own++;
         return true;
     }
-    bool room = tide__word_handed(old) < UINT16_MAX;
-    tide__word_unlock(word, old + room);
+    bool room = tide__word_handed(*word) < UINT16_MAX;
+    *word += room;
+    return room;
+}
+
+bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old) {
+    bool room = tide__handed_over(table, &old);
+    tide__word_unlock(word, old);
     return room;
 }
 
@@ -293,15 +300,31 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     }
     if (k->home) {
         tide__trail_passed(table, key, k->self);
+    } else {
+        const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, key)));
+        tide__locations_gave(table, key, to == home ? 0 : to, term & TIDE__TERM_MASK);
     }
     tide__table_count(table, TIDE__RELOCATED_OUT, 1);
     return tide__word_gone(old, k, handed);
+}
+
+/* [0] below 512 ns; from there on two an octave: [1] from 512 ns, [2] from 768 ns, .. */
+static unsigned bucket_of(uint64_t ns) {
+    if (ns < 512) {
+        return 0;
+    }
+    const unsigned octave = 63u - (unsigned)__builtin_clzll(ns);
+    const unsigned bucket = 1 + 2 * (octave - 9) + ((ns >> (octave - 1)) & 1);
+    return bucket < TIDE_RELOCATE_BUCKETS ? bucket : TIDE_RELOCATE_BUCKETS - 1;
 }
 
 static void count_time(struct tide_table *table, const struct tide__arrival *a, uint64_t now) {
     uint64_t took = now - a->asked_at;
     tide__table_count(table, TIDE__RELOCATED_IN, 1);
     tide__table_count(table, TIDE__RELOCATE_NS, took);
+    atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
+    atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
         atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
     }

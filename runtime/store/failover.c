@@ -71,7 +71,7 @@ static void send_again(struct again *a, uint16_t to, uint32_t *part) {
             tide__job_error(&a->job, TIDE_ENOMEM, "no memory for an operation", part, count);
         }
     } else {
-        (void)tide__job_pass(&a->job, part, count, to); /* EDIED: its death changes the groups */
+        (void)tide__job_pass(&a->job, part, NULL, count, to); /* EDIED: its death changes the groups */
     }
 }
 

@@ -5,6 +5,7 @@
  */
 #include "store/clocked.h"
 #include "store/generation.h"
+#include "store/location.h"
 #include "store/move.h"
 #include "store/replica.h"
 
@@ -93,14 +94,19 @@ static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader
     }
 }
 
-/* [op, id, node, leg, positions] */
+/* [op, id, node, leg, positions, terms|nil] */
 static void on_passed(struct tide_store *store, uint16_t from, struct tide_reader *r) {
-    size_t count = 0;
+    size_t count = 0, term_count = 0;
     uint64_t id = tide_read_uint(r), node = tide_read_uint(r), leg = tide_read_uint(r);
     const void *positions = tide_read_typed(r, TIDE_U32, &count);
-    if (r->error || node == 0 || node > UINT16_MAX || leg >= TIDE__HOPS_MAX) {
+    const void *terms = tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &term_count);
+    if (r->error || node == 0 || node > UINT16_MAX || leg >= TIDE__HOPS_MAX ||
+        (terms && term_count != count)) {
         malformed(store, from, "note on an operation");
         return;
+    }
+    if (terms) {
+        tide__locations_told(store, id, (uint16_t)node, positions, terms, count);
     }
     const struct tide__way way = {.via = from, .leg = (uint16_t)leg};
     tide__pending_at(store, id, way, (uint16_t)node, positions, count);
@@ -269,6 +275,7 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
         break;
     }
     tide__stalled_retry(store);
+    tide__locations_retry(store);
     if (tide__moves_waiting(store)) {
         tide__moves_advance(store);
         tide__retry_later(store, TIDE_SECOND / 1000);

@@ -12,16 +12,35 @@
  * they run under the word's lock, then the row goes on to the noted successor or becomes the
  * workers'. The directory is the key words of the home: AWAY, with owner and term.
  */
+#include "store/location.h"
 #include "store/owner.h"
 
-/* Where a missed key of a job goes: a node, or one of these. */
-enum { PARK = 0x10000, QUEUE, NO_MEMORY, DIED = 0x20000 };
+/* Where a missed key of a job goes: one of these, or a node, with why. */
+enum {
+    PARK = 0x10000,
+    QUEUE,
+    NO_MEMORY,
+    DIED = 0x20000,     /* the node: nowhere */
+    OWNER = 0x40000,    /* from the home to the owner of record */
+    STRAIGHT = 0x80000, /* from the origin to where the key was last (location.h) */
+    BACK = 0x100000,    /* to the origin: it came straight, and is not here */
+    ASKED = 0x200000    /* nowhere: it waits, LOC goes to the node */
+};
 
 struct walk {
     struct tide__job *job;
     struct tide_table *table;
-    uint32_t *to; /* of each miss */
+    uint32_t *to;    /* of each miss */
+    uint32_t *terms; /* of each miss for an OWNER, or STRAIGHT: under which that node has it */
+    uint32_t term;   /* of the key in hand */
     uint64_t now;
+};
+
+/* Keys of a job that go one way. */
+struct part {
+    const uint32_t *indices, *terms;
+    size_t count;
+    uint32_t to;
 };
 
 /* ---- one key of a job ---- */
@@ -33,6 +52,10 @@ static struct tide__relocate_event event_of(const struct tide__job *job) {
                                     [TIDE__LOC] = TIDE__EVENT_LOC,
                                     [TIDE__OFFER] = TIDE__EVENT_OFFER};
     return (struct tide__relocate_event){.kind = kinds[job->kind], .node = job->origin};
+}
+
+static bool is_operation(const struct tide__job *job) {
+    return job->kind == TIDE__PULL || job->kind == TIDE__PUSH;
 }
 
 /* An operation on a row that is here, or on one at home that nobody ever touched. */
@@ -133,7 +156,8 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
     const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
     const bool held =
         tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
-    const bool fenced = (job->own || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
+    const bool fenced =
+        (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
     *to = 0;
     if ((fenced && (gone || held)) || ((route & TIDE__AWAITED) && (wish || gone))) {
         *to = PARK;
@@ -148,19 +172,15 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
     return true;
 }
 
-/* 0: done here. Else where it goes. The word is locked and stays so. */
-static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
-                       uint64_t *word, int *error) {
+/* 0: done here. Else where it goes, and under which term its owner has it. The word is locked and stays
+ * so. */
+static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
+                         uint64_t *word, struct tide__relocation k, int *error) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     const uint32_t route = tide__route_of(table, slot);
-    const bool counted = job->own && (job->kind == TIDE__PULL || job->kind == TIDE__PUSH);
-    struct tide__relocation k = tide__key_view(table, slot, *word);
     uint32_t to = 0;
     if (decided(walk, &k, route, *word, &to)) {
-        if (counted && to != PARK) {
-            *word = tide__taken_back(table, *word);
-        }
         return to;
     }
     struct tide__relocate_result r = tide__relocate(&k, event_of(job));
@@ -173,14 +193,16 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
         to = QUEUE;
         break;
     case TIDE__TO_HOME:
-        to = tide__route_home(route);
+        to = job->own && is_operation(job) ? tide__locations_way(table, job, key, &walk->term) : 0;
+        to = to ? to | STRAIGHT : tide__route_home(route);
         break;
     case TIDE__TO_OWNER:
-        to = r.node;
+        to = r.node | OWNER;
+        walk->term = k.owner_term;
         break;
     case TIDE__ASK:
         *error = await(walk, word, &k);
-        to = *error ? NO_MEMORY : QUEUE;
+        to = *error ? NO_MEMORY : ASKED | tide__route_home(route);
         if (!*error) {
             tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0, NULL, NULL);
         }
@@ -213,8 +235,46 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
     default:
         break;
     }
-    if (counted) {
+    return to;
+}
+
+/* An operation that came straight: here, while this node has the row under the term it names. */
+static uint32_t run_or_return(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
+                              uint64_t *word, const struct tide__relocation *k, int *error) {
+    uint32_t term;
+    memcpy(&term, walk->job->terms + index * sizeof term, sizeof term);
+    const bool has = k->state == TIDE__HELD &&
+                     (k->term == term || TIDE_MUTANT(location_term_ignored));
+    if (!has) {
+        walk->term = term;
+        return BACK | walk->job->origin;
+    }
+    *error = run_here(walk, index, slot, key, word);
+    return *error ? NO_MEMORY : 0;
+}
+
+/* As relocate(), with what workers and location caches need besides. */
+static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
+                       uint64_t *word, int *error) {
+    struct tide__job *job = walk->job;
+    struct tide_table *table = walk->table;
+    const struct tide__relocation k = tide__key_view(table, slot, *word);
+    if (job->terms) {
+        return run_or_return(walk, index, slot, key, word, &k, error);
+    }
+    if (job->own && !job->returned && (is_operation(job) || job->kind == TIDE__LOCALIZE) &&
+        tide__locations_wait(table, job, key, k.home, k.state == TIDE__GONE)) {
+        return PARK;
+    }
+    uint32_t to = relocate(walk, index, slot, key, word, k, error);
+    if (to != PARK && job->own && is_operation(job)) {
         *word = tide__taken_back(table, *word);
+    }
+    if (job->returned && to != PARK) {
+        tide__locations_resent(table, job, key);
+    } else if (job->returned && !job->own && !tide__handed_over(table, word)) {
+        *error = tide_fail(TIDE_EBUSY, "too many operations wait for one key");
+        to = NO_MEMORY;
     }
     return to;
 }
@@ -274,32 +334,36 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
     }
 }
 
-/* [op, id, node, leg, positions]: the origin fails them if the node dies, or this one. */
-static void tell_passed(const struct tide__job *job, const uint32_t *indices, size_t count,
-                        uint16_t node) {
+/* [op, id, node, leg, positions, terms|nil]: the origin fails them if the node dies, or this one, and may
+ * go there straight. */
+static void tell_passed(const struct tide__job *job, const struct part *part, uint16_t node) {
     struct tide_store *store = job->table->store;
     struct tide_writer w;
     uint8_t buffer[256];
     tide_writer_init(&w, buffer, sizeof buffer);
     const struct tide__way way = {.via = tide__store_self(store), .leg = job->hops + 1u};
-    tide_write_array(&w, 5);
+    tide_write_array(&w, 6);
     tide_write_uint(&w, TIDE__OP_PASSED);
     tide_write_uint(&w, job->id);
     tide_write_uint(&w, node);
     tide_write_uint(&w, way.leg);
-    tide_write_typed_head(&w, TIDE_U32, count);
-    uint8_t *out = tide_write_reserve(&w, count * 4);
-    for (size_t i = 0; out && i < count; i++) {
-        uint32_t position = tide__job_position_at(job, indices[i]);
+    tide_write_typed_head(&w, TIDE_U32, part->count);
+    uint8_t *out = tide_write_reserve(&w, part->count * 4);
+    for (size_t i = 0; out && i < part->count; i++) {
+        uint32_t position = tide__job_position_at(job, part->indices[i]);
         memcpy(out + i * 4, &position, 4);
     }
-    const void *positions = out;
-    if (job->origin == tide__store_self(store) && positions) {
-        tide__pending_at(store, job->id, way, node, positions, count);
-    } else if (!w.error) {
-        (void)tide__store_send(store, job->origin, TIDE_LANE_STORE, true, w.data, w.size, NULL);
+    if (job->origin == tide__store_self(store) && out) {
+        tide__pending_at(store, job->id, way, node, out, part->count);
+        tide_writer_release(&w);
+        return;
     }
-    tide_writer_release(&w);
+    if (part->to & OWNER) {
+        tide_write_typed(&w, TIDE_U32, part->terms, part->count);
+    } else {
+        tide_write_nil(&w);
+    }
+    (void)tide__store_send_writer(store, job->origin, &w);
 }
 
 static void fail_part(struct walk *walk, const uint32_t *indices, size_t count, int code,
@@ -315,87 +379,124 @@ static void fail_part(struct walk *walk, const uint32_t *indices, size_t count, 
     }
 }
 
-static void forward_part(struct walk *walk, const uint32_t *indices, size_t count, uint16_t to) {
+/* "Your map is old", where it is: other keys went to an owner, not to a home. */
+static void tell_map(const struct tide__job *job, const struct part *part) {
+    uint32_t stale[64];
+    size_t count = 0;
+    for (size_t i = 0; i < part->count && count < TIDE_COUNT(stale); i++) {
+        uint32_t slot = tide__slot_of(job->table, tide__job_key_at(job, part->indices[i]));
+        if (!(tide__route_of(job->table, slot) & TIDE__MINE)) {
+            stale[count++] = part->indices[i];
+        }
+    }
+    if (count) {
+        tide__job_tell_map(job, stale, count, (uint16_t)part->to);
+    }
+}
+
+static void forward_part(struct walk *walk, const struct part *part) {
     struct tide__job *job = walk->job;
-    struct tide_store *store = walk->table->store;
+    struct tide_table *table = walk->table;
+    const uint16_t to = (uint16_t)part->to;
     char name[96], text[160];
     int code = job->hops + 1 >= TIDE__HOPS_MAX ? TIDE_EREFUSED : 0;
-    if (!code && job->id) { /* the origin knows before the new place can answer */
-        tell_passed(job, indices, count, to);
+    if (!code && job->id && !(part->to & BACK)) { /* before the new place can answer */
+        tell_passed(job, part, to);
     }
-    code = code ? code : tide__job_pass(job, indices, count, to);
+    code = code ? code
+                : tide__job_pass(job, part->indices,
+                                 part->to & (STRAIGHT | BACK) ? part->terms : NULL, part->count,
+                                 to);
     if (code) {
-        tide__node_text(store, to, name);
+        tide__node_text(table->store, to, name);
         (void)snprintf(text, sizeof text, "node %s %s", name,
                        code == TIDE_EREFUSED ? "would be one hop too many"
                        : code == TIDE_EDIED  ? "died"
                                              : "cannot be reached");
-        fail_part(walk, indices, count, code, to, text);
+        fail_part(walk, part->indices, part->count, code, to, text);
         return;
     }
-    tide__table_count(walk->table, TIDE__FORWARDED, job->own ? 0 : count);
-    /* Only of slots that are not at home here: the others' keys went to an owner, not to a home. */
-    uint32_t stale[64];
-    size_t stale_count = 0;
-    for (size_t i = 0; i < count && job->origin != tide__store_self(store); i++) {
-        uint32_t slot = tide__slot_of(walk->table, tide__job_key_at(job, indices[i]));
-        if (!(tide__route_of(walk->table, slot) & TIDE__MINE) && stale_count < TIDE_COUNT(stale)) {
-            stale[stale_count++] = indices[i];
-        }
+    tide__table_count(table, part->to & STRAIGHT ? TIDE__LOCATION_USED : TIDE__FORWARDED,
+                      job->own && !(part->to & STRAIGHT) ? 0 : part->count);
+    if (job->origin != tide__store_self(table->store) && !(part->to & BACK)) {
+        tell_map(job, part);
     }
-    if (stale_count) {
-        tide__job_tell_map(job, stale, stale_count, to);
+}
+
+/* The wish is at the home until the row comes: when the slot moves, or its home leaves, it is waited for
+ * like operations that went there. */
+static void asked(const struct tide__job *job, const struct part *part) {
+    uint32_t *positions = tide_alloc(part->count * sizeof *positions);
+    for (size_t i = 0; positions && i < part->count; i++) {
+        positions[i] = tide__job_position_at(job, part->indices[i]);
+    }
+    if (positions && job->id) {
+        const struct tide__way way = {.via = tide__store_self(job->table->store), .leg = 1};
+        tide__pending_at(job->table->store, job->id, way, (uint16_t)part->to, positions,
+                         part->count);
+    }
+    tide_free(positions);
+}
+
+static void dispatch_part(struct walk *walk, const struct part *part, int error) {
+    char text[160];
+    if (part->to == PARK) {
+        tide__job_park(walk->job, part->indices, part->count);
+    } else if (part->to == QUEUE) {
+        queue_part(walk, part->indices, part->count);
+    } else if (part->to & ASKED) {
+        queue_part(walk, part->indices, part->count);
+        asked(walk->job, part);
+    } else if (part->to == NO_MEMORY) {
+        fail_part(walk, part->indices, part->count, error ? error : TIDE_ENOMEM, 0,
+                  tide_error_message());
+    } else if (part->to & DIED) {
+        tide__died_text(walk->table->store, (uint16_t)part->to, text);
+        fail_part(walk, part->indices, part->count, TIDE_EDIED, (uint16_t)part->to, text);
+    } else {
+        forward_part(walk, part);
     }
 }
 
 /* What was missed, destination by destination, in order. */
 static void dispatch(struct walk *walk, int error) {
     struct tide__misses *m = &walk->job->misses;
-    uint32_t *part = tide_alloc(m->count * sizeof *part);
-    char text[160];
-    if (!part) {
+    uint32_t *indices = tide_alloc(2 * m->count * sizeof *indices), *terms = indices + m->count;
+    if (!indices) {
         fail_part(walk, m->at, m->count, TIDE_ENOMEM, 0, "no memory to pass an operation on");
         return;
     }
     for (size_t first = 0; first < m->count; first++) {
-        uint32_t to = walk->to[first];
-        size_t count = 0;
-        if (to == UINT32_MAX) {
+        struct part part = {.indices = indices, .terms = terms, .to = walk->to[first]};
+        if (part.to == UINT32_MAX) {
             continue;
         }
         for (size_t i = first; i < m->count; i++) {
-            if (walk->to[i] == to) {
-                part[count++] = m->at[i];
+            if (walk->to[i] == part.to) {
+                terms[part.count] = walk->terms[i];
+                indices[part.count++] = m->at[i];
                 walk->to[i] = UINT32_MAX;
             }
         }
-        if (to == PARK) {
-            tide__job_park(walk->job, part, count);
-        } else if (to == QUEUE) {
-            queue_part(walk, part, count);
-        } else if (to == NO_MEMORY) {
-            fail_part(walk, part, count, error ? error : TIDE_ENOMEM, 0, tide_error_message());
-        } else if (to >= DIED) {
-            tide__died_text(walk->table->store, (uint16_t)to, text);
-            fail_part(walk, part, count, TIDE_EDIED, (uint16_t)to, text);
-        } else {
-            forward_part(walk, part, count, (uint16_t)to);
-        }
+        dispatch_part(walk, &part, error);
     }
-    tide_free(part);
+    tide_free(indices);
 }
 
 static int note_miss(struct walk *walk, uint32_t index, uint32_t to) {
     struct tide__misses *m = &walk->job->misses;
     if (!walk->to) {
-        /* one array: positions, then destinations */
-        uint32_t *both = tide_alloc(2 * (size_t)walk->job->count * sizeof *both);
-        if (!both) {
+        /* one array: positions, destinations, terms */
+        const size_t count = walk->job->count;
+        uint32_t *all = tide_alloc(3 * count * sizeof *all);
+        if (!all) {
             return TIDE_ENOMEM;
         }
-        m->at = both;
-        walk->to = both + walk->job->count;
+        m->at = all;
+        walk->to = all + count;
+        walk->terms = all + 2 * count;
     }
+    walk->terms[m->count] = walk->term;
     walk->to[m->count] = to;
     m->at[m->count++] = index;
     return 0;
@@ -411,6 +512,9 @@ void tide__owner_job(struct tide__job *job) {
     table->parcels->hint = job->count;
     for (uint32_t i = 0; i < job->count; i++) {
         tide__owner_prefetch(table, job->keys, i, job->count);
+        if (job->own && is_operation(job) && i + 8 < job->count) {
+            tide__locations_prefetch(table, tide__job_key_at(job, i + 8));
+        }
         uint64_t key = tide__job_key_at(job, i), old;
         uint32_t slot = tide__slot_of(table, key), to = NO_MEMORY;
         atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);

@@ -123,6 +123,9 @@ uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k, uint32_
 int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row);
 int tide__row_take(struct tide_table *table, uint32_t *row);
 int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uint32_t row);
+/* One operation of a worker more, or less, on its way to the store actor; the word is locked. False:
+ * there are too many. */
+bool tide__handed_over(struct tide_table *table, uint64_t *word);
 uint64_t tide__taken_back(struct tide_table *table, uint64_t word);
 /* `word`: locked, of the row; `made`: for this operation. */
 int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float *row, bool made);

@@ -16,6 +16,7 @@
  * are.
  */
 #include "store/clocked.h"
+#include "store/location.h"
 #include "store/replica.h"
 #include "store/shard.h"
 
@@ -94,6 +95,9 @@ static void unlink_and_free(struct tide__pending_table *t, struct tide__pending 
     }
     release_id(t, p->id);
     tide_unlock(&t->lock);
+    if (p->waited_for) {
+        tide__locations_answered(p->table);
+    }
     tide__admission_return(p->table->store, p->node, 1, p->admitted);
     pending_free(p);
 }
@@ -496,8 +500,10 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     const bool traced = table->relocates || table->replicas;
     const size_t at_bytes = traced ? count * sizeof(uint16_t) : 0;
     const size_t way_bytes = table->relocates ? count * sizeof(struct tide__way) : 0;
-    struct tide__pending *p =
-        tide_alloc(sizeof *p + count * sizeof p->index[0] + at_bytes + way_bytes);
+    struct tide__pending *p;
+    const size_t keys_at =
+        (sizeof *p + count * sizeof p->index[0] + way_bytes + at_bytes + 7) / 8 * 8;
+    p = tide_alloc(keys_at + (table->relocates ? count * sizeof p->keys[0] : 0));
     const size_t body_bytes = HEAD_BYTES + count * sizeof(uint64_t);
     struct request *r = tide_alloc(sizeof *r + body_bytes);
     if (!p || !r || reserve(&store->pending, &r->id)) {
@@ -534,7 +540,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     *out = r;
     struct tide_writer *w = &r->body;
     tide_writer_init(w, r->buffer, body_bytes);
-    tide_write_array(w, (kind == TIDE__PUSH ? 11u : 9u) + (table->replicas != NULL));
+    tide_write_array(w, tide__job_fields(table, kind));
     tide_write_uint(w, kind);
     tide_write_uint(w, table->id);
     tide_write_uint(w, r->id);
@@ -549,6 +555,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
         tide_write_typed_head(w, TIDE_U64, 2);
         r->ids_at = w->size;
         (void)tide_write_reserve(w, 2 * sizeof(uint64_t)); /* known when it is enlisted */
+    } else if (tide__job_has_terms(table, kind)) {
+        tide_write_nil(w);
     }
     tide_write_nil(w);
     tide_write_typed_head(w, TIDE_U64, count);
@@ -556,6 +564,10 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     char *keys = tide_write_reserve(w, count * sizeof(uint64_t));
     for (size_t i = 0; keys && i < count; i++) {
         memcpy(keys + i * 8, (const char *)pass->keys + (size_t)positions[i] * 8, 8);
+    }
+    if (keys && table->relocates) {
+        p->keys = (uint64_t *)(void *)((char *)p + keys_at);
+        memcpy(p->keys, keys, count * sizeof p->keys[0]);
     }
     int code = kind == TIDE__PUSH ? write_rows(r, pass, positions, count) : 0;
     if (!code && !w->error && table->replicas) {

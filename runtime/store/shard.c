@@ -9,6 +9,7 @@
  * answered with an error if its id could be read, else counted and dropped. A key out of range
  * never reaches a row.
  */
+#include "store/location.h"
 #include "store/replica.h"
 
 enum { REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
@@ -154,10 +155,10 @@ void tide__job_reply(struct tide__job *job) {
 
 /* The keys of `job` at `indices`, as a message like the one it came in. */
 static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices,
-                      size_t count, struct tide_writer *w) {
+                      const uint32_t *terms, size_t count, struct tide_writer *w) {
     const size_t row = tide__job_wire_row(job);
     const bool ids = job->table->replicas != NULL;
-    tide_write_array(w, (job->kind == TIDE__PUSH ? 11u : 9u) + ids);
+    tide_write_array(w, tide__job_fields(job->table, job->kind));
     tide_write_uint(w, job->kind);
     tide_write_uint(w, job->table->id);
     tide_write_uint(w, job->id);
@@ -172,6 +173,10 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
     if (ids) {
         const uint64_t numbers[2] = {job->sequence, job->low};
         tide_write_typed(w, TIDE_U64, numbers, 2);
+    } else if (terms) {
+        tide_write_typed(w, TIDE_U32, terms, count);
+    } else if (tide__job_has_terms(job->table, job->kind)) {
+        tide_write_nil(w);
     }
     tide_write_typed_head(w, TIDE_U32, count);
     uint8_t *positions = tide_write_reserve(w, count * 4);
@@ -226,15 +231,15 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
     (void)tide__store_send_writer(table->store, job->origin, &w);
 }
 
-int tide__job_pass(const struct tide__job *job, const uint32_t *indices, size_t count,
-                   uint16_t to) {
+int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms,
+                   size_t count, uint16_t to) {
     struct tide_store *store = job->table->store;
     unsigned state = store->member_state[to];
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     int code = state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT
                    ? TIDE_EDIED
-                   : write_part(job, job->hops + 1u, indices, count, &w);
+                   : write_part(job, job->hops + 1u, indices, terms, count, &w);
     if (!code) { /* prepaid: the origin's credit covers every leg */
         code = tide__store_send(store, to, TIDE_LANE_STORE, true, w.data, w.size, NULL);
     }
@@ -253,7 +258,7 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
         tide__job_error(job, TIDE_EREFUSED, text, indices, count);
         return;
     }
-    int code = tide__job_pass(job, indices, count, home);
+    int code = tide__job_pass(job, indices, NULL, count, home);
     if (code && table->replicas) { /* its death will change the group */
         tide__job_park(job, indices, count);
         return;
@@ -283,7 +288,7 @@ struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     struct tide__job *part = tide_alloc_zero(1, sizeof *part);
-    if (!part || write_part(job, job->hops, indices, count, &w) ||
+    if (!part || write_part(job, job->hops, indices, NULL, count, &w) ||
         store->parked_bytes + w.size > TIDE__PARKED_BYTES_MAX) {
         tide_free(part);
         tide_writer_release(&w);
@@ -293,7 +298,8 @@ struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *
     TIDE_ASSERT(parsed); /* we wrote it */
     part->copy = w.data; /* no initial buffer: it is on the heap */
     part->copy_bytes = w.size;
-    part->own = job->own;
+    part->own = job->own || job->returned;
+    part->returned = job->returned;
     part->queued_once = true;
     store->parked_bytes += w.size;
     return part;
@@ -543,12 +549,29 @@ static void refuse(struct tide_store *store, const struct tide__job *job, int co
     }
 }
 
+/* What tables with copies, and those that relocate, say more. False: it is damaged. */
+static bool read_extra(struct tide_reader *r, struct tide__job *job, size_t *terms) {
+    if (job->table->replicas) {
+        size_t count = 0;
+        const uint8_t *numbers = tide_read_typed(r, TIDE_U64, &count);
+        if (!numbers || count != 2) {
+            return false;
+        }
+        memcpy(&job->sequence, numbers, sizeof job->sequence);
+        memcpy(&job->low, numbers + 8, sizeof job->low);
+    } else if (tide__job_has_terms(job->table, job->kind) && !tide_read_nil(r)) {
+        job->terms = tide_read_typed(r, TIDE_U32, terms);
+        return job->terms != NULL;
+    }
+    return true;
+}
+
 /* Points into body. False: not an operation we can execute; answered where possible. */
 bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
                      struct tide__job *job) {
     struct tide_reader r;
     tide_reader_init(&r, body, size);
-    size_t fields = tide_read_array(&r), positions = 0, count = 0, values = 0;
+    size_t fields = tide_read_array(&r), positions = 0, terms = 0, count = 0, values = 0;
     uint64_t kind = tide_read_uint(&r), table_id = tide_read_uint(&r);
     job->id = tide_read_uint(&r);
     uint64_t map_version = tide_read_uint(&r);
@@ -556,39 +579,29 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
     job->raw = tide_read_bool(&r);
     uint64_t stamp = kind == TIDE__PUSH ? tide_read_uint(&r) : TIDE_NO_CLOCK;
     job->stamp = (uint32_t)stamp;
-    const bool ids = fields == (kind == TIDE__PUSH ? 12 : 10);
-    size_t numbers_count = 0;
-    const uint8_t *numbers = ids ? tide_read_typed(&r, TIDE_U64, &numbers_count) : NULL;
-    if (numbers && numbers_count == 2) {
-        memcpy(&job->sequence, numbers, sizeof job->sequence);
-        memcpy(&job->low, numbers + 8, sizeof job->low);
-    }
     job->map_version = (uint32_t)map_version;
     job->origin = origin <= UINT16_MAX ? (uint16_t)origin : 0;
     job->kind = (uint8_t)kind;
     job->hops = hops < TIDE__HOPS_MAX ? (uint8_t)hops : TIDE__HOPS_MAX;
-    job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
-    job->keys = tide_read_typed(&r, TIDE_U64, &count);
-    if (r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
-        fields != (kind == TIDE__PUSH ? 11u : 9u) + ids || (ids && numbers_count != 2) ||
-        stamp > TIDE_NO_CLOCK ||
-        hops >= TIDE__HOPS_MAX || origin == 0 || origin > UINT16_MAX) {
-        refuse(store, job, TIDE_EPROTO, "a damaged operation");
-        return false;
-    }
-    job->count = (uint32_t)count;
     job->table = tide__table_by_id(store, table_id);
     char text[160];
-    if (!job->table) {
+    if (!r.error && !job->table) {
         (void)snprintf(text, sizeof text, "no table with id %llu here",
                        (unsigned long long)table_id);
         refuse(store, job, TIDE_ENOENT, text);
         return false;
     }
-    if (ids != (job->table->replicas != NULL)) {
-        refuse(store, job, TIDE_EPROTO, "an operation without its number");
+    const bool whole = !r.error && fields == tide__job_fields(job->table, kind) &&
+                       read_extra(&r, job, &terms);
+    job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
+    job->keys = tide_read_typed(&r, TIDE_U64, &count);
+    if (!whole || r.error || count == 0 || count > UINT32_MAX / 2 ||
+        (job->positions && positions != count) || (job->terms && terms != count) ||
+        stamp > TIDE_NO_CLOCK || hops >= TIDE__HOPS_MAX || origin == 0 || origin > UINT16_MAX) {
+        refuse(store, job, TIDE_EPROTO, "a damaged operation");
         return false;
     }
+    job->count = (uint32_t)count;
     if (kind == TIDE__PUSH) {
         job->rows = tide_read_typed(&r, tide__job_code(job), &values);
         if (r.error || values % tide__job_floats(job) != 0 ||
@@ -634,6 +647,10 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
         return;
     }
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
+    if (TIDE_UNLIKELY(job.terms && job.origin == tide__store_self(store)) &&
+        !tide__locations_returned(store, &job, from)) {
+        return;
+    }
     if (job.origin != tide__store_self(store)) {
         tide__load_served(&job);
     }

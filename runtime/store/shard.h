@@ -13,12 +13,14 @@ struct tide__job {
     const uint8_t *positions; /* u32 in the origin's message, unaligned; NULL: 0..count-1 */
     const uint8_t *keys;      /* u64, unaligned */
     const uint8_t *rows;      /* as they came, unaligned */
+    const uint8_t *terms;     /* u32, unaligned: came straight (location.h); else NULL */
     uint32_t count;
     uint16_t origin;
     uint32_t stamp; /* push: the clock of the worker that made it, or TIDE_NO_CLOCK */
     uint8_t kind, hops;
     bool raw;
     bool own; /* straight from a worker of this node: waits behind fences */
+    bool returned; /* of this node, back from a node that has the rows no more (location.h) */
     bool queued_once;
     /* tables with copies: of the message at its origin, and the oldest that is unanswered there */
     uint64_t sequence, low;
@@ -50,6 +52,17 @@ static inline size_t tide__job_wire_row(const struct tide__job *job) {
     return tide__job_floats(job) * (tide__job_code(job) == TIDE_F32 ? 4 : 2);
 }
 
+/* Do pulls and pushes name the terms under which they may run? */
+static inline bool tide__job_has_terms(const struct tide_table *table, uint64_t kind) {
+    return table->relocates && (kind == TIDE__PULL || kind == TIDE__PUSH);
+}
+
+/* Elements of the message. */
+static inline unsigned tide__job_fields(const struct tide_table *table, uint64_t kind) {
+    const bool more = table->replicas || tide__job_has_terms(table, kind);
+    return (kind == TIDE__PUSH ? 11u : 9u) + more;
+}
+
 static inline uint64_t tide__job_key_at(const struct tide__job *job, size_t i) {
     uint64_t key;
     memcpy(&key, job->keys + i * sizeof key, sizeof key);
@@ -76,8 +89,10 @@ struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *
                                    size_t count);
 /* The part waits until its slots have settled. */
 void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t count);
-/* The part as a message of the same kind to another node; 0, or why not. */
-int tide__job_pass(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t to);
+/* The part as a message of the same kind to another node; terms: of the part, NULL: none. 0, or why
+ * not. */
+int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms,
+                   size_t count, uint16_t to);
 void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count,
                         uint16_t home);
 /* Points into data. False: not an operation we can execute; answered where possible. */

@@ -146,6 +146,8 @@ enum tide__counter {
     TIDE__RELOCATED_IN,
     TIDE__RELOCATED_OUT,
     TIDE__RELOCATE_NS,
+    TIDE__LOCATION_USED,
+    TIDE__LOCATION_STALE,
     TIDE__SURPRISES,
     TIDE__COUNTERS
 };
@@ -155,6 +157,7 @@ struct tide__stripe {
 
 struct tide__job;   /* shard.c: an operation of a message, while it waits */
 struct tide__fence; /* move.c */
+struct tide__heat;  /* heat.h */
 
 struct tide_table {
     /* set before the table is published, then constant */
@@ -178,12 +181,14 @@ struct tide_table {
     struct tide__slab slab;
     struct tide__slot slots[TIDE_SLOT_COUNT];
     struct tide__stripe stripes[TIDE__STRIPES];
+    struct tide__heat *heat;    /* heat.h: the keys that workers of this node access most; constant */
     atomic_uint_fast64_t waits[2][TIDE_WAIT_BUCKETS]; /* of pulls, of pushes: ticket.c */
     atomic_uint_fast64_t cut;   /* cut.h: the generation that is being written */
     struct tide__taken *taken;  /* cut.h: rows that the generation took; has its own lock */
     atomic_bool rows_vanished;  /* since the last generation: the next one must be full */
     struct tide__slab arrivals; /* relocating tables: struct tide__arrival */
     atomic_uint_fast64_t relocate_max_ns;
+    atomic_uint_fast64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* written by the I/O thread */
 
     /* operations handed to the own store actor: raised under the pending lock; run there */
     atomic_uint_fast64_t self_sent, self_handled;
@@ -196,6 +201,7 @@ struct tide_table {
     uint32_t map_term;              /* of the controller that asks */
     struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
+    struct tide__locations *locations; /* relocating tables: location.h; NULL: nothing to remember */
 
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
 };
@@ -351,6 +357,8 @@ struct tide__pending {
     /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
      * at `node`. */
     uint16_t *at;
+    uint64_t *keys; /* relocating tables */
+    bool waited_for; /* operations in the store actor are (location.h) */
     struct tide__way *way; /* tables that relocate: of each key */
     /* Tables with copies: the message, to be sent again. */
     uint8_t *body;
@@ -447,7 +455,9 @@ void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* 
 /* ---- shard.c, inbox.c: messages of the store actor ---- */
 enum tide__op {                             /* first element of every body */
                 TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw,
-                                               positions u32|nil, keys u64] */
+                                               positions u32|nil, keys u64]; behind raw or stamp:
+                                               copies: ids u64; relocating: terms u32|nil of keys
+                                               that come straight, and go back (location.h) */
                 TIDE__OP_PUSH = TIDE__PUSH, /* [op .. raw, stamp, positions, keys, rows] */
                 TIDE__OP_LOCALIZE = TIDE__LOCALIZE, /* as PULL, from a worker of the node itself */
                 TIDE__OP_LOC =
@@ -491,7 +501,8 @@ enum tide__op {                             /* first element of every body */
                                   rows will not come; term 0: the wish is refused */
                 TIDE__OP_FAILED, /* as LOST, who waited -> home: terms under which they did not come
                                   */
-                TIDE__OP_PASSED, /* [op, id, node, leg, positions u32] to the origin: they went there */
+                TIDE__OP_PASSED, /* [op, id, node, leg, positions u32, terms u32|nil] to the origin: they
+                                    went there; of a home: to their owner, who has them under terms */
                 TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, trails u32,
                                        rows f32] old -> new home; owner 0 with bit 31 in its term:
                                        no row; trails: of each key its length, and unless that is 0
@@ -680,6 +691,7 @@ struct tide_store {
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
     bool told_dead[65536];       /* a home said so: what it still sends of rows is too late */
     struct tide__job *stalled, **stalled_end;
+    bool locations_retry; /* location.h: operations of some table may look again */
     bool timer_set;
     uint64_t parked_bytes;
     struct tide__catalog *catalog; /* controller */

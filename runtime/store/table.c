@@ -5,6 +5,7 @@
  */
 #include "store/clocked.h"
 #include "store/generation.h"
+#include "store/heat.h"
 #include "store/replica.h"
 
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
@@ -192,11 +193,15 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     }
     table->parked_end = &table->parked;
     table->relocates = options->technique == TIDE_RELOCATE && store->system;
-    int code = table->relocates ? tide__owner_table_init(table) : tide__clocked_create(table);
+    table->heat = tide__heat_create();
+    int code = !table->heat ? tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name)
+               : table->relocates ? tide__owner_table_init(table)
+                                  : tide__clocked_create(table);
     if (!code && options->replicas && store->system) {
         code = tide__replicas_init(table, chains);
     }
     if (code) {
+        tide__heat_destroy(table->heat);
         tide_free(table);
         return code;
     }
@@ -213,6 +218,7 @@ void tide__table_destroy(struct tide_table *table) {
         tide__slots_deinit(table);
         tide__cut_deinit(table);
         tide__slab_deinit(&table->slab);
+        tide__heat_destroy(table->heat);
         tide_free(table);
     }
 }
@@ -395,8 +401,14 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .relocated_out = total(table, TIDE__RELOCATED_OUT),
         .relocate_ns_sum = total(table, TIDE__RELOCATE_NS),
         .relocate_ns_max = atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed),
+        .location_used = total(table, TIDE__LOCATION_USED),
+        .location_stale = total(table, TIDE__LOCATION_STALE),
         .surprises = total(table, TIDE__SURPRISES),
     };
+    for (size_t i = 0; i < TIDE_RELOCATE_BUCKETS; i++) {
+        out->relocate_hist[i] =
+            atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
+    }
 }
 
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {

@@ -65,6 +65,9 @@ wait_for 30 sh -c "timeout 20 '$TIDE' attach con -e '#policy.list()' 2>/dev/null
 person typing
 run 0 attach con -e 'local t = tables.w return t'
 says out.txt 'rows stored'
+run 0 table show busy.w --cluster con --svg locality.svg
+says out.txt '^ *key '
+grep -q '<svg' locality.svg || fail "no chart of locality"
 run 0 attach con -e 'tables.w:pull{1,2}'
 says out.txt '^f32\[2 x 16\]  min '
 run 0 attach con -e 'policy.swap("batching/lb-bsp").new'

@@ -391,6 +391,26 @@ describe("tide", function()
       assert.equal("factors  -        64  1.68k  420 KiB    990      10       0       0  99.0%   2.5 KiB", lines[2])
     end)
 
+    it("show a table with its moves and hot keys", function()
+      local svg
+      core.file_write = function(path, what)
+        svg = path == "chart.svg" and what
+        return true
+      end
+      local r = tide "table show factors --top 2 --svg chart.svg"
+      assert.equal("", r.err)
+      assert.truthy(r.out:find("\nn1 +99.0%%"))
+      assert.truthy(r.out:find("\n +7 +576 +22.5%% +448 +128 +n1 44 %%, n3 56 %%"))
+      assert.truthy(r.out:find("\n +9 "))
+      assert.truthy(svg:find("Accesses to factors", 1, true))
+      local object = decode(tide("table show factors --json").out)
+      assert.equal("tide.staleness/1", object.schema)
+      assert.equal(7, object.hottest[1].key)
+      r = tide "table show factor"
+      assert.truthy(r.code ~= 0 and r.err:find("factors", 1, true))
+      assert.truthy(tide("table drop factors").err:find("T0105", 1, true))
+    end)
+
     it("print a node that did not answer", function()
       local out = tide("nodes").out
       assert.truthy(out:find("n2%s+3%s+dead"))

@@ -52,12 +52,20 @@ function support.reset()
     end
   end
   cluster.attach = remember("attach", true)
-  cluster.gather = remember("gather", {
+  local gathered = remember("gather", {
     {name = "controller", id = 1, state = "up",
      answer = {rss_bytes = 1000, actors = {}, links = {}, tables = {}, events = {}}},
     {name = "n1", id = 2, state = "up", answer = status_of_n1()},
     {name = "n2", id = 3, state = "dead"},
   })
+  cluster.gather = function(what)
+    if what ~= "hottest" then return gathered(what) end
+    local function hot(total, ...)
+      return {factors = {total = total, keys = {7, 9}, reads = {...}, writes = {64, 0}}}
+    end
+    return {{name = "n1", state = "up", answer = hot(1280, 192, 128)}, {name = "n2", state = "dead"},
+            {name = "n3", state = "up", answer = hot(1280, 256, 0)}}
+  end
   cluster.up = remember("up", {cluster = "local", endpoint = "unix:/run/c", pids = {100, 101}})
   cluster.down = remember("down", {cluster = "local", ended = 3, killed = 0})
   cluster.node_main = remember("node_main", 0)

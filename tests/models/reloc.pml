@@ -1,6 +1,5 @@
 /*
- * Relocation of one key: homes, terms, HAND/XFER, location caches, the fence by watermarks.
- * Pages: allocation.md sections 5-8 and 13, faults.md section 3.
+ * Relocation of one key: homes, terms, HAND/XFER, location caches and their fence (runtime/store/location.h).
  *
  * N nodes, node 0 is the home and the first owner. Every node's worker issues OPS operations (an
  * operation is a push that returns the row) and LOCS localizes, in any order. The row is the set of
@@ -13,17 +12,17 @@
  * nobody waits.
  *
  * Conditions (they widen the world)          Weakenings (each must be refuted)
- *   SYNC      one operation outstanding         NOFENCE   caches used and changed at once
- *   CACHE     location caches                   LOCHOME   LOC always to the home (rule 4 of the fence dropped)
- *   REORDER   links reorder                     NORAISE   operations by the home do not raise usable_from
- *   OWNLANE   answers, XFER in own lanes        CONTROL   LOC, HAND in a lane of their own
- *   DUPDATA   one operation sent twice, late    NOIDS, LOCALIDS, COUNT   no ids; ids stay; answers counted
- *   DUPCTL    one LOC/HAND/XFER twice, late     NOTERMS   no terms; LOCDIR: LOC judged by the directory entry alone
- *   FOCUS     only node 1 has operations
+ *   SYNC      one operation outstanding         NOFENCE   the way changes while operations are unanswered
+ *   CACHE     location caches                   LOCNOW    LOC does not wait for operations that went straight
+ *   REORDER   links reorder                     ANYTERM   a straight operation runs whenever the row is there
+ *   OWNLANE   answers, XFER in own lanes        LEAP      after a return later ones go by the home at once
+ *   DUPDATA   one operation sent twice, late    CONTROL   LOC, HAND in a lane of their own
+ *   DUPCTL    one LOC/HAND/XFER twice, late     NOIDS, LOCALIDS, COUNT   no ids; ids stay; answers counted
+ *   FOCUS     only node 1 has operations        NOTERMS   no terms; LOCDIR: LOC judged by the directory entry alone
  *   BLOCK     a full link blocks the handler    LATE, NOQUEUE   owner recorded at the end; requester does not queue
  *
- * States: SYNC 35,859; SYNC LOCS=2 821,644; SYNC N=4 OPS=1 593,839; base 160,651; CACHE 276,197;
- * CACHE FOCUS OPS=4 LOCS=2 318,441; SYNC REORDER 2,129,571; SYNC CONTROL 199,561; OWNLANE 411,183;
+ * States: SYNC 35,859; SYNC LOCS=2 821,644; SYNC N=4 OPS=1 593,839; base 160,651; CACHE 398,933;
+ * CACHE FOCUS OPS=4 LOCS=2 319,842; SYNC REORDER 2,129,571; SYNC CONTROL 199,561; OWNLANE 411,183;
  * DUPDATA 4,443,473; DUPCTL SYNC 881,531; SYNC BLOCK CAP=1 35,969; SYNC NOQUEUE 92,043.
  */
 #ifndef N
@@ -46,12 +45,14 @@
 #define HOME 0
 #define NOBODY 15
 
-#define OP 1    /* who = origin, seq */
+#define OP 1    /* who = origin, seq; CACHE: term = that of the owner if it comes straight, else 0 */
 #define REPLY 2 /* who = executing node, seq */
 #define LOC 3   /* who = requester, term = highest it has seen */
 #define HAND 4  /* who = new owner, term */
 #define XFER 5  /* term, row */
 #define HERE 6  /* LATE only: who = new owner */
+#define PASSED 7 /* CACHE: home to origin: who = owner, term */
+#define BACK 8  /* CACHE: a straight operation comes back: seq */
 
 #define ABSENT 0
 #define ARRIVING 1
@@ -82,10 +83,9 @@ byte count[N];
 short ids[N];
 #endif
 #ifdef CACHE
-byte cache[N], usable_from[N], last_used[N];
-bit closing[N];
-byte sent[N * N];
-byte via[N * OPS], number[N * OPS]; /* of unanswered operations: lane + 1 and number on it */
+byte cache[N], cache_term[N]; /* owner + 1 as last heard; 0: by the home */
+byte last[N];                /* operation + 1 that left last; 0: none */
+bit straight[N], stale[N], closing[N]; /* the way in use; one came back; nothing more may go it */
 #endif
 #if defined(DUPDATA) || defined(DUPCTL)
 chan late = [1] of { byte, byte, byte, byte, byte, short };
@@ -121,44 +121,29 @@ inline post(src, dst, kind, who, num, when, what) {
 #endif
 }
 
-/* answered(lane) >= mark, for an origin n: no operation of it up to `mark` on that lane is unanswered */
-inline answered(lane_, mark_) {
-    ok = 1;
-    for (i : 0 .. OPS - 1) {
-        if :: via[n * OPS + i] == lane_ + 1 && number[n * OPS + i] <= mark_ -> ok = 0 :: else fi
-    }
-    i = 0
-}
+#define ANSWERED(n) (last[n] == 0 || !(out[n] & (1 << (last[n] - 1))))
 
-inline learn(owner_) { /* a location came for free */
+inline learn(owner_, term_) { /* a location came for free */
 #ifdef CACHE
     if
-    :: n == HOME || owner_ == n -> skip
-    :: else ->
-#ifdef NOFENCE
-        cache[n] = (owner_ == HOME -> 0 : owner_ + 1)
-#else
-        if
-        :: cache[n] == 0 && owner_ != HOME -> cache[n] = owner_ + 1; usable_from[n] = sent[IX(n, HOME)]; last_used[n] = 0
-        :: cache[n] != 0 && cache[n] != owner_ + 1 ->
-            answered(cache[n] - 1, last_used[n]);
-            if
-            :: ok && owner_ == HOME -> cache[n] = 0; closing[n] = 0; usable_from[n] = 0; last_used[n] = 0
-            :: ok && owner_ != HOME ->
-                cache[n] = owner_ + 1; closing[n] = 0; usable_from[n] = sent[IX(n, HOME)]; last_used[n] = 0
-            :: else -> closing[n] = 1
-            fi
-        :: else
-        fi;
-        ok = 0
-#endif
+    :: n == HOME || owner_ == n || straight[n] -> skip
+    :: else -> cache[n] = (owner_ == HOME -> 0 : owner_ + 1); cache_term[n] = (owner_ == HOME -> 0 : term_)
     fi
 #else
     skip
 #endif
 }
 
-/* dest := where n sends what concerns the key; NOBODY: it waits */
+inline by_home() {
+#ifdef CACHE
+    if :: stale[n] -> cache[n] = 0; cache_term[n] = 0 :: else fi;
+    straight[n] = 0; stale[n] = 0; closing[n] = 0
+#else
+    skip
+#endif
+}
+
+/* dest := where n sends an operation; NOBODY: it waits */
 inline route() {
     if
     :: n == HOME -> dest = dir
@@ -168,19 +153,13 @@ inline route() {
 #ifdef NOFENCE
         if :: cache[n] != 0 -> dest = cache[n] - 1 :: else fi
 #else
+        if :: straight[n] && ANSWERED(n) -> by_home() :: else fi;
         if
-        :: cache[n] != 0 && closing[n] ->
-            answered(cache[n] - 1, last_used[n]);
-            if
-            :: ok -> cache[n] = 0; closing[n] = 0; usable_from[n] = 0; last_used[n] = 0
-            :: else -> dest = NOBODY
-            fi
-        :: cache[n] != 0 && !closing[n] ->
-            answered(HOME, usable_from[n]);
-            if :: ok -> dest = cache[n] - 1 :: else fi
+        :: straight[n] && closing[n] -> dest = NOBODY
+        :: straight[n] && !closing[n] -> dest = cache[n] - 1
+        :: !straight[n] && cache[n] != 0 && ANSWERED(n) -> straight[n] = 1; dest = cache[n] - 1
         :: else
-        fi;
-        ok = 0
+        fi
 #endif
 #endif
     fi
@@ -191,10 +170,7 @@ inline complete(op_) {
     assert(count[n] > 0); /* one answer too many */
     count[n]--;
 #endif
-    out[n] = out[n] & ~(1 << (op_));
-#ifdef CACHE
-    via[n * OPS + (op_)] = 0; number[n * OPS + (op_)] = 0
-#endif
+    out[n] = out[n] & ~(1 << (op_))
 }
 
 inline execute(ow, os) {
@@ -229,7 +205,7 @@ inline give(gto, gterm) {
     st[n] = ABSENT;
     a = row[n];
     row[n] = 0;
-    learn(gto);
+    learn(gto, gterm);
     post(n, gto, XFER, 0, 0, gterm, a);
     a = 0
 }
@@ -280,7 +256,33 @@ inline home_loc(hr, ht) {
 
 inline handle() {
     if
+#ifdef CACHE
+    :: ty == OP && t != 0 -> /* it came straight */
+        if
+#ifdef ANYTERM
+        :: st[n] == OWNED -> execute(w, s)
+        :: st[n] != OWNED -> post(n, w, BACK, 0, s, 0, 0)
+#else
+        :: st[n] == OWNED && seen[n] == t -> execute(w, s)
+        :: !(st[n] == OWNED && seen[n] == t) -> post(n, w, BACK, 0, s, 0, 0)
+#endif
+        fi
+    :: ty == BACK ->
+        closing[n] = straight[n]; stale[n] = straight[n];
+#ifndef LOCNOW
+        assert(st[n] == ABSENT); /* LOC waited */
+#endif
+        post(n, HOME, OP, n, s, 0, 0);
+#ifdef LEAP
+        if :: straight[n] -> by_home() :: else fi
+#else
+        if :: straight[n] && last[n] == s + 1 -> by_home() :: else fi
+#endif
+    :: ty == PASSED -> learn(w, t)
+    :: ty == OP && t == 0 ->
+#else
     :: ty == OP ->
+#endif
         if
         :: st[n] == OWNED -> execute(w, s)
 #ifdef NOQUEUE
@@ -289,14 +291,19 @@ inline handle() {
 #else
         :: st[n] == ARRIVING -> waiting[n]!w,s
 #endif
-        :: st[n] == ABSENT && n == HOME -> assert(dir != HOME); post(HOME, dir, OP, w, s, 0, 0)
+        :: st[n] == ABSENT && n == HOME ->
+            assert(dir != HOME);
+#ifdef CACHE
+            if :: w != HOME -> post(HOME, w, PASSED, dir, 0, term, 0) :: else fi;
+#endif
+            post(HOME, dir, OP, w, s, 0, 0)
         :: st[n] == ABSENT && n != HOME -> post(n, HOME, OP, w, s, 0, 0)
         fi
     :: ty == REPLY ->
 #ifdef COUNT
-        complete(s); learn(w)
+        complete(s)
 #else
-        if :: out[n] & (1 << s) -> complete(s); learn(w) :: else fi
+        if :: out[n] & (1 << s) -> complete(s) :: else fi
 #endif
     :: ty == LOC && n != HOME -> post(n, HOME, LOC, w, 0, t, 0)
     :: ty == LOC && n == HOME -> home_loc(w, t)
@@ -344,19 +351,13 @@ inline issue() {
             out[n] = out[n] | (1 << s2);
             ISSUED;
 #ifdef CACHE
-            if
-            :: n != HOME ->
-                sent[IX(n, dest)]++;
-                via[n * OPS + s2] = dest + 1;
-                number[n * OPS + s2] = sent[IX(n, dest)];
-#ifndef NORAISE
-                if :: dest == HOME && cache[n] != 0 -> usable_from[n] = sent[IX(n, HOME)] :: else fi;
-#endif
-                if :: dest != HOME -> last_used[n] = sent[IX(n, dest)] :: else fi
-            :: else
-            fi;
-#endif
+            last[n] = s2 + 1;
+            if :: n != HOME && dest != HOME -> i = cache_term[n] :: else fi;
+            post(n, dest, OP, n, s2, i, 0);
+            i = 0
+#else
             post(n, dest, OP, n, s2, 0, 0)
+#endif
         fi;
         dest = 0
     fi;
@@ -367,17 +368,13 @@ inline localize() {
     if
     :: st[n] != ABSENT -> located[n]++ /* here, or attached to the request before */
     :: n == HOME && st[n] == ABSENT -> located[n]++; st[n] = ARRIVING; home_loc(HOME, seen[n])
-    :: n != HOME && st[n] == ABSENT ->
-#ifdef LOCHOME
-        dest = HOME;
+#if defined(CACHE) && !defined(LOCNOW)
+    :: n != HOME && st[n] == ABSENT && straight[n] && !ANSWERED(n) -> closing[n] = 1 /* tried again later */
+    :: n != HOME && st[n] == ABSENT && !(straight[n] && !ANSWERED(n)) ->
 #else
-        route();
+    :: n != HOME && st[n] == ABSENT ->
 #endif
-        if
-        :: dest == NOBODY -> skip
-        :: else -> located[n]++; st[n] = ARRIVING; post(n, dest, LOC, n, 0, seen[n], 0)
-        fi;
-        dest = 0
+        located[n]++; st[n] = ARRIVING; post(n, HOME, LOC, n, 0, seen[n], 0)
     fi
 }
 

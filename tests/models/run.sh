@@ -37,8 +37,9 @@ reloc|holds|-DDUPCTL -DSYNC
 reloc|holds|-DSYNC -DBLOCK -DCAP=1
 reloc|holds|-DSYNC -DNOQUEUE
 reloc|fails|-DCACHE -DFOCUS -DOPS=3 -DNOFENCE
-reloc|fails|-DCACHE -DFOCUS -DOPS=4 -DLOCHOME
-reloc|fails|-DCACHE -DFOCUS -DOPS=4 -DNORAISE
+reloc|fails|-DCACHE -DFOCUS -DOPS=3 -DLOCNOW
+reloc|fails|-DCACHE -DFOCUS -DOPS=4 -DLOCS=2 -DANYTERM
+reloc|fails|-DCACHE -DFOCUS -DOPS=4 -DLEAP
 reloc|fails|-DREORDER
 reloc|fails|-DCONTROL
 reloc|fails|-DSYNC -DLATE

@@ -1,5 +1,5 @@
 /*
- * The protocol core of relocation (store/relocate.h) under random interleavings: four nodes, one
+ * The protocol core of relocation (store/relocate.h) and of location caches (store/location.h) under random interleavings: four nodes, one
  * key, asynchronous workers, one FIFO lane per pair of nodes. The tiny node around the core does
  * what owner.c does. Each planted bug must be caught.
  */
@@ -11,12 +11,13 @@
 
 #include <cmocka.h>
 
+#include "store/location.h"
 #include "store/relocate.h"
 #include "base/base.h"
 
 #include <stdio.h>
 
-enum { NODES = 4, OPS = 5, LOCALIZES = 3, LANE = 128, QUEUE = 64, HOPS = 8, SEEDS = 20000 };
+enum { NODES = 4, OPS = 6, LOCALIZES = 3, LANE = 128, QUEUE = 64, HOPS = 8, SEEDS = 20000 };
 
 enum bug {
     NO_BUG,
@@ -26,13 +27,17 @@ enum bug {
     STALE_XFER,         /* a row is accepted whatever its term and state (duplicated messages) */
     OVERTAKING_CONTROL, /* HAND and LOC go ahead of operations */
     QUEUE_AFTER_GIVE,   /* the row goes on before the queue has run */
+    WAY_CHANGES,        /* location caches: whatever is unanswered */
+    WISH_OVERTAKES,     /* LOC does not wait for what went straight */
+    ANY_TERM,           /* what comes straight runs whenever the row is there */
     BUGS
 };
 
-enum message_kind { OP, LOC, HAND, XFER };
+enum message_kind { OP, LOC, HAND, XFER, REPLY, PASSED, BACK };
 struct message {
     uint8_t kind, hops;
-    uint16_t node; /* OP, LOC: origin; HAND: new owner */
+    bool straight; /* OP: to where the row was under `term` */
+    uint16_t node; /* OP, LOC: origin; HAND: new owner; PASSED: owner */
     uint16_t op;   /* number of the origin's operation */
     uint32_t term;
     uint64_t row; /* XFER: 8 bits a node: number of its newest push in it; XFER and pushes are in
@@ -52,6 +57,8 @@ struct node {
     unsigned queued;
     unsigned ops_left, localizes_left;
     uint16_t next_op;
+    struct tide__location where; /* of other nodes, as this one knows */
+    uint32_t unanswered;         /* bit of each of its operations */
     bool late_record; /* planted */
     uint16_t late_owner;
     uint32_t late_term;
@@ -63,7 +70,7 @@ struct world {
     struct tide_random random;
     enum bug bug;
     bool duplicate; /* control messages come twice now and then */
-    unsigned transfers, longest;
+    unsigned transfers, longest, straight, back;
     uint16_t handed_to;
     const char *verdict;
 };
@@ -102,6 +109,17 @@ static void execute(struct world *w, struct node *n, uint16_t origin, uint16_t o
     }
     n->row[origin] = op;
     n->ran[origin]++;
+    post(w, n->k.self, origin, (struct message){.kind = REPLY, .op = op});
+}
+
+static bool answered(const struct world *w, const struct node *n) {
+    return w->bug == WAY_CHANGES || !(n->unanswered >> n->where.last & 1);
+}
+
+/* A new operation, or a wish for a row that is not here, has to wait. */
+static bool waits(const struct world *w, struct node *n, bool wish) {
+    return (!wish || (n->k.state == TIDE__GONE && w->bug != WISH_OVERTAKES)) &&
+           tide__location_waits(&n->where, answered(w, n), true, wish);
 }
 
 static void send_row(struct world *w, unsigned self, uint16_t to, uint32_t term) {
@@ -110,6 +128,9 @@ static void send_row(struct world *w, unsigned self, uint16_t to, uint32_t term)
     memcpy(m.count, n->row + 1, sizeof m.count);
     memset(n->row, 0xff, sizeof n->row); /* whoever uses it now is found out */
     w->transfers++;
+    if (!n->k.home) {
+        tide__location_learn(&n->where, to == 1 ? 0 : to, term);
+    }
     post(w, self, to, m);
 }
 
@@ -157,6 +178,15 @@ static void event(struct world *w, unsigned self, struct tide__relocate_event e,
     case TIDE__TO_OWNER: {
         struct message on = *m;
         unsigned to = r.act == TIDE__TO_HOME ? 1 : r.node;
+        if (m->kind == OP && r.act == TIDE__TO_OWNER && m->node != self) {
+            post(w, self, m->node,
+                 (struct message){.kind = PASSED, .node = r.node, .term = n->k.owner_term});
+        } else if (m->kind == OP && r.act == TIDE__TO_HOME && m->node == self && m->hops == 0) {
+            to = tide__location_way(&n->where, m->op, answered(w, n), true);
+            on.straight = to != 0;
+            on.term = n->where.term;
+            to = to ? to : 1;
+        }
         if (to == self) {
             blame(w, "a node forwards to itself");
         } else if (++on.hops > HOPS) {
@@ -207,6 +237,27 @@ static void operation(struct world *w, unsigned self, struct message m) {
     event(w, self, (struct tide__relocate_event){.kind = TIDE__EVENT_OPERATION}, &m);
 }
 
+static void run_or_return(struct world *w, unsigned self, struct message m) {
+    struct node *n = &w->nodes[self];
+    w->straight++;
+    if (n->k.state == TIDE__HELD && (n->k.term == m.term || w->bug == ANY_TERM)) {
+        execute(w, n, m.node, m.op);
+        return;
+    }
+    w->back++;
+    m.kind = BACK;
+    m.straight = false;
+    post(w, self, m.node, m);
+}
+
+static void came_back(struct world *w, unsigned self, struct message m) {
+    struct node *n = &w->nodes[self];
+    tide__location_returned(&n->where);
+    m.kind = OP;
+    operation(w, self, m);
+    (void)tide__location_resent(&n->where, m.op);
+}
+
 static void receive(struct world *w, unsigned from, unsigned self) {
     struct lane *lane = &w->lanes[from][self];
     struct message m = lane->m[lane->head % LANE];
@@ -215,8 +266,19 @@ static void receive(struct world *w, unsigned from, unsigned self) {
     static const uint8_t kinds[] = {
         [LOC] = TIDE__EVENT_LOC, [HAND] = TIDE__EVENT_HAND, [XFER] = TIDE__EVENT_XFER};
     w->longest = m.hops > w->longest ? m.hops : w->longest;
-    if (m.kind == OP) {
+    struct node *n = &w->nodes[self];
+    if (m.kind == OP && m.straight) {
+        run_or_return(w, self, m);
+    } else if (m.kind == OP) {
         operation(w, self, m);
+    } else if (m.kind == REPLY) {
+        n->unanswered &= ~(1u << m.op);
+    } else if (m.kind == PASSED) {
+        if (m.node != self) {
+            tide__location_learn(&n->where, m.node, m.term);
+        }
+    } else if (m.kind == BACK) {
+        came_back(w, self, m);
     } else {
         event(w, self, (struct tide__relocate_event){kinds[m.kind], m.node, m.term}, &m);
     }
@@ -257,10 +319,17 @@ static bool step(struct world *w) {
         receive(w, a, choices[which].b);
         break;
     case 1:
+        if (!n->k.home && waits(w, n, false)) {
+            break;
+        }
         n->ops_left--;
+        n->unanswered |= 1u << (n->next_op + 1);
         operation(w, a, (struct message){.kind = OP, .node = (uint16_t)a, .op = ++n->next_op});
         break;
     case 2:
+        if (!n->k.home && waits(w, n, true)) {
+            break;
+        }
         n->localizes_left--;
         event(w, a, (struct tide__relocate_event){.kind = TIDE__EVENT_LOCALIZE}, NULL);
         break;
@@ -282,7 +351,7 @@ static void check_rest(struct world *w) {
             owners++;
             owner = i;
         }
-        if (n->k.state == TIDE__COMING || n->queued || n->k.next) {
+        if (n->k.state == TIDE__COMING || n->queued || n->k.next || n->unanswered) {
             blame(w, "something waits at rest");
         }
     }
@@ -332,17 +401,20 @@ static const char *play(enum bug bug, uint64_t seed, bool duplicate, struct worl
 static void random_interleavings_keep_one_owner_order_and_every_push(void **state) {
     (void)state;
     static struct world w;
-    unsigned transfers = 0, longest = 0;
+    unsigned transfers = 0, longest = 0, straight = 0, back = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         const char *verdict = play(NO_BUG, seed, false, &w);
         if (verdict) {
             fail_msg("seed %llu: %s", (unsigned long long)seed, verdict);
         }
         transfers += w.transfers;
+        straight += w.straight;
+        back += w.back;
         longest = w.longest > longest ? w.longest : longest;
     }
     assert_true(transfers > SEEDS * 2); /* there was something to go wrong */
-    assert_true(longest <= 2); /* an operation travels two legs at most: one forward each */
+    assert_true(back > SEEDS / 2 && straight > back);
+    assert_true(longest <= 3); /* two legs, or straight, back and two: one forward each */
 }
 
 /* Not LOC: one that comes again after its node gave the key away is a wish nobody has any more. */

@@ -2,9 +2,13 @@
 local arguments = require "tide.arguments"
 local cluster_view = require "tide.cluster_view"
 local errors = require "tide.errors"
+local heat = require "tide.heat"
+local locality = require "tide.locality"
 local staleness = require "tide.staleness"
 local table_show = require "tide.table_show"
 local text = require "tide.text"
+
+local TOP_MAX <const> = 100
 
 -- Of view.table_parts those of the table.
 local function parts_of(view, name)
@@ -20,12 +24,15 @@ end
 
 return {
   name = "table",
-  brief = "one table: what its workers saw and waited for",
-  summary = "Shows one table of a cluster: how it is used on each node and, if it has clocks, how old the rows were "
-    .. "that each worker read, how long it waited, and what was sent for what reason.",
+  brief = "one table: locality, moves, hot keys, what its workers saw and waited for",
+  summary = "Shows one table of a cluster: how it is used on each node, rows that move and how long they take, the "
+    .. "hottest keys and whose workers access them (estimated from 1 access in 64, older ones counting less); if it "
+    .. "has clocks, how old the rows were that each worker read, how long it waited, and what was sent for what "
+    .. "reason.",
   examples = {
     {"tide table show mf.columns", "for people"},
     {"tide table show mf.columns --chart ages.svg", "and a picture of how old the rows were"},
+    {"tide table show mf.columns --svg locality.svg", "and of accesses on the node and elsewhere"},
     {"tide table show mf.columns --json", "exact figures as one object"},
   },
   arguments = {
@@ -34,7 +41,9 @@ return {
   },
   options = {
     arguments.shared.cluster,
-    {name = "chart", type = "string", value = "FILE", doc = "write the picture there (SVG)"},
+    {name = "chart", type = "string", value = "FILE", doc = "write the picture of ages there (SVG)"},
+    {name = "top", type = "integer", value = "N", doc = "hottest keys to show (default 10, at most 100)"},
+    {name = "svg", type = "string", value = "FILE", doc = "write a chart of local and remote accesses by node"},
   },
   run = function(context)
     local o <const> = context.options
@@ -42,18 +51,29 @@ return {
       return nil, errors.new("T0105", {message = ("`%s` is no verb of tables"):format(text.clean(o.verb)),
         help = "`tide table show NAME` is all there is"})
     end
-    local view, err = cluster_view.read(context)
-    if not view then return nil, err end
-    local parts
-    parts, err = parts_of(view, o.table)
-    if not parts then return nil, err end
+    local parts, found
+    local ok, err = cluster_view.attached(context, function(cluster)
+      local view, problem = cluster_view.collect(context, cluster)
+      if not view then return nil, problem end
+      parts, problem = parts_of(view, o.table)
+      if not parts then return nil, problem end
+      found, problem = locality.look(cluster, o.table, parts, math.min(math.max(o.top or 10, 0), TOP_MAX))
+      return found, problem
+    end)
+    if not ok then return nil, err end
+    table.sort(parts, function(a, b) return a.node < b.node end)
     local s <const> = table_show.staleness(parts)
     if o.chart and not s then
       return nil, errors.new("T0113", ("table `%s` is sequential: there are no ages to draw"):format(o.table))
     end
     if o.chart then
-      local ok, problem = staleness.write(o.chart, {{name = o.table, staleness = s}})
-      if not ok then return nil, errors.from(problem) end
+      local written, problem = staleness.write(o.chart, {{name = o.table, staleness = s}})
+      if not written then return nil, errors.from(problem) end
+    end
+    if o.svg then
+      local chart <const> = heat.locality_chart("Accesses to " .. o.table, parts)
+      local written, problem = require("tide.chart").write(o.svg, {chart})
+      if not written then return nil, errors.from(problem) end
     end
     if context.json then
       local workers = {}
@@ -64,10 +84,12 @@ return {
       table.sort(workers, function(a, b) return a.worker < b.worker end)
       if s then s.workers = workers end
       context:print(context.core.json_encode {schema = "tide.staleness/1", name = o.table, nodes = parts,
-                                              staleness = s})
+        staleness = s, hottest = found.hottest, relocate_p50_s = found.relocate_p50_s,
+        relocate_p99_s = found.relocate_p99_s})
     else
-      context:print(table_show.text(o.table, parts, {width = context.terminal.width, unicode = context.terminal.utf8,
-                                                     color = context:colored "stdout"}))
+      local form <const> = {width = context.terminal.width, unicode = context.terminal.utf8,
+                            color = context:colored "stdout"}
+      context:print(table_show.text(o.table, parts, form) .. "\n\n" .. locality.text(parts, found, form))
     end
     return 0
   end,

@@ -1,0 +1,66 @@
+-- How local a table's accesses are, how its rows move and which keys are hot, over all nodes: part of
+-- `tide table show`.
+local heat = require "tide.heat"
+local table_view = require "tide.table_view"
+local text = require "tide.text"
+
+local locality = {}
+
+local KEYS_MIN <const> = 40
+
+local NODES <const> = {
+  {key = "node"}, {key = "local_share", title = "local", format = "share"}, {key = "queued", format = "count"},
+  {key = "relocated_in", title = "rows in", format = "count"}, {key = "relocated_out", title = "out", format = "count"},
+  {key = "location_used", title = "straight", format = "count"},
+  {key = "location_stale", title = "stale", format = "count"},
+}
+
+local KEYS <const> = {
+  {key = "key"}, {key = "accesses", format = "count"}, {key = "share", format = "share"},
+  {key = "reads", format = "count"}, {key = "writes", format = "count"}, {key = "by"},
+}
+
+-- "n1 70 %, n2 30 %": whose workers access a key.
+local function by_node(k)
+  local parts = {}
+  for _, node in ipairs(text.sorted_keys(k.nodes)) do
+    local n <const> = k.nodes[node]
+    parts[#parts + 1] = ("%s %.0f %%"):format(node, 100 * (n.reads + n.writes) / k.accesses)
+  end
+  return table.concat(parts, ", ")
+end
+
+---@param cluster table attached
+---@param name string of the table
+---@param parts table[] what its stats() say on each node, with `node`
+---@param top integer keys wanted
+---@return table? found {relocate_p50_s=, relocate_p99_s=, hottest=}
+---@return table? err
+function locality.look(cluster, name, parts, top)
+  local rows, err = cluster.gather("hottest", {tables = {name}, count = math.max(4 * top, KEYS_MIN)})
+  if not rows then return nil, err end
+  local answers, times = {}, {}
+  for _, row in ipairs(rows) do answers[row.name] = row.answer and row.answer[name] end
+  for _, part in ipairs(parts) do heat.add_times(times, part.relocate_hist) end
+  local hottest <const> = heat.merge(answers, top)
+  for _, k in ipairs(hottest) do k.by = by_node(k) end
+  return {hottest = hottest, relocate_p50_s = heat.quantile(times, 0.5), relocate_p99_s = heat.quantile(times, 0.99)}
+end
+
+---@param parts table[]
+---@param found table of locality.look
+---@param o? table as of table_view.lines
+---@return string
+function locality.text(parts, found, o)
+  local lines <const> = table_view.lines(parts, NODES, o)
+  if found.relocate_p50_s then
+    lines[#lines + 1] = ("\nrows come in %.3g ms (median; 99 %% within %.3g ms)"):format(1e3 * found.relocate_p50_s,
+      1e3 * found.relocate_p99_s)
+  end
+  if #found.hottest > 0 then
+    lines[#lines + 1] = "\n" .. table.concat(table_view.lines(found.hottest, KEYS, o), "\n")
+  end
+  return table.concat(lines, "\n")
+end
+
+return locality
