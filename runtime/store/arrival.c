@@ -3,6 +3,7 @@
  * store actor's. What is decided where: relocate.c; about what: owner.c, handover.c.
  */
 #include "store/owner.h"
+#include "store/shared.h"
 
 /* ---- words ---- */
 
@@ -212,17 +213,18 @@ int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float
     }
     if (job->kind == TIDE__PULL) {
         memcpy((float *)job->values->data + index * floats, row, floats * sizeof *row);
-        return 0;
+        return tide__subscribe_of(job, index);
     }
     const uint8_t *in = job->deltas ? (const uint8_t *)job->deltas : job->rows;
     in += index * floats * sizeof(float);
     tide__cut_push(table, tide__job_key_at(job, index), word, row, made, job->stamp,
                    job->raw ? NULL : in);
     if (job->raw) {
-        memcpy(row, in, floats * sizeof *row);
+        tide__row_put(table, row, in, job->flags);
     } else {
         tide__rule_apply(&table->options, row, in);
     }
+    tide__row_changes(table, tide__job_key_at(job, index), tide__job_changer(job), made);
     return 0;
 }
 
@@ -294,6 +296,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     if (k->home) {
         tide__trail_passed(table, key, k->self);
     }
+    tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
     tide__table_count(table, TIDE__RELOCATED_OUT, 1);
     return tide__word_gone(old, k, handed);
 }

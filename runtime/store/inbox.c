@@ -7,6 +7,7 @@
 #include "store/generation.h"
 #include "store/move.h"
 #include "store/replica.h"
+#include "store/shared.h"
 
 enum { LOGGED_MAX = 10 };
 
@@ -109,6 +110,7 @@ static void on_member(struct tide_store *store, const struct tide_member *member
         store->member_state[member->id] = (uint8_t)(1 + member->state);
         tide__catalog_member(store, member);
         tide__clocked_member(store, member);
+        tide__shared_member(store, member);
         tide__move_member(store, member);
     }
 }
@@ -192,6 +194,15 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         break;
     case TIDE__OP_MEMBERS:
         on_members(store, &r);
+        break;
+    case TIDE__OP_TECHNIQUE:
+        tide__manage_message(store, from, &r);
+        break;
+    case TIDE__OP_NOTICE:
+        tide__notice_message(store, &r);
+        break;
+    case TIDE__OP_FLUSH:
+        tide__shared_flush_ended(store, from, &r);
         break;
     case TIDE__OP_CUT_ABORT:
     case TIDE__OP_CUT_WALKING:

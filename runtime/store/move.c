@@ -25,6 +25,7 @@
 #include "store/replica.h"
 
 #include "store/clocked.h"
+#include "store/shared.h"
 
 enum {
     IN_FLIGHT_MAX = 256, /* slots; mostly empty ones: a round trip each would make a move last minutes */
@@ -635,6 +636,7 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
                : table->relocates ? tide__owner_depart(table, slot, d->to)
                                   : tide__slot_drain(table, slot, pack, d);
     code = code ? code : ship(d);
+    tide__subscribed_slot_left(table, slot);
     code = code || lost_to ? code : tide__clocked_departed(table, slot, d->to);
     if (code) {
         return code;
@@ -712,6 +714,7 @@ static void leave_advance(struct tide_store *store) {
     }
     store->drain_at = now + LOOK_NS;
     store->drained = tide__owner_leave(store, store->drain_looks++ % LOOKS_AN_OFFER == 0);
+    store->drained &= tide__shared_gone(store);
     if (store->drained) {
         tide__move_send(store, tide_net_controller(store->net), TIDE__OP_DRAINED, 0, 0, 0, NULL, 0,
                         NULL, 0);

@@ -13,6 +13,7 @@
  * workers'. The directory is the key words of the home: AWAY, with owner and term.
  */
 #include "store/owner.h"
+#include "store/shared.h"
 
 /* Where a missed key of a job goes: a node, or one of these. */
 enum { PARK = 0x10000, QUEUE, NO_MEMORY, DIED = 0x20000 };
@@ -54,6 +55,7 @@ static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t k
         if (!code) {
             tide__row_init(&table->options, key,
                            (float *)job->values->data + index * tide__job_floats(job), job->raw);
+            code = tide__subscribe_of(job, index);
         }
     } else {
         uint32_t row;

@@ -10,6 +10,7 @@
  * of the caller, never on the I/O thread.
  */
 #include "store/save.h"
+#include "store/shared.h"
 #include "wire/safetensors.h"
 
 #include <stdlib.h>
@@ -137,7 +138,7 @@ static int each_home(struct tide_table *table,
         return tide_fail(TIDE_ENOMEM, "no memory for the map of table '%s'", table->name);
     }
     tide_table_homes(table, counts, 65536, NULL);
-    if (table->relocates) { /* rows may be at any node */
+    if (table->relocates || tide__shared_of(table)) { /* rows, or copies, may be at any node */
         uint64_t view;
         size_t room = tide_net_members(table->store->net, NULL, 0, &view) + 8;
         struct tide_member *members = tide_alloc(room * sizeof *members);
@@ -169,6 +170,30 @@ static int compare_keys(const void *a, const void *b) {
     memcpy(&x, a, sizeof x);
     memcpy(&y, b, sizeof y);
     return x < y ? -1 : x > y;
+}
+
+static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
+    uint8_t body[16];
+    struct tide_writer w;
+    struct tide_reply *reply = NULL;
+    (void)arg;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__OP_FLUSH);
+    tide_write_uint(&w, table->id);
+    int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT,
+                         &reply);
+    tide_reply_free(reply);
+    tide_writer_release(&w);
+    /* What the dead had not sent is lost; who left had sent all. */
+    struct tide_member member;
+    const bool gone = code && tide_net_member(table->store->net, node, &member) &&
+                      (member.state == TIDE_MEMBER_DEAD || member.state == TIDE_MEMBER_LEFT);
+    return gone ? 0 : code;
+}
+
+int tide_table_flush(struct tide_table *table) {
+    return table->store->net && tide__shared_of(table) ? each_home(table, visit_flush, NULL) : 0;
 }
 
 /* All keys with a row, sorted. Slots that move while we list could be missed: then once more. */
@@ -308,7 +333,8 @@ int tide_table_save(struct tide_table *table, const char *path) {
     const size_t part_count = tide__parts_of(table, parts);
     struct tide_file *file = NULL;
     uint64_t keys_at = 0;
-    int code = list_keys(table, &keys);
+    int code = tide_table_flush(table);
+    code = code ? code : list_keys(table, &keys);
     if (!code) {
         code = port->ops->file_open(port, temporary,
                                     TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
@@ -512,6 +538,7 @@ int tide_table_load(struct tide_table *table, const char *path) {
     code =
         code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
     code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, true);
+    code = code ? code : tide_table_flush(table); /* or it were added to what is read */
     code = code ? code : tide__table_clear(table);
     code =
         code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);

@@ -10,6 +10,7 @@
  * never reaches a row.
  */
 #include "store/replica.h"
+#include "store/shared.h"
 
 enum { REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
 
@@ -165,7 +166,7 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
                            : atomic_load_explicit(&job->table->map_version, memory_order_relaxed));
     tide_write_uint(w, job->origin);
     tide_write_uint(w, hops);
-    tide_write_bool(w, job->raw);
+    tide_write_uint(w, job->flags);
     if (job->kind == TIDE__PUSH) {
         tide_write_uint(w, job->stamp);
     }
@@ -422,9 +423,14 @@ static int process(struct tide__job *job) {
                               .in = job->deltas ? (const uint8_t *)job->deltas : job->rows,
                               .mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN,
                               .raw = job->raw,
+                              .flags = job->flags,
+                              .changer = tide__job_changer(job),
                               .patient = false,
                               .stamp = job->stamp,
                               .misses = &job->misses};
+    if (!code && (job->flags & TIDE__SUBSCRIBES)) {
+        code = tide__subscribe_job(job);
+    }
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
         job->at = pass.at;
@@ -538,7 +544,9 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
     job->id = tide_read_uint(&r);
     uint64_t map_version = tide_read_uint(&r);
     uint64_t origin = tide_read_uint(&r), hops = tide_read_uint(&r);
-    job->raw = tide_read_bool(&r);
+    uint64_t flags = tide_read_uint(&r);
+    job->flags = (uint8_t)(flags & TIDE__FLAGS);
+    job->raw = flags & TIDE__RAW;
     uint64_t stamp = kind == TIDE__PUSH ? tide_read_uint(&r) : TIDE_NO_CLOCK;
     job->stamp = (uint32_t)stamp;
     const bool ids = fields == (kind == TIDE__PUSH ? 12 : 10);
@@ -556,7 +564,7 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
     job->keys = tide_read_typed(&r, TIDE_U64, &count);
     if (r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
         fields != (kind == TIDE__PUSH ? 11u : 9u) + ids || (ids && numbers_count != 2) ||
-        stamp > TIDE_NO_CLOCK ||
+        stamp > TIDE_NO_CLOCK || flags > TIDE__FLAGS ||
         hops >= TIDE__HOPS_MAX || origin == 0 || origin > UINT16_MAX) {
         refuse(store, job, TIDE_EPROTO, "a damaged operation");
         return false;
