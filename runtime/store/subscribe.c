@@ -7,24 +7,21 @@
  * A subscription is made before the row is read and the row is changed under its latch. A change is in
  * what the subscriber reads, or finds the subscription.
  */
+#include "store/node_sets.h"
 #include "store/shared.h"
 
 #include <stdlib.h>
 
 enum { MARKS = 1 << 16, KEYS_MAX = 1 << 20, NOTICE_KEYS = 4096 };
 
-struct subscription {
-    uint64_t key;
-    uint64_t changed_ns; /* first change that the fired ones were not told of */
-    uint16_t *nodes;     /* those that wait for a change, then the fired ones; NULL: an empty place */
-    uint16_t waiting, count, capacity;
-};
-
+/*
+ * A set of nodes has those that wait for a change first; behind them the fired ones, which are to be
+ * told. Its stamp: the first change that those were not told of.
+ */
 struct tide__subscriptions {
     atomic_uchar marks[MARKS]; /* of keys with waiting nodes, by hash; 255 stays. Any thread */
     struct tide_lock lock;     /* of the rest */
-    struct subscription *places;
-    uint32_t capacity, count;
+    struct tide__node_sets sets;
     uint64_t *fired; /* keys with fired nodes */
     size_t fired_count, fired_capacity;
 };
@@ -38,59 +35,14 @@ int tide__subscriptions_create(struct tide__shared *s) {
 
 void tide__subscriptions_destroy(struct tide__shared *s) {
     struct tide__subscriptions *subs = s->subscriptions;
-    for (uint32_t i = 0; subs && i < subs->capacity; i++) {
-        tide_free(subs->places[i].nodes);
-    }
     if (subs) {
-        tide_free(subs->places);
+        tide__node_sets_free(&subs->sets);
         tide_free(subs->fired);
     }
     tide_free(subs);
 }
 
-/* ---- the set; under the lock ---- */
-
-static struct subscription *find(const struct tide__subscriptions *subs, uint64_t key) {
-    uint32_t i = (uint32_t)tide_mix64(key) & (subs->capacity - 1);
-    while (subs->places[i].nodes && subs->places[i].key != key) {
-        i = (i + 1) & (subs->capacity - 1);
-    }
-    return &subs->places[i];
-}
-
-static int grow(struct tide__subscriptions *subs) {
-    struct tide__subscriptions old = {.places = subs->places, .capacity = subs->capacity};
-    const uint32_t capacity = old.capacity ? old.capacity * 2 : 256;
-    struct subscription *places = tide_alloc_zero(capacity, sizeof *places);
-    if (!places) {
-        return TIDE_ENOMEM;
-    }
-    subs->places = places;
-    subs->capacity = capacity;
-    for (uint32_t i = 0; i < old.capacity; i++) {
-        if (old.places[i].nodes) {
-            *find(subs, old.places[i].key) = old.places[i];
-        }
-    }
-    tide_free(old.places);
-    return 0;
-}
-
-/* The ones behind move up, so that none is hidden by the gap. */
-static void drop(struct tide__subscriptions *subs, struct subscription *gone) {
-    const uint32_t mask = subs->capacity - 1;
-    uint32_t gap = (uint32_t)(gone - subs->places);
-    tide_free(gone->nodes);
-    for (uint32_t i = (gap + 1) & mask; subs->places[i].nodes; i = (i + 1) & mask) {
-        const uint32_t wanted = (uint32_t)tide_mix64(subs->places[i].key) & mask;
-        if (((i - wanted) & mask) >= ((i - gap) & mask)) {
-            subs->places[gap] = subs->places[i];
-            gap = i;
-        }
-    }
-    subs->places[gap] = (struct subscription){0};
-    subs->count--;
-}
+/* ---- under the lock ---- */
 
 static atomic_uchar *mark_of(struct tide__subscriptions *subs, uint64_t key) {
     return &subs->marks[tide_mix64(key) >> 48];
@@ -105,48 +57,33 @@ static void mark(struct tide__subscriptions *subs, uint64_t key, int change) {
 }
 
 static int add(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
-    if ((subs->count + 1) * 2 > subs->capacity && grow(subs)) {
-        return TIDE_ENOMEM;
+    struct tide__node_set *set = tide__node_set_find(&subs->sets, key);
+    if (set && tide__node_set_at(set, node) >= 0) {
+        return 0; /* a fired one will be told, and pulls again then */
     }
-    struct subscription *sub = find(subs, key);
-    if (!sub->nodes && subs->count >= KEYS_MAX) {
+    if (!set && subs->sets.count >= KEYS_MAX) {
         return TIDE_EFULL;
     }
-    for (unsigned i = 0; i < sub->count; i++) {
-        if (sub->nodes[i] == node) { /* a fired one will be told, and pulls again then */
-            return 0;
-        }
+    set = tide__node_set_add(&subs->sets, key, node);
+    if (!set) {
+        return TIDE_ENOMEM;
     }
-    if (sub->count == sub->capacity) {
-        const unsigned capacity = sub->capacity ? sub->capacity * 2u : 4u;
-        uint16_t *nodes = tide_realloc(sub->nodes, capacity * sizeof *nodes);
-        if (!nodes) {
-            return TIDE_ENOMEM;
-        }
-        subs->count += sub->nodes == NULL;
-        sub->key = key;
-        sub->nodes = nodes;
-        sub->capacity = (uint16_t)capacity;
-    }
-    if (sub->waiting < sub->count) {
-        sub->nodes[sub->count] = sub->nodes[sub->waiting];
-    }
-    sub->count++;
-    sub->nodes[sub->waiting] = node;
-    if (sub->waiting++ == 0) {
+    set->nodes[set->count - 1] = set->nodes[set->first];
+    set->nodes[set->first] = node;
+    if (set->first++ == 0) {
         mark(subs, key, 1);
     }
     return 0;
 }
 
 /* Fires all but `except`. True: the fiber has something to tell. */
-static bool fire(struct tide__subscriptions *subs, struct subscription *sub, uint16_t except,
+static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, uint16_t except,
                  uint64_t now) {
     unsigned kept = 0;
-    if (sub->waiting == 0) {
+    if (sub->first == 0) {
         return false;
     }
-    for (unsigned i = 0; i < sub->waiting && except; i++) {
+    for (unsigned i = 0; i < sub->first && except; i++) {
         if (sub->nodes[i] == except) {
             sub->nodes[i] = sub->nodes[0];
             sub->nodes[0] = except;
@@ -154,10 +91,10 @@ static bool fire(struct tide__subscriptions *subs, struct subscription *sub, uin
             break;
         }
     }
-    if (kept == sub->waiting) {
+    if (kept == sub->first) {
         return false;
     }
-    if (sub->waiting == sub->count) { /* the first ones since they were told last */
+    if (sub->first == sub->count) { /* the first ones since they were told last */
         if (subs->fired_count == subs->fired_capacity) {
             size_t capacity = subs->fired_capacity ? subs->fired_capacity * 2 : 256;
             uint64_t *grown = tide_realloc(subs->fired, capacity * sizeof *grown);
@@ -166,9 +103,9 @@ static bool fire(struct tide__subscriptions *subs, struct subscription *sub, uin
             subs->fired_capacity = capacity;
         }
         subs->fired[subs->fired_count++] = sub->key;
-        sub->changed_ns = now;
+        sub->stamp = now;
     }
-    sub->waiting = (uint16_t)kept;
+    sub->first = (uint16_t)kept;
     if (!kept) {
         mark(subs, sub->key, -1);
     }
@@ -215,8 +152,8 @@ void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer
     }
     bool any = false;
     tide_lock(&subs->lock);
-    struct subscription *sub = find(subs, key);
-    if (sub->nodes) {
+    struct tide__node_set *sub = tide__node_set_find(&subs->sets, key);
+    if (sub) {
         any = fire(subs, sub, changer, tide_port_now(s->table->store->port));
     }
     tide_unlock(&subs->lock);
@@ -232,8 +169,8 @@ void tide__subscribed_slot_left(struct tide_table *table, uint32_t slot) {
         return;
     }
     tide_lock(&s->subscriptions->lock);
-    for (uint32_t i = 0; i < s->subscriptions->capacity; i++) {
-        struct subscription *sub = &s->subscriptions->places[i];
+    for (uint32_t i = 0; i < s->subscriptions->sets.capacity; i++) {
+        struct tide__node_set *sub = &s->subscriptions->sets.places[i];
         if (sub->nodes && tide__slot_of(table, sub->key) == slot) {
             any |= fire(s->subscriptions, sub, 0, tide_port_now(table->store->port));
         }
@@ -247,19 +184,15 @@ void tide__subscribed_slot_left(struct tide_table *table, uint32_t slot) {
 void tide__subscriptions_member_gone(struct tide__shared *s, uint16_t node) {
     struct tide__subscriptions *subs = s->subscriptions;
     tide_lock(&subs->lock);
-    for (uint32_t i = 0; i < subs->capacity; i++) { /* it is told, which fails, and forgotten */
-        if (subs->places[i].nodes) {
-            struct subscription *sub = &subs->places[i];
-            for (unsigned n = 0; n < sub->waiting; n++) {
-                if (sub->nodes[n] == node) {
-                    sub->nodes[n] = sub->nodes[sub->waiting - 1];
-                    sub->nodes[sub->waiting - 1] = sub->nodes[sub->count - 1];
-                    sub->waiting--;
-                    sub->count--;
-                    mark(subs, sub->key, sub->waiting ? 0 : -1);
-                    break;
-                }
-            }
+    for (uint32_t i = 0; i < subs->sets.capacity; i++) {
+        struct tide__node_set *sub = &subs->sets.places[i];
+        const int at = sub->nodes ? tide__node_set_at(sub, node) : -1;
+        if (at >= 0 && at < sub->first) { /* a fired one is told, in vain, and forgotten then */
+            sub->nodes[at] = sub->nodes[sub->first - 1];
+            sub->nodes[sub->first - 1] = sub->nodes[sub->count - 1];
+            sub->first--;
+            sub->count--;
+            mark(subs, sub->key, sub->first ? 0 : -1);
         }
     }
     tide_unlock(&subs->lock);
@@ -288,22 +221,22 @@ static struct notice *take(struct tide__shared *s, size_t *count) {
     *count = 0;
     tide_lock(&subs->lock);
     for (size_t i = 0; i < subs->fired_count; i++) {
-        const struct subscription *sub = find(subs, subs->fired[i]);
-        total += sub->nodes ? (size_t)(sub->count - sub->waiting) : 0;
+        const struct tide__node_set *sub = tide__node_set_find(&subs->sets, subs->fired[i]);
+        total += sub ? (size_t)(sub->count - sub->first) : 0;
     }
     struct notice *notices = total ? tide_alloc(total * sizeof *notices) : NULL;
     for (size_t i = 0; notices && i < subs->fired_count; i++) {
-        struct subscription *sub = find(subs, subs->fired[i]);
-        if (!sub->nodes) {
+        struct tide__node_set *sub = tide__node_set_find(&subs->sets, subs->fired[i]);
+        if (!sub) {
             continue;
         }
-        for (unsigned n = sub->waiting; n < sub->count; n++) {
+        for (unsigned n = sub->first; n < sub->count; n++) {
             notices[(*count)++] = (struct notice){
-                .key = sub->key, .age_us = (now - sub->changed_ns) / 1000, .node = sub->nodes[n]};
+                .key = sub->key, .age_us = (now - sub->stamp) / 1000, .node = sub->nodes[n]};
         }
-        sub->count = sub->waiting;
+        sub->count = sub->first;
         if (sub->count == 0) {
-            drop(subs, sub);
+            tide__node_set_drop(&subs->sets, sub);
         }
     }
     subs->fired_count = notices || !total ? 0 : subs->fired_count;
