@@ -493,6 +493,14 @@ uint8_t tide_table_technique(struct tide_table *table, uint64_t key, bool *copy)
 /* What was pushed to copies before is at the owners when this returns. Fibers. */
 int tide_table_flush(struct tide_table *table);
 
+/*
+ * The calling worker will use the keys in its clocks clock_begin .. clock_end - 1 (techniques intent and relocate; else a
+ * no-op, counted with those of localize). Never waits; when that is near, rows come here or copies are made. Nothing
+ * depends on it but speed. EBUSY: too many are queued, the access will be remote. EINVAL: no worker. ERANGE.
+ */
+int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key_count, uint32_t clock_begin,
+                      uint32_t clock_end);
+
 struct tide_share_age {
     uint64_t mean_ns, max_ns;
 };

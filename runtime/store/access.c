@@ -438,7 +438,7 @@ int tide__pass_push(struct tide__pass *pass) {
 
 /* ---- calls ---- */
 
-static int check_keys(const struct tide_table *table, const uint64_t *keys, size_t count) {
+int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count) {
     if (count > UINT32_MAX / 2) {
         return tide_fail(TIDE_ELIMIT, "%zu keys in one call on table '%s'", count, table->name);
     }
@@ -510,7 +510,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                   size_t key_count, float *out, const float *in, struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
-    int code = check_keys(table, keys, key_count);
+    int code = tide__check_keys(table, keys, key_count);
     if (!code && TIDE_UNLIKELY(table->replicas) &&
         atomic_load_explicit(&table->store->fenced, memory_order_relaxed)) {
         code = tide__fenced_fail(table->store);
@@ -572,7 +572,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
                         struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
-    int code = check_keys(table, keys, key_count);
+    int code = tide__check_keys(table, keys, key_count);
     if (code || key_count == 0) {
         return code;
     }

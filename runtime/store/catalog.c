@@ -505,7 +505,7 @@ static int clear(struct tide_store *store, const struct tide_message *message,
         } else {
             (void)tide__slot_drain(table, slot, NULL, NULL);
         }
-        tide__subscribed_slot_left(table, slot);
+        tide__shared_slot_left(table, slot);
     }
     static const uint8_t nil = 0xc0;
     (void)tide_answer(message->from, message->call, &nil, sizeof nil);

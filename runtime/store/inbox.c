@@ -5,6 +5,7 @@
  */
 #include "store/clocked.h"
 #include "store/generation.h"
+#include "store/intent.h"
 #include "store/move.h"
 #include "store/replica.h"
 #include "store/shared.h"
@@ -197,6 +198,13 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         break;
     case TIDE__OP_TECHNIQUE:
         tide__manage_message(store, from, &r);
+        break;
+    case TIDE__OP_INTENT:
+    case TIDE__OP_DONE:
+        tide__interest_message(store, (int)op, &r);
+        break;
+    case TIDE__OP_ADVICE:
+        tide__advice_message(store, &r);
         break;
     case TIDE__OP_NOTICE:
         tide__notice_message(store, &r);

@@ -636,7 +636,7 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
                : table->relocates ? tide__owner_depart(table, slot, d->to)
                                   : tide__slot_drain(table, slot, pack, d);
     code = code ? code : ship(d);
-    tide__subscribed_slot_left(table, slot);
+    tide__shared_slot_left(table, slot);
     code = code || lost_to ? code : tide__clocked_departed(table, slot, d->to);
     if (code) {
         return code;

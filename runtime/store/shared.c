@@ -126,6 +126,13 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
     return TIDE__FOUND;
 }
 
+void tide__shared_release(struct tide__shared *s, atomic_uint_fast64_t *word, uint64_t old) {
+    struct tide__shared_key *k = (void *)tide__slab_row(&s->index->slab, (uint32_t)old);
+    tide__cached_drop(tide__shared_copy(k));
+    tide__slab_give(&s->index->slab, (uint32_t)old);
+    tide__word_unlock(word, old & TIDE__WORD_PRESENT);
+}
+
 void tide__shared_each(struct tide__shared *s,
                        void (*each)(struct tide__shared *s, struct tide__shared_key *k,
                                     uint64_t key, void *arg),

@@ -69,7 +69,6 @@ struct tide__share {
 };
 
 struct tide__subscriptions;
-struct tide__intents;
 
 struct tide__ages { /* written on I/O */
     atomic_uint_fast64_t count, sum_ns, max_ns;
@@ -98,7 +97,6 @@ struct tide__shared {
 
     /* I/O */
     struct tide__subscriptions *subscriptions;
-    struct tide__intents *intents; /* intent.h; NULL: none was ever made */
     struct tide__share share;
     tide_address fiber; /* 0: it has ended */
     uint64_t number;    /* of the last update that was sent */
@@ -136,6 +134,8 @@ bool tide__shared_stays(struct tide_table *table, uint64_t key);
 /* The record of a key, latched: FOUND, NOT_FOUND (and not `create`), or an error. */
 int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool patient,
                       atomic_uint_fast64_t **word, uint64_t *old, struct tide__shared_key **k);
+/* Latched, of a key that has no copy: the record goes, and the word is unlocked. */
+void tide__shared_release(struct tide__shared *s, atomic_uint_fast64_t *word, uint64_t old);
 /* Latched, COMING or HELD. `scratch`: of shape.floats floats where the rule takes steps (adagrad). */
 int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
                       const void *delta, float *scratch);
@@ -180,7 +180,7 @@ void tide__subscriptions_destroy(struct tide__shared *s);
 /* I/O, before the row is read. */
 int tide__subscribe_job(const struct tide__job *job);                /* all keys that are served here */
 int tide__subscribe_of(const struct tide__job *job, uint32_t index); /* if it wants that */
-void tide__subscribed_slot_left(struct tide_table *table, uint32_t slot);
+void tide__shared_slot_left(struct tide_table *table, uint32_t slot); /* its rows went elsewhere */
 void tide__notices_send(struct tide__shared *s); /* fiber */
 void tide__notice_message(struct tide_store *store, struct tide_reader *r);
 void tide__subscriptions_member_gone(struct tide__shared *s, uint16_t node);

@@ -6,7 +6,7 @@
  * all that this node ever sent, and what its workers pushed since is added to it again (cached.c). The
  * next round begins no sooner than 1/hz later, and when there is something to do.
  */
-#include "store/shared.h"
+#include "store/intent.h"
 
 #include <math.h>
 
@@ -125,6 +125,9 @@ static void forget(struct tide__shared *s, struct tide__shared_key *k, uint64_t 
     k->state = TIDE__COPY_NONE;
     k->ends = false;
     k->unseen_ns = k->unsent_ns = 0;
+    if (!k->wanted) { /* to be released */
+        tide__shared_list(s, k, key);
+    }
     atomic_fetch_sub_explicit(&s->held, 1, memory_order_relaxed);
 }
 
@@ -386,7 +389,7 @@ static int join(struct batch *b) {
 
 /* ---- rounds ---- */
 
-enum need { NOTHING, ROW, COPY };
+enum need { NOTHING, ROW, COPY, RELEASE };
 
 /* Latched, after the updates. */
 static enum need need_of(struct tide__shared *s, struct tide__shared_key *k, uint64_t key) {
@@ -394,7 +397,8 @@ static enum need need_of(struct tide__shared *s, struct tide__shared_key *k, uin
     const bool leaving = s->table->store->leaving;
     uint16_t owner;
     if (k->state == TIDE__COPY_NONE) {
-        return k->wanted && !leaving && tide_table_where(s->table, key, &owner) == 0 &&
+        return !k->wanted && !k->technique ? RELEASE
+               : k->wanted && !leaving && tide_table_where(s->table, key, &owner) == 0 &&
                        owner != tide__store_self(s->table->store)
                    ? COPY
                    : NOTHING;
@@ -420,7 +424,12 @@ static int look(struct batch *b, const uint64_t *keys, size_t count, enum need w
         if (!k) {
             continue;
         }
-        if (need_of(s, k, keys[i]) == what) {
+        const enum need need = need_of(s, k, keys[i]);
+        if (need == RELEASE && !k->listed) {
+            tide__shared_release(s, word, old);
+            continue;
+        }
+        if (need == what) {
             b->since[b->count] = k->unseen_ns;
             b->keys[b->count++] = keys[i];
             k->unseen_ns = 0; /* what comes from here on is seen next time */
@@ -627,6 +636,9 @@ void tide__shared_member(struct tide_store *store, const struct tide_member *mem
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(store, id);
         struct tide__shared *s = table ? tide__shared_of(table) : NULL;
+        if (table) {
+            tide__interest_member_gone(table, member->id);
+        }
         if (s) { /* who told us of changes may have been the dead one */
             tide__subscriptions_member_gone(s, member->id);
             list_copies(s, true);

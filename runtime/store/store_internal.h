@@ -197,6 +197,8 @@ struct tide_table {
     struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
 
+    _Atomic(struct tide__intents *) intents; /* intent.h; NULL: no worker has had one */
+    struct tide__node_sets *interest;        /* intent.h, home; I/O; NULL: nobody has had one */
     _Atomic(struct tide__shared *) shared; /* shared.h; NULL: no key has ever had copies */
 
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
@@ -325,6 +327,8 @@ enum tide__kind {
     TIDE__OFFER = 5,
     TIDE__CLOCKED = 6 /* of a ticket: a pull from a table with clocks */
 };
+/* ELIMIT, ERANGE. */
+int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count);
 /* Walks, and asks other nodes for what was missed; `t` is initialised, and waited for if `wait`. *sent:
  * what was missed is on its way, or was. */
 int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait,
@@ -555,6 +559,10 @@ enum tide__op {                             /* first element of every body */
                                     clip, nodes u32, keys u64] */
                 TIDE__OP_TECHNIQUE, /* the same, controller -> all */
                 TIDE__OP_FLUSH,  /* call: [op, table]: what accumulated in copies is at the owners */
+                TIDE__OP_INTENT, /* [op, table, origin, hops, keys u64] to the home: the origin is
+                                    interested */
+                TIDE__OP_DONE,   /* the same: no more */
+                TIDE__OP_ADVICE, /* [op, table, own or copy, keys u64] home -> who is interested */
                 TIDE__OP_NOTICE, /* [op, table, keys u64, ages in us u64] owner -> copies: changed */
                 TIDE__OP_COUNT
 };

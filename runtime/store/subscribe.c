@@ -7,6 +7,7 @@
  * A subscription is made before the row is read and the row is changed under its latch. A change is in
  * what the subscriber reads, or finds the subscription.
  */
+#include "store/intent.h"
 #include "store/node_sets.h"
 #include "store/shared.h"
 
@@ -162,9 +163,10 @@ void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer
     }
 }
 
-void tide__subscribed_slot_left(struct tide_table *table, uint32_t slot) {
+void tide__shared_slot_left(struct tide_table *table, uint32_t slot) {
     struct tide__shared *s = tide__shared_of(table);
     bool any = false;
+    tide__interest_slot_left(table, slot);
     if (!s) {
         return;
     }

@@ -6,6 +6,7 @@
 #include "store/clocked.h"
 #include "store/generation.h"
 #include "store/heat.h"
+#include "store/intent.h"
 #include "store/replica.h"
 #include "store/shared.h"
 
@@ -217,6 +218,8 @@ int tide__table_make(struct tide_store *store, uint32_t id,
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
         tide__clocked_destroy(table);
+        tide__intents_destroy(table);
+        tide__interest_destroy(table);
         tide__shared_destroy(table);
         tide__moves_table_release(table);
         tide__owner_table_deinit(table);
