@@ -51,6 +51,13 @@ function ops.hottest(request)
   return answer
 end
 
+---A placement policy wants keys here: {table=, keys=}. It is advice: what fails is told by the access itself.
+function ops.localize(request)
+  local handle = core.table_find(request.table)
+  if handle then core.fiber(function() handle:localize(request.keys) end) end
+  return {}
+end
+
 ---A test aid: {seconds=} that each key served to another node takes this one longer.
 function ops.serve_cost(request)
   core.serve_cost(request.seconds)

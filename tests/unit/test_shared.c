@@ -12,6 +12,7 @@ struct work {
     bool moves;        /* and rows, where they may */
     atomic_int pushed[KEYS];
     atomic_bool stop;
+    atomic_int done;
     uint64_t seed;
     const char *path;
 };
@@ -211,6 +212,66 @@ static void techniques_change_while_pushes_go_on(void **state) {
     }
 }
 
+/* One key whose copies come and go all the time. */
+static void toggle_run(struct fiber *f) {
+    struct work *w = f->arg;
+    struct tide_table *table;
+    const uint64_t keys[2] = {5, 6};
+    const struct tide_share_options fast = {.rate = 10000};
+    CHECK(f, tide_table_find(f->node, "w", &table) == 0);
+    for (int i = 0; !atomic_load(&w->stop); i++) {
+        CHECK(f, tide_table_manage(table, keys, 2, i % 2 ? w->technique : TIDE_REPLICATE, &fast) == 0);
+        (void)tide_sleep(tide_random_below(&f->random, 2000000));
+    }
+}
+
+static void eager_run(struct fiber *f) {
+    struct work *w = f->arg;
+    struct tide_table *table;
+    const uint64_t keys[2] = {5, 6};
+    CHECK(f, tide_table_find(f->node, "w", &table) == 0);
+    for (int own = 1; own <= 150 && !f->failure[0]; own++) {
+        float rows[2 * WIDTH] = {1, 1, 1, 1, 1, 1, 1, 1};
+        struct tide_ticket push;
+        atomic_fetch_add(&w->pushed[5], 1);
+        atomic_fetch_add(&w->pushed[6], 1);
+        CHECK(f, tide_table_push(table, keys, 2, rows, 0, &push) == 0);
+        CHECK(f, tide_table_pull(table, keys, 2, rows, NULL) == 0);
+        CHECK(f, tide_ticket_wait(&push) == 0);
+        CHECK(f, rows[0] >= (float)own && rows[WIDTH] >= (float)own);
+        (void)tide_sleep(tide_random_below(&f->random, 150000));
+    }
+    atomic_fetch_add(&w->done, 1);
+    atomic_store(&w->stop, atomic_load(&w->done) == 6);
+}
+
+static void copies_come_and_go(bool simulated, struct work *w) {
+    struct cluster c;
+    open_cluster(&c, simulated, 3, w->seed);
+    create(&c, (struct tide_table_options){
+                   .name = "w", .key_count = KEYS, .width = WIDTH, .technique = w->technique});
+    struct fiber fibers[7];
+    for (unsigned i = 0; i < 6; i++) {
+        start(&c, &fibers[i], i % 3, i, eager_run, w);
+    }
+    start(&c, &fibers[6], (unsigned)w->seed % 3, 6, toggle_run, w);
+    finish(&c, fibers, 7);
+    for (unsigned n = 0; n < 3; n++) {
+        run_alone(&c, n, sums_run, w);
+    }
+    close_cluster(&c);
+}
+
+static void a_worker_sees_its_pushes_while_copies_come_and_go(void **state) {
+    (void)state;
+    copies_come_and_go(false, &(struct work){.seed = 1});
+    copies_come_and_go(false, &(struct work){.seed = 2, .technique = TIDE_RELOCATE});
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        copies_come_and_go(true, &(struct work){.seed = seed});
+        copies_come_and_go(true, &(struct work){.seed = seed, .technique = TIDE_RELOCATE});
+    }
+}
+
 /* ---- leaving ---- */
 
 static void a_node_leaves(bool simulated, struct work *w) {
@@ -233,6 +294,10 @@ static void a_node_leaves(bool simulated, struct work *w) {
     }
     assert_int_equal(state, TIDE_MEMBER_LEFT);
     close_node(&c, 2);
+    for (unsigned i = 0; i < 2 * EACH; i++) { /* its slots have new homes, and copies know it */
+        start(&c, &fibers[i], i % 2, 10 + i, push_run, w);
+    }
+    finish(&c, fibers, 2 * EACH);
     struct fiber readers[2];
     for (unsigned i = 0; i < 2; i++) {
         start(&c, &readers[i], i, i, sums_run, w);
@@ -472,6 +537,7 @@ int main(void) {
         cmocka_unit_test(copies_take_every_push_once_and_become_equal_real),
         cmocka_unit_test(copies_take_every_push_once_and_become_equal_simulated),
         cmocka_unit_test(techniques_change_while_pushes_go_on),
+        cmocka_unit_test(a_worker_sees_its_pushes_while_copies_come_and_go),
         cmocka_unit_test(a_leaver_sends_what_its_copies_have_first),
         cmocka_unit_test(a_death_takes_only_what_the_dead_had_not_sent),
         cmocka_unit_test(a_copy_takes_the_steps_of_adagrad_as_its_owner_would),

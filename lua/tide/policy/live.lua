@@ -88,6 +88,9 @@ function driver:apply(kind, _, actions, epoch)
     elseif a.field == "moves" then
       local ok, why = self.servers:move(a.value)
       if not ok then return nil, why end
+    elseif a.field == "technique" then
+      local ok, why = self.servers:manage(a.value)
+      if not ok then return nil, why end
     elseif a.field == "servers" then
       self.servers:scale(a.value)
     elseif a.field == "total" then
@@ -148,7 +151,8 @@ function live.has_seats(job) return job.batch ~= nil or job.comm ~= nil or next(
 
 local SIGNALS <const> = {
   batching = {["worker.speed"] = true, ["worker.times"] = true},
-  placement = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true, ["slot.rates"] = true},
+  placement = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true, ["slot.rates"] = true,
+               ["key.hot"] = true},
   scaling = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true},
   comm = {["worker.times"] = true, ["tensor.sizes"] = true, ["net.rate"] = true},
 }
