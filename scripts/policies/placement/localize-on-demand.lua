@@ -3,7 +3,7 @@
 return {
   api = 1, kind = "placement", name = "localize-on-demand", version = 1,
   params = { share = 0.6, keys = 1024 }, -- of a key's accesses that one node makes; moves at a time
-  needs = { "key.hot" }, every = 2,
+  needs = { "key.hot" }, every = 1,
 
   init = function(params) return params end,
 

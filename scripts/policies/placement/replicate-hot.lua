@@ -3,7 +3,7 @@
 return {
   api = 1, kind = "placement", name = "replicate-hot", version = 1,
   params = { over = 100, under = 50, least = 2, keys = 4096 }, -- times the mean; nodes that access it; keys at most
-  needs = { "key.hot" }, every = 2,
+  needs = { "key.hot" }, every = 1,
 
   init = function(params, saved)
     local st = { params = params, copied = {}, count = 0 }
