@@ -356,6 +356,9 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
         tide__misses_init(&left);
         pass->count = count;
         code = serve_all(s, pass, kind, scratch, &left);
+        if (TIDE_BUGGIFY(shared_late) && tide_fiber_current()) {
+            (void)tide_sleep(TIDE_SECOND / 1000);
+        }
         if (!code && left.count) {
             pass->index = left.at;
             pass->count = left.count;

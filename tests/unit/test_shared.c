@@ -251,11 +251,13 @@ static void copies_come_and_go(bool simulated, struct work *w) {
     create(&c, (struct tide_table_options){
                    .name = "w", .key_count = KEYS, .width = WIDTH, .technique = w->technique});
     struct fiber fibers[7];
+    tide__buggify_set(w->seed, simulated ? 0.2 : 0);
     for (unsigned i = 0; i < 6; i++) {
         start(&c, &fibers[i], i % 3, i, eager_run, w);
     }
     start(&c, &fibers[6], (unsigned)w->seed % 3, 6, toggle_run, w);
     finish(&c, fibers, 7);
+    tide__buggify_set(0, 0);
     for (unsigned n = 0; n < 3; n++) {
         run_alone(&c, n, sums_run, w);
     }
@@ -315,6 +317,42 @@ static void a_leaver_sends_what_its_copies_have_first(void **state) {
     }
 }
 
+/* Slots go round while all push, and nobody leaves. */
+static void movers_run(struct fiber *f) {
+    struct work *w = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "w", &table) == 0);
+    for (uint32_t i = 0; i < 12; i++) {
+        const uint32_t slots[4] = {4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3};
+        int code = tide_table_move(table, slots, 4, (uint16_t)(1 + (i + w->seed) % 3));
+        CHECK(f, code == 0 || code == TIDE_EBUSY);
+        (void)tide_sleep(3000000);
+    }
+}
+
+static void copies_follow_slots_that_move(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct cluster c;
+        struct work w = {.seed = seed, .technique = seed % 2 ? TIDE_STATIC : TIDE_RELOCATE};
+        open_cluster(&c, true, 3, seed);
+        create(&c, (struct tide_table_options){
+                       .name = "w", .key_count = 4096, .width = WIDTH, .technique = w.technique});
+        run_alone(&c, 0, share_run, &w);
+        struct fiber fibers[7];
+        for (unsigned i = 0; i < 6; i++) {
+            start(&c, &fibers[i], i % 3, i, push_run, &w);
+        }
+        start(&c, &fibers[6], 0, 6, movers_run, &w);
+        finish(&c, fibers, 7);
+        for (unsigned n = 0; n < 3; n++) {
+            run_alone(&c, n, sums_run, &w);
+        }
+        nothing_moves_at_rest(&c);
+        close_cluster(&c);
+    }
+}
+
 /* ---- death ---- */
 
 static void survivors_run(struct fiber *f) {
@@ -355,9 +393,11 @@ static void survivors_sums_run(struct fiber *f) {
     CHECK(f, tide_table_flush(table) == 0);
     for (uint64_t key = 0; key < KEYS / 2; key++) {
         uint16_t home;
+        float row[WIDTH];
         CHECK(f, tide_table_where(table, key, &home) == 0);
+        /* no copy outlives its row */
+        CHECK(f, home != 3 || tide_table_pull(table, &key, 1, row, NULL) == TIDE_EDIED);
         for (int look = 0; home != 3; look++) {
-            float row[WIDTH];
             CHECK(f, tide_table_pull(table, &key, 1, row, NULL) == 0);
             if (floorf(row[0]) == (float)w->pushed[key]) {
                 break;
@@ -539,6 +579,7 @@ int main(void) {
         cmocka_unit_test(techniques_change_while_pushes_go_on),
         cmocka_unit_test(a_worker_sees_its_pushes_while_copies_come_and_go),
         cmocka_unit_test(a_leaver_sends_what_its_copies_have_first),
+        cmocka_unit_test(copies_follow_slots_that_move),
         cmocka_unit_test(a_death_takes_only_what_the_dead_had_not_sent),
         cmocka_unit_test(a_copy_takes_the_steps_of_adagrad_as_its_owner_would),
         cmocka_unit_test(a_file_has_what_copies_had_and_copies_get_what_is_read),
