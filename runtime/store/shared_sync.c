@@ -4,13 +4,19 @@
  * A round takes the keys that workers, notices and intents have listed. What accumulated in copies is
  * pushed to the owners first, and answered, before any row is pulled: so every row that comes has in it
  * all that this node ever sent, and what its workers pushed since is added to it again (cached.c). The
- * next round begins no sooner than 1/hz later, and when there is something to do.
+ * next round begins no sooner than 1/hz later, nor before this one has been followed by a rest of several
+ * times its length, and only when there is something to do.
  */
 #include "store/intent.h"
 
 #include <math.h>
 
-enum { BATCH_KEYS = 1024, BATCH_BYTES = 1 << 20, LOOK_NS = 200000 };
+enum {
+    BATCH_KEYS = 1024,
+    BATCH_BYTES = 1 << 20,
+    LOOK_NS = 200000,
+    REST = 4, /* after a round, in times as long as it took: rounds leave most of the links to others */
+};
 
 struct batch {
     struct tide__shared *s;
@@ -517,8 +523,11 @@ static int fiber_main(void *state) {
             break;
         }
         atomic_store(&s->awake, false); /* before the list is taken */
-        next = now_of(s) + TIDE_SECOND / s->share.hz;
+        const uint64_t began = now_of(s);
         code = run_round(s);
+        const uint64_t ended = now_of(s), rest = ended + REST * (ended - began);
+        next = began + TIDE_SECOND / s->share.hz;
+        next = rest > next ? rest : next;
         tide_lock(&s->lock);
         work = s->work_count > 0 || s->flush_wanted > s->flush_done;
         tide_unlock(&s->lock);
