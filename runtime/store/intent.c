@@ -8,8 +8,7 @@
 #include "store/owner.h"
 
 enum {
-    ROUND_NS = 1000000,     /* while any intent is there */
-    ROUND_NS_LEAST = 200000, /* between two rounds */
+    ROUND_NS = 1000000, /* while any intent is there; news are dealt with at once */
     SEND_KEYS = 2048,
     MOVES = 16, /* localize calls under way */
 };
@@ -29,6 +28,7 @@ struct heap { /* least clock first */
 struct worker {
     struct worker *next; /* by number */
     uint32_t number;
+    uint32_t ahead;      /* clocks: the window's last word */
     bool seen, begun;    /* in this round; at all */
     struct tide__window window;
     struct heap queued, active; /* by begin, by end */
@@ -63,6 +63,7 @@ struct tide__intents {
     size_t capacity, count;
     uint64_t *changed; /* keys whose interest may begin or end */
     size_t changed_count, changed_capacity;
+    uint64_t round_at;
     uint64_t routes; /* the table's `changes` when homes were looked at */
     struct move moves[MOVES];
     unsigned next_move;
@@ -370,12 +371,17 @@ static void take_inbox(struct tide__intents *n) {
     }
 }
 
-static uint32_t worker_round(struct tide__intents *n, struct worker *worker, uint32_t clock) {
+/* `full`: a round has gone by since the last full one. */
+static uint32_t worker_round(struct tide__intents *n, struct worker *worker, uint32_t clock,
+                             bool full) {
     if (!worker->begun) {
         tide__window_init(&worker->window, clock);
+    }
+    if (full || !worker->begun) {
+        worker->ahead = tide__window_round(&worker->window, clock);
         worker->begun = true;
     }
-    const uint32_t ahead = tide__window_round(&worker->window, clock);
+    const uint32_t ahead = worker->ahead;
     while (worker->queued.count && (worker->queued.at[0]->begin <= clock ||
                                     worker->queued.at[0]->begin - clock <= ahead)) {
         struct intent *intent = heap_pop(&worker->queued, false);
@@ -424,14 +430,17 @@ static void workers_end(struct tide__intents *n, bool all) {
 /* True: there is something to look after. */
 static bool intents_round(struct tide__intents *n) {
     struct tide_store *store = n->table->store;
+    const uint64_t now = tide_port_now(store->port);
+    const bool full = now - n->round_at >= ROUND_NS;
     uint32_t most = 0;
+    n->round_at = full ? now : n->round_at;
     take_inbox(n);
     const size_t count = tide__worker_clocks(store, NULL, 0);
     struct tide__worker_clock *clocks = tide_alloc((count + 1) * sizeof *clocks);
     const size_t got = clocks ? tide__worker_clocks(store, clocks, count) : 0;
     for (size_t i = 0; i < got && i < count; i++) {
         struct worker *worker = worker_of(n, clocks[i].worker, false);
-        const uint32_t ahead = worker ? worker_round(n, worker, clocks[i].clock) : 0;
+        const uint32_t ahead = worker ? worker_round(n, worker, clocks[i].clock, full) : 0;
         most = ahead > most ? ahead : most;
     }
     if (clocks) {
@@ -458,8 +467,7 @@ static int intents_main(void *state) {
     bool busy = false;
     for (;;) {
         const struct tide_message *message;
-        const uint64_t now = tide_port_now(port);
-        int code = tide_receive(busy ? now + ROUND_NS : TIDE_NEVER, &message);
+        int code = tide_receive(busy ? tide_port_now(port) + ROUND_NS : TIDE_NEVER, &message);
         if (code && code != TIDE_ETIMEDOUT) {
             break;
         }
@@ -467,7 +475,7 @@ static int intents_main(void *state) {
         if (code == 0) {
             tide_message_free(message);
         }
-        if (stop || (tide_port_now(port) - now < ROUND_NS_LEAST && tide_sleep(ROUND_NS_LEAST))) {
+        if (stop) {
             break;
         }
         atomic_store(&n->awake, false); /* before the inbox is taken */

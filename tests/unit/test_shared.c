@@ -225,24 +225,41 @@ static void toggle_run(struct fiber *f) {
     }
 }
 
+enum { EAGER = 6, EAGER_PUSHES = 150 };
+
+/* Each has a column of its own, and knows exactly what is in it. */
 static void eager_run(struct fiber *f) {
     struct work *w = f->arg;
     struct tide_table *table;
     const uint64_t keys[2] = {5, 6};
     CHECK(f, tide_table_find(f->node, "w", &table) == 0);
-    for (int own = 1; own <= 150 && !f->failure[0]; own++) {
-        float rows[2 * WIDTH] = {1, 1, 1, 1, 1, 1, 1, 1};
+    for (int own = 1; own <= EAGER_PUSHES && !f->failure[0]; own++) {
+        float rows[2 * EAGER] = {0};
         struct tide_ticket push;
-        atomic_fetch_add(&w->pushed[5], 1);
-        atomic_fetch_add(&w->pushed[6], 1);
+        rows[f->index] = rows[EAGER + f->index] = 1;
         CHECK(f, tide_table_push(table, keys, 2, rows, 0, &push) == 0);
         CHECK(f, tide_table_pull(table, keys, 2, rows, NULL) == 0);
+        CHECK(f, rows[f->index] == (float)own && rows[EAGER + f->index] == (float)own);
         CHECK(f, tide_ticket_wait(&push) == 0);
-        CHECK(f, rows[0] >= (float)own && rows[WIDTH] >= (float)own);
         (void)tide_sleep(tide_random_below(&f->random, 150000));
     }
     atomic_fetch_add(&w->done, 1);
-    atomic_store(&w->stop, atomic_load(&w->done) == 6);
+    atomic_store(&w->stop, atomic_load(&w->done) == EAGER);
+}
+
+static void all_saw_all_run(struct fiber *f) {
+    struct tide_table *table;
+    const uint64_t keys[2] = {5, 6};
+    CHECK(f, tide_table_find(f->node, "w", &table) == 0);
+    CHECK(f, tide_table_flush(table) == 0);
+    for (int i = 0; i < 2 * EAGER; i++) {
+        float rows[2 * EAGER] = {0};
+        for (int look = 0; look < 2000 && rows[i] != EAGER_PUSHES; look++) {
+            CHECK(f, tide_table_pull(table, keys, 2, rows, NULL) == 0);
+            (void)tide_sleep(1000000);
+        }
+        CHECK(f, rows[i] == EAGER_PUSHES);
+    }
 }
 
 /* Operations are late between the look for copies and the way to the owner. */
@@ -258,19 +275,19 @@ static void copies_come_and_go(bool simulated, struct work *w) {
     struct cluster c;
     open_cluster(&c, simulated, 3, w->seed);
     create(&c, (struct tide_table_options){
-                   .name = "w", .key_count = KEYS, .width = WIDTH, .technique = w->technique});
-    struct fiber fibers[7];
+                   .name = "w", .key_count = KEYS, .width = EAGER, .technique = w->technique});
+    struct fiber fibers[EAGER + 1];
     if (simulated) {
         arm(w->seed);
     }
-    for (unsigned i = 0; i < 6; i++) {
+    for (unsigned i = 0; i < EAGER; i++) {
         start(&c, &fibers[i], i % 3, i, eager_run, w);
     }
-    start(&c, &fibers[6], (unsigned)w->seed % 3, 6, toggle_run, w);
-    finish(&c, fibers, 7);
+    start(&c, &fibers[EAGER], (unsigned)w->seed % 3, EAGER, toggle_run, w);
+    finish(&c, fibers, EAGER + 1);
     tide__buggify_set(0, 0);
     for (unsigned n = 0; n < 3; n++) {
-        run_alone(&c, n, sums_run, w);
+        run_alone(&c, n, all_saw_all_run, w);
     }
     close_cluster(&c);
 }
