@@ -19,6 +19,7 @@ WORKLOADS = {
     "word2vec": (["word2vec.lua", "--data", "generated", "--epochs", "3"],
                  {(1, 1): 1.87, (1, 2): 1.75, (2, 1): 2.49}),
 }
+TECHNIQUES = {"word2vec": ("replicate", "intent")}  # beside rows that stay, on two nodes
 
 
 def epochs_of(tide, arguments, nodes, workers):
@@ -35,18 +36,23 @@ def main():
     if not words or words[0].startswith("-"):
         sys.exit(__doc__)
     repeats = int(words[words.index("--repeats") + 1]) if "--repeats" in words else 3
-    for name, (arguments, peers) in WORKLOADS.items():
-        for layout in LAYOUTS:
-            times = [t for _ in range(repeats) for t in epochs_of(words[0], arguments, *layout)]
-            row = {"bench": "applications", "workload": name, "nodes": layout[0], "workers": layout[1],
-                   "epoch_s_least": min(times), "epoch_s_median": statistics.median(times),
-                   "peer_s": peers[layout], "ratio": statistics.median(times) / peers[layout]}
-            if "--json" in words:
-                print(json.dumps(row), flush=True)
-            else:
-                print(f"{name:10} {layout[0]}x{layout[1]}  least {row['epoch_s_least']:.3f} s  median "
-                      f"{row['epoch_s_median']:.3f} s an epoch  peer {row['peer_s']:.3f} s  ratio {row['ratio']:.2f}",
-                      flush=True)
+    rows = [(name, arguments, peers, layout, "static") for name, (arguments, peers) in WORKLOADS.items()
+            for layout in LAYOUTS]
+    for name, techniques in TECHNIQUES.items():
+        arguments, peers = WORKLOADS[name]
+        rows += [(name, arguments + ["--technique", each], peers, (2, 1), each) for each in techniques]
+    for name, arguments, peers, layout, technique in rows:
+        times = [t for _ in range(repeats) for t in epochs_of(words[0], arguments, *layout)]
+        row = {"bench": "applications", "workload": name, "nodes": layout[0], "workers": layout[1],
+               "technique": technique,
+               "epoch_s_least": min(times), "epoch_s_median": statistics.median(times),
+               "peer_s": peers[layout], "ratio": statistics.median(times) / peers[layout]}
+        if "--json" in words:
+            print(json.dumps(row), flush=True)
+        else:
+            print(f"{name:10} {layout[0]}x{layout[1]} {technique:9}  least {row['epoch_s_least']:.3f} s  median "
+                  f"{row['epoch_s_median']:.3f} s an epoch  peer {row['peer_s']:.3f} s  ratio {row['ratio']:.2f}",
+                  flush=True)
 
 
 main()
