@@ -9,8 +9,8 @@
  * appears under its name only when it is whole and synced. File calls block: they run on the thread
  * of the caller, never on the I/O thread.
  */
+#include "store/replica.h"
 #include "store/save.h"
-#include "store/shared.h"
 #include "wire/safetensors.h"
 
 #include <stdlib.h>
@@ -131,14 +131,15 @@ static int keys_of_node(struct tide_table *table, uint16_t node, struct keys *ke
     return 0;
 }
 
-static int each_home(struct tide_table *table,
+/* `all`: every member, as rows that relocate and copies may be at any. */
+static int each_home(struct tide_table *table, bool all,
                      int (*visit)(struct tide_table *table, uint16_t node, void *arg), void *arg) {
     uint32_t *counts = tide_alloc(65536 * sizeof *counts);
     if (!counts) {
         return tide_fail(TIDE_ENOMEM, "no memory for the map of table '%s'", table->name);
     }
     tide_table_homes(table, counts, 65536, NULL);
-    if (table->relocates || tide__shared_of(table)) { /* rows, or copies, may be at any node */
+    if (all) {
         uint64_t view;
         size_t room = tide_net_members(table->store->net, NULL, 0, &view) + 8;
         struct tide_member *members = tide_alloc(room * sizeof *members);
@@ -177,6 +178,9 @@ static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
     struct tide_writer w;
     struct tide_reply *reply = NULL;
     (void)arg;
+    if (node >= TIDE__NODES) { /* clients have no copies */
+        return 0;
+    }
     tide_writer_init(&w, body, sizeof body);
     tide_write_array(&w, 2);
     tide_write_uint(&w, TIDE__OP_FLUSH);
@@ -192,8 +196,11 @@ static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
     return gone ? 0 : code;
 }
 
+/* Also where this node, perhaps a client, knows of no shared keys. */
 int tide_table_flush(struct tide_table *table) {
-    return table->store->net && tide__shared_of(table) ? each_home(table, visit_flush, NULL) : 0;
+    const struct tide_table_options *o = &table->options;
+    const bool never = o->replicas || o->consistency.model != TIDE_SEQUENTIAL;
+    return table->store->net && !never ? each_home(table, true, visit_flush, NULL) : 0;
 }
 
 /* All keys with a row, sorted. Slots that move while we list could be missed: then once more. */
@@ -203,7 +210,7 @@ static int list_keys(struct tide_table *table, struct keys *keys) {
         uint64_t before = atomic_load_explicit(&table->changes,
                                                memory_order_acquire); /* routes_begin of move.c */
         int code =
-            table->store->system ? each_home(table, visit_keys, keys) : keys_here(table, keys);
+            table->store->system ? each_home(table, table->relocates, visit_keys, keys) : keys_here(table, keys);
         if (code) {
             return code;
         }
@@ -454,7 +461,7 @@ static int visit_clear(struct tide_table *table, uint16_t node, void *arg) {
 
 int tide__table_clear(struct tide_table *table) {
     if (table->store->system) {
-        return each_home(table, visit_clear, NULL);
+        return each_home(table, table->relocates, visit_clear, NULL);
     }
     int code = 0;
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && !code; slot++) {

@@ -548,10 +548,10 @@ int tide__shared_flush_call(struct tide_store *store, const struct tide_message 
     static const uint8_t nil = 0xc0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(body));
     struct tide__shared *s = table ? tide__shared_of(table) : NULL;
-    if (body->error || !table) {
-        return tide_fail(TIDE_ENOENT, "no such table to flush");
+    if (body->error) {
+        return tide_fail(TIDE_EPROTO, "a damaged wish to flush a table");
     }
-    if (!s) {
+    if (!s) { /* or it has not even heard of the table */
         (void)tide_answer(message->from, message->call, &nil, sizeof nil);
         return 0;
     }

@@ -10,7 +10,8 @@ local function policy(name, params)
 end
 
 local function hot(key, share, by_node, owner, technique)
-  return {table = 1, key = key, share = share, by_node = by_node, owner = owner or 1, technique = technique or "relocate"}
+  return {table = 1, key = key, share = share, by_node = by_node, owner = owner or 1,
+          technique = technique or "relocate"}
 end
 
 local function view(keys, technique)
