@@ -150,8 +150,9 @@ int tide__shared_synchronize(struct tide__shared *s);
 void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer);
 static inline void tide__row_changes(struct tide_table *table, uint64_t key, uint16_t changer,
                                      bool made) {
-    if (TIDE_UNLIKELY(made)) {
-        atomic_thread_fence(memory_order_seq_cst); /* with subscribe.c: add */
+    if (TIDE_UNLIKELY(made) && table->store->net && !table->relocates) {
+        /* Of this and that of subscribe() one is the later one, and sees what was done before the other. */
+        atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
     }
     struct tide__shared *s = tide__shared_of(table);
     if (TIDE_UNLIKELY(s != NULL)) {

@@ -199,6 +199,7 @@ struct tide_table {
 
     _Atomic(struct tide__intents *) intents; /* intent.h; NULL: no worker has had one */
     struct tide__node_sets *interest;        /* intent.h, home; I/O; NULL: nobody has had one */
+    atomic_uint made_or_subscribed; /* shared.h; orders the two by being written by both */
     _Atomic(struct tide__shared *) shared; /* shared.h; NULL: no key has ever had copies */
 
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */

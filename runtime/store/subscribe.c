@@ -124,7 +124,8 @@ static int subscribe(struct tide_table *table, uint64_t key, uint16_t node) {
     tide_lock(&s->subscriptions->lock);
     code = add(s->subscriptions, key, node);
     tide_unlock(&s->subscriptions->lock);
-    atomic_thread_fence(memory_order_seq_cst); /* with tide__row_changes of a row that is made */
+    /* with tide__row_changes: a row that is being made, which a pull reads without a latch */
+    atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
     return code ? tide_fail(code, "no room for more copies of rows of table '%s'", table->name) : 0;
 }
 
