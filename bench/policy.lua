@@ -16,7 +16,8 @@ local function median_us(rounds, times, f)
   return list[#list // 2 + 1]
 end
 
-local function batching_view(n)
+-- What even-finish needs; with `boa`, what that one needs.
+local function batching_view(n, boa)
   local view = {job = {id = 1, batch = 64 * n}, workers = {}, nodes = {}, now = 0, tick = 1, reason = {}, age = {},
                 last = {status = "none"}}
   for i = 1, n do
@@ -25,8 +26,9 @@ local function batching_view(n)
       x[j] = 32 + j
       y[j] = 0.01 + per * x[j]
     end
-    view.workers[i] = {id = i, node = i, state = "up", batch = 64, batch_min = 1, batch_max = 64 * n, compute_s = y[1],
-                       wait_s = 0, speed = {examples = x, seconds = y}}
+    view.workers[i] = {id = i, node = i, state = "up", slots = 1, clock = 9, batch = 64, batch_min = 1,
+      batch_max = 64 * n, examples_per_s = 64 / y[1], speed = not boa and {examples = x, seconds = y} or nil,
+      examples = boa and x[1] or nil, seconds = boa and y[1] or nil}
   end
   return view
 end
@@ -42,17 +44,26 @@ local function scheduling_view(jobs)
   return view
 end
 
-local function decisions(name, view, times)
+-- Decides on the views in turn: the second one's samples are new to who saw the first.
+local function decisions(name, view, times, second)
   local loaded = assert(source.load(assert(source.find(name)), {timed = false}))
   assert(loaded.sandbox:init(core.plain_encode(loaded.params), nil, 1, source.budget(false, 10)))
   local bytes, budget = core.plain_encode(view), source.budget(false)
-  return median_us(21, times, function() assert(loaded.sandbox:decide(bytes, 1, budget)) end), bytes
+  local other = second and core.plain_encode(second) or bytes
+  return median_us(21, times, function()
+    assert(loaded.sandbox:decide(bytes, 1, budget))
+    bytes, other = other, bytes
+  end), bytes
 end
 
 for _, n in ipairs {4, 64} do
   row(("even-finish, %d workers: decision"):format(n), "us", (decisions("batching/even-finish", batching_view(n), 20)))
 end
-row("boa, 64 workers: decision", "us", (decisions("batching/boa", batching_view(64), 2)))
+for _, n in ipairs {64, 1000} do
+  local us, bytes = decisions("batching/boa", batching_view(n, true), 4, batching_view(n, true))
+  row(("boa, %d workers: decision"):format(n), "us", us)
+  row(("boa, %d workers: view"):format(n), "bytes", #bytes)
+end
 for _, n in ipairs {100, 1000} do
   local us, bytes = decisions("scheduling/tiresias", scheduling_view(n), 2)
   row(("tiresias, %d jobs: decision"):format(n), "us", us)
@@ -66,7 +77,8 @@ local function host_of(n)
   local now, written, template = 0, 0, batching_view(n)
   local journal = require("tide.policy.journal").new(function(bytes) written = written + #bytes end)
   local h = Host.new {seed = 1, journal = journal, driver = {
-    now = function() return now end, signals = function() return {["worker.speed"] = true, ["worker.times"] = true} end,
+    now = function() return now end,
+    signals = function() return {["worker.speed"] = true, ["worker.sample"] = true} end,
     snapshot = function()
       local copy = {job = template.job, workers = template.workers, age = {}}
       return copy

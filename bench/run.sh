@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All benchmarks one after the other, peers beside ours. One line a row; --json: one object a line.
 set -euo pipefail
-build=$1
+build=$(readlink -f "$1")
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -21,8 +21,7 @@ if command -v erlc >/dev/null; then
   (cd "$work" && erl -noshell +P 2000000 -pa "$work" -sname tide_bench_a -setcookie tide_bench -s peer_erlang main $json)
   [ -n "$had_epmd" ] || epmd -kill >/dev/null 2>&1 || true
 fi
-for bench in lua wire kernels policy; do
-for bench in lua wire kernels programs; do
+for bench in lua wire kernels policy programs; do
   "$build/bench/bench_$bench" "$@"
 done
 if python3 -c 'import torch' 2>/dev/null; then
@@ -34,4 +33,7 @@ if [ -e /usr/include/zmq.h ]; then
   cc -std=gnu11 -O2 -I"$here/.." "$here/peers/peer_zmq.c" -lzmq -o "$work/peer_zmq" && "$work/peer_zmq" "$@"
 fi
 "$build/bench/bench_store" --net tcp "$@"
+for script in swap migrate; do
+  (cd "$work" && "$build/tide" run "$here/$script.lua" "$@" 2>"$script.log") || cat "$work/$script.log" >&2
+done
 "$here/applications.py" "$build/tide" "$@"

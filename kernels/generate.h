@@ -38,12 +38,24 @@ struct tide_text_input {
     uint64_t seed;
 };
 
+/* Examples of `nonzeros` different columns each, drawn uniformly, values normal with deviation
+ * 1 / sqrt(nonzeros), as LibSVM text with indices from 1. With 2 or more `classes`, W has a normal
+ * entry for each class and column, and the label is the class (from 0) with the largest w_k.a, but one
+ * in 20 is drawn anew. With 0, the label is w.a + 0.01 x noise, where one entry of w in 10 is not 0:
+ * what the lasso finds. */
+struct tide_sparse_input {
+    uint64_t train, test, columns, nonzeros, classes;
+    uint64_t seed;
+};
+
 /* Errors: EINVAL (an empty or impossible size), ENOMEM, or the sink's. Memory: the factors and the
- * cells' set; the cumulated law of n doubles; the same. Any thread. */
+ * cells' set; the cumulated law of n doubles; the same; W. Any thread. */
 int tide_generate_matrix(const struct tide_matrix_input *input, struct tide_sink train,
                          struct tide_sink test);
 int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink train,
                         struct tide_sink valid, struct tide_sink test);
 int tide_generate_text(const struct tide_text_input *input, struct tide_sink sink);
+int tide_generate_sparse(const struct tide_sparse_input *input, struct tide_sink train,
+                         struct tide_sink test);
 
 #endif

@@ -18,9 +18,4 @@ struct tide_idx {
  * slot. */
 int tide_idx_parse(const void *data, size_t size, struct tide_idx *out);
 
-/* Whether the bytes are gzip; if so they can be unpacked. */
-int tide_gzip_is(const void *data, size_t size);
-/* *gives* (tide_free) the unpacked bytes. EINVAL: damaged; ELIMIT: more than limit bytes. */
-int tide_gzip_unpack(const void *data, size_t size, size_t limit, uint8_t **out, size_t *out_size);
-
 #endif

@@ -27,6 +27,12 @@ void tide_lines_init(struct tide_lines *lines, const struct tide_text *text); /*
 /* 1 and the line without its end, 0 after the last, EPROTO at a NUL byte. */
 int tide_lines_next(struct tide_lines *lines, const char **line, size_t *size);
 
+/* ---- numbers, whatever the locale ---- */
+/* A decimal number of at most 400 characters that is finite as f32. */
+bool tide_text_number(const char *at, size_t size, float *out);
+/* Digits only, at most `most`. */
+bool tide_text_count(const char *at, size_t size, uint64_t most, uint64_t *out);
+
 /* ---- data sets of (head, relation, tail) ---- */
 
 /* Names in one pool: name i is the zero-terminated text at pool + offsets[i], of

@@ -25,6 +25,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_fiber(L);
     tide__lua_open_table(L);
     tide__lua_open_clock(L);
+    tide__lua_open_trace(L);
     tide__lua_open_checkpoint(L);
     tide__lua_open_kernel(L);
     tide__lua_open_node(L);
@@ -34,11 +35,13 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_program(L);
     tide__lua_open_exchange(L);
     tide__lua_open_corpus(L);
+    tide__lua_open_libsvm(L);
     tide__lua_open_sampler(L);
     tide__lua_open_simulator(L);
     tide__lua_open_embedded(L);
     tide__lua_open_plain(L);
     tide__lua_open_sandbox(L);
     tide__lua_open_console(L);
+    tide__lua_open_watch(L);
     return 1;
 }

@@ -10,7 +10,7 @@
 
 static const char exchange_metatable; /* its address is the registry key */
 static const char *const path_names[] = {"ps", "factor", "ring", NULL};
-static const char *const format_names[] = {"f32", "f16", "bf16", NULL};
+static const char *const format_names[] = {"f32", "f16", "bf16", "topk", "onebit", NULL};
 
 struct tide_lua_exchange {
     struct tide_exchange *x; /* NULL: closed */
@@ -22,7 +22,7 @@ struct tide_lua_exchange {
     size_t matrix_count;
     float *stack; /* rows of all workers */
     size_t stack_room;
-    uint8_t *paths, *formats; /* scratch for a plan */
+    uint8_t *paths, *formats, *fanouts; /* scratch for a plan */
 };
 
 struct tide_lua_exchange *tide__lua_exchange_at(lua_State *L, int index) {
@@ -107,12 +107,13 @@ static size_t count_matrices(lua_State *L, int layers, size_t layer_count) {
 static void make_room(lua_State *L, struct tide_lua_exchange *own, size_t matrices) {
     size_t layers = own->layer_count;
     char *block = lua_newuserdatauv(
-        L, layers * (sizeof *own->layers + 2) + matrices * (sizeof *own->matrices + 4) + 8, 0);
+        L, layers * (sizeof *own->layers + 3) + matrices * (sizeof *own->matrices + 4) + 8, 0);
     own->layers = (void *)block;
     own->matrices = (void *)(block + layers * sizeof *own->layers);
     own->parameters = (void *)(own->matrices + matrices);
     own->paths = (uint8_t *)(own->parameters + matrices);
     own->formats = own->paths + layers;
+    own->fanouts = own->formats + layers;
     lua_setiuservalue(L, 2, 1);
 }
 
@@ -202,7 +203,7 @@ static int exchange_gradients(lua_State *L) {
 static void read_names(lua_State *L, const char *field, const char *const names[], uint8_t *out,
                        size_t count) {
     luaL_argcheck(L, lua_getfield(L, -1, field) == LUA_TTABLE, 2,
-                  "a plan has epoch, paths and formats");
+                  "a plan has epoch, paths, formats and fanouts");
     for (size_t i = 0; i < count; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i + 1);
         const char *name = lua_tostring(L, -1);
@@ -220,31 +221,50 @@ static void read_names(lua_State *L, const char *field, const char *const names[
     lua_pop(L, 1);
 }
 
-/* {epoch=, paths={names}, formats={names}} at `index` */
+static void read_fanouts(lua_State *L, uint8_t *out, size_t count) {
+    luaL_argcheck(L, lua_getfield(L, -1, "fanouts") == LUA_TTABLE, 2,
+                  "a plan has epoch, paths, formats and fanouts");
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, -1, (lua_Integer)i + 1);
+        lua_Integer fanout = lua_tointeger(L, -1);
+        luaL_argcheck(L, fanout >= 0 && fanout <= UINT8_MAX, 2, "a fanout is 0 to 255");
+        out[i] = (uint8_t)fanout;
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
+/* {epoch=, paths={names}, formats={names}, fanouts={numbers}} at `index` */
 static struct tide_exchange_plan read_plan(lua_State *L, struct tide_lua_exchange *own, int index) {
     luaL_checktype(L, index, LUA_TTABLE);
     lua_pushvalue(L, index);
     struct tide_exchange_plan plan = {
-        .epoch = count_field(L, "epoch"), .paths = own->paths, .formats = own->formats};
+        .epoch = count_field(L, "epoch"), .paths = own->paths, .formats = own->formats,
+        .fanouts = own->fanouts};
     read_names(L, "paths", path_names, plan.paths, own->layer_count);
     read_names(L, "formats", format_names, plan.formats, own->layer_count);
+    read_fanouts(L, plan.fanouts, own->layer_count);
     lua_pop(L, 1);
     return plan;
 }
 
 static void push_plan(lua_State *L, const struct tide_lua_exchange *own,
                       const struct tide_exchange_plan *plan) {
-    lua_createtable(L, 0, 3);
+    lua_createtable(L, 0, 4);
     lua_pushinteger(L, (lua_Integer)plan->epoch);
     lua_setfield(L, -2, "epoch");
-    lua_createtable(L, (int)own->layer_count, 0);
-    lua_createtable(L, (int)own->layer_count, 0);
+    for (int i = 0; i < 3; i++) {
+        lua_createtable(L, (int)own->layer_count, 0);
+    }
     for (size_t i = 0; i < own->layer_count; i++) {
         lua_pushstring(L, path_names[plan->paths[i]]);
-        lua_rawseti(L, -3, (lua_Integer)i + 1);
+        lua_rawseti(L, -4, (lua_Integer)i + 1);
         lua_pushstring(L, format_names[plan->formats[i]]);
+        lua_rawseti(L, -3, (lua_Integer)i + 1);
+        lua_pushinteger(L, plan->fanouts[i]);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
+    lua_setfield(L, -4, "fanouts");
     lua_setfield(L, -3, "formats");
     lua_setfield(L, -2, "paths");
 }
@@ -338,6 +358,33 @@ static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t la
     return 0;
 }
 
+/* x:factors(layer, matrix, A, B, rows): the gradient of a matrix, A^T B of so many rows. Factors if
+ * that is how the layer travels, else it is made here. */
+static int exchange_factors(lua_State *L) {
+    struct tide_lua_exchange *own = check_exchange(L);
+    size_t layer = check_layer(L, own, 2);
+    lua_Integer matrix = luaL_checkinteger(L, 3), rows = luaL_checkinteger(L, 6);
+    luaL_argcheck(L, matrix >= 1 && (size_t)matrix <= own->layers[layer].matrix_count, 3,
+                  "no such matrix");
+    const struct tide_exchange_matrix *m = &own->layers[layer].matrices[matrix - 1];
+    const struct tide_lua_tensor *a = tide__lua_tensor_check(L, 4), *b = tide__lua_tensor_check(L, 5);
+    luaL_argcheck(L, a->t.type == TIDE_F32 && a->t.columns == m->rows, 4, "not f32 of its rows");
+    luaL_argcheck(L, b->t.type == TIDE_F32 && b->t.columns == m->columns, 5,
+                  "not f32 of its columns");
+    luaL_argcheck(L, rows >= 0 && (size_t)rows <= a->t.rows && (size_t)rows <= b->t.rows, 6,
+                  "more rows than there are");
+    size_t k = (size_t)rows;
+    float *gradient = tide_exchange_gradients(own->x) + m->first;
+    int code;
+    if (tide_exchange_get_plan(own->x)->paths[layer] == TIDE_PATH_FACTOR) {
+        code = tide_exchange_factors(own->x, layer, (size_t)matrix - 1, k, a->t.data, b->t.data);
+    } else {
+        code = tide_cpu_gemm(true, false, m->rows, m->columns, k, 1, a->t.data, m->rows, b->t.data,
+                             m->columns, 0, gradient, m->columns);
+    }
+    return code < 0 ? tide__lua_raise(L, code) : 0;
+}
+
 static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, float *target,
                     float alpha, float beta) {
     int code = 0;
@@ -354,9 +401,9 @@ static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, 
     return code;
 }
 
-/* x:need(layer, step, factor[, parameters, alpha]): waits; then the layer's gradients are the sums.
- * With parameters, those of matrices that came as factors are not made: alpha times them is added
- * to the parameters, and true returned. */
+/* x:need(layer, step, factor[, parameters, alpha[, beta]]): waits; then the layer's gradients are the
+ * sums. With parameters, those of matrices that came as factors are not made: the parameters become
+ * beta (1) times themselves and alpha times them, and true is returned. */
 static int exchange_need(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     size_t layer = check_layer(L, own, 2);
@@ -370,9 +417,10 @@ static int exchange_need(lua_State *L) {
         target = t->t.data;
     }
     float alpha = folds ? (float)luaL_checknumber(L, 6) : 1;
+    float beta = folds ? (float)luaL_optnumber(L, 7, 1) : 0;
     int code = tide__lua_resumed(L, tide_exchange_need(own->x, step, layer));
     if (code == 0 && factor) {
-        code = multiply(own, step, layer, target, alpha, folds ? 1 : 0);
+        code = multiply(own, step, layer, target, alpha, beta);
     }
     if (code < 0) {
         return tide__lua_raise(L, code);
@@ -445,6 +493,7 @@ void tide__lua_open_exchange(lua_State *L) {
         {"address", exchange_address},     {"connect", exchange_connect},
         {"gradients", exchange_gradients}, {"plan", exchange_plan},
         {"ready", exchange_ready},         {"share", exchange_share},
+        {"factors", exchange_factors},
         {"sums", exchange_sums},           {"need", exchange_need},
         {"stats", exchange_stats},         {NULL, NULL},
     };

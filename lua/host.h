@@ -101,6 +101,10 @@ void tide__console_fiber_start(struct tide_lua_fiber *fiber);
 void tide__console_fiber_end(struct tide_lua_fiber *fiber);
 void tide__lua_open_console(lua_State *L);
 
+/* ---- watch.c ---- */
+int tide__lua_table_waits(lua_State *L); /* t:waits() */
+void tide__lua_open_watch(lua_State *L);
+
 /* ---- error.c ---- */
 /* Pushes nil and an error table of `code` with the fiber's error text; returns 2. */
 int tide__lua_failure(lua_State *L, int code);
@@ -211,6 +215,9 @@ void tide__lua_open_actor(lua_State *L);
 void tide__lua_open_fiber(lua_State *L);
 void tide__lua_open_table(lua_State *L);
 void tide__lua_open_clock(lua_State *L);
+
+/* ---- trace.c ---- */
+void tide__lua_open_trace(lua_State *L);
 void tide__lua_open_checkpoint(lua_State *L);
 void tide__lua_open_kernel(lua_State *L);
 void tide__lua_open_node(lua_State *L);
@@ -221,6 +228,7 @@ void tide__lua_open_program(lua_State *L);
 void tide__lua_open_exchange(lua_State *L);
 int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
 void tide__lua_open_corpus(lua_State *L);
+void tide__lua_open_libsvm(lua_State *L);
 void tide__lua_open_sampler(lua_State *L);
 int tide__lua_table_sampler(lua_State *L); /* t:sampler{...} */
 void tide__lua_open_simulator(lua_State *L);

@@ -1,4 +1,5 @@
 /* core.idx(path): a file in MNIST's format, packed by gzip or not, as a tensor. */
+#include "gzip.h"
 #include "host.h"
 #include "idx.h"
 

@@ -7,6 +7,8 @@
 #include "costs.h"
 #include "simulator.h"
 
+#include "actor/actor.h"
+
 #include <string.h>
 
 enum { PARAMETERS_MAX = 48, RESULTS_MAX = 16 };
@@ -190,6 +192,7 @@ static int kernel_call(lua_State *L) {
     }
     struct tide_costs_watch watch;
     tide__costs_begin(&watch);
+    uint64_t traced = tide_trace_begin();
     int count = kernel->run(arguments, results, reason);
     (void)tide__lua_resumed(L, count < 0 ? count : 0);
     if (count < 0) {
@@ -199,6 +202,7 @@ static int kernel_call(lua_State *L) {
     double rows = rows_done(L, results, count);
     tide__costs_end(&watch, kernel->name, rows);
     take_virtual_time(L, kernel, rows);
+    tide_trace_end(traced, kernel->name);
     lua_createtable(L, 0, count);
     for (int i = 0; i < count; i++) {
         lua_pushnumber(L, results[i].value);

@@ -11,6 +11,7 @@
 #include "line.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <locale.h>
 #include <poll.h>
@@ -25,6 +26,8 @@
 
 enum { HISTORY_MAX = 10000, PASTE_MAX = 1 << 20, ABOVE_MAX = 64 << 10 };
 
+static const int signals[] = {SIGWINCH, SIGTERM, SIGHUP};
+
 struct line {
     EditLine *el;
     History *history;
@@ -33,26 +36,32 @@ struct line {
     char *prompt;
     pthread_t watcher;
     sem_t armed;
-    int wake[2]; /* a byte wakes the watcher: the terminal's size changed, or 'q' */
+    int wake[2]; /* a byte wakes the watcher: a signal came, or the editor closes */
     struct tide_fiber *reader;
     atomic_bool watching; /* release by the watcher: pairs with the reader's acquire */
-    char *above;          /* to be printed above the line */
+    atomic_bool closing;
+    char *above; /* to be printed above the line */
     size_t above_size;
+    struct sigaction before[TIDE_COUNT(signals)];
     bool interrupted, bracketed, ended, reading;
 };
 
 static struct line *editor;
-/* Of the signal's handler, which runs on whichever thread. Relaxed: they carry nothing else. */
+/* Of the signals' handlers, which run on whichever thread. Relaxed: they carry nothing else. */
 static atomic_bool resized;
-static atomic_int resize_pipe = -1;
+static atomic_int ended_by; /* SIGTERM, SIGHUP; 0 */
+static atomic_int wake_pipe = -1;
 
 /* ---- waiting for the keyboard ---- */
 
-static void on_resize(int signal) {
-    (void)signal;
+static void on_signal(int signal) {
     int error = errno;
-    atomic_store_explicit(&resized, true, memory_order_relaxed);
-    int pipe_end = atomic_load_explicit(&resize_pipe, memory_order_relaxed);
+    if (signal == SIGWINCH) {
+        atomic_store_explicit(&resized, true, memory_order_relaxed);
+    } else {
+        atomic_store_explicit(&ended_by, signal, memory_order_relaxed);
+    }
+    int pipe_end = atomic_load_explicit(&wake_pipe, memory_order_relaxed);
     if (pipe_end >= 0) {
         (void)!write(pipe_end, "r", 1);
     }
@@ -67,8 +76,11 @@ static void *watch(void *arg) {
         struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = e->wake[0], .events = POLLIN}};
         while (poll(fds, 2, -1) < 0 && errno == EINTR) {
         }
-        char byte = 0;
-        if (fds[1].revents != 0 && read(e->wake[0], &byte, 1) == 1 && byte == 'q') {
+        char bytes[64]; /* signals that came while nobody read: what is left wakes once more */
+        if (fds[1].revents != 0) {
+            (void)!read(e->wake[0], bytes, sizeof bytes);
+        }
+        if (atomic_load_explicit(&e->closing, memory_order_acquire)) { /* with line_close */
             return NULL;
         }
         struct tide_fiber *reader = e->reader;
@@ -95,8 +107,14 @@ static void print_above(struct line *e) {
 /* Suspends the fiber until a byte is there; false: the actor ends. */
 static bool await_byte(struct line *e) {
     while (!readable()) {
+        if (atomic_load_explicit(&ended_by, memory_order_relaxed) != 0) {
+            e->ended = true;
+            return false;
+        }
         if (atomic_exchange_explicit(&resized, false, memory_order_relaxed)) {
             el_resize(e->el);
+            (void)fputs(e->bracketed ? "\r\033[J" : "\n", stdout); /* what has become of the line */
+            (void)fflush(stdout);
             (void)el_set(e->el, EL_REFRESH);
         }
         print_above(e);
@@ -248,11 +266,14 @@ static void bind_keys(EditLine *el) {
 
 static void line_close(struct line *e) {
     bracket(e, false);
+    atomic_store_explicit(&e->closing, true, memory_order_release); /* with watch */
     (void)!write(e->wake[1], "q", 1);
     (void)sem_post(&e->armed);
     (void)pthread_join(e->watcher, NULL);
-    (void)signal(SIGWINCH, SIG_DFL);
-    atomic_store_explicit(&resize_pipe, -1, memory_order_relaxed);
+    for (size_t i = 0; i < TIDE_COUNT(signals); i++) {
+        (void)sigaction(signals[i], &e->before[i], NULL);
+    }
+    atomic_store_explicit(&wake_pipe, -1, memory_order_relaxed);
     el_end(e->el);
     history_end(e->history);
     (void)close(e->wake[0]);
@@ -284,6 +305,7 @@ static bool line_start(struct line *e) {
     if (pipe(e->wake) != 0) {
         return false;
     }
+    (void)fcntl(e->wake[1], F_SETFL, O_NONBLOCK); /* a signal's handler must not wait */
     (void)sem_init(&e->armed, 0, 0);
     e->el = el_init("tide", stdin, stdout, stderr);
     e->history = history_init();
@@ -312,6 +334,7 @@ static int module_open(lua_State *L) {
     }
     e->bracketed = lua_toboolean(L, 2);
     atomic_init(&e->watching, false);
+    atomic_init(&e->closing, false);
     editor = e;
     if (!line_start(e)) {
         editor = NULL; /* the process gives up: nothing of this is worth untangling */
@@ -319,9 +342,11 @@ static int module_open(lua_State *L) {
     }
     lua_settop(L, 1);
     e->on_tab = luaL_ref(L, LUA_REGISTRYINDEX);
-    atomic_store_explicit(&resize_pipe, e->wake[1], memory_order_relaxed);
-    struct sigaction action = {.sa_handler = on_resize, .sa_flags = SA_RESTART};
-    (void)sigaction(SIGWINCH, &action, NULL);
+    atomic_store_explicit(&wake_pipe, e->wake[1], memory_order_relaxed);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < TIDE_COUNT(signals); i++) {
+        (void)sigaction(signals[i], &action, &e->before[i]);
+    }
     bracket(e, true);
     lua_pushboolean(L, true);
     return 1;
@@ -372,6 +397,16 @@ static int module_remember(lua_State *L) {
     return 0;
 }
 
+/* line.ended_by() -> the signal that asked this process to end | nil */
+static int module_ended_by(lua_State *L) {
+    int signal = atomic_load_explicit(&ended_by, memory_order_relaxed);
+    if (signal == 0) {
+        return 0;
+    }
+    lua_pushinteger(L, signal);
+    return 1;
+}
+
 /* line.above(text): whole lines; above the line that is being typed, if one is. */
 static int module_above(lua_State *L) {
     size_t size;
@@ -394,9 +429,13 @@ static int module_above(lua_State *L) {
 }
 
 int tide__line_open(lua_State *L) {
-    static const luaL_Reg functions[] = {{"open", module_open},         {"close", module_close},
-                                         {"read", module_read},         {"above", module_above},
-                                         {"remember", module_remember}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"open", module_open},
+                                         {"close", module_close},
+                                         {"read", module_read},
+                                         {"above", module_above},
+                                         {"remember", module_remember},
+                                         {"ended_by", module_ended_by},
+                                         {NULL, NULL}};
     luaL_newlib(L, functions);
     return 1;
 }

@@ -261,10 +261,12 @@ static int push_parts(lua_State *L) {
     return 1;
 }
 
-/* core.generate(kind, sizes): {train, test} of "mf", {train, valid, test} of "kge", {text} of
- * "text". */
+enum { MATRIX, GRAPH, TEXT, SPARSE };
+
+/* core.generate(kind, sizes): {train, test} of "mf" and "sparse", {train, valid, test} of "kge",
+ * {text} of "text". */
 static int core_generate(lua_State *L) {
-    static const char *const kinds[] = {"mf", "kge", "text", NULL};
+    static const char *const kinds[] = {"mf", "kge", "text", "sparse", NULL};
     int kind = luaL_checkoption(L, 1, NULL, kinds), status = LUA_OK;
     lua_settop(L, 2);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -287,15 +289,22 @@ static int core_generate(lua_State *L) {
                                          .words = size_field(L, "words", 0),
                                          .sentence = size_field(L, "sentence", 20),
                                          .seed = seed};
-    struct parts parts = {.count = kind == 0 ? 2 : kind == 1 ? 3 : 1};
+    const struct tide_sparse_input sparse = {.train = train,
+                                             .test = test,
+                                             .columns = size_field(L, "columns", 0),
+                                             .nonzeros = size_field(L, "nonzeros", 0),
+                                             .classes = size_field(L, "classes", 0),
+                                             .seed = seed};
+    struct parts parts = {.count = kind == GRAPH ? 3 : kind == TEXT ? 1 : 2};
     struct tide_sink sinks[GENERATED_MOST];
     for (int i = 0; i < GENERATED_MOST; i++) {
         tide_writer_init(&parts.writers[i], NULL, 0);
         sinks[i] = (struct tide_sink){&parts.writers[i], keep};
     }
-    int code = kind == 0   ? tide_generate_matrix(&matrix, sinks[0], sinks[1])
-               : kind == 1 ? tide_generate_graph(&graph, sinks[0], sinks[1], sinks[2])
-                           : tide_generate_text(&text, sinks[0]);
+    int code = kind == MATRIX  ? tide_generate_matrix(&matrix, sinks[0], sinks[1])
+               : kind == GRAPH ? tide_generate_graph(&graph, sinks[0], sinks[1], sinks[2])
+               : kind == TEXT  ? tide_generate_text(&text, sinks[0])
+                               : tide_generate_sparse(&sparse, sinks[0], sinks[1]);
     if (code == 0) {
         lua_pushcfunction(L, push_parts);
         lua_pushlightuserdata(L, &parts);

@@ -860,6 +860,7 @@ void tide__lua_open_table(lua_State *L) {
         {"where", table_where},
         {"stats", table_stats},
         {"hottest", table_hottest},
+        {"waits", tide__lua_table_waits},
         {"consistency", tide__lua_table_consistency},
         {"homes", table_homes},
         {"health", table_health},

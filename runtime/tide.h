@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define TIDE_VERSION "0.1.0"
-#define TIDE_PROTOCOL 1u /* version of the wire; nodes of different versions refuse each other */
+#define TIDE_PROTOCOL 2u /* version of the wire; nodes of different versions refuse each other */
 
 #define TIDE_NEVER UINT64_MAX
 #define TIDE_SECOND UINT64_C(1000000000)
@@ -538,6 +538,14 @@ struct tide_hot_key {
 /* The hottest keys of this node, at most `limit` of 1,024, most accesses first: how many. *total: accesses of all keys,
  * by the same sample. The sum over all nodes is the table's (each counts its own workers). Any thread. */
 size_t tide_table_hottest(struct tide_table *table, struct tide_hot_key *out, size_t limit, uint64_t *total);
+
+/* How long fibers of this node waited for pulls and pushes of a table that could not be done in place: counts of waits
+ * below 1, 2, 4, ... us, in the last all longer ones (from 67 s). Any thread. */
+enum { TIDE_WAIT_BUCKETS = 28 };
+struct tide_table_waits {
+    uint64_t pull[TIDE_WAIT_BUCKETS], push[TIDE_WAIT_BUCKETS];
+};
+void tide_table_waits(struct tide_table *table, struct tide_table_waits *out);
 
 /* What a node's store has done for other nodes since its start. Any thread. */
 struct tide_store_load {

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
@@ -278,4 +279,114 @@ int tide_generate_text(const struct tide_text_input *input, struct tide_sink sin
     int closed = output_close(&out);
     tide_free(law);
     return error ? error : closed;
+}
+
+/* ---- sparse examples ---- */
+
+struct examples {
+    const struct tide_sparse_input *input;
+    double *truth;     /* columns x outputs */
+    double *scores;    /* outputs */
+    uint64_t outputs;
+    uint64_t *columns; /* of an example, rising */
+    double *values;
+    uint8_t *taken; /* a byte a column */
+    uint64_t state;
+};
+
+static int compare_columns(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Different columns, each choice equally likely (Floyd's algorithm; Bentley, CACM 30(9), 1987). */
+static void draw_columns(struct examples *e) {
+    uint64_t wanted = e->input->nonzeros, all = e->input->columns, count = 0;
+    for (uint64_t j = all - wanted; j < all; j++) {
+        uint64_t drawn = next(&e->state) % (j + 1);
+        uint64_t column = e->taken[drawn] ? j : drawn;
+        e->taken[column] = 1;
+        e->columns[count++] = column;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        e->taken[e->columns[i]] = 0;
+    }
+    qsort(e->columns, count, sizeof *e->columns, compare_columns);
+}
+
+static void score(struct examples *e) {
+    double deviation = 1 / sqrt((double)e->input->nonzeros);
+    for (uint64_t k = 0; k < e->outputs; k++) {
+        e->scores[k] = 0;
+    }
+    for (uint64_t i = 0; i < e->input->nonzeros; i++) {
+        e->values[i] = gauss(&e->state) * deviation;
+        const double *row = e->truth + e->columns[i] * e->outputs;
+        for (uint64_t k = 0; k < e->outputs; k++) {
+            e->scores[k] += row[k] * e->values[i];
+        }
+    }
+}
+
+static void write_label(struct examples *e, struct output *out) {
+    if (e->input->classes == 0) {
+        output_format(out, "%.6g", e->scores[0] + 0.01 * gauss(&e->state));
+        return;
+    }
+    uint64_t best = 0;
+    for (uint64_t k = 1; k < e->outputs; k++) {
+        best = e->scores[k] > e->scores[best] ? k : best;
+    }
+    if (next(&e->state) % 20 == 0) {
+        best = next(&e->state) % e->outputs;
+    }
+    output_format(out, "%" PRIu64, best);
+}
+
+static int sparse_part(struct examples *e, uint64_t count, struct tide_sink sink) {
+    struct output out;
+    int error = output_init(&out, sink);
+    if (error) {
+        return error;
+    }
+    for (uint64_t made = 0; made < count && !out.error; made++) {
+        draw_columns(e);
+        score(e);
+        write_label(e, &out);
+        for (uint64_t i = 0; i < e->input->nonzeros; i++) {
+            output_format(&out, " %" PRIu64 ":%.6g", e->columns[i] + 1, e->values[i]);
+        }
+        output_format(&out, "\n");
+    }
+    return output_close(&out);
+}
+
+int tide_generate_sparse(const struct tide_sparse_input *input, struct tide_sink train,
+                         struct tide_sink test) {
+    const struct tide_sparse_input *in = input;
+    if (in->train == 0 || in->columns == 0 || in->columns >= UINT32_MAX || in->nonzeros == 0 ||
+        in->nonzeros > in->columns || in->classes == 1 || in->classes > 1 << 20 ||
+        in->columns * (in->classes + 1) > UINT32_MAX) {
+        return tide_fail(TIDE_EINVAL, "sparse: needs examples, 1 to `columns` nonzeros, 0 or 2 to 2^20 "
+                                      "classes, columns x classes below 2^32");
+    }
+    struct examples e = {.input = in, .outputs = in->classes ? in->classes : 1, .state = in->seed};
+    e.truth = tide_alloc(in->columns * e.outputs * sizeof *e.truth);
+    e.scores = tide_alloc(e.outputs * sizeof *e.scores);
+    e.columns = tide_alloc(in->nonzeros * sizeof *e.columns);
+    e.values = tide_alloc(in->nonzeros * sizeof *e.values);
+    e.taken = tide_alloc_zero(in->columns, 1);
+    int error = e.truth && e.scores && e.columns && e.values && e.taken ? 0 : TIDE_ENOMEM;
+    for (uint64_t i = 0; !error && i < in->columns * e.outputs; i++) {
+        bool zero = in->classes == 0 && next(&e.state) % 10 != 0;
+        e.truth[i] = zero ? 0 : gauss(&e.state);
+    }
+    error = error ? error : sparse_part(&e, in->train, train);
+    error = error ? error : sparse_part(&e, in->test, test);
+    tide_free(e.truth);
+    tide_free(e.scores);
+    tide_free(e.columns);
+    tide_free(e.values);
+    tide_free(e.taken);
+    return error;
 }

@@ -1,9 +1,7 @@
-/* Reading the IDX format, and unpacking gzip by zlib. Input is foreign: everything is checked. */
+/* Reading the IDX format. Input is foreign: everything is checked. */
 #include "idx.h"
 #include "base/base.h"
 
-#include <string.h>
-#include <zlib.h>
 
 static uint32_t big_endian(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -33,56 +31,4 @@ int tide_idx_parse(const void *data, size_t size, struct tide_idx *out) {
                          there);
     }
     return 0;
-}
-
-int tide_gzip_is(const void *data, size_t size) {
-    const uint8_t *at = data;
-    return size >= 2 && at[0] == 0x1f && at[1] == 0x8b;
-}
-
-static int unpack(z_stream *stream, size_t limit, uint8_t **out, size_t *out_size) {
-    size_t room = 0, used = 0;
-    int status = Z_OK;
-    while (status != Z_STREAM_END) {
-        if (used == room) {
-            room = room ? 2 * room : 65536;
-            uint8_t *larger = tide_realloc(*out, room);
-            if (!larger) {
-                return TIDE_ENOMEM;
-            }
-            *out = larger;
-        }
-        stream->next_out = *out + used;
-        stream->avail_out = (uInt)(room - used);
-        status = inflate(stream, Z_NO_FLUSH);
-        used = room - stream->avail_out;
-        if (used > limit) {
-            return tide_fail(TIDE_ELIMIT, "more than %zu bytes unpacked", limit);
-        }
-        if (status != Z_OK && status != Z_STREAM_END) {
-            return tide_fail(TIDE_EINVAL, "damaged or truncated gzip data");
-        }
-    }
-    *out_size = used;
-    return 0;
-}
-
-int tide_gzip_unpack(const void *data, size_t size, size_t limit, uint8_t **out, size_t *out_size) {
-    z_stream stream = {0};
-    if (size > UINT32_MAX || limit > (size_t)1 << 30) {
-        return tide_fail(TIDE_ELIMIT, "%zu bytes are more than is read at once", size);
-    }
-    if (inflateInit2(&stream, 15 + 16) != Z_OK) { /* largest window; gzip's header */
-        return TIDE_ENOMEM;
-    }
-    stream.next_in = (Bytef *)(uintptr_t)data;
-    stream.avail_in = (uInt)size;
-    *out = NULL;
-    int code = unpack(&stream, limit, out, out_size);
-    inflateEnd(&stream);
-    if (code != 0) {
-        tide_free(*out);
-        *out = NULL;
-    }
-    return code;
 }

@@ -7,11 +7,16 @@
 extern const struct tide_kernel tide_kernel_cosine_nearest;
 extern const struct tide_kernel tide_kernel_cosine_pairs;
 extern const struct tide_kernel tide_kernel_kge_train;
+extern const struct tide_kernel tide_kernel_factors_coding;
+extern const struct tide_kernel tide_kernel_factors_metric;
+extern const struct tide_kernel tide_kernel_factors_mlr;
+extern const struct tide_kernel tide_kernel_factors_sdca;
 extern const struct tide_kernel tide_kernel_kge_rank;
 extern const struct tide_kernel tide_kernel_mf_error;
 extern const struct tide_kernel tide_kernel_mf_loss;
 extern const struct tide_kernel tide_kernel_mf_sgd_block;
 extern const struct tide_kernel tide_kernel_nearest_rows;
+extern const struct tide_kernel tide_kernel_project_rows;
 extern const struct tide_kernel tide_kernel_rows_restore;
 extern const struct tide_kernel tide_kernel_sgns_train;
 

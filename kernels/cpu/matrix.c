@@ -7,7 +7,6 @@
 #include "base/base.h"
 #include "cpu/names.h"
 
-#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -31,79 +30,6 @@ static int expected(const struct matrix_reader *r, const char *what, struct fiel
     return tide_fail(TIDE_EPROTO, "%s: line %zu: expected %s, found '%.*s'", r->lines.text->name,
                      r->lines.number, what, (int)(found.size < SHOWN ? found.size : SHOWN),
                      found.at);
-}
-
-/* ---- numbers ---- */
-
-static double scaled(double mantissa, int exponent) {
-    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    while (exponent > 22) {
-        mantissa *= 1e22;
-        exponent -= 22;
-    }
-    while (exponent < -22) {
-        mantissa /= 1e22;
-        exponent += 22;
-    }
-    return exponent < 0 ? mantissa / powers[-exponent] : mantissa * powers[exponent];
-}
-
-/* A decimal number of at most 400 characters that is finite as f32. Independent of the locale. */
-static bool parse_value(struct field field, float *out) {
-    const char *at = field.at, *end = at + field.size;
-    uint64_t mantissa = 0;
-    int exponent = 0, digits = 0;
-    bool negative = at < end && *at == '-', point = false;
-    at += at < end && (*at == '-' || *at == '+');
-    for (; at < end && ((*at >= '0' && *at <= '9') || (*at == '.' && !point)); at++) {
-        if (*at == '.') {
-            point = true;
-            continue;
-        }
-        digits++;
-        bool kept = mantissa < UINT64_C(1000000000000000000);
-        mantissa = kept ? 10 * mantissa + (uint64_t)(*at - '0') : mantissa;
-        exponent += kept ? -point : !point;
-    }
-    if (digits == 0 || field.size > 400) {
-        return false;
-    }
-    if (at < end && (*at == 'e' || *at == 'E')) {
-        int power = 0;
-        bool below = ++at < end && *at == '-';
-        at += at < end && (*at == '-' || *at == '+');
-        if (at == end) {
-            return false;
-        }
-        for (; at < end && *at >= '0' && *at <= '9'; at++) {
-            power = power < 10000 ? 10 * power + (*at - '0') : power;
-        }
-        exponent += below ? -power : power;
-    }
-    double value = mantissa == 0     ? 0
-                   : exponent > 400  ? (double)INFINITY
-                   : exponent < -800 ? 0
-                                     : scaled((double)mantissa, exponent);
-    *out = (float)(negative ? -value : value);
-    return at == end && isfinite(*out);
-}
-
-/* Digits only, at most `most`. */
-static bool parse_count(struct field field, uint64_t most, uint64_t *out) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < field.size; i++) {
-        if (field.at[i] < '0' || field.at[i] > '9') {
-            return false;
-        }
-        value = 10 * value + (uint64_t)(field.at[i] - '0');
-        if (value > most) {
-            return false;
-        }
-    }
-    *out = value;
-    return field.size > 0;
 }
 
 static int add_cell(struct matrix_reader *r, uint32_t row, uint32_t column, float value) {
@@ -172,14 +98,14 @@ static bool is_title(struct field field) {
     return ((first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z')) &&
            !(field.size >= 3 &&
              (strncasecmp(field.at, "nan", 3) == 0 || strncasecmp(field.at, "inf", 3) == 0)) &&
-           !parse_value(field, &ignored);
+           !tide_text_number(field.at, field.size, &ignored);
 }
 
 static int read_rating(struct matrix_reader *r, const struct field fields[3]) {
     static const char *const whats[] = {"a user id", "an item id"};
     uint32_t ids[2];
     float value;
-    if (!parse_value(fields[2], &value)) {
+    if (!tide_text_number(fields[2].at, fields[2].size, &value)) {
         return expected(r, "a rating", fields[2]);
     }
     for (int i = 0; i < 2; i++) {
@@ -307,7 +233,9 @@ static int read_market_size(struct matrix_reader *r, uint64_t sizes[3]) {
         return found;
     }
     for (int i = 0; i < 3; i++) {
-        if (found != 3 || !parse_count(words[i], UINT32_MAX - 1, &sizes[i]) || sizes[i] == 0) {
+        if (found != 3 ||
+            !tide_text_count(words[i].at, words[i].size, UINT32_MAX - 1, &sizes[i]) ||
+            sizes[i] == 0) {
             return expected(r, "rows, columns and cells, each 1 to 2^32 - 2",
                             words[found == 3 ? i : 0]);
         }
@@ -340,13 +268,13 @@ static int read_market(struct matrix_reader *r) {
                              r->lines.text->name, r->lines.number,
                              found < 3 ? "fewer words" : "more words");
         }
-        if (!parse_count(words[0], sizes[0], &row) || row == 0) {
+        if (!tide_text_count(words[0].at, words[0].size, sizes[0], &row) || row == 0) {
             return expected(r, "a row from 1 to the number of rows", words[0]);
         }
-        if (!parse_count(words[1], sizes[1], &column) || column == 0) {
+        if (!tide_text_count(words[1].at, words[1].size, sizes[1], &column) || column == 0) {
             return expected(r, "a column from 1 to the number of columns", words[1]);
         }
-        if (!parse_value(words[2], &value)) {
+        if (!tide_text_number(words[2].at, words[2].size, &value)) {
             return expected(r, "a finite value", words[2]);
         }
         if (r->part->count == sizes[2]) {

@@ -6,12 +6,17 @@
 static const struct tide_kernel *const kernels[] = {
     &tide_kernel_cosine_nearest,
     &tide_kernel_cosine_pairs,
+    &tide_kernel_factors_coding,
+    &tide_kernel_factors_metric,
+    &tide_kernel_factors_mlr,
+    &tide_kernel_factors_sdca,
     &tide_kernel_kge_rank,
     &tide_kernel_kge_train,
     &tide_kernel_mf_error,
     &tide_kernel_mf_loss,
     &tide_kernel_mf_sgd_block,
     &tide_kernel_nearest_rows,
+    &tide_kernel_project_rows,
     &tide_kernel_rows_restore,
     &tide_kernel_sgns_train,
 };

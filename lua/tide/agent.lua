@@ -92,6 +92,7 @@ function ops.start(request)
   if not run then
     return nil, script.error("T0401", ("run %s is not loaded here"):format(tostring(request.run)))
   end
+  run.job = request.job
   local addresses = {}
   for i, rank in ipairs(request.ranks) do
     local address, err = core.spawn {
@@ -121,6 +122,35 @@ end
 function ops.stop(request)
   forget(request.run)
   return {}
+end
+
+---How long this node's workers waited for a table, and how stale what they read was: {table=name}.
+function ops.waits(request)
+  local handle = core.table_find(request.table)
+  if not handle then return {} end
+  local waits = handle:waits()
+  waits.staleness = (handle:stats().staleness or {}).hist
+  return waits
+end
+
+---What happened, as this node saw it: {after=number}.
+function ops.events(request)
+  return {events = core.events(request.after)}
+end
+
+---Something that others shall be able to ask for: {kind=, text=}.
+function ops.event(request)
+  core.event(request.kind, request.text)
+  return {}
+end
+
+---Jobs whose workers this node has: {jobs = {{job=, run=, workers=}, ..}}.
+function ops.jobs()
+  local jobs = {}
+  for id, run in pairs(state.runs) do
+    if run.job then jobs[#jobs + 1] = {job = run.job, run = id, workers = #run.workers} end
+  end
+  return {jobs = jobs}
 end
 
 -- An answer that comes later, by a fiber.
@@ -153,14 +183,21 @@ end
 
 ---Writes a generation of all tables: {dir=, keep=}.
 function ops.checkpoint(request, message)
-  return beside(message, require("tide.checkpoint").save, {dir = request.dir, keep = request.keep})
+  return beside(message, function()
+    local info, err = require("tide.checkpoint").save {dir = request.dir, keep = request.keep}
+    if info then core.event("checkpoint", ("generation %d in %s, as asked"):format(info.generation, request.dir)) end
+    return info, err
+  end)
 end
 
 ---Brings all tables back: {dir=, generation=}.
 function ops.restore(request, message)
   return beside(message, function()
     local restored, err = require("tide.checkpoint").restore(request.dir, request.generation)
-    if restored then restored.job = nil end
+    if restored then
+      restored.job = nil
+      core.event("checkpoint", ("generation %d of %s restored"):format(restored.generation, request.dir))
+    end
     return restored, err
   end)
 end
@@ -168,9 +205,13 @@ end
 local CONSOLE <const> = [[return require("tide.console.session").main(...)]]
 local CONSOLES_MAX <const> = 32
 
----The console of a session: {session=}; made when it does not run here. Answers {address, node, version, resumed}.
+---The console of a session: {session=, role=}; made when it does not run here. Answers {address, node, version, role,
+---resumed}. A session keeps the role that it was made with.
 ops["console.open"] = function(request)
-  local id = request.session
+  local id, role = request.session, request.role
+  if not require("tide.console.roles").is(role) then
+    return nil, script.error("T0113", "a session has role read, operate or admin")
+  end
   if type(id) ~= "string" or not id:find "^%x+$" or #id > 64 then
     return nil, script.error("T0113", "a session is named by hexadecimal digits")
   end
@@ -182,19 +223,40 @@ ops["console.open"] = function(request)
       return nil, script.error("T0603", ("%d consoles run on this node already"):format(CONSOLES_MAX))
     end
     local address, err = core.spawn {source = CONSOLE, chunk = "@tide/console/session.lua", role = "control",
-                                     argument = {session = id}}
+                                     argument = {session = id, role = role}}
     if not address then return nil, err end
-    state.consoles[id] = address
+    state.consoles[id] = {address = address, role = role}
     core.monitor(address)
+  elseif known.role ~= role then
+    return nil, script.error("T0801", ("session %s has role %s on this node"):format(id:sub(1, 8), known.role))
   end
-  return {address = state.consoles[id], node = core.node().name, version = core.version, resumed = known ~= nil}
+  local own = state.consoles[id]
+  return {address = own.address, node = core.node().name, version = core.version, role = own.role,
+          resumed = known ~= nil}
 end
 
 ---Ends a session at once, whatever it does: {session=}.
 ops["console.drop"] = function(request)
-  local address = state.consoles[request.session]
-  if address then core.kill(address) end
+  local known = state.consoles[request.session]
+  if known then core.kill(known.address) end
   return {}
+end
+
+---Begins to record spans: {events=} of each thread.
+ops["trace.start"] = function(request)
+  local ok, err = core.trace_start(request.events)
+  return ok and {} or nil, err
+end
+
+ops["trace.stop"] = function()
+  core.trace_stop()
+  return {}
+end
+
+---{cursor=, origin=}: some of what was recorded, as text, and the cursor of the rest.
+ops["trace.read"] = function(request)
+  local text, cursor = core.trace_read(request.cursor, request.origin)
+  return {text = text, cursor = cursor}
 end
 
 ---Ends this node: {leave=bool}. With leave its slots are handed on first.
@@ -212,8 +274,8 @@ local function serve(message)
     for id, run in pairs(state.runs) do
       if run.controller == message.from then forget(id) end
     end
-    for id, address in pairs(state.consoles) do
-      if address == message.from then state.consoles[id] = nil end
+    for id, known in pairs(state.consoles) do
+      if known.address == message.from then state.consoles[id] = nil end
     end
     return
   end

@@ -1,9 +1,10 @@
 -- Every error a user can meet: code -> {title, explanation, remedy, name, exit}.
 --
 -- Families: T01 usage and options, T02 scripts, T03 policies, T04 data and files, T05 cluster and links, T06 store and
--- jobs, T07 checkpoints, T09 kernels, T10 starting and stopping processes. `name` is the name shared with C ("EBUSY" =
--- TIDE_EBUSY); of the entries that share one, the entry marked `generic` stands for errors that come from C with a name
--- alone. `exit` is the exit code of a command that fails with this error. Texts say what happened, then what to do.
+-- jobs, T07 checkpoints, T08 roles, T09 kernels, T10 starting and stopping processes. `name` is the name shared with C
+-- ("EBUSY" = TIDE_EBUSY); of the entries that share one, the entry marked `generic` stands for errors that come from C
+-- with a name alone. `exit` is the exit code of a command that fails with this error. Texts say what happened, then
+-- what to do.
 
 local catalogue = {}
 
@@ -230,6 +231,12 @@ entry("T0307", {
     .. "before the swap gives what it is compared with.",
   remedy = "give {metric = \"examples_per_s\", drop = 0.1, within = \"60s\"} with a metric that the message names",
 })
+entry("T0308", {
+  title = "faulty canary", exit = 6, name = "EINVAL",
+  explanation = "A canary tries a policy on a part of what its seat decides about: workers, nodes, tables, jobs or a "
+    .. "fraction. There must be something inside and something outside, and a guard that ends it.",
+  remedy = "give canary = {nodes = \"n1\"} or {fraction = 0.2}, and guard = {metric =, drop =, within =}",
+})
 
 ---- T04: data and files ----------------------------------------------------------------------------------------------
 
@@ -437,6 +444,15 @@ entry("T0708", {
   explanation = "A job's checkpoint field, or what a worker or on_report keeps in its state, cannot be used. State is "
     .. "made of numbers, strings, booleans and tables of them.",
   remedy = "correct the field that is named",
+})
+
+---- T08: roles -------------------------------------------------------------------------------------------------------
+
+entry("T0801", {
+  title = "refused: the role", exit = 4, name = "EPERM",
+  explanation = "A console session has the role that it was opened with: `read` looks, `operate` also swaps policies "
+    .. "that ship with Tide, `admin` evaluates any Lua. The name needs more than the session has.",
+  remedy = "open a session with a greater role: tide attach --role operate",
 })
 
 ---- T09: kernels -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,9 @@
 -- Every hand-out is a lease with a number of its own. A completion counts only with the lease that is out, so a chunk
 -- that was taken from a lost worker and done again by another counts once, whoever says so and how often. What the
 -- worker reported of a chunk counts with its completion: the sums of a pass hold every example once.
+--
+-- A dispatch policy may queue chunks for workers (assign): what is queued for one worker nobody else gets; what is not
+-- goes to whoever asks, in order.
 local core = require "tide.core"
 local data = require "tide.data"
 
@@ -18,7 +21,7 @@ function chunks.new(count, o)
   local pieces = math.max(1, math.min(count, o.chunks or PER_WORKER * o.workers))
   return setmetatable({
     count = count, pieces = pieces, seed = o.seed, pass = 0, order = {}, next = 1, back = {}, held = {}, done = {},
-    missing = 0, leases = 0, redone = 0, sums = {},
+    missing = 0, leases = 0, redone = 0, sums = {}, queues = {}, queued = {},
   }, chunks)
 end
 
@@ -26,6 +29,7 @@ end
 function chunks:begin()
   self.pass = self.pass + 1
   self.order, self.next, self.back, self.held, self.done, self.missing = {}, 1, {}, {}, {}, self.pieces
+  self.queues, self.queued = {}, {}
   for i = 1, self.pieces do self.order[i] = i end
   local rng = core.random(self.seed * 1000003 + self.pass)
   for i = self.pieces, 2, -1 do
@@ -37,18 +41,79 @@ end
 ---@return boolean whether every chunk of the pass is done
 function chunks:over() return self.missing == 0 end
 
----Leases the next free chunk: one that came back before one that nobody had.
+---Sets the queue of a worker: the chunks it gets next, in this order. What somebody has begun or completed is left out;
+---what is in another queue leaves it; what was in this one and is not in the list is anybody's.
 ---@param rank integer
----@return {index: integer, lease: integer, first: integer, count: integer}|nil
-function chunks:take(rank)
-  local index = table.remove(self.back, 1)
-  if not index then
-    index = self.order[self.next]
-    if not index then return nil end
+---@param list integer[] indices
+function chunks:assign(rank, list)
+  self:unqueue(rank)
+  local queue = {}
+  for _, index in ipairs(list) do
+    if not self.held[index] and not self.done[index] then
+      local owner = self.queued[index]
+      if owner then self:leave_queue(owner, index) end
+      self.queued[index] = rank
+      queue[#queue + 1] = index
+    end
+  end
+  self.queues[rank] = #queue > 0 and queue or nil
+end
+
+function chunks:leave_queue(rank, index)
+  local queue = self.queues[rank]
+  for i = 1, #queue do
+    if queue[i] == index then
+      table.remove(queue, i)
+      return
+    end
+  end
+end
+
+---Makes what is queued for a worker anybody's.
+---@return boolean whether there was something
+function chunks:unqueue(rank)
+  local queue = self.queues[rank]
+  for _, index in ipairs(queue or {}) do self.queued[index] = nil end
+  self.queues[rank] = nil
+  return queue ~= nil
+end
+
+---@return integer[] chunks that a worker gets next
+function chunks:queue_of(rank) return self.queues[rank] or {} end
+
+-- The chunk that a worker is to have next: of its own queue, one that came back, one that nobody had.
+function chunks:pick(rank)
+  local queue = self.queues[rank]
+  local own = queue and table.remove(queue, 1)
+  if own then
+    self.queued[own] = nil
+    return own
+  end
+  for i, index in ipairs(self.back) do
+    if not self.queued[index] and not self.held[index] and not self.done[index] then
+      table.remove(self.back, i)
+      return index
+    end
+  end
+  while self.order[self.next] and (self.held[self.order[self.next]] or self.done[self.order[self.next]]) do
     self.next = self.next + 1
   end
+  for i = self.next, #self.order do
+    local index = self.order[i]
+    if not self.queued[index] and not self.held[index] and not self.done[index] then return index end
+  end
+  return nil
+end
+
+---Leases the next chunk for this worker.
+---@param rank integer
+---@param now? number when; finish tells how long it took
+---@return {index: integer, lease: integer, first: integer, count: integer}|nil
+function chunks:take(rank, now)
+  local index = self:pick(rank)
+  if not index then return nil end
   self.leases = self.leases + 1
-  self.held[index] = {lease = self.leases, rank = rank}
+  self.held[index] = {lease = self.leases, rank = rank, since = now}
   local first, count = data.piece(self.count, index, self.pieces)
   return {index = index, lease = self.leases, first = first, count = count}
 end
@@ -60,14 +125,16 @@ end
 
 ---A worker says that a chunk is done: {index=, lease=, fields=}.
 ---@return boolean whether it counts
+---@return table? held {rank=, since=} who had it, and since when
 function chunks:finish(said)
   local twice = core.mutant and core.mutant "chunk_twice"
   if not holds(self, said.index, said.lease) and not twice then return false end
+  local held = self.held[said.index]
   self.held[said.index] = nil
   self.done[said.index] = true
   self.missing = self.missing - 1
   for k, v in pairs(said.fields or {}) do self.sums[k] = (self.sums[k] or 0) + v end
-  return true
+  return true, held
 end
 
 ---A worker left a chunk undone: {index=, lease=}.
@@ -82,6 +149,7 @@ end
 ---@return integer count of chunks that are to be done again
 function chunks:release(rank)
   local count = 0
+  self:unqueue(rank)
   for index = 1, self.pieces do
     local held = self.held[index]
     if held and held.rank == rank then
@@ -133,6 +201,25 @@ function chunks:restore(record)
   end
   for k, v in pairs(record.sums) do self.sums[k] = v end
   return true
+end
+
+---@return integer examples in a chunk
+function chunks:size_of(index)
+  local _, count = data.piece(self.count, index, self.pieces)
+  return count
+end
+
+---The chunks of the pass that is going on, in the order in which they are handed out.
+---@return table[] {id, examples, left, taken_by, since}
+function chunks:list()
+  local list = {}
+  for i, index in ipairs(self.order) do
+    local held = self.held[index]
+    local count = self:size_of(index)
+    list[i] = {id = index, examples = count, left = self.done[index] and 0 or count, taken_by = held and held.rank,
+               since = held and held.since}
+  end
+  return list
 end
 
 ---@return integer passes that are complete

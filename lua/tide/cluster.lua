@@ -227,8 +227,15 @@ function cluster.new(o)
   end
   adopt_members(self)
   if context.announce then context.announce(self) end
+  if context.trace then self.tracing = self:trace(context.trace) end
   return self
 end
+
+---Records what the nodes do until the trace is closed, which writes `path` for ui.perfetto.dev:
+---`local trace <close> = cluster:trace "out.json"`. One at a time.
+---@param path string
+---@return table trace
+function cluster:trace(path) return require("tide.trace").start(path, self:agents()) end
 
 ---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
 ---the first keys are.
@@ -291,6 +298,10 @@ function cluster:close()
   if self.closed or self.context.stays then return end -- the console that follows the script looks at it
   self.closed = true
   for _, run in ipairs(self.runs) do pcall(run.cancel, run) end
+  if self.tracing then
+    local ok, err = pcall(self.tracing.close, self.tracing)
+    if not ok then core.log("error", errors.from(err).message) end
+  end
   if #self.children == 0 then return end
   core.log_level "error" -- that these nodes end is no news
   for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end

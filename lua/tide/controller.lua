@@ -14,11 +14,13 @@
 -- node alone are gone, and end the run.
 local chunks = require "tide.chunks"
 local core = require "tide.core"
+local events = require "tide.events"
 local script = require "tide.script"
 local text = require "tide.text"
 
 local controller = {}
 controller.__index = controller
+require("tide.elastic_workers").extend(controller)
 
 local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
 local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
@@ -57,6 +59,7 @@ function controller:emit(event)
     self.dropped = 0
   end
   self.events[#self.events + 1] = event
+  events.of_run(self, event)
   self:flush()
 end
 
@@ -150,6 +153,7 @@ function controller:drop_workers(node, reason)
     if w.node == node then
       w.state, w.waits, count = "lost", nil, count + 1
       if self.chunks then redone = redone + self.chunks:release(w.rank) end
+      if self.policies then self.policies:ended(w.rank) end
       for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
     end
   end
@@ -164,6 +168,10 @@ end
 function controller:lose_node(node, reason, in_order)
   if node.lost then return end
   node.lost = true
+  if node.vacant then -- it left when its workers had
+    if self.policies then self.policies:left(node) end
+    return
+  end
   local known, left = gone(node.name)
   in_order = left or (in_order and not known)
   reason = known or reason
@@ -246,21 +254,21 @@ function controller:running()
   local list = {}
   local counted = core.mutant and core.mutant "dead_counted"
   for _, w in ipairs(self.workers) do
-    if w.state ~= "done" and (w.state ~= "lost" or counted) then list[#list + 1] = w end
+    local there = w.state ~= "done" and w.state ~= "joining" and w.state ~= "waiting"
+    if there and (w.state ~= "lost" or counted) then list[#list + 1] = w end
   end
   return list
 end
 
-local function tell_all(workers, message, ids, live)
+local function answer_all(workers, message)
   for _, w in ipairs(workers) do
-    if live then message.batch = live:batch_of(w.rank) end
-    if ids then message.id = w.waits.id end
+    message.id = w.waits.id
     core.send(w.address, message)
-    if ids then w.waits = nil end
+    w.waits = nil
   end
 end
 
----Answers the workers that wait in a report.
+---Answers the workers that wait in a report. Here workers join, and those that are dropped hear of it.
 function controller:release()
   local held = self.held
   if not held then return end
@@ -269,7 +277,16 @@ function controller:release()
   for _, w in ipairs(self.workers) do
     if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
   end
-  tell_all(waiting, {op = "answer", params = self.params, stop = held.stop}, true, self.policies)
+  local joined = held.stop and {} or self:admit()
+  for _, w in ipairs(waiting) do
+    if w.dropped and self.policies then self.policies:ended(w.rank) end
+  end
+  for _, w in ipairs(waiting) do
+    core.send(w.address, {op = "answer", id = w.waits.id, params = self.params, stop = held.stop or w.dropped or false,
+                          batch = self.policies and self.policies:batch_of(w.rank)})
+    w.waits = nil
+  end
+  self:begin_joined(joined)
 end
 
 ---Numbers of all workers, over what their completed chunks reported.
@@ -366,7 +383,7 @@ function controller:meet()
   else
     local values = {}
     for _, w in ipairs(running) do values[w.rank] = w.waits.value end
-    tell_all(running, {op = "pass", values = next(values) ~= nil and values or nil}, true)
+    answer_all(running, {op = "pass", values = next(values) ~= nil and values or nil})
   end
 end
 
@@ -377,10 +394,10 @@ function controller:serve_chunk(w)
   local pass, set = w.waits.pass, self.chunks
   if pass == set.pass + 1 and set:over() and not self.stopping then set:begin() end
   local answer
-  if self.stopping or pass < set.pass or set:over() then
+  if self.stopping or w.dropped or pass < set.pass or set:over() then
     answer = {op = "chunk"}
   else
-    answer = pass == set.pass and set:take(w.rank)
+    answer = pass == set.pass and set:take(w.rank, core.now())
     if not answer then return end
     answer.op = "chunk"
   end
@@ -390,11 +407,26 @@ function controller:serve_chunk(w)
 end
 
 ---Gives free chunks to the workers that wait for one; lets them go when the pass is over.
+---@return integer[] ranks of those that wait on
 function controller:hand_out()
-  if not self.chunks or self.failed then return end
+  local idle = {}
+  if not self.chunks or self.failed then return idle end
   for _, w in ipairs(self.workers) do
     if w.waits and w.waits.kind == "chunk" then self:serve_chunk(w) end
+    if w.waits and w.waits.kind == "chunk" then idle[#idle + 1] = w.rank end
   end
+  return idle
+end
+
+---The same, with a word of the dispatch policy for those that wait on.
+function controller:dispatch()
+  local idle = self:hand_out()
+  if #idle > 0 and self.policies and self.policies:idle(idle) then self:hand_out() end
+end
+
+---A worker waits for something else than chunks, or for nothing any more: what is queued for it is anybody's.
+function controller:leave_queue(w)
+  if self.chunks and self.chunks:unqueue(w.rank) then self:hand_out() end
 end
 
 ---- checkpoints -----------------------------------------------------------------------------------------------------
@@ -477,6 +509,10 @@ end
 local from_worker = {}
 
 function from_worker.ready(self, w)
+  if w.state == "joining" then -- it may say so before the agent has told its address
+    w.loaded, w.state = true, w.address and "waiting" or "joining"
+    return
+  end
   w.state = "ready"
   self.ready = self.ready + 1
   if self.ready < self.worker_count then return end
@@ -498,11 +534,13 @@ function from_worker.report(self, w, m)
   w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
   w.elapsed_s = m.elapsed_s
   w.waits = {kind = "report", id = m.id}
+  self:leave_queue(w)
   self:meet()
 end
 
 function from_worker.barrier(self, w, m)
   w.waits = {kind = "barrier", id = m.id, name = m.name, value = m.value}
+  self:leave_queue(w)
   self:meet()
 end
 
@@ -520,10 +558,13 @@ function from_worker.progress(self, _, m) self:count_progress(m.fields) end
 
 ---{done = {index, lease, fields}} completes, {back = {index, lease}} gives back, {id, pass} asks for the next one.
 function from_worker.chunk(self, w, m)
-  if m.done and self.chunks:finish(m.done) and next(m.done.fields) then self:count_progress(m.done.fields) end
+  local counts, held = false, nil
+  if m.done then counts, held = self.chunks:finish(m.done) end
+  if counts and next(m.done.fields) then self:count_progress(m.done.fields) end
+  if held and self.policies then self.policies:completed(w.rank, self.chunks:size_of(m.done.index), held.since) end
   if m.back then self.chunks:give_back(m.back) end
   if m.id then w.waits = {kind = "chunk", id = m.id, pass = m.pass} end
-  self:hand_out()
+  self:dispatch()
   self:meet()
 end
 
@@ -546,6 +587,8 @@ function from_worker.done(self, w, m)
   self.records[w.rank] = m.record
   w.state, w.waits = "done", nil
   if self.policies then self.policies:ended(w.rank) end
+  self:leave_queue(w)
+  if w.dropped then self:look_for_vacancy(w.node) end
   self:meet()
 end
 
@@ -613,7 +656,7 @@ function from_driver.evaluate(self, request, message)
   local missing = {}
   self.evaluations[id] = {missing = missing, count = 0}
   for _, w in ipairs(self.workers) do
-    if w.state ~= "lost" then
+    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" then
       missing[w.rank] = true
       core.send(w.address, {op = "evaluate", id = id, name = request.name})
     end
@@ -639,14 +682,25 @@ function from_driver.set(self, request)
   for k, v in pairs(request.params) do self.params[k] = v end
 end
 
----One more node: {node = {name, id, agent, workers, store}}.
+---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
 function from_driver.joined(self, request)
   local node = request.node
+  node.late = true
   self.monitors[core.monitor(node.agent)] = {node = node}
   node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
   self.a.nodes[#self.a.nodes + 1] = node
   if self.policies then self.policies:joined(node) end
+  if node.workers > 0 then self:add_workers(node) end
 end
+
+---Workers come or go until there are `count`.
+function from_driver.workers(self, request) self:set_workers(request.count) end
+
+---The driver could not start nodes for so many workers.
+function from_driver.not_joined(self, request) self.coming = math.max((self.coming or 0) - request.count, 0) end
+
+---These workers leave after their next report: {ranks=}.
+function from_driver.drop(self, request) self:drop(request.ranks) end
 
 function from_driver.stop(self, request)
   self.stopping = request.reason or "asked"
@@ -691,6 +745,7 @@ function from_driver.policy(self, request, message)
   end
   local result, err = self.policies:serve(request)
   if not result then return core.answer_error(message, err) end
+  events.of_policy(self, request.verb, core.plain_decode(result))
   core.answer(message, {result = result})
 end
 
@@ -709,7 +764,7 @@ function controller:exited(message)
   local reason = message.text and message.text ~= "" and message.text or message.name or "no reason given"
   if what.node then return self:lose_node(what.node, reason, message.code == 0) end
   local w = what.worker
-  if w.failed or w.state == "lost" then return end
+  if w.failed or w.state == "lost" or w.dropped and w.state == "done" then return end
   local err = script.error("T0609", ("worker %d has ended: %s"):format(w.rank, reason), {node = w.node.name})
   if LOST[message.name or ""] then err.name = message.name end
   self.suspect = self.suspect or {err = err, at = core.now(), worker = w}
@@ -739,7 +794,10 @@ function controller:tick()
     if self.suspect and core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
   end
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
-  if self.policies and not self.failed and not self.finished then self.policies:tick() end
+  if self.policies and not self.failed and not self.finished then
+    self.policies:tick()
+    if self.policies:queues_changed() then self:hand_out() end
+  end
   local checkpoint = self.job and self.job.checkpoint
   if checkpoint and self.ready == self.worker_count and not self.writing and not self.finished and not self.failed
     and core.now() - (self.checkpoint_at or self.started_at) >= checkpoint.every_s then

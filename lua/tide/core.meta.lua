@@ -85,6 +85,14 @@ function core.tables() end            --> array of {name=, ...stats}
 function core.worker_begin(number, clock) end --> true | nil, err ; the calling fiber is worker `number` of the run
 function core.worker_end() end
 function core.worker_clock() end      --> the worker's clock | nil; it may begin higher than asked
+---Traces: spans of this node's threads and fibers (lua/tide/trace.lua makes a file of them).
+function core.trace_start(events) end --> true | nil, err ; of each thread; forgets what was recorded before
+function core.trace_stop() end
+function core.trace_read(cursor, origin) end --> text of whole lines, cursor | nil at the end; 0 and ns to begin with
+function core.trace_clock() end       --> ns
+function core.span(name, f, ...) end  --> what f returns; a span of this fiber
+function core.title(title) end        -- what this actor is called in traces
+
 function core.settle() end            --> true | nil, err ; this node's pushes are at the homes, its copies as new as those
 function core.clock() end             --> the worker's new clock; raises what fails
 
@@ -111,8 +119,8 @@ function core.update(device, rule, first, count, w, g, a, b) end -- elements fir
 function core.norm2(device, first, count, x) end --> sum of squares
 ---Gradients among the workers of a job (lua/exchange.c, docs/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
 ---@param o {rank:integer, workers:integer, elements:integer, layers:table[]} layers = {{first=, count=, matrices={{parameter=, first=, rows=, columns=}}}}
-function core.exchange(o) end --> x | nil, err: x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"}}; x:plan(plan)
--- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:need(layer, step, came as factors, parameters|nil, alpha) -> whether alpha times the factors' product was added to the parameters; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, layer_s=}
+function core.exchange(o) end --> x | nil, err: x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
+-- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, layer_s=}
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
 ---Numeric tools (kernels/numeric.h): line, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
@@ -159,8 +167,13 @@ function core.triples(paths, options) end --> data of tab-separated files: {enti
 function core.matrix(sources, options) end --> {rows=, columns=, parts={train={cells=u32 tensor n x 2, values=f32 tensor}, test=}, row_counts=, column_counts= (u32 tensors, train), mean=, row_names=, column_names= (ids of ratings, if names), note=} | nil, err with file:line
 ---@param grid {rows:integer, columns:integer, blocks:integer, first:integer, count:integer} row blocks first (from 0) .. first + count - 1
 function core.matrix_blocks(part, grid) end --> {cells=, values=} block after block, offsets (u64 tensor: one a block and the end)
----@param kind "mf"|"kge"|"text"
-function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed
+---@param sources table 1 or 2 (train, test): path (gzip or not) or {name=, text=}
+---@param options {labels?:"number"|"class", base?:integer, columns?:integer}
+function core.libsvm(sources, options) end --> {parts={{offsets=u64, indices=u32, values=f32, labels=f32|i32 tensors}, ..}, columns=, base=, queries=rows with a qid, classes=f32 tensor|nil} | nil, err with file:line:column; row i (from 1) has entries offsets[i]+1 .. offsets[i+1]
+function core.sparse_shuffle(rows, seed) end --> {offsets=, indices=, values=, order=u64 tensor}: row i is row order[i] (from 0) of the argument
+function core.sparse_dense(rows, columns, first, count) end --> f32 tensor count x columns
+---@param kind "mf"|"kge"|"text"|"sparse"
+function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed; sparse: train, test, columns, nonzeros, classes, seed
 ---@param sources table 1 to 16: path or {name=, text=}
 function core.corpus(sources, options) end --> {words={names}, counts= (u64 tensor), tokens= (u32 tensor of words from 0), dropped_words=, dropped_tokens=} | nil, err with file:line; options {min_count=}. Word 0 is the end of a line, "</s>"
 function core.glosses(directory) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err

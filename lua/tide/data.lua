@@ -9,7 +9,11 @@ local data = {}
 function data.reader_error(err)
   local converted = errors.from(err)
   local file, line, rest = converted.message:match("^(.-): line (%d+): (.*)$")
-  if file then return errors.new("T0402", {message = rest, where = file .. ":" .. line}) end
+  if file then
+    local column, behind = rest:match("^column (%d+): (.*)$")
+    return errors.new("T0402", {message = behind or rest,
+      where = file .. ":" .. line .. (column and ":" .. column or "")})
+  end
   if (converted.where or ""):find("^tide/") then converted.where, converted.node = nil, nil end
   return converted
 end
@@ -122,6 +126,7 @@ data.wordnet = require "tide.data.wordnet" (data)
 data.images = require "tide.data.images" (data)
 data.matrix = require "tide.data.matrix" (data)
 data.text = require "tide.data.text" (data)
+data.libsvm = require "tide.data.libsvm" (data)
 data.ratings = data.matrix -- the reader tells them apart by the first line
 
 ---Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.

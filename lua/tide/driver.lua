@@ -54,6 +54,7 @@ end
 ---@field quiet? boolean
 ---@field verbose? boolean
 ---@field timeout_s? number
+---@field trace? string file for what the nodes did
 ---@field resume? string directory of checkpoints that the first run goes on from
 ---@field interactive? boolean a console follows the script, however that ended
 ---@field text? string the script itself, instead of the file at `script`
@@ -87,7 +88,7 @@ function driver.run(o)
     program = arg and arg[0], run = id,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
     quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, resume = o.resume,
-    simulated = o.simulated, interactive = o.interactive,
+    simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local sockets = not o.cluster and (core.node().endpoint or ""):match("^unix:(/.*)/[^/]*$")
@@ -191,6 +192,7 @@ local function console(context, err)
   local terminal = core.terminal()
   local ok, answer = pcall(require("tide.console.attach").inside, {
     width = terminal.width, utf8 = terminal.utf8, interactive = true, quiet = context.quiet,
+    role = "admin",
     color = terminal.stdout and os.getenv("NO_COLOR") == nil and os.getenv("TERM") ~= "dumb"})
   if not ok then answer = {error = errors.from(answer)} end
   if answer.error then complain(answer.error, context) end

@@ -19,10 +19,13 @@ function elastic.extend(cluster, tools)
     return nil
   end
 
-  ---Starts one more node that holds rows; slots go there when somebody moves them (table:move, placement policies).
-  ---@param name? string default: s1, s2, ... whichever is free first
+  ---Starts one more node. Without workers it holds rows; slots go there when somebody moves them (table:move,
+  ---placement policies). With workers it holds none, and they join the runs that go on at the next report of all.
+  ---@param name? string default: s1, s2, ... or, with workers, n1, n2, ... whichever is free first
+  ---@param workers? integer
   ---@return string name
-  function cluster:add_node(name)
+  function cluster:add_node(name, workers)
+    workers = workers or 0
     if self.context.attached then
       error(errors.new("T0113", {message = "the nodes of this cluster are not the script's to start",
         help = "start one by `tide node --join`"}), 2)
@@ -30,14 +33,15 @@ function elastic.extend(cluster, tools)
     local taken = {}
     for _, child in ipairs(self.children) do taken[child.name] = true end
     local number = 1
-    while not name and taken["s" .. number] do number = number + 1 end
-    name = name or "s" .. number
+    local letter <const> = workers > 0 and "n" or "s"
+    while not name and taken[letter .. number] do number = number + 1 end
+    name = name or letter .. number
     if taken[name] or not job.is_identifier(name) or #self.children >= tools.nodes_max then
       error(errors.new("T0113", {message = ("`%s` cannot be the name of one more node"):format(name)}), 2)
     end
     local node = core.node()
-    local child = tools.start_child {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = 0,
-                               log = ("%s/node-%s.log"):format(self.context.directory, name)}
+    local child = tools.start_child {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = workers,
+                               no_store = workers > 0, log = ("%s/node-%s.log"):format(self.context.directory, name)}
     self.children[#self.children + 1] = child
     tools.wait_up({child}, tools.join_s)
     tools.adopt_members(self)
@@ -61,6 +65,13 @@ function elastic.extend(cluster, tools)
       error(errors.new("T0113", {message = member and ("node %s has workers, whose work would be lost"):format(name)
         or ("no node `%s` was started here"):format(tostring(name))}), 2)
     end
+    self:let_leave(name, index)
+  end
+
+  ---Tells a node to leave and waits until it has.
+  ---@param name string
+  ---@param index integer of its entry in self.children
+  function cluster:let_leave(name, index)
     for i, each in ipairs(self.members) do
       if each.name == name then
         core.send(each.agent, {op = "quit", leave = true})
@@ -72,6 +83,14 @@ function elastic.extend(cluster, tools)
       error(errors.new("T0510", {message = ("node %s has not left after %g s"):format(name, DRAIN_S), node = name}), 2)
     end
     table.remove(self.children, index)
+  end
+
+  ---A node whose workers have all left the run that they joined ends.
+  ---@param name string
+  function cluster:vacate(name)
+    for index, child in ipairs(self.children) do
+      if child.name == name then return self:let_leave(name, index) end
+    end
   end
 
   ---Adds or drains nodes without workers until `count` hold rows for the others.

@@ -21,7 +21,7 @@ end
 
 local FAMILIES <const> = {
   T01 = "usage and options", T02 = "scripts", T03 = "policies", T04 = "data and files", T05 = "cluster and links",
-  T06 = "store and jobs", T07 = "checkpoints", T09 = "kernels", T10 = "starting and stopping processes",
+  T06 = "store and jobs", T07 = "checkpoints", T08 = "roles", T09 = "kernels", T10 = "starting and stopping processes",
 }
 errors.families = FAMILIES
 

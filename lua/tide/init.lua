@@ -64,6 +64,11 @@ end
 ---@return number
 function tide.now() return core.now() end
 
+---Calls f, as a span of this name in the trace of the cluster, if one is recorded; returns what f returns.
+---@param name string
+---@param f function
+function tide.span(name, f, ...) return core.span(name, f, ...) end
+
 ---@param level "debug"|"info"|"warn"|"error"
 function tide.log(level, ...)
   local parts = table.pack(...)

@@ -153,22 +153,54 @@ function run:show_loss(event)
   self.cluster.context.progress:say(table.concat(parts, "; "))
 end
 
----A policy wants another number of servers; while one wish is carried out the next waits.
-function run:scale(servers)
-  self.wanted_servers = servers
-  if self.scaling then return end
-  self.scaling = core.fiber(function()
-    while self.wanted_servers do
-      local count = self.wanted_servers
-      self.wanted_servers = nil
-      local ok, err = pcall(self.cluster.set_servers, self.cluster, count)
+-- What is to be done to the cluster, one after the other, while the run goes on.
+function run:reshape(what, f)
+  self.reshaping = self.reshaping or {}
+  table.insert(self.reshaping, {what = what, f = f})
+  if #self.reshaping > 1 then return end
+  core.fiber(function()
+    while self.reshaping[1] do
+      local ok, err = pcall(self.reshaping[1].f, self.cluster)
       if not ok then
-        self.cluster.context.progress:say("tide: servers: " .. errors.from(err).message)
+        self.cluster.context.progress:say(("tide: %s: %s"):format(self.reshaping[1].what, errors.from(err).message))
       end
+      table.remove(self.reshaping, 1)
     end
-    self.scaling = nil
   end)
 end
+
+---A policy wants another number of servers; while one wish is carried out the newest one waits.
+function run:scale_servers(servers)
+  local waits = self.wanted_servers
+  self.wanted_servers = servers
+  if waits then return end
+  self:reshape("servers", function(cluster)
+    local count = self.wanted_servers
+    self.wanted_servers = nil
+    cluster:set_servers(count)
+  end)
+end
+
+---A worker for the run, each on a node of its own.
+function run:add_workers(count)
+  for _ = 1, count do
+    self:reshape("workers", function(cluster)
+      local ok, err = pcall(cluster.add_node, cluster, nil, 1)
+      if ok then return end
+      core.send(self.controller, {op = "not_joined", count = 1})
+      error(err, 0)
+    end)
+  end
+end
+
+---Lets workers come or go until there are `count`: new ones start on nodes of their own and begin after a report of
+---all, the newest leave after one. For jobs whose work is bound to no rank; the run's log says when it cannot be.
+---@param count integer
+function run:set_workers(count) core.send(self.controller, {op = "workers", count = count}) end
+
+---Lets a worker leave after its next report.
+---@param rank integer
+function run:drop_worker(rank) core.send(self.controller, {op = "drop", ranks = {rank}}) end
 
 function run:look_for_interrupts()
   local seen = core.interrupted() - self.cluster.context.interrupts -- one before the run began stops it too
@@ -214,7 +246,10 @@ function run:pump()
     elseif event.kind == "lost" then
       self:show_loss(event)
     elseif event.kind == "scale" then
-      self:scale(event.servers)
+      if event.servers then self:scale_servers(event.servers) end
+      if event.workers then self:add_workers(event.workers) end
+    elseif event.kind == "vacant" then
+      self:reshape("workers", function(cluster) cluster:vacate(event.node) end)
     elseif event.kind == "policy" then
       self.policy_events[#self.policy_events + 1] = event
     elseif event.kind == "finished" then

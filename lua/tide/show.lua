@@ -94,7 +94,7 @@ local function write_table(value, state, depth)
   state.open[value] = nil
   local one_line <const> = "{" .. table.concat(parts, ", ") .. "}"
   local indent <const> = ("  "):rep(depth + 1)
-  if text.width(one_line) + 2 * depth <= LINE_MAX and not one_line:find("\n", 1, true) then return one_line end
+  if text.width(one_line) + 2 * depth <= state.line and not one_line:find("\n", 1, true) then return one_line end
   return "{\n" .. indent .. table.concat(parts, ",\n" .. indent) .. "\n" .. ("  "):rep(depth) .. "}"
 end
 
@@ -119,7 +119,7 @@ end
 
 -- Fields of an array of records that all have the same scalar fields; nil for anything else.
 local function record_columns(value)
-  if type(value) ~= "table" or rawlen(value) < 2 or not is_array(value) then return nil end
+  if type(value) ~= "table" or rawlen(value) < 1 or not is_array(value) then return nil end
   local first <const> = rawget(value, 1)
   if type(first) ~= "table" or is_array(first) then return nil end
   local keys <const> = ordered_keys(first)
@@ -134,7 +134,7 @@ local function record_columns(value)
   return keys
 end
 
-local function record_table(value, keys, width)
+local function record_table(value, keys, o)
   local columns, rows = {}, {}
   for i, key in ipairs(keys) do columns[i] = {key = key} end
   for i = 1, math.min(rawlen(value), ITEMS_MAX) do
@@ -145,18 +145,19 @@ local function record_table(value, keys, width)
     end
     rows[i] = row
   end
-  local lines <const> = table_view.lines(rows, columns, {width = width, unicode = true})
+  local lines <const> = table_view.lines(rows, columns, {width = o.width or 100, unicode = o.unicode ~= false})
   if rawlen(value) > ITEMS_MAX then lines[#lines + 1] = ("... %d more"):format(rawlen(value) - ITEMS_MAX) end
   return table.concat(lines, "\n")
 end
 
 ---Any value as text.
 ---@param value any
----@param o? {width?:integer}
+---@param o? {width?: integer, unicode?: boolean} default 100 and true
 ---@return string
 function show.value(value, o)
   local keys <const> = record_columns(value)
-  local out = keys and record_table(value, keys, o and o.width or 100) or write(value, {open = {}, count = 0}, 0)
+  local out = keys and record_table(value, keys, o or {})
+    or write(value, {open = {}, count = 0, line = math.min(LINE_MAX, o and o.width or LINE_MAX)}, 0)
   if #out > OUTPUT_MAX then
     local kept <const> = out:sub(1, OUTPUT_MAX):gsub("[\xc2-\xf4][\x80-\xbf]*$", "")
     out = kept .. ("\n... %d more bytes"):format(#out - #kept)

@@ -13,7 +13,7 @@ local PROGRESS_EVERY_S <const> = 0.1
 
 ---@class tide.worker
 ---@field rank integer 1..workers
----@field workers integer
+---@field workers integer how many there were when it began
 ---@field node string name of the node it runs on
 ---@field seed integer the job's seed; the same on all workers
 ---@field rng table generator seeded by job and rank
@@ -318,13 +318,15 @@ function worker.main(a)
   local self = worker.new(a)
   tame_globals(self)
   local ok, err = xpcall(function()
+    core.title("worker " .. a.rank)
     prepare(self, a)
     local begun, why = core.worker_begin(a.rank, self.clocks)
     if not begun then error(why, 0) end
     self.clock_base = core.worker_clock() - self.clocks
     tell(self, {op = "ready"})
     local go <const> = await(self, "go", 0)
-    self.batch, self.comm = go.batch, go.comm
+    self.batch, self.comm, self.passes = go.batch, go.comm, go.passes or self.passes
+    self.params = go.params or self.params
     self.reported_at = core.now()
     self.job.worker(self)
     core.worker_end()

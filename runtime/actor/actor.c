@@ -36,6 +36,7 @@ void actor_slot_return(struct scheduler *s, struct actor *actor) {
     tide_lock(&s->slots_lock);
     tide_free(actor->name);
     actor->name = NULL;
+    tap_actor_ended(actor);
     actor->generation = (actor->generation + 1) & GENERATION_MASK;
     actor->next_free = s->free_slot;
     s->free_slot = actor->index;

@@ -102,9 +102,68 @@ struct tide_fiber_local {
 struct tide_fiber_local *tide_fiber_local(void); /* of the fiber that runs; NULL: it has none, or none runs */
 void tide_fiber_set_local(struct tide_fiber_local *local); /* of the fiber that runs; NULL: ends the present one */
 
+/* ---- traces (trace.c) ---- */
+/* From here on each thread keeps its newest `events` (at least 2; the first start decides) spans: of actors that ran,
+ * of what fibers waited for, and what tide_trace_end says. A second start forgets what was recorded. Any thread, one
+ * at a time, as stop and read. ENOMEM. */
+int tide_trace_start(struct tide_system *system, size_t events);
+void tide_trace_stop(struct tide_system *system);
+struct tide_span {
+    uint64_t begin, end; /* ns of the port's clock; end TIDE_NEVER: no span, `name` is whose the fiber is */
+    uint32_t fiber;      /* number within its thread; 0: the thread's own, named by the actor that ran */
+    uint32_t lane;       /* of the fiber's: 0, or what tide_trace_beside was given */
+    char name[40];
+};
+/* Copies up to `max` events of a thread from number *from on, which moves behind them; 0: there are no more. */
+size_t tide_trace_read(struct tide_system *system, unsigned thread, uint64_t *from, struct tide_span *out, size_t max);
+/* Number of threads; puts the role of one. */
+unsigned tide_trace_thread(const struct tide_system *system, unsigned thread, enum tide_role *role);
+/* A span of the current fiber: begin answers 0 while nothing is traced, which makes end do nothing. */
+uint64_t tide_trace_begin(void);
+void tide_trace_end(uint64_t began, const char *name);
+/* A span that may overlap others of the fiber: on a lane of its own (from 1), which has the span's name. */
+void tide_trace_beside(unsigned lane, uint64_t began, const char *name);
+/* What the current fiber and its actor are called in traces from here on; up to 23 bytes. */
+void tide_trace_title(const char *title);
+
 /* Sends with an explicit kind and from a service of the node (store, members) that is an actor of the I/O thread.
  * `prepaid`: no admission (answers, forwards, grants). Inside, any thread of the node. *shares* tail. */
 int tide_system_send(struct tide_system *system, const struct tide_outgoing *prototype, bool prepaid);
+
+/* ---- taps: samples of the messages that come to an actor (tap.c) ---- */
+enum { TIDE_TAP_BYTES = 512 };
+struct tide_tap_sample {
+    uint64_t when; /* of the turn in which it came */
+    tide_address from;
+    uint64_t call;
+    uint32_t size; /* of the message */
+    uint16_t captured;
+    uint8_t kind, lane;
+    uint8_t data[TIDE_TAP_BYTES]; /* its beginning */
+};
+struct tide_tap_counts {
+    uint64_t seen, passed_over, dropped; /* in all; for the rate's sake; because nobody read in time */
+    bool ended;                          /* the actor has */
+};
+struct tide_tap;
+/* Opens one on an actor of this node, for `rate` samples a second. Any thread. ENOENT; EBUSY: it has one; ENOMEM.
+ * Answers to the actor's own calls do not pass its mailbox and are not seen. */
+int tide_tap_open(struct tide_system *system, tide_address who, unsigned rate, struct tide_tap **out);
+void tide_tap_close(struct tide_tap *tap); /* any thread; before the system is destroyed */
+size_t tide_tap_read(struct tide_tap *tap, struct tide_tap_sample *out, size_t limit, struct tide_tap_counts *counts);
+
+/* ---- events: what happened, for people (event.c) ---- */
+struct tide_event {
+    uint64_t number;  /* from 1, of this node */
+    uint64_t wall_ns; /* since 1970 */
+    char kind[16];    /* "node", "controller", "slots", ... */
+    char text[200];
+};
+/* Any thread. The last 512 are kept; out of memory loses one. */
+void tide_event_add(struct tide_system *system, const char *kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Copies up to `limit` of those with a number above `after`, oldest first; returns how many. Any thread. */
+size_t tide_events(struct tide_system *system, uint64_t after, struct tide_event *out, size_t limit);
 
 /* Actors with ids every node agrees on: spawned first, in this order, on I/O thread 0. */
 enum { TIDE_ID_REGISTRY = 1, TIDE_ID_MEMBERS = 2, TIDE_ID_STORE = 3 };

@@ -75,6 +75,9 @@ int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), 
     fiber->wake.fiber = fiber;
     fiber->ended = fiber->receiving = fiber->main = fiber->timed_out = fiber->cancelled = false;
     fiber->cancelled_suspends = 0;
+    fiber->number = ++s->fiber_count;
+    fiber->labelled = 0;
+    fiber->title[0] = 0;
     fiber->local = NULL;
     fiber->error.code = 0;
     fiber->error.text[0] = 0;
@@ -196,7 +199,11 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
     }
     atomic_store_explicit(&fiber->waits_for, why, memory_order_relaxed);
     atomic_store_explicit(&fiber->waits_since, s->now, memory_order_relaxed);
+    uint64_t began = trace_now(s);
     back_to_scheduler(fiber, false);
+    if (TIDE_UNLIKELY(began != 0)) {
+        trace_fiber(fiber, began, why);
+    }
     if (actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
@@ -235,6 +242,7 @@ int tide_yield(void) {
     /* WOKEN while queued: a wake from elsewhere must not queue it a second time. */
     atomic_store_explicit(&fiber->state, FIBER_WOKEN, memory_order_relaxed);
     fiber_make_ready(fiber->actor->scheduler, fiber);
+    fiber->actor->scheduler->yielded = true;
     atomic_store_explicit(&fiber->waits_for, "yield", memory_order_relaxed);
     back_to_scheduler(fiber, false);
     return fiber->actor->killed || fiber->cancelled ? killed_suspend(fiber) : 0;

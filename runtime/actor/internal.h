@@ -132,6 +132,9 @@ struct tide_fiber {
     _Atomic(const char *) waits_for;
     atomic_uint_fast64_t waits_since;
     uint32_t cancelled_suspends;
+    uint32_t number;   /* of the scheduler's fibers, from 1, in traces */
+    uint64_t labelled; /* where the trace last said who it is */
+    char title[24];    /* of who runs on it, for traces; "": the actor's */
     bool ended, receiving, main, timed_out, cancelled;
     struct tide_fiber_local *local;
     struct tide_error_slot error;
@@ -167,6 +170,7 @@ struct actor {
     struct actor_timer *timers;
     const char *type;
     char *name; /* under slots_lock */
+    _Atomic(struct tide_tap *) tap; /* set under slots_lock */
     atomic_uint_fast64_t handled, handling_ns;
     atomic_uint mailbox_messages, mailbox_bytes;
     uint32_t messages_max, bytes_max;
@@ -182,6 +186,7 @@ _Static_assert(sizeof(struct actor) <= 384, "an idle actor costs at most 512 byt
 
 enum stop_phase { STOP_ASK = 1, STOP_KILL, STOP_ABANDON, STOP_CLOSE };
 
+struct trace;
 struct scheduler {
     /* owner thread */
     struct tide_system *system;
@@ -206,9 +211,10 @@ struct scheduler {
     struct context_stack *free_stacks;
     uint32_t free_stack_count;
     uint64_t now; /* of the turn */
-    uint32_t sample;
+    uint32_t sample, fiber_count;
     uint8_t index, role, stop;
     bool in_turn, closed;
+    bool yielded; /* a fiber gave the thread away: it has had it for long */
 
     /* under slots_lock, except that a slot's fields belong to the owner once spawned */
     struct tide_lock slots_lock;
@@ -220,7 +226,16 @@ struct scheduler {
     _Alignas(64) _Atomic(struct message *) freed;
     _Alignas(64) atomic_uint actors_live;
     atomic_bool stopped; /* closed and empty */
+    _Atomic(struct trace *) trace; /* `ring` while it is written to, else NULL */
+    struct trace *ring;            /* of whoever starts and reads traces; made once */
 };
+
+/* ---- trace.c ---- */
+
+/* Now, or 0 while nothing is traced. Owner thread, like what follows. */
+uint64_t trace_now(struct scheduler *s);
+void trace_activation(struct scheduler *s, const struct actor *actor, uint64_t began);
+void trace_fiber(struct tide_fiber *fiber, uint64_t began, const char *name);
 
 struct name_entry;
 struct tide_system {
@@ -234,6 +249,11 @@ struct tide_system {
     atomic_bool routed, stopping;
     struct tide_lock names_lock;
     struct name_entry *names;
+    struct { /* event.c; under lock */
+        struct tide_lock lock;
+        struct entry *first, *last;
+        uint64_t count; /* of all that ever were */
+    } events;
 };
 
 extern _Thread_local struct scheduler *tide__scheduler; /* whose code runs on this thread; NULL outside */
@@ -280,5 +300,9 @@ bool open_call_take(struct actor *actor, tide_address from, uint64_t call);
 void registry_remove(struct tide_system *system, tide_address who);
 int registry_create(struct tide_system *system);
 void registry_release(struct tide_system *system);
+void events_release(struct tide_system *system);
+/* The actor has a tap, or had one a moment ago: counts the message and perhaps copies it. */
+void tap_message(struct scheduler *s, struct actor *actor, const struct tide_message *m);
+void tap_actor_ended(struct actor *actor); /* under slots_lock */
 
 #endif

@@ -108,6 +108,9 @@ static void counter_add(atomic_uint *counter, uint32_t amount) { /* owner thread
 
 void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message) {
     uint8_t lane = message->u.in.lane;
+    if (TIDE_UNLIKELY(atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL)) {
+        tap_message(s, actor, &message->u.in);
+    }
     queue_push(lane == TIDE_LANE_SYSTEM ? &actor->urgent : lane == TIDE_LANE_BULK ? &actor->bulk : &actor->normal,
                message);
     counter_add(&actor->mailbox_messages, 1);
@@ -395,7 +398,8 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
         return;
     }
     bool sampled = ++s->sample % SAMPLE_EVERY == 0;
-    uint64_t began = sampled ? tide_port_now(s->system->port) : 0;
+    uint64_t traced = trace_now(s);
+    uint64_t began = traced != 0 || !sampled ? traced : tide_port_now(s->system->port);
     uint64_t id = atomic_load_explicit(&actor->id, memory_order_relaxed);
     s->current = actor;
     if (actor->run == NULL) {
@@ -404,6 +408,9 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
         run_fibers(s, actor, id);
     }
     s->current = NULL;
+    if (TIDE_UNLIKELY(traced != 0) && !is_gone(actor, id)) {
+        trace_activation(s, actor, traced);
+    }
     if (sampled && !is_gone(actor, id)) {
         uint64_t spent = (tide_port_now(s->system->port) - began) * SAMPLE_EVERY;
         atomic_store_explicit(&actor->handling_ns,
@@ -412,6 +419,8 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
     }
 }
 
+/* What others have sent is looked at every 32 activations, and after one that yielded: it may have taken
+ * milliseconds, and what it must hear of (a cancel) may be waiting. */
 static void run_actors(struct scheduler *s) {
     for (unsigned i = 1; i <= TURN_ACTIVATIONS && s->run_head != NULL; i++) {
         struct actor *actor = s->run_head;
@@ -420,7 +429,8 @@ static void run_actors(struct scheduler *s) {
             s->run_tail = NULL;
         }
         actor_activate(s, actor);
-        if (i % 32 == 0) {
+        if (i % 32 == 0 || s->yielded) {
+            s->yielded = false;
             drain_inbox(s);
             if (tide_port_now(s->system->port) - s->now > BUDGET_NS) {
                 return;
@@ -514,6 +524,7 @@ void scheduler_release(struct scheduler *s) {
         TIDE_ASSERT(s->calls[i] == NULL);
     }
     tide_free(s->calls);
+    tide_free(s->ring);
     tide_free(s->heap);
     message_pool_release(s);
     tide_free(s);

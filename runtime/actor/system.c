@@ -176,5 +176,6 @@ void tide_system_destroy(struct tide_system *system) {
         scheduler_release(system->schedulers[i]);
     }
     registry_release(system);
+    events_release(system);
     tide_free(system);
 }

@@ -1,59 +1,80 @@
 /*
  * What messages between workers look like, and values on the wire.
  *
- * [kind, step, rank, layer, index, format, [k ...], values]   PUSH, SUM, REDUCE, GATHER: index =
- * chunk; FACTOR: index = offset, k = rows of each matrix [SHARE, step, rank, [sums], nil | [epoch,
- * paths, formats]]
+ * [kind, step, rank, layer, index, format, fanout, [k ...], values]
+ *     PUSH, SUM, REDUCE, GATHER: index = chunk; values of topk and onebit are bytes
+ *     FACTOR: rank = source, whoever passes them on; index = offset, k = rows of each matrix
+ * [SHARE, step, rank, [sums], nil | [epoch, paths, formats, fanouts]]
  */
 #include "exchange/internal.h"
 
-void tide__exchange_encode(const float *from, void *to, size_t count, uint8_t format) {
+size_t tide__exchange_size(size_t count, uint8_t format) {
+    return format > TIDE_WIRE_BF16 ? tide__compressed_size(count, format)
+                                   : count * tide__exchange_width(format);
+}
+
+int tide__exchange_encode(const float *from, void *to, size_t count, uint8_t format) {
+    if (format > TIDE_WIRE_BF16) {
+        return tide__compress(from, to, count, format);
+    }
     if (format == TIDE_WIRE_F32) {
         memcpy(to, from, count * sizeof *from);
     } else {
         tide__floats_to_half(from, to, count, format);
     }
+    return 0;
 }
 
-void tide__exchange_decode(const void *from, float *to, size_t count, uint8_t format) {
+int tide__exchange_decode(const void *from, float *to, size_t count, uint8_t format) {
+    if (format > TIDE_WIRE_BF16) {
+        return tide__expand(from, to, count, format);
+    }
     if (format == TIDE_WIRE_F32) {
         memcpy(to, from, count * sizeof *to);
     } else {
         tide__half_to_floats(from, to, count, format);
     }
+    return 0;
 }
 
 struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t format) {
-    struct tide_blob *blob = tide_blob_create(count * tide__exchange_width(format));
-    if (blob) {
-        tide__exchange_encode(from, blob->data, count, format);
+    struct tide_blob *blob = tide_blob_create(tide__exchange_size(count, format));
+    if (blob && tide__exchange_encode(from, blob->data, count, format) < 0) {
+        tide_blob_unref(blob);
+        blob = NULL;
     }
     return blob;
 }
 
-static const uint8_t codes[] = {
-    [TIDE_WIRE_F32] = TIDE_F32, [TIDE_WIRE_F16] = TIDE_F16, [TIDE_WIRE_BF16] = TIDE_BF16};
+static const uint8_t codes[] = {[TIDE_WIRE_F32] = TIDE_F32,
+                                [TIDE_WIRE_F16] = TIDE_F16,
+                                [TIDE_WIRE_BF16] = TIDE_BF16,
+                                [TIDE_FORMAT_TOPK] = TIDE_U8,
+                                [TIDE_FORMAT_ONEBIT] = TIDE_U8};
 
 void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e) {
     const struct layer *l = &x->layers[e->layer];
-    tide_write_array(w, 8);
+    tide_write_array(w, 9);
     tide_write_uint(w, e->kind);
     tide_write_uint(w, e->step);
-    tide_write_uint(w, x->rank);
+    tide_write_uint(w, e->kind == FACTOR ? e->rank : x->rank);
     tide_write_uint(w, e->layer);
     tide_write_uint(w, e->index);
     tide_write_uint(w, e->format);
+    tide_write_uint(w, e->fanout);
     if (e->kind == FACTOR) {
-        const struct factors *own = &l->own[e->step & 1];
+        const struct factors *f = e->rank == x->rank ? &l->own[e->step & 1]
+                                                     : &l->rounds[e->step & 1].factors[e->rank];
         tide_write_array(w, l->matrix_count);
         for (size_t i = 0; i < l->matrix_count; i++) {
-            tide_write_uint(w, own->k[i]);
+            tide_write_uint(w, f->k[i]);
         }
     } else {
         tide_write_array(w, 0);
     }
-    tide_write_typed_head(w, (enum tide_ext)codes[e->format], e->count);
+    size_t elements = e->format > TIDE_WIRE_BF16 ? tide__exchange_size(e->count, e->format) : e->count;
+    tide_write_typed_head(w, (enum tide_ext)codes[e->format], elements);
 }
 
 static uint32_t read_u32(struct tide_reader *r) {
@@ -76,14 +97,15 @@ static void parse_share(struct tide_reader *r, struct intake *m) {
     if (tide_read_nil(r)) {
         return;
     }
-    size_t formats = 0;
-    m->proposes = tide_read_array(r) == 3;
+    size_t formats = 0, fanouts = 0;
+    m->proposes = tide_read_array(r) == 4;
     m->epoch = tide_read_uint(r);
     m->paths = tide_read_binary(r, &m->plan_count);
     m->formats = tide_read_binary(r, &formats);
-    bool valid = m->proposes && r->error == 0 && formats == m->plan_count;
+    m->fanouts = tide_read_binary(r, &fanouts);
+    bool valid = m->proposes && r->error == 0 && formats == m->plan_count && fanouts == formats;
     for (size_t i = 0; valid && i < m->plan_count; i++) {
-        valid = m->paths[i] < TIDE_PATH_COUNT && m->formats[i] <= TIDE_WIRE_BF16;
+        valid = m->paths[i] < TIDE_PATH_COUNT && m->formats[i] < TIDE_FORMAT_COUNT;
     }
     r->error = valid ? r->error : TIDE_EPROTO;
 }
@@ -91,17 +113,21 @@ static void parse_share(struct tide_reader *r, struct intake *m) {
 static void parse_values(struct tide_reader *r, struct intake *m) {
     m->layer = read_u32(r);
     m->index = read_u32(r);
-    uint32_t format = read_u32(r);
+    uint32_t format = read_u32(r), fanout = read_u32(r);
     m->k_count = tide_read_array(r);
-    if (r->error || format > TIDE_WIRE_BF16 || m->k_count > MATRICES_MAX) {
+    if (r->error || format >= TIDE_FORMAT_COUNT || fanout > UINT8_MAX ||
+        (m->kind == FACTOR && format > TIDE_WIRE_BF16) || m->k_count > MATRICES_MAX) {
         r->error = TIDE_EPROTO;
         return;
     }
     m->format = (uint8_t)format;
+    m->fanout = (uint8_t)fanout;
     for (size_t i = 0; i < m->k_count; i++) {
         m->k[i] = read_u32(r);
     }
-    m->values = tide_read_typed(r, (enum tide_ext)codes[m->format], &m->count);
+    enum tide_ext code = (enum tide_ext)codes[m->format];
+    m->values = tide_read_typed(r, code, &m->size);
+    m->size *= tide_ext_element_size(code);
 }
 
 int tide__exchange_parse(const void *data, size_t size, struct intake *m) {
@@ -112,7 +138,7 @@ int tide__exchange_parse(const void *data, size_t size, struct intake *m) {
     uint64_t kind = tide_read_uint(&r);
     m->step = tide_read_uint(&r);
     m->rank = read_u32(&r);
-    if (r.error || kind > SHARE || items != (kind == SHARE ? 5u : 8u)) {
+    if (r.error || kind > SHARE || items != (kind == SHARE ? 5u : 9u)) {
         return tide_fail(TIDE_EPROTO, "no message of an exchange");
     }
     m->kind = (uint8_t)kind;

@@ -30,11 +30,17 @@ static void free_layer(struct layer *l) {
     tide_free(l->own[0].values);
     tide_free(l->own[1].values);
     tide_free(l->matrices);
+    tide_free(l->kept);
+    for (size_t c = 0; l->sums_kept && c < l->chunk_count; c++) {
+        tide_free(l->sums_kept[c]);
+    }
+    tide_free(l->sums_kept);
 }
 
 static void free_plan(struct tide_exchange_plan *plan) {
     tide_free(plan->paths);
     tide_free(plan->formats);
+    tide_free(plan->fanouts);
 }
 
 static void destroy(struct tide_exchange *x) {
@@ -73,7 +79,8 @@ static void actor_ended(void *state) {
 static int make_plan(struct tide_exchange_plan *plan, size_t layers) {
     plan->paths = tide_alloc_zero(layers + 1, 1);
     plan->formats = tide_alloc_zero(layers + 1, 1);
-    return plan->paths && plan->formats ? 0 : TIDE_ENOMEM;
+    plan->fanouts = tide_alloc_zero(layers + 1, 1);
+    return plan->paths && plan->formats && plan->fanouts ? 0 : TIDE_ENOMEM;
 }
 
 /* Chunks of equal size, a multiple of the workers, so that each owns as much. */
@@ -103,7 +110,8 @@ static int make_layer(const struct tide_exchange_options *o, const struct tide_e
                         .matrix_count = from->matrix_count};
     l->matrices = tide_alloc_zero(from->matrix_count + 1, sizeof *l->matrices);
     l->staged = tide_alloc_zero(from->matrix_count + 1, sizeof *l->staged);
-    if (!l->matrices || !l->staged) {
+    l->sums_kept = tide_alloc_zero(l->chunk_count, sizeof *l->sums_kept);
+    if (!l->matrices || !l->staged || !l->sums_kept) {
         return TIDE_ENOMEM;
     }
     for (size_t i = 0; i < from->matrix_count; i++) {
@@ -272,7 +280,11 @@ void tide_exchange_set_plan(struct tide_exchange *x, const struct tide_exchange_
     for (size_t i = 0; i < x->layer_count; i++) {
         bool factors = plan->paths[i] != TIDE_PATH_FACTOR || x->layers[i].matrix_count > 0;
         x->plan.paths[i] = factors ? plan->paths[i] : (uint8_t)TIDE_PATH_PS;
-        x->plan.formats[i] = plan->formats[i];
+        bool carried = plan->formats[i] <= TIDE_WIRE_BF16 ||
+                       (x->plan.paths[i] == TIDE_PATH_PS &&
+                        x->layers[i].count >= TIDE_EXCHANGE_LOSSY_LEAST);
+        x->plan.formats[i] = carried ? plan->formats[i] : (uint8_t)TIDE_WIRE_F32;
+        x->plan.fanouts[i] = plan->fanouts[i];
     }
 }
 
@@ -379,12 +391,13 @@ int tide_exchange_ready(struct tide_exchange *x, uint64_t step, size_t layer) {
     struct tide_writer w;
     uint8_t buffer[64];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 5);
+    tide_write_array(&w, 6);
     tide_write_uint(&w, READY);
     tide_write_uint(&w, step);
     tide_write_uint(&w, layer);
     tide_write_uint(&w, x->plan.paths[layer]);
     tide_write_uint(&w, x->plan.formats[layer]);
+    tide_write_uint(&w, x->plan.fanouts[layer]);
     return post(x, &w);
 }
 
@@ -402,10 +415,11 @@ int tide_exchange_share(struct tide_exchange *x, uint64_t step,
         tide_write_double(&w, own[i]);
     }
     if (proposal) {
-        tide_write_array(&w, 3);
+        tide_write_array(&w, 4);
         tide_write_uint(&w, proposal->epoch);
         tide_write_binary(&w, proposal->paths, x->layer_count);
         tide_write_binary(&w, proposal->formats, x->layer_count);
+        tide_write_binary(&w, proposal->fanouts, x->layer_count);
     } else {
         tide_write_nil(&w);
     }

@@ -6,10 +6,18 @@
  * How a layer travels is chosen layer by layer and step by step:
  *   ps      cut into chunks, each owned by one worker: all send it theirs, it sends all the sum
  *   ring    the same chunks; a partial sum goes round the ring to the owner, the sum goes round
- * again factor  the gradient is A^T B with few rows: everybody sends A and B to everybody and the
- * sum is one product of the stacked rows, made by the caller Sums are in a fixed order of ranks. A
- * layer leaves when it is ready, whatever else is computed; of what waits for a busy link, the
- * layer that the next step needs first goes first.
+ *           again
+ *   factor  the gradient is A^T B with few rows: everybody gets A and B of everybody, and the sum
+ *           is one product of the stacked rows, made by the caller. A worker sends its own to
+ *           `fanout` others, who pass them on, down a tree whose places change with source and step
+ * Sums are in a fixed order of ranks. A layer leaves when it is ready, whatever else is computed; of
+ * what waits for a busy link, the layer that the next step needs first goes first.
+ *
+ * Lossy formats. Factors are rounded by their source, which uses what the others get. Of dense sums,
+ * the owner uses what the others get, and keeps what was lost for its next sum; with `ps` a worker
+ * keeps what its own chunks lost for its next gradient (error feedback: Seide et al., Interspeech
+ * 2014; both ways: Tang et al., "DoubleSqueeze", ICML 2019). What was kept is added in full as soon
+ * as the layer goes dense in f32, or round a ring.
  *
  * All workers take the same steps, one after the other, and exchange every layer in each. Steps are
  * numbered from 1. Functions with a `step` are called by the worker's fiber; the actor behind works
@@ -22,9 +30,22 @@
 
 enum tide_path { TIDE_PATH_PS, TIDE_PATH_FACTOR, TIDE_PATH_RING, TIDE_PATH_COUNT };
 
+/* How values travel: enum tide_wire_type, or with `ps` alone:
+ *   topk    of each chunk the hundredth part, at least one, of largest magnitude; 8 bytes each
+ *   onebit  the sign of each value; of a block of 1024 the mean of each sign, 8 bytes
+ * On the other paths, and for layers of fewer than TIDE_EXCHANGE_LOSSY_LEAST values, these two mean
+ * f32: little would be saved, and signs of few unlike values (a convolution and its biases) are too
+ * far from them for training to converge. */
+enum tide_format {
+    TIDE_FORMAT_TOPK = TIDE_WIRE_BF16 + 1,
+    TIDE_FORMAT_ONEBIT,
+    TIDE_FORMAT_COUNT
+};
+
 enum {
     TIDE_EXCHANGE_WORKERS_MAX = 1024,
     TIDE_EXCHANGE_LAYERS_MAX = 4096,
+    TIDE_EXCHANGE_LOSSY_LEAST = 4096,
     TIDE_EXCHANGE_SUMS = 4 /* numbers a step adds up over the workers */
 };
 
@@ -52,7 +73,8 @@ struct tide_exchange_options {
 /* What a step does with each layer, and the number of the decision. */
 struct tide_exchange_plan {
     uint64_t epoch;
-    uint8_t *paths, *formats; /* enum tide_path, enum tide_wire_type, by layer */
+    uint8_t *paths, *formats; /* enum tide_path, tide_wire_type or tide_format, by layer */
+    uint8_t *fanouts;         /* of factors: how many a worker sends its own to; 0: all */
 };
 
 /* Starts the actor of this worker. The gradients are the exchange's memory. Errors: EINVAL, ENOMEM.

@@ -12,12 +12,23 @@ static uint64_t now(const struct tide_exchange *x) {
     return tide_port_now(x->port);
 }
 
+/* Layers travel side by side, each on a lane of its own. */
+static void trace_layer(const struct tide_exchange *x, const struct layer *l) {
+    if (tide_trace_begin() != 0) {
+        char name[40];
+        const unsigned number = (unsigned)(l - x->layers) + 1;
+        snprintf(name, sizeof name, "layer %u travels", number);
+        tide_trace_beside(number, l->ready_at, name);
+    }
+}
+
 static void land(struct tide_exchange *x, struct layer *l, struct round *round, size_t of) {
     if (++round->landed < of) {
         return;
     }
     round->done = true;
     uint64_t at = now(x);
+    trace_layer(x, l);
     atomic_store_explicit(&l->took_ns, at > l->ready_at ? at - l->ready_at : 0,
                           memory_order_relaxed);
     if (--x->away == 0) {
@@ -101,9 +112,17 @@ static int send_chunk(struct tide_exchange *x, const struct place *p, uint8_t ki
 
 /* The sum of a chunk as it travels, which its owner takes as well. *gives* the blob. */
 static struct tide_blob *settle(const struct place *p, const float *sum, uint8_t format) {
-    struct tide_blob *blob = tide__exchange_blob(sum, p->count, format);
+    float **kept = &p->l->sums_kept[p->chunk];
+    if (!*kept && format != TIDE_WIRE_F32) {
+        *kept = tide_alloc_zero(p->count + 1, sizeof **kept);
+        if (!*kept) {
+            return NULL;
+        }
+    }
+    struct tide_blob *blob = *kept ? tide__exchange_blob_keeping(sum, *kept, p->count, format)
+                                   : tide__exchange_blob(sum, p->count, format);
     if (blob) {
-        tide__exchange_decode(blob->data, p->own, p->count, format);
+        (void)tide__exchange_decode(blob->data, p->own, p->count, format); /* our own bytes */
     }
     return blob;
 }
@@ -178,12 +197,16 @@ static int pass_partial(struct tide_exchange *x, struct place *p, uint8_t format
     return code;
 }
 
-static float *decoded(const struct intake *m) {
-    float *values = tide_alloc((m->count + 1) * sizeof *values);
-    if (values) {
-        tide__exchange_decode(m->values, values, m->count, m->format);
+/* *gives* the values of a message. */
+static int decoded(const struct intake *m, size_t count, float **out) {
+    float *values = tide_alloc((count + 1) * sizeof *values);
+    int code = values ? tide__exchange_decode(m->values, values, count, m->format) : TIDE_ENOMEM;
+    if (code < 0) {
+        tide_free(values);
+        return code;
     }
-    return values;
+    *out = values;
+    return 0;
 }
 
 static int take_push(struct tide_exchange *x, const struct intake *m, struct place *p) {
@@ -198,8 +221,8 @@ static int take_push(struct tide_exchange *x, const struct intake *m, struct pla
             return TIDE_ENOMEM;
         }
     }
-    part->from[m->rank] = decoded(m);
-    return part->from[m->rank] ? gather_sum(x, p) : TIDE_ENOMEM;
+    int code = decoded(m, p->count, &part->from[m->rank]);
+    return code < 0 ? code : gather_sum(x, p);
 }
 
 static int take_reduce(struct tide_exchange *x, const struct intake *m, struct place *p) {
@@ -210,12 +233,21 @@ static int take_reduce(struct tide_exchange *x, const struct intake *m, struct p
     if (part->sum) {
         return tide_fail(TIDE_EPROTO, "a second partial sum");
     }
-    part->sum = decoded(m);
-    if (!part->sum) {
-        return TIDE_ENOMEM;
+    int code = decoded(m, p->count, &part->sum);
+    if (code < 0) {
+        return code;
     }
     p->round->format = m->format;
     return p->round->ready ? pass_partial(x, p, m->format) : 0;
+}
+
+/* The values of a message, to be passed on. */
+static struct tide_blob *copied(const struct intake *m) {
+    struct tide_blob *blob = tide_blob_create(m->size);
+    if (blob && m->size > 0) {
+        memcpy(blob->data, m->values, m->size);
+    }
+    return blob;
 }
 
 /* The sum of a chunk has come. */
@@ -223,19 +255,17 @@ static int take_sum(struct tide_exchange *x, const struct intake *m, struct plac
     if (!p->round->ready || p->round->landed >= p->l->chunk_count) {
         return tide_fail(TIDE_EPROTO, "a sum before its time");
     }
-    tide__exchange_decode(m->values, p->own, p->count, m->format);
+    int code = tide__exchange_decode(m->values, p->own, p->count, m->format);
     uint32_t owner = tide__exchange_owner(x, p->layer, p->chunk);
-    int code = 0;
-    if (m->kind == GATHER && successor(x) != owner) {
-        struct tide_blob *blob = tide_blob_create(m->count * tide__exchange_width(m->format));
-        if (!blob) {
-            return TIDE_ENOMEM;
-        }
-        memcpy(blob->data, m->values, blob->size);
-        code = send_chunk(x, p, GATHER, m->format, successor(x), blob);
+    if (code == 0 && m->kind == GATHER && successor(x) != owner) {
+        struct tide_blob *blob = copied(m);
+        code = blob ? send_chunk(x, p, GATHER, m->format, successor(x), blob) : TIDE_ENOMEM;
+    }
+    if (code < 0) {
+        return code;
     }
     land(x, p->l, p->round, p->l->chunk_count);
-    return code;
+    return 0;
 }
 
 static int take_chunk(struct tide_exchange *x, const struct intake *m, struct round *round) {
@@ -244,8 +274,8 @@ static int take_chunk(struct tide_exchange *x, const struct intake *m, struct ro
         return tide_fail(TIDE_EPROTO, "chunk %u of %zu", m->index, l->chunk_count);
     }
     struct place p = place_of(x, m->layer, round, m->index);
-    if (m->count != p.count) {
-        return tide_fail(TIDE_EPROTO, "a chunk of %zu values, not %zu", m->count, p.count);
+    if (m->size != tide__exchange_size(p.count, m->format)) {
+        return tide_fail(TIDE_EPROTO, "a chunk of %zu bytes, not of %zu values", m->size, p.count);
     }
     return m->kind == PUSH     ? take_push(x, m, &p)
            : m->kind == REDUCE ? take_reduce(x, m, &p)
@@ -254,8 +284,46 @@ static int take_chunk(struct tide_exchange *x, const struct intake *m, struct ro
 
 /* ---- factors ---- */
 
+/* Queues a piece of factors to those who get it from here. *takes* the blob, also when it fails. */
+static int hand_down(struct tide_exchange *x, struct entry e, struct tide_blob *blob) {
+    uint32_t fanout = e.fanout ? e.fanout : x->workers;
+    uint64_t first = (uint64_t)tide__exchange_place(x, e.rank, e.step, x->rank) * fanout + 1;
+    int code = blob ? 0 : TIDE_ENOMEM;
+    for (uint64_t p = first; p < first + fanout && p < x->workers && code == 0; p++) {
+        e.blob = tide_blob_ref(blob);
+        code = tide__exchange_queue(x, tide__exchange_rank(x, e.rank, e.step, (uint32_t)p), e);
+    }
+    tide_blob_unref(blob);
+    return code;
+}
+
+/* Whose turn it is to bring the factors of a message here. */
+static uint32_t bringer(const struct tide_exchange *x, const struct intake *m) {
+    uint32_t place = tide__exchange_place(x, m->rank, m->step, x->rank);
+    uint32_t fanout = m->fanout ? m->fanout : x->workers;
+    return tide__exchange_rank(x, m->rank, m->step, (place - 1) / fanout);
+}
+
+static int pass_factors(struct tide_exchange *x, const struct intake *m, size_t count) {
+    uint32_t place = tide__exchange_place(x, m->rank, m->step, x->rank);
+    if (m->fanout == 0 || (uint64_t)place * m->fanout + 1 >= x->workers) {
+        return 0;
+    }
+    struct entry e = {.step = m->step,
+                      .layer = m->layer,
+                      .index = m->index,
+                      .rank = m->rank,
+                      .kind = FACTOR,
+                      .format = m->format,
+                      .path = TIDE_PATH_FACTOR,
+                      .fanout = m->fanout,
+                      .count = count};
+    return hand_down(x, e, copied(m));
+}
+
 static int take_factors(struct tide_exchange *x, const struct intake *m, struct round *round) {
     struct layer *l = &x->layers[m->layer];
+    size_t count = m->size / tide__exchange_width(m->format);
     struct factors *f = &round->factors[m->rank];
     if (m->k_count != l->matrix_count) {
         return tide_fail(TIDE_EPROTO, "factors of %zu matrices, not %zu", m->k_count,
@@ -279,19 +347,19 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
         f->begun = true;
     }
     if (memcmp(f->k, m->k, m->k_count * sizeof *m->k) != 0 || m->index != f->got ||
-        m->count > f->total - f->got) {
+        count > f->total - f->got) {
         return tide_fail(TIDE_EPROTO, "factors that do not follow each other");
     }
-    tide__exchange_decode(m->values, f->values + f->got, m->count, m->format);
-    f->got += m->count;
-    if (f->got == f->total) {
+    (void)tide__exchange_decode(m->values, f->values + f->got, count, m->format); /* never lossy */
+    f->got += count;
+    int code = pass_factors(x, m, count);
+    if (code == 0 && f->got == f->total) {
         land(x, l, round, x->workers);
     }
-    return 0;
+    return code;
 }
 
-/* Own factors, rounded as they travel, to everybody. An empty one travels too: the others wait for
- * it. */
+/* Own factors, rounded as they travel. Empty ones travel too: the others wait for them. */
 static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *round) {
     enum { PIECE_MAX = 1 << 19 };
     struct factors *own = &x->layers[layer].own[round->step & 1];
@@ -303,21 +371,17 @@ static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *r
         if (!blob) {
             return TIDE_ENOMEM;
         }
-        tide__exchange_decode(blob->data, own->values + at, count, round->format);
-        for (uint32_t r = 0; r < x->workers && code == 0; r++) {
-            if (r != x->rank) {
-                code = tide__exchange_queue(x, r,
-                                            (struct entry){.step = round->step,
-                                                           .layer = layer,
-                                                           .index = (uint32_t)at,
-                                                           .kind = FACTOR,
-                                                           .format = round->format,
-                                                           .path = TIDE_PATH_FACTOR,
-                                                           .blob = tide_blob_ref(blob),
-                                                           .count = count});
-            }
-        }
-        tide_blob_unref(blob);
+        (void)tide__exchange_decode(blob->data, own->values + at, count, round->format);
+        struct entry e = {.step = round->step,
+                          .layer = layer,
+                          .index = (uint32_t)at,
+                          .rank = x->rank,
+                          .kind = FACTOR,
+                          .format = round->format,
+                          .path = TIDE_PATH_FACTOR,
+                          .fanout = round->fanout,
+                          .count = count};
+        code = hand_down(x, e, blob);
         at += count;
     } while (at < own->total && code == 0);
     land(x, &x->layers[layer], round, x->workers);
@@ -326,9 +390,26 @@ static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *r
 
 /* ---- what the own worker says ---- */
 
+/* What lossy formats have kept of the own gradients: room for it, or all of it into them. */
+static int mind_kept(struct tide_exchange *x, struct layer *l, const struct round *round) {
+    bool lossy = round->path == TIDE_PATH_PS && round->format != TIDE_WIRE_F32;
+    if (lossy && !l->kept) {
+        l->kept = tide_alloc_zero(l->count + 1, sizeof *l->kept);
+        if (!l->kept) {
+            return TIDE_ENOMEM;
+        }
+    }
+    if (!lossy && l->keeps) {
+        add(x->gradients + l->first, l->kept, l->count);
+        memset(l->kept, 0, l->count * sizeof *l->kept);
+    }
+    l->keeps = lossy;
+    return 0;
+}
+
 static int start_chunks(struct tide_exchange *x, uint32_t layer, struct round *round) {
-    const struct layer *l = &x->layers[layer];
-    int code = 0;
+    struct layer *l = &x->layers[layer];
+    int code = mind_kept(x, l, round);
     for (uint32_t c = 0; c < l->chunk_count && code == 0; c++) {
         struct place p = place_of(x, layer, round, c);
         uint32_t owner = tide__exchange_owner(x, layer, c);
@@ -356,6 +437,7 @@ static int worker_ready(struct tide_exchange *x, struct tide_reader *r) {
     }
     round->path = (uint8_t)tide_read_uint(r);
     round->format = (uint8_t)tide_read_uint(r);
+    round->fanout = (uint8_t)tide_read_uint(r);
     round->ready = true;
     if (x->away++ == 0) {
         x->busy_since = l->ready_at;
@@ -387,6 +469,7 @@ static int take_share(struct tide_exchange *x, const struct intake *m) {
         s->plan.epoch = m->epoch;
         memcpy(s->plan.paths, m->paths, m->plan_count);
         memcpy(s->plan.formats, m->formats, m->plan_count);
+        memcpy(s->plan.fanouts, m->fanouts, m->plan_count);
     }
     if (++s->got == x->workers) {
         atomic_store_explicit(&x->shared_done, s->step,
@@ -443,8 +526,8 @@ static int from_peer(struct tide_exchange *x, const struct tide_message *message
     if (code < 0) {
         return code;
     }
-    if (!x->connected || m.rank >= x->workers || m.rank == x->rank ||
-        x->peers[m.rank].address != message->from) {
+    bool known = x->connected && m.rank < x->workers && m.rank != x->rank;
+    if (!known || x->peers[m.kind == FACTOR ? bringer(x, &m) : m.rank].address != message->from) {
         return tide_fail(TIDE_EPROTO, "no worker of this job");
     }
     if (m.kind == SHARE) {

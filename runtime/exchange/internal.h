@@ -14,17 +14,17 @@ enum message_kind { PUSH, SUM, REDUCE, GATHER, FACTOR, SHARE, READY, CONNECT, CL
 /* A message between workers, as it was read and bounded by itself; not yet compared with the layers
  * here. */
 struct intake {
-    uint8_t kind, format;
+    uint8_t kind, format, fanout;
     uint32_t rank, layer, index;
     uint64_t step;
     size_t k_count;
     uint32_t k[16];
-    const void *values; /* count elements of the format, unaligned */
-    size_t count;
+    const void *values; /* unaligned */
+    size_t size;        /* their bytes */
     double sums[TIDE_EXCHANGE_SUMS];
     bool proposes;
     uint64_t epoch;
-    const uint8_t *paths, *formats; /* plan_count each */
+    const uint8_t *paths, *formats, *fanouts; /* plan_count each */
     size_t plan_count;
 };
 enum { MATRICES_MAX = (int)TIDE_COUNT(((struct intake *)0)->k) };
@@ -52,7 +52,7 @@ struct staged { /* what the worker hands over of a matrix in one step: A, then B
 struct round {     /* a layer in one step */
     uint64_t step; /* 0: none yet */
     bool ready, done;
-    uint8_t path, format;
+    uint8_t path, format, fanout;
     size_t landed;           /* chunks, or ranks of factors */
     struct part *parts;      /* by chunk */
     struct factors *factors; /* by rank, but the own */
@@ -66,6 +66,9 @@ struct layer {
     struct staged *staged;     /* by matrix; the worker's */
     struct factors own[2];     /* by parity; filled by the worker before READY */
     uint8_t path[2];           /* by parity; the worker's */
+    float *kept;               /* count: what lossy formats took off the own gradients, or NULL */
+    bool keeps;                /* some of it is not 0 */
+    float **sums_kept;         /* by chunk of the own ones: off their sums; NULL: none yet */
     uint64_t ready_at;         /* written by the worker before READY */
     atomic_uint_fast64_t done; /* step */
     atomic_uint_fast64_t took_ns;
@@ -75,7 +78,8 @@ struct entry {           /* of a peer's queue */
     uint64_t key, order; /* lower first; order: as they came */
     uint64_t step;
     uint32_t layer, index;
-    uint8_t kind, format, path;
+    uint32_t rank; /* source of factors */
+    uint8_t kind, format, path, fanout;
     struct tide_blob
         *blob; /* shared; NULL: the chunk of the gradients as it is when its turn comes */
     size_t count;
@@ -128,8 +132,22 @@ struct tide_exchange {
     atomic_uint_fast64_t messages, bytes, busy_ns, waited, payload[TIDE_PATH_COUNT];
 };
 
-static inline size_t tide__exchange_width(uint8_t format) {
+static inline size_t tide__exchange_width(uint8_t format) { /* bytes of a value, if they are equal */
     return format == TIDE_WIRE_F32 ? 4 : 2;
+}
+/* Place of a rank, or rank of a place, in the tree by which the factors of `source` go in a step; place 0
+ * is the source, the others change with the step. Below place i are i * fanout + 1 .. (i + 1) * fanout. */
+static inline uint32_t tide__exchange_place(const struct tide_exchange *x, uint32_t source,
+                                            uint64_t step, uint32_t rank) {
+    uint32_t others = x->workers - 1, turn = (uint32_t)(step % (others ? others : 1));
+    uint32_t away = (rank + x->workers - source - 1) % x->workers;
+    return rank == source ? 0 : 1 + (away + others - turn) % others;
+}
+static inline uint32_t tide__exchange_rank(const struct tide_exchange *x, uint32_t source,
+                                           uint64_t step, uint32_t place) {
+    uint32_t others = x->workers - 1;
+    return place == 0 ? source
+                      : (source + 1 + (uint32_t)((place - 1 + step) % others)) % x->workers;
 }
 
 static inline uint32_t tide__exchange_owner(const struct tide_exchange *x, size_t layer,
@@ -167,11 +185,23 @@ void tide__exchange_end_senders(
 void tide__exchange_drop(struct peer *peer);
 
 /* ---- codec.c ---- */
-void tide__exchange_encode(const float *from, void *to, size_t count, uint8_t format);
-void tide__exchange_decode(const void *from, float *to, size_t count, uint8_t format);
+size_t tide__exchange_size(size_t count, uint8_t format); /* bytes of values on the wire */
+/* Bytes of tide__exchange_size; of lossy formats ENOMEM. */
+int tide__exchange_encode(const float *from, void *to, size_t count, uint8_t format);
+/* EPROTO: places out of order or beyond count. */
+int tide__exchange_decode(const void *from, float *to, size_t count, uint8_t format);
 struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t format);
 /* Head of the message of an entry; the values follow as its tail. */
 void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e);
+
+/* ---- compress.c ---- */
+size_t tide__compressed_size(size_t count, uint8_t format);
+int tide__compress(const float *from, uint8_t *to, size_t count, uint8_t format); /* ENOMEM */
+int tide__expand(const uint8_t *from, float *to, size_t count, uint8_t format);   /* EPROTO */
+/* The values as they travel, with what was kept of earlier ones added, and what this loses kept: `kept`
+ * has count elements. ENOMEM: NULL. */
+struct tide_blob *tide__exchange_blob_keeping(const float *from, float *kept, size_t count,
+                                              uint8_t format);
 
 #endif

@@ -73,7 +73,10 @@ static int send_entry(struct peer *peer, struct entry *e) {
         size_t first;
         const struct layer *l = &x->layers[e->layer];
         e->count = tide__exchange_chunk(l, e->index, &first);
-        e->blob = tide__exchange_blob(x->gradients + l->first + first, e->count, e->format);
+        const float *own = x->gradients + l->first + first;
+        e->blob = e->kind == PUSH && e->format != TIDE_WIRE_F32
+                      ? tide__exchange_blob_keeping(own, l->kept + first, e->count, e->format)
+                      : tide__exchange_blob(own, e->count, e->format);
         if (!e->blob) {
             return TIDE_ENOMEM;
         }

@@ -25,6 +25,7 @@ void tide__handshake_begin(struct tide_link *link) {
     if (link->peer != NULL) {
         struct known *known = tide__members_find(net, link->peer->id);
         snprintf(hello.to, sizeof hello.to, "%s", known != NULL ? known->member.name : "");
+        hello.to_incarnation = link->peer->incarnation;
         hello.attempt = link->purpose == LINK_KNOCK ? 0 : ++link->peer->attempt;
         if (link->peer->session != NULL && link->purpose != LINK_KNOCK) {
             hello.session = link->peer->session->id;
@@ -264,6 +265,11 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
         snprintf(ours, sizeof ours, "peer looks for node '%s', this is '%s'", hello->to, net->name);
         snprintf(theirs, sizeof theirs, "peer is node '%s', not '%s'", net->name, hello->to);
         refuse(link, TIDE_EMISMATCH, ours, theirs);
+    } else if (hello->to_incarnation != 0 && hello->to_incarnation != net->incarnation) {
+        /* A controller that was started again listens where the former did. Nothing that is meant
+         * for another life may touch the sessions of this one. */
+        refuse(link, TIDE_EMISMATCH, "peer looks for a former life of this node",
+               "another node listens in its place");
     } else if (hello->incarnation == net->incarnation) {
         refuse(link, TIDE_EINVAL, "this node called itself", "a node cannot join itself");
     } else if ((hello->id == 0 ? accept_joiner(link, hello) : accept_known(link, hello)) == 1) {
@@ -406,16 +412,18 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
         tide__net_become(link->net, TIDE_MEMBER_DEAD, error != 0 ? error : code,
                          error != 0 ? tide_error_message() : text);
     }
-    if (link->purpose == LINK_KNOCK && error == 0) { /* as expected, or it ends this one's way */
-        tide__link_close(link);
-        return TIDE_ECANCELED;
-    }
     bool over = error == 0 && (code == TIDE_EDIED || code == TIDE_ECANCELED);
-    if (over && link->purpose == LINK_MESH && !link->net->client) {
+    if (over && link->purpose != LINK_JOIN && !link->net->client) {
         tide__succession_refused(link->net, code == TIDE_EDIED, text);
         return tide_fail(code, "it refused: %s", text);
     }
-    if (error == 0 && code != TIDE_EBUSY && link->peer != NULL && link->peer->session != NULL) {
+    bool waits = link->peer != NULL && link->peer->session != NULL;
+    if (link->purpose == LINK_KNOCK && error == 0 &&
+        (code == TIDE_EBUSY || !waits)) { /* as expected */
+        tide__link_close(link);
+        return TIDE_ECANCELED;
+    }
+    if (error == 0 && code != TIDE_EBUSY && waits) {
         tide__session_end(link->peer->session, text);
     }
     return error != 0 ? error : tide_fail(code, "it refused: %s", text);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { HELLO_FIELDS = 15, WELCOME_FIELDS = 11 };
+enum { HELLO_FIELDS = 16, WELCOME_FIELDS = 11 };
 
 /* A text without control characters, shorter than `capacity`. */
 static void read_plain(struct tide_reader *r, char *out, size_t capacity) {
@@ -83,6 +83,7 @@ void tide__hello_write(struct tide_writer *w, const struct tide_hello *h) {
     tide_write_uint(w, h->incarnation);
     tide_write_uint(w, h->id);
     tide_write_text(w, h->to);
+    tide_write_uint(w, h->to_incarnation);
     tide_write_text(w, h->endpoint);
     tide_write_bool(w, h->store);
     tide_write_bool(w, h->client);
@@ -110,6 +111,7 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     out->incarnation = tide_read_uint(&r);
     out->id = (uint16_t)read_within(&r, UINT16_MAX);
     read_name(&r, out->to, true);
+    out->to_incarnation = tide_read_uint(&r);
     read_plain(&r, out->endpoint, sizeof out->endpoint);
     out->store = tide_read_bool(&r);
     out->client = tide_read_bool(&r);

@@ -46,9 +46,7 @@ enum {
 #define HANDSHAKE_TIMEOUT (5 * TIDE_SECOND)
 #define DRAIN_TIMEOUT                                                                              \
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
-#define PROBE_TIMEOUT (300 * TIDE_MILLISECOND)
-#define PROBE_PATIENCE                                                                             \
-    (50 * TIDE_MILLISECOND)               /* a probe that lasts this long met a living process */
+#define REDIAL_TIMEOUT (300 * TIDE_MILLISECOND)
 #define WAITING_TIMEOUT (3 * TIDE_SECOND) /* messages to a peer that is being dialled */
 #define REPORT_PATIENCE                                                                            \
     (2 * TIDE_SECOND) /* one reporter alone: its subject is evicted after this */
@@ -196,7 +194,6 @@ enum link_purpose {
     LINK_ACCEPTED,
     LINK_JOIN,
     LINK_MESH,
-    LINK_PROBE,
     LINK_KNOCK, /* asks the peer, whose part it is, to dial */
 };
 
@@ -204,7 +201,7 @@ struct tide_link {
     struct tide_net *net;
     struct tide_link *next, **place;
     struct tide_stream *stream;
-    struct tide_peer *peer;       /* mesh and probe: from the start; else once up */
+    struct tide_peer *peer;       /* mesh and knock: from the start; else once up */
     struct tide_session *session; /* once up */
     struct tide_intake intake;
     struct tide_outbox greeting; /* before there is a session */
@@ -285,6 +282,7 @@ struct known {
     struct tide_member member;
     bool unsettled; /* effects and watchers are still to come; set by tide__members_unsettle */
     bool counted;   /* in net->living */
+    bool noted;     /* that it is up */
     /* controller */
     uint8_t wanted; /* the state it is to have, not decided yet; not above the one it has: none */
     char wanted_reason[120];

@@ -139,9 +139,9 @@ int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpos
         return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only",
                          endpoint);
     }
-    bool again = purpose == LINK_PROBE || (peer != NULL && peer->session != NULL);
+    bool again = peer != NULL && peer->session != NULL;
     struct tide_link *link =
-        link_create(net, purpose, LINK_DIALLING, again ? PROBE_TIMEOUT : DIAL_TIMEOUT);
+        link_create(net, purpose, LINK_DIALLING, again ? REDIAL_TIMEOUT : DIAL_TIMEOUT);
     if (link == NULL) {
         return TIDE_ENOMEM;
     }
@@ -211,14 +211,14 @@ static void join_failed(struct tide_link *link, int code) {
     tide__net_become(link->net, TIDE_MEMBER_DEAD, code == 0 ? TIDE_EUNREACHABLE : code, text);
 }
 
-/* A dial or a probe ended without a connection. Nobody listens where the peer did: its process is
+/* A dial or a knock ended without a connection. Nobody listens where the peer did: its process is
  * gone, and so is the session that waits. */
 static void attempt_failed(struct tide_link *link, bool refused) {
     struct tide_peer *peer = link->peer;
     struct tide_session *s = peer->session;
     if (s != NULL && s->link == NULL && refused) {
         tide__session_end(s, "connection lost (process ended?)");
-    } else if (s == NULL ? link->purpose != LINK_PROBE : s->link == NULL) {
+    } else if (s == NULL || s->link == NULL) {
         tide__peer_redial_later(link->net, peer);
     }
 }
@@ -250,7 +250,7 @@ static void closed(void *arg, int reason) {
         if (!expected) {
             join_failed(link, reason);
         }
-    } else if (link->purpose == LINK_PROBE || link->purpose == LINK_KNOCK || owned) {
+    } else if (link->purpose == LINK_KNOCK || owned) {
         attempt_failed(link, refused);
     }
     tide__link_free(link);
@@ -424,12 +424,6 @@ static void connected(void *arg, struct tide_stream *stream) {
     if (link->state != LINK_DIALLING) {
         return;
     }
-    if (link->purpose == LINK_PROBE) {
-        /* No proof of life yet: the listener of a process that is just ending still takes
-         * connections, and its socket is closed a moment later. */
-        link->deadline = tide__net_now(link->net) + PROBE_PATIENCE;
-        return;
-    }
     struct tide_peer_identity identity;
     if (!is_ours(link->net, link->stream, &identity)) {
         if (link->purpose == LINK_JOIN) {
@@ -515,7 +509,7 @@ static void time_is_up(struct tide_link *link) {
         tide__link_close(link);
         return;
     }
-    if (link->purpose == LINK_PROBE || (link->peer != NULL && link->peer->session != NULL)) {
+    if (link->peer != NULL && link->peer->session != NULL) {
         tide__link_close(link);
         return;
     }

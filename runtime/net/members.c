@@ -125,6 +125,16 @@ static void lives(struct tide_net *net, const struct tide_member *m) {
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
 }
 
+/* Who was there before this node is no news; in a ring everybody would note everybody. */
+static void note_arrival(struct tide_net *net, struct known *known) {
+    const struct known *self = tide__members_find(net, tide__net_id(net));
+    bool up = known->member.state == TIDE_MEMBER_UP;
+    if (up && !known->noted && !net->ringed && self != NULL && self->member.state == TIDE_MEMBER_UP) {
+        tide_event_add(net->system, "node", "node %s joined", known->member.name);
+    }
+    known->noted = known->noted || up;
+}
+
 static void departed(struct tide_net *net, const struct tide_member *m) {
     struct tide_peer *peer = tide__peer(net, m->id);
     if (peer == NULL) {
@@ -134,6 +144,7 @@ static void departed(struct tide_net *net, const struct tide_member *m) {
     bool dead = m->state == TIDE_MEMBER_DEAD;
     snprintf(text, sizeof text, dead ? "node %s died: %s" : "node %s left", m->name, m->reason);
     tide_log(dead ? TIDE_LOG_WARN : TIDE_LOG_INFO, net->name, "%s", text);
+    tide_event_add(net->system, "node", "%s", text);
     if (peer->link != NULL) {
         /* The controller's last view must reach the one it is about. */
         if (net->controls || !dead) {
@@ -203,6 +214,7 @@ void tide__members_settle(struct tide_net *net) {
         if (member.id == tide__net_id(net)) {
             self_changed(net, &member);
         } else if (member.state <= TIDE_MEMBER_LEAVING) {
+            note_arrival(net, known);
             lives(net, &member);
         } else {
             departed(net, &member);

@@ -105,7 +105,7 @@ size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t l
 struct tide_hello {
     uint32_t version;
     char cluster[64], name[64], to[64];
-    uint64_t incarnation;
+    uint64_t incarnation, to_incarnation; /* the latter 0: whoever has that name */
     uint16_t id, workers;
     bool store, client;
     int32_t pid;

@@ -100,6 +100,8 @@ static void take_command(struct tide_net *net) {
     }
     tide_log(TIDE_LOG_INFO, net->name, "this node is the controller now, in term %llu",
              (unsigned long long)net->term);
+    tide_event_add(net->system, "controller", "node %s is the controller, in term %llu", net->name,
+                   (unsigned long long)net->term);
     net->away = false;
     net->announce = true;
     memcpy(net->controller_endpoint, net->endpoint, sizeof net->controller_endpoint);

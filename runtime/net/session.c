@@ -6,9 +6,10 @@
  * acknowledges it, with the credit it returns: every 64 frames, 256 KiB or 20 ms. When the link
  * ends otherwise than by intention the session is suspended: messages queue as before, the side
  * that dialled dials again (at once, then after 50 ms doubling to 1 s, +-20 %), the other one
- * probes in the same rhythm, for a refused connection says that the process has ended. Both hellos
- * carry the session's number and the count received; each side then writes again from behind what
- * the other one has. Fragments count one by one, so a large frame is resumed in its middle.
+ * knocks in the same rhythm: a refused connection says that the process has ended, a refused hello
+ * what has become of the session. Both hellos carry the session's number and the count received;
+ * each side then writes again from behind what the other one has. Fragments count one by one, so a
+ * large frame is resumed in its middle.
  *
  * The link's own frames (beats, credit, membership) are not part of it: totals are told anew after
  * each reconnect, membership by members.c.
@@ -192,7 +193,8 @@ void tide__sessions_release(struct tide_net *net) {
 static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
                              uint64_t consumed[TIDE_LANE_COUNT]) {
     uint64_t frames = s->link->intake.sequenced - s->told;
-    bool worth = s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
+    bool worth = s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) ||
+                 frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
                  (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES);
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
@@ -296,7 +298,8 @@ void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
                       tide_random_below(&net->random, 2 * fifth + 1);
 }
 
-/* A suspended session: dials if that is this side's part, else asks whether the process lives. */
+/* A suspended session: dials if that is this side's part, else asks the peer to. It does so anyway;
+ * but if nobody listens there its process is gone, and if it gave the session up it says why. */
 static void dial(struct tide_session *s) {
     struct tide_net *net = s->net;
     struct tide_peer *peer = s->peer;
@@ -308,7 +311,7 @@ static void dial(struct tide_session *s) {
     if (endpoint[0] == 0) {
         return; /* a client: it comes, or is silent for too long */
     }
-    if (tide__link_dial(net, endpoint, s->dials ? LINK_MESH : LINK_PROBE, peer) != 0) {
+    if (tide__link_dial(net, endpoint, s->dials ? LINK_MESH : LINK_KNOCK, peer) != 0) {
         tide__peer_redial_later(net, peer);
     }
 }

@@ -114,6 +114,7 @@ void tide__succession_lost(struct tide_net *net, struct known *controller, const
     char text[200];
     snprintf(text, sizeof text, "the controller is away: %s", reason);
     tide_log(TIDE_LOG_WARN, net->name, "%s; views, slot moves and new tables wait for it", text);
+    tide_event_add(net->system, "controller", "%s", text);
     net->away = true;
     peer->lost = true;
     tide__peer_down(net, peer, TIDE_EDIED, text);

@@ -170,7 +170,7 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
     if (!create) {
         /* acquire: a slot that comes back has its route set after its words */
         uint64_t seen = atomic_load_explicit(*word, memory_order_acquire);
-        if (tide__word_state(seen) == TIDE__ABSENT) {
+        if (!(seen & (TIDE__WORD_STATE | TIDE__WORD_LOCK))) { /* ABSENT, and nobody makes it */
             return served(pass, b->slots[j]) ? TIDE__NOT_FOUND : TIDE__MISSED;
         }
     }

@@ -380,7 +380,15 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
 
 /* ---- the new home ---- */
 
-static void arrival_tell(struct tide_store *store, const struct arrival *a) {
+/* All slots of an arrival are here, or will not come. */
+static void arrival_over(struct tide_store *store, const struct arrival *a) {
+    struct tide_member from = {.id = a->from};
+    bool known = tide_net_member(store->net, a->from, &from);
+    tide_event_add(tide_system_of(store->node), "slots", "%u slots of table %s came from %s to %s%s", (unsigned)a->count,
+                   a->table->name, known ? from.name : "a node that is gone", tide_node_name(store->node),
+                   a->lost_count > 0                    ? ": some died with a node"
+                   : from.state == TIDE_MEMBER_LEAVING ? ": it leaves"
+                                                       : ": they were moved");
     tide__move_send(store, tide_net_controller(store->net), TIDE__OP_MOVED, a->table->id,
                     a->version, a->from, a->slots, a->count, a->lost, a->lost_count);
 }
@@ -434,7 +442,7 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
     }
     expected(store, a);
     if (a->left == 0) {
-        arrival_tell(store, a);
+        arrival_over(store, a);
         arrival_free(a);
         return;
     }
@@ -468,7 +476,7 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         }
         if (--a->left == 0) {
             *place = a->next;
-            arrival_tell(store, a);
+            arrival_over(store, a);
             arrival_free(a);
         }
         break;

@@ -179,6 +179,7 @@ struct tide_table {
     struct tide__slot slots[TIDE_SLOT_COUNT];
     struct tide__stripe stripes[TIDE__STRIPES];
     struct tide__heat *heat;    /* heat.h: the keys that workers of this node access most; constant */
+    atomic_uint_fast64_t waits[2][TIDE_WAIT_BUCKETS]; /* of pulls, of pushes: ticket.c */
     atomic_uint_fast64_t cut;   /* cut.h: the generation that is being written */
     struct tide__taken *taken;  /* cut.h: rows that the generation took; has its own lock */
     atomic_bool rows_vanished;  /* since the last generation: the next one must be full */

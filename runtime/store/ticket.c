@@ -86,6 +86,22 @@ static int ticket_result(struct tide__ticket *ticket) {
     return code;
 }
 
+/* A fiber was suspended for it from `began` on. */
+static void note_wait(struct tide__ticket *ticket, uint64_t began) {
+    struct tide_table *table = ticket->table;
+    uint64_t us = (tide_port_now(table->store->port) - began) / 1000;
+    unsigned bucket = us == 0 ? 0 : 64 - (unsigned)__builtin_clzll(us);
+    bucket = bucket < TIDE_WAIT_BUCKETS ? bucket : TIDE_WAIT_BUCKETS - 1;
+    tide__stripe_add(&table->waits[ticket->kind == TIDE__PUSH][bucket], 1);
+}
+
+void tide_table_waits(struct tide_table *table, struct tide_table_waits *out) {
+    for (unsigned i = 0; i < TIDE_WAIT_BUCKETS; i++) {
+        out->pull[i] = atomic_load_explicit(&table->waits[0][i], memory_order_relaxed);
+        out->push[i] = atomic_load_explicit(&table->waits[1][i], memory_order_relaxed);
+    }
+}
+
 int tide__ticket_wait(struct tide__ticket *ticket) {
     struct tide_fiber *self = tide_fiber_current();
     uint64_t deadline = 0;
@@ -93,6 +109,9 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
         uint64_t state = atomic_load_explicit(&ticket->state,
                                               memory_order_acquire); /* with tide__ticket_finish */
         if (state == 0) {
+            if (deadline && (ticket->kind == TIDE__PULL || ticket->kind == TIDE__PUSH)) {
+                note_wait(ticket, deadline - TIDE_CALL_TIMEOUT);
+            }
             return ticket_result(ticket);
         }
         if (!self) {

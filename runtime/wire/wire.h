@@ -82,6 +82,10 @@ bool tide_read_field(const struct tide_reader *r, const char *key, struct tide_r
  * duplicate string keys (maps of up to 64 pairs). 0, EPROTO or ELIMIT with the offset in the error text. */
 int tide_scan(const void *data, size_t size);
 
+/* One value as a line of text for people, at most capacity - 1 bytes and a zero (describe.c). Bytes that are cut short or
+ * no msgpack are told as far as they go. Strings come as they are: whoever prints them escapes. Returns its length. */
+size_t tide_describe(const void *data, size_t size, char *out, size_t capacity);
+
 /* ---- half.c: values of two bytes; wire_type is TIDE_WIRE_F16 or TIDE_WIRE_BF16 ---- */
 void tide__floats_to_half(const void *from, void *to, size_t count, uint8_t wire_type); /* may be the same memory */
 void tide__half_to_floats(const void *from, void *to, size_t count, uint8_t wire_type);

@@ -25,9 +25,9 @@ class Prompt:
         self.at = 0
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ["TERM"] = "xterm"
+            os.environ.setdefault("TERM", "xterm")
+            os.environ.setdefault("LC_ALL", "C.UTF-8")
             os.environ["NO_COLOR"] = "1"
-            os.environ["LC_ALL"] = "C.UTF-8"
             os.execv(tide, [tide, "attach", cluster, *words])
         self.size(rows, columns)
 

@@ -103,7 +103,7 @@ says second.txt 'another controller runs with this state'
 # A restarted controller moves the rows of a node that leaves; nothing of them is lost under the load.
 kill -TERM "$pid_n3"
 gone() { ! kill -0 "$pid_n3" 2>/dev/null; }
-wait_for 60 gone # now and then it does not hear that it has left, and ends by its --grace: docs/roadmap.md
+wait_for 20 gone
 start_node n4
 wait_for 10 member_is n4 up
 goes_on

@@ -71,6 +71,46 @@ says out.txt '^exact	true	150$'
 mine=$(sed -n 's/^s1 has \([0-9]*\) of 300$/\1/p' out.txt)
 [ "${mine:-999}" -le 110 ] || fail "the slow server still has $mine of 300 slots"
 
+# Workers join and leave while the others go on: every pass has every example once.
+cat >joining.lua <<'END'
+local tide = require "tide"
+local N <const> = 400
+local job = tide.job {
+  name = "joining", data = N, chunks = 20, stop = {epochs = 40},
+  tables = {t = {keys = {"dense", N}, width = 1}},
+  worker = function(w)
+    while not w:stopping() do
+      for chunk in w:chunks() do
+        local ones = tide.tensor.zeros("f32", chunk.count, 1)
+        ones:fill(1)
+        tide.sleep(chunk.count * 0.0003)
+        w.tables.t:push(tide.range(chunk.first - 1, chunk.last - 1), ones)
+        chunk:report {examples = chunk.count}
+      end
+      w:report {loss = 1, here = 1}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2, servers = 1}
+  local run = cluster:start(job)
+  local most, here = 0, 0
+  for r in run:events "report" do
+    assert(r.examples == N, ("pass %d has %d examples"):format(r.n, r.examples))
+    here = r.here // 1
+    most = math.max(most, here)
+    if r.n == 2 then run:set_workers(3) end
+    if r.n < 30 and most < 3 then tide.sleep(0.05) end -- the machine may be slow to start a node
+    if r.n == 30 then run:set_workers(1) end
+  end
+  local s = run:wait()
+  local rows = run.tables.t:pull(tide.range(0, N - 1))
+  print("workers", most, here, "rows", rows:min(), rows:max(), "lost", s.workers_lost)
+end)
+END
+run 0 run joining.lua
+says out.txt '^workers	3	1	rows	40.0	40.0	lost	0$'
+
 # From the command line, into a run that goes on.
 begin run elastic.lua --edit=false --epochs 1000000
 for _ in $(seq 200); do

@@ -14,4 +14,5 @@ says block2.out 'mean size'
 says block3.out 'sum of squares[[:space:]]+333833500(\.0)?[[:space:]]+of[[:space:]]+1000'
 says block4.out 'pass[[:space:]]+3[[:space:]]+10000'
 says block5.out 'within its deadline:[[:space:]]+false'
+says block6.out 'sum[[:space:]]+3'
 finish

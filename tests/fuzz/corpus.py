@@ -137,6 +137,19 @@ IDX = {
 }
 
 
+LIBSVM = b"+1 1:0.5 3:-2e1 # c\r\n\n-1\n2.5 qid:3 2:1 7:.25"
+LIBSVMS = {
+    "lines": b"\x00" + LIBSVM,
+    "one-byte": b"\x01" + LIBSVM,
+    "base-zero": b"\x06" + b"1 0:1\n",
+    "base-refused": b"\x08" + b"1 0:1\n",
+    "falling": b"\x00" + b"1 2:1 1:1\n",
+    "nul": b"\x00" + b"1 1:\0\n",
+    "packed": b"\x00" + gzip.compress(LIBSVM, mtime=0),
+    "packed-short": b"\x2d" + gzip.compress(LIBSVM, mtime=0)[:-6],
+}
+
+
 def raft(kind, numbers, flag=0, servers=(), body=b""):
     numbers = list(numbers) + [0] * (5 - len(numbers))
     head = b"\x99" + bytes([kind]) + b"".join(b"\xcf" + struct.pack(">Q", v) for v in numbers) + bytes([flag])
@@ -162,18 +175,21 @@ RAFTS = {
     "timeout-now": raft(6, [4, 11, 3]),
 }
 
-# Messages between workers that exchange gradients: [kind, step, rank, layer, index, format, [k ...], values].
+# Messages between workers that exchange gradients: [kind, step, rank, layer, index, format, fanout, [k ...], values].
 EXCHANGES = {
-    "push": b"\x98\0\1\1\0\2\0\x90\xd7\1" + struct.pack("<ff", 1.5, -2.0),
-    "factor": b"\x98\4\3\2\1\0\2\x92\2\3\xd6\4" + b"\0\x3f\0\x40",
-    "short": b"\x98\0\1\1\0\2\0\x90\xd7\1" + b"\0" * 7,
+    "push": b"\x99\0\1\1\0\2\0\0\x90\xd7\1" + struct.pack("<ff", 1.5, -2.0),
+    "factor": b"\x99\4\3\2\1\0\2\3\x92\2\3\xd6\4" + b"\0\x3f\0\x40",
+    "topk": b"\x99\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 7, -2.0),
+    "topk-beyond": b"\x99\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 5000, -2.0),
+    "onebit": b"\x99\0\1\1\0\2\4\0\x90\xc7\x09\x08" + struct.pack("<ff", -1.5, 2.0) + b"\x55",
+    "short": b"\x99\0\1\1\0\2\0\0\x90\xd7\1" + b"\0" * 7,
     "share": b"\x95\5\1\0\x94" + b"\xcb" + struct.pack(">d", 32.0) + b"\1\2\3\xc0",
-    "plan": b"\x95\5\2\0\x94\1\2\3\4\x93\7\xc4\2\0\1\xc4\2\0\2",
-    "plan-bad": b"\x95\5\2\0\x94\1\2\3\4\x93\7\xc4\2\0\7\xc4\2\0\2",
+    "plan": b"\x95\5\2\0\x94\1\2\3\4\x94\7\xc4\2\0\1\xc4\2\0\2\xc4\2\0\3",
+    "plan-bad": b"\x95\5\2\0\x94\1\2\3\4\x94\7\xc4\2\0\7\xc4\2\0\2\xc4\2\0\0",
 }
 
 for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
-                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX),
+                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("libsvm", LIBSVMS),
                       ("manifest", MANIFESTS)):
     for seed, content in seeds.items():
         write(target, seed, content)

@@ -7,18 +7,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (tide__exchange_parse(data, size, &m) != 0) {
         return 0;
     }
-    FUZZ_CHECK(m.kind <= SHARE && m.step > 0 && m.format <= TIDE_WIRE_BF16);
+    FUZZ_CHECK(m.kind <= SHARE && m.step > 0 && m.format < TIDE_FORMAT_COUNT);
     FUZZ_CHECK(m.k_count <= MATRICES_MAX);
     if (m.kind == SHARE) {
         for (size_t i = 0; i < m.plan_count; i++) {
-            FUZZ_CHECK(m.paths[i] < TIDE_PATH_COUNT && m.formats[i] <= TIDE_WIRE_BF16);
+            FUZZ_CHECK(m.paths[i] < TIDE_PATH_COUNT && m.formats[i] < TIDE_FORMAT_COUNT);
         }
         return 0;
     }
     const uint8_t *values = m.values;
-    FUZZ_CHECK(values >= data && values + m.count * tide__exchange_width(m.format) <= data + size);
-    float *floats = malloc((m.count + 1) * sizeof *floats);
-    tide__exchange_decode(values, floats, m.count, m.format);
-    free(floats);
+    FUZZ_CHECK(values >= data && values + m.size <= data + size);
+    for (size_t count = 0; count <= 2048; count++) { /* a chunk of any number of values that fits */
+        if (tide__exchange_size(count, m.format) == m.size) {
+            float *floats = malloc((count + 1) * sizeof *floats);
+            (void)tide__exchange_decode(values, floats, count, m.format);
+            free(floats);
+        }
+    }
     return 0;
 }

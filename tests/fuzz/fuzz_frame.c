@@ -173,6 +173,15 @@ static void check_json(const uint8_t *data, size_t size) {
     }
 }
 
+/* Any bytes have a description, within its room. */
+static void check_description(const uint8_t *data, size_t size) {
+    char text[100];
+    for (size_t capacity = 1; capacity <= sizeof text; capacity += 33) {
+        size_t length = tide_describe(data, size, text, capacity);
+        FUZZ_CHECK(length < capacity && strlen(text) <= length);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tide_reader r;
     int scanned = tide_scan(data, size);
@@ -181,6 +190,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FUZZ_CHECK(scanned != 0 || (r.error == 0 && r.at == r.end));
     check_against_msgpack_c(data, size, scanned);
     walk(data, size, scanned == 0);
+    check_description(data, size);
     check_frame(data, size);
     check_json(data, size);
     return 0;

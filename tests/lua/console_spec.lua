@@ -1,10 +1,13 @@
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
 local core = require "tide.core"
+local events = require "tide.events"
+local histogram = require "tide.console.histogram"
 local history = require "tide.console.history"
 local names = require "tide.console.names"
 local prompt = require "tide.console.prompt"
 local render = require "tide.console.render"
+local roles = require "tide.console.roles"
 local targets = require "tide.console.targets"
 
 local MEMBERS <const> = {
@@ -15,8 +18,14 @@ local MEMBERS <const> = {
   {id = 5, name = "n10", state = "up", workers = 1, store = true},
 }
 
+local CLUSTER <const> = {
+  controller = 1,
+  jobs = function() return {mf = {n1 = true, n10 = true}, kge = {n2 = true}} end,
+  has_actor = function(node, name) return name == "agent" or name == "mine" and node == "n2" end,
+}
+
 local function resolved(expression)
-  local list, err = targets.resolve(expression, MEMBERS, 1)
+  local list, err = targets.resolve(expression, MEMBERS, CLUSTER)
   if not list then return nil, err end
   local found = {}
   for i, member in ipairs(list) do found[i] = member.name end
@@ -32,6 +41,18 @@ describe("targets", function()
     assert.equal("n2", resolved "@n2")
     assert.equal("n1 n2", resolved "@n[1-5]")
     assert.equal("n1 n10", resolved "@n1,@n10")
+  end)
+  it("are the nodes of a job's workers, and those that have an actor", function()
+    assert.equal("n1 n10", resolved "@job:mf")
+    assert.equal("n1 n2 n10", resolved "@job:mf,@job:kge")
+    assert.equal("n1 n2 n10", resolved "@actor:agent") -- not the controller: it runs no consoles
+    assert.equal("n2", resolved "@actor:mine")
+    assert.equal("n10", resolved "@actor:n10/agent")
+    local list, err = resolved "@job:mff"
+    assert.is_nil(list)
+    assert.truthy(err.message:find("no job of this name", 1, true))
+    assert.truthy(err.help:find("`mf`", 1, true))
+    assert.is_nil((resolved "@actor:nobody"))
   end)
   it("refuse what names nobody, and say what is near", function()
     local list, err = resolved "@n3"
@@ -51,6 +72,94 @@ describe("targets", function()
     assert.equal("n1 n3: 2\nn2: 3\nn4:\na\nb", targets.merge {
       {node = "n1", status = "ok", text = "2"}, {node = "n2", status = "ok", text = "3"},
       {node = "n3", status = "ok", text = "2"}, {node = "n4", status = "ok", text = "a\nb"}})
+  end)
+end)
+
+describe("roles", function()
+  local calls = 0
+  local function call() calls = calls + 1 return "done" end
+  local handle <const> = {name = "w", width = 4, spec = {}, push = call, pull = call}
+  local all <const> = {policy = {list = call, swap = call, check = call}, node = {name = "n1"}, os = os,
+    string = string, math = math, table = table, utf8 = utf8, coroutine = coroutine, core = {}, require = call,
+    load = call, pcall = pcall, error = error, nodes = call,
+    tables = setmetatable({}, {__index = function() return handle end})}
+  local function describe_handle() return "described" end
+  local function evaluate(role, code)
+    return pcall(assert(load("return " .. code, "=line", "t", roles.globals(all, role, describe_handle))))
+  end
+  local function refused(role, code, needed)
+    local ok, err = evaluate(role, code)
+    assert.is_false(ok, code)
+    assert.equal("T0801", err.code)
+    assert.truthy(err.message:find("needs role " .. needed, 1, true), err.message)
+  end
+
+  it("let lesser sessions look, and refuse by name what needs more", function()
+    assert.same({true, "done"}, {evaluate("read", "nodes()")})
+    assert.same({true, "done"}, {evaluate("read", "policy.list()")})
+    refused("read", "policy.swap 'batching/boa'", "operate")
+    assert.same({true, "done"}, {evaluate("operate", "policy.swap 'batching/boa'")})
+    for _, role in ipairs {"read", "operate"} do
+      for _, name in ipairs {"core", "require 'tide.core'", "load 'return 1'"} do refused(role, name, "admin") end
+    end
+    assert.equal(all, roles.globals(all, "admin", describe_handle))
+  end)
+  it("show tables without what changes them", function()
+    assert.same({true, "done"}, {evaluate("read", "tables.w:pull{1}")})
+    assert.same({true, 4}, {evaluate("read", "tables.w.width")})
+    refused("operate", "tables.w:push({1}, {{1}})", "admin")
+    assert.same({true, nil}, {evaluate("read", "tables.w.nosuch")})
+  end)
+  it("leave nothing of the whole libraries within reach", function()
+    assert.same({true, nil}, {evaluate("read", "os.execute or os.remove or os.exit")})
+    assert.same({true, nil}, {evaluate("read", "string.dump")})
+    assert.is_true((evaluate("read", "pcall(function() string.rep = 1 end)")))
+    assert.equal("function", type(string.rep))
+    assert.same({true, "read"}, {evaluate("read", "(function() x = 'read' return x end)()")})
+    assert.is_nil(rawget(all, "x"))
+  end)
+end)
+
+describe("events", function()
+  it("of several nodes are one list, in which the same thing stands once", function()
+    local rows <const> = events.merge {
+      {node = "n2", events = {{number = 1, time = 10.2, kind = "node", text = "node n3 died"},
+                              {number = 2, time = 40, kind = "node", text = "node n3 died"}}},
+      {node = "n1", events = {{number = 7, time = 10, kind = "node", text = "node n3 died"},
+                              {number = 8, time = 10, kind = "run", text = "job mf started"},
+                              {number = 9, time = 12, kind = "run", text = "job mf started"}}},
+    }
+    local found = {}
+    for i, row in ipairs(rows) do found[i] = ("%g %s %s"):format(row.time, row.node, row.text) end
+    assert.same({"10 n1 node n3 died", "10 n1 job mf started", "12 n1 job mf started", "40 n2 node n3 died"}, found)
+  end)
+end)
+
+describe("histograms", function()
+  local function drawn(h) return getmetatable(h).__console(h, {utf8 = false}) end
+
+  it("of numbers leave out what is none and draw the rest in bins of equal width", function()
+    local h <const> = histogram.of_numbers({1, 2, 2, 5, 0 / 0, 1 / 0, "x"}, 2)
+    assert.same({{label = "<= 3", count = 3}, {label = "<= 5", count = 1}}, h.buckets)
+    assert.equal(4, h.count)
+    assert.truthy(drawn(h):find("half <= 3, 99 %% <= 5"))
+    assert.same({{label = "<= 7", count = 3}}, histogram.of_numbers({7, 7, 7}, 12).buckets)
+    assert.equal("numbers: 0 numbers", drawn(histogram.of_numbers({}, 12)))
+  end)
+  it("of tables are sums over nodes, from the first to the last bucket that is not empty", function()
+    local ask <const> = targets.ask_all
+    local counts = {}
+    for i = 1, 28 do counts[i] = 0 end
+    counts[2], counts[12] = 3, 1
+    finally(function() targets.ask_all = ask end)
+    targets.ask_all = function() return {n1 = {pull = counts}, n2 = {pull = counts}, n3 = {}} end
+    local h <const> = histogram.of_table("w", "pull")
+    assert.equal(8, h.count)
+    assert.equal(11, #h.buckets)
+    assert.same({label = "< 2 us", count = 6}, h.buckets[1])
+    assert.same({label = "< 2.05 ms", count = 2}, h.buckets[11])
+    assert.equal(0, histogram.of_table("w", "staleness").count)
+    assert.is_false((pcall(histogram.of_table, "w", "pul")))
   end)
 end)
 

@@ -59,7 +59,7 @@ describe("placement policies", function()
   it("hash spreads slots and moves only the share of a node that comes", function()
     local p, st = policy("hash")
     local function homes(nodes, slots)
-      local v = {nodes = nodes, tables = {{id = 1}}, table_slots = slots}
+      local v = {nodes = nodes, tables = {{id = 1, replicas = 0}}, table_slots = slots}
       for _, m in ipairs(p.decide(st, v).moves or {}) do slots[m.slot + 1].home = m.to end
       local count = {}
       for _, s in ipairs(slots) do count[s.home] = (count[s.home] or 0) + 1 end

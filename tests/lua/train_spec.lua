@@ -404,6 +404,47 @@ describe("chunks", function()
     assert.is_true(chunks.new(10, {workers = 1, seed = 3, chunks = 4}):restore(fresh_one:record()))
   end)
 
+  it("go to the worker for which they are queued, whatever else is free", function()
+    local set = require("tide.chunks").new(12, {workers = 2, seed = 3, chunks = 6})
+    set:begin()
+    local order = {}
+    for i, c in ipairs(set:list()) do order[i] = c.id end
+    set:assign(1, {order[6], order[5]})
+    set:assign(2, {order[1], order[5]}) -- the last plan that names a chunk has it
+    assert.same({order[6]}, set:queue_of(1))
+    assert.same({order[1], order[5]}, set:queue_of(2))
+    assert.equal(order[6], set:take(1, 7).index)
+    assert.equal(order[2], set:take(1, 7).index) -- order[1] is another's
+    local held = set:list()[6]
+    assert.same({1, 7, 2}, {held.taken_by, held.since, held.left})
+    set:assign(2, {order[2], order[1]}) -- what is begun is left out, what is not named any more is anybody's
+    assert.same({order[1]}, set:queue_of(2))
+    set:take(1)
+    set:take(1)
+    assert.equal(order[5], set:take(1).index)
+    assert.is_nil(set:take(1)) -- what is left is queued for another
+    assert.is_true(set:unqueue(2))
+    assert.is_false(set:unqueue(2))
+    assert.equal(order[1], set:take(1).index)
+    assert.is_nil(set:take(2))
+    set:assign(2, {order[1]})
+    assert.equal(6, set:release(1)) -- all that a lost worker held
+    set:assign(2, {order[4]})
+    local first, seen = set:take(2), 0
+    assert.equal(order[4], first.index)
+    repeat
+      local ok, who = set:finish {index = first.index, lease = first.lease}
+      assert.is_true(ok)
+      assert.equal(2, who.rank)
+      first, seen = set:take(2), seen + 1
+    until not first
+    assert.equal(6, seen)
+    assert.is_true(set:over())
+    assert.equal(0, set:list()[1].left)
+    set:begin()
+    assert.same({}, set:queue_of(2))
+  end)
+
   it("are handed to whoever asks, and the pass ends for all when every one is complete", function()
     local c = chunked()
     local held = {ask(c, 1), ask(c, 2), ask(c, 3)}

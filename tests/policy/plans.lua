@@ -130,8 +130,9 @@ local tables = {
     {{batch = {[1] = 40, [2] = 101}, total = 141}, "PLAN_BATCH", "holds 100"}, {{total = 1e300}, "PLAN_SHAPE", "or less"}, {{why = "x", next_every = 5, batch = {[1] = 40, [2] = 60}}, ok},
   },
   comm = {
-    {{}, ok}, {{path = {[1] = "ps", [2] = "factor"}}, ok}, {{format = {[1] = "bf16"}}, ok}, {{priority = {[1] = -2.5}}, ok}, {{chunk_bytes = 65536, budget_bytes_per_s = 1e9}, ok}, {{path = {[2] = "ring"}}, ok},
+    {{}, ok}, {{path = {[1] = "ps", [2] = "factor"}}, ok}, {{format = {[1] = "bf16"}}, ok}, {{fanout = {[2] = 3}}, ok}, {{format = {[1] = "topk"}, path = {[1] = "ps"}}, ok}, {{priority = {[1] = -2.5}}, ok}, {{chunk_bytes = 65536, budget_bytes_per_s = 1e9}, ok}, {{path = {[2] = "ring"}}, ok},
     {{path = {[1] = "mail"}}, "PLAN_SHAPE", "one of ps"}, {{format = {[1] = "f64"}}, "PLAN_SHAPE", "one of f32"}, {{priority = {[1] = NAN}}, "PLAN_SHAPE", "finite"}, {{priority = {[1] = "high"}}, "PLAN_SHAPE", "number"},
+    {{format = {[2] = "onebit"}, path = {[2] = "ring"}}, "PLAN_LIMIT", "does not carry it"}, {{fanout = {[1] = 256}}, "PLAN_LIMIT", "255 or less"}, {{fanout = {[1] = 1.5}}, "PLAN_SHAPE", "whole"},
     {{chunk_bytes = 0}, "PLAN_SHAPE", "1 or more"}, {{budget_bytes_per_s = -1}, "PLAN_SHAPE", "1 or more"}, {{path = {[3] = "ps"}}, "PLAN_UNKNOWN", "no such tensor"}, {{path = "ps"}, "PLAN_SHAPE", "by id"},
     {{format = {w = "f32"}}, "PLAN_SHAPE", "keyed by ids"}, {{paths = {}}, "PLAN_SHAPE", "no field"}, {{path = {[7] = "ps"}}, ok, gone = {tensors = 7}}, {{chunk_bytes = 1.5}, "PLAN_SHAPE", "whole"},
   },
@@ -203,6 +204,21 @@ case("diff: shrinks come before grows, what is unchanged is left out", function(
   verdict = plan.validate("scheduling", {alloc = {[1] = {slots = 0}, [2] = {slots = 4}, [4] = {slots = 2}, [3] = {slots = 2}}}, now, now, 1)
   actions = plan.diff(verdict.plan, now)
   assert(#actions == 3 and actions[1].id == 1 and actions[2].id == 2 and actions[3].id == 4)
+end)
+
+case("diff: a list or a set of nodes that became shorter is a change", function()
+  local now = worlds.scheduling()
+  now.jobs[1].nodes = {[1] = 1, [2] = 1}
+  now.jobs[1].slots = 2
+  local verdict = plan.validate("scheduling", {alloc = {[1] = {nodes = {[1] = 1}}}}, now, now, 1)
+  assert(#plan.diff(assert(verdict.plan, plan.describe(verdict.errors)), now) == 1)
+  verdict = plan.validate("scheduling", {alloc = {[1] = {nodes = {[1] = 1, [2] = 1}}}}, now, now, 1)
+  assert(#plan.diff(verdict.plan, now) == 0)
+  now = worlds.dispatch()
+  now.queue = {[1] = {1, 2}, [2] = {}}
+  verdict = plan.validate("dispatch", {queue = {[1] = {1}, [2] = {}}}, now, now, 1)
+  local actions = plan.diff(verdict.plan, now)
+  assert(#actions == 1 and actions[1].field == "queue" and actions[1].id == 1 and #actions[1].value == 1)
 end)
 
 case("fuzzed plans never get past the validator as they are, and never crash it", function()

@@ -43,5 +43,92 @@ sed -e 's/while not w:stopping() do/while not w:stopping() and (w.rank ~= 2 or w
     -e 's/assert(r.examples == 120, .*/if r.n < 20 or r.n > 24 then assert(r.examples == 120, r.n .. ": " .. r.examples) end/' \
     -e '/run.policy.swap/d' -e 's/epochs = 300/epochs = 40/' balance.lua >early.lua
 run 0 sim --seed 5 early.lua
+# A worker that is lost leaves its share to the others, too.
+sed -e 's/stop = {epochs = 300},/stop = {epochs = 40}, on_worker_loss = "replay",/' \
+    -e 's/assert(r.examples == 120, .*/if r.n == 40 then print("sum", r.examples) end/' \
+    -e '/run.policy.swap/d' -e 's/local run = /require("tide.sim").fault("crash", {node = "n2", at = "1500ms"})\n  &/' balance.lua >lost.lua
+run 0 sim --seed 5 lost.lua
+says out.txt '^sum.120$'
+
+# A canary on two of four nodes: the others keep their shares until the guard gives the new policy all of it.
+cat >canary.lua <<'END'
+local tide = require "tide"
+local job = tide.job {
+  name = "canary", batch = 160, stop = {epochs = 120}, policies = {batching = "batching/equal"},
+  worker = function(w)
+    while not w:stopping() do
+      local began <const> = tide.now()
+      tide.sleep(0.02 + (w.rank % 2 == 0 and 0.004 or 0.001) * w.batch)
+      w:report {loss = 1, examples = w.batch, compute_s = tide.now() - began}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 4}
+  local run = cluster:start(job)
+  for r in run:events "report" do
+    assert(r.examples == 160, "a step has " .. r.examples .. " examples")
+    local shares = {}
+    for _, w in ipairs(r.workers) do shares[w.rank] = w.examples end
+    if r.n == 20 then
+      local guard = {metric = "compute_s", rise = 0.1, within = "4s"}
+      print("inside", assert(run.policy.swap("batching/boa", {canary = {nodes = "@n1,@n2"}, guard = guard})).inside)
+    end
+    if r.n == 40 then print("halfway", shares[1] + shares[2], shares[3], shares[4], run.policy.list()[1].canary) end
+    if r.n == 120 then print("end", shares[2] < 40 and shares[4] < 40, run.policy.report("batching").outcome) end
+  end
+  run:wait()
+end)
+END
+run 0 sim --seed 5 canary.lua
+says out.txt '^inside.2$'
+says out.txt '^halfway.80.40.40.boa v[0-9]+ on nodes n1,n2$'
+says out.txt '^end.true.promoted: compute_s of the canary is'
+# Who takes which chunk: near the end of a pass a slow worker gets none that a fast one would finish sooner.
+cat >chunked.lua <<'END'
+local tide = require "tide"
+local opt = tide.options {policy = {"who dispatches", default = "dispatch/in-order"}}
+local job = tide.job {
+  name = "chunked", data = 960, chunks = 24, stop = {epochs = 6}, policies = {dispatch = opt.policy},
+  worker = function(w)
+    for _ = 1, 6 do
+      for chunk in w:chunks() do
+        tide.sleep(chunk.count * (w.rank == 4 and 0.012 or 0.002))
+        chunk:report {examples = chunk.count}
+      end
+      w:report {loss = 1}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 4}
+  local run = cluster:start(job)
+  local last = 0
+  for r in run:events "report" do
+    assert(r.examples == 960)
+    print(("pass %d %.0f ms"):format(r.n, 1e3 * (r.elapsed_s - last)))
+    last = r.elapsed_s
+    if r.n == 4 then
+      local saw = assert(run.policy.swap {text = [[return {api = 1, kind = "dispatch", name = "silent", version = 1,
+        init = function() return {} end, decide = function(_, view)
+          local queue = {}
+          for _, w in ipairs(view.workers) do queue[w.id] = {} end
+          for _, c in ipairs(view.chunks) do
+            if c.left > 0 and not c.taken_by then table.insert(queue[1], c.id) end
+          end
+          return {queue = queue}
+        end}]], path = "silent.lua"})
+      print(saw.new)
+    end
+  end
+  run:wait()
+end)
+END
+run 0 sim --seed 3 chunked.lua
+says out.txt '^pass 4 960 ms$'
+run 0 sim --seed 3 chunked.lua -- --policy dispatch/earliest-finish
+says out.txt '^pass 4 640 ms$'
+says out.txt '^silent v1$'
+says out.txt '^pass 6 12[0-9][0-9] ms$' # all that nobody has begun for worker 1: the others wait, nothing is lost
 [ ! -e .tide ] || fail "a simulated run has left something on this disk"
 finish

@@ -6,10 +6,11 @@
 cat >chunks.lua <<'LUA'
 local tide = require "tide"
 local sim = require "tide.sim"
-local opt = tide.options {pause = {"one node stands still too long, instead of crashing", default = false}}
+local opt = tide.options {who = {"who dispatches", default = ""}, pause = {"one node stands still too long, instead of crashing", default = false}}
 local PASSES <const>, N <const> = 6, 1000
 local job = tide.job {
   name = "sums", data = N, chunks = 25, stop = {epochs = PASSES},
+  policies = opt.who ~= "" and {dispatch = opt.who} or nil,
   tables = {t = tide.table {keys = tide.dense(N), width = 1, init = tide.zero(), update = "add"}},
   evaluate = {workers = function() return 1, 1 end},
   worker = function(w)
@@ -57,6 +58,10 @@ done
 first=$(hash_of err.txt)
 run 0 sim --seed 8 chunks.lua
 same "$first" "$(hash_of err.txt)" "a run that loses workers"
+for seed in 1 2 3 4; do # what was queued for a lost worker others do
+    run 0 sim --seed $seed chunks.lua -- --who dispatch/earliest-finish
+    says out.txt 'lost 2 redone true rows true true examples 6000 workers 1'
+done
 for seed in 1 2; do # declared dead, and alive: what they say when they wake counts no more
     run 0 sim --seed $seed chunks.lua --pause
     says out.txt 'lost 2 redone true rows true true examples 6000 workers 1'

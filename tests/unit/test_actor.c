@@ -439,6 +439,54 @@ static void an_actor_runs_further_fibers(void **state) {
     wait_flag(1);
 }
 
+/* ---- yielding ---- */
+
+static atomic_int hogs_ready, heard_at;
+static tide_address listener;
+
+static int hear(void *state, const struct tide_message *m) {
+    (void)state;
+    if (m->kind == TIDE_CAST) {
+        atomic_store(&heard_at, atomic_load(&counter));
+    }
+    return 0;
+}
+
+static int tell_a_busy_thread(void *state) {
+    (void)state;
+    while (atomic_load(&hogs_ready) == 0) {
+    }
+    CHECK(tide_send(listener, TIDE_LANE_SYSTEM, NIL, sizeof NIL) == 0);
+    atomic_store(&hogs_ready, 2);
+    return 0;
+}
+
+/* Takes the thread until something was sent to it from another one, then counts how often it yields until that was
+ * heard. */
+static int hog(void *state) {
+    (void)state;
+    atomic_store(&hogs_ready, 1);
+    while (atomic_load(&hogs_ready) != 2) {
+    }
+    for (int i = 1; i <= 100 && atomic_load(&heard_at) < 0; i++) {
+        atomic_store(&counter, i);
+        CHECK(tide_yield() == 0);
+    }
+    CHECK(atomic_load(&heard_at) >= 1 && atomic_load(&heard_at) <= 2);
+    done();
+    return 0;
+}
+
+static void a_fiber_that_yields_lets_a_message_of_another_thread_in(void **state) {
+    (void)state;
+    atomic_store(&hogs_ready, 0);
+    atomic_store(&heard_at, -1);
+    listener = handler(hear, NULL, TIDE_ROLE_CONTROL);
+    fiber(tell_a_busy_thread, NULL, TIDE_ROLE_COMPUTE);
+    fiber(hog, NULL, TIDE_ROLE_CONTROL);
+    wait_flag(1);
+}
+
 /* ---- supervisors ---- */
 
 static atomic_int starts[3];
@@ -566,11 +614,14 @@ static int run(const char *name, bool sim) {
         IN_WORLD(all_for_one_restarts_everybody),
         IN_WORLD(too_many_restarts_end_the_supervisor),
     };
-    const struct CMUnitTest real_only[] = {IN_WORLD(frames_for_nobody_and_damaged_ones_are_harmless)};
+    const struct CMUnitTest one_thread[] = {IN_WORLD(frames_for_nobody_and_damaged_ones_are_harmless)};
+    const struct CMUnitTest threads[] = {IN_WORLD(a_fiber_that_yields_lets_a_message_of_another_thread_in)};
     simulated = sim;
     int failed = cmocka_run_group_tests_name(name, tests, NULL, NULL);
     if (sim) { /* one thread: delivering from outside is only allowed here */
-        failed += cmocka_run_group_tests_name("frames", real_only, NULL, NULL);
+        failed += cmocka_run_group_tests_name("frames", one_thread, NULL, NULL);
+    } else { /* several: one of them waits for another without giving up its turn */
+        failed += cmocka_run_group_tests_name("threads", threads, NULL, NULL);
     }
     return failed;
 }

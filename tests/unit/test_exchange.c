@@ -17,12 +17,17 @@ static const struct tide_exchange_layer layers[LAYERS] = {
 struct meeting {
     bool varied;          /* paths change every step */
     uint8_t path, format; /* otherwise */
+    uint8_t fanout;       /* of factors */
+    bool settles;         /* sums of all steps count, not of each; the last one is in f32 */
+    uint8_t last_path;    /* then */
     bool slow;            /* a worker lags */
     uint32_t workers;
     tide_address addresses[NODES_MAX];
     atomic_uint here, connected;
     uint64_t hashes[NODES_MAX][STEPS + 1];
     struct tide_exchange_stats stats[NODES_MAX];
+    double *totals[NODES_MAX]; /* of what came, if it settles */
+    size_t chunk_bytes;        /* of all layers' chunks in the format */
     unsigned dies; /* this worker, from 1, ends in mid-run */
 };
 
@@ -34,6 +39,7 @@ static float number(uint32_t worker, uint64_t step, size_t element) {
 
 static uint8_t path_of(const struct meeting *m, uint64_t step, size_t layer) {
     uint8_t path = m->varied ? (uint8_t)((step + layer) % TIDE_PATH_COUNT) : m->path;
+    path = m->settles && step == STEPS ? m->last_path : path;
     return path == TIDE_PATH_FACTOR && layers[layer].matrix_count == 0 ? TIDE_PATH_PS : path;
 }
 
@@ -106,7 +112,8 @@ static void plan_of(const struct meeting *m, uint64_t step, struct tide_exchange
     plan->epoch = step;
     for (size_t l = 0; l < LAYERS; l++) {
         plan->paths[l] = path_of(m, step, l);
-        plan->formats[l] = m->format;
+        plan->formats[l] = m->settles && step == STEPS ? (uint8_t)TIDE_WIRE_F32 : m->format;
+        plan->fanouts[l] = m->varied ? (uint8_t)((step + l) % 4) : m->fanout;
     }
 }
 
@@ -140,6 +147,10 @@ static void arrive(struct fiber *f, struct tide_exchange *x, uint64_t step) {
             tide_hash(g + layers[l].first, layers[l].count * sizeof *g, m->hashes[f->index][step]);
         for (size_t e = layers[l].first; e < layers[l].first + layers[l].count; e++) {
             double sum = 0;
+            if (m->settles) {
+                m->totals[f->index][e] += (double)g[e];
+                continue;
+            }
             for (uint32_t r = 0; r < m->workers; r++) {
                 sum += (double)gradient(r, step, l, e);
             }
@@ -203,10 +214,17 @@ static struct tide_exchange *enter(struct fiber *f, struct tide_exchange_plan *p
 
 static void worker_run(struct fiber *f) {
     struct meeting *m = f->arg;
-    uint8_t paths[LAYERS], formats[LAYERS];
-    struct tide_exchange_plan plan = {.paths = paths, .formats = formats};
+    uint8_t paths[LAYERS], formats[LAYERS], fanouts[LAYERS];
+    struct tide_exchange_plan plan = {.paths = paths, .formats = formats, .fanouts = fanouts};
     struct tide_exchange *x = enter(f, &plan);
     CHECK(f, x);
+    for (size_t l = 0; l < LAYERS && f->index == 0; l++) {
+        for (size_t c = 0, first; c < x->layers[l].chunk_count; c++) {
+            size_t count = tide__exchange_chunk(&x->layers[l], c, &first);
+            bool small = layers[l].count < TIDE_EXCHANGE_LOSSY_LEAST && m->format > TIDE_WIRE_BF16;
+            m->chunk_bytes += tide__exchange_size(count, small ? TIDE_WIRE_F32 : m->format);
+        }
+    }
     for (uint64_t step = 1; step <= STEPS && !f->failure[0]; step++) {
         step_once(f, x, step, &plan);
     }
@@ -239,6 +257,134 @@ static void every_method_gives_all_the_same_sum(void **state) {
                 meet(&m, true, workers, workers, 7 + workers);
             }
         }
+    }
+}
+
+static void factors_reach_all_by_way_of_others(void **state) {
+    (void)state;
+    for (uint32_t workers = 3; workers <= NODES_MAX; workers++) {
+        uint64_t first[STEPS + 1] = {0};
+        uint64_t payload = 0;
+        for (uint8_t fanout = 0; fanout < workers; fanout++) {
+            struct meeting m = {.path = TIDE_PATH_FACTOR, .fanout = fanout, .slow = true};
+            meet(&m, true, workers, workers, 3u + fanout);
+            uint64_t sent = 0;
+            for (uint32_t r = 0; r < workers; r++) {
+                sent += m.stats[r].payload[TIDE_PATH_FACTOR];
+            }
+            if (fanout == 0) {
+                memcpy(first, m.hashes[0], sizeof first);
+                payload = sent;
+            }
+            assert_memory_equal(first, m.hashes[0], sizeof first);
+            assert_int_equal(sent, payload); /* everybody gets everything once */
+        }
+    }
+}
+
+static void each_step_has_another_tree_of_all(void **state) {
+    (void)state;
+    for (uint32_t workers = 2; workers <= 17; workers++) {
+        struct tide_exchange x = {.workers = workers};
+        for (uint32_t source = 0; source < workers; source++) {
+            for (uint64_t step = 1; step <= 20; step++) {
+                uint32_t seen = 0;
+                for (uint32_t rank = 0; rank < workers; rank++) {
+                    uint32_t place = tide__exchange_place(&x, source, step, rank);
+                    assert_int_equal(tide__exchange_rank(&x, source, step, place), rank);
+                    seen |= 1u << place;
+                }
+                assert_int_equal(seen, (1u << workers) - 1);
+                if (workers > 2) {
+                    assert_int_not_equal(tide__exchange_rank(&x, source, step, 1),
+                                         tide__exchange_rank(&x, source, step + 1, 1));
+                }
+            }
+        }
+    }
+}
+
+/* Once a layer goes in f32 again, all that lossy formats had taken off has arrived. */
+static void what_lossy_formats_lose_comes_later(void **state) {
+    (void)state;
+    for (uint8_t format = TIDE_WIRE_F16; format < TIDE_FORMAT_COUNT; format++) {
+        for (uint8_t last = 0; last < 2; last++) {
+            for (uint32_t workers = 2; workers <= 4; workers++) {
+                struct meeting m = {.path = TIDE_PATH_PS,
+                                    .format = format,
+                                    .settles = true,
+                                    .last_path = last ? TIDE_PATH_RING : TIDE_PATH_PS};
+                for (uint32_t r = 0; r < workers; r++) {
+                    m.totals[r] = calloc(ELEMENTS, sizeof(double));
+                }
+                meet(&m, true, workers, workers, format);
+                for (size_t l = 0; l < LAYERS; l++) {
+                    for (size_t e = layers[l].first; e < layers[l].first + layers[l].count; e++) {
+                        double sum = 0;
+                        for (uint64_t n = 0; n < STEPS * workers; n++) {
+                            sum += (double)gradient((uint32_t)(n % workers), 1 + n / workers, l, e);
+                        }
+                        if (fabs(m.totals[0][e] - sum) > 1e-4) {
+                            fail_msg("format %d: element %zu: %g, not %g", format, e,
+                                     m.totals[0][e], sum);
+                        }
+                    }
+                }
+                uint64_t sent = 0, whole = 0;
+                for (size_t l = 0; l < LAYERS; l++) {
+                    whole += 2 * (workers - 1) * 4 * layers[l].count;
+                }
+                for (uint32_t r = 0; r < workers; r++) {
+                    sent += m.stats[r].payload[TIDE_PATH_PS] + m.stats[r].payload[TIDE_PATH_RING];
+                    free(m.totals[r]);
+                }
+                assert_int_equal(sent, (STEPS - 1) * 2 * (workers - 1) * m.chunk_bytes + whole);
+            }
+        }
+    }
+}
+
+static void the_largest_and_the_signs_are_kept(void **state) {
+    (void)state;
+    enum { N = 2500 };
+    float from[N], to[N];
+    for (size_t i = 0; i < N; i++) {
+        from[i] = number(1, 1, i);
+    }
+    from[7] = NAN;
+    from[8] = -INFINITY;
+    for (size_t i = 100; i < 140; i++) {
+        from[i] = i % 2 ? 3.0f : -3.0f; /* ties: the first ones go */
+    }
+    static const size_t counts[] = {0, 1, 2, 99, 100, 101, 1024, 1025, N};
+    for (size_t n = 0; n < TIDE_COUNT(counts); n++) {
+        size_t count = counts[n], size = tide__compressed_size(count, TIDE_FORMAT_TOPK);
+        uint8_t *bytes = malloc(size + 1);
+        assert_int_equal(tide__compress(from, bytes, count, TIDE_FORMAT_TOPK), 0);
+        assert_int_equal(tide__expand(bytes, to, count, TIDE_FORMAT_TOPK), 0);
+        size_t there = 0;
+        float least = INFINITY, most = 0;
+        for (size_t i = 0; i < count; i++) {
+            bool kept = to[i] != 0;
+            there += kept;
+            assert_true(!kept || to[i] == from[i] || isnan(from[i]));
+            least = kept && fabsf(from[i]) < least ? fabsf(from[i]) : least;
+            most = !kept && fabsf(from[i]) > most ? fabsf(from[i]) : most;
+        }
+        assert_true(there == size / 8 && there == (count + 99) / 100 && (there == 0 || least >= most));
+        free(bytes);
+        size = tide__compressed_size(count, TIDE_FORMAT_ONEBIT);
+        bytes = malloc(size + 1);
+        assert_int_equal(tide__compress(from, bytes, count, TIDE_FORMAT_ONEBIT), 0);
+        assert_int_equal(tide__expand(bytes, to, count, TIDE_FORMAT_ONEBIT), 0);
+        double sums[2] = {0, 0};
+        for (size_t i = 1024; i < count; i++) { /* the first block has a NaN */
+            assert_true((to[i] < 0) == (from[i] < 0));
+            sums[0] += (double)from[i];
+            sums[1] += (double)to[i];
+        }
+        assert_true(fabs(sums[0] - sums[1]) < 1e-3); /* means are kept */
+        free(bytes);
     }
 }
 
@@ -304,8 +450,8 @@ static void bytes_are_those_of_the_formulas(void **state) {
 
 static void die_run(struct fiber *f) {
     struct meeting *m = f->arg;
-    uint8_t paths[LAYERS], formats[LAYERS];
-    struct tide_exchange_plan plan = {.paths = paths, .formats = formats};
+    uint8_t paths[LAYERS], formats[LAYERS], fanouts[LAYERS];
+    struct tide_exchange_plan plan = {.paths = paths, .formats = formats, .fanouts = fanouts};
     struct tide_exchange *x = enter(f, &plan);
     CHECK(f, x);
     if (f->index + 1 == m->dies) {
@@ -314,22 +460,27 @@ static void die_run(struct fiber *f) {
         return;
     }
     leave(f, x, 1);
-    int code = tide_exchange_need(x, 1, 0);
+    int code = 0;
+    for (size_t l = 0; l < LAYERS && code == 0; l++) {
+        code = tide_exchange_need(x, 1, l);
+    }
     CHECK(f, code == TIDE_EDIED && strstr(tide_error_message(), "worker 2 has gone"));
     tide_exchange_release(x);
 }
 
 static void a_lost_worker_is_named(void **state) {
     (void)state;
-    struct meeting m = {.workers = 3, .dies = 2, .path = TIDE_PATH_RING};
-    struct cluster c;
-    struct fiber fibers[3];
-    open_cluster(&c, true, 3, 5);
-    for (uint32_t r = 0; r < 3; r++) {
-        start(&c, &fibers[r], r, r, die_run, &m);
+    for (uint8_t path = 0; path < TIDE_PATH_COUNT; path++) {
+        struct meeting m = {.workers = 3, .dies = 2, .path = path, .fanout = 1};
+        struct cluster c;
+        struct fiber fibers[3];
+        open_cluster(&c, true, 3, 5);
+        for (uint32_t r = 0; r < 3; r++) {
+            start(&c, &fibers[r], r, r, die_run, &m);
+        }
+        finish(&c, fibers, 3);
+        close_cluster(&c);
     }
-    finish(&c, fibers, 3);
-    close_cluster(&c);
 }
 
 /* What waits for a busy link leaves by step and layer, first come first served within. */
@@ -374,7 +525,7 @@ static void foreign_bytes_are_refused(void **state) {
                      TIDE_EPROTO); /* its values are missing */
     memcpy(buffer + w.size, "\1\2\3\4", 4);
     assert_int_equal(tide__exchange_parse(buffer, w.size + 4, &m), 0);
-    assert_true(m.kind == PUSH && m.rank == 1 && m.step == 3 && m.index == 7 && m.count == 2);
+    assert_true(m.kind == PUSH && m.rank == 1 && m.step == 3 && m.index == 7 && m.size == 4);
     for (size_t cut = 0; cut < w.size + 4; cut++) {
         assert_int_equal(tide__exchange_parse(buffer, cut, &m), TIDE_EPROTO);
     }
@@ -415,6 +566,10 @@ static void wrong_layers_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_gives_all_the_same_sum),
+        cmocka_unit_test(factors_reach_all_by_way_of_others),
+        cmocka_unit_test(each_step_has_another_tree_of_all),
+        cmocka_unit_test(what_lossy_formats_lose_comes_later),
+        cmocka_unit_test(the_largest_and_the_signs_are_kept),
         cmocka_unit_test(order_of_arrival_changes_no_bit),
         cmocka_unit_test(methods_change_in_mid_run_on_real_threads),
         cmocka_unit_test(bytes_are_those_of_the_formulas),

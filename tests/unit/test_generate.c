@@ -109,6 +109,18 @@ static void text_is_the_same_bytes_everywhere(void **state) {
     expect(&text, 5501, "w0 w1 w2 ", "349f83cd882c26f7");
 }
 
+static void sparse_examples_are_the_same_bytes_everywhere(void **state) {
+    (void)state;
+    const struct tide_sparse_input classes = {500, 50, 1000, 12, 5, 1}, lasso = {500, 0, 200, 20, 0, 1};
+    struct text train, test;
+    assert_int_equal(tide_generate_sparse(&classes, sink_of(&train), sink_of(&test)), 0);
+    expect(&train, 500, "2 21:0.262918 83:0.331242 89:-0.171193 1", "bd0f3284da8cb867");
+    expect(&test, 50, "", "d1c9371bea1d2d63");
+    assert_int_equal(tide_generate_sparse(&lasso, sink_of(&train), sink_of(&test)), 0);
+    expect(&train, 500, "-0.00808573 23:0.0670372 ", "734badb26eb73bfe");
+    assert_int_equal(test.size, 0);
+}
+
 static void another_seed_gives_other_bytes(void **state) {
     (void)state;
     struct text train[2], rest;
@@ -133,6 +145,9 @@ static void impossible_sizes_are_refused(void **state) {
     const struct tide_matrix_input full = {10, 10, 80, 20, 3, 1}, flat = {10, 10, 8, 2, 0, 1};
     assert_int_equal(tide_generate_matrix(&full, sink, sink), TIDE_EINVAL);
     assert_int_equal(tide_generate_matrix(&flat, sink, sink), TIDE_EINVAL);
+    const struct tide_sparse_input one = {10, 0, 10, 5, 1, 1}, wide = {10, 0, 10, 11, 2, 1};
+    assert_int_equal(tide_generate_sparse(&one, sink, sink), TIDE_EINVAL);
+    assert_int_equal(tide_generate_sparse(&wide, sink, sink), TIDE_EINVAL);
     const struct tide_text_input empty = {0, 10, 5, 1}, endless = {10, 10, 0, 1};
     assert_int_equal(tide_generate_text(&empty, sink), TIDE_EINVAL);
     assert_int_equal(tide_generate_text(&endless, sink), TIDE_EINVAL);
@@ -158,6 +173,7 @@ int main(void) {
         cmocka_unit_test(matrix_mf100k_is_the_same_bytes_everywhere),
         cmocka_unit_test(matrix_mf1m_is_the_same_bytes_everywhere),
         cmocka_unit_test(text_is_the_same_bytes_everywhere),
+        cmocka_unit_test(sparse_examples_are_the_same_bytes_everywhere),
         cmocka_unit_test(another_seed_gives_other_bytes),
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(a_full_sink_ends_the_generation_with_its_reason),

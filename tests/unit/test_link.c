@@ -110,9 +110,9 @@ static void hello_refuses_what_is_not_a_hello(void **state) {
     (void)state;
     struct tide_hello h, out;
     h = good_hello();
-    h.version = 2;
+    h.version = TIDE_PROTOCOL + 1;
     assert_int_equal(parse_written(&h, &out), TIDE_EVERSION);
-    assert_string_equal(tide_error_message(), "peer speaks protocol 2, this node speaks 1");
+    assert_string_equal(tide_error_message(), "peer speaks protocol 3, this node speaks 2");
     h = good_hello();
     strcpy(h.cluster, "Not valid");
     assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);

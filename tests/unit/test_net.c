@@ -435,7 +435,7 @@ static void another_version_is_told_so(void **state) {
     assert_non_null(world_add(&w, "c0"));
     struct raw r = {0};
     struct tide_hello h = good_hello();
-    h.version = 2;
+    h.version = TIDE_PROTOCOL + 1;
     r.out_size = hello_frame(r.out, &h);
     assert_true(raw_talk(&w, &r, TIDE_SECOND));
     struct tide_frame f;
@@ -446,7 +446,7 @@ static void another_version_is_told_so(void **state) {
     assert_int_equal(f.kind, TIDE_FRAME_ERROR);
     assert_int_equal(tide__refusal_parse(f.body, f.body_size, &code, text, sizeof text), 0);
     assert_int_equal(code, TIDE_EVERSION);
-    assert_string_equal(text, "peer speaks protocol 1, this node speaks 2");
+    assert_string_equal(text, "peer speaks protocol 2, this node speaks 3");
     raw_end(&r);
     world_close(&w);
 }

@@ -411,6 +411,55 @@ static void restart_controller(struct cluster *c) {
     assert_int_equal(c->restarts, 1);
 }
 
+/* Members that look for the controller reach the one that was started in its place, and it them, at
+ * the same moment: what is meant for the former one must not end a session with the new one. */
+static void nobody_dies_of_a_restart_of_the_controller(void **unused) {
+    (void)unused;
+    for (uint64_t seed = 1; seed <= 120; seed++) {
+        struct cluster c;
+        open_cluster(&c, seed, NEVER, 0);
+        tide_sim_set_latency(c.sim, MS, 200 * MS);
+        for (unsigned i = 0; i < 4; i++) {
+            start_patiently(&c, i);
+        }
+        await_state(&c, "n4", TIDE_MEMBER_UP);
+        restart_controller(&c);
+        go_on(&c, TIDE_SECOND);
+        for (unsigned i = 1; i < 4; i++) {
+            char name[8];
+            snprintf(name, sizeof name, "n%u", i + 1);
+            if (state_at(&c, 0, name) != TIDE_MEMBER_UP) {
+                fail_msg("seed %llu: %s is %u", (unsigned long long)seed, name,
+                         state_at(&c, 0, name));
+            }
+        }
+        close_cluster(&c);
+    }
+}
+
+/* The one that dials, the higher id, has given the session up; the lowest, which dials nobody, asks.
+ */
+static void who_was_declared_dead_hears_it_from_a_restarted_controller(void **unused) {
+    (void)unused;
+    struct cluster c;
+    open_cluster(&c, 5, NEVER, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        start_patiently(&c, i);
+    }
+    restart_controller(&c);
+    tide__session_end(tide__peer(tide_net_of(c.nodes[0]), 2)->session, "given up");
+    int code;
+    char reason[200];
+    unsigned tries = 0;
+    while (tide_net_state(tide_net_of(c.nodes[1]), &code, reason, sizeof reason) !=
+           TIDE_MEMBER_DEAD) {
+        assert_true(++tries < 600);
+        go_on(&c, 5 * MS);
+    }
+    assert_non_null(strstr(reason, "declared dead"));
+    close_cluster(&c);
+}
+
 /* A view of an older term, as a controller that was replaced and knows nothing of it would send it.
  */
 static void a_view_of_an_older_term_changes_nothing(void **unused) {
@@ -621,6 +670,9 @@ int main(void) {
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_controller_that_crashes_at_any_write_goes_on),
+        cmocka_unit_test(nobody_dies_of_a_restart_of_the_controller),
+        cmocka_unit_test(
+            who_was_declared_dead_hears_it_from_a_restarted_controller),
         cmocka_unit_test(a_controller_that_crashes_at_any_time_goes_on),
         cmocka_unit_test(groups_survive_a_controller_that_crashes_at_any_write),
         cmocka_unit_test(groups_survive_a_controller_that_crashes_at_any_time),

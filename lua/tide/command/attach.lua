@@ -1,6 +1,7 @@
 -- `tide attach`: a console in a running cluster.
 local arguments = require "tide.arguments"
 local errors = require "tide.errors"
+local roles = require "tide.console.roles"
 local targets = require "tide.console.targets"
 
 local EXPRESSION_S <const> = 30
@@ -36,12 +37,16 @@ return {
     {"tide attach lab -e '#core.actors()' @all", "on every node of `lab`"},
     {"tide attach --json -e 'nodes()'", "JSON, a line for each answer"},
     {"tide attach < script.lua", "a script, not on the terminal"},
+    {"tide attach --role read", "a prompt that can only look"},
   },
   arguments = {{name = "words", many = true, optional = true,
-                doc = "the cluster (name or endpoint), and targets: @all @role:worker @n3 @n[2-5]"}},
+                doc = "the cluster (name or endpoint), and targets: @all @role:worker @n3 @n[2-5] @job:mf "
+                  .. "@actor:agent"}},
   options = {
     arguments.shared.cluster,
     {name = "eval", short = "e", type = "string", value = "CODE", doc = "evaluate this and end"},
+    {name = "role", type = "string", choices = roles.NAMES, value = "ROLE",
+     doc = "read: look; operate: swap shipped policies too; admin: any Lua (default)"},
   },
   run = function(context)
     local cluster, where, wrong = read_words(context.options)
@@ -50,7 +55,8 @@ return {
     local code <const> = code_of(context)
     return require("tide.cluster_view").attached(context, function()
       return require("tide.console.attach").run {
-        code = code, targets = where, json = context.json, width = context.terminal.width,
+        code = code, targets = where, role = context.options.role or "admin",
+        json = context.json, width = context.terminal.width,
         utf8 = context.terminal.utf8, color = context:colored(code and "stderr" or "stdout"),
         interactive = code == nil, quiet = context.quiet,
         seconds = context.timeout_s or (code and EXPRESSION_S) or nil,

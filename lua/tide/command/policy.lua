@@ -106,11 +106,11 @@ function offline.show(context, ref)
   return 0
 end
 
--- Without plans: they are by id, which JSON cannot key.
+-- Without plans: they are by id, which JSON cannot key. The figures of a canary's groups are by name.
 local function presentable(report)
   local out = {}
   for k, v in pairs(report) do
-    if type(v) ~= "table" then out[k] = v end
+    if type(v) ~= "table" or k == "groups" then out[k] = v end
   end
   local d = report.first_difference
   if type(d) == "table" then out.first_difference_tick = d.tick end
@@ -146,6 +146,10 @@ end
 -- Arguments of a remote verb from the words of the command.
 local function remote_words(o)
   local words = {scope = o.scope, force = o.force, latest = o.latest, for_ = o["for"]}
+  if o.canary then
+    local by, value = o.canary:match "^(%l+)=(.+)$"
+    words.canary = {[by or o.canary] = by == "fraction" and tonumber(value) or value or true}
+  end
   if o.guard then words.guard = {metric = o.guard, drop = o.drop, rise = o.rise, within = o.within or 60} end
   return words
 end
@@ -199,6 +203,7 @@ return {
     {"tide policy new batching > mine.lua", "a skeleton with comments"},
     {"tide policy check mine.lua", "does it load and keep the contract?"},
     {"tide policy swap mine.lua --guard examples_per_s --drop 0.1", "into the run that is going on, guarded"},
+    {"tide policy swap mine.lua --canary nodes=n1 --guard compute_s --rise 0.1", "first where it does little harm"},
     {"tide policy replay --journal .tide/runs/ID/policies-mf.journal", "decides everything again"},
   },
   arguments = {
@@ -213,6 +218,8 @@ return {
     {name = "force", doc = "swap in a policy that was rolled back"},
     {name = "latest", doc = "roll back with the state exported last instead of the one at the swap"},
     {name = "for", type = "duration", doc = "how long a shadow runs (default 10m)"},
+    {name = "canary", type = "string", value = "PART",
+     doc = "swap in a part first: nodes=n1,n2, workers=1,2, tables=w, jobs=mf or fraction=0.2; wants a guard"},
     {name = "guard", type = "string", value = "METRIC", doc = "roll back when this gets worse"},
     {name = "drop", type = "number", value = "SHARE", doc = "it may drop by this share of what it was"},
     {name = "rise", type = "number", value = "SHARE", doc = "it may rise by this share of what it was"},

@@ -36,6 +36,8 @@ return {
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
     {name = "resume", type = "string", value = "DIR",
      doc = "go on from the newest whole checkpoint in this directory"},
+    {name = "trace", type = "string", value = "FILE",
+     doc = "write what threads ran and fibers waited for there, for ui.perfetto.dev"},
     {name = "interactive", short = "i", doc = "a console in the cluster when the script ends or fails"},
     arguments.shared.dry_run,
   },
@@ -51,7 +53,7 @@ return {
       script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
-      timeout_s = context.timeout_s, resume = o.resume, dry_run = o.dry_run or false,
+      timeout_s = context.timeout_s, resume = o.resume, trace = o.trace, dry_run = o.dry_run or false,
     }
   end,
 }

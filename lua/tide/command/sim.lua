@@ -152,6 +152,7 @@ local function simulate(context)
   local exit = require("tide.driver").run {
     script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
     quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
+    trace = o.trace,
   }
   if o.calibrate and exit == 0 then
     local written, problem = write_costs(context, o.calibrate)
@@ -325,7 +326,8 @@ local function become_or(context, run)
   for _, name in ipairs {"json", "plain", "quiet", "verbose", "shrink"} do
     if context[name] or o[name] then more[#more + 1] = "--" .. name end
   end
-  for _, name in ipairs {"trace-events", "trace-first", "trace-last", "jobs", "seeds", "failures-max", "mutant"} do
+  for _, name in ipairs {"trace", "trace-events", "trace-first", "trace-last", "jobs", "seeds", "failures-max",
+                         "mutant"} do
     local value <const> = o[name:gsub("-", "_")]
     if value then more[#more + 1] = ("--%s=%s"):format(name, value) end
   end
@@ -370,6 +372,8 @@ return {
     {name = "nodes", type = "integer", min = 1, max = 4095, doc = "nodes, if the script does not say"},
     {name = "workers", short = "w", type = "integer", min = 1, max = 256,
      doc = "workers of each node, if the script does not say"},
+    {name = "trace", type = "string", value = "FILE",
+     doc = "write what nodes ran and fibers waited for there, in virtual time, for ui.perfetto.dev"},
     {name = "trace-events", type = "string", value = "FILE", doc = "write every 4,096th event and hash there"},
     {name = "trace-first", type = "integer", min = 0, doc = "with --trace-events: all events from this one ..."},
     {name = "trace-last", type = "integer", min = 0, doc = "... to this one"},
@@ -382,6 +386,9 @@ return {
     context.json = context.json or o.json or false
     ok, err = check_kind(o)
     if not ok then return nil, err end
+    if o.trace and (o.seeds or o.profile or o.check_determinism) then
+      return nil, errors.new("T0107", {message = "--trace wants one run of a script"})
+    end
     if o.seeds then
       if o.seed or o.check_determinism then
         return nil, errors.new("T0107", {message = "--seeds excludes --seed and --check-determinism"})

@@ -8,12 +8,20 @@ local text = require "tide.text"
 local attach = {}
 
 local RUN <const> = [[return require("tide.console.attach").inside(...)]]
-local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130}
+local EPIPE <const> = 32
+local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130, gone = 141}
+
+-- What a script is told of a result: a refusal is no failure of what it asked.
+local function exit_of(result)
+  local code <const> = result.error and result.error.code
+  return code and code:find "^T08" and 4 or EXIT[result.status]
+end
 
 ---Runs in the program's own state, attached to a cluster.
 ---@param o table plain data, see attach.inside
 ---@return integer|nil exit, table? err
 function attach.run(o)
+  if o.code and #o.code > client.TEXT_MAX then return nil, client.too_long(o.code) end
   local answer, err = core.node_run(RUN, "@tide/console/attach.lua", o)
   if not answer then return nil, errors.from(err) end
   if answer.error then return nil, errors.from(answer.error) end
@@ -22,9 +30,14 @@ end
 
 ---- results -------------------------------------------------------------------------------------------------------
 
+-- nil: nobody reads it any more.
 local function write_out(chunk)
-  io.stdout:write(chunk)
-  io.stdout:flush()
+  local ok, why, number = io.stdout:write(chunk)
+  if ok then ok, why, number = io.stdout:flush() end
+  if not ok and number ~= EPIPE then
+    error(errors.new("T0403", {message = "the output could not be written: " .. tostring(why)}), 0)
+  end
+  return ok
 end
 
 local function write_err(chunk)
@@ -49,48 +62,55 @@ function attach.shown(result, o)
   return display, #notes > 0 and table.concat(notes) or nil
 end
 
-local function json_line(answer, output)
+local function json_line(answer)
   local decoded = answer.data and core.json_decode(answer.data)
   return core.json_encode {schema = "tide.console/1", node = answer.node, status = answer.status,
-    value = decoded and decoded.value, output = output or answer.output, seconds = answer.seconds,
+    value = decoded and decoded.value, output = answer.output, seconds = answer.seconds,
     error = answer.error} .. "\n"
 end
 
 -- One evaluation without a person.
 local function once(own, code, o)
   local printed = {}
-  if o.json then own.print = function(chunk) printed[#printed + 1] = chunk end end
+  if o.json then
+    own.print = function(chunk)
+      printed[#printed + 1] = chunk
+      return true
+    end
+  end
   local result, err = own:eval(code, {targets = o.targets, want = o.json and "data" or "display", width = o.width,
                                       utf8 = o.utf8, seconds = o.seconds})
   if not result then return {error = errors.to_data(errors.from(err))} end
   if not o.json then
     local shown, failure = attach.shown(result, o)
-    if shown then write_out(shown) end
+    local read <const> = not shown or write_out(shown)
     if failure then write_err(failure) end
-    return {exit = result.failed and 1 or EXIT[result.status]}
+    if not read then return {exit = EXIT.gone} end
+    return {exit = result.failed and 1 or exit_of(result)}
   end
-  if not result.nodes then
-    result.node = own.node
-    write_out(json_line(result, table.concat(printed)))
-    return {exit = EXIT[result.status]}
+  if result.status == "gone" then return {exit = EXIT.gone} end
+  local answers, exit = result.nodes, 0
+  if not answers then
+    result.node, result.output, exit = own.node, table.concat(printed), exit_of(result)
+    answers = {result}
   end
-  local failed = false
-  for _, answer in ipairs(result.nodes) do
-    write_out(json_line(answer))
-    failed = failed or answer.status ~= "ok"
+  for _, answer in ipairs(answers) do
+    if not write_out(json_line(answer)) then return {exit = EXIT.gone} end
+    if result.nodes and answer.status ~= "ok" then exit = 1 end
   end
-  return {exit = failed and 1 or 0}
+  return {exit = exit}
 end
 
 ---Body of the client's actor.
 ---@param o {code?: string, targets?: string, json?: boolean, width: integer, utf8: boolean, color: boolean,
----  interactive?: boolean, seconds?: number, home?: string}
+---  interactive?: boolean, seconds?: number, role: string}
 ---@return table {exit=} | {error=}
 function attach.inside(o)
   core.trap_exits(true)
   local drawn = false
   local own <const> = client.new {
-    print = function(chunk) write_out(text.clean_lines(chunk)) end,
+    role = o.role,
+    print = function(chunk) return write_out(text.clean_lines(chunk)) end,
     say = function(line) write_err(text.clean(line) .. "\n") end,
     live = function(line)
       if not o.interactive then return end
@@ -104,12 +124,17 @@ function attach.inside(o)
   }
   local ok, err = own:connect()
   if not ok then return {error = errors.to_data(err)} end
+  if o.code then
+    local where, code = targets.split(o.code)
+    o.targets, o.code = where or o.targets, code
+  end
   if o.targets then
-    local found, wrong = targets.resolve(o.targets, core.members(), (core.node() or {}).controller)
+    local found, wrong = targets.resolve(o.targets, targets.cluster())
     if not found then return {error = errors.to_data(wrong)} end
   end
-  if o.code then return once(own, o.code, o) end
-  return require("tide.console.prompt").run(own, o)
+  local answer <const> = o.code and once(own, o.code, o) or require("tide.console.prompt").run(own, o)
+  own:close()
+  return answer
 end
 
 return attach

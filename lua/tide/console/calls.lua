@@ -2,8 +2,13 @@
 local cluster_view = require "tide.cluster_view"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local events = require "tide.events"
+local histogram = require "tide.console.histogram"
 local names = require "tide.console.names"
+local options = require "tide.console.options"
 local render = require "tide.console.render"
+local taps = require "tide.console.taps"
+local targets = require "tide.console.targets"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -13,35 +18,13 @@ local ASK_S <const> = 5
 local WATCH_MIN_S <const> = 0.2
 local SPARK_MAX <const> = 30
 local BENCH_ROUNDS <const> = 5
+local EVENTS_SHOWN <const> = 40
+local HIST_COUNT <const>, HIST_MAX <const>, HIST_EVERY_S <const> = 100, 100000, 0.01
 
 local session ---@type table of tide.console.session
 
 ---@param own table the session these calls belong to
 function calls._use(own) session = own end
-
--- Refuses what is no option of a call, before anything is asked.
-local function checked(o, known, name)
-  if o == nil then return {} end
-  if type(o) ~= "table" then
-    error(errors.new("T0113", ("%s wants a table of options, not a %s"):format(name, type(o))), 3)
-  end
-  for key in pairs(o) do
-    local ok = false
-    for _, k in ipairs(known) do ok = ok or k == key end
-    if not ok then
-      error(errors.new("T0113", {message = ("option `%s` of %s"):format(text.clean(tostring(key)), name),
-        help = text.did_you_mean(tostring(key), known) or "there are " .. table.concat(known, ", ")}), 3)
-    end
-  end
-  return o
-end
-
-local function seconds_of(time, name)
-  if type(time) == "number" then return time end
-  local seconds, why = units.parse_duration(time)
-  if not seconds then error(errors.new("T0113", name .. ": " .. why), 3) end
-  return seconds
-end
 
 ---- what there is -------------------------------------------------------------------------------------------------
 
@@ -57,8 +40,7 @@ end
 local function view()
   local members, fibers, rows = core.members(), {}, {}
   for _, member in ipairs(members) do
-    local serves = (member.workers or 0) > 0 or member.store
-    if member.state == "up" and serves then
+    if member.state == "up" and targets.serves(member) then
       fibers[#fibers + 1] = core.fiber(function()
         local row = ask(member) -- others are added meanwhile
         rows[#rows + 1] = row
@@ -110,7 +92,7 @@ end
 ---@param o? {sort?: string, node?: string, limit?: integer} sort: a field of the rows
 ---@return table[] rows
 function calls.top(o)
-  o = checked(o, {"sort", "node", "limit"}, "top")
+  o = options.checked(o, {"sort", "node", "limit"}, "top")
   local rows = picked(view().actors, {"node", "address", "type", "name", "waits_for", "waits_s", "mailbox_messages",
                                       "messages_handled", "handling_s"})
   if o.node then
@@ -131,29 +113,34 @@ end
 ---@param o? {sort?: string}
 ---@return table[] rows
 function calls.links(o)
-  o = checked(o, {"sort"}, "links")
+  o = options.checked(o, {"sort"}, "links")
   local rows = picked(view().links, {"node", "peer_name", "up", "bytes_out", "bytes_in", "frames_out", "queue_bytes",
                                      "round_trip_s"})
   return o.sort and sorted(rows, o.sort) or rows
+end
+
+-- The actor of "n1/agent", an address "2:17", a name on this node, or "n1/store" for what has only a type.
+local function find_actor(actors, wanted)
+  if type(wanted) ~= "string" then error(errors.new("T0113", "an actor is named by a string: \"n1/agent\""), 3) end
+  local node, name = wanted:match "^([^/]+)/(.+)$"
+  local here <const> = node or (core.node() or {}).name
+  local by_type
+  for _, row in ipairs(actors) do
+    if row.address == wanted or row.node == here and row.name == (name or wanted) then return row end
+    if row.node == here and row.type == name then by_type = by_type or row end
+  end
+  if by_type then return by_type end
+  error(errors.new("T0105", {message = ("no actor `%s`"):format(text.clean(wanted)), help = "top() lists them"}), 3)
 end
 
 ---What an actor waits for, since when, and what the actors do that it waits for.
 ---@param actor string "n1/agent", an address "2:17", or a name on this node
 ---@return table[] rows from the actor to the last one known
 function calls.why(actor)
-  if type(actor) ~= "string" then error(errors.new("T0113", "why wants an actor's name or address"), 2) end
   local actors <const>, rows, seen = view().actors, {}, {}
   local by_address = {}
   for _, row in ipairs(actors) do by_address[row.address] = row end
-  local node, name = actor:match "^([^/]+)/(.+)$"
-  local found = by_address[actor]
-  for _, row in ipairs(actors) do
-    local here <const> = node and row.node == node or not node
-    if not found and here and row.name == (name or actor) then found = row end
-  end
-  if not found then
-    error(errors.new("T0105", {message = ("no actor `%s`"):format(text.clean(actor)), help = "top() lists them"}), 2)
-  end
+  local found = find_actor(actors, actor)
   while found and not seen[found.address] do
     seen[found.address] = true
     rows[#rows + 1] = {node = found.node, address = found.address, name = found.name or "-", type = found.type or "-",
@@ -164,18 +151,58 @@ function calls.why(actor)
   return rows
 end
 
+---The jobs that have workers in this cluster; `@job:NAME` is the nodes of one.
+---@return table[] rows job, run, nodes, workers
+function calls.runs()
+  local by_run = {}
+  for node, answer in pairs(targets.ask_all {op = "jobs"}) do
+    for _, job in ipairs(answer.jobs or {}) do
+      local row = by_run[job.run] or {job = job.job, run = job.run, nodes = {}, workers = 0}
+      row.nodes[#row.nodes + 1], row.workers = node, row.workers + job.workers
+      by_run[job.run] = row
+    end
+  end
+  local rows = {}
+  for _, run in ipairs(text.sorted_keys(by_run)) do
+    local row <const> = by_run[run]
+    table.sort(row.nodes)
+    row.nodes = table.concat(row.nodes, " ")
+    rows[#rows + 1] = row
+  end
+  return rows
+end
+
+---What happened: nodes, controllers, slots that moved, runs, policies, checkpoints; oldest first.
+---@param o? {last?: string|number, kind?: string, limit?: integer} last: at most so long ago; kind: "node", "policy"
+---@return table[] rows at, kind, node (who saw it first), text
+function calls.events(o)
+  o = options.checked(o, {"last", "kind", "limit"}, "events")
+  local since <const> = o.last and core.wall() - options.seconds(o.last, "events") or 0
+  local answers = {}
+  for node, answer in pairs(targets.ask_all {op = "events"}) do
+    answers[#answers + 1] = {node = node, events = answer.events}
+  end
+  local rows = {}
+  for _, e in ipairs(events.merge(answers)) do
+    if e.time >= since and (not o.kind or e.kind == o.kind) then
+      rows[#rows + 1] = {at = os.date("%F %T", e.time // 1 | 0), kind = e.kind, node = e.node, text = e.text}
+    end
+  end
+  return table.move(rows, math.max(1, #rows - (o.limit or EVENTS_SHOWN) + 1), #rows, 1, {})
+end
+
 ---- other nodes and evaluations ---------------------------------------------------------------------------------------
 
 ---Evaluates code on nodes.
----@param targets string "@all", "@role:worker", "@n1,@n2"
+---@param where string "@all", "@role:worker", "@n1,@n2"
 ---@param code string
 ---@return table values node -> value
-function calls.on(targets, code)
-  if type(targets) ~= "string" or type(code) ~= "string" then
+function calls.on(where, code)
+  if type(where) ~= "string" or type(code) ~= "string" then
     error(errors.new("T0113", {message = "on wants targets and code, both strings",
       help = [[on("@all", "#core.actors()")]]}), 2)
   end
-  return session.on(targets, code)
+  return session.on(where, code)
 end
 
 ---The evaluations of this session that run or ran last.
@@ -197,11 +224,11 @@ end
 
 ---- views that go on --------------------------------------------------------------------------------------------------
 
-local function compiled(what)
+local function compiled(what, call)
   if type(what) == "function" then return {what}, {"value"} end
-  if type(what) ~= "string" then error(errors.new("T0113", "watch wants an expression or a function"), 3) end
-  local whole = load("return " .. what, "=watch", "t")
-  if not whole then error(errors.new("T0201", ("watch: `%s` is no expression"):format(text.clean(what))), 3) end
+  if type(what) ~= "string" then error(errors.new("T0113", call .. " wants an expression or a function"), 3) end
+  local whole = session.load("return " .. what, "=" .. call)
+  if not whole then error(errors.new("T0201", ("%s: `%s` is no expression"):format(call, text.clean(what))), 3) end
   return {whole}, {what}
 end
 
@@ -214,9 +241,9 @@ end
 ---@param what string|function
 ---@param o? {every?: string|number, count?: integer} every: at least 0.2 s, default 1 s; count: how often
 function calls.watch(what, o)
-  o = checked(o, {"every", "count"}, "watch")
-  local every <const> = math.max(WATCH_MIN_S, seconds_of(o.every or 1, "watch"))
-  local functions, titles = compiled(what)
+  o = options.checked(o, {"every", "count"}, "watch")
+  local every <const> = math.max(WATCH_MIN_S, options.seconds(o.every or 1, "watch"))
+  local functions, titles = compiled(what, "watch")
   local series, last = {}, nil
   for _ = 1, o.count or math.maxinteger do
     local values = table.pack(functions[1]())
@@ -235,6 +262,41 @@ function calls.watch(what, o)
     core.sleep(every)
   end
   session.print(last)
+end
+
+---A histogram, drawn as bars. Of a table: how long workers waited for pulls or pushes of other nodes, or how stale
+---what they read was; of a list: its numbers; of an expression or a function: what it gives, again and again.
+---@param what table|number[]|string|function a table's handle, numbers, or what gives a number
+---@param o? {of?: string, bins?: integer, count?: integer, every?: string|number} of: "pull" (default), "push",
+---  "staleness"; bins: default 12; count: how often (100), every: in what time (10 ms)
+---@return table histogram title, unit, count, buckets
+function calls.hist(what, o)
+  o = options.checked(o, {"of", "bins", "count", "every"}, "hist")
+  local bins <const> = math.max(1, math.min(math.tointeger(o.bins or 12) or 12, 100))
+  if type(what) == "string" or type(what) == "function" then
+    local f <const>, numbers = compiled(what, "hist")[1], {}
+    for i = 1, math.min(o.count or HIST_COUNT, HIST_MAX) do
+      numbers[i] = f()
+      core.sleep(options.seconds(o.every or HIST_EVERY_S, "hist"))
+    end
+    return histogram.of_numbers(numbers, bins)
+  end
+  local ok, name = pcall(function() return what.pull and what.name end)
+  if ok and type(name) == "string" then return histogram.of_table(name, o.of or "pull") end
+  if type(what) ~= "table" then
+    error(errors.new("T0113", ("hist wants a table, numbers or what gives them, not a %s"):format(type(what))), 2)
+  end
+  return histogram.of_numbers(what, bins)
+end
+
+---Shows messages that come to an actor, a few of them a second, until Ctrl-C. Each line: when, from whom, kind, lane,
+---size, and the message. Answers to the actor's own calls are not seen. Nobody waits for the one who watches.
+---@param actor string "n1/agent", "n1/store", an address "2:17"
+---@param o? {rate?: integer, match?: string, count?: integer} rate: lines a second, at most 100, default 10; match: an
+---  expression over from, kind, lane, bytes, text: "bytes > 1000"; count: end after so many lines
+function calls.tap(actor, o)
+  o = options.checked(o, {"rate", "match", "count"}, "tap")
+  taps.watch(session, actor, find_actor(view().actors, actor).address, o)
 end
 
 ---Evaluates a function, and says what it took.

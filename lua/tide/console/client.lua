@@ -4,6 +4,7 @@
 -- has it goes on with it, and what was asked is not evaluated twice.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local targets = require "tide.console.targets"
 
 local client = {}
 client.__index = client
@@ -12,6 +13,7 @@ local OPEN_S <const> = 5
 local RECONNECT_S <const> = 30
 local POLL_S <const> = 0.01 -- how late a Ctrl-C is noticed, at most
 local FILE_MAX <const> = 1 << 20
+client.TEXT_MAX = 1000000 -- bytes that are evaluated at once: they travel in one message
 
 local function new_id()
   return core.sha256(("%s %s %s"):format(core.wall(), core.now(), tostring({}))):sub(1, 24)
@@ -21,7 +23,7 @@ end
 local function candidates(preferred)
   local list = {}
   for _, member in ipairs(core.members()) do
-    if member.state == "up" and ((member.workers or 0) > 0 or member.store) then list[#list + 1] = member end
+    if member.state == "up" and targets.serves(member) then list[#list + 1] = member end
   end
   table.sort(list, function(a, b)
     if (a.name == preferred) ~= (b.name == preferred) then return a.name == preferred end
@@ -31,11 +33,19 @@ local function candidates(preferred)
   return list
 end
 
----@param o {print: fun(text: string), live: fun(text: string?), say: fun(text: string)}
+---@param code string
+---@return tide.error
+function client.too_long(code)
+  return errors.new("T0113", {message = ("%d bytes of code"):format(#code),
+    help = ("at most %d are evaluated at once; run a longer script by `tide run`"):format(client.TEXT_MAX)})
+end
+
+---`print` answers whether somebody reads it; what runs is cancelled when nobody does.
+---@param o {print: fun(text: string): any, live: fun(text: string?), say: fun(text: string), role: string}
 ---@return table client, not connected
 function client.new(o)
-  return setmetatable({id = new_id(), print = o.print, live = o.live, say = o.say, next_id = 0, expected = {},
-                       interrupts = core.interrupted()}, client)
+  return setmetatable({id = new_id(), role = o.role, print = o.print, live = o.live, say = o.say, next_id = 0,
+                       expected = {}, interrupts = core.interrupted(), ended_by = function() return nil end}, client)
 end
 
 ---Opens the session on a node of the cluster.
@@ -45,7 +55,7 @@ function client:connect()
   for _, member in ipairs(candidates(self.node)) do
     local agent, err = core.whereis(member.name .. "/agent")
     local opened
-    if agent then opened, err = core.call(agent, {op = "console.open", session = self.id}, OPEN_S) end
+    if agent then opened, err = core.call(agent, {op = "console.open", session = self.id, role = self.role}, OPEN_S) end
     if opened then
       self.address, self.node, self.version = opened.address, opened.node, opened.version
       self.resumed = opened.resumed
@@ -111,13 +121,17 @@ function client:take(message, id)
   if type(value) ~= "table" then return nil end
   if value.op == "console.output" and value.id == id then
     self.live(nil)
-    self.print(value.text)
+    if not self.unread and not self.print(value.text) then
+      self.unread = true
+      core.send(self.address, {op = "console.cancel", id = id}, "system")
+    end
   elseif value.op == "console.live" and value.id == id then
     self.live(value.text)
   elseif value.op == "console.file" and message.kind == "call" then
     self:answer_file(message, value)
   elseif value.op == "console.result" and id and value.id == id then
     self.live(nil)
+    if self.unread then value.status, value.error = "gone", nil end
     return value
   elseif value.op == "console.result" and self.expected[value.id] then
     self.expected[value.id] = nil
@@ -151,6 +165,9 @@ function client:wait(id, again)
         return result
       end
     end
+    if self.ended_by() then -- what runs goes on without this process
+      return {status = "detached", seconds = 0}
+    end
     local now <const> = core.interrupted()
     if now > seen then
       seen, presses = now, presses + 1
@@ -182,6 +199,9 @@ end
 ---@param o {targets?: string, want?: "display"|"data", width?: integer, utf8?: boolean, seconds?: number}
 ---@return table|nil result, table? err
 function client:eval(line, o)
+  if #line > client.TEXT_MAX then
+    return {status = "error", seconds = 0, error = errors.to_data(client.too_long(line))}
+  end
   self.next_id = self.next_id + 1
   self.text = line
   local request <const> = {op = "console.eval", id = self.next_id, text = line, targets = o.targets,
@@ -195,6 +215,11 @@ function client:eval(line, o)
     if not ok then return nil, errors.from(err, "T0501") end
   end
   return self:wait(self.next_id, send)
+end
+
+---Tells the session that it is not needed any more; what still runs in it goes on.
+function client:close()
+  if self.address and not self.lost then core.send(self.address, {op = "console.close"}) end
 end
 
 ---Waits for an evaluation that was left to itself.

@@ -178,7 +178,9 @@ local function hint_of(entry)
 end
 
 local function targets_after(start, o, found)
-  for _, word in ipairs {"all", "role:worker", "role:server", "role:controller"} do add(found, word, start) end
+  for _, word in ipairs {"all", "role:worker", "role:server", "role:controller", "job:", "actor:"} do
+    add(found, word, start)
+  end
   for _, member in ipairs(o.members or {}) do
     if member.state == "up" then add(found, member.name, start) end
   end
@@ -252,6 +254,7 @@ The ten things to do first
   tables.NAME:pull{1,2,3}       rows, printed by their summary
   @all 1+1                      on every node; @role:worker, @n3, @n[2-5]
   policy.list()                 policies of the run; policy.swap("batching/boa")
+  events()  tap("n1/store")     what happened; messages that come to an actor
   watch("#nodes()", {every=1})  again and again, until Ctrl-C
   Ctrl-C                        ends what runs; twice leaves it to itself: jobs(), kill(id), \fg ID
   ?NAME  ??NAME                 signature and text, source; help "T0501" explains an error

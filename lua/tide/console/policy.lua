@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local remote = require "tide.policy.remote"
+local roles = require "tide.console.roles"
 local units = require "tide.units"
 
 local policy = {}
@@ -29,6 +30,9 @@ local function found(ref)
     error(errors.new("T0113", "a policy is named by a string: a shipped name or a file"), 3)
   end
   if core.embedded("policies/" .. ref) then return ref end
+  if not roles.may(session.role(), "admin") then
+    error(roles.refusal("a policy that does not ship with Tide", "admin", session.role()), 3)
+  end
   local answer, err = session.ask_client {op = "console.file", path = ref}
   if not answer then error(errors.from(err), 3) end
   return {text = answer.text, path = answer.path}
@@ -66,15 +70,16 @@ function policy.check(ref, params) return given(remote.new(controller()).check(f
 ---@return table answer
 function policy.shadow(ref, o) return given(remote.new(controller()).shadow(found(ref), o)) end
 
----What a shadow would have done differently.
+---What a shadow would have done differently, or what both groups of a canary do.
 ---@param kind string
 ---@param o? {scope?: string}
 ---@return table report
 function policy.report(kind, o) return given(remote.new(controller()).report(kind, o)) end
 
----Puts a policy in the place of the live one of its kind, checked on the newest view first.
+---Puts a policy in the place of the live one of its kind, checked on the newest view first; with `canary` at first for
+---a part of the nodes, workers or tables only, which the guard then makes all or none.
 ---@param ref string a shipped name or a file
----@param o? {params?: table, guard?: table, scope?: string, force?: boolean} guard: {metric=, drop=, rise=, within=}
+---@param o? {params?: table, guard?: table, canary?: table, scope?: string, force?: boolean}
 ---@return table answer old, new, epoch
 function policy.swap(ref, o) return given(remote.new(controller()).swap(found(ref), guarded(o))) end
 

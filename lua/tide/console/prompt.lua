@@ -62,7 +62,8 @@ end
 
 function prompt:label()
   local where <const> = self.o.targets and " " .. text.clean(self.o.targets) or ""
-  local plain <const> = text.clean(self.name) .. where .. "> "
+  local role <const> = self.o.role ~= "admin" and (" (%s)"):format(self.o.role) or ""
+  local plain <const> = text.clean(self.name) .. where .. role .. "> "
   return self.o.color and "\1\27[1;36m\1" .. plain .. "\1\27[0m\1" or plain
 end
 
@@ -114,7 +115,7 @@ local commands = {}
 
 function prompt:commands_t(where)
   if where ~= "" then
-    local found, err = targets.resolve(where, core.members(), (core.node() or {}).controller)
+    local found, err = targets.resolve(where, targets.cluster())
     if not found then
       out(errors.format(err, {unicode = self.o.utf8}) .. "\n")
       return true
@@ -309,6 +310,7 @@ function prompt.run(own, o)
   title(self)
   local entries <const> = self.history.entries
   for i = math.max(1, #entries - 1000), #entries do self.remembered[#self.remembered + 1] = entries[i].text end
+  own.ended_by = self.line.ended_by
   own.say = function(line) self.line.above(text.clean(line) .. "\n") end
   self:open_line()
   local going = true
@@ -320,14 +322,17 @@ function prompt.run(own, o)
     if block == nil then
       out "\n"
       going = false
+    elseif self.line.ended_by() then
+      going = false
     elseif block and block:find "%S" then
       self:remember(block)
       going = self:dispatch(block)
     end
   end
+  local signal <const> = self.line.ended_by()
   self.line.close()
   if self.failure then return {error = self.failure} end
-  return {exit = 0}
+  return {exit = signal and 128 + signal or 0}
 end
 
 return prompt

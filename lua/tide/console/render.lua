@@ -63,7 +63,7 @@ local function value_text(value, o)
   local meta = kind == "table" and getmetatable(value)
   if type(meta) == "table" and rawget(meta, "__console") then return rawget(meta, "__console")(value, o) end
   if kind == "string" and #value > 0 and value:find "\n" then return text.clean_lines(value) end
-  return show.value(value, {width = o.width})
+  return show.value(value, {width = o.width, unicode = o.utf8})
 end
 
 ---@param values table packed

@@ -8,13 +8,16 @@ local environment = require "tide.console.environment"
 local errors = require "tide.errors"
 local names = require "tide.console.names"
 local render = require "tide.console.render"
+local roles = require "tide.console.roles"
+local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
 
 local session = {}
 
 local MEMORY_BYTES <const> = 256 << 20
-local IDLE_S <const> = 600         -- a session that nobody uses ends after this time
+local IDLE_S <const> = 60          -- a session without clients in which nothing runs ends after this time
+local LEFT_S <const> = 600         -- one in which something still does
 local STEP_S <const> = 0.1         -- how long printed text waits for more, at most
 local OUTPUT_BYTES <const> = 64 << 10
 local KEPT_BYTES <const> = 1 << 19 -- of output that the client has no credit for: more() shows it
@@ -31,6 +34,10 @@ local state = {
   by_evaluation = setmetatable({}, {__mode = "k"}),
   results = {},
   used_at = 0,
+  clients = {},                                -- address of a prompt -> monitor
+  peers = {},                                  -- node -> the session there that works for this one
+  role = "admin",
+  globals = _G, -- of what is typed
 }
 
 -- Taken before the state becomes a console's: nothing typed may take messages from the session.
@@ -94,6 +101,13 @@ function session.more()
   return kept:sub(1, OUTPUT_BYTES - 4097), #state.kept
 end
 
+---Gives the evaluation that calls it room for more output: what goes on for long is bounded by its rate.
+---@param bytes number
+function session.allow(bytes)
+  local record <const> = state.by_evaluation[core.evaluating()]
+  if record then record.written = math.max(0, record.written - bytes) end
+end
+
 ---A line that the client draws over its former self: watch and top.
 ---@param line string
 function session.live(line)
@@ -123,18 +137,28 @@ local function new_record(request, client, asks)
           collected = {}, width = request.width or 100, utf8 = request.utf8 or false, peers = {}}
 end
 
+---Compiles text that is evaluated under the names of the session's role.
+---@param source string
+---@param name string of the chunk
+---@return function? chunk
+---@return string? problem
+function session.load(source, name) return load(source, name, "t", state.globals) end
+
 local function compile(line)
-  local chunk <const> = load("return " .. line, "=prompt", "t")
+  local chunk <const> = session.load("return " .. line, "=prompt")
   if chunk then return chunk end
-  return load(line, "=prompt", "t")
+  return session.load(line, "=prompt")
 end
+
+---@return string role of this session
+function session.role() return state.role end
 
 local function remember(values)
   if values.n == 0 or values[1] == nil then return end
   table.insert(state.results, 1, values[1])
   state.results[RESULTS_MAX + 1] = nil
-  _G._ = values[1]
-  for i, value in ipairs(state.results) do _G["_" .. i] = value end
+  rawset(state.globals, "_", values[1])
+  for i, value in ipairs(state.results) do rawset(state.globals, "_" .. i, value) end
 end
 
 -- Body of an evaluation: everything that a value's own code could do happens here, under its limits.
@@ -190,14 +214,14 @@ end
 
 ---Runs `body` as an evaluation and returns its result as a message's fields.
 local function run(record, request, body, ...)
-  local fiber, evaluation = core.evaluate({instructions = request.instructions}, body, ...)
+  local fiber, evaluation = core.evaluate({instructions = state.instructions}, body, ...)
   if not fiber then return {status = "error", error = render.failure(evaluation)} end
   record.evaluation = evaluation
   state.by_evaluation[evaluation] = record
   if record.cancelled then core.evaluation_cancel(evaluation) end
   local answer, err = outcome(record, fiber, evaluation, request.seconds)
-  core.evaluation_cancel(evaluation) -- what it started and left behind ends with it
   local figures <const> = core.evaluation(evaluation)
+  core.evaluation_cancel(evaluation) -- what it started and left behind ends with it
   flush(record)
   keep_output(record)
   local result = answer or {}
@@ -226,8 +250,22 @@ end
 local function peer_session(member)
   local agent, err = core.whereis(member.name .. "/agent")
   if not agent then return nil, err end
-  local opened, problem = core.call(agent, {op = "console.open", session = state.id, peer = true}, ANSWER_S)
-  return opened and opened.address, problem
+  local opened, problem = core.call(agent, {op = "console.open", session = state.id, role = state.role}, ANSWER_S)
+  if not opened then return nil, problem end
+  if opened.address ~= core.self() then state.peers[member.name] = opened.address end
+  return opened.address
+end
+
+---The session of this one's id and role on the node that an address is of.
+---@param address string
+---@return string? session
+---@return table? err
+function session.beside(address)
+  local id <const> = math.tointeger(tonumber(address:match "^%d+"))
+  for _, member in ipairs(core.members()) do
+    if member.id == id then return peer_session(member) end
+  end
+  return nil, errors.new("T0501", ("no node has the address %s"):format(address))
 end
 
 local function ask_peer(record, request, member)
@@ -238,7 +276,7 @@ local function ask_peer(record, request, member)
   if address then
     record.peers[#record.peers + 1] = {address = address, id = id}
     answer, err = core.call(address, {op = "console.eval", id = id, text = request.text, want = request.want,
-      width = request.width, utf8 = request.utf8, seconds = limit, instructions = request.instructions}, limit + 1)
+      width = request.width, utf8 = request.utf8, seconds = limit}, limit + 1)
   end
   if answer then
     answer.node = member.name
@@ -255,12 +293,11 @@ end
 ---@param record table
 ---@return table[] answers in the order of the nodes
 local function fan_out(record, request)
-  local found, err = targets.resolve(request.targets, core.members(), (core.node() or {}).controller)
+  local found, err = targets.resolve(request.targets, targets.cluster())
   if not found then error(err, 0) end
   local list = {}
   for _, member in ipairs(found) do
-    -- The process that drives a run, and a controller alone, have no agent and run no consoles.
-    if (member.workers or 0) > 0 or member.store then list[#list + 1] = member end
+    if targets.serves(member) then list[#list + 1] = member end
   end
   if #list == 0 then error(errors.new("T0501", "none of these nodes runs consoles"), 0) end
   local answers, next_one, fibers = {}, 0, {}
@@ -365,6 +402,7 @@ end
 
 ops["console.eval"] = function(request, message)
   local called <const> = message.kind == "call"
+  if not called and not state.clients[message.from] then state.clients[message.from] = core.monitor(message.from) end
   if state.records[request.id] then -- a client that came back asks again: nothing is evaluated twice
     local record <const> = state.records[request.id]
     record.client, record.asks = message.from, message.from
@@ -437,6 +475,11 @@ ops["console.help"] = function(request, message)
   end)
 end
 
+ops["console.tap"] = function(request, message)
+  local answer <const> = taps.serve(request)
+  if message.kind == "call" then core.answer(message, answer) end
+end
+
 ---Evaluations of this session, newest last.
 ---@return table[] {id, state, seconds, text}
 function session.jobs()
@@ -476,24 +519,47 @@ local function serve(message)
   if not ok and message.kind == "call" then core.answer_error(message, render.failure(err)) end
 end
 
----Body of the actor. Ends when nobody has used it for ten minutes and nothing runs.
----@param a {session: string}
+ops["console.close"] = function()
+  if #running() == 0 then state.closed = true end
+end
+
+-- Whether somebody may still want something of this session. What runs for another session has a time limit; what runs
+-- for a prompt that is gone may be endless.
+local function is_wanted()
+  if state.closed then return false end
+  local list <const> = running()
+  if next(state.clients) or core.now() - state.used_at < (#list > 0 and LEFT_S or IDLE_S) then return true end
+  for _, record in ipairs(list) do
+    if not record.client then return true end
+  end
+  return false
+end
+
+---Body of the actor. Ends when it is told to and nothing runs; when it has had no client for a minute; or, with all that
+---still runs, for ten.
+---@param a {session: string, role: string}
 function session.main(a)
-  state.id = a.session
+  state.id, state.role = a.session, a.role
   environment.install(_G, session)
-  names.load(_G)
   assert(core.console(MEMORY_BYTES))
+  if state.role ~= "admin" then
+    state.globals, state.instructions = roles.globals(_G, state.role, environment.describe), roles.INSTRUCTIONS
+  end
+  names.load(state.globals)
   core.receive = function() error("the session's messages are its own: use core.call", 2) end
   core.trap_exits(true)
   state.used_at = core.now()
-  while core.now() - state.used_at < IDLE_S or #running() > 0 do
-    local message = receive(60)
+  while is_wanted() do
+    local message = receive(taps.sweep() and 1 or IDLE_S)
     if message and message.kind == "stop" then return end
-    if message and message.kind ~= "exit" then
+    if message and message.kind == "exit" then
+      if state.clients[message.from] then state.clients[message.from], state.used_at = nil, core.now() end
+    elseif message then
       state.used_at = core.now()
       serve(message)
     end
   end
+  for _, peer in pairs(state.peers) do core.send(peer, {op = "console.close"}) end
 end
 
 return session

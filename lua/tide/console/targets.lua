@@ -1,8 +1,12 @@
--- Targets of an evaluation: "@all", "@role:worker", "@n3", "@n[2-5]", several with commas between them.
+-- Targets of an evaluation: "@all", "@role:worker", "@n3", "@n[2-5]", "@job:mf", "@actor:agent", several with commas
+-- between them.
+local core = require "tide.core"
 local errors = require "tide.errors"
 local text = require "tide.text"
 
 local targets = {}
+
+local ASK_S <const> = 5
 
 local ROLES <const> = {
   worker = function(member) return (member.workers or 0) > 0 end,
@@ -21,12 +25,75 @@ function targets.is(word) return word:sub(1, 1) == "@" end
 ---@return string? target
 ---@return string rest
 function targets.split(line)
-  local target, rest = line:match "^%s*(@[%w_.:,%[%]@-]+)%s*(.*)$"
+  local target, rest = line:match "^%s*(@[%w_.:,%[%]@/-]+)%s*(.*)$"
   if not target then return nil, line end
   return target, rest
 end
 
-local function matches(word)
+---Does a member run consoles? The process that drives a run, and a controller alone, have no agent.
+---@param member table of core.members()
+---@return boolean
+function targets.serves(member) return (member.workers or 0) > 0 or member.store or false end
+
+---Asks all agents at one time.
+---@param request table
+---@return table answers node name -> answer
+function targets.ask_all(request)
+  local fibers, answers = {}, {}
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" and targets.serves(member) then
+      fibers[#fibers + 1] = core.fiber(function()
+        local agent = core.whereis(member.name .. "/agent")
+        answers[member.name] = agent and core.call(agent, request, ASK_S)
+      end)
+    end
+  end
+  for _, fiber in ipairs(fibers) do
+    local ok, err = core.fiber_wait(fiber)
+    if not ok then error(err, 0) end
+  end
+  return answers
+end
+
+---What targets are chosen from.
+---@return table[] members
+---@return {controller: integer?, jobs: fun(): table, has_actor: fun(node: string, name: string): boolean} cluster jobs:
+---  name -> set of the names of its workers' nodes
+function targets.cluster()
+  return core.members(), {
+    controller = (core.node() or {}).controller,
+    jobs = function()
+      local nodes = {}
+      for node, answer in pairs(targets.ask_all {op = "jobs"}) do
+        for _, job in ipairs(answer.jobs or {}) do
+          nodes[job.job] = nodes[job.job] or {}
+          nodes[job.job][node] = true
+        end
+      end
+      return nodes
+    end,
+    has_actor = function(node, name) return core.whereis(node .. "/" .. name) ~= nil end,
+  }
+end
+
+local function of_job(name, cluster)
+  local jobs <const> = cluster.jobs()
+  if not jobs[name] then
+    local known <const> = text.sorted_keys(jobs)
+    return nil, ("`@job:%s`: no job of this name has workers here"):format(text.clean(name)),
+      text.did_you_mean(name, known) or #known > 0 and "there are " .. text.clean(table.concat(known, ", ")) or nil
+  end
+  return function(member) return jobs[name][member.name] or false end
+end
+
+local function of_actor(name, cluster)
+  local node, own = name:match "^([^/]+)/(.+)$"
+  return function(member)
+    return targets.serves(member) and (not node or node == member.name) and cluster.has_actor(member.name, own or name)
+  end
+end
+
+local function matches(word, cluster)
   local role <const> = word:match "^role:(%w+)$"
   if word == "all" then return function() return true end end
   if role then
@@ -35,6 +102,9 @@ local function matches(word)
     end
     return ROLES[role]
   end
+  local kind, name = word:match "^(%l+):([%w_./-]+)$"
+  if kind == "job" then return of_job(name, cluster) end
+  if kind == "actor" then return of_actor(name, cluster) end
   local stem, first, last = word:match "^([%w_.-]*)%[(%d+)%-(%d+)%]$"
   if stem then
     first, last = math.tointeger(first), math.tointeger(last)
@@ -49,19 +119,22 @@ end
 
 ---@param expression string "@all", "@n1,@n2"
 ---@param members table[] of core.members()
----@param controller? integer id of the controller
+---@param cluster table of targets.cluster()
 ---@return table[]? members that are up, in the order of their names
 ---@return tide.error? err
-function targets.resolve(expression, members, controller)
+function targets.resolve(expression, members, cluster)
   local chosen = {}
   for word in expression:gmatch "[^,]+" do
     word = word:gsub("^@", "")
-    local match, why = matches(word)
-    if not match then return nil, errors.new("T0105", {message = why, help = "@all, @role:worker, @n3, @n[2-5]"}) end
+    local match, why, near = matches(word, cluster)
+    if not match then
+      return nil, errors.new("T0105", {message = why, help = near
+        or "@all, @role:worker, @n3, @n[2-5], @job:NAME, @actor:NAME"})
+    end
     local any, names = false, {}
     for _, member in ipairs(members) do
       names[#names + 1] = member.name
-      if member.state == "up" and match(member, controller) then
+      if member.state == "up" and match(member, cluster.controller) then
         chosen[member.name], any = member, true
       end
     end

@@ -63,8 +63,8 @@ end
 
 ---A plan with the same path and format for all layers.
 function exchange:all(path, format)
-  local plan = {epoch = 0, paths = {}, formats = {}}
-  for i in ipairs(self.tensors) do plan.paths[i], plan.formats[i] = path, format end
+  local plan = {epoch = 0, paths = {}, formats = {}, fanouts = {}}
+  for i in ipairs(self.tensors) do plan.paths[i], plan.formats[i], plan.fanouts[i] = path, format, 0 end
   return plan
 end
 

@@ -65,8 +65,8 @@ end
 ---@return table {loss = sum, count = n, correct = n}
 function model:backward(batch, hooks, exchange)
   local rows <const> = feed(self.program, self.train, batch)
-  local sum, count, correct = checked(self.train:step(rows, self.steps, hooks and hooks.need, hooks and hooks.ready,
-    exchange))
+  local sum, count, correct = checked(core.span("forward, backward", self.train.step, self.train, rows, self.steps,
+    hooks and hooks.need, hooks and hooks.ready, exchange))
   return {loss = sum, count = count, correct = correct}
 end
 
@@ -88,8 +88,8 @@ function model:update(first, count, scale, step, gradients)
     local from, to = math.max(first, p.first), math.min(first + count, p.first + p.count)
     if from < to and not (self.folding and self.train:folded(i)) then
       rule.decay = p.rows > 1 and optimizer.decay or 0 -- of matrices alone
-      core.update(self.device, rule, from, to - from, self.parameters, gradients or self.gradients, self.memory[1],
-        self.memory[2])
+      core.span("update", core.update, self.device, rule, from, to - from, self.parameters,
+        gradients or self.gradients, self.memory[1], self.memory[2])
     end
   end
 end

@@ -12,7 +12,7 @@ function comm.new(job, workers)
   for i, t in ipairs(job.comm.tensors()) do
     self.tensors[i] = {id = t.id, name = t.name, rows = t.rows, cols = t.cols, values = t.values, rest = t.rest,
       row_values = t.row_values, bytes = t.bytes, rank = (job.comm.batch + workers - 1) // workers, path = "ps",
-      format = "f32", seconds = {}}
+      format = "f32", fanout = 0, seconds = {}}
   end
   return self
 end
@@ -41,6 +41,8 @@ function comm:apply(action)
     t.path = action.value
   elseif action.field == "format" then
     t.format = action.value
+  elseif action.field == "fanout" then
+    t.fanout = action.value
   else
     return false
   end
@@ -51,8 +53,8 @@ end
 ---@return table as workers get it; every one has a number of its own
 function comm:plan()
   self.number, self.changed = self.number + 1, false
-  local plan = {epoch = self.number, paths = {}, formats = {}}
-  for i, t in ipairs(self.tensors) do plan.paths[i], plan.formats[i] = t.path, t.format end
+  local plan = {epoch = self.number, paths = {}, formats = {}, fanouts = {}}
+  for i, t in ipairs(self.tensors) do plan.paths[i], plan.formats[i], plan.fanouts[i] = t.path, t.format, t.fanout end
   return plan
 end
 

@@ -10,26 +10,29 @@ local SAMPLES_MAX <const> = 4096
 local SAMPLES_MIN <const> = 3 -- one bad sample is no breach
 
 ---Keeps a sample, in order of time.
-function guard.sample(metrics, name, at, value)
+---@param metrics table<string, {at: number[], value: number[], first: integer, n: integer}> by name
+---@param most? integer how many are kept
+function guard.sample(metrics, name, at, value, most)
   local list = metrics[name]
   if not list then
-    list = {first = 1, n = 0}
+    list = {at = {}, value = {}, first = 1, n = 0}
     metrics[name] = list
   end
-  list[list.first + list.n] = {at = at, value = value}
-  if list.n < SAMPLES_MAX then
+  list.at[list.first + list.n], list.value[list.first + list.n] = at, value
+  if list.n < (most or SAMPLES_MAX) then
     list.n = list.n + 1
   else
-    list[list.first] = nil
+    list.at[list.first], list.value[list.first] = nil, nil
     list.first = list.first + 1
   end
 end
 
+---@param list? table samples of guard.sample
 ---@return number|nil median, integer count of the samples in (from, to]
-local function median(list, from, to)
+function guard.median(list, from, to)
   local values = {}
   for i = list and list.first or 1, list and list.first + list.n - 1 or 0 do
-    if list[i].at > from and list[i].at <= to then values[#values + 1] = list[i].value end
+    if list.at[i] > from and list.at[i] <= to then values[#values + 1] = list.value[i] end
   end
   return core.k.quantile(values, 0.5), #values
 end
@@ -39,17 +42,26 @@ local function share(v)
   return type(v) == "number" and v > 0 and v < 1e6 and v or nil
 end
 
----@param metrics table
 ---@param o {metric: string, drop?: number|string, rise?: number|string, within?: number|string}
----@return table|nil guard, table? err
-function guard.arm(metrics, o, now)
+---@return {drop?: number, rise?: number, within: number}|nil wanted, table? err
+function guard.parse(o)
   local drop, rise = share(o.drop), share(o.rise)
   if type(o.metric) ~= "string" or (drop == nil) == (rise == nil) then
     return nil, errors.new("T0307", "a guard is {metric = name, drop = share or rise = share, within = time}")
   end
   local within = type(o.within) == "number" and o.within or units.parse_duration(o.within or "60s")
   if not within or within <= 0 then return nil, errors.new("T0307", "`within` must be a time") end
-  local baseline, count = median(metrics[o.metric], now - within, now)
+  return {drop = drop, rise = rise, within = within}
+end
+
+---@param metrics table
+---@param o table of guard.parse
+---@return table|nil guard, table? err
+function guard.arm(metrics, o, now)
+  local wanted, err = guard.parse(o)
+  if not wanted then return nil, err end
+  local drop, rise, within = wanted.drop, wanted.rise, wanted.within
+  local baseline, count = guard.median(metrics[o.metric], now - within, now)
   if not baseline then
     local names = {}
     for name in pairs(metrics) do names[#names + 1] = name end
@@ -64,7 +76,7 @@ end
 
 ---@return "breach"|"passed"|nil verdict, string? text
 function guard.look(metrics, g, now)
-  local value, count = median(metrics[g.metric], g.from, now)
+  local value, count = guard.median(metrics[g.metric], g.from, now)
   local over = now >= g.ends
   if value and (count >= SAMPLES_MIN or over) and (g.drops and value < g.limit or not g.drops and value > g.limit) then
     return "breach", ("%s is %.6g, it was %.6g, the limit is %.6g"):format(g.metric, value, g.baseline, g.limit)

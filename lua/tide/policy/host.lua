@@ -7,9 +7,11 @@
 --   apply(kind, scope, actions, epoch) -> true | nil, why     carries out what plan.diff gives, in that order
 --   signals(kind, scope) -> {[name] = true}          what is measured
 --   notify(event)                                    something a person should see; optional
+--   things(kind, scope) -> {[metric] = {[id] = samples}}      what is measured of each thing; optional, for canaries
 --
 -- Drivers: the job controller (live.lua, also under `tide sim`), tests, and replay (replay.lua, which applies nothing).
 -- Times and epochs order everything: one epoch per change of a policy, stamped on what is applied.
+local canary = require "tide.policy.canary"
 local contract = require "tide.policy.contract"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -66,7 +68,10 @@ end
 
 function host:view_of(s)
   local now = self.driver.now()
-  local view = self.driver.snapshot(s.kind, s.scope, s.current.policy.needs)
+  local needs = s.current.policy.needs
+  local beside = s.shadowed and now <= s.shadowed.ends and s.shadowed.version
+  if beside then needs = table.move(beside.policy.needs, 1, #beside.policy.needs, #needs + 1, {table.unpack(needs)}) end
+  local view = self.driver.snapshot(s.kind, s.scope, needs)
   view.now, view.tick, view.reason, view.last = now, s.tick + 1, s.reasons, s.last
   view.age = view.age or {}
   return view
@@ -74,6 +79,7 @@ end
 
 function host:record(s, what, fields)
   fields.what, fields.at, fields.kind, fields.scope, fields.epoch = what, self.driver.now(), s.kind, s.scope, self.epoch
+  fields.canary = s.trial ~= nil or nil
   self.journal:append(fields)
 end
 
@@ -112,6 +118,7 @@ function host:fault(s, kind, message, fields)
   fields.verdict, fields.fault = kind, message
   self:record(s, "decision", fields)
   local too_many = s:faulted(now)
+  if s.trial then return canary.withdraw(self, s.of, ("%s: %s"):format(kind, message), true) end
   if s.guard then
     self:notify {kind = "policy_fault", seat = s:name(), policy = s.current.policy.name, reason = message}
     return self:trip(s, ("%s in the guard's window: %s"):format(kind, message))
@@ -149,9 +156,16 @@ function host:decide(s)
   if not verdict.plan then return self:fault(s, "rejected", plan.describe(verdict.errors), fields) end
   fields.dropped = verdict.dropped > 0 and verdict.dropped or nil
   s.row = 0
-  if verdict.plan.next_every then s.every, s.next_at = verdict.plan.next_every, now + verdict.plan.next_every end
-  if verdict.plan.wake then s.wake = math.max(verdict.plan.wake, now) end
-  self:carry_out(s, verdict.plan, state, fields)
+  local checked = verdict.plan
+  if checked.next_every then s.every, s.next_at = checked.next_every, now + checked.next_every end
+  if checked.wake then s.wake = math.max(checked.wake, now) end
+  if s.trial or s.canary then
+    local part, why = canary.part(s, checked, state, view)
+    if not part and s.trial then return self:fault(s, "rejected", why, fields) end
+    if not part then canary.withdraw(self, s, why) end
+    checked = part or {} -- the old policy's next decision is about everything again
+  end
+  self:carry_out(s, checked, state, fields)
   local saved, problem = s:save()
   fields.saved = saved
   if problem then return self:fault(s, problem.kind, problem.message, fields) end
@@ -164,8 +178,11 @@ function host:step()
   local next_at = math.huge
   for _, s in ipairs(self.order) do
     if s.guard then self:watch(s) end
+    if s.canary then canary.watch(self, s) end
     if s:due() <= self.driver.now() then self:decide(s) end
+    if s.canary and s.canary.seat:due() <= self.driver.now() then self:decide(s.canary.seat) end
     next_at = math.min(next_at, s:due(), s.guard and s.guard.ends or math.huge)
+    if s.canary then next_at = math.min(next_at, s.canary.seat:due(), canary.ends(s.canary)) end
   end
   return next_at
 end
@@ -174,14 +191,19 @@ end
 ---@param name string
 ---@param id? integer
 function host:event(name, id)
-  for _, s in ipairs(self.order) do s:event(name, id) end
+  for _, s in ipairs(self.order) do
+    s:event(name, id)
+    if s.canary then s.canary.seat:event(name, id) end
+  end
 end
 
 ---A sample of a metric that guards may watch.
 function host:metric(name, value)
   if value ~= value then -- a loss that is no number trips every guard
+    local why = ("%s is not a number"):format(name)
     for _, s in ipairs(self.order) do
-      if s.guard then self:trip(s, ("%s is not a number"):format(name)) end
+      if s.canary then canary.withdraw(self, s, why, true) end
+      if s.guard then self:trip(s, why) end
     end
     return
   end
@@ -192,6 +214,7 @@ end
 
 ---One record, one epoch: before it the old policy holds the seat, after it the new one.
 function host:replace(s, version, what, why)
+  if s.canary then canary.withdraw(self, s, "the seat got another policy") end
   self.epoch = self.epoch + 1
   self:record(s, what, {name = version.policy.name, version = version.policy.version, sha = version.sha,
     text = version.text, path = version.path, params = version.params, saved = version.saved, why = why,
@@ -256,9 +279,9 @@ function host:aim(ref, o)
   return s, found
 end
 
----Puts another policy into its kind's seat.
+---Puts another policy into its kind's seat; with `canary` first into a part of it (canary.lua).
 ---@param ref string|table
----@param o? {scope?: string, params?: table, guard?: table, force?: boolean}
+---@param o? {scope?: string, params?: table, guard?: table, canary?: table, force?: boolean}
 ---@return table|nil {seat, old, new, epoch, guard}, table? err
 function host:swap(ref, o)
   o = o or {}
@@ -268,7 +291,7 @@ function host:swap(ref, o)
     return nil, errors.new("T0305", ("`%s` was rolled back: %s"):format(found.path, s.blocked[found.sha]))
   end
   local armed, err
-  if o.guard then
+  if o.guard and not o.canary then
     armed, err = guard.arm(self.metrics, o.guard, self.driver.now())
     if not armed then return nil, err end
   end
@@ -278,6 +301,7 @@ function host:swap(ref, o)
   local ok
   ok, err = self:rehearse(s, found, o.params, saved)
   if not ok then return nil, err end
+  if o.canary then return canary.begin(self, s, found, o, saved) end
   local version
   version, err = s:prepare(found, o.params, saved)
   if not version then return nil, err end
@@ -316,13 +340,15 @@ local function before_current(s)
   return nil
 end
 
----Back to the version before, with the state it had at the swap (or its latest export).
+---Back to the version before, with the state it had at the swap (or its latest export); while a canary goes on, back
+---to the policy beside it.
 ---@param kind string
 ---@param o? {scope?: string, latest?: boolean, why?: string}
 function host:rollback(kind, o)
   o = o or {}
   local s, err = self:seat(kind, o.scope)
   if not s then return nil, err end
+  if s.canary then return canary.withdraw(self, s, o.why or "rolled back by hand") end
   local before = before_current(s)
   if not before then return nil, errors.new("T0306", ("%s has had no other policy"):format(s:name())) end
   local saved = before.saved
@@ -343,6 +369,7 @@ function host:trip(s, why)
   failed.failed = why
   s.blocked[failed.sha] = why
   s.guard = nil
+  if s.canary then canary.withdraw(self, s, why) end
   local answer = self:rollback(s.kind, {scope = s.scope, why = why})
   if not answer then self:take_over(s, why) end
   self:notify {kind = "policy_rolled_back", seat = s:name(), policy = failed.policy.name, reason = why,
@@ -409,11 +436,13 @@ function host:run_shadow(s, view_bytes, seed, live_bytes)
   end
 end
 
----What the shadow of a seat has seen so far.
-function host:shadow_report(kind, scope)
+---What runs beside a seat's policy, or did last: a canary with the figures of both groups, or a shadow.
+---@return table|nil report, table? err
+function host:report(kind, scope)
   local s, err = self:seat(kind, scope)
   if not s then return nil, err end
   local shadow = s.shadowed
+  if s.canary or not shadow and s.trials then return canary.report(self, s) end
   if not shadow then return nil, errors.new("T0303", ("nothing runs beside %s"):format(s:name())) end
   return {policy = shadow.version.policy.name, decisions = shadow.decisions, same = shadow.same,
           invalid = shadow.invalid, faults = shadow.faults, fault = shadow.fault, fields = shadow.fields,
@@ -439,8 +468,8 @@ function host:list()
     local c = s.current
     list[i] = {seat = s:name(), kind = s.kind, scope = s.scope, name = c.policy.name, version = c.policy.version,
                since_s = self.driver.now() - c.since, decisions = s.decisions, actions = s.actions, errors = s.errors,
-               epoch = self.epoch, guarded = s.guard ~= nil, sha = c.sha:sub(1, 12), last = s.last.status,
-               last_errors = s.last.errors, params = c.params}
+               epoch = self.epoch, guarded = s.guard ~= nil, canary = s.canary and canary.text(s.canary),
+               sha = c.sha:sub(1, 12), last = s.last.status, last_errors = s.last.errors, params = c.params}
   end
   return list
 end
@@ -455,6 +484,11 @@ function host:history(kind, scope)
                path = v.path, since = v.since, params = v.params, failed = v.failed, guard = v.guard_passed,
                current = v == s.current}
   end
+  table.move(canary.history(s), 1, #(s.trials or {}), #list + 1, list)
+  table.sort(list, function(a, b)
+    if a.since ~= b.since then return a.since < b.since end
+    return (a.number or 0) < (b.number or 0)
+  end)
   return list
 end
 
@@ -483,9 +517,10 @@ function host:recover(records)
   local latest = {}
   for _, r in ipairs(records) do
     local key = key_of(r.kind, r.scope)
-    if r.text then latest[key] = {kind = r.kind, scope = r.scope, text = r.text, path = r.path, params = r.params,
-                                  saved = r.saved} end
-    if r.what == "decision" and r.saved and latest[key] then latest[key].saved = r.saved end
+    if r.text and not r.canary then -- a canary that was not promoted is gone
+      latest[key] = {kind = r.kind, scope = r.scope, text = r.text, path = r.path, params = r.params, saved = r.saved}
+    end
+    if r.what == "decision" and not r.canary and r.saved and latest[key] then latest[key].saved = r.saved end
     self.epoch = math.max(self.epoch, r.epoch)
   end
   local keys = {}
@@ -502,6 +537,7 @@ end
 function host:close()
   for _, s in ipairs(self.order) do
     if s.current.sandbox then s.current.sandbox:close() end
+    if s.canary then s.canary.seat.current.sandbox:close() end
     if s.shadowed and s.shadowed.version.sandbox then s.shadowed.version.sandbox:close() end
   end
   if self.journal.close then self.journal.close() end

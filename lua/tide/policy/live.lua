@@ -2,16 +2,20 @@
 -- get with the answer to their report, slots that move (servers.lua) and nodes that come or go. The same code runs
 -- under `tide sim`.
 --
--- A job has a placement or a scaling seat when it names a policy for it.
+-- A job has a placement or a scaling seat when it names a policy for it, and a dispatch seat when it names one and its
+-- data is cut into chunks.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
 -- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
 -- `comm`: how the gradients of each layer travel.
 local core = require "tide.core"
+local dispatch = require "tide.policy.dispatch"
 local errors = require "tide.errors"
 local Comm = require "tide.policy.comm"
+local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 local servers = require "tide.policy.servers"
+local shares = require "tide.policy.shares"
 
 local live = {}
 live.__index = live
@@ -31,7 +35,7 @@ driver.__index = driver
 
 function driver:snapshot(kind, _, needs)
   local want = {}
-  for _, name in ipairs(needs or {"worker.speed", "worker.times", "net.rate"}) do want[name] = true end
+  for _, name in ipairs(needs or {}) do want[name] = true end
   local view = {workers = {}, nodes = {}, age = {},
     job = {id = 1, name = self.job_name, batch = self.batch and self.batch.total, clock = self.clock, accum = 1,
            state = "running", age = core.now() - self.started_at}}
@@ -40,21 +44,25 @@ function driver:snapshot(kind, _, needs)
   end
   for _, w in ipairs(self.workers) do
     if not w.done then
-      local entry = {id = w.id, node = w.node, state = "up", batch = w.batch, slots = 1,
+      local state = self.controller.workers[w.id].dropped and "leaving" or "up"
+      local entry = {id = w.id, node = w.node, state = state, batch = w.batch, slots = 1,
                      batch_min = self.batch and self.batch.min, batch_max = self.batch and self.batch.max,
                      clock = w.clock, examples_per_s = w.examples_per_s}
       if want["worker.times"] then entry.compute_s, entry.wait_s = w.compute_s, w.wait_s end
       if want["worker.speed"] then entry.speed = self:speed_of(w) end
+      if want["worker.sample"] then entry.examples, entry.seconds = w.examples[#w.examples], w.seconds[#w.seconds] end
       view.workers[#view.workers + 1] = entry
     end
   end
   if kind == "comm" then
     self.comm:fill(view, want)
+  elseif kind == "dispatch" then
+    self.dispatch:fill(view, want)
   elseif kind ~= "batching" then
     self.servers:fill(view, kind, want)
   end
   for name in pairs(want) do
-    if kind == "comm" or name:find("^worker%.") then
+    if kind == "comm" or kind == "dispatch" or name:find("^worker%.") then
       view.age[name] = self.measured_at and core.now() - self.measured_at or nil
     end
   end
@@ -82,6 +90,9 @@ function driver:apply(kind, _, actions, epoch)
   for _, a in ipairs(actions) do
     if kind == "comm" then
       if not self.comm:apply(a) then return nil, ("a job cannot carry out `%s` here"):format(a.field) end
+    elseif kind == "dispatch" then
+      local ok, why = self.dispatch:apply(a)
+      if not ok then return nil, why end
     elseif a.field == "batch" then
       local w = self.workers[a.id]
       w.batch, w.epoch = a.value, epoch
@@ -93,6 +104,10 @@ function driver:apply(kind, _, actions, epoch)
       if not ok then return nil, why end
     elseif a.field == "servers" then
       self.servers:scale(a.value)
+    elseif a.field == "workers" then
+      self.controller:set_workers(a.value)
+    elseif a.field == "drop" then
+      self.controller:drop(a.value)
     elseif a.field == "total" then
       self.batch.total = a.value
       self.batch.max = math.max(self.batch.max, a.value)
@@ -103,31 +118,73 @@ function driver:apply(kind, _, actions, epoch)
   return true
 end
 
+---What is measured of each worker or, for placement, of each node that holds rows.
+---@return table<string, table<integer, table>> samples of guard.sample by metric and id
+function driver:things(kind)
+  local out = {}
+  local function add(id, metrics)
+    for name, samples in pairs(metrics) do
+      out[name] = out[name] or {}
+      out[name][id] = samples
+    end
+  end
+  if kind == "batching" or kind == "dispatch" then
+    for _, w in ipairs(self.workers) do add(w.id, w.metrics) end
+  elseif kind == "placement" then
+    for id, metrics in pairs(self.servers.metrics) do add(id, metrics) end
+  end
+  return out
+end
+
+---A worker that is to come.
+function driver:expect(rank, node)
+  self.workers[rank] = {id = rank, node = node, done = true, clock = 0, examples = {}, seconds = {}, metrics = {}}
+end
+
+-- Somebody has come or gone: those that are there share the batch as they did, until a policy knows better.
+function driver:share_anew()
+  if not self.batch then return end
+  local there = {}
+  for _, w in ipairs(self.workers) do
+    if not w.done then
+      there[#there + 1] = {id = w.id, batch = w.batch, batch_min = self.batch.min, batch_max = self.batch.max}
+    end
+  end
+  for id, share in pairs(shares.scaled(there, {}, self.batch.total) or {}) do self.workers[id].batch = share end
+end
+
 local function new_driver(controller, batch)
-  local self = setmetatable({job_name = controller.a.job, batch = batch, workers = {}, nodes = controller.a.nodes,
-    clock = 0, started_at = core.now()}, driver)
+  local self = setmetatable({controller = controller, job_name = controller.a.job, batch = batch, workers = {},
+    nodes = controller.a.nodes, clock = 0, started_at = core.now()}, driver)
   local count = #controller.workers
   for i, w in ipairs(controller.workers) do
-    self.workers[i] = {id = i, node = w.node.id, clock = 0, examples = {}, seconds = {},
-                       batch = batch and batch.total // count + (i <= batch.total % count and 1 or 0)}
+    self:expect(i, w.node.id)
+    self.workers[i].done = nil
+    self.workers[i].batch = batch and batch.total // count + (i <= batch.total % count and 1 or 0)
   end
   return self
 end
 
-local SEATS <const> = {"batching", "placement", "scaling", "comm"}
+local SEATS <const> = {"batching", "placement", "scaling", "comm", "dispatch"}
 
 -- What a job must declare for a policy of the kind, or nothing.
 local NEEDS <const> = {
   batching = {"batch", "give `batch = N`, the examples of one step over all workers"},
   comm = {"comm", "jobs of tide.nn with more than one worker have it"},
+  dispatch = {"chunks", "give `data = N`, and ask for chunks of it by w:chunks()"},
 }
+
+local function declares(job, kind)
+  if kind == "dispatch" then return job:has_chunks() end
+  return job[NEEDS[kind][1]] ~= nil
+end
 
 -- Which seats a job has; raises what cannot be.
 local function seats_of(job)
   local policies, seats = job.policies or {}, {}
   for _, kind in ipairs(SEATS) do
     local need = NEEDS[kind]
-    if need and job[need[1]] or not need and policies[kind] then
+    if need and declares(job, kind) and (kind ~= "dispatch" or policies[kind]) or not need and policies[kind] then
       seats[#seats + 1] = kind
     elseif policies[kind] then
       error(errors.new("T0303", {message = ("job `%s` names a %s policy but declares no `%s`"):format(job.name, kind,
@@ -149,12 +206,17 @@ end
 ---@return boolean whether there is anything that a policy could decide
 function live.has_seats(job) return job.batch ~= nil or job.comm ~= nil or next(job.policies or {}) ~= nil end
 
+local function signals(names)
+  local set = {}
+  for _, name in ipairs(names) do set[name] = true end
+  return set
+end
 local SIGNALS <const> = {
-  batching = {["worker.speed"] = true, ["worker.times"] = true},
-  placement = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true, ["slot.rates"] = true,
-               ["key.hot"] = true},
-  scaling = {["worker.speed"] = true, ["worker.times"] = true, ["server.load"] = true},
-  comm = {["worker.times"] = true, ["tensor.sizes"] = true, ["net.rate"] = true},
+  batching = signals {"worker.speed", "worker.sample", "worker.times"},
+  placement = signals {"worker.speed", "worker.sample", "worker.times", "server.load", "slot.rates", "key.hot"},
+  scaling = signals {"worker.speed", "worker.sample", "worker.times", "server.load"},
+  dispatch = signals {"worker.speed", "worker.sample", "worker.times", "chunk.times"},
+  comm = signals {"worker.times", "tensor.sizes", "net.rate"},
 }
 local SAMPLE_S <const> = 0.25
 
@@ -169,8 +231,11 @@ function live.new(controller, job)
   local d <const> = self.driver
   local policies <const> = job.policies or {}
   if policies.placement or policies.scaling then
-    d.servers = servers.new(controller, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
+    d.servers = servers.new(controller, SAMPLE_S, d.started_at, function(line)
+      controller:emit {kind = "log", text = line}
+    end)
   end
+  d.dispatch = policies.dispatch and dispatch.new(controller, SAMPLES_MAX, d.started_at)
   d.comm = job.comm and Comm.new(job, #controller.workers)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
@@ -178,6 +243,7 @@ function live.new(controller, job)
     signals = function(kind) return SIGNALS[kind] end,
     notify = function(event) self:tell(event) end,
     snapshot = function(...) return d:snapshot(...) end,
+    things = function(kind) return d:things(kind) end,
     apply = function(...) return d:apply(...) end,
   }}
   for _, kind in ipairs(seats) do
@@ -241,6 +307,8 @@ function live:reported(waiting, sum)
         table.remove(own.seconds, 1)
       end
       own.examples_per_s, d.measured_at = r.examples / seconds, now
+      guard.sample(own.metrics, "compute_s", now - d.started_at, seconds, SAMPLES_MAX)
+      guard.sample(own.metrics, "examples_per_s", now - d.started_at, own.examples_per_s, SAMPLES_MAX)
     end
   end
   if d.reported_at and now > d.reported_at then
@@ -254,14 +322,60 @@ function live:reported(waiting, sum)
   self:step()
 end
 
----A worker has returned: its share goes to the others at their next decision.
+---A worker has completed a chunk: {examples=, since=}.
+function live:completed(rank, examples, since)
+  local d <const> = self.driver
+  if not d.dispatch then return end
+  d.measured_at = core.now()
+  guard.sample(d.workers[rank].metrics, "example_s", d.measured_at - d.started_at,
+    d.dispatch:completed(rank, examples, since) / examples, SAMPLES_MAX)
+end
+
+---Workers wait for chunks: the dispatch policy decides.
+---@param ranks integer[]
+---@return boolean whether queues have changed
+function live:idle(ranks)
+  local d <const> = self.driver
+  if not d.dispatch then return false end
+  for _, rank in ipairs(ranks) do self.host:event("idle", rank) end
+  self.host:step()
+  return self:queues_changed()
+end
+
+---@return boolean whether queues of chunks have changed since it was last asked
+function live:queues_changed()
+  local own <const> = self.driver.dispatch
+  local changed = own ~= nil and own.changed or false
+  if changed then own.changed = false end
+  return changed
+end
+
+---A worker has returned or is lost: its share goes to the others at their next decision.
 function live:ended(rank)
   local w = self.driver.workers[rank]
   if w.done then return end
-  w.done = true
+  w.done, w.batch = true, w.batch and 0
+  self.driver:share_anew()
   local left = false
   for _, other in ipairs(self.driver.workers) do left = left or not other.done end
   if left then self.host:event("leave", rank) end
+end
+
+---A worker is going to join on a node.
+function live:expect(rank, node)
+  self.driver:expect(rank, node.id)
+  if self.driver.dispatch then self.driver.dispatch:expect(rank) end
+end
+
+---A worker has joined: it gets the share of one among equals, taken from all.
+function live:joined_worker(rank)
+  local d <const> = self.driver
+  local there = 0
+  for _, w in ipairs(d.workers) do there = there + (w.done and 0 or 1) end
+  local w = d.workers[rank]
+  w.done, w.batch = nil, d.batch and math.max(d.batch.total // (there + 1), 1)
+  d:share_anew()
+  self.host:event("join", rank)
 end
 
 ---Things that are due by time.
@@ -278,7 +392,7 @@ function verbs.set(host, a) return host:set(a.kind, a.params or {}, a) end
 function verbs.rollback(host, a) return host:rollback(a.kind, a) end
 function verbs.check(host, a) return host:check(a.policy, a) end
 function verbs.shadow(host, a) return host:shadow(a.policy, a) end
-function verbs.report(host, a) return host:shadow_report(a.kind, a.scope) end
+function verbs.report(host, a) return host:report(a.kind, a.scope) end
 function verbs.history(host, a) return host:history(a.kind, a.scope) end
 function verbs.why(host, a) return host:why(a.what or "") end
 

@@ -58,7 +58,8 @@ local FIELDS <const> = {
     lr_rule = choice("adascale", "adamscale", "linear", "sqrt", "legw", "none"),
   },
   comm = {
-    path = by_id("tensors", choice("ps", "factor", "ring")), format = by_id("tensors", choice("f32", "bf16", "f16")),
+    path = by_id("tensors", choice("ps", "factor", "ring")),
+    format = by_id("tensors", choice("f32", "bf16", "f16", "topk", "onebit")), fanout = by_id("tensors", integer(0)),
     priority = by_id("tensors", number()), chunk_bytes = integer(1), budget_bytes_per_s = number(1),
   },
   sync = {consistency = consistency, backup = integer(0)},
@@ -283,10 +284,18 @@ function rules.batching(c, p, now)
   end
 end
 
+local FANOUT_MOST <const> = 255
+
 function rules.comm(c, p, now)
   for _, t in ipairs(now.tensors or {}) do
-    if p.path and p.path[t.id] == "factor" and t.row_values == 0 then
+    local path, format = p.path and p.path[t.id] or t.path, p.format and p.format[t.id] or t.format
+    local fanout <const> = p.fanout and p.fanout[t.id] or 0
+    if path == "factor" and t.row_values == 0 then
       fail(c, "PLAN_LIMIT", ("plan.path[%d]"):format(t.id), "factor", ("%s has no factors"):format(t.name or "it"))
+    elseif (format == "topk" or format == "onebit") and path and path ~= "ps" then
+      fail(c, "PLAN_LIMIT", ("plan.format[%d]"):format(t.id), format, ("the path `%s` does not carry it"):format(path))
+    elseif fanout > FANOUT_MOST then
+      fail(c, "PLAN_LIMIT", ("plan.fanout[%d]"):format(t.id), fanout, ("%d or less"):format(FANOUT_MOST))
     end
   end
 end
@@ -369,6 +378,7 @@ local function of_tensors(field)
   end
 end
 current.path, current.format = of_tensors "path", of_tensors "format"
+function current.queue(now) return now.queue end
 function current.consistency(now) return (now.table or {}).consistency end
 
 local function same(a, b)
@@ -376,10 +386,22 @@ local function same(a, b)
   for k, v in pairs(a) do
     if not same(v, b[k]) then return false end
   end
+  for k in pairs(b) do
+    if a[k] == nil then return false end
+  end
   return true
 end
 
-local KEYED <const> = {alloc = true, batch = true, replicas = true, path = true, format = true, priority = true}
+-- What a job has is told in more fields than a plan for it needs.
+local function same_grant(new, old)
+  for k, v in pairs(new) do
+    if not same(v, old and old[k]) then return false end
+  end
+  return true
+end
+
+local KEYED <const> = {alloc = true, batch = true, replicas = true, path = true, format = true, fanout = true,
+                       priority = true, queue = true}
 local TALK <const> = {why = true, wake = true, next_every = true} -- words to the host, not to what runs
 
 local function weight_of(field, id_, new, old)
@@ -404,7 +426,7 @@ function plan.diff(checked, now)
     if KEYED[field] then
       for id_, v in pairs(value) do
         local old = was and was[id_]
-        if not same(v, old) then add(field, id_, v, old) end
+        if not (field == "alloc" and same_grant or same)(v, old) then add(field, id_, v, old) end
       end
     elseif not TALK[field] and (was == nil or not same(value, was)) then
       add(field, nil, value, was)

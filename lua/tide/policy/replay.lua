@@ -75,15 +75,17 @@ end
 
 -- What the journal says happened: the policies as they were loaded, each decision against the recorded bytes.
 local function replay_own(records, kind, scope)
-  local s
+  local seats = {} -- the policy's, and that of a canary beside it
   local report = {decisions = 0, same = 0, skipped = 0}
   for _, r in ipairs(records) do
     if r.kind == kind and r.scope == scope then
+      local who = r.canary and "canary" or "live"
+      local s = seats[who]
       if r.text then
         if s and s.current.sandbox then s.current.sandbox:close() end
         local err
-        s, err = start(kind, scope, r.seed, {text = r.text, path = r.path, sha = r.sha}, r.params, r.saved)
-        if not s then return nil, err end
+        seats[who], err = start(kind, scope, r.seed, {text = r.text, path = r.path, sha = r.sha}, r.params, r.saved)
+        if not seats[who] then return nil, err end
       elseif r.what == "decision" and s then
         report.decisions = report.decisions + 1
         local bytes = s.current.sandbox and s.current.sandbox:decide(r.view, r.seed, source.budget(false))
@@ -107,7 +109,7 @@ local function replay_other(records, kind, scope, found, params)
   local report = {decisions = 0, same = 0, valid = 0, faults = 0, open_loop = true, plans = {}}
   local s
   for _, r in ipairs(records) do
-    if r.kind == kind and r.scope == scope and r.what == "decision" then
+    if r.kind == kind and r.scope == scope and r.what == "decision" and not r.canary then
       local err
       if not s then
         s, err = start(kind, scope, 0, found, params)

@@ -4,6 +4,7 @@
 -- A fiber asks the nodes that hold rows for their counters now and then; rates are differences of two answers. What a
 -- worker does in place on its own node is not counted: only what is served to others is a server's load.
 local core = require "tide.core"
+local guard = require "tide.policy.guard"
 local heat = require "tide.heat"
 
 local servers = {}
@@ -12,13 +13,15 @@ servers.__index = servers
 local ASK_S <const> = 5
 local HOT_KEYS <const> = 1024 -- of a table
 local RANGE_KEYS <const> = 1 << 20
+local SAMPLES_MAX <const> = 256 -- of what canaries compare
 
 ---@param controller table of tide.controller
 ---@param period_s number seconds between two samples
+---@param started_at number the clock of the run's policies counts from here
 ---@param tell fun(text: string) a line for the run's log
-function servers.new(controller, period_s, tell)
+function servers.new(controller, period_s, started_at, tell)
   local self = setmetatable({controller = controller, nodes = controller.a.nodes, tell = tell, period_s = period_s,
-    tables = {}, last = {}, load = {}, moving = {}, moves = 0, asked_servers = nil}, servers)
+    started_at = started_at, metrics = {}, tables = {}, last = {}, load = {}, moving = {}, moves = 0}, servers)
   local names = {}
   for _, name in pairs(controller.a.tables) do names[#names + 1] = name end
   table.sort(names)
@@ -86,6 +89,10 @@ function servers:sample()
       local seconds = answer.now - before.now
       self.load[node.id] = {ops_per_s = (answer.keys - before.keys) / seconds, bytes = answer.bytes,
         cpu_s = (answer.busy_s - before.busy_s) / seconds, queue = answer.queue}
+      self.metrics[node.id] = self.metrics[node.id] or {}
+      for _, name in ipairs {"ops_per_s", "cpu_s"} do
+        guard.sample(self.metrics[node.id], name, core.now() - self.started_at, self.load[node.id][name], SAMPLES_MAX)
+      end
       for i, t in ipairs(self.tables) do
         local served, was = answer.served[t.name], before.served[t.name]
         if served then rates_of(served, was, seconds, t.slots, rates[i]) end

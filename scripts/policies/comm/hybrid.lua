@@ -2,10 +2,10 @@
 -- and the broadcast of factors. While no rate is known bytes decide, as published:
 --   dense  2 n (P - 1) / P            factors  (P - 1) (K (M + N) + rest)        values out of each worker
 -- Once the links' rate was seen, seconds do: factors cost a product of all workers' rows on every worker, dense values
--- three passes over memory.
+-- three passes over memory. Above `full` workers factors are passed on by those who got them, `fanout` at a time.
 local function decide(st, view)
   local workers, rate = #view.workers, view.net and view.net.bytes_per_s
-  local path, format = {}, {}
+  local path, format, fanout = {}, {}, {}
   local factors, saved = 0, 0
   for _, t in ipairs(view.tensors or {}) do
     local width = st.format == "f32" and 4 or 2
@@ -17,20 +17,20 @@ local function decide(st, view)
       sparse_cost = math.max(sparse / rate, 2 * (t.values - t.rest) * t.rank * workers / st.flops_per_s)
     end
     if t.path == "factor" then dense_cost = dense_cost * st.gain else sparse_cost = sparse_cost * st.gain end
-    path[t.id], format[t.id] = "ps", st.format
+    path[t.id], format[t.id], fanout[t.id] = "ps", st.format, workers > st.full and st.fanout or 0
     if workers > 1 and t.row_values > 0 and sparse_cost < dense_cost then
       path[t.id] = "factor"
       factors, saved = factors + 1, saved + dense - sparse
     end
   end
-  return { path = path, format = format,
+  return { path = path, format = format, fanout = fanout,
            why = ("%d of %d tensors as factors: %.0f bytes less a step"):format(factors, #view.tensors, saved) }
 end
 
 return {
   api = 1, kind = "comm", name = "hybrid", version = 1, every = 10, on = { "grant", "net" },
   -- gain: what a change must bring
-  params = { format = "f32", flops_per_s = 5e10, memory_bytes_per_s = 8e9, gain = 1.1 },
+  params = { format = "f32", flops_per_s = 5e10, memory_bytes_per_s = 8e9, gain = 1.1, full = 16, fanout = 4 },
   needs = { "tensor.sizes", "net.rate" },
   init = function(params) return params end,
   decide = decide,

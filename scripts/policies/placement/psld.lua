@@ -6,18 +6,26 @@
 --    it ends `gain` later than all would end together, and that for two decisions in a row.
 --  * exploit: steepest descent from the server that ends last to the one that would end first, the heaviest slot that
 --    fits into what is too much there.
+--  * a migration must pay for itself: of these moves the first n that win most, where n moves win what the last server
+--    is busy less over `horizon` iterations, less `interference` times the seconds that their bytes take to travel. How
+--    fast they travel is learnt from the policy's own moves, starting from `bytes_per_s`.
 --  * explore: with probability `explore` one slot goes to the server whose estimate is oldest. One that is empty
 --    gets a slot after `probe` decisions, then after twice as many, and so on until it is found to be faster.
 local policy = {
-  api = 1, kind = "placement", name = "psld", version = 2,
-  params = { window = 8, gain = 1.05, explore = 0.02, probe = 4, moves = 1024 },
+  api = 1, kind = "placement", name = "psld", version = 3,
+  params = {
+    window = 8, gain = 1.05, explore = 0.02, probe = 4, moves = 1024,
+    horizon = 50, horizon_s = 30, -- iterations; seconds, where nothing is reported that tells how long one is
+    interference = 1.0, bytes_per_s = 100e6,
+  },
   needs = { "server.load", "slot.rates" }, every = 0.5, on = { "join", "leave" }, min_gap = 0.2,
 }
 
 function policy.init(params, saved)
   local rates = {}
   for id, list in pairs(saved and type(saved.rates) == "table" and saved.rates or {}) do rates[id] = list end
-  return { params = params, rates = rates, sure = 0, seen = {}, probe = {} }
+  return { params = params, rates = rates, sure = 0, seen = {}, probe = {},
+           bytes_per_s = saved and tonumber(saved.bytes_per_s) or params.bytes_per_s }
 end
 
 local function observe(st, view)
@@ -30,6 +38,25 @@ local function observe(st, view)
     end
     st.rates[s.id] = list
   end
+end
+
+-- How long an iteration is, and how fast the last migration was.
+local function clock(st, view)
+  local n = view.job.clock
+  if n and st.clock and n > st.clock then st.iteration_s = (view.now - st.clock_at) / (n - st.clock) end
+  if n and (not st.clock or n > st.clock) then st.clock, st.clock_at = n, view.now end
+  local m = st.migration
+  if not m then return end
+  for _, slot in ipairs(view.table_slots) do
+    if slot.moving then
+      m.seen = true
+      return
+    end
+  end
+  local rate = m.bytes / (view.now - m.at)
+  -- One that nobody saw under way took less than the time between two decisions: this rate is the least it had.
+  if m.bytes > 0 then st.bytes_per_s = m.seen and rate or math.max(st.bytes_per_s, rate) end
+  st.migration = nil
 end
 
 -- Median and half-width by server; a server that nobody has seen serve is taken for a typical one.
@@ -91,18 +118,27 @@ local function pick(own, load, rate, from, to, ideal)
   end
 end
 
-local function descend(ids, load, own, rate, limit)
-  local moves, all, speed = {}, 0, 0
+-- Moves that win most, when the last server would end with them, and their bytes.
+local function descend(st, ids, load, own, rate)
+  local moves, all, speed, bytes = {}, 0, 0, 0
   for _, id in ipairs(ids) do all, speed = all + load[id], speed + rate[id] end
-  while #moves < limit do
+  local last = ends(ids, load, rate)
+  local start = load[last] / rate[last]
+  local horizon_s = st.iteration_s and st.params.horizon * st.iteration_s or st.params.horizon_s
+  local best = { n = 0, wins = 0, ends = start, bytes = 0 }
+  while #moves < st.params.moves do
     local from, to = ends(ids, load, rate)
     local i = from ~= to and pick(own, load, rate, from, to, all / speed)
     if not i then break end
     local c = table.remove(own[from], i)
-    load[from], load[to] = load[from] - c.w, load[to] + c.w
+    load[from], load[to], bytes = load[from] - c.w, load[to] + c.w, bytes + (c.slot.bytes or 0)
     moves[#moves + 1] = { table = c.slot.table, slot = c.slot.id, to = to }
+    last = ends(ids, load, rate)
+    local ends_at = load[last] / rate[last]
+    local wins = (start - ends_at) * horizon_s - st.params.interference * bytes / st.bytes_per_s
+    if wins > best.wins then best = { n = #moves, wins = wins, ends = ends_at, bytes = bytes } end
   end
-  return moves
+  return table.move(moves, 1, best.n, 1, {}), best
 end
 
 -- Even as fast as it may be, the last one ends later than all could together, were they as slow as they may be.
@@ -145,6 +181,7 @@ end
 
 function policy.decide(st, view, k)
   observe(st, view)
+  clock(st, view)
   local ids, load, own = holdings(view)
   local rate, width = estimate(st, ids, k)
   if not rate or #ids < 2 then return {} end
@@ -153,14 +190,13 @@ function policy.decide(st, view, k)
   if start == 0 then return {} end
   st.sure = is_late(st, ids, load, rate, width, last) and st.sure + 1 or 0
   if st.sure < 2 and #view.reason == 0 then return explore(st, view, ids, load, own) end
-  local moves = descend(ids, load, own, rate, st.params.moves)
-  last = ends(ids, load, rate)
-  if #moves == 0 or not k.hysteresis(start, load[last] / rate[last], st.params.gain) then return {} end
-  st.sure = 0
-  return { moves = moves, why = ("the last server ends after %.3g s of a second, then %.3g"):format(start,
-    load[last] / rate[last]) }
+  local moves, best = descend(st, ids, load, own, rate)
+  if #moves == 0 or not k.hysteresis(start, best.ends, st.params.gain) then return {} end
+  st.sure, st.migration = 0, { at = view.now, bytes = best.bytes }
+  return { moves = moves, why = ("the last server ends after %.3g s of a second, then %.3g; %.3g MB move"):format(start,
+    best.ends, best.bytes / 1e6) }
 end
 
-function policy.export(st) return { rates = st.rates } end
+function policy.export(st) return { rates = st.rates, bytes_per_s = st.bytes_per_s } end
 
 return policy

@@ -1,0 +1,135 @@
+-- Taps at the prompt: the messages that come to an actor, a few of them a second, as lines of text.
+--
+-- On the actor's node a session holds the tap (core.tap) and hands over what it caught whenever it is asked; the
+-- evaluation that watches asks four times a second. So nothing is sent that nobody reads, and a watcher that went away
+-- without a word is forgotten after five seconds.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+local taps = {}
+
+local LEASE_S <const> = 5
+local POLL_S <const> = 0.25
+local ASK_S <const> = 5
+local RATE_DEFAULT <const> = 10
+local RATE_MAX <const> = 100
+local MATCHED_MAX <const> = 500 -- looked at in a second, when an expression chooses among them
+local BYTES_PER_S <const> = 16 << 10
+
+---- at the actor ---------------------------------------------------------------------------------------------------
+
+local held = {} -- by id: {tap=, used_at=}
+
+local function close(id)
+  held[id].tap:close()
+  held[id] = nil
+end
+
+---Ends the taps that nobody has asked for lately.
+---@return boolean whether some are left
+function taps.sweep()
+  for _, id in ipairs(text.sorted_keys(held)) do
+    if core.now() - held[id].used_at > LEASE_S then close(id) end
+  end
+  return next(held) ~= nil
+end
+
+---A request of the evaluation that watches.
+---@param request table {tap: string, address: string, rate: integer, over: boolean}
+---@return table answer of tap:read, or {error=}
+function taps.serve(request)
+  local id <const> = request.tap
+  if request.over then
+    if held[id] then close(id) end
+    return {}
+  end
+  if not held[id] then
+    local tap, err = core.tap(request.address, request.rate)
+    if not tap then return {error = errors.to_data(errors.from(err))} end
+    held[id] = {tap = tap}
+  end
+  held[id].used_at = core.now()
+  local answer <const> = held[id].tap:read()
+  if answer.ended then close(id) end
+  return answer
+end
+
+---- at the prompt ---------------------------------------------------------------------------------------------------
+
+local function line_of(sample)
+  return text.clean(("%10.3f  %-7s %-7s %-7s %6d B  %s"):format(sample.at % 1e6, sample.from, sample.kind, sample.lane,
+    sample.bytes, sample.text))
+end
+
+-- Which of the samples an expression over their fields chooses.
+local function chooser(session, expression)
+  if expression == nil then return function() return true end end
+  local chunk, why = session.load("local at, from, kind, lane, bytes, text, find, match = ... return " .. expression,
+    "=match")
+  if not chunk then
+    error(errors.new("T0201", ("tap: match = `%s`: %s"):format(text.clean(expression),
+      (why:gsub("^match:%d+: ", "")))), 0)
+  end
+  return function(s)
+    return chunk(s.at, s.from, s.kind, s.lane, s.bytes, s.text, string.find, string.match)
+  end
+end
+
+local function show(session, answer, view)
+  for _, sample in ipairs(answer.samples) do
+    local line <const> = line_of(sample)
+    if view.room <= 0 or view.shown >= view.limit then break end
+    if view.chosen(sample) then
+      if view.bytes < #line then break end
+      view.room, view.bytes, view.shown = view.room - 1, view.bytes - #line, view.shown + 1
+      session.print(line)
+    end
+  end
+end
+
+local function counts(name, answer, view, seconds)
+  return ("%s: %d messages, %.0f a second; %d shown, %d not looked at"):format(text.clean(name), answer.seen,
+    seconds > 0 and (answer.seen - view.seen) / seconds or 0, view.shown, answer.passed_over + answer.dropped)
+end
+
+---Watches until Ctrl-C, the actor's end, or `count` lines.
+---@param session table
+---@param name string as it was typed
+---@param address string
+---@param o {rate?: integer, match?: string, count?: integer}
+function taps.watch(session, name, address, o)
+  local beside, err = session.beside(address)
+  if not beside then error(err, 0) end
+  local rate <const> = math.max(1, math.min(o.rate or RATE_DEFAULT, RATE_MAX))
+  local view = {shown = 0, limit = o.count or math.maxinteger, room = rate, bytes = BYTES_PER_S, seen = 0,
+                chosen = chooser(session, o.match)}
+  local request <const> = {op = "console.tap", tap = ("%s %s"):format(core.self(), core.now()), address = address,
+                           rate = o.match and MATCHED_MAX or rate}
+  local _ <close> = setmetatable({}, {__close = function() -- an evaluation that is cancelled leaves it to the lease
+    request.over = true
+    core.send(beside, request)
+  end})
+  local at = core.now()
+  while true do
+    local answer, problem = core.call(beside, request, ASK_S)
+    if not answer then error(problem, 0) end
+    if answer.error then error(errors.from(answer.error), 0) end
+    local now <const> = core.now()
+    local passed <const> = now - at
+    session.allow(BYTES_PER_S * passed)
+    view.room = math.min(rate, view.room + rate * passed)
+    view.bytes = math.min(BYTES_PER_S, view.bytes + BYTES_PER_S * passed)
+    show(session, answer, view)
+    local line <const> = counts(name, answer, view, passed)
+    at, view.seen = now, answer.seen
+    if answer.ended or view.shown >= view.limit then
+      session.print(line .. (answer.ended and "; it has ended" or ""))
+      return
+    end
+    session.live(line)
+    core.sleep(POLL_S)
+  end
+end
+
+return taps

@@ -1,0 +1,109 @@
+-- tide.data.libsvm: sparse examples with a label each, in LibSVM's text form (gzip or not), or generated. Read by the
+-- core, in blocks. Parts: "train", and "test" where there is one; a part is sparse rows.
+local core = require "tide.core"
+local script = require "tide.script"
+
+---@class tide.data.sparse_rows
+---@field offsets table u64 tensor, rows + 1: row i (from 1) has the entries offsets[i] + 1 .. offsets[i + 1] of
+---@field indices table u32 tensor, from 0 and rising in a row, and
+---@field values table f32 tensor; both belong to all rows that were read, also behind a slice
+---@field labels table f32 tensor, or i32 of classes from 0
+---@field columns integer
+local sparse_rows = {}
+sparse_rows.__index = sparse_rows
+
+---@return integer
+function sparse_rows:rows() return self.labels:rows() end
+
+---Rows first .. first + count - 1 (from 1); shares storage.
+---@return tide.data.sparse_rows
+function sparse_rows:slice(first, count)
+  return setmetatable({labels = self.labels:slice(first, count), offsets = self.offsets:slice(first, count + 1),
+                       indices = self.indices, values = self.values, columns = self.columns}, sparse_rows)
+end
+
+---Entries of all rows.
+---@return integer
+function sparse_rows:entries() return self.offsets[#self.offsets] - self.offsets[1] end
+
+---Shares storage until it is shuffled.
+---@return tide.data.sparse_rows
+function sparse_rows:copy() return sparse_rows.slice(self, 1, self:rows()) end
+
+---Puts the rows in an order that depends on the seed alone. Rows that share storage with these stay as they are.
+---@param seed integer
+function sparse_rows:shuffle(seed)
+  local made = core.sparse_shuffle(self, seed)
+  local labels = core.tensor(self.labels:type(), self:rows(), 1)
+  for i, from in pairs(made.order) do labels[i] = self.labels[from + 1] end
+  self.offsets, self.indices, self.values, self.labels = made.offsets, made.indices, made.values, labels
+end
+
+---Rows first .. first + count - 1 (from 1; default all) with their zeros.
+---@return table f32 tensor count x columns
+function sparse_rows:dense(first, count)
+  first = first or 1
+  return core.sparse_dense(self, self.columns, first, count or self:rows() - first + 1)
+end
+
+---The entries of a row (from 1): index (from 0), value.
+function sparse_rows:row(i)
+  local at, last = self.offsets[i], self.offsets[i + 1]
+  return function()
+    if at >= last then return nil end
+    at = at + 1
+    return self.indices[at], self.values[at]
+  end
+end
+
+local PARTS <const> = {"train", "test"}
+
+---@return table|nil sources of core.libsvm, string|table where the data is from, or an error
+local function sources_of(where)
+  if type(where) ~= "table" then return {where}, where end
+  local sizes = where.generate
+  if not sizes then return {where.train or where[1], where.test or where[2]}, where.train or where[1] end
+  local texts, err = core.generate("sparse", sizes)
+  if not texts then return nil, err end
+  local sources = {}
+  for i, part in ipairs(PARTS) do
+    if i == 1 or (sizes.test or 0) > 0 then sources[i] = {name = "generated " .. part, text = texts[i]} end
+  end
+  return sources, "generated"
+end
+
+local function describe(from, read)
+  local train, test = read.parts[1], read.parts[2]
+  return ("%s: %d examples to train on, %d held out, %d columns, %.4g of 100 entries are there%s%s"):format(
+    from, train:rows(), test and test:rows() or 0, read.columns,
+    100 * train:entries() / math.max(1, train:rows() * read.columns),
+    read.classes and (", %d classes"):format(#read.classes) or "",
+    read.queries > 0 and (", the qid of %d rows is not used"):format(read.queries) or "")
+end
+
+return function(data)
+  ---@param where string|table a file, {train=, test=}, or {generate={train=, test=, columns=, nonzeros=, classes=,
+  ---seed=}}: classes = 0 gives the lasso's task, labels that are numbers
+  ---@param options? {labels?: "number"|"class", base?: 0|1, columns?: integer} labels "class": the distinct labels,
+  ---rising, become 0, 1, ..; base: of the indices in the text (else 0 if an index 0 occurs, 1 if none does)
+  ---@return tide.data.set columns, classes (f32 tensor of the labels as written), parts train and test
+  return function(where, options)
+    options = options or {}
+    if type(where) ~= "string" and type(where) ~= "table" then
+      error(script.error("T0113", "tide.data.libsvm needs a path, {train=, test=} or {generate={...}}"), 2)
+    end
+    return data.lazy(function()
+      local sources, from = sources_of(where)
+      if not sources then return nil, from end
+      local read, err = core.libsvm(sources, options)
+      if not read then return nil, err end
+      local parts = {}
+      for i, part in ipairs(read.parts) do
+        part.columns = read.columns
+        parts[PARTS[i]] = setmetatable(part, sparse_rows)
+      end
+      return {parts = parts, columns = read.columns, classes = read.classes, count = parts.train:rows(),
+              note = describe(from, read)}
+    end)
+  end
+end

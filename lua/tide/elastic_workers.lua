@@ -1,0 +1,139 @@
+-- Workers that come and go while a run goes on. Methods of tide.controller.
+--
+-- A worker joins on a node of its own: it loads the script, says that it is ready, and begins when the next report of
+-- all is answered, where everybody begins a step. One that is dropped is asked to stop with the answer to its next
+-- report, gets no more chunks, and leaves by returning from the job's function. So a step or a pass never lacks
+-- examples: whoever leaves has done its part, whoever comes has one from its first step on.
+--
+-- That wants a job whose work is bound to no rank: chunks of data, or `on_worker_loss = "replay"`, as for lost workers;
+-- and no tables with clocks or exchange of gradients, which count on who was there at the start.
+local core = require "tide.core"
+local data = require "tide.data"
+local text = require "tide.text"
+
+local elastic_workers = {}
+
+local CALL_S <const> = 30
+
+---@param controller table class of tide.controller
+function elastic_workers.extend(controller)
+  ---@return string|nil why no worker can come to this run
+  function controller:fixed_workers()
+    if not self.job:survives_workers() then
+      return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"
+    end
+    if data.is_set(self.job.data) then return "its data set is cut by the number of workers" end
+    if self.job.comm then return "its workers exchange gradients, which all of them must know from the start" end
+    for _, key in ipairs(text.sorted_keys(self.a.tables)) do
+      local handle = core.table_find(self.a.tables[key])
+      if handle and (handle.spec.consistency or "sequential") ~= "sequential" then
+        return ("table `%s` has clocks, which count all workers from the start"):format(self.a.tables[key])
+      end
+    end
+    return nil
+  end
+
+  ---Starts the workers of a node that has joined.
+  ---@param node table {name, id, agent, workers}
+  function controller:add_workers(node)
+    local why = self:fixed_workers()
+    if why then
+      return self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, why)}
+    end
+    for _ = 1, node.workers do -- their ranks are theirs from now on
+      local rank = #self.workers + 1
+      self.workers[rank] = {rank = rank, node = node, state = "joining"}
+      node.ranks[#node.ranks + 1] = rank
+      if self.policies then self.policies:expect(rank, node) end
+    end
+    self.coming = math.max((self.coming or 0) - node.workers, 0)
+    core.fiber(function()
+      local answer, err = core.call(node.agent, {op = "load", run = self.a.run, script = self.a.script}, CALL_S)
+      if answer then
+        self.baseline[node.name] = answer
+        answer, err = core.call(node.agent, {op = "start", run = self.a.run, job = self.a.job, ranks = node.ranks,
+          workers = #self.workers, seed = self.a.seed, params = self.params, tables = self.a.tables,
+          keeps = self.job.checkpoint ~= nil}, CALL_S)
+      end
+      for i, rank in ipairs(node.ranks) do
+        local w = self.workers[rank]
+        if not answer then
+          w.state = "lost"
+        elseif w.state == "joining" then
+          w.address = answer.addresses[i]
+          self.monitors[core.monitor(w.address)] = {worker = w}
+          if w.loaded then w.state = "waiting" end
+        end
+      end
+      if not answer then
+        self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, err.message)}
+      end
+    end)
+  end
+
+  ---Everybody begins a step: so do those that wait to join.
+  ---@return table[] workers that have joined
+  function controller:admit()
+    local list = {}
+    for _, w in ipairs(self.workers) do
+      if w.state == "waiting" then
+        w.state, self.live = "running", self.live + 1
+        list[#list + 1] = w
+        if self.policies then self.policies:joined_worker(w.rank) end
+        self:emit {kind = "log", text = ("worker %d joins on node %s"):format(w.rank, w.node.name)}
+      end
+    end
+    return list
+  end
+
+  ---Tells those that have joined to begin.
+  function controller:begin_joined(list)
+    for _, w in ipairs(list) do
+      core.send(w.address, {op = "go", id = 0, params = self.params, passes = self.chunks and self.chunks:passed(),
+                            batch = self.policies and self.policies:batch_of(w.rank)})
+    end
+  end
+
+  ---@param ranks integer[] workers that leave after their next report
+  function controller:drop(ranks)
+    for _, rank in ipairs(ranks) do
+      local w = self.workers[rank]
+      if w and w.state == "running" then
+        w.dropped = true
+        self:leave_queue(w)
+      elseif w and (w.state == "joining" or w.state == "waiting") then
+        w.state = "lost" -- it never began
+        if w.address then core.send(w.address, {op = "end"}) end
+      end
+    end
+  end
+
+  ---Lets workers come or go until there are `count`; the newest go first.
+  ---@param count integer
+  function controller:set_workers(count)
+    local there = {}
+    for _, w in ipairs(self.workers) do
+      local comes = w.state == "joining" or w.state == "waiting"
+      if comes or w.state == "running" and not w.dropped then there[#there + 1] = w.rank end
+    end
+    local missing = count - #there - (self.coming or 0)
+    if missing == 0 then return end
+    if missing < 0 then return self:drop(table.move(there, math.max(count, 1) + 1, #there, 1, {})) end
+    local why = self:fixed_workers()
+    if why then return self:emit {kind = "log", text = "no worker joins: " .. why} end
+    self.coming = (self.coming or 0) + missing
+    self:emit {kind = "scale", workers = missing}
+  end
+
+  ---A node that joined for its workers has none any more: it may leave.
+  function controller:look_for_vacancy(node)
+    for _, rank in ipairs(node.ranks) do
+      local w = self.workers[rank]
+      if not (w.dropped and w.state == "done") then return end
+    end
+    node.vacant = not node.store
+    if node.vacant and node.late then self:emit {kind = "vacant", node = node.name} end
+  end
+end
+
+return elastic_workers

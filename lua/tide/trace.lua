@@ -1,0 +1,91 @@
+-- Traces of a cluster: what threads ran and what fibers waited for on every node, as one file in the Chrome trace
+-- format. Clocks of the nodes agree: they are processes of one machine, or simulated.
+local core = require "tide.core"
+local errors = require "tide.errors"
+
+local trace = {}
+trace.__index = trace
+
+local CALL_S <const> = 30
+local EVENTS_MIN <const>, EVENTS_MAX <const> = 1024, 65536
+local EVENTS_IN_ALL <const> = 4194304 -- 64 bytes each; simulated nodes share one process
+
+local function ask(agent, request)
+  local answer, err = core.call(agent, request, CALL_S)
+  if not answer then return nil, errors.from(err) end
+  return answer
+end
+
+---Begins to record on this node and on those of `agents`; nodes that join later are not in it.
+---@param path string of the file that `close` writes
+---@param agents table[] {name, agent} of the other nodes
+---@return table trace
+function trace.start(path, agents)
+  local file, why = io.open(path, "w")
+  if not file then
+    error(errors.new("T0403", {message = ("cannot write the trace `%s`: %s"):format(path, (why:gsub("^.*: ", "")))}), 0)
+  end
+  local nodes <const> = core.simulated() and #agents + 1 or 1
+  local events <const> = math.max(EVENTS_MIN, math.min(EVENTS_MAX, EVENTS_IN_ALL // (4 * nodes)))
+  local self = setmetatable({path = path, file = file, agents = agents, origin = core.trace_clock(), lost = {}}, trace)
+  local ok, err = core.trace_start(events)
+  for _, node in ipairs(agents) do
+    if not ok then break end
+    ok, err = ask(node.agent, {op = "trace.start", events = events})
+  end
+  if not ok then
+    file:close()
+    error(errors.from(err), 0)
+  end
+  return self
+end
+
+local function write_node(self, name, read)
+  local cursor, first = 0, true
+  repeat
+    local text
+    text, cursor = read(cursor)
+    if not text then
+      self.lost[#self.lost + 1] = name
+      return
+    end
+    if first then
+      self.file:write('{"ph":"M","pid":', math.tointeger(self.pids[name]), ',"name":"process_name","args":{"name":',
+        core.json_encode(name), "}},\n")
+      first = false
+    end
+    self.file:write(text)
+  until not cursor
+end
+
+---Ends the recording and writes the file. Says so of nodes that did not answer, which are not in it.
+---@return string[] names of these nodes
+function trace:close()
+  if not self.file then return self.lost end
+  core.trace_stop()
+  for _, node in ipairs(self.agents) do core.call(node.agent, {op = "trace.stop"}, CALL_S) end
+  self.pids = {}
+  for _, member in ipairs(core.members()) do self.pids[member.name] = member.id end
+  self.file:write '{"displayTimeUnit":"ms","traceEvents":[\n'
+  write_node(self, core.node().name, function(cursor) return core.trace_read(cursor, self.origin) end)
+  for _, node in ipairs(self.agents) do
+    write_node(self, node.name, function(cursor)
+      local answer = ask(node.agent, {op = "trace.read", cursor = cursor, origin = self.origin})
+      if answer then return answer.text, answer.cursor end
+    end)
+  end
+  self.file:write "{}]}\n" -- an empty event behind the last comma
+  local ok, why = self.file:close()
+  self.file = nil
+  if not ok then
+    error(errors.new("T0403", {message = ("cannot write the trace `%s`: %s"):format(self.path, why)}), 0)
+  end
+  for _, name in ipairs(self.lost) do
+    core.log("warn", ("node %s is not in the trace %s: it did not answer"):format(name, self.path))
+  end
+  return self.lost
+end
+
+trace.__close = trace.close
+
+return trace

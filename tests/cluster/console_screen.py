@@ -1,0 +1,243 @@
+#!/usr/bin/python3
+"""What the screen shows at the prompt of `tide attach`, character by character: windows of any size, lines that come
+while one is typed, wide characters, plain terminals, hostile text, ends.
+
+Usage: console_screen.py TIDE CLUSTER CASE. The screen is python3-pyte's; typing and waiting are console.py's.
+"""
+import os
+import re
+import signal
+import sys
+import time
+
+import pyte
+
+import console
+from console import Prompt
+
+PROMPT = r"> ?$"
+
+
+class Person(Prompt):
+    def __init__(self, tide, cluster, *words, rows=24, columns=80, environment=None):
+        os.environ.update(environment or {})
+        self.screen = pyte.Screen(columns, rows)
+        self.stream = pyte.ByteStream(self.screen)
+        self.fed = 0
+        super().__init__(tide, cluster, *words, rows=rows, columns=columns)
+
+    def read(self, seconds):
+        alive = super().read(seconds)
+        # Bracketed paste is a mode that pyte 0.8 does not know by name.
+        self.stream.feed(self.transcript[self.fed:])
+        self.fed = len(self.transcript)
+        return alive
+
+    def size(self, rows, columns):
+        super().size(rows, columns)
+        self.screen.resize(rows, columns)
+
+    def lines(self):
+        shown = [line.rstrip() for line in self.screen.display]
+        while shown and not shown[-1]:
+            shown.pop()
+        return shown
+
+    def shows(self, pattern, where=-1):
+        """Waits until a line of the screen (the last one; None: all as one text) matches."""
+        end = time.monotonic() + console.LIMIT_S
+        while True:
+            lines = self.lines()
+            text = "\n".join(lines) if where is None else lines[where] if len(lines) >= abs(where) else ""
+            if re.search(pattern, text, re.M):
+                return text
+            if time.monotonic() > end or not self.read(0.05):
+                self.fail(f"the screen does not show /{pattern}/; it shows:\n" + "\n".join(lines))
+
+    def cursor(self):
+        return self.screen.cursor.y, self.screen.cursor.x
+
+    def check(self, what, condition):
+        if not condition:
+            self.fail(f"{what}; the screen shows:\n" + "\n".join(self.lines()))
+
+
+def case_resize(start):
+    """A line that is being typed survives any window; results keep to its width."""
+    p = start()
+    p.shows(PROMPT)
+    p.type("x = 'a long line that does not fit'")
+    p.shows("fit'$")
+    p.size(24, 20)
+    p.type(" .. 1")
+    p.shows(r"1$")
+    p.size(40, 200)
+    p.type("2")
+    p.shows(r"> x = 'a long line that does not fit' \.\. 12$")
+    p.type("\r")
+    p.shows(PROMPT)
+    p.type("x\r")
+    p.shows(r'^"a long line that does not fit12"$', where=-2)
+    p.size(24, 40)
+    p.type("top()\r")
+    p.shows(r"^address", where=None)
+    p.shows(PROMPT)
+    p.check("a table is wider than the window", all(len(line) <= 40 for line in p.lines()))
+    p.type("\x04")
+    p.ends_well()
+
+
+def case_above(start):
+    """What is told while somebody types comes above the line, which stays as it was, cursor included."""
+    p = start()
+    p.shows(PROMPT)
+    pids = open(os.environ["XDG_RUNTIME_DIR"] + "/tide/" + sys.argv[2] + "/pids").read().split("\n")
+    first = int(pids[1].split()[0])
+    p.type("kept = 1 while true do core.sleep(0.01) end\r")
+    time.sleep(0.3)
+    os.kill(first, signal.SIGSTOP)
+    try:
+        p.type("\x03")
+        time.sleep(0.2)
+        p.type("\x03")
+        p.shows("left to itself", where=None)
+        p.shows(PROMPT)
+        p.type("1000 + 337" + "\x1b[D" * 3)
+        p.shows(r"> 1000 \+ 337$")
+        before = p.cursor()[1]
+    finally:
+        os.kill(first, signal.SIGCONT)
+    p.shows("evaluation 1 has ended: cancelled", where=-2)
+    p.shows(r"> 1000 \+ 337$")
+    p.check("the cursor has moved", p.cursor()[1] == before)
+    p.type("2\r")  # where the cursor was: 1000 + 2337
+    p.shows(r"^3337$", where=-2)
+    p.type("\x04")
+    p.ends_well()
+
+
+def case_wide(start):
+    """Characters of two columns and of several bytes: cursor keys and deletion take whole ones."""
+    p = start()
+    p.shows(PROMPT)
+    p.type("'日本語ü'")
+    p.shows(r"> '日 ?本 ?語 ?ü'$")
+    p.type("\x1b[D\x7f\x7f\r")  # before the quote: ü and 語 go
+    p.shows(r'^"日 ?本 ?"$', where=-2)
+    p.type("'a\xff'\x7f\x7f".encode("latin-1") + b"'\r")  # a byte that is no UTF-8
+    p.shows(PROMPT)
+    p.type("7 * 6\r")
+    p.shows(r"^42$", where=-2)
+    p.type("\x04")
+    p.ends_well()
+
+
+def case_plain(start):
+    """A terminal that can do nothing, and a locale without UTF-8: no escape sequences, no other characters."""
+    p = start(environment={"TERM": "dumb", "LC_ALL": "C"})
+    p.expect("> $")
+    p.type("hist{1, 2, 2}\r")
+    p.expect(r"###(.|\n)*> $")
+    p.type("top{limit = 3}\r")
+    p.expect(r"address(.|\n)*> $")
+    p.type("1 + 1\r")
+    p.expect(r"^2\n(.|\n)*> $")
+    p.check("escape sequences on a plain terminal", b"\x1b" not in p.transcript)
+    p.check("more than ASCII", max(p.transcript) < 128)
+    p.type("\x04")
+    p.ends_well()
+
+
+def case_hostile(start):
+    """Text from the cluster cannot move the cursor, ring, or set titles."""
+    p = start()
+    p.shows(PROMPT)
+    for line, shown in (("print('a\\27[2J\\27]0;title\\7b')", r"^a\\x1b\[2J\\x1b\]0;title\\x07b$"),
+                        ("'\\27[1;1H\\255'", r'^"\\x1b\[1;1H\\xff"$'),
+                        ("error('\\27[2J\\8\\8')", r"\\x1b\[2J\\x08\\x08"),
+                        ("core.event('\\27[2J', '\\27[31mred') return events()", r"\\x1b\[2J .*\\x1b\[31mred"),
+                        ("return {['\\27c'] = '\\27c'}", r"\\x1bc.* = ")):
+        p.type(line + "\r")
+        p.shows(shown, where=None)
+        p.shows(PROMPT)
+    p.type("return 7\r")
+    p.shows(r"^7$", where=-2)
+    p.check("the beginning is still there", any("? for help" in line for line in p.lines()))
+    p.type("\x04")
+    p.ends_well()
+
+
+def case_ends(start):
+    """A signal or a terminal that closes ends the prompt; what ran goes on, and the terminal is as it was."""
+    for name, code in (("SIGTERM", 143), ("SIGHUP", 129)):
+        for typed in ("", "while true do core.sleep(0.01) end\r"):
+            p = start()
+            p.shows(PROMPT)
+            p.type(typed)
+            if typed:
+                time.sleep(0.3)
+                p.size(30, 90)  # a signal that nobody waits for
+            os.kill(p.pid, getattr(signal, name))
+            ended = p.end()
+            p.check(f"{name} after '{typed}' ended with {ended}", ended == code)
+            p.check("bracketed paste is still on", p.transcript.rstrip().endswith(b"\x1b[?2004l"))
+    p = start()
+    p.shows(PROMPT)
+    os.close(p.fd)
+    end = time.monotonic() + console.LIMIT_S
+    while os.waitpid(p.pid, os.WNOHANG)[0] == 0:
+        p.check("the prompt outlives its terminal", time.monotonic() < end)
+        time.sleep(0.05)
+
+
+def case_tap(start):
+    """Messages appear while they come; Ctrl-C ends it; an actor that dies is told."""
+    p = start()
+    p.shows(PROMPT)
+    p.type("tap('n2/agent')\r")
+    p.shows(r"n2/agent: \d+ messages")
+    other = start("-e", "for i = 1, 5 do core.call(core.whereis 'n2/agent', {op = 'events'}) core.sleep(0.1) end")
+    if other.end() != 0:
+        other.fail("the other one failed")
+    p.shows(r'call +control .* \{op = "events"\}', where=None)
+    p.type("\x03")
+    p.shows("cancelled", where=None)
+    p.shows(PROMPT)
+    source = "local core = require 'tide.core' while true do local m = core.receive(0.2) "
+    source += "if m then error 'boom' end end"
+    p.type(f'm = core.spawn{{name = "mortal", source = "{source}", chunk = "=mortal"}}\r')
+    p.shows(PROMPT)
+    p.type("core.fiber(function() core.sleep(0.5) core.send(m, 'die') end) tap('n1/mortal')\r")
+    p.shows(r"n1/mortal: 1 messages.*it has ended", where=None)
+    p.shows(PROMPT)
+    p.type("tap('n1/mortal')\r")
+    p.shows("no actor `n1/mortal`", where=None)
+    p.shows(PROMPT)
+    p.type("\x04")
+    p.ends_well()
+
+
+def case_roles(start):
+    """A session that may only look says so in its prompt."""
+    p = start("--role", "read")
+    p.shows(r" \(read\)> ?$")
+    p.type("policy.swap 'batching/boa'\r")
+    p.shows(r"T0801.*policy\.swap needs role operate", where=None)
+    p.type("#nodes() > 0\r")
+    p.shows(r"^true$", where=-2)
+    p.type("core.k\t")
+    p.shows(r"core\.k$")
+    p.type("\x03")
+    p.shows(PROMPT)
+    p.type("\x04")
+    p.ends_well()
+
+
+def main():
+    tide, cluster, case = sys.argv[1:4]
+    globals()["case_" + case](lambda *words, **o: Person(tide, cluster, *words, **o))
+    print(f"ok: {case}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+#!/bin/bash
+# The prompt as its screen shows it (console_screen.py), and what people watch: events, taps, histograms, roles, the
+# nodes of jobs and actors as targets; then readers that go away and input that nobody should give.
+. "$(dirname "$0")/harness.sh"
+export XDG_STATE_HOME=$work/state
+[ -n "${TIDE_SANITIZED:-}" ] && export CONSOLE_LIMIT_S=60
+
+run 0 up --cluster scr -n 2
+for case in resize above wide plain hostile ends tap roles; do
+    timeout -k 5 120 /usr/bin/python3 "$root/tests/cluster/console_screen.py" "$TIDE" scr $case >person.txt 2>&1 \
+        || { fail "console_screen.py $case"; tail -40 person.txt; }
+done
+
+cat >busy.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {
+  name = "busy", batch = 10,
+  tables = {w = tide.table {keys = tide.dense(1000), width = 16}},
+  worker = function(w)
+    local keys, rows = {}, {}
+    for i = 1, 1000 do keys[i], rows[i] = i - 1, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1} end
+    while not w:stopping() do
+      for _ = 1, 10 do w.tables.w:push(keys, rows) w.tables.w:pull(keys) end
+      w:report {loss = 1, examples = w.batch}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  cluster:start(job):wait()
+end)
+LUA
+begin run --cluster scr busy.lua
+wait_for 30 sh -c "timeout 20 '$TIDE' attach scr -e '#policy.list()' 2>/dev/null | grep -q '^1$'"
+run 0 attach scr '@job:busy' -e 'node.name'
+says out.txt '^n1: "n1"$'
+says out.txt '^n2: "n2"$'
+run 0 attach scr '@actor:n2/agent' -e 'node.name'
+says out.txt '^n2: "n2"$'
+run 0 attach scr -e '@job:busy #runs()'
+says out.txt '^n1 n2: 1$'
+run 2 attach scr '@job:bus' -e 1
+says err.txt 'no job of this name.*'
+says err.txt 'did you mean `busy`'
+run 2 attach scr '@actor:nobody' -e 1
+says err.txt 'T0105'
+run 0 attach scr -e 'tap("n1/store", {count = 3, match = "find(text, \"PUSH\")"})'
+[ "$(grep -c 'store .* PUSH \[2, ' out.txt)" = 3 ] || fail "no three pushes: $(cat out.txt)"
+says out.txt 'n1/store: [0-9]+ messages'
+run 1 attach scr -e 'tap("n1/store", {match = "bytes >"})'
+says err.txt 'T0201.*match'
+run 1 attach scr -e 'tap("n9/store")'
+says err.txt 'T0105.*no actor'
+run 0 attach scr -e 'hist(tables.w)'
+says out.txt 'busy\.w, waits for pulls from other nodes: [1-9][0-9]* waits'
+run 0 attach scr -e 'local u = tables.w:waits().pull local n = 0 for _, c in ipairs(u) do n = n + c end return n > 0, #u'
+says out.txt '^true$'
+says out.txt '^28$'
+
+# Roles: what is refused is refused by name, on all nodes, and exits with 4.
+run 0 attach scr --role read -e 'tables.w:pull{1, 2}'
+says out.txt '^f32\[2 x 16\]'
+for code in 'policy.swap "batching/lb-bsp"' 'tables.w:push({1}, {{1}})' 'core.kill("1:1")' 'load "return 1"'; do
+    run 4 attach scr --role read -e "$code"
+    says err.txt 'T0801.*needs role (operate|admin)'
+done
+run 1 attach scr @all --role read --json -e 'core.node()'
+[ "$(grep -c '"code":"T0801"' out.txt)" = 2 ] || fail "not refused by both nodes: $(cat out.txt)"
+if [ -z "${TIDE_SANITIZED:-}" ]; then # a billion of them
+    run 1 attach scr --role read -e 'while true do end'
+    says err.txt 'T0231.*instructions'
+fi
+run 0 attach scr --role operate -e 'policy.swap("batching/lb-bsp").new'
+says out.txt 'lb-bsp'
+echo 'return {api = 1, kind = "batching", name = "own", version = 1, init = function() return {} end,
+  decide = function() return {} end}' >own.lua
+run 4 attach scr --role operate -e 'policy.check "own.lua"'
+says err.txt 'T0801.*does not ship'
+run 2 attach scr --role root -e 1
+says err.txt 'T0105'
+
+# Events: who came, what ran, what was swapped; with the reason of a death.
+kill -INT "$driver"
+wait "$driver"
+run 0 attach scr -e 'events{kind = "run"}'
+says out.txt 'job busy started: 2 workers on 2 nodes'
+run 0 attach scr -e 'events{kind = "policy"}'
+says out.txt 'batching@busy: equal v1 -> lb-bsp v1 by swap'
+run 0 attach scr -e 'events{kind = "node", last = "10m"}'
+says out.txt 'node n[12] joined'
+run 0 attach scr -e '#events{last = 0}'
+says out.txt '^0$'
+
+# A reader that goes away ends what runs for it; so does one who sends nonsense, with an error.
+for code in 'for i = 1, 1e9 do print(i) end' 'tap("n1/agent", {rate = 100}) core.sleep(1000)'; do
+    { timeout 60 "$TIDE" attach scr -e "$code"; echo $? >code.txt; } 2>/dev/null | head -1 >/dev/null &
+    reader=$!
+    for _ in $(seq 20); do
+        kill -0 $reader 2>/dev/null || break
+        run 0 attach scr -e 'core.call(core.whereis "n1/agent", {op = "jobs"}) return 1'
+    done
+    wait $reader
+    [ "$(cat code.txt)" = 141 ] || fail "without a reader '$code' ended with $(cat code.txt)"
+done
+head -c 2000000 /dev/zero | tr '\0' ' ' >blank.lua
+timeout 60 "$TIDE" attach scr <blank.lua >out.txt 2>err.txt
+[ $? = 2 ] || [ $? = 1 ] || fail "two megabytes of blanks"
+says err.txt 'T0113.*2000000 bytes of code'
+printf 'return "\xff\xfe\x1b[2J"' | timeout 60 "$TIDE" attach scr >out.txt 2>err.txt || fail "bytes that are no text"
+says out.txt '^"\\xff\\xfe\\x1b\[2J"$'
+printf '\0 = 1' | timeout 60 "$TIDE" attach scr >out.txt 2>err.txt && fail "a zero byte is code"
+says err.txt 'T0201'
+
+# Many short sessions leave nothing behind: a node has room for 32 at a time.
+for _ in $(seq 40); do timeout 20 "$TIDE" attach scr -e 'assert(node.name == "n1")' >/dev/null 2>err.txt || fail "$(cat err.txt)"; done
+run 0 down scr -y
+nothing_left
+finish
