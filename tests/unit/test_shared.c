@@ -243,8 +243,9 @@ static void eager_run(struct fiber *f) {
         CHECK(f, tide_ticket_wait(&push) == 0);
         (void)tide_sleep(tide_random_below(&f->random, 150000));
     }
-    atomic_fetch_add(&w->done, 1);
-    atomic_store(&w->stop, atomic_load(&w->done) == EAGER);
+    if (atomic_fetch_add(&w->done, 1) + 1 == EAGER) {
+        atomic_store(&w->stop, true);
+    }
 }
 
 static void all_saw_all_run(struct fiber *f) {
