@@ -20,9 +20,9 @@
  * orders. When nobody pushes any more, all copies become what the owner has.
  *
  * Making a copy. The record is COMING first: from then on this node's pushes wait in it. The row is
- * pulled when all operations that were begun before have been sent (`epoch`); those of a node on a key
- * run in the order in which they are sent, so the row has all earlier pushes of this node and none of
- * the later ones.
+ * pulled when all operations that were begun before have been sent (`epoch`) and answered: what the
+ * fiber sends may overtake what a worker's thread sent before. So the row has all earlier pushes of
+ * this node and none of the later ones.
  *
  * Threads: a record under the latch of its word in `index`, a hashed table of its own; what is marked
  * I/O is the store actor's and the fiber's, which share a thread.

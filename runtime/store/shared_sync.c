@@ -14,6 +14,7 @@
 enum {
     BATCH_KEYS = 1024,
     BATCH_BYTES = 1 << 20,
+    LOOK_NS = 200000,
     REST = 4, /* after a round, in times as long as it took: rounds leave most of the links to others */
 };
 
@@ -371,6 +372,7 @@ static int fetch_all(struct batch *b) {
 /* Copies of keys that have none: see shared.h. */
 static int join(struct batch *b) {
     struct tide__shared *s = b->s;
+    struct tide_store *store = s->table->store;
     if (b->count == 0) {
         return 0;
     }
@@ -384,6 +386,10 @@ static int join(struct batch *b) {
         tide__word_unlock(word, old);
     }
     int code = tide__shared_synchronize(s);
+    const uint64_t newest = tide__pending_newest(store);
+    while (!code && tide__pending_older(store, s->table, newest)) {
+        code = tide_sleep(LOOK_NS);
+    }
     return code ? code : fetch_all(b);
 }
 

@@ -449,6 +449,10 @@ void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
                           uint64_t sequence);
+/* What was registered last; is a pull or push of the table up to `sequence` unanswered? */
+uint64_t tide__pending_newest(struct tide_store *store);
+bool tide__pending_older(struct tide_store *store, const struct tide_table *table,
+                         uint64_t sequence);
 /* Is a push of a worker unanswered that was made before clock `clock`? */
 bool tide__pending_stamped(struct tide_store *store, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
