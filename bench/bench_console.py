@@ -3,8 +3,9 @@
 
     bench/bench_console.py [--json] [--rounds N] [TIDE]
 
-Rows: answer of 1+1, completion, cancel of an endless loop; on an idle cluster of two nodes, then while both workers push
-rows to each other all the time. One line of figures a row, in ms.
+Rows: answer of 1+1, completion, cancel of an endless loop, start of the program to its prompt; on an idle cluster of
+two nodes, then while both workers push rows to each other all the time; then what a tap costs the job. One line of
+figures a row, in ms.
 """
 import argparse
 import json
@@ -86,6 +87,56 @@ def rows(o, load):
     row(o, load, "cancel", [cancel(p) for _ in range(max(o.rounds // 10, 5))])
     p.type("\x04")
     p.end()
+    row(o, load, "start", [start(o) for _ in range(max(o.rounds // 10, 5))])
+
+
+def start(o):
+    began = time.monotonic()
+    p = Prompt(o.tide, "bench")
+    p.expect(PROMPT)
+    took = (time.monotonic() - began) * 1e3
+    p.type("\x04")
+    p.end()
+    return took
+
+
+def messages(p):
+    """Messages that the store of the session's node has handled."""
+    asked = "for _, a in ipairs(core.actors()) do if a.type == 'store' then print('m' .. a.messages_handled) end end"
+    found = p.line(asked, r"^m(\d+)\n(.|\n)*> $")
+    return int(found.group(1)), time.monotonic()
+
+
+def tap_cost(o):
+    """Messages a second of a store with a tap at its greatest rate, as a share of those without one."""
+    p = Prompt(o.tide, "bench")
+    p.expect(PROMPT)
+    rates = ([], [])
+    for i in range(12):
+        watcher = Prompt(o.tide, "bench") if i % 2 else None
+        if watcher:
+            watcher.expect(PROMPT)
+            watcher.type("tap('n1/store', {rate = 100})\r")
+            watcher.expect(r"n1/store: \d+ messages")
+        first, began = messages(p)
+        time.sleep(1)
+        last, ended = messages(p)
+        rates[i % 2].append((last - first) / (ended - began))
+        if watcher:
+            watcher.type("\x03")
+            watcher.expect(PROMPT)
+            watcher.type("\x04")
+            watcher.end()
+    p.type("\x04")
+    p.end()
+    without, tapped = (sorted(r)[len(r) // 2] for r in rates)
+    figures = {"bench": "console", "row": "tap", "load": "busy", "messages_per_s": round(without),
+               "ratio": round(tapped / without, 3)}
+    if o.json:
+        print(json.dumps(figures), flush=True)
+    else:
+        print(f"console tap        busy  {without:.0f} messages/s without, {tapped / without:.3f} of that with",
+              flush=True)
 
 
 def main():
@@ -108,6 +159,7 @@ def main():
             driver = subprocess.Popen([o.tide, "run", "--cluster", "bench", "busy.lua"], **quiet)
             time.sleep(2)
             rows(o, "busy")
+            tap_cost(o)
             driver.terminate()
             driver.wait(20)
         finally:

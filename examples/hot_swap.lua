@@ -1,9 +1,9 @@
 -- A tour of policies that are changed while training goes on: start, check, shadow, swap under load, see the steps
--- become shorter, let a guard take back a policy that makes them longer, roll back by hand.
+-- become shorter, let a guard take back a policy that makes them longer, roll back by hand, try one on a part first.
 --   tide run examples/hot_swap.lua        tide sim examples/hot_swap.lua
 -- docs/tour.md is what it prints.
 local tide = require "tide"
-local opt = tide.options {steps = {"how many", default = 200}}
+local opt = tide.options {steps = {"how many", default = 240}}
 
 local SPEEDS <const> = {1.0, 1.0, 3.0}
 local job = tide.job {
@@ -48,7 +48,7 @@ tide.main(function()
     [21] = function()
       say("policy.check: would BOA have worked? On the views that the run has recorded, nothing changes")
       local r <const> = assert(policy.check "batching/boa")
-      print(("plans %d of %d valid"):format(r.valid, r.views))
+      print(("plans %d of %d valid; those views lack %s"):format(r.valid, r.views, r.lacks))
       say("policy.shadow: BOA decides beside the live policy, on the same views")
       assert(policy.shadow("batching/boa", {for_ = "1m"}))
     end,
@@ -82,6 +82,18 @@ tide.main(function()
       local a <const> = assert(policy.rollback "batching")
       print(("%s -> %s"):format(a.old, a.new))
     end,
+    [180] = function()
+      say("canary: BOA again, at first for workers 2 and 3 only; worker 1 keeps what it has")
+      local a <const> = assert(policy.swap("batching/boa", {canary = {workers = {2, 3}},
+        guard = {metric = "compute_s", rise = 0.2, within = "1s"}}))
+      print(("%s beside %s on %s"):format(a.new, a.old, a.canary))
+    end,
+    [190] = function() print("shares now: " .. shares) end,
+    [240] = function()
+      local r <const> = assert(policy.report "batching")
+      print(r.outcome)
+      print("shares now: " .. shares)
+    end,
   }
   for r in run:events "report" do
     local most, list = 0, {}
@@ -93,7 +105,7 @@ tide.main(function()
   run:wait()
   say "policy.history: who held the seat"
   for _, v in ipairs(policy.history "batching") do
-    print(("%d %-6s v%d at %5.1f s%s"):format(v.number, v.name, v.version, v.since,
-      v.failed and ", failed: " .. v.failed or ""))
+    print(("%s %-6s v%d at %5.1f s%s"):format(v.number or "-", v.name, v.version, v.since,
+      v.failed and ", failed: " .. v.failed or v.canary and ", canary on " .. v.canary or ""))
   end
 end)

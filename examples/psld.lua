@@ -4,7 +4,7 @@
 --   tide run examples/psld.lua --who psld        tide sim examples/psld.lua --who static --factor 10
 local tide = require "tide"
 local opt = tide.options {
-  who = {"psld, static, lpt, or a rule: round-robin, mxnet, byteps, byteps-naive, oracle", default = "psld"},
+  who = {"psld, static, hash, lpt, or a rule: round-robin, mxnet, byteps, byteps-naive, oracle", default = "psld"},
   servers = {"nodes that hold the model", default = 4}, workers = {"nodes that work", default = 2},
   iterations = {"how many", default = 400}, from = {"iteration at which one server becomes slow", default = 20},
   factor = {"how many times slower", default = 4.0},
@@ -42,7 +42,8 @@ local function resnet50()
 end
 local tensors <const>, rows <const> = resnet50()
 
-local SHIPPED <const> = {psld = "placement/psld", lpt = "placement/lpt", static = "placement/static"}
+local SHIPPED <const> = {psld = "placement/psld", lpt = "placement/lpt", static = "placement/static",
+                         hash = "placement/hash"}
 local job = tide.job {
   name = "psld", stop = {epochs = opt.iterations}, policies = {placement = SHIPPED[opt.who] or "placement/static"},
   tables = {model = {keys = {"dense", rows}, width = 16, slots = "range"}},

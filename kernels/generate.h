@@ -40,9 +40,9 @@ struct tide_text_input {
 
 /* Examples of `nonzeros` different columns each, drawn uniformly, values normal with deviation
  * 1 / sqrt(nonzeros), as LibSVM text with indices from 1. With 2 or more `classes`, W has a normal
- * entry for each class and column, and the label is the class (from 0) with the largest w_k.a, but one
- * in 20 is drawn anew. With 0, the label is w.a + 0.01 x noise, where one entry of w in 10 is not 0:
- * what the lasso finds. */
+ * entry for each class and column, and the label is the class (from 0) with the largest w_k.a, but
+ * one in 20 is drawn anew. With 0, the label is w.a + 0.01 x noise, where one entry of w in 10 is
+ * not 0: what the lasso finds. */
 struct tide_sparse_input {
     uint64_t train, test, columns, nonzeros, classes;
     uint64_t seed;

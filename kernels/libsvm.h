@@ -11,7 +11,11 @@
 
 #include "text.h"
 
-enum { TIDE_LIBSVM_PARTS = 2, TIDE_LIBSVM_LINE_MOST = 64 << 20, TIDE_LIBSVM_CLASSES_MOST = 1 << 20 };
+enum {
+    TIDE_LIBSVM_PARTS = 2,
+    TIDE_LIBSVM_LINE_MOST = 64 << 20,
+    TIDE_LIBSVM_CLASSES_MOST = 1 << 20
+};
 
 /* Sparse rows (CSR): row i has the entries offsets[i] .. offsets[i + 1] - 1 of indices, which rise
  * and count from 0, and values. */

@@ -10,7 +10,7 @@
 
 static const char exchange_metatable; /* its address is the registry key */
 static const char *const path_names[] = {"ps", "factor", "ring", NULL};
-static const char *const format_names[] = {"f32", "f16", "bf16", "topk", "onebit", NULL};
+static const char *const format_names[] = {"f32", "f16", "bf16", "topk", "onebit", "sparse", NULL};
 
 struct tide_lua_exchange {
     struct tide_exchange *x; /* NULL: closed */
@@ -148,6 +148,10 @@ static int core_exchange(lua_State *L) {
                                       .elements = own->elements,
                                       .layers = own->layers,
                                       .layer_count = own->layer_count};
+    lua_getfield(L, 1, "under_way");
+    lua_Integer under_way = luaL_optinteger(L, -1, 0);
+    luaL_argcheck(L, under_way >= 0, 1, "'under_way' is a number of bytes");
+    o.under_way = (size_t)under_way;
     int code = tide_exchange_create(host->node, &o, &own->x);
     if (code < 0) {
         return tide__lua_failure(L, code);
@@ -238,9 +242,10 @@ static void read_fanouts(lua_State *L, uint8_t *out, size_t count) {
 static struct tide_exchange_plan read_plan(lua_State *L, struct tide_lua_exchange *own, int index) {
     luaL_checktype(L, index, LUA_TTABLE);
     lua_pushvalue(L, index);
-    struct tide_exchange_plan plan = {
-        .epoch = count_field(L, "epoch"), .paths = own->paths, .formats = own->formats,
-        .fanouts = own->fanouts};
+    struct tide_exchange_plan plan = {.epoch = count_field(L, "epoch"),
+                                      .paths = own->paths,
+                                      .formats = own->formats,
+                                      .fanouts = own->fanouts};
     read_names(L, "paths", path_names, plan.paths, own->layer_count);
     read_names(L, "formats", format_names, plan.formats, own->layer_count);
     read_fanouts(L, plan.fanouts, own->layer_count);
@@ -367,7 +372,8 @@ static int exchange_factors(lua_State *L) {
     luaL_argcheck(L, matrix >= 1 && (size_t)matrix <= own->layers[layer].matrix_count, 3,
                   "no such matrix");
     const struct tide_exchange_matrix *m = &own->layers[layer].matrices[matrix - 1];
-    const struct tide_lua_tensor *a = tide__lua_tensor_check(L, 4), *b = tide__lua_tensor_check(L, 5);
+    const struct tide_lua_tensor *a = tide__lua_tensor_check(L, 4),
+                                 *b = tide__lua_tensor_check(L, 5);
     luaL_argcheck(L, a->t.type == TIDE_F32 && a->t.columns == m->rows, 4, "not f32 of its rows");
     luaL_argcheck(L, b->t.type == TIDE_F32 && b->t.columns == m->columns, 5,
                   "not f32 of its columns");
@@ -401,9 +407,9 @@ static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, 
     return code;
 }
 
-/* x:need(layer, step, factor[, parameters, alpha[, beta]]): waits; then the layer's gradients are the
- * sums. With parameters, those of matrices that came as factors are not made: the parameters become
- * beta (1) times themselves and alpha times them, and true is returned. */
+/* x:need(layer, step, factor[, parameters, alpha[, beta]]): waits; then the layer's gradients are
+ * the sums. With parameters, those of matrices that came as factors are not made: the parameters
+ * become beta (1) times themselves and alpha times them, and true is returned. */
 static int exchange_need(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     size_t layer = check_layer(L, own, 2);
@@ -490,12 +496,17 @@ static int core_digest(lua_State *L) {
 
 void tide__lua_open_exchange(lua_State *L) {
     static const luaL_Reg methods[] = {
-        {"address", exchange_address},     {"connect", exchange_connect},
-        {"gradients", exchange_gradients}, {"plan", exchange_plan},
-        {"ready", exchange_ready},         {"share", exchange_share},
+        {"address", exchange_address},
+        {"connect", exchange_connect},
+        {"gradients", exchange_gradients},
+        {"plan", exchange_plan},
+        {"ready", exchange_ready},
+        {"share", exchange_share},
         {"factors", exchange_factors},
-        {"sums", exchange_sums},           {"need", exchange_need},
-        {"stats", exchange_stats},         {NULL, NULL},
+        {"sums", exchange_sums},
+        {"need", exchange_need},
+        {"stats", exchange_stats},
+        {NULL, NULL},
     };
     static const luaL_Reg functions[] = {
         {"exchange", core_exchange}, {"digest", core_digest}, {NULL, NULL}};

@@ -31,8 +31,8 @@ static int damaged(const char *path) {
     return tide_fail(TIDE_EPROTO, "%s: %s", path, reason);
 }
 
-static int read_blocks(struct tide_libsvm_reader *reader, const char *path,
-                       struct tide_port *port, struct tide_file *file) {
+static int read_blocks(struct tide_libsvm_reader *reader, const char *path, struct tide_port *port,
+                       struct tide_file *file) {
     struct tide_sink sink = {reader, feed};
     struct tide_gunzip *gunzip = NULL;
     char *block = tide_alloc(BLOCK);
@@ -266,8 +266,9 @@ static int core_sparse_dense(lua_State *L) {
     lua_Integer count = luaL_checkinteger(L, 4);
     struct tide_sparse rows = check_rows(L);
     luaL_argcheck(L, columns >= 0 && columns < UINT32_MAX, 2, "0 to 2^32 - 2 columns");
-    luaL_argcheck(L, first >= 1 && count >= 0 && (size_t)first - 1 <= rows.rows &&
-                         (size_t)count <= rows.rows - ((size_t)first - 1),
+    luaL_argcheck(L,
+                  first >= 1 && count >= 0 && (size_t)first - 1 <= rows.rows &&
+                      (size_t)count <= rows.rows - ((size_t)first - 1),
                   3, "first and count within the rows");
     float *out = tide__lua_tensor_new(L, TIDE_F32, (size_t)count, (size_t)columns)->t.data;
     for (size_t i = 0; i < (size_t)count; i++) {

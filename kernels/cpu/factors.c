@@ -1,5 +1,5 @@
-/* Examples of sufficient-factor models, and the two that classify: multiclass logistic regression by
- * gradients, and its dual by coordinate ascent. */
+/* Examples of sufficient-factor models, and the two that classify: multiclass logistic regression
+ * by gradients, and its dual by coordinate ascent. */
 #include "cpu/factors.h"
 
 #include "base/base.h"
@@ -30,8 +30,9 @@ int tide_factor_batch(const struct tide_argument *arguments, size_t wide, struct
                                  .j = w->columns,
                                  .wide = wide};
     if (out->examples == 0 || elements(&arguments[F_INDICES].tensor) != out->entries) {
-        return tide_kernel_fail(error, TIDE_EINVAL,
-                                "examples want one offset more than they are, and an index a value");
+        return tide_kernel_fail(
+            error, TIDE_EINVAL,
+            "examples want one offset more than they are, and an index a value");
     }
     out->examples--;
     if (arguments[F_U].given != arguments[F_V].given) {
@@ -94,6 +95,18 @@ double tide_factor_norm2(const float *x, size_t count) {
     return sum;
 }
 
+static size_t nonzeros_of(const float *x, size_t count) {
+    size_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += x[i] != 0;
+    }
+    return sum;
+}
+
+double tide_factor_nonzeros(const struct factor_batch *b, size_t rows) {
+    return b->u ? (double)(nonzeros_of(b->u, rows * b->j) + nonzeros_of(b->v, rows * b->d)) : 0;
+}
+
 /* ---- classes ---- */
 
 struct classes {
@@ -128,8 +141,8 @@ static int classify(struct classes *c, uint32_t example, struct factor_row *row,
     }
     int32_t label = c->labels[example];
     if (label < 0 || (size_t)label >= j) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "label %d of example %u is none of 0 .. %zu", label,
-                                example, j - 1);
+        return tide_kernel_fail(error, TIDE_EINVAL, "label %d of example %u is none of 0 .. %zu",
+                                label, example, j - 1);
     }
     memset(c->p, 0, j * sizeof *c->p);
     tide_factor_scores(&c->b, row, 1, c->p);
@@ -155,7 +168,8 @@ static int results_of(const struct classes *c, struct tide_result *results) {
     results[1] = (struct tide_result){"count", (double)c->b.count};
     results[2] = (struct tide_result){"correct", (double)c->correct};
     results[3] = (struct tide_result){"factors", c->b.u ? (double)c->b.count : 0};
-    return 4;
+    results[4] = (struct tide_result){"nonzeros", tide_factor_nonzeros(&c->b, c->b.count)};
+    return 5;
 }
 
 /* ---- logistic regression: u = softmax(a W) - e_y, v = a ---- */
@@ -167,7 +181,8 @@ static const struct tide_parameter mlr_parameters[MLR_COUNT] = {
     [MLR_LABELS] = {"labels", TIDE_TENSOR, TIDE_I32, true, 0, "of the examples, from 0"},
 };
 
-static int mlr_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
+static int mlr_run(const struct tide_argument *arguments, struct tide_result *results,
+                   char *error) {
     struct classes c;
     int code = classes_open(&c, arguments, MLR_LABELS, error);
     for (size_t i = 0; i < c.b.count && code == 0; i++) {
@@ -187,18 +202,19 @@ static int mlr_run(const struct tide_argument *arguments, struct tide_result *re
 
 const struct tide_kernel tide_kernel_factors_mlr = {
     "factors_mlr",
-    "Multiclass logistic regression: the summed loss -log softmax(a W)_y of a batch, and its factors "
+    "Multiclass logistic regression: the summed loss -log softmax(a W)_y of a batch, and its "
+    "factors "
     "u = softmax(a W) - e_y, v = a.",
     mlr_parameters, MLR_COUNT, mlr_run};
 
 /*
  * ---- its dual ----
  * L2-regularised: P(W) = 1/n sum loss_i + l/2 |W|^2. Dual variables q_i in the simplex, here as
- * alpha_i = e_y - q_i, which begins at 0; W = 1/(l n) sum a_i alpha_i'. A step moves q_i towards the
- * softmax p by t = 2 l n / (sigma |a|^2 + 2 l n): the change of W is v u', u = -t (p - q) / (l n),
- * v = a. After Shalev-Shwartz and Zhang, "Stochastic Dual Coordinate Ascent Methods for Regularized
- * Loss Minimization", JMLR 14, 2013, where softmax's gradient is 1/2-Lipschitz; sigma: how many
- * steps are taken from the same W (Ma et al., "Adding vs. Averaging", ICML 2015).
+ * alpha_i = e_y - q_i, which begins at 0; W = 1/(l n) sum a_i alpha_i'. A step moves q_i towards
+ * the softmax p by t = 2 l n / (sigma |a|^2 + 2 l n): the change of W is v u', u = -t (p - q) / (l
+ * n), v = a. After Shalev-Shwartz and Zhang, "Stochastic Dual Coordinate Ascent Methods for
+ * Regularized Loss Minimization", JMLR 14, 2013, where softmax's gradient is 1/2-Lipschitz; sigma:
+ * how many steps are taken from the same W (Ma et al., "Adding vs. Averaging", ICML 2015).
  */
 enum { SDCA_LABELS = F_COMMON, SDCA_DUAL, SDCA_L2, SDCA_SIGMA, SDCA_COUNT };
 
@@ -208,7 +224,8 @@ static const struct tide_parameter sdca_parameters[SDCA_COUNT] = {
     [SDCA_DUAL] = {"dual", TIDE_TENSOR, TIDE_F32, true, 0,
                    "examples x J, changed: e_y - q of each example; zeros at first"},
     [SDCA_L2] = {"l2", TIDE_NUMBER, 0, true, 0, "l, the weight of |W|^2 / 2; above 0"},
-    [SDCA_SIGMA] = {"sigma", TIDE_NUMBER, 0, false, 1, "steps from the same W that add up, 1 or more"},
+    [SDCA_SIGMA] = {"sigma", TIDE_NUMBER, 0, false, 1,
+                    "steps from the same W that add up, 1 or more"},
 };
 
 static void dual_step(struct classes *c, size_t i, const struct factor_row *row, float *alpha,
@@ -235,7 +252,8 @@ static double entropy_of(const float *alpha, size_t j, size_t label) {
     return sum;
 }
 
-static int sdca_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
+static int sdca_run(const struct tide_argument *arguments, struct tide_result *results,
+                    char *error) {
     struct classes c;
     const struct tide_tensor *dual = &arguments[SDCA_DUAL].tensor;
     double l2 = arguments[SDCA_L2].number, sigma = arguments[SDCA_SIGMA].number;
@@ -272,5 +290,6 @@ static int sdca_run(const struct tide_argument *arguments, struct tide_result *r
 const struct tide_kernel tide_kernel_factors_sdca = {
     "factors_sdca",
     "A step of dual coordinate ascent for each example of a batch, from the same W: factors of the "
-    "change of W (which is added as it is), the summed loss, and the entropy of the dual variables.",
+    "change of W (which is added as it is), the summed loss, and the entropy of the dual "
+    "variables.",
     sdca_parameters, SDCA_COUNT, sdca_run};

@@ -1,9 +1,9 @@
 /*
  * Sparse coding (Olshausen and Field, Nature 381, 1996; the split of Lee et al., NIPS 2006): the
  * dictionary W has an atom a row, C x M; the code c of an example a minimises 1/2 |a - c W|^2 +
- * l |c|_1 with W fixed. Its factors are v = c and u = c W - a. Codes are found by coordinate descent
- * on the Gram matrix W W' (Friedman et al., "Pathwise coordinate optimization", 2007). Atoms are kept
- * at length 1 at most by project_rows.
+ * l |c|_1 with W fixed. Its factors are v = c and u = c W - a. Codes are found by coordinate
+ * descent on the Gram matrix W W' (Friedman et al., "Pathwise coordinate optimization", 2007).
+ * Atoms are kept at length 1 at most by project_rows.
  */
 #include "cpu/factors.h"
 
@@ -30,7 +30,6 @@ struct coding {
     float l1;
     uint64_t sweeps;
     double loss;
-    size_t nonzeros;
 };
 
 static float shrink(float x, float by) {
@@ -88,7 +87,6 @@ static int code_example(struct coding *s, size_t i, char *error) {
             continue;
         }
         norm1 += fabs((double)s->code[c]);
-        s->nonzeros++;
         for (size_t m = 0; m < b->j; m++) {
             s->residual[m] += s->code[c] * b->w[c * b->j + m];
         }
@@ -132,7 +130,7 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     }
     results[0] = (struct tide_result){"loss", s.loss};
     results[1] = (struct tide_result){"count", (double)s.b.count};
-    results[2] = (struct tide_result){"nonzeros", (double)s.nonzeros};
+    results[2] = (struct tide_result){"nonzeros", tide_factor_nonzeros(&s.b, s.b.count)};
     results[3] = (struct tide_result){"factors", s.b.u ? (double)s.b.count : 0};
     return 4;
 }
@@ -148,7 +146,8 @@ const struct tide_kernel tide_kernel_factors_coding = {
 static const struct tide_parameter project_parameters[] = {
     {"w", TIDE_TENSOR, TIDE_F32, true, 0, "rows are made no longer than 1"}};
 
-static int project(const struct tide_argument *arguments, struct tide_result *results, char *error) {
+static int project(const struct tide_argument *arguments, struct tide_result *results,
+                   char *error) {
     const struct tide_tensor *w = &arguments[0].tensor;
     size_t shortened = 0;
     (void)error;

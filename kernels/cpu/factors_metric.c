@@ -92,11 +92,13 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     results[1] = (struct tide_result){"count", (double)m.b.count};
     results[2] = (struct tide_result){"correct", (double)m.right};
     results[3] = (struct tide_result){"factors", (double)m.factors};
-    return 4;
+    results[4] = (struct tide_result){"nonzeros", tide_factor_nonzeros(&m.b, m.factors)};
+    return 5;
 }
 
 const struct tide_kernel tide_kernel_factors_metric = {
     "factors_metric",
-    "Distance metric learning: the summed loss of a batch of pairs and the factors of those that have "
+    "Distance metric learning: the summed loss of a batch of pairs and the factors of those that "
+    "have "
     "one, which come first in u and v; correct: pairs on the right side of distance 1/2.",
     parameters, M_COUNT, run};

@@ -285,8 +285,8 @@ int tide_generate_text(const struct tide_text_input *input, struct tide_sink sin
 
 struct examples {
     const struct tide_sparse_input *input;
-    double *truth;     /* columns x outputs */
-    double *scores;    /* outputs */
+    double *truth;  /* columns x outputs */
+    double *scores; /* outputs */
     uint64_t outputs;
     uint64_t *columns; /* of an example, rising */
     double *values;
@@ -367,8 +367,9 @@ int tide_generate_sparse(const struct tide_sparse_input *input, struct tide_sink
     if (in->train == 0 || in->columns == 0 || in->columns >= UINT32_MAX || in->nonzeros == 0 ||
         in->nonzeros > in->columns || in->classes == 1 || in->classes > 1 << 20 ||
         in->columns * (in->classes + 1) > UINT32_MAX) {
-        return tide_fail(TIDE_EINVAL, "sparse: needs examples, 1 to `columns` nonzeros, 0 or 2 to 2^20 "
-                                      "classes, columns x classes below 2^32");
+        return tide_fail(TIDE_EINVAL,
+                         "sparse: needs examples, 1 to `columns` nonzeros, 0 or 2 to 2^20 "
+                         "classes, columns x classes below 2^32");
     }
     struct examples e = {.input = in, .outputs = in->classes ? in->classes : 1, .state = in->seed};
     e.truth = tide_alloc(in->columns * e.outputs * sizeof *e.truth);

@@ -46,8 +46,9 @@ static int refuse(const struct tide_libsvm_reader *r, const struct line *line, c
     while (at + size < line->end && size < SHOWN && at[size] != ' ' && at[size] != '\t') {
         size++;
     }
-    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s", r->name,
-                     r->line, (size_t)(at - line->start) + 1, expected, (int)size, at, advice);
+    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s",
+                     r->name, r->line, (size_t)(at - line->start) + 1, expected, (int)size, at,
+                     advice);
 }
 
 /* ---- a line ---- */
@@ -96,7 +97,8 @@ static int read_entry(struct tide_libsvm_reader *r, const struct line *line, con
         return refuse(r, line, colon + 1, "a finite value", "correct it or leave the entry out");
     }
     if (index == 0 && r->options.base == 1) {
-        return refuse(r, line, word, "an index from 1 (base = 1)", "say base = 0 if indices begin at 0");
+        return refuse(r, line, word, "an index from 1 (base = 1)",
+                      "say base = 0 if indices begin at 0");
     }
     if ((int64_t)index <= *before) {
         return refuse(r, line, word, "an index above the one before it",
@@ -114,8 +116,8 @@ static int read_entry(struct tide_libsvm_reader *r, const struct line *line, con
 static int begin_row(struct tide_libsvm_reader *r, float label) {
     struct tide_sparse *part = &r->out.parts[r->part_count - 1];
     float **labels = &r->out.labels[r->part_count - 1];
-    int code = tide_array_grow(&part->offsets, &r->room.offsets, part->rows + 2,
-                               sizeof *part->offsets);
+    int code =
+        tide_array_grow(&part->offsets, &r->room.offsets, part->rows + 2, sizeof *part->offsets);
     code = code ? code : tide_array_grow(labels, &r->room.labels, part->rows + 1, sizeof **labels);
     if (code == 0) {
         part->offsets[part->rows + 1] = part->offsets[part->rows];
@@ -202,8 +204,10 @@ static int hold(struct tide_libsvm_reader *r, const char *data, size_t size) {
         return 0;
     }
     if (size > TIDE_LIBSVM_LINE_MOST - r->held_size) {
-        return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %d bytes; this is "
-                         "no LibSVM file", r->name, r->line + 1, TIDE_LIBSVM_LINE_MOST);
+        return tide_fail(TIDE_ELIMIT,
+                         "%s: line %zu: column 1: a line of more than %d bytes; this is "
+                         "no LibSVM file",
+                         r->name, r->line + 1, TIDE_LIBSVM_LINE_MOST);
     }
     int code = tide_array_grow(&r->held, &r->held_capacity, r->held_size + size, 1);
     if (code == 0) {
@@ -238,8 +242,10 @@ int tide_libsvm_end(struct tide_libsvm_reader *r) {
     int code = r->held_size > 0 ? read_line(r, r->held, r->held_size) : 0;
     r->held_size = 0;
     if (code == 0 && r->out.parts[r->part_count - 1].rows == 0) {
-        code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: expected an example, found the end; "
-                         "each line is `label index:value ...`", r->name, r->line + 1);
+        code = tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: column 1: expected an example, found the end; "
+                         "each line is `label index:value ...`",
+                         r->name, r->line + 1);
     }
     return code;
 }
@@ -249,10 +255,11 @@ int tide_libsvm_finish(struct tide_libsvm_reader *r, struct tide_libsvm *out) {
     data->base = r->options.base >= 0 ? (uint32_t)r->options.base : !r->zero;
     data->columns = r->largest_at.name ? r->largest - data->base + 1 : 0;
     if (r->options.columns != 0 && data->columns > r->options.columns) {
-        return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected an index of %u columns "
-                         "counted from %u, found '%u'; say columns = %u or more", r->largest_at.name,
-                         r->largest_at.line, r->largest_at.column, r->options.columns, data->base,
-                         r->largest, data->columns);
+        return tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: column %zu: expected an index of %u columns "
+                         "counted from %u, found '%u'; say columns = %u or more",
+                         r->largest_at.name, r->largest_at.line, r->largest_at.column,
+                         r->options.columns, data->base, r->largest, data->columns);
     }
     data->columns = r->options.columns != 0 ? r->options.columns : data->columns;
     for (size_t p = 0; p < r->part_count && data->base == 1; p++) {
@@ -307,8 +314,10 @@ int tide_libsvm_classes(const struct tide_libsvm *data, float **classes, size_t 
     }
     if (distinct > TIDE_LIBSVM_CLASSES_MOST) {
         tide_free(sorted);
-        return tide_fail(TIDE_ELIMIT, "%zu different labels are more than %d classes; read them as "
-                         "numbers (labels = \"number\")", distinct, TIDE_LIBSVM_CLASSES_MOST);
+        return tide_fail(TIDE_ELIMIT,
+                         "%zu different labels are more than %d classes; read them as "
+                         "numbers (labels = \"number\")",
+                         distinct, TIDE_LIBSVM_CLASSES_MOST);
     }
     *classes = sorted;
     *count = distinct;

@@ -233,8 +233,7 @@ static int read_market_size(struct matrix_reader *r, uint64_t sizes[3]) {
         return found;
     }
     for (int i = 0; i < 3; i++) {
-        if (found != 3 ||
-            !tide_text_count(words[i].at, words[i].size, UINT32_MAX - 1, &sizes[i]) ||
+        if (found != 3 || !tide_text_count(words[i].at, words[i].size, UINT32_MAX - 1, &sizes[i]) ||
             sizes[i] == 0) {
             return expected(r, "rows, columns and cells, each 1 to 2^32 - 2",
                             words[found == 3 ? i : 0]);

@@ -1,6 +1,6 @@
 /*
- * The sufficient-factor models in float64 and plain loops, from their formulas: an example `a` is dense,
- * W is D x J. What the kernels factors_* and their objectives are compared with.
+ * The sufficient-factor models in float64 and plain loops, from their formulas: an example `a` is
+ * dense, W is D x J. What the kernels factors_* and their objectives are compared with.
  */
 #ifndef TIDE_KERNEL_REFERENCE_FACTORS_H
 #define TIDE_KERNEL_REFERENCE_FACTORS_H
@@ -8,7 +8,8 @@
 #include <math.h>
 #include <stddef.h>
 
-static inline double reference_score(size_t d, size_t j, const double *w, const double *a, size_t k) {
+static inline double reference_score(size_t d, size_t j, const double *w, const double *a,
+                                     size_t k) {
     double sum = 0;
     for (size_t i = 0; i < d; i++) {
         sum += a[i] * w[i * j + k];
@@ -34,8 +35,8 @@ static inline double reference_softmax(size_t d, size_t j, const double *w, cons
 }
 
 /* Loss of logistic regression; u (J), or NULL. */
-static inline double reference_mlr(size_t d, size_t j, const double *w, const double *a, size_t label,
-                                   double *p, double *u) {
+static inline double reference_mlr(size_t d, size_t j, const double *w, const double *a,
+                                   size_t label, double *p, double *u) {
     double loss = reference_softmax(d, j, w, a, p) - reference_score(d, j, w, a, label);
     for (size_t k = 0; u && k < j; k++) {
         u[k] = p[k] - (k == label ? 1 : 0);
@@ -44,8 +45,8 @@ static inline double reference_mlr(size_t d, size_t j, const double *w, const do
 }
 
 /* Loss of a pair whose difference is `x`; u (J), or NULL: all zeros if the pair has no factor. */
-static inline double reference_metric(size_t d, size_t j, const double *w, const double *x, int similar,
-                                      double weight, double *u) {
+static inline double reference_metric(size_t d, size_t j, const double *w, const double *x,
+                                      int similar, double weight, double *u) {
     double distance = 0;
     for (size_t k = 0; k < j; k++) {
         double z = reference_score(d, j, w, x, k);

@@ -14,7 +14,7 @@ local cli = {}
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
   "run", "sim", "repl", "attach", "up", "down", "node", "status", "stat", "top", "nodes", "actors", "tables", "links",
-  "move", "checkpoint", "policy", "config", "version", "help", "completion",
+  "why", "tap", "events", "move", "checkpoint", "policy", "config", "version", "help", "completion",
 }
 
 local EXIT_TIMEOUT <const> = 124

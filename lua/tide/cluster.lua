@@ -634,7 +634,7 @@ function cluster.snapshot()
 end
 
 ---Asks the agents of all nodes that are up.
----@param what "status"
+---@param what "status"|"events"
 ---@return table|nil array of {name, id, state, answer | error} , table? err
 function cluster.gather(what)
   return core.node_run([[return require("tide.cluster").gather_inside(...)]], "@tide/cluster.lua", {op = what})

@@ -699,6 +699,12 @@ function from_driver.workers(self, request) self:set_workers(request.count) end
 ---The driver could not start nodes for so many workers.
 function from_driver.not_joined(self, request) self.coming = math.max((self.coming or 0) - request.count, 0) end
 
+---A test aid: this worker takes `factor` times as long for its work from now on.
+function from_driver.slow(self, request)
+  local w = self.workers[request.rank]
+  if w and w.address then core.send(w.address, {op = "slow", factor = request.factor}) end
+end
+
 ---These workers leave after their next report: {ranks=}.
 function from_driver.drop(self, request) self:drop(request.ranks) end
 

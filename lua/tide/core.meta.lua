@@ -76,6 +76,7 @@ function core.tables() end            --> array of {name=, ...stats}
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.heat;
 -- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model, on all nodes;
+-- t:waits() -> {pull={counts}, push={counts}}: fibers that waited for other nodes less than 1, 2, 4, .. us; the 28th all longer;
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},waited_s=,hits=,waits=,fetches=,copies=,..};
 -- t:sampler{dist="uniform"|weights|function() return key end, scheme="naive"|"preloc"|"pool"|"postpone"|"local" or level="conform"|"bounded"|"long_term"|"none",
 --   first=0, count= (candidates), group=250, reuse=16, seed=1} -> s; s:prepare(n) -> sample; s:pull(sample, m) -> keys (u64), rows (f32 m x width); s:finish(sample); s:stats();
@@ -119,7 +120,8 @@ function core.update(device, rule, first, count, w, g, a, b) end -- elements fir
 function core.norm2(device, first, count, x) end --> sum of squares
 ---Gradients among the workers of a job (lua/exchange.c, docs/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
 ---@param o {rank:integer, workers:integer, elements:integer, layers:table[]} layers = {{first=, count=, matrices={{parameter=, first=, rows=, columns=}}}}
-function core.exchange(o) end --> x | nil, err: x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
+function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, layers=, under_way=8388608}): x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
+function core.exchange(o) end --> x | nil, err: x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"|"sparse"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
 -- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, layer_s=}
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
@@ -147,6 +149,13 @@ function core.evaluate(limits, f, ...) end --> fiber, evaluation | nil, err; f(.
 function core.evaluation(evaluation) end --> {instructions=, seconds=, memory_peak_bytes=, fibers=, over=nil|"instructions"|"time"|"memory"|"cancelled"}
 function core.evaluation_cancel(evaluation, reason) end -- "cancelled" (default) or "time"
 function core.evaluating() end        --> the evaluation of the calling fiber | nil
+
+---- what people watch (lua/watch.c)
+function core.event(kind, text) end   -- something happened; this node keeps the newest 512
+function core.events(after) end       --> {{number=, time= (s since 1970), kind=, text=}, ..} oldest first, numbers above `after`
+---@param rate integer samples a second, 1 to 1000
+function core.tap(address, rate) end  --> tap | nil, err; of an actor of this node, one at a time
+-- t:read() -> {samples={{at= (as core.now), from=, kind=, lane=, bytes=, text=}, ..}, seen=, passed_over=, dropped=, ended=}; t:close()
 
 ---- data and small things
 function core.sha256(text) end        --> hex

@@ -50,7 +50,7 @@ local function print_until_done(command, context, cluster)
   local every <const> = context.options.watch and math.max(WATCH_MIN_S, context.options.watch)
   local deadline <const> = context.timeout_s and core.now() + context.timeout_s
   while true do
-    local view, err = cluster_view.collect(context, cluster)
+    local view, err = (command.collect or cluster_view.collect)(context, cluster)
     if not view then return nil, err end
     local ok, problem = listing.print(context, command.rows(view, context), command.columns, command.schema)
     if not ok then return nil, problem end
@@ -63,7 +63,8 @@ local function print_until_done(command, context, cluster)
 end
 
 ---Makes a listing command.
----@param command table name, brief, summary, examples, columns, schema, rows(view, context), options
+---@param command table name, brief, summary, examples, columns, schema, rows(view, context), options; collect(context,
+---  cluster) -> view: by default cluster_view.collect
 ---@return table command
 function listing.command(command)
   local own = command.options or {}

@@ -17,7 +17,8 @@ policy.shipped = source.shipped
 ---Decides over the views of a journal: with the policies that it holds (report.identical, or the first difference), or
 ---with another one (report.plans, as bytes for core.plain_decode; open loop: the views do not react).
 ---@param path string journal of a run
----@param o? {policy?: string|table, params?: table, kind?: string, scope?: string}
+---@param o? {policy?: string|table, params?: table, kind?: string, scope?: string, last?: number} last: only what was
+---  decided in so many seconds before the end, by another policy
 ---@return table|nil report, table? err
 function policy.replay(path, o)
   local records, why, torn = journal.read(path)

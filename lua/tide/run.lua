@@ -19,7 +19,7 @@ local LOG_LINES_SHOWN <const> = 200
 ---@field id string
 ---@field params table params of the workers as of the newest report
 ---@field tables table<string, table> handles by the job's names of them
----@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why
+---@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why, replay
 
 local function table_specs(job)
   local specs = job.tables or {}
@@ -383,6 +383,18 @@ end
 ---Changes params from the next report on.
 ---@param params table
 function run:set(params) core.send(self.controller, {op = "set", params = params}) end
+
+---A test aid, to see what stragglers do to a run: from its next report or chunk on this worker takes `factor` times as
+---long as its work does. What it needs more it sleeps, so it does not matter how many cores there are; a `compute_s`
+---that it reports is multiplied likewise.
+---@param rank integer
+---@param factor number 1: no longer
+function run:slow_worker(rank, factor)
+  if math.type(rank) ~= "integer" or type(factor) ~= "number" or not (factor >= 1 and factor <= 1000) then
+    error(errors.new("T0113", "run:slow_worker wants the rank of a worker and a factor between 1 and 1000"), 2)
+  end
+  core.send(self.controller, {op = "slow", rank = rank, factor = factor})
+end
 
 ---Ends the workers now.
 function run:cancel()

@@ -73,6 +73,8 @@ local function serve(self, message)
     self.stop_asked = true
   elseif value.op == "params" then
     self.params = value.params
+  elseif value.op == "slow" then
+    self.slowness = value.factor
   elseif value.op == "comm" then
     self.comm = value.plan
   elseif value.op == "end" then
@@ -91,10 +93,18 @@ local function await(self, op, id)
     if not message then error(err, 0) end
     local value = serve(self, message)
     if value and value.op == op and value.id == id then
-      self.wait_s = self.wait_s + core.now() - since
+      self.working_since = core.now()
+      self.wait_s = self.wait_s + self.working_since - since
       return value
     end
   end
+end
+
+-- A worker that is made slow takes so many times as long for what it has done since it last waited.
+local function take_longer(self)
+  if self.slowness == 1 then return end
+  core.sleep((core.now() - self.working_since) * (self.slowness - 1))
+  self.working_since = core.now()
 end
 
 local function flush_progress(self)
@@ -117,11 +127,13 @@ function w_methods:report(fields)
     if core.now() - self.progress_at >= PROGRESS_EVERY_S then flush_progress(self) end
     return self.params
   end
+  take_longer(self)
   self.partial = {}
   self.reports = self.reports + 1
   local now = core.now()
   local sent = {}
   for k, v in pairs(fields) do if k ~= "wait" then sent[k] = v end end
+  sent.compute_s = sent.compute_s and sent.compute_s * self.slowness
   for k, v in pairs(self.spans) do sent[k] = v end
   self.spans = {}
   tell(self, {op = "report", id = self.reports, fields = sent, record = self.keeps and record_of(self) or nil,
@@ -175,6 +187,7 @@ function w_methods:chunks()
     if current then tell(self, {op = "chunk", pass = pass, back = said()}) end
   end})
   return function()
+    take_longer(self)
     self.asked = self.asked + 1
     tell(self, {op = "chunk", id = self.asked, pass = pass, done = current and said() or nil})
     current = nil
@@ -208,7 +221,7 @@ function w_methods:barrier(name, value)
 end
 
 ---Tells the run's `comm` policy what the exchange of gradients took.
----@param fields table {seconds =, paths = by tensor, bytes =, busy_s =, step_s =}
+---@param fields table {seconds =, paths = by tensor, bytes =, busy_s =, step_s =, waited_s =}
 function w_methods:exchanged(fields) tell(self, {op = "exchanged", fields = fields}) end
 
 ---This worker will use keys of a table in its clocks `from` to `to` - 1 (w:clock() counts them): rows come here, or
@@ -290,7 +303,7 @@ function worker.new(a)
     rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = resume.params or a.params or {},
     state = resume.state or {}, keeps = a.keeps, controller = a.controller, reports = 0, barriers = 0,
     clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0, partial = {}, spans = {},
-    progress_at = 0, reported_at = core.now(), stop_asked = false, rng = rng,
+    progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(), stop_asked = false, rng = rng,
   }, w_methods)
 end
 
@@ -327,7 +340,7 @@ function worker.main(a)
     local go <const> = await(self, "go", 0)
     self.batch, self.comm, self.passes = go.batch, go.comm, go.passes or self.passes
     self.params = go.params or self.params
-    self.reported_at = core.now()
+    self.reported_at, self.working_since = core.now(), core.now()
     self.job.worker(self)
     core.worker_end()
     flush_progress(self)

@@ -45,6 +45,7 @@ struct tide_outgoing {
     int32_t code;           /* ERROR, EXIT */
     uint8_t kind;           /* enum tide_frame_kind */
     uint8_t lane;
+    uint32_t window;        /* admit's */
     bool prepaid;           /* no credit was reserved by admit: the link charges it when it sends */
 };
 void tide_outgoing_free(struct tide_outgoing *message); /* any thread; unrefs the tail */
@@ -53,10 +54,11 @@ static inline size_t tide_outgoing_body(const struct tide_outgoing *m) { return 
 /* How the system reaches other nodes; set once by net before the first remote send. */
 struct tide_route {
     void *arg;
-    /* Admission at the origin, any thread: reserves `bytes` of credit towards `node` in `lane`. 0; EBUSY (no credit);
+    /* Admission at the origin, any thread: reserves `bytes` of credit towards `node` in `lane`, of which no more than
+     * `window` (0: what the lane has) may be reserved then. 0; EBUSY (no credit);
      * EUNREACHABLE. Replies and system frames are not asked for. With `waiter`, EBUSY means: tide_fiber_wake(waiter)
      * is called when to try again. */
-    int (*admit)(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, struct tide_fiber *waiter);
+    int (*admit)(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, size_t window, struct tide_fiber *waiter);
     /* I/O thread: *takes* the message and sends it, or fails it (calls get EUNREACHABLE by tide_system_fail_call). */
     void (*send)(void *arg, struct tide_outgoing *message);
     /* I/O thread, at the end of each turn: write what gathered. Returns when to be called again, as a turn does. */
@@ -129,6 +131,10 @@ void tide_trace_title(const char *title);
 /* Sends with an explicit kind and from a service of the node (store, members) that is an actor of the I/O thread.
  * `prepaid`: no admission (answers, forwards, grants). Inside, any thread of the node. *shares* tail. */
 int tide_system_send(struct tide_system *system, const struct tide_outgoing *prototype, bool prepaid);
+/* As tide_send_blob, but waits while this and what the other node has not consumed of this node's are more than `window`
+ * bytes: what waits here can still be overtaken by what is more urgent, what is under way cannot. */
+int tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data, size_t size, struct tide_blob *tail,
+                          uint32_t window);
 
 /* ---- taps: samples of the messages that come to an actor (tap.c) ---- */
 enum { TIDE_TAP_BYTES = 512 };

@@ -170,8 +170,8 @@ struct actor {
     struct actor_timer *timers;
     const char *type;
     char *name; /* under slots_lock */
-    _Atomic(struct tide_tap *) tap; /* set under slots_lock */
     atomic_uint_fast64_t handled, handling_ns;
+    _Atomic(struct tide_tap *) tap; /* set under slots_lock; beside what every message touches */
     atomic_uint mailbox_messages, mailbox_bytes;
     uint32_t messages_max, bytes_max;
     uint32_t index, generation, next_free, room_count, stack_bytes;

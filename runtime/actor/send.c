@@ -43,7 +43,8 @@ static int admit(struct tide_system *system, const struct tide_outgoing *m) {
     size_t bytes = TIDE_FRAME_HEAD + tide_outgoing_body(m);
     struct tide_fiber *fiber = tide_fiber_current();
     for (;;) {
-        int rc = system->route.admit(system->route.arg, tide_address_node(m->to), (enum tide_lane)m->lane, bytes, fiber);
+        int rc = system->route.admit(system->route.arg, tide_address_node(m->to), (enum tide_lane)m->lane, bytes,
+                                     m->window, fiber);
         if (rc != TIDE_EBUSY || fiber == NULL) {
             return rc;
         }
@@ -145,8 +146,8 @@ static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call
     return 0;
 }
 
-int actor_send(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const void *data, size_t size,
-               struct tide_blob *tail) {
+static int send_within(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const void *data, size_t size,
+                       struct tide_blob *tail, uint32_t window) {
     struct scheduler *s = tide__scheduler;
     TIDE_ASSERT(s != NULL && lane < TIDE_LANE_COUNT);
     if (size + (tail != NULL ? tail->size : 0) > BODY_MAX) {
@@ -163,8 +164,19 @@ int actor_send(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const
                               .tail = tail,
                               .size = (uint32_t)size,
                               .kind = kind == TIDE_CALL ? TIDE_FRAME_CALL : TIDE_FRAME_CAST,
-                              .lane = lane};
+                              .lane = lane,
+                              .window = window};
     return tide_system_send(s->system, &m, lane == TIDE_LANE_SYSTEM || lane == TIDE_LANE_ANSWER);
+}
+
+int actor_send(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const void *data, size_t size,
+               struct tide_blob *tail) {
+    return send_within(to, kind, lane, call, data, size, tail, 0);
+}
+
+int tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data, size_t size, struct tide_blob *tail,
+                          uint32_t window) {
+    return send_within(to, TIDE_CAST, (uint8_t)lane, 0, data, size, tail, window);
 }
 
 int tide_send(tide_address to, enum tide_lane lane, const void *data, size_t size) {

@@ -2,7 +2,7 @@
  * What messages between workers look like, and values on the wire.
  *
  * [kind, step, rank, layer, index, format, fanout, [k ...], values]
- *     PUSH, SUM, REDUCE, GATHER: index = chunk; values of topk and onebit are bytes
+ *     PUSH, SUM, REDUCE, GATHER: index = chunk; values of topk, onebit and sparse are bytes
  *     FACTOR: rank = source, whoever passes them on; index = offset, k = rows of each matrix
  * [SHARE, step, rank, [sums], nil | [epoch, paths, formats, fanouts]]
  */
@@ -46,11 +46,9 @@ struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t f
     return blob;
 }
 
-static const uint8_t codes[] = {[TIDE_WIRE_F32] = TIDE_F32,
-                                [TIDE_WIRE_F16] = TIDE_F16,
-                                [TIDE_WIRE_BF16] = TIDE_BF16,
-                                [TIDE_FORMAT_TOPK] = TIDE_U8,
-                                [TIDE_FORMAT_ONEBIT] = TIDE_U8};
+static const uint8_t codes[] = {
+    [TIDE_WIRE_F32] = TIDE_F32,   [TIDE_WIRE_F16] = TIDE_F16,     [TIDE_WIRE_BF16] = TIDE_BF16,
+    [TIDE_FORMAT_TOPK] = TIDE_U8, [TIDE_FORMAT_ONEBIT] = TIDE_U8, [TIDE_FORMAT_SPARSE] = TIDE_U8};
 
 void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e) {
@@ -64,8 +62,8 @@ void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
     tide_write_uint(w, e->format);
     tide_write_uint(w, e->fanout);
     if (e->kind == FACTOR) {
-        const struct factors *f = e->rank == x->rank ? &l->own[e->step & 1]
-                                                     : &l->rounds[e->step & 1].factors[e->rank];
+        const struct factors *f =
+            e->rank == x->rank ? &l->own[e->step & 1] : &l->rounds[e->step & 1].factors[e->rank];
         tide_write_array(w, l->matrix_count);
         for (size_t i = 0; i < l->matrix_count; i++) {
             tide_write_uint(w, f->k[i]);
@@ -73,8 +71,8 @@ void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
     } else {
         tide_write_array(w, 0);
     }
-    size_t elements = e->format > TIDE_WIRE_BF16 ? tide__exchange_size(e->count, e->format) : e->count;
-    tide_write_typed_head(w, (enum tide_ext)codes[e->format], elements);
+    tide_write_typed_head(w, (enum tide_ext)codes[e->format],
+                          e->format > TIDE_WIRE_BF16 ? e->blob->size : e->count);
 }
 
 static uint32_t read_u32(struct tide_reader *r) {
@@ -116,7 +114,9 @@ static void parse_values(struct tide_reader *r, struct intake *m) {
     uint32_t format = read_u32(r), fanout = read_u32(r);
     m->k_count = tide_read_array(r);
     if (r->error || format >= TIDE_FORMAT_COUNT || fanout > UINT8_MAX ||
-        (m->kind == FACTOR && format > TIDE_WIRE_BF16) || m->k_count > MATRICES_MAX) {
+        (m->kind == FACTOR ? format == TIDE_FORMAT_TOPK || format == TIDE_FORMAT_ONEBIT
+                           : format == TIDE_FORMAT_SPARSE) ||
+        m->k_count > MATRICES_MAX) {
         r->error = TIDE_EPROTO;
         return;
     }
@@ -125,9 +125,8 @@ static void parse_values(struct tide_reader *r, struct intake *m) {
     for (size_t i = 0; i < m->k_count; i++) {
         m->k[i] = read_u32(r);
     }
-    enum tide_ext code = (enum tide_ext)codes[m->format];
-    m->values = tide_read_typed(r, code, &m->size);
-    m->size *= tide_ext_element_size(code);
+    m->values = tide_read_typed(r, (enum tide_ext)codes[m->format], &m->size);
+    m->size *= tide_ext_element_size(codes[m->format]);
 }
 
 int tide__exchange_parse(const void *data, size_t size, struct intake *m) {

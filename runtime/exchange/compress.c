@@ -1,10 +1,12 @@
 /*
- * Lossy forms of a chunk of values: the largest few, or signs; and what is kept of what they lose.
- * The same values give the same bytes everywhere: ties go to the lower place.
+ * Short forms of a chunk of values: the largest few, or signs, and what is kept of what they lose;
+ * and without the zeros, of which nothing is lost. The same values give the same bytes everywhere:
+ * ties go to the lower place.
  *
  *   topk    k x u32 place, rising; k x f32 value; k = ceil(count / 100)
  *   onebit  of each block of 1024 (the last may be shorter): f32 mean of the values below 0, f32
- *           mean of the others, then a bit a value, from the lowest of the first byte: 1 = not below 0
+ *           mean of the others, then a bit a value, from the lowest of the first byte: 1 = not
+ * below 0 sparse  a bit a value, as there: 1 = not +0; then those values as f32
  */
 #include "exchange/internal.h"
 
@@ -17,9 +19,9 @@ static size_t kept_of(size_t count) {
 }
 
 size_t tide__compressed_size(size_t count, uint8_t format) {
-    return format == TIDE_FORMAT_TOPK
-               ? 8 * kept_of(count)
-               : count / BLOCK * (8 + BLOCK / 8) + (count % BLOCK ? 8 + (count % BLOCK + 7) / 8 : 0);
+    return format == TIDE_FORMAT_TOPK ? 8 * kept_of(count)
+                                      : count / BLOCK * (8 + BLOCK / 8) +
+                                            (count % BLOCK ? 8 + (count % BLOCK + 7) / 8 : 0);
 }
 
 /* ---- the largest ---- */
@@ -121,7 +123,51 @@ static void spread_signs(const uint8_t *from, float *to, size_t count) {
     }
 }
 
-/* ---- both ---- */
+/* ---- without zeros ---- */
+
+struct tide_blob *tide__sparse_blob(const float *from, size_t count) {
+    size_t there = 0, map = (count + 7) / 8;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &from[i], 4);
+        there += bits != 0;
+    }
+    struct tide_blob *blob = tide_blob_create(map + 4 * there);
+    if (!blob) {
+        return NULL;
+    }
+    uint8_t *bytes = blob->data, *at = bytes + map;
+    memset(bytes, 0, map);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &from[i], 4);
+        if (bits != 0) {
+            bytes[i / 8] |= (uint8_t)(1 << i % 8);
+            memcpy(at, &bits, 4);
+            at += 4;
+        }
+    }
+    return blob;
+}
+
+int tide__sparse_expand(const uint8_t *from, size_t size, float *to, size_t count) {
+    size_t map = (count + 7) / 8, at = map;
+    bool fits = size >= map && (count % 8 == 0 || from[map - 1] >> count % 8 == 0);
+    for (size_t i = 0; i < count && fits; i++) {
+        bool there = from[i / 8] >> i % 8 & 1;
+        fits = !there || size - at >= 4;
+        to[i] = 0;
+        if (there && fits) {
+            memcpy(&to[i], from + at, 4);
+            at += 4;
+        }
+    }
+    return fits && at == size
+               ? 0
+               : tide_fail(TIDE_EPROTO, "%zu bytes of %zu values without their zeros", size, count);
+}
+
+/* ---- lossy ---- */
 
 int tide__compress(const float *from, uint8_t *to, size_t count, uint8_t format) {
     if (format == TIDE_FORMAT_TOPK) {

@@ -3,7 +3,7 @@
 
 #include <stdarg.h>
 
-enum { CHUNK_ELEMENTS = 1 << 19, CHUNK_LEAST = 256 };
+enum { CHUNK_ELEMENTS = 1 << 19, CHUNK_LEAST = 256, UNDER_WAY = 8 << 20, WINDOW_LEAST = 64 << 10 };
 
 /* ---- memory ---- */
 
@@ -93,9 +93,21 @@ static size_t chunks_of(size_t count, uint32_t workers, size_t most) {
     return workers * ((each + most - 1) / most);
 }
 
+/* Bytes that the link to one other worker is given at a time. */
+static uint32_t window_of(const struct tide_exchange_options *o) {
+    size_t all = o->under_way ? o->under_way : UNDER_WAY;
+    size_t each = all / (o->workers > 1 ? o->workers - 1 : 1);
+    return (uint32_t)(each < WINDOW_LEAST ? WINDOW_LEAST : each < UNDER_WAY ? each : UNDER_WAY);
+}
+
+static size_t chunk_of(const struct tide_exchange_options *o) {
+    size_t fits = window_of(o) / sizeof(float);
+    return o->chunk_elements ? o->chunk_elements : fits < CHUNK_ELEMENTS ? fits : CHUNK_ELEMENTS;
+}
+
 static int make_layer(const struct tide_exchange_options *o, const struct tide_exchange_layer *from,
                       struct layer *l) {
-    size_t most = o->chunk_elements ? o->chunk_elements : CHUNK_ELEMENTS, end = from->first;
+    size_t most = chunk_of(o), end = from->first;
     if (from->first > o->elements || from->count > o->elements - from->first ||
         from->matrix_count > MATRICES_MAX) {
         return tide_fail(
@@ -166,6 +178,7 @@ int tide_exchange_create(struct tide_node *node, const struct tide_exchange_opti
     x->node = node;
     x->port = tide_system_port(tide_system_of(node));
     x->rank = o->rank;
+    x->window = window_of(o);
     x->workers = o->workers;
     x->elements = o->elements;
     x->layer_count = o->layer_count;
@@ -275,14 +288,25 @@ static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint
 
 /* ---- plans ---- */
 
+/* Whether a format can be had on a layer's path. */
+static bool is_carried(const struct layer *l, uint8_t path, uint8_t format) {
+    switch (format) {
+    case TIDE_FORMAT_TOPK:
+    case TIDE_FORMAT_ONEBIT:
+        return path == TIDE_PATH_PS && l->count >= TIDE_EXCHANGE_LOSSY_LEAST;
+    case TIDE_FORMAT_SPARSE:
+        return path == TIDE_PATH_FACTOR;
+    default:
+        return true;
+    }
+}
+
 void tide_exchange_set_plan(struct tide_exchange *x, const struct tide_exchange_plan *plan) {
     x->plan.epoch = plan->epoch;
     for (size_t i = 0; i < x->layer_count; i++) {
         bool factors = plan->paths[i] != TIDE_PATH_FACTOR || x->layers[i].matrix_count > 0;
         x->plan.paths[i] = factors ? plan->paths[i] : (uint8_t)TIDE_PATH_PS;
-        bool carried = plan->formats[i] <= TIDE_WIRE_BF16 ||
-                       (x->plan.paths[i] == TIDE_PATH_PS &&
-                        x->layers[i].count >= TIDE_EXCHANGE_LOSSY_LEAST);
+        bool carried = is_carried(&x->layers[i], x->plan.paths[i], plan->formats[i]);
         x->plan.formats[i] = carried ? plan->formats[i] : (uint8_t)TIDE_WIRE_F32;
         x->plan.fanouts[i] = plan->fanouts[i];
     }

@@ -10,14 +10,14 @@
  *   factor  the gradient is A^T B with few rows: everybody gets A and B of everybody, and the sum
  *           is one product of the stacked rows, made by the caller. A worker sends its own to
  *           `fanout` others, who pass them on, down a tree whose places change with source and step
- * Sums are in a fixed order of ranks. A layer leaves when it is ready, whatever else is computed; of
- * what waits for a busy link, the layer that the next step needs first goes first.
+ * Sums are in a fixed order of ranks. A layer leaves when it is ready, whatever else is computed;
+ * of what waits for a busy link, the layer that the next step needs first goes first.
  *
- * Lossy formats. Factors are rounded by their source, which uses what the others get. Of dense sums,
- * the owner uses what the others get, and keeps what was lost for its next sum; with `ps` a worker
- * keeps what its own chunks lost for its next gradient (error feedback: Seide et al., Interspeech
- * 2014; both ways: Tang et al., "DoubleSqueeze", ICML 2019). What was kept is added in full as soon
- * as the layer goes dense in f32, or round a ring.
+ * Lossy formats. Factors are rounded by their source, which uses what the others get. Of dense
+ * sums, the owner uses what the others get, and keeps what was lost for its next sum; with `ps` a
+ * worker keeps what its own chunks lost for its next gradient (error feedback: Seide et al.,
+ * Interspeech 2014; both ways: Tang et al., "DoubleSqueeze", ICML 2019). What was kept is added in
+ * full as soon as the layer goes dense in f32, or round a ring.
  *
  * All workers take the same steps, one after the other, and exchange every layer in each. Steps are
  * numbered from 1. Functions with a `step` are called by the worker's fiber; the actor behind works
@@ -33,12 +33,15 @@ enum tide_path { TIDE_PATH_PS, TIDE_PATH_FACTOR, TIDE_PATH_RING, TIDE_PATH_COUNT
 /* How values travel: enum tide_wire_type, or with `ps` alone:
  *   topk    of each chunk the hundredth part, at least one, of largest magnitude; 8 bytes each
  *   onebit  the sign of each value; of a block of 1024 the mean of each sign, 8 bytes
- * On the other paths, and for layers of fewer than TIDE_EXCHANGE_LOSSY_LEAST values, these two mean
- * f32: little would be saved, and signs of few unlike values (a convolution and its biases) are too
- * far from them for training to converge. */
+ * or with `factor` alone:
+ *   sparse  f32 without the zeros: a bit a value, 4 bytes each that is not 0; nothing is lost
+ * On the other paths they mean f32; so do the first two for layers of fewer than
+ * TIDE_EXCHANGE_LOSSY_LEAST values: little would be saved, and signs of few unlike values (a
+ * convolution and its biases) are too far from them for training to converge. */
 enum tide_format {
     TIDE_FORMAT_TOPK = TIDE_WIRE_BF16 + 1,
     TIDE_FORMAT_ONEBIT,
+    TIDE_FORMAT_SPARSE,
     TIDE_FORMAT_COUNT
 };
 
@@ -67,7 +70,8 @@ struct tide_exchange_options {
     size_t elements;                          /* of the gradients */
     const struct tide_exchange_layer *layers; /* in the order in which forward needs them; copied */
     size_t layer_count;
-    size_t chunk_elements; /* most of a message; 0: 524,288, 2 MiB in f32 */
+    size_t under_way;      /* bytes sent and not consumed, to all together; 0: 8 MiB */
+    size_t chunk_elements; /* most of a message; 0: 2 MiB in f32, less if a link is given less */
 };
 
 /* What a step does with each layer, and the number of the decision. */

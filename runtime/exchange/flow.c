@@ -323,7 +323,6 @@ static int pass_factors(struct tide_exchange *x, const struct intake *m, size_t 
 
 static int take_factors(struct tide_exchange *x, const struct intake *m, struct round *round) {
     struct layer *l = &x->layers[m->layer];
-    size_t count = m->size / tide__exchange_width(m->format);
     struct factors *f = &round->factors[m->rank];
     if (m->k_count != l->matrix_count) {
         return tide_fail(TIDE_EPROTO, "factors of %zu matrices, not %zu", m->k_count,
@@ -346,13 +345,17 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
         f->total = total;
         f->begun = true;
     }
+    bool sparse = m->format == TIDE_FORMAT_SPARSE;
+    size_t count = tide__exchange_piece(f->got, f->total);
     if (memcmp(f->k, m->k, m->k_count * sizeof *m->k) != 0 || m->index != f->got ||
-        count > f->total - f->got) {
+        (!sparse && m->size != tide__exchange_size(count, m->format))) {
         return tide_fail(TIDE_EPROTO, "factors that do not follow each other");
     }
-    (void)tide__exchange_decode(m->values, f->values + f->got, count, m->format); /* never lossy */
+    float *to = f->values + f->got;
+    int code = sparse ? tide__sparse_expand(m->values, m->size, to, count)
+                      : tide__exchange_decode(m->values, to, count, m->format);
     f->got += count;
-    int code = pass_factors(x, m, count);
+    code = code < 0 ? code : pass_factors(x, m, count);
     if (code == 0 && f->got == f->total) {
         land(x, l, round, x->workers);
     }
@@ -361,17 +364,21 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
 
 /* Own factors, rounded as they travel. Empty ones travel too: the others wait for them. */
 static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *round) {
-    enum { PIECE_MAX = 1 << 19 };
+    bool sparse = round->format == TIDE_FORMAT_SPARSE;
     struct factors *own = &x->layers[layer].own[round->step & 1];
     size_t at = 0;
     int code = 0;
     do {
-        size_t count = own->total - at < PIECE_MAX ? own->total - at : PIECE_MAX;
-        struct tide_blob *blob = tide__exchange_blob(own->values + at, count, round->format);
+        size_t count = tide__exchange_piece(at, own->total);
+        struct tide_blob *blob = sparse
+                                     ? tide__sparse_blob(own->values + at, count)
+                                     : tide__exchange_blob(own->values + at, count, round->format);
         if (!blob) {
             return TIDE_ENOMEM;
         }
-        (void)tide__exchange_decode(blob->data, own->values + at, count, round->format);
+        if (!sparse) { /* as the others get them */
+            (void)tide__exchange_decode(blob->data, own->values + at, count, round->format);
+        }
         struct entry e = {.step = round->step,
                           .layer = layer,
                           .index = (uint32_t)at,

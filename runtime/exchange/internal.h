@@ -109,6 +109,7 @@ struct tide_exchange {
     struct tide_port *port;
     tide_address address;
     uint32_t rank, workers;
+    uint32_t window; /* of the link to each other worker */
     size_t elements, layer_count;
     struct layer *layers;
     float *gradients;
@@ -132,11 +133,13 @@ struct tide_exchange {
     atomic_uint_fast64_t messages, bytes, busy_ns, waited, payload[TIDE_PATH_COUNT];
 };
 
-static inline size_t tide__exchange_width(uint8_t format) { /* bytes of a value, if they are equal */
+/* Bytes of a value in a format whose values all have as many. */
+static inline size_t tide__exchange_width(uint8_t format) {
     return format == TIDE_WIRE_F32 ? 4 : 2;
 }
-/* Place of a rank, or rank of a place, in the tree by which the factors of `source` go in a step; place 0
- * is the source, the others change with the step. Below place i are i * fanout + 1 .. (i + 1) * fanout. */
+/* Place of a rank, or rank of a place, in the tree by which the factors of `source` go in a step;
+ * place 0 is the source, the others change with the step. Below place i are
+ * i * fanout + 1 .. (i + 1) * fanout. */
 static inline uint32_t tide__exchange_place(const struct tide_exchange *x, uint32_t source,
                                             uint64_t step, uint32_t rank) {
     uint32_t others = x->workers - 1, turn = (uint32_t)(step % (others ? others : 1));
@@ -195,12 +198,20 @@ struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t f
 void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e);
 
+/* Values of a message of factors, which begins at `got` of `total`. */
+static inline size_t tide__exchange_piece(size_t got, size_t total) {
+    enum { PIECE_MAX = 1 << 19 };
+    return total - got < PIECE_MAX ? total - got : PIECE_MAX;
+}
+
 /* ---- compress.c ---- */
 size_t tide__compressed_size(size_t count, uint8_t format);
 int tide__compress(const float *from, uint8_t *to, size_t count, uint8_t format); /* ENOMEM */
 int tide__expand(const uint8_t *from, float *to, size_t count, uint8_t format);   /* EPROTO */
-/* The values as they travel, with what was kept of earlier ones added, and what this loses kept: `kept`
- * has count elements. ENOMEM: NULL. */
+struct tide_blob *tide__sparse_blob(const float *from, size_t count);             /* ENOMEM: NULL */
+int tide__sparse_expand(const uint8_t *from, size_t size, float *to, size_t count); /* EPROTO */
+/* The values as they travel, with what was kept of earlier ones added, and what this loses kept:
+ * `kept` has count elements. ENOMEM: NULL. */
 struct tide_blob *tide__exchange_blob_keeping(const float *from, float *kept, size_t count,
                                               uint8_t format);
 

@@ -1,7 +1,8 @@
 /*
  * What leaves: one queue and one fiber a peer. A queue is a heap by (step, layer), so what waits
- * for credit of a busy link leaves in the order in which the next step needs it; a chunk is the
- * unit that cannot be overtaken.
+ * leaves in the order in which the next step needs it. What is under way cannot be overtaken, and
+ * shares the node's card with what goes to all others: so all links together are given no more than
+ * `under_way` bytes, in chunks that fit.
  */
 #include "exchange/internal.h"
 
@@ -85,8 +86,10 @@ static int send_entry(struct peer *peer, struct entry *e) {
     struct tide_writer w;
     tide_writer_init(&w, buffer, sizeof buffer);
     tide__exchange_head(&w, x, e);
-    int code =
-        w.error ? w.error : tide_send_blob(peer->address, TIDE_LANE_BULK, w.data, w.size, e->blob);
+    uint32_t window = e->path == TIDE_PATH_RING ? 0 : x->window; /* a ring uses one link */
+    int code = w.error ? w.error
+                       : tide_send_blob_within(peer->address, TIDE_LANE_BULK, w.data, w.size,
+                                               e->blob, window);
     atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + w.size + e->blob->size,
                               memory_order_relaxed);

@@ -90,7 +90,8 @@ struct tide_peer *tide__peer(const struct tide_net *net,
                              uint16_t id); /* any thread; NULL: never seen */
 struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id); /* NULL: ENOMEM */
 void tide__peers_release(struct tide_net *net);
-int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes,
+/* window: of the lane, if the sender wants less than the lane has; 0: all of it. */
+int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,
                      struct tide_fiber *waiter);
 void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes); /* prepaid messages */
 void tide__peer_credit(struct tide_peer *peer, unsigned lane,

@@ -225,13 +225,13 @@ static bool close_all(void *arg) {
     return net->links == NULL;
 }
 
-static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes,
+static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, size_t window,
                  struct tide_fiber *waiter) {
     struct tide_peer *peer = tide__peer(arg, node);
     if (peer == NULL) {
         return tide_fail(TIDE_EUNREACHABLE, "node n%u is not known here", (unsigned)node);
     }
-    return tide__peer_admit(peer, lane, bytes, waiter);
+    return tide__peer_admit(peer, lane, bytes, window, waiter);
 }
 
 static void send(void *arg, struct tide_outgoing *message) {

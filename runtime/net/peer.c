@@ -78,10 +78,10 @@ void tide__peers_release(struct tide_net *net) {
 
 /* ---- credit ---- */
 
-static bool reserve(struct tide_peer *peer, unsigned lane, size_t bytes) {
+static bool reserve(struct tide_peer *peer, unsigned lane, size_t bytes, size_t window) {
     uint_fast64_t held = atomic_load_explicit(&peer->outstanding[lane], memory_order_relaxed);
     do {
-        if (held != 0 && (held + bytes > windows[lane] || TIDE_BUGGIFY(credit_short))) {
+        if (held != 0 && (held + bytes > window || TIDE_BUGGIFY(credit_short))) {
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, held + bytes,
@@ -93,7 +93,7 @@ static bool is_reachable(struct tide_peer *peer) {
     return atomic_load_explicit(&peer->reachable, memory_order_relaxed);
 }
 
-int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes,
+int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,
                      struct tide_fiber *waiter) {
     if (!is_reachable(peer)) {
         return tide_fail(TIDE_EUNREACHABLE, "node n%u is not connected", (unsigned)peer->id);
@@ -102,7 +102,8 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes,
         return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes,
                          (int)lane, tide__frame_limit(lane));
     }
-    if (windows[lane] == 0 || reserve(peer, lane, bytes)) {
+    window = window == 0 || window > windows[lane] ? windows[lane] : window;
+    if (windows[lane] == 0 || reserve(peer, lane, bytes, window)) {
         return 0;
     }
     if (waiter == NULL) {
@@ -115,7 +116,7 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes,
     }
     entry->fiber = waiter;
     tide_lock(&peer->lock);
-    bool go = !is_reachable(peer) || reserve(peer, lane, bytes);
+    bool go = !is_reachable(peer) || reserve(peer, lane, bytes, window);
     if (!go) {
         entry->next = peer->waiters;
         peer->waiters = entry;

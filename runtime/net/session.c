@@ -200,7 +200,7 @@ static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
         consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
         uint64_t news = consumed[i] - s->granted[i];
         bool much = news > tide__credit_window(i) / 4 ||
-                    (consumed[i] == s->delivered[i] && news >= 64 << 10);
+                    (consumed[i] == s->delivered[i] && news >= 16 << 10);
         worth = worth || much || (all && news > 0);
     }
     return worth;

@@ -7,6 +7,7 @@ Usage: console_screen.py TIDE CLUSTER CASE. The screen is python3-pyte's; typing
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -62,6 +63,12 @@ class Person(Prompt):
             self.fail(f"{what}; the screen shows:\n" + "\n".join(self.lines()))
 
 
+def node_pid(place):
+    """Process of a node by its place among those that were started; 0 is the controller."""
+    with open(os.environ["XDG_RUNTIME_DIR"] + "/tide/" + sys.argv[2] + "/pids", encoding="utf-8") as pids:
+        return int(pids.read().split("\n")[place].split()[0])
+
+
 def case_resize(start):
     """A line that is being typed survives any window; results keep to its width."""
     p = start()
@@ -91,8 +98,7 @@ def case_above(start):
     """What is told while somebody types comes above the line, which stays as it was, cursor included."""
     p = start()
     p.shows(PROMPT)
-    pids = open(os.environ["XDG_RUNTIME_DIR"] + "/tide/" + sys.argv[2] + "/pids").read().split("\n")
-    first = int(pids[1].split()[0])
+    first = node_pid(1)
     p.type("kept = 1 while true do core.sleep(0.01) end\r")
     time.sleep(0.3)
     os.kill(first, signal.SIGSTOP)
@@ -112,6 +118,33 @@ def case_above(start):
     p.check("the cursor has moved", p.cursor()[1] == before)
     p.type("2\r")  # where the cursor was: 1000 + 2337
     p.shows(r"^3337$", where=-2)
+    p.type("\x04")
+    p.ends_well()
+
+
+def case_stopped(start):
+    """A node that stands still holds up neither a target's Ctrl-C nor, for longer than its limit, what others say."""
+    p = start()
+    p.shows(PROMPT)
+    p.type("@all node.name\r")
+    p.shows('^n2: "n2"$', where=None)
+    p.shows(PROMPT)
+    second = node_pid(2)
+    os.kill(second, signal.SIGSTOP)
+    try:
+        p.type("@all 1 + 1\r")
+        time.sleep(0.3)
+        p.type("\x03")
+        p.shows("cancelled after", where=None)
+        p.shows(PROMPT)
+        p.type("@all 40 + 2\r")
+        p.shows(r"^n1: 42$", where=None)
+        p.shows(r"^n2: error\[T05\d\d\]", where=None)
+        p.shows(PROMPT)
+        p.type("6 * 7\r")
+        p.shows("^42$", where=-2)
+    finally:
+        os.kill(second, signal.SIGCONT)
     p.type("\x04")
     p.ends_well()
 
@@ -140,6 +173,8 @@ def case_plain(start):
     p.expect(r"###(.|\n)*> $")
     p.type("top{limit = 3}\r")
     p.expect(r"address(.|\n)*> $")
+    p.type("spark{1, 2, 3}\r")
+    p.expect(r"_=#(.|\n)*> $")
     p.type("1 + 1\r")
     p.expect(r"^2\n(.|\n)*> $")
     p.check("escape sequences on a plain terminal", b"\x1b" not in p.transcript)
@@ -190,6 +225,40 @@ def case_ends(start):
         time.sleep(0.05)
 
 
+def case_commands(start):
+    """A file is evaluated, a block edited, a session saved and run again."""
+    with open("block.lua", "w", encoding="utf-8") as f:
+        f.write("local sum = 0\nfor i = 1, 10 do sum = sum + i end\nreturn sum\n")
+    with open("editor.sh", "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\nsed -i 's/55/56/' \"$1\"\n")
+    os.chmod("editor.sh", 0o755)
+    p = start(environment={"EDITOR": os.path.abspath("editor.sh"), "VISUAL": os.path.abspath("editor.sh")})
+    p.shows(PROMPT)
+    p.type("\\i block.lua\r")
+    p.shows("^55$", where=-2)
+    p.type("\\i nosuch.lua\r")
+    p.shows("nosuch.lua", where=-2)
+    p.type("seen = 55 return seen\r")
+    p.shows("^55$", where=-2)
+    p.type("\\e\r")
+    p.shows("^56$", where=-2)
+    p.type("\x1b[A\r")  # what was edited is recalled
+    p.shows(r"> seen = 56 return seen\n56$", where=None)
+    p.shows(PROMPT)
+    p.type("@all seen == nil and 1 or seen\r")
+    p.shows("^n1: 56$", where=None)
+    p.shows(PROMPT)
+    p.type("\\s saved.lua\r")
+    p.shows(r"5 lines are in saved\.lua", where=-2)
+    p.type("\\nosuch\r")
+    p.shows("no command of the prompt", where=-2)
+    p.type("\\q\r")
+    p.ends_well()
+    with open("saved.lua", encoding="utf-8") as saved:
+        again = subprocess.run(sys.argv[1:2] + ["attach", sys.argv[2]], stdin=saved, capture_output=True, check=False)
+    p.check(f"the saved session says {again}", again.stdout.split() == b"55 55 56 56".split() + [b'{"n1":56,"n2":1}'])
+
+
 def case_tap(start):
     """Messages appear while they come; Ctrl-C ends it; an actor that dies is told."""
     p = start()
@@ -221,6 +290,7 @@ def case_roles(start):
     """A session that may only look says so in its prompt."""
     p = start("--role", "read")
     p.shows(r" \(read\)> ?$")
+    p.shows(r"cluster .* nodes up +on n1 as read +\? for help", where=0)
     p.type("policy.swap 'batching/boa'\r")
     p.shows(r"T0801.*policy\.swap needs role operate", where=None)
     p.type("#nodes() > 0\r")

@@ -75,6 +75,12 @@ run 0 attach con -e 'policy.check("own.lua").ok'
 says out.txt '^true$'
 run 0 attach con -e 'policy.rollback("batching") return policy.list()[1].name'
 says_not out.txt 'lb-bsp'
+run 0 attach con -e 'policy.replay().identical'
+says out.txt '^true$'
+run 0 attach con -e 'local r = policy.replay("batching/boa", {last = "1h"}) return r.open_loop and r.decisions > 0'
+says out.txt '^true$'
+run 1 attach con -e 'policy.replay(nil, {last = "1h"})'
+says err.txt 'what the recorded ones decided depends on all before'
 kill -INT "$driver"
 wait "$driver"
 

@@ -6,10 +6,11 @@ export XDG_STATE_HOME=$work/state
 [ -n "${TIDE_SANITIZED:-}" ] && export CONSOLE_LIMIT_S=60
 
 run 0 up --cluster scr -n 2
-for case in resize above wide plain hostile ends tap roles; do
-    timeout -k 5 120 /usr/bin/python3 "$root/tests/cluster/console_screen.py" "$TIDE" scr $case >person.txt 2>&1 \
-        || { fail "console_screen.py $case"; tail -40 person.txt; }
-done
+person() { # CLUSTER CASE
+    timeout -k 5 120 /usr/bin/python3 "$root/tests/cluster/console_screen.py" "$TIDE" "$1" "$2" >person.txt 2>&1 \
+        || { fail "console_screen.py $2"; tail -40 person.txt; }
+}
+for case in resize above wide plain hostile ends commands tap roles; do person scr $case; done
 
 cat >busy.lua <<'LUA'
 local tide = require "tide"
@@ -47,6 +48,12 @@ says err.txt 'T0105'
 run 0 attach scr -e 'tap("n1/store", {count = 3, match = "find(text, \"PUSH\")"})'
 [ "$(grep -c 'store .* PUSH \[2, ' out.txt)" = 3 ] || fail "no three pushes: $(cat out.txt)"
 says out.txt 'n1/store: [0-9]+ messages'
+run 0 tap n2/store --cluster scr --count 2 --json
+[ "$(grep -c '"schema":"tide.message/1".*"text":"' out.txt)" = 2 ] || fail "no two messages: $(cat out.txt)"
+says err.txt 'n2/store: [0-9]+ messages'
+run 124 tap n2/store --cluster scr --timeout 1s --match 'bytes < 0'
+run 2 tap n2/nobody --cluster scr
+says err.txt 'T0105.*no actor'
 run 1 attach scr -e 'tap("n1/store", {match = "bytes >"})'
 says err.txt 'T0201.*match'
 run 1 attach scr -e 'tap("n9/store")'
@@ -91,6 +98,37 @@ says out.txt 'node n[12] joined'
 run 0 attach scr -e '#events{last = 0}'
 says out.txt '^0$'
 
+run 0 move busy.w 0-99 n1 --cluster scr
+run 0 move busy.w 0-99 n2 --cluster scr
+run 0 attach scr -e 'events{kind = "slots"}'
+says out.txt '[0-9]+ slots of table busy\.w came from n1 to n2: they were moved'
+run 0 checkpoint save ckpt --cluster scr
+run 0 attach scr -e 'events{kind = "checkpoint"}'
+says out.txt 'generation 1 in .*ckpt, as asked'
+run 0 events --cluster scr --where 'kind == "run"'
+says out.txt 'job busy started'
+run 0 events --cluster scr --json
+says out.txt '"schema":"tide.event/1".*"text":"node n[12] joined"'
+run 0 why n2/store --cluster scr
+says out.txt '^n2 .* store '
+run 2 why n2/nobody --cluster scr
+says err.txt 'T0105.*no actor'
+
+# Values as files: new ones only, and only those that the line names.
+run 0 attach scr -e 'save({{name = "a,b", n = 1}, {name = "c\"d"}}, "records.csv")'
+printf 'n,name\n1,"a,b"\n,"c""d"\n' | cmp - records.csv || fail "records as CSV: $(cat records.csv)"
+run 0 attach scr -e 'save(core.tensor("f32", 30000, 3), "tensor.csv")'
+[ "$(sort tensor.csv | uniq -c | tr -s ' ')" = " 30000 0,0,0" ] || fail "a tensor as CSV"
+run 0 attach scr --role read -e 'save({a = {1, 2}}, "value.json")'
+[ "$(cat value.json)" = '{"a":[1,2]}' ] || fail "a value as JSON: $(cat value.json)"
+run 1 attach scr -e 'save({{1}}, "records.csv")'
+says err.txt 'T0403.*exists'
+run 1 attach scr -e 'save({{1}}, "oth" .. "er.csv")'
+says err.txt 'T0505.*does not name'
+[ -e other.csv ] && fail "a file that the line does not name"
+run 1 attach scr -e 'save({1}, "x.txt")'
+says err.txt 'T0113'
+
 # A reader that goes away ends what runs for it; so does one who sends nonsense, with an error.
 for code in 'for i = 1, 1e9 do print(i) end' 'tap("n1/agent", {rate = 100}) core.sleep(1000)'; do
     { timeout 60 "$TIDE" attach scr -e "$code"; echo $? >code.txt; } 2>/dev/null | head -1 >/dev/null &
@@ -114,5 +152,10 @@ says err.txt 'T0201'
 # Many short sessions leave nothing behind: a node has room for 32 at a time.
 for _ in $(seq 40); do timeout 20 "$TIDE" attach scr -e 'assert(node.name == "n1")' >/dev/null 2>err.txt || fail "$(cat err.txt)"; done
 run 0 down scr -y
+run 0 up --cluster still -n 2
+person still stopped
+kill -KILL "$(sed -n 3p "$XDG_RUNTIME_DIR/tide/still/pids" | cut -d' ' -f1)" 2>/dev/null # n2, if it lives
+wait_for 30 sh -c "timeout 20 '$TIDE' events --cluster still 2>/dev/null | grep -q 'node n2 died: '"
+run 0 down still -y
 nothing_left
 finish

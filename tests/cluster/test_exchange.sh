@@ -14,7 +14,7 @@ local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(),
 local job = nn.job {name = "same", program = net, data = tide.data.images(nil, {count = 480, test = 0.5, seed = 2}),
   batch = 240, epochs = opt.epochs, clip = opt.clip, comm = {policy = opt.comm,
   params = {format = opt.format, fanout = opt.comm:find "sfb" and opt.fanout or nil}},
-  optimizer = nn[opt.rule] {lr = 0.1, decay = opt.clip and 0.001 or 0}}
+  optimizer = nn[opt.rule] {lr = 0.1, decay = 0.001}}
 
 -- Bytes out of all workers in a step, as docs/exchange.md has them.
 local function expected(path, workers, rank)

@@ -182,6 +182,7 @@ EXCHANGES = {
     "topk": b"\x99\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 7, -2.0),
     "topk-beyond": b"\x99\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 5000, -2.0),
     "onebit": b"\x99\0\1\1\0\2\4\0\x90\xc7\x09\x08" + struct.pack("<ff", -1.5, 2.0) + b"\x55",
+    "sparse": b"\x99\4\1\1\0\0\5\2\x91\1\xc7\x05\x08" + b"\x04" + struct.pack("<f", 1.5),
     "short": b"\x99\0\1\1\0\2\0\0\x90\xd7\1" + b"\0" * 7,
     "share": b"\x95\5\1\0\x94" + b"\xcb" + struct.pack(">d", 32.0) + b"\1\2\3\xc0",
     "plan": b"\x95\5\2\0\x94\1\2\3\4\x94\7\xc4\2\0\1\xc4\2\0\2\xc4\2\0\3",

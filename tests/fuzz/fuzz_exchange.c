@@ -18,9 +18,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *values = m.values;
     FUZZ_CHECK(values >= data && values + m.size <= data + size);
     for (size_t count = 0; count <= 2048; count++) { /* a chunk of any number of values that fits */
-        if (tide__exchange_size(count, m.format) == m.size) {
+        bool sparse = m.format == TIDE_FORMAT_SPARSE;
+        if (sparse || tide__exchange_size(count, m.format) == m.size) {
             float *floats = malloc((count + 1) * sizeof *floats);
-            (void)tide__exchange_decode(values, floats, count, m.format);
+            (void)(sparse ? tide__sparse_expand(values, m.size, floats, count)
+                          : tide__exchange_decode(values, floats, count, m.format));
             free(floats);
         }
     }

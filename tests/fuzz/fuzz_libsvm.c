@@ -1,6 +1,6 @@
 /*
- * LibSVM text, packed by gzip or not: the first byte chooses base and size of pieces. What is accepted has
- * rising indices within its columns, and is the same in one piece.
+ * LibSVM text, packed by gzip or not: the first byte chooses base and size of pieces. What is
+ * accepted has rising indices within its columns, and is the same in one piece.
  */
 #include "fuzz.h"
 #include "gzip.h"

@@ -23,6 +23,7 @@ end
 local function status_of_n1()
   return {
     rss_bytes = 3 * 1024 * 1024, now = 12,
+    events = {{number = 1, time = 1790000000, kind = "node", text = "node n2 died: silent for 2.3 s"}},
     actors = {
       {address = "2:1", name = "agent", type = "lua", waits_for = "receive", waits_s = 1.5, mailbox_messages = 0,
        mailbox_bytes = 0, messages_handled = 1200, handling_ns = 2000000},
@@ -52,7 +53,8 @@ function support.reset()
   end
   cluster.attach = remember("attach", true)
   cluster.gather = remember("gather", {
-    {name = "controller", id = 1, state = "up", answer = {rss_bytes = 1000, actors = {}, links = {}, tables = {}}},
+    {name = "controller", id = 1, state = "up",
+     answer = {rss_bytes = 1000, actors = {}, links = {}, tables = {}, events = {}}},
     {name = "n1", id = 2, state = "up", answer = status_of_n1()},
     {name = "n2", id = 3, state = "dead"},
   })

@@ -409,6 +409,7 @@ case("canary: what befalls both groups is not held against it; what it does wron
   for _, x in ipairs(w.workers) do x.at, x.per = 3 * x.at, 3 * x.per end
   while h:list()[1].canary do w.train(h, 1) end
   assert(h:list()[1].name == "lb-bsp", h:report("batching").outcome)
+  w.train(h, 3)
   for _, body in ipairs {"error 'oh'", "return {batch = {[9] = 1}}", "while true do end"} do
     local wrong = policy("st.n = st.n + 1 if st.n > 1 then " .. body .. " end return {}", {name = "wrong", every = 0.01})
     assert(h:swap(wrong, {canary = {workers = {3, 4}}, guard = RISE}))
@@ -423,6 +424,23 @@ case("canary: what befalls both groups is not held against it; what it does wron
   assert(h:rollback("batching").old == "even-finish v1" and h:list()[1].name == "lb-bsp") -- one word back
   assert(h:swap("batching/even-finish", {canary = {workers = {1, 2}}, guard = RISE}))
   assert(h:swap "batching/equal" and not h:list()[1].canary)
+  h:close()
+end)
+
+case("canary: what it is compared with is the policy beside it, not one before that", function()
+  local w = world(PAIRS)
+  local h = new_host(w)
+  assert(h:add_seat("batching", "mf", "batching/boa"))
+  w.train(h, 60)
+  assert(h:swap "batching/equal")
+  local refused, err = h:swap("batching/even-finish", {canary = {workers = {3, 4}}, guard = RISE})
+  assert(not refused and err.message:find "no sample of `compute_s` yet", err and err.message)
+  w.train(h, 4)
+  local now = {}
+  for i = 1, 4 do now[i] = w.workers[i].at + w.workers[i].per * w.workers[i].batch end
+  assert(h:swap(policy("return {}", {name = "still"}), {canary = {workers = {3, 4}}, guard = RISE}))
+  local g = h:seat("batching").canary.before.compute_s
+  assert(math.abs(g.inside - math.max(now[3], now[4])) < 1e-9 and math.abs(g.rest - math.max(now[1], now[2])) < 1e-9)
   h:close()
 end)
 
@@ -483,6 +501,80 @@ case("canary: the journal replays both policies; after a crash the old one has a
   assert(other:list()[1].name == "test" and not other:list()[1].canary)
   h:close()
   other:close()
+end)
+
+case("a crash between or in any two records: one policy holds the seat, whole, with its last accepted state", function()
+  local parts, w = {}, world(PAIRS)
+  local h = new_host(w, {journal = journal.new(function(b) parts[#parts + 1] = b end)})
+  assert(h:add_seat("batching", "mf", policy(SHIFT, {every = 0.3})))
+  w.train(h, 6)
+  assert(h:swap(policy(SHIFT .. "-- b\n", {name = "b", every = 0.3})))
+  w.train(h, 6)
+  local guarded = {metric = "compute_s", rise = 5, within = 1}
+  assert(h:swap(policy(SHIFT .. "-- c\n", {name = "c", every = 0.2}), {canary = {workers = {1, 2}}, guard = guarded}))
+  while h:list()[1].canary do w.train(h, 1) end
+  assert(h:rollback "batching")
+  w.train(h, 4)
+  h:close()
+  local text, holders = "", {}
+  for i, part in ipairs(parts) do
+    for _, cut in ipairs {1, #part // 2, #part} do -- torn in its head, in its middle, whole
+      local records = journal.parse(text .. part:sub(1, cut))
+      local name, n
+      for _, r in ipairs(records or {}) do
+        if r.text and not r.canary then name, n = r.name, core.plain_decode(r.saved or core.plain_encode {n = 0}).n end
+        if r.what == "decision" and not r.canary and r.saved then n = core.plain_decode(r.saved).n end
+      end
+      if name then
+        local other = new_host(world(PAIRS))
+        assert(other:add_seat("batching", "mf", "batching/equal"))
+        other:recover(records)
+        assert(other:list()[1].name == name and not other:list()[1].canary, ("record %d cut at %d"):format(i, cut))
+        local saved = other:seat("batching"):last_export()
+        assert((saved and core.plain_decode(saved).n or 0) == n)
+        holders[name] = true
+        other:close()
+      end
+    end
+    text = text .. part
+  end
+  assert(holders.test and holders.b and holders.c)
+end)
+
+case("canaries at random: batches always sum up, each policy moves only what is its own", function()
+  local rng = core.random(11)
+  local function below(n) return math.tointeger(rng:below(n)) end
+  for round = 1, 25 do
+    local speeds, chosen = {}, {}
+    for i = 1, 3 + below(6) do speeds[i] = 1 + below(4) end
+    for i = 1, #speeds do if below(2) == 0 then chosen[#chosen + 1] = i end end
+    local w = world {speeds = speeds, batch = 60 * #speeds}
+    local h = new_host(w, {seed = round})
+    local MOVE <const> = [[local list, batch = view.workers, {}
+      local from, to = list[view.rng(#list)], list[view.rng(#list)]
+      local some = math.min(view.rng(20), from.batch - 1)
+      if from.id == to.id or some < 1 then return {} end
+      return {batch = {[from.id] = from.batch - some, [to.id] = to.batch + some}}]]
+    assert(h:add_seat("batching", "mf", policy(MOVE, {every = 0.2})))
+    w.train(h, 5)
+    local inner = h.driver.apply
+    local inside = {}
+    for _, id in ipairs(chosen) do inside[id] = true end
+    local canary = h:swap(policy(MOVE .. " -- c\n", {name = "c", every = 0.3}), {canary = {workers = chosen},
+      guard = {metric = "compute_s", rise = 3, within = 2}})
+    assert((canary ~= nil) == (#chosen >= 2 and #chosen < #speeds))
+    h.driver.apply = function(kind, scope, actions, epoch)
+      local some_in, some_out = false, false
+      for _, a in ipairs(actions) do
+        if inside[a.id] then some_in = true else some_out = true end
+      end
+      assert(not (h:list()[1].canary and some_in and some_out), "one plan touches both parts")
+      return inner(kind, scope, actions, epoch)
+    end
+    for _ = 1, 60 do w.train(h, 1) end
+    assert(not h:list()[1].canary and h:list()[1].errors == 0)
+    h:close()
+  end
 end)
 
 -- Slots of two tables on three nodes, moved at once.
@@ -722,7 +814,9 @@ case("check: the recorded views, where it differs, where it fails", function()
   local report = assert(h:check(policy("return {why = view.tick % 2 == 0 and 'x' or 'y'}", {name = "c"})))
   assert(report.views == 200 and report.valid == 200 and report.differs == 100 and report.ok and report.memory_bytes > 10000)
   report = assert(h:check(policy("if view.tick == 100 then error 'no' end return {}", {name = "c"})))
-  assert(not report.ok and report.faults == 1 and report.fault:find "no")
+  assert(not report.ok and report.faults == 1 and report.fault:find "no" and not report.lacks)
+  report = assert(h:check "batching/boa")
+  assert(report.lacks == "worker.sample" and report.ok)
   assert(h:list()[1].errors == 0)
   h:close()
 end)

@@ -132,7 +132,7 @@ local tables = {
   comm = {
     {{}, ok}, {{path = {[1] = "ps", [2] = "factor"}}, ok}, {{format = {[1] = "bf16"}}, ok}, {{fanout = {[2] = 3}}, ok}, {{format = {[1] = "topk"}, path = {[1] = "ps"}}, ok}, {{priority = {[1] = -2.5}}, ok}, {{chunk_bytes = 65536, budget_bytes_per_s = 1e9}, ok}, {{path = {[2] = "ring"}}, ok},
     {{path = {[1] = "mail"}}, "PLAN_SHAPE", "one of ps"}, {{format = {[1] = "f64"}}, "PLAN_SHAPE", "one of f32"}, {{priority = {[1] = NAN}}, "PLAN_SHAPE", "finite"}, {{priority = {[1] = "high"}}, "PLAN_SHAPE", "number"},
-    {{format = {[2] = "onebit"}, path = {[2] = "ring"}}, "PLAN_LIMIT", "does not carry it"}, {{fanout = {[1] = 256}}, "PLAN_LIMIT", "255 or less"}, {{fanout = {[1] = 1.5}}, "PLAN_SHAPE", "whole"},
+    {{format = {[2] = "onebit"}, path = {[2] = "ring"}}, "PLAN_LIMIT", "does not carry it"}, {{format = {[1] = "sparse"}, path = {[1] = "ps"}}, "PLAN_LIMIT", "`ps` does not carry it"}, {{fanout = {[1] = 256}}, "PLAN_LIMIT", "255 or less"}, {{fanout = {[1] = 1.5}}, "PLAN_SHAPE", "whole"},
     {{chunk_bytes = 0}, "PLAN_SHAPE", "1 or more"}, {{budget_bytes_per_s = -1}, "PLAN_SHAPE", "1 or more"}, {{path = {[3] = "ps"}}, "PLAN_UNKNOWN", "no such tensor"}, {{path = "ps"}, "PLAN_SHAPE", "by id"},
     {{format = {w = "f32"}}, "PLAN_SHAPE", "keyed by ids"}, {{paths = {}}, "PLAN_SHAPE", "no field"}, {{path = {[7] = "ps"}}, ok, gone = {tensors = 7}}, {{chunk_bytes = 1.5}, "PLAN_SHAPE", "whole"},
   },

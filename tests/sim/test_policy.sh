@@ -50,6 +50,75 @@ sed -e 's/stop = {epochs = 300},/stop = {epochs = 40}, on_worker_loss = "replay"
 run 0 sim --seed 5 lost.lua
 says out.txt '^sum.120$'
 
+# A straggler that nobody wrote into the job: its share is less from then on, and as before when it has recovered.
+cat >straggler.lua <<'END'
+local tide = require "tide"
+local job = tide.job {
+  name = "straggler", batch = 120, stop = {epochs = 100}, policies = {batching = "batching/boa"},
+  worker = function(w)
+    while not w:stopping() do
+      tide.sleep(0.02 + 0.001 * w.batch)
+      w:report {loss = 1, examples = w.batch}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 3}
+  local run = cluster:start(job)
+  print(select(2, pcall(run.slow_worker, run, 1, 0.5)).code)
+  local last = 0
+  for r in run:events "report" do
+    local shares = {}
+    for _, w in ipairs(r.workers) do shares[w.rank] = w.examples end
+    if r.n == 9 or r.n == 41 or r.n == 100 then
+      print(("step %d %s %.0f ms"):format(r.n, table.concat(shares, " "), 1e3 * (r.elapsed_s - last)))
+    end
+    if r.n == 8 then run:slow_worker(2, 4) end
+    if r.n == 50 then run:slow_worker(2, 1) end
+    last = r.elapsed_s
+  end
+  run:wait()
+end)
+END
+run 0 sim --seed 5 straggler.lua
+says out.txt '^T0113$'
+says out.txt '^step 9 40 40 40 240 ms$'
+says out.txt '^step 41 [56][0-9] [0-9] [56][0-9] [78][0-9] ms$'
+says out.txt '^step 100 (39|40|41) (39|40|41) (39|40|41) 6[01] ms$'
+
+# A worker that is slower with the fewest examples than the others with all of them is let go, and no step lacks any.
+cat >hopeless.lua <<'END'
+local tide = require "tide"
+local job = tide.job {
+  name = "hopeless", batch = 120, stop = {epochs = 200}, on_worker_loss = "replay",
+  policies = {batching = "batching/boa", scaling = {policy = "scaling/worker-set", params = {patience = 2}}},
+  worker = function(w)
+    while not w:stopping() do
+      tide.sleep((w.rank == 3 and 0.3 or 0.01) + 0.001 * w.batch)
+      w:report {loss = 1, examples = w.batch, here = 1}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 3}
+  local run = cluster:start(job)
+  local last = 0
+  for r in run:events "report" do
+    assert(r.examples == 120, ("step %d has %d examples"):format(r.n, r.examples))
+    if r.n == 5 or r.n == 200 then
+      print(("step %d of %d workers %.0f ms"):format(r.n, r.here, 1e3 * (r.elapsed_s - last)))
+    end
+    if r.n == 190 then print(run.policy.why("drop 3")[1].why) end
+    last = r.elapsed_s
+  end
+  run:wait()
+end)
+END
+run 0 sim --seed 5 hopeless.lua
+says out.txt '^step 5 of 3 workers 3[0-9][0-9] ms$'
+says out.txt '^step 200 of 2 workers (70|71) ms$'
+says out.txt '^0.3[0-9]* s for the least it may have, the others need 0.07[0-9]* s for all$'
+
 # A canary on two of four nodes: the others keep their shares until the guard gives the new policy all of it.
 cat >canary.lua <<'END'
 local tide = require "tide"

@@ -137,7 +137,9 @@ static void leave(struct fiber *f, struct tide_exchange *x, uint64_t step) {
 static void arrive(struct fiber *f, struct tide_exchange *x, uint64_t step) {
     struct meeting *m = f->arg;
     const float *g = tide_exchange_gradients(x);
-    double tolerance = m->format == TIDE_WIRE_F32 ? 1e-5 : m->format == TIDE_WIRE_F16 ? 5e-3 : 4e-2;
+    double tolerance = m->format == TIDE_WIRE_F32 || m->format == TIDE_FORMAT_SPARSE ? 1e-5
+                       : m->format == TIDE_WIRE_F16                                  ? 5e-3
+                                                                                     : 4e-2;
     for (size_t l = 0; l < LAYERS; l++) {
         CHECK(f, tide_exchange_need(x, step, l) == 0);
         if (path_of(m, step, l) == TIDE_PATH_FACTOR) {
@@ -278,6 +280,10 @@ static void factors_reach_all_by_way_of_others(void **state) {
             }
             assert_memory_equal(first, m.hashes[0], sizeof first);
             assert_int_equal(sent, payload); /* everybody gets everything once */
+            m = (struct meeting){
+                .path = TIDE_PATH_FACTOR, .fanout = fanout, .format = TIDE_FORMAT_SPARSE};
+            meet(&m, true, workers, workers, 3u + fanout);
+            assert_memory_equal(first, m.hashes[0], sizeof first);
         }
     }
 }
@@ -307,7 +313,7 @@ static void each_step_has_another_tree_of_all(void **state) {
 /* Once a layer goes in f32 again, all that lossy formats had taken off has arrived. */
 static void what_lossy_formats_lose_comes_later(void **state) {
     (void)state;
-    for (uint8_t format = TIDE_WIRE_F16; format < TIDE_FORMAT_COUNT; format++) {
+    for (uint8_t format = TIDE_WIRE_F16; format <= TIDE_FORMAT_ONEBIT; format++) {
         for (uint8_t last = 0; last < 2; last++) {
             for (uint32_t workers = 2; workers <= 4; workers++) {
                 struct meeting m = {.path = TIDE_PATH_PS,
@@ -344,6 +350,34 @@ static void what_lossy_formats_lose_comes_later(void **state) {
     }
 }
 
+static void zeros_are_left_out_and_nothing_else(void **state) {
+    (void)state;
+    float from[100], to[100];
+    for (size_t count = 0; count <= 100; count++) {
+        for (size_t i = 0; i < count; i++) {
+            from[i] = i % 3 == 0 ? number(1, 2, i) : 0;
+        }
+        from[count / 2] = -0.0f;
+        from[count / 3] = NAN;
+        struct tide_blob *blob = tide__sparse_blob(from, count);
+        assert_non_null(blob);
+        uint8_t *exact = malloc(blob->size + 1);
+        memcpy(exact, blob->data, blob->size);
+        exact = realloc(exact, blob->size ? blob->size : 1);
+        assert_int_equal(tide__sparse_expand(exact, blob->size, to, count), 0);
+        assert_memory_equal(from, to, count * sizeof *from);
+        for (size_t size = 0; size < blob->size; size++) {
+            assert_int_equal(tide__sparse_expand(exact, size, to, count), TIDE_EPROTO);
+        }
+        if (count % 8 != 0) {
+            exact[count / 8] |= 0x80; /* a value behind the last */
+            assert_int_equal(tide__sparse_expand(exact, blob->size, to, count), TIDE_EPROTO);
+        }
+        free(exact);
+        tide_blob_unref(blob);
+    }
+}
+
 static void the_largest_and_the_signs_are_kept(void **state) {
     (void)state;
     enum { N = 2500 };
@@ -371,7 +405,8 @@ static void the_largest_and_the_signs_are_kept(void **state) {
             least = kept && fabsf(from[i]) < least ? fabsf(from[i]) : least;
             most = !kept && fabsf(from[i]) > most ? fabsf(from[i]) : most;
         }
-        assert_true(there == size / 8 && there == (count + 99) / 100 && (there == 0 || least >= most));
+        assert_true(there == size / 8 && there == (count + 99) / 100 &&
+                    (there == 0 || least >= most));
         free(bytes);
         size = tide__compressed_size(count, TIDE_FORMAT_ONEBIT);
         bytes = malloc(size + 1);
@@ -569,6 +604,7 @@ int main(void) {
         cmocka_unit_test(factors_reach_all_by_way_of_others),
         cmocka_unit_test(each_step_has_another_tree_of_all),
         cmocka_unit_test(what_lossy_formats_lose_comes_later),
+        cmocka_unit_test(zeros_are_left_out_and_nothing_else),
         cmocka_unit_test(the_largest_and_the_signs_are_kept),
         cmocka_unit_test(order_of_arrival_changes_no_bit),
         cmocka_unit_test(methods_change_in_mid_run_on_real_threads),

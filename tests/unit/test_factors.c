@@ -1,5 +1,6 @@
-/* Sufficient-factor models: factors against central differences of the objectives in float64, kernels
- * against the reference, codes and dual variables against their conditions of optimality. */
+/* Sufficient-factor models: factors against central differences of the objectives in float64,
+ * kernels against the reference, codes and dual variables against their conditions of optimality.
+ */
 #include "base/base.h"
 #include "cpu/gemm.h"
 #include "cpu/kernels.h"
@@ -237,7 +238,8 @@ static void metric_learning_is_the_reference(void **state) {
     free(t);
 }
 
-/* 0 is in the subdifferential: |w_c (a - c W)| <= l where the code is 0, = l sign(code) elsewhere. */
+/* 0 is in the subdifferential: |w_c (a - c W)| <= l where the code is 0, = l sign(code) elsewhere.
+ */
 static void codes_are_optimal_and_give_the_reference_factors(void **state) {
     (void)state;
     struct task *t = make_task(6, 0.5);

@@ -111,7 +111,8 @@ static void text_is_the_same_bytes_everywhere(void **state) {
 
 static void sparse_examples_are_the_same_bytes_everywhere(void **state) {
     (void)state;
-    const struct tide_sparse_input classes = {500, 50, 1000, 12, 5, 1}, lasso = {500, 0, 200, 20, 0, 1};
+    const struct tide_sparse_input classes = {500, 50, 1000, 12, 5, 1},
+                                   lasso = {500, 0, 200, 20, 0, 1};
     struct text train, test;
     assert_int_equal(tide_generate_sparse(&classes, sink_of(&train), sink_of(&test)), 0);
     expect(&train, 500, "2 21:0.262918 83:0.331242 89:-0.171193 1", "bd0f3284da8cb867");

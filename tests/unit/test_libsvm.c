@@ -247,7 +247,8 @@ static void test_packed_text_comes_piece_by_piece(void **state) {
     tide_free(whole);
     assert_int_equal(tide_gzip_unpack(packed, size, SIZE, &whole, &whole_size), TIDE_ELIMIT);
     assert_null(whole);
-    assert_int_equal(tide_gzip_unpack(packed, size - 1, SIZE + 10, &whole, &whole_size), TIDE_EINVAL);
+    assert_int_equal(tide_gzip_unpack(packed, size - 1, SIZE + 10, &whole, &whole_size),
+                     TIDE_EINVAL);
     packed[size - 6] ^= 0x55; /* in the second checksum */
     assert_int_equal(tide_gzip_unpack(packed, size, SIZE + 10, &whole, &whole_size), TIDE_EINVAL);
     free(packed);

@@ -75,10 +75,11 @@ static int send_batch(void *state) {
 
 static void deliver(struct batch batch) {
     int before = atomic_load(&handled);
-    static struct batch order; /* the sender has a turn of its own */
-    order = batch;
+    struct batch *order = malloc(sizeof *order);
+    assert_non_null(order);
+    *order = batch;
     tide_address sender;
-    struct tide_actor_options o = {.run = send_batch, .state = &order, .role = TIDE_ROLE_COMPUTE};
+    struct tide_actor_options o = {.run = send_batch, .state = order, .release = free, .role = TIDE_ROLE_COMPUTE};
     assert_int_equal(tide_spawn(node, &o, &sender), 0);
     assert_true(world_wait(node, &handled, before + batch.count));
 }

@@ -54,13 +54,13 @@ return {
     context.options.cluster = cluster
     local code <const> = code_of(context)
     return require("tide.cluster_view").attached(context, function()
-      return require("tide.console.attach").run {
+      return require("tide.console.attach").run("inside", {
         code = code, targets = where, role = context.options.role or "admin",
         json = context.json, width = context.terminal.width,
         utf8 = context.terminal.utf8, color = context:colored(code and "stderr" or "stdout"),
         interactive = code == nil, quiet = context.quiet,
         seconds = context.timeout_s or (code and EXPRESSION_S) or nil,
-      }
+      })
     end)
   end,
 }

@@ -2,14 +2,15 @@
 local client = require "tide.console.client"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
 
 local attach = {}
 
-local RUN <const> = [[return require("tide.console.attach").inside(...)]]
+local RUN <const> = [[local o = ... return require("tide.console.attach")[o.body](o)]]
 local EPIPE <const> = 32
-local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130, gone = 141}
+local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130, gone = 141, late = 124}
 
 -- What a script is told of a result: a refusal is no failure of what it asked.
 local function exit_of(result)
@@ -18,9 +19,11 @@ local function exit_of(result)
 end
 
 ---Runs in the program's own state, attached to a cluster.
----@param o table plain data, see attach.inside
+---@param body "inside"|"tap"
+---@param o table plain data, see attach.inside and attach.tap
 ---@return integer|nil exit, table? err
-function attach.run(o)
+function attach.run(body, o)
+  o.body = body
   if o.code and #o.code > client.TEXT_MAX then return nil, client.too_long(o.code) end
   local answer, err = core.node_run(RUN, "@tide/console/attach.lua", o)
   if not answer then return nil, errors.from(err) end
@@ -135,6 +138,38 @@ function attach.inside(o)
   local answer <const> = o.code and once(own, o.code, o) or require("tide.console.prompt").run(own, o)
   own:close()
   return answer
+end
+
+---Body of the client's actor of `tide tap`.
+---@param o {actor: string, address: string, node: string, rate?: integer, match?: string, count?: integer,
+---  json?: boolean, quiet?: boolean, seconds?: number}
+---@return table {exit=} | {error=}
+function attach.tap(o)
+  local own <const> = client.new {role = "read"}
+  own.node = o.node
+  local ok, err = own:connect()
+  if not ok then return {error = errors.to_data(err)} end
+  local unread, late, began = false, false, core.now()
+  local host <const> = {
+    beside = function() return own.address end,
+    print = function(line) unread = not write_out(line .. "\n") end,
+    live = function() end,
+    sum = function(line) if not o.quiet then write_err(line .. "\n") end end,
+    allow = function() end,
+    load = function(source, name) return load(source, name, "t", {}) end,
+    over = function()
+      late = o.seconds ~= nil and core.now() - began > o.seconds
+      return unread or late or core.interrupted() > 0
+    end,
+    line_of = o.json and function(sample)
+      sample.schema, sample.text = "tide.message/1", text.clean(sample.text)
+      return core.json_encode(sample)
+    end or nil,
+  }
+  local done, failure = pcall(taps.watch, host, o.actor, o.address, o)
+  own:close()
+  if not done then return {error = errors.to_data(errors.from(failure))} end
+  return {exit = unread and EXIT.gone or late and EXIT.late or core.interrupted() > 0 and EXIT.cancelled or 0}
 end
 
 return attach

@@ -7,10 +7,12 @@ local histogram = require "tide.console.histogram"
 local names = require "tide.console.names"
 local options = require "tide.console.options"
 local render = require "tide.console.render"
+local save = require "tide.console.save"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
 local units = require "tide.units"
+local why = require "tide.why"
 
 local calls = {}
 
@@ -119,35 +121,12 @@ function calls.links(o)
   return o.sort and sorted(rows, o.sort) or rows
 end
 
--- The actor of "n1/agent", an address "2:17", a name on this node, or "n1/store" for what has only a type.
-local function find_actor(actors, wanted)
-  if type(wanted) ~= "string" then error(errors.new("T0113", "an actor is named by a string: \"n1/agent\""), 3) end
-  local node, name = wanted:match "^([^/]+)/(.+)$"
-  local here <const> = node or (core.node() or {}).name
-  local by_type
-  for _, row in ipairs(actors) do
-    if row.address == wanted or row.node == here and row.name == (name or wanted) then return row end
-    if row.node == here and row.type == name then by_type = by_type or row end
-  end
-  if by_type then return by_type end
-  error(errors.new("T0105", {message = ("no actor `%s`"):format(text.clean(wanted)), help = "top() lists them"}), 3)
-end
-
 ---What an actor waits for, since when, and what the actors do that it waits for.
 ---@param actor string "n1/agent", an address "2:17", or a name on this node
 ---@return table[] rows from the actor to the last one known
 function calls.why(actor)
-  local actors <const>, rows, seen = view().actors, {}, {}
-  local by_address = {}
-  for _, row in ipairs(actors) do by_address[row.address] = row end
-  local found = find_actor(actors, actor)
-  while found and not seen[found.address] do
-    seen[found.address] = true
-    rows[#rows + 1] = {node = found.node, address = found.address, name = found.name or "-", type = found.type or "-",
-      waits_for = found.waits_for or "runs", waits_s = tonumber(("%.3f"):format(found.waits_s or 0)),
-      mailbox = found.mailbox_messages or 0}
-    found = by_address[(found.waits_for or ""):match "(%d+:%d+)"]
-  end
+  local rows, err = why.chain(view().actors, actor, (core.node() or {}).name)
+  if not rows then error(err, 2) end
   return rows
 end
 
@@ -255,7 +234,7 @@ function calls.watch(what, o)
         own[#own + 1] = values[i]
         if #own > SPARK_MAX then table.remove(own, 1) end
       end
-      parts[#parts + 1] = number_text(values[i]) .. (#own > 1 and " " .. render.spark(own, true) or "")
+      parts[#parts + 1] = number_text(values[i]) .. (#own > 1 and " " .. render.spark(own, session.utf8()) or "")
     end
     last = text.clean(titles[1]) .. "  " .. table.concat(parts, "   ")
     session.live(last)
@@ -296,7 +275,10 @@ end
 ---  expression over from, kind, lane, bytes, text: "bytes > 1000"; count: end after so many lines
 function calls.tap(actor, o)
   o = options.checked(o, {"rate", "match", "count"}, "tap")
-  taps.watch(session, actor, find_actor(view().actors, actor).address, o)
+  local found, err = why.find(view().actors, actor, (core.node() or {}).name)
+  if not found then error(err, 2) end
+  taps.watch({beside = session.beside, print = session.print, live = session.live, sum = session.print,
+    allow = session.allow, load = session.load}, actor, found.address, o)
 end
 
 ---Evaluates a function, and says what it took.
@@ -329,7 +311,7 @@ end
 ---Numbers as a line of bars.
 ---@param values number[]
 ---@return string
-function calls.spark(values) return render.spark(values, true) end
+function calls.spark(values) return render.spark(values, session.utf8()) end
 
 ---A value as JSON.
 ---@param value any
@@ -337,6 +319,15 @@ function calls.spark(values) return render.spark(values, true) end
 function calls.json(value)
   local json = render.data(table.pack(value))
   return json and json:match "^{\"value\":(.*)}$" or "null"
+end
+
+---Writes a value to a file on your disk, which must not exist: records, rows or a tensor as CSV, anything as JSON.
+---@param value any
+---@param path string ends in .csv or .json
+---@return integer bytes
+function calls.save(value, path)
+  if type(path) ~= "string" then error(errors.new("T0113", "save wants a value and a file's name"), 2) end
+  return save.to_client(session, value, path)
 end
 
 ---Help on a name or an error's code; without one, the ten things to do first.

@@ -4,6 +4,7 @@
 -- has it goes on with it, and what was asked is not evaluated twice.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local save = require "tide.console.save"
 local targets = require "tide.console.targets"
 
 local client = {}
@@ -115,6 +116,15 @@ function client:answer_file(message, request)
   end
 end
 
+function client:answer_save(message, request)
+  local answer, err = save.piece(request, self.text)
+  if answer then
+    core.answer(message, answer)
+  else
+    core.answer_error(message, err)
+  end
+end
+
 -- Returns the result when the message was the one that is waited for.
 function client:take(message, id)
   local value <const> = message.value
@@ -129,6 +139,8 @@ function client:take(message, id)
     self.live(value.text)
   elseif value.op == "console.file" and message.kind == "call" then
     self:answer_file(message, value)
+  elseif value.op == "console.save" and message.kind == "call" then
+    self:answer_save(message, value)
   elseif value.op == "console.result" and id and value.id == id then
     self.live(nil)
     if self.unread then value.status, value.error = "gone", nil end
@@ -245,6 +257,16 @@ end
 function client:help(what, source)
   local answer = core.call(self.address, {op = "console.help", text = what, source = source}, OPEN_S)
   return answer and answer.text
+end
+
+---@return string[] names of the jobs that have workers on the session's node
+function client:jobs()
+  local agent <const> = core.whereis(self.node .. "/agent")
+  local answer = agent and core.call(agent, {op = "jobs"}, 1)
+  local names = {}
+  for i, job in ipairs(answer and answer.jobs or {}) do names[i] = job.job end
+  table.sort(names)
+  return names
 end
 
 ---What the cluster is called, and how many nodes are up.

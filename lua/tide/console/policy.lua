@@ -106,4 +106,12 @@ function policy.history(kind, o) return given(remote.new(controller()).history(k
 ---@return table answer
 function policy.why(what) return given(remote.new(controller()).why(what)) end
 
+---Decides the journal of the run again: with the policies that it had (identical, or the first difference), or, open
+---loop, with another one, which tells where that would have decided otherwise. Read here, so on the machine of the
+---driver only.
+---@param ref? string a shipped name or a file
+---@param o? {last?: string, params?: table, kind?: string, scope?: string} last: "10m" before now, with another policy
+---@return table report decisions, same, ...
+function policy.replay(ref, o) return given(remote.new(controller()).replay(ref and found(ref), o)) end
+
 return policy

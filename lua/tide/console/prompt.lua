@@ -95,6 +95,7 @@ end
 function prompt:evaluate(block)
   local where, code = targets.split(block)
   if where and code == "" then return self:commands_t(where) end
+  self.last = block
   local result, err = self.client:eval(code, {targets = where or self.o.targets, width = core.terminal().width,
     utf8 = self.o.utf8, seconds = self.o.seconds})
   if not result then
@@ -105,7 +106,7 @@ function prompt:evaluate(block)
   self:hint_locals(block, result)
   self.history:add {text = block, cluster = self.name, targets = where or self.o.targets,
     seconds = result.seconds, ok = result.status == "ok"}
-  self.session[#self.session + 1] = {text = block, targets = where or self.o.targets}
+  self.session[#self.session + 1] = {text = code, targets = where or self.o.targets}
   return true
 end
 
@@ -132,7 +133,7 @@ commands.t = function(self, rest) return self:commands_t(rest) end
 function commands.i(self, path)
   local file, why = io.open(path, "r")
   if not file then
-    out(text.clean(("`%s`: %s"):format(path, why)) .. "\n")
+    out(text.clean(why) .. "\n")
     return true
   end
   local block <const> = file:read "a" or ""
@@ -157,13 +158,18 @@ function commands.e(self)
   return self:evaluate(block)
 end
 
+-- A line as part of a script that does the same: values are printed, and a `return` does not end the script.
+local function as_statement(entry)
+  if entry.targets then return ("print(json(on(%q, %q)))"):format(entry.targets, entry.text) end
+  if load("return " .. entry.text, "=s", "t") then return ("print(%s)"):format(entry.text) end
+  if load(entry.text .. "\nlocal _", "=s", "t") then return entry.text end
+  return ("print((function()\n%s\nend)())"):format(entry.text)
+end
+
 function commands.s(self, path)
   local lines = {("-- A session at the prompt of cluster %s; `tide attach < FILE` runs it again."):format(
     text.clean(self.name))}
-  for _, entry in ipairs(self.session) do
-    lines[#lines + 1] = entry.targets and ("on(%q, %q)"):format(entry.targets, entry.text)
-      or load(entry.text, "=s", "t") and entry.text or ("print(%s)"):format(entry.text)
-  end
+  for _, entry in ipairs(self.session) do lines[#lines + 1] = as_statement(entry) end
   local ok, err = core.file_write(path, table.concat(lines, "\n") .. "\n")
   out(ok and ("%d lines are in %s\n"):format(#self.session, text.clean(path))
     or text.clean(err.message or "not written") .. "\n")
@@ -260,7 +266,6 @@ function prompt:remember(block)
     self.remembered[#self.remembered + 1] = block
     self.line.remember(block)
   end
-  self.last = block
 end
 
 ---Reads until a block is complete. Returns it; false: given up; nil: the end of the input.
@@ -296,8 +301,10 @@ local function title(self)
   local name, up = self.client.cluster_of()
   self.name = name
   if self.o.quiet then return end
-  out(("tide %s  cluster %s  %d nodes up  on %s        ? for help\n"):format(self.client.version or core.version,
-    text.clean(name), up, text.clean(self.client.node)))
+  local words = {"tide " .. (self.client.version or core.version), "cluster " .. name, ("%d nodes up"):format(up)}
+  for _, job in ipairs(self.client:jobs()) do words[#words + 1] = "job " .. job end
+  words[#words + 1] = ("on %s as %s"):format(self.client.node, self.o.role)
+  out(text.clean(table.concat(words, "  ")) .. "        ? for help\n")
 end
 
 ---The prompt until its end.

@@ -26,7 +26,7 @@ local function words(list, role, out)
 end
 
 local NEEDS <const> = {}
-words([[nodes top links why runs events on jobs kill more watch tap hist time bench spark json help print
+words([[nodes top links why runs events on jobs kill more watch tap hist time bench spark json help print save
   tables.NAME policy.list policy.report policy.history policy.why]], "read", NEEDS)
 words("policy.swap policy.shadow policy.check policy.set policy.rollback", "operate", NEEDS)
 

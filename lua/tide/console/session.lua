@@ -16,8 +16,8 @@ local text = require "tide.text"
 local session = {}
 
 local MEMORY_BYTES <const> = 256 << 20
-local IDLE_S <const> = 60          -- a session without clients in which nothing runs ends after this time
-local LEFT_S <const> = 600         -- one in which something still does
+local IDLE_S <const> = 600         -- a session without clients ends after this time, with all that runs in it
+local LOOK_S <const> = 60          -- how late that is noticed
 local STEP_S <const> = 0.1         -- how long printed text waits for more, at most
 local OUTPUT_BYTES <const> = 64 << 10
 local KEPT_BYTES <const> = 1 << 19 -- of output that the client has no credit for: more() shows it
@@ -106,6 +106,12 @@ end
 function session.allow(bytes)
   local record <const> = state.by_evaluation[core.evaluating()]
   if record then record.written = math.max(0, record.written - bytes) end
+end
+
+---@return boolean whether what the evaluation that calls it prints may be more than ASCII
+function session.utf8()
+  local record <const> = state.by_evaluation[core.evaluating()]
+  return record and record.utf8 or false
 end
 
 ---A line that the client draws over its former self: watch and top.
@@ -527,16 +533,14 @@ end
 -- for a prompt that is gone may be endless.
 local function is_wanted()
   if state.closed then return false end
-  local list <const> = running()
-  if next(state.clients) or core.now() - state.used_at < (#list > 0 and LEFT_S or IDLE_S) then return true end
-  for _, record in ipairs(list) do
+  if next(state.clients) or core.now() - state.used_at < IDLE_S then return true end
+  for _, record in ipairs(running()) do
     if not record.client then return true end
   end
   return false
 end
 
----Body of the actor. Ends when it is told to and nothing runs; when it has had no client for a minute; or, with all that
----still runs, for ten.
+---Body of the actor. Ends when it is told to and nothing runs, or when it has had no client for ten minutes.
 ---@param a {session: string, role: string}
 function session.main(a)
   state.id, state.role = a.session, a.role
@@ -550,7 +554,7 @@ function session.main(a)
   core.trap_exits(true)
   state.used_at = core.now()
   while is_wanted() do
-    local message = receive(taps.sweep() and 1 or IDLE_S)
+    local message = receive(taps.sweep() and 1 or LOOK_S)
     if message and message.kind == "stop" then return end
     if message and message.kind == "exit" then
       if state.clients[message.from] then state.clients[message.from], state.used_at = nil, core.now() end

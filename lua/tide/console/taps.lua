@@ -63,9 +63,9 @@ local function line_of(sample)
 end
 
 -- Which of the samples an expression over their fields chooses.
-local function chooser(session, expression)
+local function chooser(host, expression)
   if expression == nil then return function() return true end end
-  local chunk, why = session.load("local at, from, kind, lane, bytes, text, find, match = ... return " .. expression,
+  local chunk, why = host.load("local at, from, kind, lane, bytes, text, find, match = ... return " .. expression,
     "=match")
   if not chunk then
     error(errors.new("T0201", ("tap: match = `%s`: %s"):format(text.clean(expression),
@@ -76,14 +76,14 @@ local function chooser(session, expression)
   end
 end
 
-local function show(session, answer, view)
+local function show(host, answer, view)
   for _, sample in ipairs(answer.samples) do
-    local line <const> = line_of(sample)
+    local line <const> = (host.line_of or line_of)(sample)
     if view.room <= 0 or view.shown >= view.limit then break end
     if view.chosen(sample) then
       if view.bytes < #line then break end
       view.room, view.bytes, view.shown = view.room - 1, view.bytes - #line, view.shown + 1
-      session.print(line)
+      host.print(line)
     end
   end
 end
@@ -94,16 +94,17 @@ local function counts(name, answer, view, seconds)
 end
 
 ---Watches until Ctrl-C, the actor's end, or `count` lines.
----@param session table
+---@param host table where it is shown: beside(address) -> the session on the actor's node, print(line), live(line),
+---  sum(line), allow(bytes) to be printed, load(source, name); over() -> whether to end; line_of(sample) if not as text
 ---@param name string as it was typed
 ---@param address string
 ---@param o {rate?: integer, match?: string, count?: integer}
-function taps.watch(session, name, address, o)
-  local beside, err = session.beside(address)
+function taps.watch(host, name, address, o)
+  local beside, err = host.beside(address)
   if not beside then error(err, 0) end
   local rate <const> = math.max(1, math.min(o.rate or RATE_DEFAULT, RATE_MAX))
   local view = {shown = 0, limit = o.count or math.maxinteger, room = rate, bytes = BYTES_PER_S, seen = 0,
-                chosen = chooser(session, o.match)}
+                chosen = chooser(host, o.match)}
   local request <const> = {op = "console.tap", tap = ("%s %s"):format(core.self(), core.now()), address = address,
                            rate = o.match and MATCHED_MAX or rate}
   local _ <close> = setmetatable({}, {__close = function() -- an evaluation that is cancelled leaves it to the lease
@@ -111,23 +112,23 @@ function taps.watch(session, name, address, o)
     core.send(beside, request)
   end})
   local at = core.now()
-  while true do
+  while not (host.over and host.over()) do
     local answer, problem = core.call(beside, request, ASK_S)
     if not answer then error(problem, 0) end
     if answer.error then error(errors.from(answer.error), 0) end
     local now <const> = core.now()
     local passed <const> = now - at
-    session.allow(BYTES_PER_S * passed)
+    host.allow(BYTES_PER_S * passed)
     view.room = math.min(rate, view.room + rate * passed)
     view.bytes = math.min(BYTES_PER_S, view.bytes + BYTES_PER_S * passed)
-    show(session, answer, view)
+    show(host, answer, view)
     local line <const> = counts(name, answer, view, passed)
     at, view.seen = now, answer.seen
     if answer.ended or view.shown >= view.limit then
-      session.print(line .. (answer.ended and "; it has ended" or ""))
+      host.sum(line .. (answer.ended and "; it has ended" or ""))
       return
     end
-    session.live(line)
+    host.live(line)
     core.sleep(POLL_S)
   end
 end

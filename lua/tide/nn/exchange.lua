@@ -44,11 +44,11 @@ function exchange.describe(program)
 end
 
 ---@param w tide.worker
----@param model tide.nn.model
+---@param model table tide.nn.model, or tide.factors.model, which has `tensors` of its own
 ---@return tide.nn.exchange
 function exchange.new(w, model)
-  local self = setmetatable({w = w, model = model, tensors = exchange.describe(model.program), product_s = {},
-                             told_at = core.now(), told = {steps = 0}}, exchange)
+  local self = setmetatable({w = w, model = model, tensors = model.tensors or exchange.describe(model.program),
+                             product_s = {}, told_at = core.now(), told = {steps = 0}}, exchange)
   self.core = assert(core.exchange {rank = w.rank, workers = w.workers, elements = model.layout.keys * KEY,
                                     layers = self.tensors})
   model.gradients = self.core:gradients(KEY)
@@ -56,7 +56,7 @@ function exchange.new(w, model)
   self.core:connect(w:barrier("exchange", self.core:address()))
   self.core:plan(w.comm or self:all("ps", "f32"))
   self:offer()
-  self.folds = model.optimizer.rule == "sgd" and model.optimizer.decay == 0 and not model.clip
+  self.folds = model.optimizer.rule == "sgd" and not model.clip
   w:barrier "exchange is connected"
   return self
 end
@@ -100,12 +100,15 @@ function exchange:arrive(l)
   local waited <const> = factor and self.core:stats().waited_s
   local folded
   if factor and self.folds and p.scale > 0 then
-    folded = self.core:need(l, p.step, true, self.model.parameters, -self.model:rate(p.step) * p.scale)
+    local rate <const> = self.model:rate(p.step)
+    folded = self.core:need(l, p.step, true, self.model.parameters, -rate * p.scale,
+      1 - rate * self.model.optimizer.decay)
   else
     folded = self.core:need(l, p.step, factor)
   end
   self.product_s[l] = factor and core.now() - began - (self.core:stats().waited_s - waited) or 0
   if not self.model.clip then self:update(l, folded) end
+  if self.model.updated then self.model:updated(l) end
 end
 
 ---The global norm needs every gradient before any update.
@@ -125,7 +128,7 @@ function exchange:begin()
   if not p or p.begun then return end
   p.begun = true
   local count, loss, _, _, changed = self.core:sums(p.step)
-  p.scale = count > 0 and 1 / count or 0
+  p.scale = count > 0 and (self.model.adds and 1 or 1 / count) or 0
   finite(loss, p.step)
   if self.model.clip then self:arrive_clipped(count) end
   if changed then self:offer() end
@@ -161,8 +164,9 @@ function exchange:tell()
   local seconds = {}
   for l, s in ipairs(stats.layer_s) do seconds[l] = s + (self.product_s[l] or 0) end
   self.w:exchanged {seconds = seconds, paths = self.pending.paths, bytes = stats.bytes - (self.told.bytes or 0),
-                    busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps}
-  self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s}
+                    busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps,
+                    waited_s = (stats.waited_s - (self.told.waited_s or 0)) / self.told.steps}
+  self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = stats.waited_s}
 end
 
 ---Waits for what is under way: then the parameters are those after the last step.

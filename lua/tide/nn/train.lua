@@ -5,8 +5,8 @@
 -- of unequal size. Running statistics are each worker's own during an epoch; at its end all take their mean. At an
 -- epoch's end the tables `params` and `states` get what was learnt.
 local core = require "tide.core"
-local data = require "tide.data"
 local exchange = require "tide.nn.exchange"
+local replica = require "tide.nn.replica"
 local script = require "tide.script"
 local table_spec = require "tide.table_spec"
 
@@ -16,34 +16,19 @@ local KEY <const> = 1024
 
 local function state_keys(layout) return math.max(1, (layout.states + KEY - 1) // KEY) end
 
-local function range(first, count)
-  local keys = core.tensor("u64", count, 1)
-  for i = 1, count do keys[i] = first + i - 1 end
-  return keys
-end
-
 ---@class tide.nn.trainer
 local trainer = {}
 trainer.__index = trainer
 
 local function new_trainer(w, o)
-  local self = setmetatable({w = w, params = w.tables.params, sums = w.tables.sums, step = 0, resyncs = 0}, trainer)
+  local self = setmetatable({w = w, sums = w.tables.sums, step = 0}, trainer)
   self.model = o.program:compile {seed = w.seed, mask_seed = w.seed * 1000003 + w.rank, optimizer = o.optimizer,
                                   clip = o.clip}
-  local keys <const> = self.model.layout.keys
-  local first, count = data.piece(keys, w.rank, w.workers)
-  self.first, self.count, self.keys = first - 1, count, range(first - 1, count)
+  self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
   if w.workers > 1 then self.exchange = exchange.new(w, self.model) end
-  self:store()
+  self.replica:store()
   return self
-end
-
----Writes this worker's range of the parameters.
-function trainer:store()
-  if self.count > 0 then
-    self.params:push(self.keys, self.model.parameters:slice(self.first + 1, self.count))
-  end
 end
 
 ---Adds `scale` times rows to the table `sums`.
@@ -56,7 +41,7 @@ end
 
 ---Running statistics become their mean over the workers.
 function trainer:average_states()
-  local states <const>, keys <const> = self.model.states, range(0, self.state_rows)
+  local states <const>, keys <const> = self.model.states, replica.range(0, self.state_rows)
   if self.model.layout.states == 0 then return end
   if self.w.workers > 1 then
     add_rows(self, keys, states, 1 / self.w.workers)
@@ -66,16 +51,6 @@ function trainer:average_states()
     if self.w.rank == 1 then add_rows(self, keys, states, -1) end -- exactly zero is left
   end
   if self.w.rank == 1 then self.w.tables.states:push(keys, states) end
-end
-
----Replicas are equal bit for bit on processors that multiply alike; where they are not, all take what the table has.
-function trainer:compare_replicas()
-  local digests <const> = self.w:barrier("replicas", core.digest(self.model.parameters))
-  local same = true
-  for _, digest in ipairs(digests) do same = same and digest == digests[1] end
-  if same then return end
-  self.params:pull(range(0, self.model.layout.keys), {into = self.model.parameters})
-  self.resyncs = self.resyncs + 1
 end
 
 ---One synchronous step of all workers on a batch each (which may be empty).
@@ -91,17 +66,16 @@ end
 ---@return table figures of the exchange since the last time
 function trainer:settle()
   if not self.exchange then
-    self:store()
+    self.replica:store()
     self:average_states()
     return {}
   end
   self.exchange:settle()
-  self:store()
+  self.replica:store()
   self:average_states()
-  self:compare_replicas()
+  self.replica:compare()
   local figures = self.exchange:figures()
-  figures.resyncs = self.resyncs
-  self.resyncs = 0
+  figures.resyncs, self.replica.resyncs = self.replica.resyncs, 0
   return figures
 end
 

@@ -294,14 +294,19 @@ end
 
 ---- the life of a canary --------------------------------------------------------------------------------------------
 
-local function arm(host, trial, o, now)
+-- The baseline is of the policy that holds the seat, not of one before it.
+local function arm(host, s, trial, o, now)
   if not o then return fault "a canary wants a guard, which says what becomes of it" end
   local wanted, err = guard.parse(o)
   if not wanted then return nil, err end
-  trial.before = figures(host, trial.seat, trial.set, now - wanted.within, now)
+  trial.before = figures(host, s, trial.set, math.max(now - wanted.within, s.current.since), now)
   if trial.before[o.metric] then
     trial.compare = {metric = o.metric, drop = wanted.drop, rise = wanted.rise, ends = now + wanted.within}
     return true
+  end
+  if host.driver.things and host.driver.things(s.kind, s.scope)[o.metric] then
+    return fault(("there is no sample of `%s` yet, inside and outside, since %s holds the seat"):format(o.metric,
+      s.current.policy.name))
   end
   trial.guard, err = guard.arm(host.metrics, o, now)
   return trial.guard ~= nil or nil, err
@@ -330,7 +335,7 @@ function canary.begin(host, s, found, o, saved)
   local own = seat.new(s.kind, s.scope, {seed = host.seed, timed = host.timed, signals = s.signals})
   local trial = {set = set, seat = own, since = now, saved = saved, inside = #inside, rest = #rest, found = found}
   local ok
-  ok, err = arm(host, trial, o.guard, now)
+  ok, err = arm(host, s, trial, o.guard, now)
   if not ok then return nil, err end
   local version
   version, err = own:prepare(found, o.params, saved)

@@ -31,7 +31,7 @@ function comm:fill(view, want)
     view.tensors[i] = copy
   end
   if want["net.rate"] and self.bytes_per_s then view.net = {bytes_per_s = self.bytes_per_s} end
-  if want["worker.times"] then view.job.step_s = self.step_s end
+  if want["worker.times"] then view.job.step_s, view.job.compute_s = self.step_s, self.compute_s end
 end
 
 ---@return boolean whether this is a field of comm plans that can be carried out
@@ -68,6 +68,7 @@ function comm:measured(m)
   end
   if m.busy_s > 0 then self.bytes_per_s = math.max(self.bytes_per_s or 0, m.bytes / m.busy_s) end
   self.step_s = forget(self.step_s, m.step_s)
+  self.compute_s = forget(self.compute_s, m.step_s - (m.waited_s or 0))
 end
 
 return comm

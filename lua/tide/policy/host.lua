@@ -74,7 +74,7 @@ function host:view_of(s)
   local view = self.driver.snapshot(s.kind, s.scope, needs)
   view.now, view.tick, view.reason, view.last = now, s.tick + 1, s.reasons, s.last
   view.age = view.age or {}
-  return view
+  return view, needs
 end
 
 function host:record(s, what, fields)
@@ -91,11 +91,18 @@ end
 
 -- What a plan said about each thing it touched: cluster.policy.why().
 local function note_why(s, actions, p, now)
-  for _, a in ipairs(actions) do
-    local text = type(p.why) == "table" and p.why[a.id] or explain(p)
-    local name = a.field .. (a.id and " " .. a.id or "")
+  local function note(a, id)
+    local text = type(p.why) == "table" and p.why[id] or explain(p)
+    local name = a.field .. (id and " " .. id or "")
     s.whys[name] = {text = text or ("%s %s"):format(name, a.shrink and "shrinks" or "changes"), at = now,
                     policy = s.current.policy.name, version = s.current.policy.version}
+  end
+  for _, a in ipairs(actions) do
+    if a.field == "drop" then
+      for _, id in ipairs(a.value) do note(a, id) end
+    else
+      note(a, a.id)
+    end
   end
 end
 
@@ -143,10 +150,10 @@ end
 ---One decision of a seat.
 function host:decide(s)
   local now = self.driver.now()
-  local view = self:view_of(s)
+  local view, needs = self:view_of(s)
   s.reasons, s.last_at, s.wake = {}, now, nil
   s.next_at = now + s.every
-  local bytes, fault, view_bytes, seed = s:decide(view)
+  local bytes, fault, view_bytes, seed = s:decide(view, needs)
   s.decisions = s.decisions + 1
   local fields = {tick = s.tick, seed = seed, view = view_bytes, plan = bytes, version = s.current.number}
   self:run_shadow(s, view_bytes, seed, bytes)

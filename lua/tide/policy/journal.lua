@@ -38,7 +38,7 @@ function journal.open(path)
   if not handle then return nil, why end
   if #text >= #MAGIC then handle:write(text:sub(1, good)) else handle:write(MAGIC) end
   handle:flush()
-  return setmetatable({bytes = 0, records = 0, write = function(bytes)
+  return setmetatable({path = path, bytes = 0, records = 0, write = function(bytes)
     handle:write(bytes)
     handle:flush()
   end, close = function() handle:close() end}, journal)

@@ -395,6 +395,10 @@ function verbs.shadow(host, a) return host:shadow(a.policy, a) end
 function verbs.report(host, a) return host:report(a.kind, a.scope) end
 function verbs.history(host, a) return host:history(a.kind, a.scope) end
 function verbs.why(host, a) return host:why(a.what or "") end
+function verbs.journal(host)
+  if host.journal.path then return {path = host.journal.path} end
+  return nil, errors.new("T0303", "this run keeps no journal: a simulated one leaves nothing on the disk")
+end
 
 ---What a script or the command line asks: {verb=, arguments= plain bytes}.
 ---@return string|nil plain bytes, table? err

@@ -59,7 +59,8 @@ local FIELDS <const> = {
   },
   comm = {
     path = by_id("tensors", choice("ps", "factor", "ring")),
-    format = by_id("tensors", choice("f32", "bf16", "f16", "topk", "onebit")), fanout = by_id("tensors", integer(0)),
+    format = by_id("tensors", choice("f32", "bf16", "f16", "topk", "onebit", "sparse")),
+    fanout = by_id("tensors", integer(0)),
     priority = by_id("tensors", number()), chunk_bytes = integer(1), budget_bytes_per_s = number(1),
   },
   sync = {consistency = consistency, backup = integer(0)},
@@ -285,6 +286,7 @@ function rules.batching(c, p, now)
 end
 
 local FANOUT_MOST <const> = 255
+local CARRIED_BY <const> = {topk = "ps", onebit = "ps", sparse = "factor"} -- the others by every path
 
 function rules.comm(c, p, now)
   for _, t in ipairs(now.tensors or {}) do
@@ -292,7 +294,7 @@ function rules.comm(c, p, now)
     local fanout <const> = p.fanout and p.fanout[t.id] or 0
     if path == "factor" and t.row_values == 0 then
       fail(c, "PLAN_LIMIT", ("plan.path[%d]"):format(t.id), "factor", ("%s has no factors"):format(t.name or "it"))
-    elseif (format == "topk" or format == "onebit") and path and path ~= "ps" then
+    elseif path and CARRIED_BY[format] and path ~= CARRIED_BY[format] then
       fail(c, "PLAN_LIMIT", ("plan.format[%d]"):format(t.id), format, ("the path `%s` does not carry it"):format(path))
     elseif fanout > FANOUT_MOST then
       fail(c, "PLAN_LIMIT", ("plan.fanout[%d]"):format(t.id), fanout, ("%d or less"):format(FANOUT_MOST))

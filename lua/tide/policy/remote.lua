@@ -32,7 +32,7 @@ function remote.find(job)
 end
 
 ---@param address string of the run's controller
----@return table functions list, check, shadow, report, swap, set, rollback, history, why, file
+---@return table functions list, check, shadow, report, swap, set, rollback, history, why, replay, file
 function remote.new(address)
   local function ask(verb, arguments)
     local bytes, problem = core.plain_encode(arguments)
@@ -71,6 +71,17 @@ function remote.new(address)
     rollback = function(kind, o) return with_kind("rollback", kind, o) end,
     history = function(kind, o) return with_kind("history", kind, o) end,
     why = function(what) return ask("why", {what = what}) end,
+    replay = function(ref, o)
+      local answer, err = ask("journal", {})
+      if not answer then return nil, err end
+      local found
+      if ref then
+        found, err = source.find(ref)
+        if not found then return nil, err end
+      end
+      return require("tide.policy").replay(answer.path, {policy = found, params = o and o.params,
+        last = seconds(o and o.last), kind = o and o.kind, scope = o and o.scope})
+    end,
   }
 end
 

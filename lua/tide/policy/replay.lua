@@ -5,6 +5,7 @@ local errors = require "tide.errors"
 local plan = require "tide.policy.plan"
 local seat = require "tide.policy.seat"
 local source = require "tide.policy.source"
+local text = require "tide.text"
 
 local replay = {}
 
@@ -19,7 +20,17 @@ local function start(kind, scope, seed, found, params, saved)
   return s
 end
 
----Dry run over the recorded views of a live seat, with the state threaded from its last export.
+-- Signals that a policy needs and a recorded view does not hold: who was there then had not asked for them.
+local function note_lacking(needs, entry, lacking)
+  local held = {}
+  for _, name in ipairs(entry.needs) do held[name] = true end
+  for _, name in ipairs(needs) do
+    if not held[name] and not name:find "^kernel%." then lacking[name] = true end
+  end
+end
+
+---Dry run over the recorded views of a live seat, with the state threaded from its last export. `lacks` names signals
+---that the policy needs and some of the views do not hold: then it says little of what the policy would do.
 ---@param live table seat
 ---@return table|nil report, table? err
 function replay.check(live, found, params)
@@ -31,10 +42,11 @@ function replay.check(live, found, params)
     sha = live.current.sha}, live.current.params, live:last_export())
   local report = {policy = s.current.policy.name, version = s.current.policy.version, views = 0, valid = 0, faults = 0,
                   differs = 0, actions = 0, memory_bytes = 0}
-  local times = {}
+  local times, lacking = {}, {}
   for _, entry in ipairs(live:recorded()) do
     report.views = report.views + 1
     local view = core.plain_decode(entry.view)
+    note_lacking(s.current.policy.needs, entry, lacking)
     local verdict, bytes, fault = replay.decide(s, entry.view, view, entry.seed)
     local usage = s.current.sandbox and s.current.sandbox:usage() or {}
     times[#times + 1] = usage.seconds
@@ -53,6 +65,7 @@ function replay.check(live, found, params)
   end
   report.p50_s, report.p99_s = quantile(times, 0.5), quantile(times, 0.99)
   report.ok = report.faults == 0
+  report.lacks = next(lacking) and table.concat(text.sorted_keys(lacking), ", ") or nil
   s.current.sandbox:close()
   return report
 end
@@ -105,11 +118,11 @@ local function replay_own(records, kind, scope)
   return report
 end
 
-local function replay_other(records, kind, scope, found, params)
+local function replay_other(records, kind, scope, found, params, from)
   local report = {decisions = 0, same = 0, valid = 0, faults = 0, open_loop = true, plans = {}}
   local s
   for _, r in ipairs(records) do
-    if r.kind == kind and r.scope == scope and r.what == "decision" and not r.canary then
+    if r.kind == kind and r.scope == scope and r.what == "decision" and not r.canary and r.at >= from then
       local err
       if not s then
         s, err = start(kind, scope, 0, found, params)
@@ -131,7 +144,7 @@ end
 
 ---Replays a journal: with its own policies (byte-identical, or the first difference), or with another one.
 ---@param records table[] of journal.read
----@param o {kind?: string, scope?: string, policy?: string|table, params?: table}
+---@param o {kind?: string, scope?: string, policy?: string|table, params?: table, last?: number seconds}
 ---@return table|nil report, table? err
 function replay.run(records, o)
   local kind, scope = o.kind, o.scope
@@ -154,8 +167,13 @@ function replay.run(records, o)
   end
   if not scope then return nil, errors.new("T0303", ("the journal has no seat for %s"):format(kind or "policies")) end
   local report, err
+  if o.last and not found then
+    return nil, errors.new("T0113",
+      "`last` is for another policy: what the recorded ones decided depends on all before it")
+  end
   if found then
-    report, err = replay_other(records, kind, scope, found, o.params)
+    local from = o.last and records[#records].at - o.last or -math.huge
+    report, err = replay_other(records, kind, scope, found, o.params, from)
   else
     report, err = replay_own(records, kind, scope)
   end

@@ -87,13 +87,14 @@ function seat:rebuild()
 end
 
 ---@param view table plain; gets tick, reason and last
+---@param needs string[] signals that the view holds
 ---@return string|nil plan bytes, table? fault, string view_bytes, integer seed
-function seat:decide(view)
+function seat:decide(view, needs)
   local v = self.current
   self.tick = self.tick + 1
   local bytes = assert(core.plain_encode(view))
   local seed = seat.seed_of(self.seed, self.kind, self.scope, self.tick)
-  self:remember(bytes, seed)
+  self:remember(bytes, seed, needs)
   if not v.sandbox then return nil, {kind = "error", message = "its state could not be rebuilt"}, bytes, seed end
   local plan, fault = v.sandbox:decide(bytes, seed, source.budget(self.timed))
   return plan, fault, bytes, seed
@@ -116,8 +117,8 @@ function seat:recorded()
   return list
 end
 
-function seat:remember(bytes, seed)
-  local entry = {view = bytes, seed = seed}
+function seat:remember(bytes, seed, needs)
+  local entry = {view = bytes, seed = seed, needs = needs}
   if #self.views < VIEWS_MAX then
     self.views[#self.views + 1] = entry
   else

@@ -1,0 +1,35 @@
+-- `tide tap`: messages that come to an actor.
+local arguments = require "tide.arguments"
+local cluster_view = require "tide.cluster_view"
+local why = require "tide.why"
+
+return {
+  name = "tap",
+  brief = "messages that come to an actor, as they come",
+  summary = "Shows messages that come to an actor of a running cluster, a few a second, until interrupted.",
+  examples = {
+    {"tide tap n1/store", "what other nodes ask of n1's rows"},
+    {"tide tap n1/store --match 'bytes > 100000'", "only large ones"},
+    {"tide tap 2:17 --count 5 --json", "five messages, JSON"},
+  },
+  arguments = {{name = "actor", doc = "NODE/NAME, NODE/TYPE or an address, as `tide actors` shows them"}},
+  options = {
+    arguments.shared.cluster,
+    {name = "match", type = "string", value = "EXPR", doc = "a Lua expression over from, kind, lane, bytes, text"},
+    {name = "rate", type = "integer", min = 1, max = 100, value = "N", doc = "lines a second (default 10)"},
+    {name = "count", type = "integer", min = 1, value = "N", doc = "end after so many lines"},
+  },
+  run = function(context)
+    local o <const> = context.options
+    return cluster_view.attached(context, function(cluster)
+      local view, err = cluster_view.collect(context, cluster)
+      if not view then return nil, err end
+      local found, problem = why.find(view.actors, o.actor)
+      if not found then return nil, problem end
+      return require("tide.console.attach").run("tap", {
+        actor = o.actor, address = found.address, node = found.node, match = o.match, rate = o.rate, count = o.count,
+        json = context.json, quiet = context.quiet, seconds = context.timeout_s,
+      })
+    end)
+  end,
+}

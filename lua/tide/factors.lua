@@ -1,0 +1,364 @@
+-- tide.factors: models with one matrix whose gradient is a sum of few outer products (Xie et al., "Distributed Machine
+-- Learning via Sufficient Factor Broadcasting", 2016), trained on sparse rows by a job whose workers each hold it.
+--
+-- A step takes a batch of all workers together. Batches are cut from one order of the examples, which depends on the
+-- seed alone, and workers take their pieces of them in the order of ranks: so the sums of a step, their order included,
+-- are those of a single worker that takes whole batches, and where factors travel unrounded the parameters are the same
+-- bit for bit.
+local core = require "tide.core"
+local data = require "tide.data"
+local exchange = require "tide.nn.exchange"
+local replica = require "tide.nn.replica"
+local script = require "tide.script"
+local table_spec = require "tide.table_spec"
+
+local factors = {}
+
+local KEY <const> = 1024
+local EVALUATED <const> = 1024 -- examples of a call
+
+local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+
+---- kinds ---------------------------------------------------------------------------------------------------------
+-- shape(o, set): rows and columns of W; arguments(o, part, n, w): what the kernel takes besides the batch, and how many
+-- examples there are (of pairs: how many pairs); start(o, w, rng): initial values, else zeros.
+
+local function classes_of(set)
+  if not set.classes then
+    fail("the labels of the data are numbers", "read it with labels = \"class\"")
+  end
+  return #set.classes
+end
+
+---Two pairs an example: with one of its class, and with one of another, if there are such.
+local function pairs_of(labels, rng)
+  local n <const>, members = #labels, {}
+  for i, label in pairs(labels) do
+    members[label] = members[label] or {}
+    table.insert(members[label], i)
+  end
+  local list, similar = {}, {}
+  local function add(i, j, same)
+    list[#list + 1], list[#list + 2], similar[#similar + 1] = i - 1, j - 1, same
+  end
+  for i, label in pairs(labels) do
+    local own <const> = members[label]
+    if #own > 1 then
+      local j
+      repeat j = own[rng:below(#own) + 1] until j ~= i
+      add(i, j, 1)
+    end
+    if #own < n then
+      local j
+      repeat j = rng:below(n) + 1 until labels[j] ~= label
+      add(i, j, 0)
+    end
+  end
+  return core.tensor("u32", list), core.tensor("u8", similar)
+end
+
+local function uniform(w, rng, bound)
+  for i = 1, #w do w[i] = bound * (2 * rng:uniform() - 1) end
+end
+
+local KINDS <const> = {
+  mlr = {
+    kernel = "factors_mlr",
+    shape = function(_, set) return set.columns, classes_of(set) end,
+    arguments = function(_, part) return {labels = part.labels}, part:rows() end,
+  },
+  sdca = {
+    kernel = "factors_sdca", adds = true,
+    shape = function(_, set) return set.columns, classes_of(set) end,
+    arguments = function(o, part, columns)
+      return {labels = part.labels, l2 = o.l2, sigma = o.sigma, dual = core.tensor("f32", part:rows(), columns)},
+        part:rows()
+    end,
+  },
+  metric = {
+    kernel = "factors_metric",
+    shape = function(o, set)
+      classes_of(set)
+      return set.columns, o.width
+    end,
+    arguments = function(o, part, _, rng)
+      local list, similar = pairs_of(part.labels, rng)
+      return {pairs = list, similar = similar, weight = o.weight}, #similar
+    end,
+    start = function(_, w, rng) uniform(w, rng, math.sqrt(3 / w:columns())) end,
+  },
+  coding = {
+    kernel = "factors_coding",
+    shape = function(o, set) return o.atoms, set.columns end,
+    arguments = function(o, part) return {l1 = o.l1}, part:rows() end,
+    start = function(_, w, rng)
+      uniform(w, rng, 1)
+      core.kernel "project_rows" {w = w}
+    end,
+    updated = function(w) core.kernel "project_rows" {w = w} end,
+  },
+}
+
+---@class tide.factors.spec
+---@field kind string
+local spec = {}
+spec.__index = spec
+
+local function new_spec(kind, defaults, o)
+  local self = setmetatable({kind = kind}, spec)
+  for k, v in pairs(defaults) do self[k] = v end
+  for k, v in pairs(o or {}) do
+    if defaults[k] == nil then fail(("factors.%s has no field `%s`"):format(kind, tostring(k))) end
+    self[k] = v
+  end
+  return self
+end
+
+---Multiclass logistic regression by gradients; l2 is the weight of |W|^2 / 2. The data has classes.
+---@param o? {lr?: number|fun(step: integer): number, l2?: number}
+function factors.mlr(o) return new_spec("mlr", {lr = 0.5, l2 = 0}, o) end
+
+---The same by dual coordinate ascent, which needs no rate. sigma: by how much steps of a batch, which start from the
+---same parameters, are taken back; it doubles when an epoch lowers the dual objective.
+---@param o {l2: number, sigma?: number}
+function factors.sdca(o) return new_spec("sdca", {l2 = 1e-3, sigma = 1}, o) end
+
+---Distance metric learning: a projection to `width` numbers in which examples of one class are near each other and
+---others at a distance of 1 at least; weight: of the latter. Two pairs an example.
+---@param o? {lr?: number, l2?: number, width?: integer, weight?: number}
+function factors.metric(o) return new_spec("metric", {lr = 0.05, l2 = 0, width = 16, weight = 1}, o) end
+
+---Sparse coding: a dictionary of `atoms` rows of length 1 at most, and codes with the weight l1 on their magnitudes.
+---@param o? {lr?: number, atoms?: integer, l1?: number}
+function factors.coding(o) return new_spec("coding", {lr = 0.5, atoms = 32, l1 = 0.1}, o) end
+
+---- the model -----------------------------------------------------------------------------------------------------
+
+---What an exchange has to know of the matrix, as tide.nn.exchange.describe gives it for programs.
+local function describe(rows, columns)
+  local n <const> = rows * columns
+  return {{id = 1, name = "W", first = 0, count = n, rows = rows, cols = columns, values = n, rest = 0, bytes = 4 * n,
+           row_values = rows + columns, parameters = {{number = 1, first = 0, count = n, matrix = true}},
+           matrices = {{parameter = 1, first = 0, rows = rows, columns = columns}}}}
+end
+
+---@param o tide.factors.spec
+---@param set tide.data.set sparse rows
+---@return table[]
+function factors.describe(o, set) return describe(KINDS[o.kind].shape(o, set)) end
+
+---@class tide.factors.model what tide.nn.exchange drives
+---@field w table tensor rows x columns: shares storage with `parameters`
+---@field used integer rows of factors that were handed over since it was last set to 0; nonzeros: of their values
+local model = {}
+model.__index = model
+
+local function new_model(o, set, seed)
+  local kind <const> = KINDS[o.kind]
+  local rows <const>, columns <const> = kind.shape(o, set)
+  local keys <const> = (rows * columns + KEY - 1) // KEY
+  local self = setmetatable({
+    spec = o, kind = kind, kernel = assert(core.kernel(kind.kernel)), tensors = describe(rows, columns),
+    layout = {keys = keys}, parameters = core.tensor("f32", keys, KEY), adds = kind.adds, used = 0, nonzeros = 0,
+    optimizer = {rule = "sgd", decay = not kind.adds and o.l2 or 0},
+    train = {bind = function() end, offer = function() end},
+  }, model)
+  self.w = self.parameters:view(1, rows, columns)
+  if kind.start then kind.start(o, self.w, core.random(seed)) end
+  return self
+end
+
+---A part of the data as the kernel takes it.
+local function new_input(self, part, seed)
+  local arguments, count = self.kind.arguments(self.spec, part, self.w:columns(), core.random(seed))
+  arguments.offsets, arguments.indices, arguments.values = part.offsets, part.indices, part.values
+  arguments.w = self.w
+  return {arguments = arguments, count = count}
+end
+
+---The rate of a step. What is added as it is has a rate of -1.
+function model:rate(step)
+  if self.adds then return -1 end
+  local lr <const> = self.spec.lr
+  return type(lr) == "function" and lr(step) or lr
+end
+
+---Hands over the factors of a batch: numbers of examples.
+---@return {loss: number, count: number, correct: number} summed, before the step
+function model:backward(batch, hooks, x)
+  hooks.need(1)
+  local input <const>, n <const> = batch.input, #batch.rows
+  if not self.u or self.u:rows() < n then
+    self.u, self.v = core.tensor("f32", n, self.w:columns()), core.tensor("f32", n, self.w:rows())
+  end
+  local arguments <const> = input.arguments
+  arguments.rows, arguments.u, arguments.v = batch.rows, self.u, self.v
+  local r <const> = self.kernel(arguments)
+  x:factors(1, 1, self.v, self.u, math.tointeger(r.factors))
+  self.used = self.used + r.factors
+  self.nonzeros = self.nonzeros + r.nonzeros
+  hooks.ready(1)
+  return {loss = r.loss, count = r.count, correct = r.correct or 0}
+end
+
+---The update of a dense gradient.
+function model:update(first, count, scale, step)
+  core.update("cpu", {rule = "sgd", rate = self:rate(step), scale = scale, decay = self.optimizer.decay}, first, count,
+    self.parameters, self.gradients)
+end
+
+function model:updated()
+  if self.kind.updated then self.kind.updated(self.w) end
+end
+
+---Sums over examples, u32 tensor of their numbers, with W as it is.
+---@return {loss: number, correct: number, entropy: number}
+function model:evaluate(input, numbers)
+  local arguments <const> = input.arguments
+  local sums = {loss = 0, correct = 0, entropy = 0}
+  arguments.u, arguments.v = nil, nil
+  for at = 1, #numbers, EVALUATED do
+    arguments.rows = numbers:slice(at, math.min(EVALUATED, #numbers + 1 - at))
+    local r = self.kernel(arguments)
+    for k, v in pairs(sums) do sums[k] = v + (r[k] or 0) end
+  end
+  return sums
+end
+
+---What the regulariser adds to the objective.
+function model:penalty()
+  local l2 <const> = self.spec.l2
+  return l2 and l2 > 0 and 0.5 * l2 * core.norm2("cpu", 0, #self.w, self.parameters) or 0
+end
+
+---- the job ---------------------------------------------------------------------------------------------------------
+
+---0 .. count - 1 in an order that depends on the seed alone.
+local function shuffled(count, seed)
+  local order = core.tensor("u32", count, 1)
+  for i = 1, count do order[i] = i - 1 end
+  order:shuffle(seed)
+  return order
+end
+
+---@class tide.factors.trainer
+local trainer = {}
+trainer.__index = trainer
+
+---A worker's examples: its piece of each batch, 1 .. batches.
+local function piece_of(self, b)
+  local before <const> = (b - 1) * self.batch
+  local first, count = data.piece(math.min(self.batch, self.input.count - before), self.w.rank, self.w.workers)
+  return self.order:slice(before + first, count)
+end
+
+local function own_examples(self)
+  local own = {}
+  for b = 1, self.batches do
+    for _, number in pairs(piece_of(self, b)) do own[#own + 1] = number end
+  end
+  return core.tensor("u32", own)
+end
+
+local function new_trainer(w, o)
+  local m <const> = new_model(o.model, w.data, w.seed)
+  local input <const> = new_input(m, w.data:whole "train", w.seed + 1)
+  local self = setmetatable({w = w, model = m, input = input, order = shuffled(input.count, w.seed), step = 0,
+                             batch = o.batch, batches = (input.count + o.batch - 1) // o.batch,
+                             replica = replica.new(w, m)}, trainer)
+  self.own = own_examples(self)
+  self.exchange = exchange.new(w, m)
+  self.replica:store()
+  return self
+end
+
+---All batches, in an order of the epoch's own.
+function trainer:epoch(epoch)
+  for _, b in pairs(shuffled(self.batches, self.w.seed * 7919 + epoch)) do
+    self.step = self.step + 1
+    local r = self.exchange:step({input = self.input, rows = piece_of(self, b + 1)}, self.step)
+    self.w:report {examples = r.count, wait = false}
+  end
+  self.exchange:settle()
+  self.replica:store()
+  self.replica:compare()
+end
+
+---The dual objective must rise; if it fell, steps of a batch disturb each other more than sigma allows for.
+function trainer:mind_sigma(entropy)
+  local sum = 0
+  for _, part in ipairs(self.w:barrier("dual", entropy)) do sum = sum + part end
+  local dual <const> = sum / self.input.count - self.model:penalty()
+  if self.dual and dual < self.dual then self.input.arguments.sigma = 2 * self.input.arguments.sigma end
+  self.dual = dual
+end
+
+---Figures of an epoch, summed over the workers: the objective after it is loss / examples + penalty. Each evaluates
+---its own examples, whose dual variables only it has.
+function trainer:figures()
+  local sums <const> = self.model:evaluate(self.input, self.own)
+  if self.model.adds then self:mind_sigma(sums.entropy) end
+  local report = self.exchange:figures()
+  report.loss, report.correct, report.entropy = sums.loss, sums.correct, sums.entropy
+  report.examples, report.steps, report.factors = #self.own, self.batches, self.model.used
+  report.penalty = self.w.rank == 1 and self.model:penalty() or 0
+  report.nonzeros, self.model.used, self.model.nonzeros = self.model.nonzeros, 0, 0
+  report.resyncs, self.replica.resyncs = self.replica.resyncs, 0
+  return report
+end
+
+local function evaluate(w)
+  local m <const> = w.trainer.model
+  local test <const> = new_input(m, w.data:whole "test", w.seed + 2)
+  local first, count = data.piece(test.count, w.rank, w.workers)
+  local numbers = core.tensor("u32", count, 1)
+  for i = 1, count do numbers[i] = first + i - 2 end
+  local sums = m:evaluate(test, numbers)
+  sums.entropy = nil
+  return sums, count
+end
+
+local KNOWN <const> = {name = true, model = true, data = true, batch = true, epochs = true, seed = true, comm = true}
+
+---A job that trains a model (factors.mlr, sdca, metric, coding) on sparse rows (tide.data.libsvm).
+---Its reports have loss, examples, correct, penalty, entropy, factors (rows of factors), nonzeros (of their values),
+---steps, resyncs, and figures of the exchange; run:evaluate "test" gives loss and correct of the part "test".
+---@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as nn.job has it}
+---@return tide.job
+function factors.job(o)
+  for key in pairs(o) do
+    if not KNOWN[key] then fail(("factors.job has no field `%s`"):format(tostring(key))) end
+  end
+  if getmetatable(o.model) ~= spec then
+    fail("factors.job: `model` is none of factors.mlr, sdca, metric, coding {...}")
+  end
+  return require("tide.job").new {
+    name = o.name, data = o.data, seed = o.seed or 1, stop = {epochs = o.epochs},
+    comm = {tensors = function() return factors.describe(o.model, o.data) end, batch = o.batch},
+    policies = {comm = o.comm or "comm/hybrid"},
+    tables = function(set)
+      local rows, columns = KINDS[o.model.kind].shape(o.model, set)
+      return {params = table_spec.new {keys = table_spec.dense((rows * columns + KEY - 1) // KEY), width = KEY,
+                                       slots = "range", update = {"assign"}}}
+    end,
+    worker = function(w)
+      w.trainer = new_trainer(w, o)
+      w:barrier "start"
+      for epoch = 1, o.epochs do
+        w.trainer:epoch(epoch)
+        w:report(w.trainer:figures())
+        if w:stopping() then break end
+      end
+    end,
+    evaluate = {test = evaluate},
+  }
+end
+
+---Primal objective of a report, and of factors.sdca its distance from the dual one: the optimum is no further away.
+---@return number objective, number gap
+function factors.objective(report)
+  local mean <const> = report.loss / report.examples
+  return mean + report.penalty, mean - report.entropy / report.examples + 2 * report.penalty
+end
+
+return factors

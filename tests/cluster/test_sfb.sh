@@ -1,0 +1,128 @@
+#!/bin/bash
+# Sufficient-factor models: what is learned does not depend on how many workers share it nor on how it travels; bytes are
+# those of the formulas; files; a lost worker ends the run.
+. "$(dirname "$0")/harness.sh"
+
+cat >same.lua <<'LUA'
+local tide = require "tide"
+local factors = tide.factors
+local opt = tide.options {models = {"", default = "mlr,sdca,metric,coding"}, workers = {"", default = 1},
+  ways = {"", default = "always-sfb f32"}, fanout = {"", default = 0}, epochs = {"", default = 4}}
+local models = {
+  mlr = factors.mlr {lr = function(step) return 8 / math.sqrt(step) end, l2 = 1e-3},
+  sdca = factors.sdca {l2 = 1e-3},
+  metric = factors.metric {width = 12, lr = 0.1, l2 = 1e-4, weight = 2},
+  coding = factors.coding {atoms = 20, l1 = 0.05, lr = 1},
+}
+local data = tide.data.libsvm({generate = {train = 230, test = 30, columns = 220, nonzeros = 12, classes = 30, seed = 5}},
+  {labels = "class"})
+local jobs = {}
+for way in opt.ways:gmatch "[^,]+" do
+  local policy, format = way:match "(%S+) (%S+)"
+  for model in opt.models:gmatch "[^,]+" do
+    jobs[#jobs + 1] = {policy = policy, format = format, model = model, job = factors.job {
+      name = ("same-%d"):format(#jobs + 1), model = models[model], data = data, batch = 48, epochs = opt.epochs,
+      comm = {policy = "comm/" .. policy,
+              params = {format = format, fanout = policy == "always-sfb" and opt.fanout or nil}}}}
+  end
+end
+
+---Bytes are those of docs/exchange.md. Lossy messages are so small here that their heads count: values alone then.
+local function check_bytes(j, summary, rank, nonzeros)
+  local t, P = factors.describe(models[j.model], data)[1], opt.workers
+  local width = ({f32 = 4, bf16 = 2, onebit = 1 / 8 + 8 / 1024, topk = 8 / 100, sparse = 0})[j.format]
+  local want = j.policy == "always-sfb" and width * (P - 1) * rank * t.row_values or width * 2 * t.values * (P - 1) / P
+  if j.format == "sparse" then want = (P - 1) * (4 * nonzeros + rank * t.row_values / 8) end
+  local got = width < 2 and (summary.comm_ps_bytes + summary.comm_factor_bytes) / summary.steps or summary.comm_bytes_step
+  assert(math.abs(got / want - 1) < 0.03, ("%s: %.0f bytes of a step, formula %.0f"):format(j.policy, got, want))
+end
+
+local function train(cluster, j)
+  local run = cluster:start(j.job)
+  local used, nonzeros, steps, last = 0, 0, 0, nil
+  for r in run:events "report" do
+    assert(r.resyncs == 0 and r.examples > 0, "the replicas differ")
+    local objective, gap = factors.objective(r)
+    if j.model == "sdca" then assert(gap > -1e-5 and (not last or gap < last + 1e-6), "the gap grows") end
+    used, nonzeros, steps, last = used + r.factors, nonzeros + r.nonzeros, steps + r.steps, gap
+    print(("%s %d %.7f"):format(j.model, r.n, objective))
+    io.stdout:flush()
+  end
+  print(("%s test %.5f"):format(j.model, run:evaluate "test".loss))
+  if j.format == "f32" or j.format == "sparse" then run:dump(("%s.%d.safetensors"):format(j.model, opt.workers), {"params"}) end
+  local summary = run:wait()
+  if opt.workers > 1 and j.policy ~= "hybrid" then check_bytes(j, summary, used / steps, nonzeros / steps) end
+end
+
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.workers}
+  for _, j in ipairs(jobs) do train(cluster, j) end
+end)
+LUA
+losses() { grep -E '^(mlr|sdca|metric|coding) ' out.txt; }
+agree() { # TOLERANCE WHAT: many.txt with one.txt
+    paste -d' ' one.txt many.txt |
+        awk -v t="$1" '{ d = $3 / $6 - 1; if ($2 != $5 || d > t || d < -t) exit 1 }' ||
+        fail "$2: $(paste -d' ' one.txt many.txt | tr '\n' ';')"
+}
+
+# Factors: the same bits, whoever passes them on; dense sums: the same up to rounding.
+run 0 run same.lua
+losses >one.txt
+[ "$(wc -l <one.txt)" = 20 ] || fail "no twenty lines"
+for way in "3 0 f32" "4 1 sparse"; do
+    read -r workers fanout format <<<"$way"
+    run 0 run same.lua --workers "$workers" --fanout "$fanout" --ways "always-sfb $format"
+    for model in mlr sdca metric coding; do
+        cmp $model.1.safetensors "$model.$workers.safetensors" || fail "$model: other parameters with $way"
+    done
+done
+run 0 run same.lua --workers 3 --ways "always-ps f32"
+losses >many.txt
+agree 1e-4 "servers"
+nothing_left
+
+# Hybrid chooses; fewer bytes end near the same objective: what lossy forms lose comes later.
+run 0 run same.lua --models mlr --epochs 12
+losses | tail -2 >one.txt
+run 0 run same.lua --models mlr --epochs 12 --workers 3 \
+    --ways "hybrid f32,always-sfb bf16,always-ps onebit,always-ps topk"
+losses | grep -E ' (12|test) ' >all.txt
+for tolerance in 1e-4 1e-2 5e-2 5e-2; do
+    head -2 all.txt >many.txt
+    sed -i 1,2d all.txt
+    agree $tolerance "way with $tolerance"
+done
+nothing_left
+
+# The example, small, on a file; a picture.
+awk 'BEGIN { srand(2); for (i = 0; i < 150; i++) { c = int(rand() * 40); printf "%d", c
+             for (k = 1; k <= 120; k++) if (rand() < 0.05 || k == c + 1) printf " %d:%.3f", k, 1 + rand()
+             printf "\n" } }' | gzip >made.svm.gz
+run 0 run "$root/examples/sfb.lua" --data made.svm.gz --epochs 2 --nodes 3 --models mlr \
+    --methods single,partial --chart sfb.svg
+says out.txt '^mlr: made.svm.gz: 150 examples to train on, 0 held out, 120 columns, .*, [0-9]+ classes'
+says out.txt '^partial +[0-9]+ +[0-9]+ +[0-2]\.[0-9]+ %'
+says sfb.svg '<svg'
+run 0 run "$root/examples/sfb.lua" --epochs 2 --nodes 2 --train 200 --models sdca,coding --methods full --json
+[ "$(grep -c '"schema":"tide.sfb/1"' out.txt)" = 2 ] || fail "no two rows"
+run 1 run "$root/examples/sfb.lua" --models svm
+says err.txt 'svm is none of the models'
+nothing_left
+
+# A worker that is gone ends the run, with its node's name.
+begin run same.lua --models mlr --workers 3 --fanout 1 --epochs 100000
+under_way() { grep -q "^mlr 2 " out.txt 2>/dev/null; }
+wait_for 20 under_way
+victim=
+for pid in $(node_pids); do
+    if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- '--name n2 '; then victim=$pid; fi
+done
+[ -n "$victim" ] || fail "no process of node n2"
+kill -KILL "$victim"
+wait "$driver"
+code=$?
+[ "$code" = 5 ] || fail "exit code $code, not 5"
+says err.txt 'node n2 is lost'
+nothing_left
+finish

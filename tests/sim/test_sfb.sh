@@ -1,0 +1,72 @@
+#!/bin/bash
+# Factors among simulated nodes: a slow node, slow links and resets of connections change no bit of what is learned; at
+# 1 Gbit/s factors of wide layers are quicker than dense sums, and quicker still without their zeros; a dead node is named.
+. "$(dirname "$0")/harness.sh"
+
+cat >factors.lua <<'LUA'
+local tide = require "tide"
+local sim = require "tide.sim"
+local factors = tide.factors
+local opt = tide.options {fault = {"", default = "none", choices = {"none", "slow", "reset", "crash"}}}
+local data = tide.data.libsvm({generate = {train = 256, columns = 2000, nonzeros = 20, classes = 200, seed = 5}},
+  {labels = "class"})
+local ways, jobs = {"always-ps f32 0", "always-sfb f32 0", "always-sfb f32 2", "always-sfb sparse 1"}, {}
+for i, way in ipairs(ways) do
+  local policy, format, fanout = way:match "(%S+) (%S+) (%S+)"
+  jobs[i] = factors.job {name = "factors-" .. i, model = factors.mlr {lr = 4}, data = data, batch = 64, epochs = 3,
+    comm = {policy = "comm/" .. policy,
+            params = {format = format, fanout = policy == "always-sfb" and math.tointeger(fanout) or nil}}}
+end
+
+local function disturb()
+  local soon = ("%dus"):format(1e6 * require "tide.core".now() // 1 + 1000)
+  if opt.fault == "slow" then
+    sim.fault("slow", {node = "n2", factor = 50, at = soon, heal = "+100ms"})
+    sim.fault("nic", {node = "n3", bandwidth = "50Mbit", at = soon, heal = "+100ms"})
+  elseif opt.fault == "reset" then
+    sim.fault("reset", {{"n1", "n2"}, {"n3", "n4"}}, {at = soon})
+  elseif opt.fault == "crash" then
+    sim.fault("crash", {node = "n2", at = soon})
+  end
+end
+
+local function train(cluster, job)
+  local run = cluster:start(job)
+  local objective, first, last
+  for r in run:events "report" do
+    objective, first, last = factors.objective(r), first or r.elapsed_s, r.elapsed_s
+    assert(r.resyncs == 0, "the replicas differ")
+    if r.n == 1 then disturb() end
+  end
+  run:wait()
+  return objective, last - first
+end
+
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 4}
+  local seconds, sums = {}, {}
+  for i, job in ipairs(jobs) do
+    sums[i], seconds[i] = train(cluster, job)
+    print(("%s: %.17g"):format(ways[i], sums[i]))
+  end
+  assert(sums[2] == sums[3] and sums[3] == sums[4] and math.abs(sums[1] - sums[2]) < 1e-5)
+  if opt.fault == "none" then
+    assert(seconds[2] < seconds[1] / 2 and seconds[3] < seconds[1] / 2, "factors are slow")
+    assert(seconds[4] < seconds[2] / 4, "factors without zeros are slow")
+    print "quicker"
+  end
+end)
+LUA
+
+run 0 sim --seed 3 --nic 1Gbit factors.lua
+says out.txt quicker
+grep ': ' out.txt | grep always >none.txt
+run 0 sim --seed 4 --nic 1Gbit --check-determinism factors.lua
+for fault in slow reset; do
+    run 0 sim --seed 3 --nic 1Gbit factors.lua --fault $fault
+    grep always out.txt >$fault.txt
+    cmp none.txt $fault.txt || fail "$fault: other parameters"
+done
+run 5 sim --seed 3 factors.lua --fault crash
+says err.txt 'n2 is lost'
+finish
