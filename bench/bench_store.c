@@ -251,8 +251,8 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
     free(keys);
 }
 
-/* Copies of hot keys whose rows are at the other node, and keys that come because somebody intends to
- * use them: from the call until the row is here. */
+/* Copies of hot keys whose rows are at the other node, and keys that come because somebody intends
+ * to use them: from the call until the row is here. */
 static void shared_rows(struct tide_node *node, uint32_t width) {
     enum { HOT = 1000, ONE_BY_ONE = 400 };
     struct tide_table *table, *intended;
@@ -280,7 +280,8 @@ static void shared_rows(struct tide_node *node, uint32_t width) {
         tide_table_share_stats(table, &stats);
     }
     for (int in = 0; in < 2; in++) {
-        snprintf(what, sizeof what, "copies, %s, %u floats, 64 x 100 keys", in ? "push" : "pull", width);
+        snprintf(what, sizeof what, "copies, %s, %u floats, 64 x 100 keys", in ? "push" : "pull",
+                 width);
         report_row(what, "keys/s", outstanding(table, keys, HOT, KEYS_A_CALL, in));
     }
     uint64_t times[ONE_BY_ONE];
@@ -295,7 +296,8 @@ static void shared_rows(struct tide_node *node, uint32_t width) {
             fail_loudly("intent");
         }
         while (!tide_table_pull_local(intended, keys + i, 1, row, &hit)) {
-            if (tide_table_pull(intended, keys + i, 1, row, NULL)) { /* lets the processor go meanwhile */
+            /* meanwhile, for the processor's sake */
+            if (tide_table_pull(intended, keys + i, 1, row, NULL)) {
                 fail_loudly("pull");
             }
         }

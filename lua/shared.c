@@ -73,8 +73,8 @@ static int table_manage(lua_State *L) {
     }
     size_t count;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
-    return answer(L, tide__lua_resumed(L, tide_table_manage(table, keys, count, (uint8_t)technique,
-                                                            &options)));
+    return answer(L, tide__lua_resumed(
+                         L, tide_table_manage(table, keys, count, (uint8_t)technique, &options)));
 }
 
 /* t:intent(keys, first clock, clock after the last) -> true | nil, err */
@@ -143,6 +143,9 @@ void tide__lua_push_shared(lua_State *L, struct tide_table *table) {
 }
 
 const luaL_Reg tide__lua_shared_methods[] = {
-    {"manage", table_manage},       {"intent", table_intent}, {"flush", table_flush},
-    {"technique", table_technique}, {NULL, NULL},
+    {"manage", table_manage},
+    {"intent", table_intent},
+    {"flush", table_flush},
+    {"technique", table_technique},
+    {NULL, NULL},
 };

@@ -1,8 +1,8 @@
 /*
- * Intents at the node that has them (intent.h). Workers queue what they intend; the table's fiber, on the
- * thread of the store actor, takes it over and looks in rounds how far their clocks are. An intent is
- * queued until its first clock is near, then active until its last one has gone by. A key is of interest
- * while an active intent has it.
+ * Intents at the node that has them (intent.h). Workers queue what they intend; the table's fiber,
+ * on the thread of the store actor, takes it over and looks in rounds how far their clocks are. An
+ * intent is queued until its first clock is near, then active until its last one has gone by. A key
+ * is of interest while an active intent has it.
  */
 #include "store/intent.h"
 #include "store/owner.h"
@@ -28,8 +28,8 @@ struct heap { /* least clock first */
 struct worker {
     struct worker *next; /* by number */
     uint32_t number;
-    uint32_t ahead;      /* clocks: the window's last word */
-    bool seen, begun;    /* in this round; at all */
+    uint32_t ahead;   /* clocks: the window's last word */
+    bool seen, begun; /* in this round; at all */
     struct tide__window window;
     struct heap queued, active; /* by begin, by end */
 };
@@ -382,8 +382,8 @@ static uint32_t worker_round(struct tide__intents *n, struct worker *worker, uin
         worker->begun = true;
     }
     const uint32_t ahead = worker->ahead;
-    while (worker->queued.count && (worker->queued.at[0]->begin <= clock ||
-                                    worker->queued.at[0]->begin - clock <= ahead)) {
+    while (worker->queued.count &&
+           (worker->queued.at[0]->begin <= clock || worker->queued.at[0]->begin - clock <= ahead)) {
         struct intent *intent = heap_pop(&worker->queued, false);
         const bool late = intent->end <= clock;
         if (late || !heap_push(&worker->active, intent, true)) {

@@ -1,17 +1,17 @@
 /*
- * Intents (AdaPM: Renz-Wieland et al., 2022): workers say which keys they will use in which of their
- * clocks, and the rows are at hand then.
+ * Intents (AdaPM: Renz-Wieland et al., 2022): workers say which keys they will use in which of
+ * their clocks, and the rows are at hand then.
  *
  *   worker   tide_table_intent (intent.c): queued, never waits
- *   node     a fiber of each table acts on intents whose first clock is near (window.c), and tells the
- *            home of a key when the first interest of this node in it begins and the last one ends
+ *   node     a fiber of each table acts on intents whose first clock is near (window.c), and tells
+ *            the home of a key when the first interest of this node begins and the last one ends
  *   home     knows which nodes are interested (interest.c): the only one is to own the row, several
  *            have copies (shared.h), and the one that is left is to own it again
  *
- * What the home says is advice: a node that is to own a row localizes it, one that is to have a copy
- * makes one, in the ordinary ways. So nothing of this is needed for values to be right; what is lost or
- * said twice while slots move and nodes die costs speed only. A node tells the new home of a slot anew;
- * nothing is sent when nothing begins or ends.
+ * What the home says is advice: a node that is to own a row localizes it, one that is to have a
+ * copy makes one, in the ordinary ways. So nothing of this is needed for values to be right; what
+ * is lost or said twice while slots move and nodes die costs speed only. A node tells the new home
+ * of a slot anew; nothing is sent when nothing begins or ends.
  */
 #ifndef TIDE_STORE_INTENT_H
 #define TIDE_STORE_INTENT_H

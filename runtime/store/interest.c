@@ -1,8 +1,8 @@
 /*
- * Who intends to use which keys, at their home (intent.h): the rule of AdaPM, section 4.2. A node begins
- * to be interested: if no other one is, the row is to go there; else it is to have a copy, which tables
- * without copies (technique relocate) do without. A node's interest ends and one other is left: the row
- * is to go to that one.
+ * Who intends to use which keys, at their home (intent.h): the rule of AdaPM, section 4.2. A node
+ * begins to be interested: if no other one is, the row is to go there; else it is to have a copy,
+ * which tables without copies (technique relocate) do without. A node's interest ends and one other
+ * is left: the row is to go to that one.
  */
 #include "store/intent.h"
 #include "store/node_sets.h"
@@ -116,12 +116,13 @@ void tide__interest_message(struct tide_store *store, int op, struct tide_reader
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint64_t origin = tide_read_uint(r), hops = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-        if (r->error || !table || !table->relocates || origin == 0 || origin > UINT16_MAX ||
+    if (r->error || !table || !table->relocates || origin == 0 || origin > UINT16_MAX ||
         hops > HOPS_MAX) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         return;
     }
-    table->interest = table->interest ? table->interest : tide_alloc_zero(1, sizeof *table->interest);
+    table->interest =
+        table->interest ? table->interest : tide_alloc_zero(1, sizeof *table->interest);
     struct advice *a = table->interest ? tide_alloc_zero(1, sizeof *a) : NULL;
     for (size_t i = 0; a && i < count; i++) {
         uint64_t key;

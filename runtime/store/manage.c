@@ -1,8 +1,8 @@
 /*
- * Techniques of keys: one call to the controller, which checks it and tells all nodes; each keeps what
- * it is told with its records (shared.h). The controller, which is a node like others, tells it to who
- * joins. Techniques decide about speed alone and are not recorded: a controller that was started again
- * has none to tell to joiners until somebody manages anew.
+ * Techniques of keys: one call to the controller, which checks it and tells all nodes; each keeps
+ * what it is told with its records (shared.h). The controller, which is a node like others, tells
+ * it to who joins. Techniques decide about speed alone and are not recorded: a controller that was
+ * started again has none to tell to joiners until somebody manages anew.
  */
 #include "store/catalog.h"
 #include "store/replica.h"
@@ -78,8 +78,8 @@ static int order_read(struct tide_store *store, struct tide_reader *r, struct or
     if (r->error || o->key_count > TIDE__MANAGE_KEYS_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged order about techniques");
     }
-    return o->table ? order_check(o) : tide_fail(TIDE_ENOENT, "no table %llu here",
-                                                 (unsigned long long)table);
+    return o->table ? order_check(o)
+                    : tide_fail(TIDE_ENOENT, "no table %llu here", (unsigned long long)table);
 }
 
 /* ---- the controller ---- */
@@ -166,11 +166,9 @@ void tide__manage_tell(struct tide_store *store, uint16_t node) {
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(store, id);
         struct told *told = table && tide__shared_of(table) ? tide_alloc(sizeof *told) : NULL;
-        for (unsigned class = 0; told && class < 2 * (TIDE_INTENT + 1); class++) {
-            struct telling t = {.told = told,
-                                .node = node,
-                                .technique = (uint8_t)(class / 2),
-                                .all = class % 2};
+        for (unsigned class = 0; told && class < 2 * (TIDE_INTENT + 1); class ++) {
+            struct telling t = {
+                .told = told, .node = node, .technique = (uint8_t)(class / 2), .all = class % 2};
             told->s = tide__shared_of(table);
             told->count = 0;
             tide__shared_each(told->s, tell_key, &t);
@@ -249,7 +247,8 @@ int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key
         struct tide_writer w;
         struct tide_reply *reply = NULL;
         o.keys = (const uint8_t *)(keys + at);
-        o.key_count = key_count - at < TIDE__MANAGE_KEYS_MAX ? key_count - at : TIDE__MANAGE_KEYS_MAX;
+        o.key_count =
+            key_count - at < TIDE__MANAGE_KEYS_MAX ? key_count - at : TIDE__MANAGE_KEYS_MAX;
         tide_writer_init(&w, NULL, 0);
         code = order_write(&w, TIDE__OP_MANAGE, &o);
         code = code ? code

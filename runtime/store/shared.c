@@ -103,7 +103,8 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
         return code;
     }
     if (TIDE_UNLIKELY(tide__word_state(*old) != TIDE__OWNED)) {
-        const uint64_t limit = s->table->options.cache_bytes ? s->table->options.cache_bytes : COPY_BYTES;
+        const uint64_t limit =
+            s->table->options.cache_bytes ? s->table->options.cache_bytes : COPY_BYTES;
         uint32_t number;
         code = !create ? TIDE__NOT_FOUND
                : atomic_load_explicit(&s->index->slab.used, memory_order_relaxed) >=
@@ -189,11 +190,11 @@ void tide__shared_wake(struct tide__shared *s) {
 /* ---- epochs ---- */
 
 /*
- * An operation is inside from before it looks for records until it has been sent. Who changes a record
- * so that it must not be overlooked changes it and then waits: first for those that are inside in the
- * other epoch, then for this one's (as sleepable RCU does: one that read the epoch and had not counted
- * itself yet is in one of them). The counters and the filter are seq_cst: either the operation sees the
- * record, or it is seen inside.
+ * An operation is inside from before it looks for records until it has been sent. Who changes a
+ * record so that it must not be overlooked changes it and then waits: first for those that are
+ * inside in the other epoch, then for this one's (as sleepable RCU does: one that read the epoch
+ * and had not counted itself yet is in one of them). The counters and the filter are seq_cst:
+ * either the operation sees the record, or it is seen inside.
  */
 static unsigned enter(struct tide__shared *s) {
     const unsigned bank = atomic_load_explicit(&s->epoch, memory_order_relaxed) & 1;

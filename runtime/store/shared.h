@@ -1,19 +1,19 @@
 /*
- * Shared keys: keys whose rows have copies on the nodes that use them, beside the one their owner has
- * (techniques "replicate" and "intent"; NuPS, SIGMOD 2022, section 3; AdaPM, 2022, section 4). Not the
- * copies for the case of a death (replica.h), and not those of tables with clocks (clocked.h), whose
- * algebra (cached.h) is used here.
+ * Shared keys: keys whose rows have copies on the nodes that use them, beside the one their owner
+ * has (techniques "replicate" and "intent"; NuPS, SIGMOD 2022, section 3; AdaPM, 2022, section 4).
+ * Not the copies for the case of a death (replica.h), and not those of tables with clocks
+ * (clocked.h), whose algebra (cached.h) is used here.
  *
  *   worker   reads and writes the copy of its node in place, as if the row were here (shared.c)
  *   node     in rounds, a fiber of each table (shared_sync.c) pushes what accumulated in its copies
  *            to the owners, pulls the rows that changed there, and makes and drops copies
- *   owner    remembers who pulled a row for a copy, and when somebody else changes it tells that node
- *            once (subscribe.c): NOTICE. The node's next pull subscribes anew
+ *   owner    remembers who pulled a row for a copy, and when somebody else changes it tells that
+ *            node once (subscribe.c): NOTICE. The node's next pull subscribes anew
  *
- * Both ways are ordinary operations (access.c, remote.c), with a flag each. So updates arrive once and
- * in order though rows relocate, slots move and connections break, an origin pays for them by its
- * credit, and nothing here knows who owns a row: where it leaves, whoever has copies is told, and
- * asks again. Between two equal states nothing is sent.
+ * Both ways are ordinary operations (access.c, remote.c), with a flag each. So updates arrive once
+ * and in order though rows relocate, slots move and connections break, an origin pays for them by
+ * its credit, and nothing here knows who owns a row: where it leaves, whoever has copies is told,
+ * and asks again. Between two equal states nothing is sent.
  *
  * What holds for a worker: it sees its own pushes at once; those of others when the rounds of their
  * node, of the owner and of its own node have come by. Two nodes may see two pushes in different
@@ -24,8 +24,8 @@
  * fiber sends may overtake what a worker's thread sent before. So the row has all earlier pushes of
  * this node and none of the later ones.
  *
- * Threads: a record under the latch of its word in `index`, a hashed table of its own; what is marked
- * I/O is the store actor's and the fiber's, which share a thread.
+ * Threads: a record under the latch of its word in `index`, a hashed table of its own; what is
+ * marked I/O is the store actor's and the fiber's, which share a thread.
  */
 #ifndef TIDE_STORE_SHARED_H
 #define TIDE_STORE_SHARED_H
@@ -46,7 +46,8 @@ enum tide__copy_state { TIDE__COPY_NONE, TIDE__COPY_COMING, TIDE__COPY_HELD };
 /* A key that has copies, or is managed; a row of the index. */
 struct tide__shared_key {
     uint64_t unused;    /* the slab's, when the record is free */
-    uint64_t unseen_ns; /* since when the owner's row is newer, as far as this node knows; 0: it is not */
+    uint64_t unseen_ns; /* since when the owner's row is newer, as far as this node knows; 0: it is
+                           not */
     uint64_t unsent_ns; /* since when updates wait here; 0: none do */
     uint8_t state;
     uint8_t technique; /* as managed: 1 + enum tide_technique; 0: as the table's */
@@ -89,11 +90,11 @@ struct tide__shared {
         atomic_uint_fast64_t hits;           /* keys served by copies */
     } stripes[TIDE__STRIPES];
     atomic_uint epoch;
-    atomic_uint held;         /* copies, COMING ones too */
+    atomic_uint held;             /* copies, COMING ones too */
     atomic_uint_fast64_t refused; /* keys that got no copy: there was no room */
-    atomic_bool awake;        /* the fiber will look */
-    struct tide_lock lock;    /* of the list */
-    uint64_t *work;           /* keys that are listed */
+    atomic_bool awake;            /* the fiber will look */
+    struct tide_lock lock;        /* of the list */
+    uint64_t *work;               /* keys that are listed */
     size_t work_count, work_capacity;
 
     /* I/O */
@@ -137,7 +138,8 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
                       atomic_uint_fast64_t **word, uint64_t *old, struct tide__shared_key **k);
 /* Latched, of a key that has no copy: the record goes, and the word is unlocked. */
 void tide__shared_release(struct tide__shared *s, atomic_uint_fast64_t *word, uint64_t old);
-/* Latched, COMING or HELD. `scratch`: of shape.floats floats where the rule takes steps (adagrad). */
+/* Latched, COMING or HELD. `scratch`: of shape.floats floats where the rule takes steps (adagrad).
+ */
 int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
                       const void *delta, float *scratch);
 /* Latched: the fiber is to look at it. */
@@ -151,7 +153,8 @@ void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer
 static inline void tide__row_changes(struct tide_table *table, uint64_t key, uint16_t changer,
                                      bool made) {
     if (TIDE_UNLIKELY(made) && table->store->net && !table->relocates) {
-        /* Of this and that of subscribe() one is the later one, and sees what was done before the other. */
+        /* Of this and that of subscribe() one is the later one, and sees what was done before the
+         * other. */
         atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
     }
     struct tide__shared *s = tide__shared_of(table);
@@ -170,8 +173,8 @@ void tide__shared_flush_ended(struct tide_store *store, uint16_t from, struct ti
 void tide__shared_member(struct tide_store *store, const struct tide_member *member);
 /* This node has no copies any more. */
 bool tide__shared_gone(struct tide_store *store);
-/* A pull or push of the fiber: waits. flags: enum tide__operation_flags. *here: keys served in place, a
- * bit each; may be NULL. *sent: what was not is done, or failed at the other end. */
+/* A pull or push of the fiber: waits. flags: enum tide__operation_flags. *here: keys served in
+ * place, a bit each; may be NULL. *sent: what was not is done, or failed at the other end. */
 int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t flags,
                           const uint64_t *keys, size_t count, float *rows, uint64_t *here,
                           bool *sent);
@@ -180,10 +183,10 @@ int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t 
 int tide__subscriptions_create(struct tide__shared *s);
 void tide__subscriptions_destroy(struct tide__shared *s);
 /* I/O, before the row is read. */
-int tide__subscribe_job(const struct tide__job *job);                /* all keys that are served here */
-int tide__subscribe_of(const struct tide__job *job, uint32_t index); /* if it wants that */
+int tide__subscribe_job(const struct tide__job *job); /* all keys that are served here */
+int tide__subscribe_of(const struct tide__job *job, uint32_t index);  /* if it wants that */
 void tide__shared_slot_left(struct tide_table *table, uint32_t slot); /* its rows went elsewhere */
-void tide__notices_send(struct tide__shared *s); /* fiber */
+void tide__notices_send(struct tide__shared *s);                      /* fiber */
 void tide__notice_message(struct tide_store *store, struct tide_reader *r);
 void tide__subscriptions_member_gone(struct tide__shared *s, uint16_t node);
 

@@ -1,11 +1,11 @@
 /*
  * The rounds of a table's copies (shared.h): a fiber of the node, on the thread of the store actor.
  *
- * A round takes the keys that workers, notices and intents have listed. What accumulated in copies is
- * pushed to the owners first, and answered, before any row is pulled: so every row that comes has in it
- * all that this node ever sent, and what its workers pushed since is added to it again (cached.c). The
- * next round begins no sooner than 1/hz later, nor before this one has been followed by a rest of several
- * times its length, and only when there is something to do.
+ * A round takes the keys that workers, notices and intents have listed. What accumulated in copies
+ * is pushed to the owners first, and answered, before any row is pulled: so every row that comes
+ * has in it all that this node ever sent, and what its workers pushed since is added to it again
+ * (cached.c). The next round begins no sooner than 1/hz later, nor before this one has been
+ * followed by a rest of several times its length, and only when there is something to do.
  */
 #include "store/intent.h"
 
@@ -15,7 +15,8 @@ enum {
     BATCH_KEYS = 1024,
     BATCH_BYTES = 1 << 20,
     LOOK_NS = 200000,
-    REST = 4, /* after a round, in times as long as it took: rounds leave most of the links to others */
+    REST = 4, /* after a round, in times as long as it took: rounds leave most of the links to
+                 others */
 };
 
 struct batch {
@@ -67,9 +68,9 @@ static void age_add(struct tide__ages *ages, uint64_t age) {
 void tide__ages_read(const struct tide__ages *ages, struct tide_share_age *out) {
     const uint64_t count = atomic_load_explicit(&ages->count, memory_order_relaxed);
     const uint64_t sum = atomic_load_explicit(&ages->sum_ns, memory_order_relaxed);
-    *out = (struct tide_share_age){
-        .mean_ns = count ? sum / count : 0,
-        .max_ns = atomic_load_explicit(&ages->max_ns, memory_order_relaxed)};
+    *out = (struct tide_share_age){.mean_ns = count ? sum / count : 0,
+                                   .max_ns =
+                                       atomic_load_explicit(&ages->max_ns, memory_order_relaxed)};
 }
 
 /* The owner, or who knew it, is gone: to ask again would be of no use. */
@@ -147,8 +148,8 @@ static float largest(const float *values, size_t count) {
     return most;
 }
 
-/* NuPS, section 5.1: an update of many workers' steps is cut to a multiple of the mean length. True: it
- * was cut, and the copy has more than the owner gets. */
+/* NuPS, section 5.1: an update of many workers' steps is cut to a multiple of the mean length.
+ * True: it was cut, and the copy has more than the owner gets. */
 static bool clip(struct tide__shared *s, float *update) {
     double sum = 0;
     for (uint32_t i = 0; i < s->table->width; i++) {
@@ -302,7 +303,8 @@ static int give_up(struct tide__shared *s, uint64_t key) {
         while (queued) {
             struct tide__sent *next = queued->next;
             bool sent;
-            int failed = tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+            int failed =
+                tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
             tide__stripe_add(&s->updates_failed, failed != 0);
             code = failed == TIDE_ECANCELED ? failed : code;
             tide_free(queued);

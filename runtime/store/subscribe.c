@@ -1,11 +1,11 @@
 /*
- * Who has copies of the rows of this node (shared.h), as the owner knows it: a node subscribes with a
- * pull for a copy, and is told once when somebody else changes the row or the row leaves; what it
- * pulls then subscribes it again. So nothing has to be cancelled or handed on with a row: a node that
- * has dropped its copy does not pull, and one notice too many costs a pull.
+ * Who has copies of the rows of this node (shared.h), as the owner knows it: a node subscribes with
+ * a pull for a copy, and is told once when somebody else changes the row or the row leaves; what it
+ * pulls then subscribes it again. So nothing has to be cancelled or handed on with a row: a node
+ * that has dropped its copy does not pull, and one notice too many costs a pull.
  *
- * A subscription is made before the row is read and the row is changed under its latch. A change is in
- * what the subscriber reads, or finds the subscription.
+ * A subscription is made before the row is read and the row is changed under its latch. A change is
+ * in what the subscriber reads, or finds the subscription.
  */
 #include "store/intent.h"
 #include "store/node_sets.h"
@@ -16,8 +16,8 @@
 enum { MARKS = 1 << 16, KEYS_MAX = 1 << 20, NOTICE_KEYS = 4096 };
 
 /*
- * A set of nodes has those that wait for a change first; behind them the fired ones, which are to be
- * told. Its stamp: the first change that those were not told of.
+ * A set of nodes has those that wait for a change first; behind them the fired ones, which are to
+ * be told. Its stamp: the first change that those were not told of.
  */
 struct tide__subscriptions {
     atomic_uchar marks[MARKS]; /* of keys with waiting nodes, by hash; 255 stays. Any thread */
@@ -29,9 +29,9 @@ struct tide__subscriptions {
 
 int tide__subscriptions_create(struct tide__shared *s) {
     s->subscriptions = tide_alloc_zero(1, sizeof *s->subscriptions);
-    return s->subscriptions ? 0
-                            : tide_fail(TIDE_ENOMEM, "no memory for the subscriptions of '%s'",
-                                        s->table->name);
+    return s->subscriptions
+               ? 0
+               : tide_fail(TIDE_ENOMEM, "no memory for the subscriptions of '%s'", s->table->name);
 }
 
 void tide__subscriptions_destroy(struct tide__shared *s) {
@@ -134,8 +134,8 @@ int tide__subscribe_job(const struct tide__job *job) {
     int code = 0;
     for (size_t i = 0; i < job->count && !code; i++) {
         const uint64_t key = tide__job_key_at(job, i);
-        const uint32_t route = atomic_load_explicit(
-            &table->slots[tide__slot_of(table, key)].route, memory_order_relaxed);
+        const uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route,
+                                                    memory_order_relaxed);
         code = (route & TIDE__FOR_FOREIGN) == TIDE__MINE ? subscribe(table, key, job->origin) : 0;
     }
     return code;

@@ -1,5 +1,5 @@
-/* Intents: the window in which they are acted on; rows come to who alone intends to use them, several
- * have copies; sums stay right while that goes on, slots move and nodes die. */
+/* Intents: the window in which they are acted on; rows come to who alone intends to use them,
+ * several have copies; sums stay right while that goes on, slots move and nodes die. */
 #include "store_world.h"
 
 #include "store/intent.h"
@@ -32,8 +32,9 @@ static void the_window_follows_the_workers_pace(void **state) {
     (void)state;
     struct tide__window w;
     tide__window_init(&w, 5);
-    assert_int_equal(tide__window_round(&w, 5), 39); /* 10 clocks a round, until it is known better */
-    assert_int_equal(tide__window_round(&w, 5), 39); /* no progress, no news */
+    assert_int_equal(tide__window_round(&w, 5),
+                     39); /* 10 clocks a round, until it is known better */
+    assert_int_equal(tide__window_round(&w, 5), 39);    /* no progress, no news */
     assert_int_equal(tide__window_round(&w, 105), 255); /* at once up to what was seen */
     for (uint32_t clock = 106; clock < 306; clock++) {
         (void)tide__window_round(&w, clock);
@@ -44,7 +45,7 @@ static void the_window_follows_the_workers_pace(void **state) {
 /* ---- sums ---- */
 
 struct work {
-    bool shared;      /* all intend to use the same keys */
+    bool shared; /* all intend to use the same keys */
     uint64_t seed;
     atomic_int pushed[KEYS];
     atomic_uint local, all; /* accesses in the second half */
@@ -89,8 +90,8 @@ static void worker_run(struct fiber *f) {
         }
         CHECK(f, tide_table_pull(table, keys, FEW, rows, NULL) == 0);
         for (int i = 0; i < FEW; i++) {
-            CHECK(f, rows[i * WIDTH] == rows[i * WIDTH + 1] &&
-                         rows[i * WIDTH] >= (float)own[keys[i]]);
+            CHECK(f,
+                  rows[i * WIDTH] == rows[i * WIDTH + 1] && rows[i * WIDTH] >= (float)own[keys[i]]);
         }
         CHECK(f, tide_clock() == (int)clock + 1);
     }
@@ -207,7 +208,8 @@ static void intend_run(struct fiber *f) {
     CHECK(f, tide_table_find(f->node, "w", &table) == 0);
     CHECK(f, tide_table_intent(table, &key, 1, 0, 2) == TIDE_EINVAL);
     CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
-    CHECK(f, tide_table_intent(table, &key, 1, 1000000, 1000001) == 0); /* far off: nothing happens */
+    CHECK(f,
+          tide_table_intent(table, &key, 1, 1000000, 1000001) == 0); /* far off: nothing happens */
     CHECK(f, tide_table_intent(table, (uint64_t[]){KEYS}, 1, 0, 1) == TIDE_ERANGE);
     CHECK(f, tide_table_intent(table, &key, 1, 0, 1 + f->index) == 0);
     (void)tide_sleep(300000000);

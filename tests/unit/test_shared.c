@@ -1,5 +1,6 @@
-/* Keys with copies on several nodes: every push once, one's own at once, equal in the end, silent then;
- * on real sockets and in the simulator, with connections that break, nodes that leave and die. */
+/* Keys with copies on several nodes: every push once, one's own at once, equal in the end, silent
+ * then; on real sockets and in the simulator, with connections that break, nodes that leave and
+ * die. */
 #include "store_world.h"
 
 #include "store/shared.h"
@@ -29,7 +30,8 @@ static void share_run(struct fiber *f) {
     (void)w;
 }
 
-/* Pushes ones, and reads what it pushed itself. Keys of index modulo the number of fibers are nobody else's. */
+/* Pushes ones, and reads what it pushed itself. Keys of index modulo the number of fibers are
+ * nobody else's. */
 static void push_run(struct fiber *f) {
     struct work *w = f->arg;
     struct tide_table *table;
@@ -94,8 +96,8 @@ static void sums_run(struct fiber *f) {
         if (rows[i * WIDTH] != (float)w->pushed[i]) {
             bool copy;
             uint8_t technique = tide_table_technique(table, (uint64_t)i, &copy);
-            snprintf(f->failure, sizeof f->failure, "key %d has %g of %d (technique %d, copy %d)", i,
-                     (double)rows[i * WIDTH], w->pushed[i], technique, copy);
+            snprintf(f->failure, sizeof f->failure, "key %d has %g of %d (technique %d, copy %d)",
+                     i, (double)rows[i * WIDTH], w->pushed[i], technique, copy);
             return;
         }
     }
@@ -185,15 +187,16 @@ static void copies_take_every_push_once_and_become_equal_real(void **state) {
     pushes_add_up(false, (struct tide_table_options){.key_count = KEYS}, &(struct work){.seed = 1});
     pushes_add_up(false, (struct tide_table_options){.key_count = KEYS},
                   &(struct work){.seed = 2, .technique = TIDE_REPLICATE});
-    pushes_add_up(false, (struct tide_table_options){.keys = TIDE_KEYS_HASHED},
-                  &(struct work){
-                      .seed = 3, .technique = TIDE_RELOCATE, .manages = true, .moves = true});
+    pushes_add_up(
+        false, (struct tide_table_options){.keys = TIDE_KEYS_HASHED},
+        &(struct work){.seed = 3, .technique = TIDE_RELOCATE, .manages = true, .moves = true});
 }
 
 static void copies_take_every_push_once_and_become_equal_simulated(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 6; seed++) {
-        pushes_add_up(true, (struct tide_table_options){.key_count = KEYS, .slots = TIDE_SLOTS_RANGE},
+        pushes_add_up(true,
+                      (struct tide_table_options){.key_count = KEYS, .slots = TIDE_SLOTS_RANGE},
                       &(struct work){.seed = seed});
         pushes_add_up(true, (struct tide_table_options){.key_count = KEYS},
                       &(struct work){.seed = seed, .technique = TIDE_REPLICATE});
@@ -206,9 +209,11 @@ static void techniques_change_while_pushes_go_on(void **state) {
         pushes_add_up(true, (struct tide_table_options){.key_count = KEYS},
                       &(struct work){.seed = seed, .manages = true});
         pushes_add_up(
-            true, (struct tide_table_options){.keys = seed % 2 ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE,
-                                              .key_count = KEYS},
-            &(struct work){.seed = seed, .technique = TIDE_RELOCATE, .manages = true, .moves = true});
+            true,
+            (struct tide_table_options){.keys = seed % 2 ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE,
+                                        .key_count = KEYS},
+            &(struct work){
+                .seed = seed, .technique = TIDE_RELOCATE, .manages = true, .moves = true});
     }
 }
 
@@ -220,7 +225,8 @@ static void toggle_run(struct fiber *f) {
     const struct tide_share_options fast = {.rate = 10000};
     CHECK(f, tide_table_find(f->node, "w", &table) == 0);
     for (int i = 0; !atomic_load(&w->stop); i++) {
-        CHECK(f, tide_table_manage(table, keys, 2, i % 2 ? w->technique : TIDE_REPLICATE, &fast) == 0);
+        CHECK(f,
+              tide_table_manage(table, keys, 2, i % 2 ? w->technique : TIDE_REPLICATE, &fast) == 0);
         (void)tide_sleep(tide_random_below(&f->random, 2000000));
     }
 }
@@ -239,8 +245,8 @@ static void eager_pushes(struct fiber *f) {
         CHECK(f, tide_table_push(table, keys, 2, rows, 0, &push) == 0);
         CHECK(f, tide_table_pull(table, keys, 2, rows, NULL) == 0);
         if (rows[f->index] != (float)own || rows[EAGER + f->index] != (float)own) {
-            snprintf(f->failure, sizeof f->failure, "%g and %g of %d",
-                     (double)rows[f->index], (double)rows[EAGER + f->index], own);
+            snprintf(f->failure, sizeof f->failure, "%g and %g of %d", (double)rows[f->index],
+                     (double)rows[EAGER + f->index], own);
         }
         CHECK(f, tide_ticket_wait(&push) == 0);
         (void)tide_sleep(tide_random_below(&f->random, 150000));
@@ -351,7 +357,8 @@ static void a_leaver_sends_what_its_copies_have_first(void **state) {
     a_node_leaves(false, &(struct work){.seed = 1});
     for (uint64_t seed = 1; seed <= 4; seed++) {
         a_node_leaves(true, &(struct work){.seed = seed});
-        a_node_leaves(true, &(struct work){.seed = seed, .technique = TIDE_RELOCATE, .moves = true});
+        a_node_leaves(true,
+                      &(struct work){.seed = seed, .technique = TIDE_RELOCATE, .moves = true});
     }
 }
 
@@ -589,8 +596,11 @@ static void refusals_run(struct fiber *f) {
         CHECK(f, tide_table_manage(table, &key, 1, TIDE_REPLICATE, NULL) == TIDE_EUNSUPPORTED);
         CHECK(f, strstr(tide_error_message(), words[i]) != NULL);
     }
-    struct tide_table_options o = {
-        .name = "no", .key_count = KEYS, .width = 1, .technique = TIDE_REPLICATE, .update = TIDE_UPDATE_ADAM};
+    struct tide_table_options o = {.name = "no",
+                                   .key_count = KEYS,
+                                   .width = 1,
+                                   .technique = TIDE_REPLICATE,
+                                   .update = TIDE_UPDATE_ADAM};
     CHECK(f, tide_table_create(f->node, &o, &table) == TIDE_EUNSUPPORTED);
 }
 
@@ -599,11 +609,15 @@ static void what_does_not_go_with_copies_is_refused(void **state) {
     struct cluster c;
     open_cluster(&c, true, 3, 1);
     create(&c, (struct tide_table_options){.name = "w", .key_count = KEYS, .width = WIDTH});
+    create(&c, (struct tide_table_options){.name = "clocks",
+                                           .key_count = KEYS,
+                                           .width = 1,
+                                           .consistency = {.model = TIDE_BSP}});
     create(&c, (struct tide_table_options){
-                   .name = "clocks", .key_count = KEYS, .width = 1, .consistency = {.model = TIDE_BSP}});
-    create(&c, (struct tide_table_options){.name = "safe", .key_count = KEYS, .width = 1, .replicas = 1});
-    create(&c, (struct tide_table_options){
-                   .name = "adam", .key_count = KEYS, .width = 1, .update = TIDE_UPDATE_ADAM, .lr = 1});
+                   .name = "safe", .key_count = KEYS, .width = 1, .replicas = 1});
+    create(&c,
+           (struct tide_table_options){
+               .name = "adam", .key_count = KEYS, .width = 1, .update = TIDE_UPDATE_ADAM, .lr = 1});
     run_alone(&c, 1, refusals_run, NULL);
     close_cluster(&c);
 }

@@ -1,5 +1,5 @@
--- Each slot on the node that draws the highest number for it (rendezvous hashing; Thaler and Ravishankar, 1998): even for
--- many slots, blind to what they cost; a node that comes or goes moves its own share of the slots and no others.
+-- Each slot on the node that draws the highest number for it (rendezvous hashing; Thaler and Ravishankar, 1998): even
+-- for many slots, blind to what they cost; a node that comes or goes moves its own share of the slots and no others.
 local function draw(slot, owner, node)
   local x = (slot * 0x9e3779b1 + owner * 0xc2b2ae35 + node * 0x85ebca6b) & 0xffffffff
   x = ((x ~ x >> 16) * 0x7feb352d) & 0xffffffff
