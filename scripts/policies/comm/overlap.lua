@@ -1,7 +1,7 @@
--- As hybrid, but bytes that hide behind computing are free: of the tensors that bytes alone would send as factors, those
--- whose product costs most for what they save travel dense, as long as all that leaves a worker in a step fits into
--- `share` of what its link carries while it computes. For links that work beside the processor (cards with their own
--- engine, processors with idle cores); where sending takes the time of computing, take hybrid.
+-- As hybrid, but bytes that hide behind computing are free: of the tensors that bytes alone would send as factors,
+-- those whose product costs most for what they save travel dense, as long as all that leaves a worker in a step fits
+-- into `share` of what its link carries while it computes. For links that work beside the processor (cards with their
+-- own engine, processors with idle cores); where sending takes the time of computing, take hybrid.
 local function sizes_of(st, t, workers)
   local width = st.format == "f32" and 4 or 2
   local dense = width * 2 * t.values * (workers - 1) / workers
