@@ -117,7 +117,7 @@ int tide__shared_check(const struct tide_table_options *options); /* may keys ha
 static inline struct tide__shared *tide__shared_of(struct tide_table *table) {
     return atomic_load_explicit(&table->shared, memory_order_acquire); /* with its creation */
 }
-/* Rows of a table that new tables make: techniques replicate and intent. I/O. */
+/* A table was made: if its technique is replicate or intent, keys will be shared. I/O. */
 void tide__shared_table(struct tide_table *table);
 
 /* ---- shared.c: any thread ---- */
