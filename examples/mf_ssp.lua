@@ -65,7 +65,7 @@ for model in opt.models:gmatch "%S+" do
 end
 
 tide.main(function()
-  local losses, hists, deepest = {}, {}, 1
+  local losses, ages = {}, {}
   print(("data: %s\n\n%-12s %10s %10s %10s %10s %10s %10s"):format(data.note, "model", "loss", "seconds", "mean",
     "variance", "waited", "wire"))
   for _, model in ipairs(models) do
@@ -79,18 +79,13 @@ tide.main(function()
     local summary = run:wait()
     local s = summary.staleness.columns
     losses[#losses + 1] = {name = model, points = points}
-    local shares = {}
-    for k, n in ipairs(s.hist) do shares[k] = 100 * n / s.pulls end
-    deepest = math.max(deepest, #shares)
-    hists[#hists + 1] = {name = model, values = shares}
+    ages[#ages + 1] = {name = model, staleness = s}
     print(("%-12s %10.4f %10.2f %10.2f %10.2f %9.2fs %10s"):format(model, last.loss, last.at, s.mean, s.var,
       s.waited_s, tide.units.format_size(summary.wire_bytes)))
   end
-  local groups = {}
-  for k = 1, deepest do groups[k] = tostring(-k) end
   local ok, err = tide.chart.write(opt.chart, {
     {title = "Loss against time, one worker slowed", x = "seconds", y = "loss of a cell", series = losses},
-    {title = "How old the oldest row of a pull was", x = "clocks", y = "% of pulls", groups = groups, series = hists},
+    tide.staleness.bars(ages),
   })
   if not ok then error(err, 0) end
   print("\ncharts: " .. opt.chart)

@@ -58,6 +58,15 @@ static int core_worker_clock(lua_State *L) {
 
 /* ---- consistency of tables ---- */
 
+static const char *const send_orders[] = {"clock", "magnitude", "age", "random"};
+
+void tide__lua_send_order_push(lua_State *L, const struct tide_table_options *options) {
+    lua_pushstring(L, send_orders[options->send_order % TIDE_COUNT(send_orders)]);
+    lua_setfield(L, -2, "send_order");
+    lua_pushinteger(L, (lua_Integer)options->bandwidth);
+    lua_setfield(L, -2, "bandwidth");
+}
+
 void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_options *options) {
     int type = lua_getfield(L, index, "consistency");
     if (type != LUA_TNIL) {
@@ -77,7 +86,22 @@ void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_optio
     }
     options->cache_bytes = (uint64_t)bytes;
     options->unsubscribe_after = (uint32_t)clocks;
-    lua_pop(L, 3);
+    lua_getfield(L, index, "bandwidth");
+    lua_Number bandwidth = luaL_optnumber(L, -1, 0);
+    if (!(bandwidth >= 0 && bandwidth < 1e18)) {
+        luaL_error(L, "table: bandwidth is a number of bytes a second");
+    }
+    options->bandwidth = (uint64_t)bandwidth;
+    lua_getfield(L, index, "send_order");
+    const char *order = luaL_optstring(L, -1, send_orders[0]);
+    while (options->send_order < TIDE_COUNT(send_orders) &&
+           strcmp(send_orders[options->send_order], order) != 0) {
+        options->send_order++;
+    }
+    if (options->send_order == TIDE_COUNT(send_orders)) {
+        luaL_error(L, "table: send_order = \"%s\" is none of clock, magnitude, age, random", order);
+    }
+    lua_pop(L, 5);
 }
 
 static void number(lua_State *L, const char *field, double value) {
@@ -92,10 +116,57 @@ static void count(lua_State *L, const char *field, uint64_t value) {
 
 static void push_bound(lua_State *L, const struct tide_table *table) {
     struct tide_consistency consistency;
-    char text[32];
+    char text[TIDE_CONSISTENCY_TEXT];
     tide_table_consistency(table, &consistency);
     tide_consistency_print(&consistency, text);
     lua_pushstring(L, text);
+}
+
+/* What workers saw and waited for, into the table on top. */
+static void push_seen(lua_State *L, const struct tide_worker_staleness *s) {
+    lua_createtable(L, 4, 0); /* [k]: pulls of differential -k */
+    lua_Integer least = 0;
+    uint64_t pulls = s->under + s->over;
+    for (lua_Integer d = TIDE_STALENESS_MAX + 1; d > 0; d--) {
+        least = s->count[d] && least == 0 ? -d : least;
+        if (least) {
+            lua_pushinteger(L, (lua_Integer)s->count[d]);
+            lua_rawseti(L, -2, d);
+        }
+        pulls += s->count[d];
+    }
+    lua_setfield(L, -2, "hist");
+    number(L, "mean", s->mean);
+    number(L, "var", s->variance);
+    lua_pushinteger(L, least);
+    lua_setfield(L, -2, "min");
+    count(L, "pulls", pulls);
+    count(L, "over", s->over);
+    count(L, "under", s->under);
+    count(L, "hits", s->hits);
+    count(L, "waits", s->waits);
+    count(L, "fetches", s->fetches);
+    count(L, "clocks", s->clocks);
+    number(L, "waited_s", (double)s->waited_ns / 1e9);
+    number(L, "clock_s", (double)s->clock_ns / 1e9);
+    number(L, "stopped_s", (double)s->stopped_ns / 1e9);
+    count(L, "stops", s->stops);
+}
+
+/* A list by number of the worker. */
+static void push_workers(lua_State *L, struct tide_table *table) {
+    const size_t limit = tide_table_worker_staleness(table, NULL, 0);
+    struct tide_worker_staleness *s = lua_newuserdatauv(L, limit * sizeof *s + 1, 0);
+    size_t found = tide_table_worker_staleness(table, s, limit);
+    found = found < limit ? found : limit;
+    lua_createtable(L, (int)found, 0);
+    for (size_t i = 0; i < found; i++) {
+        lua_createtable(L, 0, 20);
+        push_seen(L, &s[i]);
+        count(L, "worker", s[i].worker);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_remove(L, -2);
 }
 
 void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
@@ -106,30 +177,8 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     tide_table_staleness(table, &s);
     push_bound(L, table);
     lua_setfield(L, -2, "consistency");
-    lua_createtable(L, 0, 16);
-    lua_createtable(L, 4, 0); /* [k]: pulls of differential -k */
-    lua_Integer least = 0;
-    uint64_t pulls = s.under + s.over;
-    for (lua_Integer d = TIDE_STALENESS_MAX + 1; d > 0; d--) {
-        least = s.count[d] && least == 0 ? -d : least;
-        if (least) {
-            lua_pushinteger(L, (lua_Integer)s.count[d]);
-            lua_rawseti(L, -2, d);
-        }
-        pulls += s.count[d];
-    }
-    lua_setfield(L, -2, "hist");
-    number(L, "mean", s.mean);
-    number(L, "var", s.variance);
-    lua_pushinteger(L, least);
-    lua_setfield(L, -2, "min");
-    number(L, "waited_s", (double)s.waited_ns / 1e9);
-    count(L, "pulls", pulls);
-    count(L, "over", s.over);
-    count(L, "under", s.under);
-    count(L, "hits", s.hits);
-    count(L, "waits", s.waits);
-    count(L, "fetches", s.fetches);
+    lua_createtable(L, 0, 32);
+    push_seen(L, &s.all);
     count(L, "copies", s.copies);
     count(L, "copy_bytes", s.copy_bytes);
     count(L, "evicted", s.evicted);
@@ -137,7 +186,15 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     count(L, "values_out", s.values_out);
     count(L, "deltas_out", s.deltas_out);
     count(L, "value_bytes", s.value_bytes);
+    count(L, "answer_bytes", s.answer_bytes);
     count(L, "delta_bytes", s.delta_bytes);
+    count(L, "early_rows", s.early_rows);
+    count(L, "early_bytes", s.early_bytes);
+    count(L, "forced_bytes", s.value_bytes + s.delta_bytes - s.early_bytes);
+    count(L, "confirm_bytes", s.confirm_bytes);
+    count(L, "excess", s.excess);
+    push_workers(L, table);
+    lua_setfield(L, -2, "workers");
     lua_setfield(L, -2, "staleness");
 }
 

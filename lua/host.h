@@ -175,8 +175,11 @@ struct tide_table *tide__lua_table_at(lua_State *L, int index);
 void tide__lua_pending_end(struct tide_lua *host);
 
 /* ---- clock.c ---- */
-/* The fields consistency, cache_bytes and unsubscribe_after of the spec at `index`; raises. */
+/* The fields consistency, cache_bytes, unsubscribe_after, send_order and bandwidth of the spec at
+ * `index`; raises. */
 void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_options *options);
+/* Sets send_order and bandwidth of the table on top. */
+void tide__lua_send_order_push(lua_State *L, const struct tide_table_options *options);
 /* Adds fields `staleness` and `consistency` to the table on top, if the table has clocks. */
 void tide__lua_push_staleness(lua_State *L, struct tide_table *table);
 /* shared.c */

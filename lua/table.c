@@ -184,7 +184,8 @@ static void check_fields(lua_State *L) {
     static const char *const known[] = {"name",   "keys",        "width",     "init",
                                         "update", "slots",       "wire",      "refuse_nan",
                                         "seed",   "consistency", "technique", "dtype",
-                                        "cache_bytes", "unsubscribe_after", "replicas", "durability"};
+                                        "cache_bytes", "unsubscribe_after", "replicas", "durability",
+                                        "send_order", "bandwidth"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -634,6 +635,20 @@ static int table_stats(lua_State *L) {
     return 1;
 }
 
+/* Prints what all nodes know of it; options {chart=}. */
+static int table_show(lua_State *L) {
+    (void)check_table(L, 1);
+    lua_settop(L, 2);
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "tide.table_show");
+    lua_call(L, 1, 1);
+    lua_getfield(L, -1, "show");
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 2);
+    lua_call(L, 2, 0);
+    return 0;
+}
+
 /* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed"} */
 static int table_health(lua_State *L) {
     struct tide_table *table = check_table(L, 1);
@@ -779,10 +794,11 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     lua_setfield(L, -2, "wire");
     lua_pushstring(L, tide__lua_technique_name(o->technique));
     lua_setfield(L, -2, "technique");
-    char consistency[32];
+    char consistency[TIDE_CONSISTENCY_TEXT];
     tide_consistency_print(&o->consistency, consistency);
     lua_pushstring(L, consistency);
     lua_setfield(L, -2, "consistency");
+    tide__lua_send_order_push(L, o);
     lua_pushinteger(L, o->replicas);
     lua_setfield(L, -2, "replicas");
     lua_pushstring(L, durability_names[o->durability < 3 ? o->durability : 0]);
@@ -860,6 +876,7 @@ void tide__lua_open_table(lua_State *L) {
         {"where", table_where},
         {"stats", table_stats},
         {"hottest", table_hottest},
+        {"show", table_show},
         {"waits", tide__lua_table_waits},
         {"consistency", tide__lua_table_consistency},
         {"homes", table_homes},

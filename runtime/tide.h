@@ -324,17 +324,25 @@ enum tide_model {
     TIDE_SSP,        /* at least those up to c - 1 - staleness; a copy is fetched anew when it is too old */
     TIDE_ESSP,       /* the same; every clock, homes push the rows that changed to the nodes that hold copies */
     TIDE_ASYNC,      /* those a copy had that is at most `age_ms` old, or was while a new one is on its way */
+    TIDE_VAP,        /* all but updates that together change no value by more than the bound: it is the pushes that wait */
 };
 struct tide_consistency {
     uint8_t model;       /* enum tide_model */
     bool reproducible;   /* bsp: contributions are summed in the order of workers: the same bits on any number of nodes */
     uint32_t staleness;  /* ssp, essp: at most TIDE_STALENESS_MAX */
     uint32_t age_ms;     /* async; default 50 */
+    double bound;        /* vap: the most that a reader may miss of a worker's pushes, in each value of a row */
+    bool flat;           /* vap: at every clock; else bound / sqrt(clock + 1) */
 };
 enum { TIDE_STALENESS_MAX = 60 };
-/* "sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:3", "async", "async:50ms". EINVAL names what is wrong. */
+/* Which updates and rows of a table with clocks leave before the clock that closes them, within the
+ * bandwidth (docs/consistency.md): none; the largest relative to their row, the oldest, any first. */
+enum tide_send_order { TIDE_SEND_AT_CLOCK, TIDE_SEND_MAGNITUDE, TIDE_SEND_AGE, TIDE_SEND_RANDOM };
+/* "sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:3", "async", "async:50ms", "vap:0.01",
+ * "vap:0.01:flat". EINVAL names what is wrong. */
 int tide_consistency_parse(const char *text, struct tide_consistency *out);
-void tide_consistency_print(const struct tide_consistency *consistency, char out[32]);
+enum { TIDE_CONSISTENCY_TEXT = 40 };
+void tide_consistency_print(const struct tide_consistency *consistency, char out[TIDE_CONSISTENCY_TEXT]);
 
 /*
  * A table: `width` f32 values a key. Its key space is cut into 4096 slots, each at home on one node. An untouched row
@@ -363,6 +371,8 @@ struct tide_table_options {
     struct tide_consistency consistency;
     uint64_t cache_bytes;       /* most memory of copies on a node; 0: 1 GiB */
     uint32_t unsubscribe_after; /* clocks a copy lives without being read; 0: 16 */
+    uint8_t send_order;         /* enum tide_send_order; ssp and essp only */
+    uint64_t bandwidth;         /* bytes/s to another node that early sends may fill up; 0: as measured */
 };
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
@@ -384,8 +394,9 @@ enum { TIDE_TAKE = 1 /* push: rows stay untouched and alive until the ticket is 
  * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a home
  * are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until the
  * ticket is done; a push is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one
- * worker's operations take effect in program order. Errors: ERANGE (names key and limit; nothing was done), ENAN, EFULL,
- * EDIED, ELOST, EFENCED, ETIMEDOUT.
+ * worker's (a fiber's) operations take effect in program order. In a table with copies an operation waits for that until
+ * asynchronous pulls of its keys, of the same worker, are answered. Errors: ERANGE (names key and limit; nothing was
+ * done), ENAN, EFULL, EDIED, ELOST, EFENCED, ETIMEDOUT.
  */
 int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
                     struct tide_ticket *ticket);
@@ -617,17 +628,30 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
 /* The one in force here. Any thread. */
 void tide_table_consistency(const struct tide_table *table, struct tide_consistency *out);
 
-/* The differential of each pull call of workers on this node: (newest clock its oldest row holds whole) - (the reader's
- * clock). bsp: -1; ssp, essp: from -(staleness + 1), or more if rows are newer than they must be. */
-struct tide_staleness {
+/* What workers saw and waited for. The differential of a pull call: (newest clock its oldest row holds whole) - (the
+ * reader's clock). bsp: -1; ssp, essp: from -(staleness + 1), or more if rows are newer than they must be; vap: any. */
+struct tide_worker_staleness {
+    uint32_t worker;                        /* its number */
     uint64_t count[TIDE_STALENESS_MAX + 2]; /* [d]: differential -d */
     uint64_t under, over;                   /* differential below -(TIDE_STALENESS_MAX + 1); 0 or above */
-    double mean, variance;
-    uint64_t hits, waits, fetches; /* keys served at once; waited for a clock; asked for */
-    uint64_t waited_ns;
+    double mean, variance;                  /* of the differential */
+    uint64_t hits, waits, fetches;          /* keys served at once; waited for a clock; asked for */
+    uint64_t clocks;                        /* that it ended since it first used the table */
+    uint64_t waited_ns, clock_ns;           /* in pulls; in clocks that this table's bound held up */
+    uint64_t stops, stopped_ns;             /* vap: pushes and clocks that waited until others had seen enough */
+};
+/* Of the workers of this node, those that have ended too, by number; returns how many there are. Any thread. */
+size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_staleness *out, size_t limit);
+
+struct tide_staleness { /* of this node */
+    struct tide_worker_staleness all; /* of its workers together */
     uint64_t copies, copy_bytes, evicted;
     uint64_t values_in, values_out, deltas_out; /* rows */
-    uint64_t value_bytes, delta_bytes;          /* sent: rows for copies, updates for homes */
+    uint64_t value_bytes, answer_bytes;         /* sent: rows for copies; those of them that somebody had asked for */
+    uint64_t delta_bytes;                       /* sent: updates for homes */
+    uint64_t early_rows, early_bytes;           /* of these: before their clock */
+    uint64_t confirm_bytes;                     /* sent, vap: who has seen what */
+    uint64_t excess;                            /* vap: updates that alone are larger than the bound */
 };
 void tide_table_staleness(struct tide_table *table, struct tide_staleness *out);
 

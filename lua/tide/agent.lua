@@ -51,10 +51,31 @@ function ops.hottest(request)
   return answer
 end
 
+---What the workers of this node saw of tables with clocks: {tables={names}}.
+function ops.staleness(request)
+  local answer = {now = core.now(), tables = {}}
+  for _, name in ipairs(request.tables) do
+    local handle = core.table_find(name)
+    local seen = handle and handle:stats().staleness
+    answer.tables[name] = seen and seen.workers or nil
+  end
+  return answer
+end
+
 ---A placement policy wants keys here: {table=, keys=}. It is advice: what fails is told by the access itself.
 function ops.localize(request)
   local handle = core.table_find(request.table)
   if handle then core.fiber(function() handle:localize(request.keys) end) end
+  return {}
+end
+
+---Another bound for a table with clocks: {table=, value=}.
+function ops.consistency(request)
+  local handle, err = core.table_find(request.table)
+  if not handle then return nil, err end
+  local ok
+  ok, err = handle:consistency(request.value)
+  if not ok then return nil, err end
   return {}
 end
 

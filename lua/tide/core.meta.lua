@@ -62,6 +62,8 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 ---- tables
 ---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", consistency, cache_bytes, unsubscribe_after, refuse_nan, seed
 ---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
@@ -76,6 +78,10 @@ function core.tables() end            --> array of {name=, ...stats}
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.heat;
 -- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model, on all nodes;
+-- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},pulls=,clocks=,waited_s=,clock_s=,stopped_s=,
+--   stops=,hits=,waits=,fetches=,workers={the same with worker=, ..},copies=,value_bytes=,answer_bytes=,delta_bytes=,
+--   early_bytes=,forced_bytes=,confirm_bytes=,excess=,..};
+-- t:show{chart=file} prints what all nodes know of it;
 -- t:waits() -> {pull={counts}, push={counts}}: fibers that waited for other nodes less than 1, 2, 4, .. us; the 28th all longer;
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},waited_s=,hits=,waits=,fetches=,copies=,..};
 -- t:sampler{dist="uniform"|weights|function() return key end, scheme="naive"|"preloc"|"pool"|"postpone"|"local" or level="conform"|"bounded"|"long_term"|"none",

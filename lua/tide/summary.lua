@@ -1,4 +1,5 @@
 -- The summary of a run: what it did, how much of it stayed local, what went over the wire.
+local staleness = require "tide.staleness"
 local table_view = require "tide.table_view"
 
 local summary = {}
@@ -28,7 +29,7 @@ local summary = {}
 ---@field workers_lost integer workers that were lost in mid-run
 ---@field chunks_redone integer chunks that were done again for them
 ---@field nodes table[] the same figures by node
----@field staleness table<string, table>|nil of tables with clocks, by their name in the job
+---@field staleness table<string, tide.staleness>|nil of tables with clocks, by their name in the job
 summary.__index = summary
 
 local COUNTED <const> = {"pulls_local", "pulls_remote", "pushes_local", "pushes_remote", "not_finite"}
@@ -52,40 +53,6 @@ local function of_node(node, tables)
   row.wire_bytes = link_sum(node.after.links, "bytes_out") - link_sum(node.before.links, "bytes_out")
   row.wire_messages = link_sum(node.after.links, "frames_out") - link_sum(node.before.links, "frames_out")
   return row
-end
-
----Adds what one table's readers saw since `before` to `sum`: counts by differential and seconds waited.
-local function add_staleness(sum, after, before)
-  before = before or {hist = {}, pulls = 0, waited_s = 0}
-  for k, n in ipairs(after.hist) do
-    for i = #sum.hist + 1, k do sum.hist[i] = 0 end
-    sum.hist[k] = sum.hist[k] + n - (before.hist[k] or 0)
-  end
-  sum.pulls = sum.pulls + after.pulls - before.pulls
-  sum.waited_s = sum.waited_s + after.waited_s - before.waited_s
-end
-
----By name of the run's tables with clocks: {hist, pulls, mean, var, waited_s} over all nodes; hist[k]: pulls whose
----oldest row held everything up to k clocks before the reader's.
-local function staleness(run, nodes)
-  local by_name = {}
-  for key, name in pairs(run.table_names) do
-    local sum = {hist = {}, pulls = 0, waited_s = 0}
-    local found
-    for _, node in ipairs(nodes) do
-      local after, before = node.after.tables[name], (node.before.tables or {})[name]
-      if after and after.staleness then
-        found = true
-        add_staleness(sum, after.staleness, before and before.staleness)
-      end
-    end
-    local counted, total, squares = 0, 0, 0
-    for k, n in ipairs(sum.hist) do counted, total, squares = counted + n, total - k * n, squares + k * k * n end
-    sum.mean = counted > 0 and total / counted or 0
-    sum.var = counted > 0 and squares / counted - sum.mean ^ 2 or 0
-    if found then by_name[key] = sum end
-  end
-  return next(by_name) and by_name or nil
 end
 
 local function add_shares(row)
@@ -131,7 +98,7 @@ function summary.new(run, counters)
     self.wire_messages = self.wire_messages + row.wire_messages
   end
   add_shares(self)
-  self.staleness = staleness(run, counters.nodes)
+  self.staleness = staleness.of_run(run.table_names, counters.nodes)
   local history = run.history
   local last = history[#history]
   if last then

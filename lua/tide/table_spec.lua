@@ -7,12 +7,13 @@ local table_spec = {}
 local FIELDS <const> = {
   name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
   technique = true, slots = true, wire = true, refuse_nan = true, seed = true, cache_bytes = true,
-  unsubscribe_after = true, replicas = true, durability = true,
+  unsubscribe_after = true, replicas = true, durability = true, send_order = true, bandwidth = true,
 }
 local CHOICES <const> = {
   dtype = {f32 = true}, technique = {static = true, relocate = true, replicate = true, intent = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
   durability = {strict = true, none = true},
+  send_order = {clock = true, magnitude = true, age = true, random = true},
 }
 local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
 
@@ -32,6 +33,8 @@ local function is_consistency(value)
   if type(value) ~= "string" then return false end
   local s <const> = value:match("^e?ssp:(%d+)$")
   if s then return tonumber(s) <= STALENESS_MAX end
+  local bound <const> = tonumber(value:gsub(":flat$", ""):match("^vap:(%d[%d.e+-]*)$"))
+  if bound then return bound > 0 and bound < math.huge end
   return value == "sequential" or value == "bsp" or value == "bsp:reproducible" or value == "async"
     or value:match("^async:%d+ms$") ~= nil
 end
@@ -66,7 +69,7 @@ function table_spec.xavier(o)
 end
 
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
----  unsubscribe_after, replicas, durability, refuse_nan, seed
+---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end
@@ -91,7 +94,8 @@ function table_spec.new(fields)
   spec.init = spec.init or {"zero"}
   if spec.consistency ~= nil and not is_consistency(spec.consistency) then
     refuse(2, 'table field `consistency` is `%s`; there are "sequential", "bsp", "bsp:reproducible", "ssp:N", ' ..
-      '"essp:N" (N up to %d), "async", "async:50ms"', tostring(spec.consistency), STALENESS_MAX)
+      '"essp:N" (N up to %d), "async", "async:50ms", "vap:0.01", "vap:0.01:flat"', tostring(spec.consistency),
+      STALENESS_MAX)
   end
   if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
     refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))

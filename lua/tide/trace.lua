@@ -67,7 +67,10 @@ function trace:close()
   self.pids = {}
   for _, member in ipairs(core.members()) do self.pids[member.name] = member.id end
   self.file:write '{"displayTimeUnit":"ms","traceEvents":[\n'
-  write_node(self, core.node().name, function(cursor) return core.trace_read(cursor, self.origin) end)
+  local own <const> = core.node().name
+  if self.pids[own] then -- a client is no member, and of no interest
+    write_node(self, own, function(cursor) return core.trace_read(cursor, self.origin) end)
+  end
   for _, node in ipairs(self.agents) do
     write_node(self, node.name, function(cursor)
       local answer = ask(node.agent, {op = "trace.read", cursor = cursor, origin = self.origin})
@@ -87,5 +90,22 @@ function trace:close()
 end
 
 trace.__close = trace.close
+
+---Records the cluster that this process is attached to: {path=, seconds=}.
+---@return table {nodes = number, silent = names} | {error =}
+function trace.record(o)
+  local agents = {}
+  for _, member in ipairs(core.members()) do
+    local address = member.state == "up" and core.whereis(member.name .. "/agent")
+    if address then agents[#agents + 1] = {name = member.name, agent = address} end
+  end
+  local ok, result = pcall(function()
+    local self <const> = trace.start(o.path, agents)
+    core.sleep(o.seconds)
+    return self:close()
+  end)
+  if not ok then return {error = errors.to_data(errors.from(result))} end
+  return {nodes = #agents - #result, silent = result}
+end
 
 return trace

@@ -47,6 +47,7 @@ struct tide_outgoing {
     uint8_t lane;
     uint32_t window;        /* admit's */
     bool prepaid;           /* no credit was reserved by admit: the link charges it when it sends */
+    bool in_line;           /* from the I/O thread: behind what other threads have sent before */
 };
 void tide_outgoing_free(struct tide_outgoing *message); /* any thread; unrefs the tail */
 static inline size_t tide_outgoing_body(const struct tide_outgoing *m) { return m->size + (m->tail ? m->tail->size : 0); }

@@ -31,7 +31,7 @@ int outgoing_post(struct tide_system *system, const struct tide_outgoing *protot
         tide_blob_ref(prototype->tail);
     }
     struct scheduler *io = system->schedulers[0];
-    if (s == io) {
+    if (s == io && !prototype->in_line) {
         system->route.send(system->route.arg, &m->u.out);
     } else {
         inbox_push(io, m);

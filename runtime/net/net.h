@@ -100,6 +100,9 @@ struct tide_link_info {
     uint64_t round_trip_ns; /* of the last heartbeat */
 };
 size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit); /* any thread */
+/* Bytes of lane store that a node has consumed, as it acknowledged, and that are under way to it. False: it was never
+ * connected. Any thread. */
+bool tide_net_flow(const struct tide_net *net, uint16_t id, uint64_t *consumed, uint64_t *under_way);
 
 /* Decoder of the handshake alone, for the fuzzer: body of a hello frame, bounded, no side effects. */
 struct tide_hello {

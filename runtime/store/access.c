@@ -413,7 +413,7 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                     tide__rule_apply(&table->options, row, delta);
                 }
                 if (TIDE_UNLIKELY(table->clocked != NULL) && (now & TIDE__WORD_WATCHED)) {
-                    now = tide__row_changed(table->clocked, b.keys[j], now);
+                    now = tide__row_changed(table->clocked, b.keys[j], now, delta, table->width);
                 }
                 tide__row_changes(table, b.keys[j], pass->changer, made);
                 tide__word_unlock(word, now);
@@ -518,6 +518,9 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
     if (!code && kind == TIDE__PUSH && !raw) {
         code = check_rows(table, keys, key_count, in);
     }
+    if (!code && TIDE_UNLIKELY(table->replicas)) {
+        code = tide__order_wait(table, keys, key_count);
+    }
     if (code) {
         return code;
     }
@@ -543,6 +546,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                               .flags = raw ? TIDE__RAW : 0,
                               .hands_over = true,
                               .patient = true,
+                              .async = ticket != NULL,
                               .stamp =
                                   kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
                               .misses = &misses};
@@ -617,6 +621,9 @@ size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, siz
     struct tide__misses misses;
     tide__misses_init(&misses);
     size_t hits = 0;
+    if (TIDE_UNLIKELY(table->replicas) && tide__order_is_held(table, keys, key_count)) {
+        return 0;
+    }
     for (size_t i = 0; i < key_count; i++) {
         if (table->options.keys == TIDE_KEYS_DENSE && keys[i] >= table->options.key_count) {
             continue;

@@ -7,6 +7,7 @@
  * Fibers that are no workers do not come here: they read and write at the homes (access.c).
  */
 #include "store/clocked.h"
+#include "store/vap.h"
 
 /* ---- the bound of a worker ---- */
 
@@ -49,26 +50,28 @@ static void access_begin(struct access *a, struct tide__clocked *c, struct tide_
         a->oldest_ns = now > age ? now - age : 0;
         return;
     }
+    if (c->model == TIDE_VAP) { /* no clock is waited for: its pushes wait */
+        return;
+    }
     uint32_t s = c->model == TIDE_BSP ? 0 : staleness_of(c, worker);
     s += TIDE_MUTANT(bound_off_by_one) ? 1 : 0;
     a->need = worker->clock > s ? worker->clock - s : 0;
 }
 
 static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) {
-    struct tide__statistics *s = &a->c->statistics[tide__stripe()];
-    size_t d = TIDE__OVER;
+    struct tide__tally *t = tide__tally(a->c, a->worker);
     if (a->c->model != TIDE_ASYNC && a->row_clock != UINT32_MAX) {
         int64_t back = (int64_t)a->worker->clock - (int64_t)a->row_clock + 1;
-        d = back <= 0                       ? TIDE__OVER
-            : back < TIDE_STALENESS_MAX + 2 ? (size_t)back
-                                            : (size_t)TIDE__UNDER;
-        tide__stripe_add(&s->differential[d], 1);
+        size_t d = back <= 0                       ? TIDE__OVER
+                   : back < TIDE_STALENESS_MAX + 2 ? (size_t)back
+                                                   : (size_t)TIDE__UNDER;
+        tide__tally_add(&t->differential[d], 1);
     }
-    tide__stripe_add(&s->hits, keys - (size_t)(a->waits < keys ? a->waits : keys));
+    tide__tally_add(&t->hits, keys - (size_t)(a->waits < keys ? a->waits : keys));
     if (TIDE_UNLIKELY(a->waits)) {
-        tide__stripe_add(&s->waits, a->waits);
-        tide__stripe_add(&s->fetches, a->fetches);
-        tide__stripe_add(&s->waited_ns, waited_ns);
+        tide__tally_add(&t->waits, a->waits);
+        tide__tally_add(&t->fetches, a->fetches);
+        tide__tally_add(&t->waited_ns, waited_ns);
     }
 }
 
@@ -136,7 +139,7 @@ static bool fresh(const struct access *a, uint32_t slot, const struct tide__cach
     if (!r->valid) {
         return false;
     }
-    if (c->model == TIDE_ESSP || c->model == TIDE_BSP) {
+    if (tide__is_eager(c)) {
         /* acquire: pairs with tide__floor_raise */
         return r->row_clock >= a->need ||
                atomic_load_explicit(&c->floor[slot], memory_order_acquire) >= a->need;
@@ -190,7 +193,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
         return TIDE__MISSED;
     }
     uint32_t clock = r->row_clock;
-    if (c->model == TIDE_ESSP || c->model == TIDE_BSP) {
+    if (tide__is_eager(c)) {
         uint32_t floor = atomic_load_explicit(&c->floor[slot], memory_order_relaxed);
         clock = floor > clock ? floor : clock;
     }
@@ -401,10 +404,33 @@ static int write_wait(struct access *a, uint64_t key, struct place *p) {
     return code;
 }
 
-static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p) {
+/* As write_wait; vap: and the update may be made. */
+static int write_admitted(struct access *a, uint64_t key, const float *delta, struct place *p) {
+    struct tide__clocked *c = a->c;
+    for (;;) {
+        int code = write_wait(a, key, p);
+        if (TIDE_LIKELY(!c->vap) || code != TIDE__FOUND) {
+            return code;
+        }
+        int admitted = tide__vap_admit(c, a->worker, key, delta, !p->record,
+                                       p->old & TIDE__WORD_WATCHED);
+        if (admitted == 1) {
+            return code;
+        }
+        tide__word_unlock(p->word, p->old);
+        code = admitted ? admitted : tide__vap_wait(c, a->worker, key, delta);
+        if (code) {
+            return code;
+        }
+    }
+}
+
+/* `values`: what was added to the row, or took its place. */
+static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p,
+                         const float *values, size_t count) {
     if (!p->record) {
         if (TIDE_UNLIKELY(p->old & TIDE__WORD_WATCHED)) {
-            p->old = tide__row_changed(c, key, p->old);
+            p->old = tide__row_changed(c, key, p->old, values, count);
         }
     } else if (!p->record->dirty) {
         tide__dirty_add(c, p->record, p->old);
@@ -427,7 +453,7 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
     int code = 0;
     for (size_t i = 0; i < count && !code; i++) {
         struct place p;
-        int found = write_wait(&a, keys[i], &p);
+        int found = write_admitted(&a, keys[i], rows + i * width, &p);
         if (found != TIDE__FOUND) {
             code = found;
             break;
@@ -437,7 +463,7 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
         } else {
             tide__rule_apply(&c->table->options, p.row, rows + i * width);
         }
-        write_unlock(c, keys[i], &p);
+        write_unlock(c, keys[i], &p, rows + i * width, width);
         tide__store_yield(c->table->store);
     }
     tide_free(scratch);
@@ -619,7 +645,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
         }
     }
     struct tide__worker *worker = c ? tide__worker_current() : NULL;
-    bool plain = worker && c->model != TIDE_BSP && tide__all_finite(values, count) &&
+    bool plain = worker && c->model != TIDE_BSP && !c->vap && tide__all_finite(values, count) &&
                  !(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count);
     if (!plain) { /* the general way, which also says what is wrong */
         return add_columns(table, key, columns, values, count);
@@ -640,7 +666,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
             acc[columns[i]] += values[i];
         }
     }
-    write_unlock(c, key, &p);
+    write_unlock(c, key, &p, values, count);
     if (c->model == TIDE_ASYNC) {
         flush_by_age(c);
     }

@@ -19,21 +19,22 @@ void tide__cached_init(const struct tide__cached_shape *shape, struct tide__cach
     atomic_store_explicit(&r->in_use, true, memory_order_release); /* pairs with the evictor */
 }
 
-static void confirm(struct tide__cached *r, uint64_t number) {
-    while (r->sent && r->sent->number <= number) {
-        struct tide__sent *next = r->sent->next;
-        tide_free(r->sent);
-        r->sent = next;
-    }
-    r->sent_last = r->sent ? r->sent_last : NULL;
-}
-
 void tide__cached_confirm(struct tide__cached *r, uint64_t number) {
-    confirm(r, number);
+    uint16_t count = 0;
+    while (count < r->sent_count && r->sent[count].number <= number) {
+        tide_blob_unref(r->sent[count++].rows);
+    }
+    if (count) {
+        r->sent_count = (uint16_t)(r->sent_count - count);
+        memmove(r->sent, r->sent + count, r->sent_count * sizeof *r->sent);
+    }
 }
 
 void tide__cached_drop(struct tide__cached *r) {
-    confirm(r, UINT64_MAX);
+    tide__cached_confirm(r, UINT64_MAX);
+    tide_free(r->sent);
+    r->sent = NULL;
+    r->sent_capacity = 0;
     atomic_store_explicit(&r->in_use, false, memory_order_relaxed);
 }
 
@@ -79,35 +80,53 @@ void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cach
     }
 }
 
-const float *tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
-                                uint64_t number) {
-    const size_t bytes = shape->floats * sizeof(float);
-    struct tide__sent *sent = tide_alloc(sizeof *sent + bytes);
-    if (!sent) {
-        return NULL;
+static int ring_grow(struct tide__cached *r) {
+    const size_t capacity = r->sent_capacity ? r->sent_capacity * (size_t)2 : 2;
+    if (capacity > UINT16_MAX) {
+        return TIDE_ELIMIT; /* the home does not answer: what accumulates waits here */
     }
-    sent->next = NULL;
-    sent->number = number;
-    memcpy(sent->delta, tide__cached_acc(shape, r), bytes);
-    memset(tide__cached_acc(shape, r), 0, bytes);
-    *(r->sent ? &r->sent_last->next : &r->sent) = sent;
-    r->sent_last = sent;
-    r->dirty = false;
-    return sent->delta;
+    struct tide__sent *grown = tide_realloc(r->sent, capacity * sizeof *grown);
+    if (!grown) {
+        return TIDE_ENOMEM;
+    }
+    r->sent = grown;
+    r->sent_capacity = (uint16_t)capacity;
+    return 0;
 }
 
-bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r) {
-    const bool any = r->sent != NULL;
+int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
+                       uint64_t number, struct tide_blob *rows, float *delta) {
+    const size_t bytes = shape->floats * sizeof(float);
+    float *acc = tide__cached_acc(shape, r);
+    if (r->sent_count == r->sent_capacity && ring_grow(r)) {
+        return TIDE_ENOMEM;
+    }
+    memcpy(delta, acc, bytes);
+    memset(acc, 0, bytes);
+    r->sent[r->sent_count++] =
+        (struct tide__sent){.number = number, .delta = delta, .rows = tide_blob_ref(rows)};
+    r->dirty = false;
+    return 0;
+}
+
+bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r,
+                          uint64_t number) {
     const bool assigns = shape->options->update == TIDE_UPDATE_ASSIGN;
     float *acc = tide__cached_acc(shape, r);
-    for (const struct tide__sent *s = r->sent; s; s = s->next) {
-        if (!assigns) {
-            add(acc, s->delta, shape->floats);
-        } else if (!r->dirty) { /* the last one counts, and acc is younger than all */
-            memcpy(acc, s->delta, shape->floats * sizeof *acc);
-        }
+    uint16_t kept = 0;
+    while (kept < r->sent_count && r->sent[kept].number <= number) {
+        kept++;
     }
-    confirm(r, UINT64_MAX);
+    const bool any = kept < r->sent_count;
+    for (uint32_t i = kept; i < r->sent_count; i++) {
+        if (!assigns) {
+            add(acc, r->sent[i].delta, shape->floats);
+        } else if (!r->dirty) { /* the last one counts, and acc is younger than all */
+            memcpy(acc, r->sent[i].delta, shape->floats * sizeof *acc);
+        }
+        tide_blob_unref(r->sent[i].rows);
+    }
+    r->sent_count = kept;
     return any;
 }
 
@@ -116,13 +135,13 @@ void tide__cached_row(const struct tide__cached_shape *shape, struct tide__cache
     float *value = tide__cached_value(r);
     memcpy(value, row, shape->floats * sizeof *value);
     if (!TIDE_MUTANT(ring_entry_twice)) {
-        confirm(r, number);
+        tide__cached_confirm(r, number);
     }
-    for (const struct tide__sent *s = r->sent; s && shape->options->update != TIDE_UPDATE_ADAM;
-         s = s->next) {
-        act(shape, value, s->delta);
+    const bool acts = shape->options->update != TIDE_UPDATE_ADAM;
+    for (uint32_t i = 0; acts && i < r->sent_count; i++) {
+        act(shape, value, r->sent[i].delta);
     }
-    if (r->dirty && shape->options->update != TIDE_UPDATE_ADAM) {
+    if (acts && r->dirty) {
         act(shape, value, tide__cached_acc(shape, r));
     }
     r->valid = true;

@@ -4,7 +4,8 @@
  *   value   what workers read = the row as it last came + what was sent and is not in it + acc
  *   acc     updates of this node that were not yet sent
  *   ring    updates that were sent, oldest first, each with the number of its message; those up to
- *           the number that comes with a row are in that row
+ *           the number that comes with a row are in that row. They lie in the messages themselves,
+ *           which are shared with whoever sends them
  *
  * So a worker always reads its own writes, nothing is added twice or lost, and no difference of
  * large values is formed. Rules: `add`, `sgd` and `assign` act on value as they do at home, from a
@@ -19,18 +20,19 @@
 #include "store/store_internal.h"
 
 struct tide__sent {
-    struct tide__sent *next;
     uint64_t number;
-    float delta[];
+    const float *delta;
+    struct tide_blob *rows; /* of the message; shared */
 };
 
-struct tide__cached {
-    uint64_t unused; /* the slab's, when the record is free */
+struct tide__cached { /* all but the values in one line of the caches */
+    uint32_t unused;    /* the slab's, when the record is free */
+    uint32_t row_clock; /* the row as it last came held every push of a smaller stamp */
     atomic_uint_fast64_t key;
-    uint64_t version;    /* of the row as it last came; grows */
-    uint64_t fetched_ns; /* async: when */
-    struct tide__sent *sent, *sent_last;
-    uint32_t row_clock;  /* the row as it last came held every push of a smaller stamp */
+    uint64_t version;        /* of the row as it last came; grows */
+    uint64_t fetched_ns;     /* async: when */
+    struct tide__sent *sent; /* the ring */
+    uint16_t sent_count, sent_capacity;
     uint32_t used_clock; /* of the newest read */
     uint32_t asked_need; /* of the request under way */
     uint32_t settled;    /* number of the settling it came after */
@@ -41,6 +43,7 @@ struct tide__cached {
     bool referenced;
     float data[]; /* value, then acc: `floats` each */
 };
+_Static_assert(offsetof(struct tide__cached, data) == 64, "the head of a copy is a line");
 
 /* How the records of a table look. */
 struct tide__cached_shape {
@@ -63,14 +66,15 @@ static inline float *tide__cached_acc(const struct tide__cached_shape *shape,
 /* A push by a worker. `scratch`: shape->floats floats (adagrad). */
 void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
                         const void *delta, float *scratch);
-/* acc becomes message `number`, and empty. The delta that is to be sent; NULL: out of memory,
- * nothing changed. */
-const float *tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
-                                uint64_t number);
+/* acc goes to `delta`, a place of the rows of message `number` (shared), and is empty then. ENOMEM,
+ * ELIMIT (too many are not confirmed): nothing changed. */
+int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
+                       uint64_t number, struct tide_blob *rows, float *delta);
 /* The messages up to `number` have been applied: in later rows they are contained. */
 void tide__cached_confirm(struct tide__cached *r, uint64_t number);
-/* What was sent and not confirmed accumulates again. False: nothing was. */
-bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r);
+/* What was sent in messages after `number` accumulates again. False: nothing was. */
+bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r,
+                          uint64_t number);
 /* A row came (unaligned) that contains our messages up to `number`. */
 void tide__cached_row(const struct tide__cached_shape *shape, struct tide__cached *r,
                        const void *row, uint64_t number);

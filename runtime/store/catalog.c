@@ -526,7 +526,7 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
     case TIDE__OP_MANAGE:
         code = tide__manage_call(store, message, body);
         break;
-    case TIDE__OP_FLUSH:
+    case TIDE__OP_SHARE_FLUSH:
         code = tide__shared_flush_call(store, message, body);
         break;
     case TIDE__OP_KEYS:

@@ -12,6 +12,10 @@ enum tide__catalog_phase {
     TIDE__CATALOG_FAILED,
 };
 
+/* Of a slot with copies: does every push that its home made before its group last changed lie with
+ * all of the group by now? */
+enum tide__settling { TIDE__UNSETTLED, TIDE__SETTLING /* its home was asked */, TIDE__SETTLED };
+
 struct tide__caller;
 struct tide__catalog_entry {
     struct tide__catalog_entry *next;
@@ -26,6 +30,7 @@ struct tide__catalog_entry {
     uint32_t versions[TIDE_SLOT_COUNT];
     uint64_t chains[TIDE_SLOT_COUNT];  /* tables with copies: who has them, in order (replica.h) */
     uint16_t joining[TIDE_SLOT_COUNT]; /* and who is to; 0: nobody */
+    uint8_t settling[TIDE_SLOT_COUNT]; /* enum tide__settling */
     struct tide__caller *callers; /* of CREATE, until their node has the table */
     uint32_t waiting_count;
     uint8_t waiting[65536 / 8]; /* nodes that have not finished this round */

@@ -19,6 +19,8 @@ struct tide__worker {
     uint32_t clock;
     uint64_t bound_serial;          /* of the bounds in force when its interval began (clocked.h) */
     struct tide__overlay *overlays; /* bsp: what it pushed in this interval */
+    struct tide__tally *tallies;    /* what it saw of tables with clocks */
+    uint64_t waited_ns;             /* for the clock that it is about to end */
 };
 
 /* Called one after the other, in the order in which they were added; each may be NULL. */
@@ -29,7 +31,7 @@ struct tide__clock_watch {
     int (*begins)(void *arg, uint32_t *clock);
     /* On the fiber of a worker that wants to end its interval; may suspend. An error: it goes
      * on. */
-    int (*may_end)(void *arg, const struct tide__worker *worker);
+    int (*may_end)(void *arg, struct tide__worker *worker);
     /* On a fiber that was a worker until now and said tide_worker_end; may suspend. */
     void (*left)(void *arg);
     /* On the fiber of a worker whose interval ends, before its clock is counted. Must not

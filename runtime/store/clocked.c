@@ -1,5 +1,6 @@
 /* Tables with clocks: what a table and a store keep for them, floors, who waits, statistics. */
 #include "store/clocked.h"
+#include "store/vap.h"
 
 #include <math.h>
 
@@ -56,18 +57,31 @@ static void left(void *arg) {
     (void)tide__settle(arg);
 }
 
-static int may_end(void *arg, const struct tide__worker *worker) {
-    return tide__clock_may_end(arg, worker);
+static int may_end(void *arg, struct tide__worker *worker) {
+    struct tide__sync *sync = arg;
+    const uint64_t since = tide_port_now(sync->store->port);
+    int code = tide__clock_may_end(sync, worker);
+    worker->waited_ns = tide_port_now(sync->store->port) - since;
+    return code ? code : tide__vap_may_end(sync, worker);
 }
 
 static void ended(void *arg, struct tide__worker *worker) {
-    (void)arg;
+    struct tide__sync *sync = arg;
     tide__overlays_free(worker);
+    tide__tallies_release(worker);
+    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        if (table && table->clocked) {
+            tide__vap_worker_ended(table->clocked, worker);
+        }
+    }
 }
 
 static void interval_ended(void *arg, struct tide__worker *worker) {
     struct tide__sync *sync = arg;
     tide__overlays_send(sync, worker);
+    tide__tallies_clock(worker, worker->waited_ns);
     worker->bound_serial = atomic_load_explicit(&sync->serial, memory_order_acquire);
 }
 
@@ -107,6 +121,7 @@ void tide__sync_destroy(struct tide_store *store) {
         tide_free(p);
         p = next;
     }
+    tide_free(sync ? atomic_load(&sync->managed) : NULL);
     tide_free(sync);
 }
 
@@ -144,21 +159,39 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
         p->gone = !TIDE_MUTANT(dead_worker_counted);
         atomic_store_explicit(&p->lost, true, memory_order_relaxed);
         for_tables(sync, tide__shift_member_gone, member->id);
+        for_tables(sync, tide__vap_member_gone, member->id);
         tide__round_member_gone(sync, member->id);
         tide__ticks_changed(sync);
         tide__sync_wake(sync);
     }
 }
 
-int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w) {
+static int send(struct tide_store *store, uint16_t node, bool in_line, struct tide_writer *w,
+                struct tide_blob *rows) {
+    const bool own = node == tide__store_self(store);
+    tide__managed_sent(tide__sync_of(store), node, w->size + (rows ? rows->size : 0));
+    if (own && rows) {
+        tide_write_raw(w, rows->data, rows->size);
+    }
     int code = w->error;
-    if (!code && node == tide__store_self(store)) {
+    if (!code && own) {
         code = tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), w->data, w->size);
+    } else if (!code && in_line) {
+        code = tide__store_send_in_line(store, node, w->data, w->size, rows);
     } else if (!code) {
-        code = tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, NULL);
+        code = tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, rows);
     }
     tide_writer_release(w);
     return code;
+}
+
+int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w) {
+    return send(store, node, false, w, NULL);
+}
+
+int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide_writer *w,
+                            struct tide_blob *rows) {
+    return send(store, node, true, w, rows);
 }
 
 /* ---- who waits ---- */
@@ -219,6 +252,9 @@ int tide__clocked_create(struct tide_table *table) {
         return 0;
     }
     int code = tide__sync_of(store) ? 0 : sync_create(store);
+    if (!code && table->options.send_order) {
+        code = tide__managed_create(tide__sync_of(store));
+    }
     struct tide__clocked *c = tide_alloc_aligned(_Alignof(struct tide__clocked), sizeof *c);
     if (!c || code) {
         tide_free(c);
@@ -239,8 +275,10 @@ int tide__clocked_create(struct tide_table *table) {
                                        .slots = table->options.slots,
                                        .key_count = table->options.key_count};
     index.width = (uint32_t)(tide__cached_bytes(&c->shape) / sizeof(float));
-    code = tide__table_make(store, 0, &index, NULL, NULL, &c->index);
+    code = tide__vap_create(c);
+    code = code ? code : tide__table_make(store, 0, &index, NULL, NULL, &c->index);
     if (code) {
+        tide__vap_destroy(c);
         tide_free(c);
         return code;
     }
@@ -285,18 +323,30 @@ void tide__clocked_destroy(struct tide_table *table) {
         c->held = next;
     }
     tide__staged_free(c);
+    tide__vap_destroy(c);
+    tide__tallies_free(c);
     tide__table_destroy(c->index);
-    tide_free(c->dirty);
-    tide_free(c->changed);
+    tide_free(c->dirty.at);
+    tide_free(c->changed.at);
     tide_free(c);
 }
 
 /* ---- messages ---- */
 
+static void malformed(struct tide_store *store) {
+    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+}
+
 static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     uint64_t staleness = tide_read_uint(r), age = tide_read_uint(r);
-    if (r->error || staleness > TIDE_STALENESS_MAX || age > TIDE__AGE_MS_MAX) {
+    double bound = tide_read_double(r);
+    if (r->error || staleness > TIDE_STALENESS_MAX || age > TIDE__AGE_MS_MAX ||
+        (c->vap && !(isfinite(bound) && bound > 0))) {
+        malformed(c->table->store);
         return;
+    }
+    if (c->vap) {
+        tide__vap_set_bound(c, bound);
     }
     struct tide__sync *sync = tide__sync_of(c->table->store);
     tide_lock(&c->bound_lock);
@@ -309,10 +359,6 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     tide_unlock(&c->bound_lock);
     atomic_store_explicit(&c->age_ms, (uint32_t)age, memory_order_relaxed);
     tide__sync_wake(sync);
-}
-
-static void malformed(struct tide_store *store) {
-    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
 }
 
 void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
@@ -357,6 +403,11 @@ void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
     case TIDE__OP_TICK_FORWARD:
         tide__tick_forwarded(c, r);
         break;
+    case TIDE__OP_TRACE:
+    case TIDE__OP_SEEN:
+    case TIDE__OP_VISIBLE:
+        tide__vap_message(c, from, op, r);
+        break;
     default:
         tide__shift_message(c, from, op, r);
     }
@@ -370,6 +421,7 @@ void tide_table_consistency(const struct tide_table *table, struct tide_consiste
     if (c) {
         out->staleness = atomic_load_explicit(&c->staleness, memory_order_relaxed);
         out->age_ms = atomic_load_explicit(&c->age_ms, memory_order_relaxed);
+        out->bound = c->vap ? tide__vap_bound(c) : 0;
     }
 }
 
@@ -377,25 +429,27 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
     struct tide__clocked *c = table->clocked;
     struct tide_table_options o = table->options;
     o.consistency = *given;
+    if (given->model != table->options.consistency.model ||
+        given->reproducible != table->options.consistency.reproducible ||
+        given->flat != table->options.consistency.flat) {
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' keeps its model of consistency",
+                         table->name);
+    }
     int code = tide__consistency_check(&o);
     if (code) {
         return code;
-    }
-    if (given->model != table->options.consistency.model ||
-        given->reproducible != table->options.consistency.reproducible) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' keeps its model of consistency",
-                         table->name);
     }
     struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p;
          p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 4);
+        tide_write_array(&w, 5);
         tide_write_uint(&w, TIDE__OP_BOUND);
         tide_write_uint(&w, table->id);
         tide_write_uint(&w, o.consistency.staleness);
         tide_write_uint(&w, o.consistency.age_ms);
+        tide_write_double(&w, o.consistency.bound);
         (void)tide__sync_send(table->store, p->id, &w);
     }
     return 0;
@@ -409,26 +463,7 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
     if (!c) {
         return;
     }
-    for (size_t i = 0; i < TIDE__STRIPES; i++) {
-        struct tide__statistics *s = &c->statistics[i];
-        for (size_t d = 0; d < TIDE_COUNT(out->count); d++) {
-            out->count[d] += atomic_load_explicit(&s->differential[d], memory_order_relaxed);
-        }
-        out->under += atomic_load_explicit(&s->differential[TIDE__UNDER], memory_order_relaxed);
-        out->over += atomic_load_explicit(&s->differential[TIDE__OVER], memory_order_relaxed);
-        out->hits += atomic_load_explicit(&s->hits, memory_order_relaxed);
-        out->waits += atomic_load_explicit(&s->waits, memory_order_relaxed);
-        out->fetches += atomic_load_explicit(&s->fetches, memory_order_relaxed);
-        out->waited_ns += atomic_load_explicit(&s->waited_ns, memory_order_relaxed);
-    }
-    double calls = 0, sum = 0, squares = 0;
-    for (size_t d = 0; d < TIDE_COUNT(out->count); d++) {
-        calls += (double)out->count[d];
-        sum -= (double)d * (double)out->count[d];
-        squares += (double)(d * d) * (double)out->count[d];
-    }
-    out->mean = calls > 0 ? sum / calls : 0;
-    out->variance = calls > 0 ? squares / calls - out->mean * out->mean : 0;
+    tide__tallies_sum(c, &out->all);
     out->copies = atomic_load_explicit(&c->index->slab.used, memory_order_relaxed);
     out->copy_bytes = out->copies * c->index->slab.stride;
     out->evicted = atomic_load_explicit(&c->evicted, memory_order_relaxed);
@@ -436,5 +471,11 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
     out->values_out = atomic_load_explicit(&c->values_out, memory_order_relaxed);
     out->deltas_out = atomic_load_explicit(&c->deltas_out, memory_order_relaxed);
     out->value_bytes = atomic_load_explicit(&c->value_bytes, memory_order_relaxed);
+    out->answer_bytes = atomic_load_explicit(&c->answer_bytes, memory_order_relaxed);
     out->delta_bytes = atomic_load_explicit(&c->delta_bytes, memory_order_relaxed);
+    out->early_rows = atomic_load_explicit(&c->early_rows, memory_order_relaxed);
+    out->early_bytes = atomic_load_explicit(&c->early_bytes, memory_order_relaxed);
+    if (c->vap) {
+        tide__vap_statistics(c, out);
+    }
 }

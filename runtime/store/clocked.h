@@ -2,7 +2,8 @@
  * Tables with clocks, between consistency.c (text and options), cache.c (workers: copies of rows),
  * copies.c (their index), flush.c (what leaves at a clock), home.c (rows at their home), tick.c
  * (clocks at the home), shift.c and detour.c (slots that change their home), round.c (workers come
- * and go) and overlay.c (bsp).
+ * and go), overlay.c (bsp), vap.c and seen.c (vap), tally.c (what workers saw) and managed.c (what
+ * leaves before its clock).
  *
  *   worker     pushes to its node's copies; at clock() the node's slowest worker packs what
  *              accumulated: DELTA to each home, then TICK to everybody
@@ -24,12 +25,13 @@
 
 #include "store/clock.h"
 #include "store/cached.h"
+#include "store/pace.h"
 
 enum {
     TIDE__AGE_MS = 50,
     TIDE__AGE_MS_MAX = 3600000,
     TIDE__UNSUBSCRIBE_AFTER = 16,
-    TIDE__CHUNK_BYTES = 256 << 10,
+    TIDE__CHUNK_BYTES = 128 << 10,
     TIDE__BOUNDS = 8, /* changes of a bound that are remembered */
 };
 #define TIDE__CACHE_BYTES (UINT64_C(1) << 30)
@@ -38,6 +40,21 @@ enum {
 #define TIDE__WORD_WATCHED (UINT64_C(1) << 32) /* nodes hold copies */
 #define TIDE__WORD_CHANGED (UINT64_C(1) << 33) /* since it last went to them; it is listed */
 #define TIDE__WORD_MIXED (UINT64_C(1) << 34)   /* and not only by the changer of its watch */
+/* How much, where that decides what goes first: sum of the norms of its updates, as the upper 20
+ * bits of a float behind the sign. */
+#define TIDE__WORD_WEIGHT (UINT64_C(0xfffff) << 35)
+static inline float tide__word_weight(uint64_t word) {
+    const uint32_t bits = (uint32_t)(word >> 35 & 0xfffff) << 11;
+    float weight;
+    memcpy(&weight, &bits, sizeof weight);
+    return weight;
+}
+static inline uint64_t tide__word_weigh(uint64_t word, float more) {
+    const float weight = tide__word_weight(word) + more;
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return (word & ~TIDE__WORD_WEIGHT) | (uint64_t)(bits >> 11 & 0xfffff) << 35;
+}
 
 /* ---- options (consistency.c) ---- */
 int tide__consistency_check(struct tide_table_options *options);
@@ -54,6 +71,9 @@ struct tide__party {
     uint32_t tick;    /* I/O: its clock; TIDE_NO_CLOCK: it has no workers */
     uint64_t applied; /* I/O: number of its last DELTA that came here */
     atomic_bool lost; /* any thread: as `gone` */
+    atomic_uint_fast64_t sent; /* any thread: bytes, where something is sent early */
+    struct tide__pace pace;    /* I/O */
+    int64_t room;              /* I/O: bytes that may be sent early in this turn */
     uint64_t round;   /* of ours, that it has not answered; 0: none */
 };
 
@@ -78,6 +98,7 @@ struct tide__sync {
     atomic_uint_fast64_t serial; /* of changes of bounds */
     atomic_uint settled;         /* how often this node settled */
     uint32_t announced;          /* I/O: the highest clock this home told others */
+    _Atomic(struct tide__managed *) managed; /* NULL: no table sends early. Never freed before */
     struct tide_lock round_lock; /* of the rest, and of the peers' `round` */
     uint64_t rounds, round_missing;
     uint32_t round_clock;
@@ -97,7 +118,7 @@ struct tide__watch { /* the copies of a row */
 };
 struct tide__watches { /* of a slot: open addressing */
     struct tide__watch *places;
-    uint32_t capacity, count;
+    uint32_t capacity, count; /* capacity: a power of two */
 };
 
 /* A node whose updates of a slot do not come straight to this home. */
@@ -136,12 +157,25 @@ struct tide__bound { /* a change: bounds of serials before it are not in force a
 };
 
 enum { TIDE__UNDER = TIDE_STALENESS_MAX + 2, TIDE__OVER };
-struct tide__statistics {
-    _Alignas(128) atomic_uint_fast64_t differential[TIDE__OVER + 1];
-    atomic_uint_fast64_t hits, waits, fetches, waited_ns;
+struct tide__tally { /* see tally.c */
+    struct tide__tally *next; /* of the table */
+    struct tide__clocked *c;
+    uint32_t worker;               /* number */
+    bool in_use;                   /* by a worker that lives; under the lock */
+    struct tide__tally *of_worker; /* the worker's next one; its fiber only */
+    atomic_uint_fast64_t differential[TIDE__OVER + 1];
+    atomic_uint_fast64_t hits, waits, fetches, clocks, waited_ns, clock_ns, stops, stopped_ns;
 };
 
 struct tide__staged;
+struct tide__vap;
+
+struct tide__list { /* any thread, under the lock */
+    struct tide_lock lock;
+    uint64_t *at;
+    size_t count, capacity;
+};
+void tide__list_add(struct tide__list *list, uint64_t item);
 
 struct tide__clocked {
     struct tide_table *table;
@@ -162,13 +196,15 @@ struct tide__clocked {
     atomic_ushort via[TIDE_SLOT_COUNT];     /* where this node sends what concerns a slot */
     atomic_uchar shifting[TIDE_SLOT_COUNT]; /* it is about to send it elsewhere */
     atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
-    struct tide_lock dirty_lock;
-    uint32_t *dirty; /* records to be sent */
-    size_t dirty_count, dirty_capacity;
-    uint32_t hand; /* of the evictor; under the dirty lock */
-    atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, delta_bytes;
+    struct tide__list dirty; /* records to be sent */
+    uint32_t hand;           /* of the evictor; under the lock of `dirty` */
+    atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, answer_bytes,
+        delta_bytes;
+    atomic_uint_fast64_t early_rows, early_bytes;
     atomic_uint_fast64_t flushed_ns; /* async */
-    struct tide__statistics statistics[TIDE__STRIPES];
+    struct tide_lock tally_lock;
+    struct tide__tally *tallies;
+    struct tide__tally of_others; /* of workers for which there was no memory */
 
     /* home; I/O except where marked */
     uint64_t version;                    /* of the last VALUE */
@@ -184,13 +220,21 @@ struct tide__clocked {
     uint32_t detoured; /* slots with detours */
     struct tide__asked *asked;
     struct tide__held *held, **held_end;
-    struct tide_lock changed_lock;
-    uint64_t *changed; /* keys; any thread under the lock */
-    size_t changed_count, changed_capacity;
+    struct tide__list changed;   /* keys */
     struct tide__staged *staged; /* bsp */
     size_t staged_count;
     struct tide__staged *late; /* bsp: of slots that shift; under the flush lock */
+    struct tide__vap *vap;     /* vap */
 };
+
+/* Homes send rows that changed to who holds copies. */
+static inline bool tide__is_eager(const struct tide__clocked *c) {
+    return c->model == TIDE_ESSP || c->model == TIDE_BSP || c->model == TIDE_VAP;
+}
+/* Pulls wait for clocks. */
+static inline bool tide__has_clock_bound(const struct tide__clocked *c) {
+    return c->model != TIDE_ASYNC && c->model != TIDE_VAP;
+}
 
 struct tide__sync *tide__sync_of(struct tide_store *store); /* NULL: no such table yet */
 int tide__clocked_create(struct tide_table *table);
@@ -206,8 +250,33 @@ struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: 
 bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any thread */
 /* To a store actor, this node's too; any thread, never waits. Releases the writer. */
 int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w);
+/* The same for what workers of this node send, or what has to come behind it: in order whichever
+ * thread sends. `rows` (shared, or NULL) follow what was written. */
+int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide_writer *w,
+                            struct tide_blob *rows);
 void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock);
 void tide__table_floor_update(struct tide__clocked *c);
+
+/* ---- tally.c ---- */
+struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worker *worker);
+/* The calling worker's, of this table. */
+static inline struct tide__tally *tide__tally(struct tide__clocked *c,
+                                              struct tide__worker *worker) {
+    struct tide__tally *t = worker->tallies;
+    while (t && t->c != c) {
+        t = t->of_worker;
+    }
+    return TIDE_LIKELY(t != NULL) ? t : tide__tally_make(c, worker);
+}
+static inline void tide__tally_add(atomic_uint_fast64_t *value, uint64_t amount) {
+    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + amount,
+                          memory_order_relaxed);
+}
+void tide__tallies_release(struct tide__worker *worker); /* it ends */
+/* The worker ends an interval, for which it waited so long. */
+void tide__tallies_clock(struct tide__worker *worker, uint64_t waited_ns);
+void tide__tallies_sum(struct tide__clocked *c, struct tide_worker_staleness *out);
+void tide__tallies_free(struct tide__clocked *c);
 
 /* ---- cache.c ---- */
 int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,
@@ -216,6 +285,9 @@ int tide__clocked_wait(struct tide_ticket *ticket);
 /* The latch of a copy: FOUND (record set), NOT_FOUND (and not `create`), or an error. */
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
                     atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record);
+static inline struct tide__cached *tide__copy_at(struct tide__clocked *c, uint32_t record) {
+    return (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, record);
+}
 /* The record is clean or of no use any more: it is freed and the word unlocked. */
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old);
 void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old);
@@ -233,6 +305,8 @@ void tide__flush_lock(struct tide__sync *sync);
 bool tide__flush_try(struct tide__sync *sync);
 void tide__flush_unlock(struct tide__sync *sync);
 void tide__flush_table(struct tide__clocked *c); /* lock held: what accumulated leaves */
+/* Lock held: what accumulated in these records leaves, as far as it may. */
+void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_t count);
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
 void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
 void tide__clock_changed(void *sync, uint32_t clock);
@@ -240,21 +314,27 @@ void tide__clock_changed(void *sync, uint32_t clock);
 int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker);
 
 /* ---- home.c ---- */
-/* A row of which nodes hold copies was changed here. Word locked; gives its new value. */
-uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word);
+/* A row of which nodes hold copies was changed here, by `values` (floats, at any alignment). Word
+ * locked; gives its new value. */
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word,
+                           const void *values, size_t count);
 void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
                          const struct tide_message *message);
 void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
 void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
-/* Rows to a node; `subscribe`: it is told of their changes from now on. */
+/* Rows to a node; `answer`: it asked for them, and (eager) is told of changes from now on. */
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
-                       const uint64_t *keys, size_t count, bool subscribe);
+                       const uint64_t *keys, size_t count, bool answer);
 struct tide__watch_row {
     uint64_t key;
     uint16_t node;
 };
 /* The rows of a slot that changed go to who holds copies; TIDE_SLOT_COUNT: all without detours. */
 void tide__changed_send(struct tide__clocked *c, uint32_t slot);
+/* Of these, which were taken off the list of changed ones; `slot` as above. Overwrites `keys`. */
+void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, size_t count);
+/* The key's word at home, locked and made if need be; NULL: out of memory. */
+atomic_uint_fast64_t *tide__home_word(struct tide__clocked *c, uint64_t key, uint64_t *old);
 /* The changed keys of a slot (or as above), taken off the list; *gives*. NULL: out of memory. */
 uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *count);
 void tide__mark_changed(struct tide__clocked *c, uint64_t key);
@@ -308,6 +388,14 @@ void tide__round_message(struct tide_store *store, struct tide__sync *sync, uint
                          struct tide_reader *r);
 void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r);
 void tide__round_member_gone(struct tide__sync *sync, uint16_t node);
+
+/* ---- managed.c ---- */
+struct tide__managed;
+int tide__managed_create(struct tide__sync *sync); /* for the first table that sends early */
+void tide__managed_sent(struct tide__sync *sync, uint16_t node, size_t bytes); /* any thread */
+/* What may leave early leaves. Nanoseconds until it wants to be called again; 0: when there is
+ * news. I/O. */
+uint64_t tide__managed_send(struct tide_store *store);
 
 /* ---- overlay.c: bsp ---- */
 struct tide__overlay;

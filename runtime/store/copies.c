@@ -32,7 +32,7 @@ int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool pat
         }
     }
     if (TIDE_LIKELY(tide__word_state(*old) == TIDE__OWNED)) {
-        *record = (struct tide__cached *)(void *)tide__slab_row(&index->slab, (uint32_t)*old);
+        *record = tide__copy_at(c, (uint32_t)*old);
         return TIDE__FOUND;
     }
     uint32_t number;
@@ -41,32 +41,35 @@ int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool pat
         tide__word_unlock(*word, *old);
         return code;
     }
-    *record = (struct tide__cached *)(void *)tide__slab_row(&index->slab, number);
+    *record = tide__copy_at(c, number);
     tide__cached_init(&c->shape, *record, key);
     *old = tide__word_owned(*old, number);
     return TIDE__FOUND;
 }
 
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old) {
-    struct tide__cached *r =
-        (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, (uint32_t)old);
+    struct tide__cached *r = tide__copy_at(c, (uint32_t)old);
     tide__cached_drop(r);
     tide__slab_give(&c->index->slab, (uint32_t)old);
     tide__word_unlock(word, old & TIDE__WORD_PRESENT);
 }
 
+void tide__list_add(struct tide__list *list, uint64_t item) {
+    tide_lock(&list->lock);
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 256;
+        uint64_t *grown = tide_realloc(list->at, capacity * sizeof *grown);
+        TIDE_ASSERT(grown); /* eight bytes beside a record or a watch that we got */
+        list->at = grown;
+        list->capacity = capacity;
+    }
+    list->at[list->count++] = item;
+    tide_unlock(&list->lock);
+}
+
 void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old) {
     r->dirty = true;
-    tide_lock(&c->dirty_lock);
-    if (c->dirty_count == c->dirty_capacity) {
-        size_t capacity = c->dirty_capacity ? c->dirty_capacity * 2 : 256;
-        uint32_t *grown = tide_realloc(c->dirty, capacity * sizeof *grown);
-        TIDE_ASSERT(grown); /* four bytes beside a record of a hundred that we got */
-        c->dirty = grown;
-        c->dirty_capacity = capacity;
-    }
-    c->dirty[c->dirty_count++] = (uint32_t)old;
-    tide_unlock(&c->dirty_lock);
+    tide__list_add(&c->dirty, (uint32_t)old);
 }
 
 void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
@@ -77,8 +80,7 @@ void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
     const uint32_t end = c->index->slab.next;
     tide_unlock(&c->index->slab.lock);
     for (uint32_t i = 0; i < end; i++) {
-        struct tide__cached *r =
-            (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, i);
+        struct tide__cached *r = tide__copy_at(c, i);
         uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
         atomic_uint_fast64_t *word;
         struct tide__cached *found;
@@ -119,10 +121,8 @@ static void unsub_send(struct tide__clocked *c, struct unsub *u) {
 }
 
 /* Latched. Nothing of it is to be sent or awaited. */
-static bool is_clean(const struct tide__clocked *c, struct tide__cached *r, uint64_t key) {
-    tide__cached_confirm(
-        r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)], memory_order_relaxed));
-    return !r->dirty && !r->sent && !r->asked;
+static bool is_clean(const struct tide__cached *r) {
+    return !r->dirty && !r->sent_count && !r->asked;
 }
 
 void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
@@ -135,20 +135,23 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
     while (looks-- > 0 &&
            (!full ||
             atomic_load_explicit(&c->index->slab.used, memory_order_relaxed) * 16 > target * 15)) {
-        tide_lock(&c->dirty_lock);
+        tide_lock(&c->dirty.lock);
         uint32_t i = c->hand = c->hand + 1 < end ? c->hand + 1 : 0;
-        tide_unlock(&c->dirty_lock);
-        struct tide__cached *r =
-                                 (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, i),
-                             *found;
+        tide_unlock(&c->dirty.lock);
+        struct tide__cached *r = tide__copy_at(c, i), *found;
         uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
         atomic_uint_fast64_t *word;
         if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
             tide__copy_lock(c, key, false, false, &word, &old, &found) != TIDE__FOUND) {
             continue;
         }
+        if (found == r) { /* messages whose rows nobody waits for are not kept */
+            tide__cached_confirm(r,
+                                  atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
+                                                       memory_order_relaxed));
+        }
         bool unread = r->used_clock + c->table->options.unsubscribe_after < clock;
-        if (found != r || (r->referenced && full) || !(full || unread) || !is_clean(c, r, key)) {
+        if (found != r || (r->referenced && full) || !(full || unread) || !is_clean(r)) {
             r->referenced = found == r && full ? false : r->referenced;
             tide__word_unlock(word, old);
             continue;
@@ -158,7 +161,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
             unsub_send(c, &u);
             u.node = home;
         }
-        if (r->valid && c->model != TIDE_SSP && c->model != TIDE_ASYNC) {
+        if (r->valid && tide__is_eager(c)) {
             u.keys[u.count] = key;
             u.versions[u.count++] = r->version;
         }

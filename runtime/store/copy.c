@@ -396,8 +396,8 @@ void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
     tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
              "the copy of slot %u of table '%s' on node %u is given up: %s", (unsigned)slot,
              table->name, (unsigned)node, tide_error_message());
-    if (node == self) {
-        table->replicas->held[slot] = false;
+    if (node == self) { /* nothing comes here any more that would drop the rows later */
+        tide__copy_drop(table, slot);
         table->replicas->arriving[slot] = false;
     }
     tide__move_send(store, tide_net_controller(store->net), TIDE__OP_COPY_FAILED, table->id,

@@ -83,13 +83,14 @@ void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const u
                       size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 5);
+    tide_write_array(&w, 6);
     tide_write_uint(&w, TIDE__OP_ROUTE);
     tide_write_uint(&w, c->table->id);
     tide_write_uint(&w, tide__sync_of(c->table->store)->ticked);
+    tide_write_uint(&w, tide__sync_of(c->table->store)->number);
     tide_write_bool(&w, answer);
     tide_write_typed(&w, TIDE_U32, slots, count);
-    (void)tide__sync_send(c->table->store, to, &w);
+    (void)tide__sync_send_in_line(c->table->store, to, &w, NULL);
 }
 
 void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
@@ -140,10 +141,10 @@ void tide__damaged(const struct tide__clocked *c) {
 
 /* ---- ROUTE ---- */
 
-/* [clock, answer, slots] */
+/* [clock, number, answer, slots] */
 void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
     size_t count = 0;
-    uint64_t clock = tide_read_uint(r);
+    uint64_t clock = tide_read_uint(r), number = tide_read_uint(r);
     bool answer = tide_read_bool(r);
     const uint8_t *slots = tide__read_slots(r, &count);
     if (r->error || clock > TIDE_NO_CLOCK) {
@@ -151,7 +152,10 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         return;
     }
     const bool first = !declared_of(c, from);
-    tide__party(tide__sync_of(c->table->store), from)->tick = (uint32_t)clock;
+    struct tide__party *party = tide__party(tide__sync_of(c->table->store), from);
+    party->tick = (uint32_t)clock;
+    /* What it sent here came before; what it sent by another way was applied, or is sent again. */
+    party->applied = party->applied > number ? party->applied : number;
     tide__declare(c, from, 0, tide__declared(c, from, 0));
     for (size_t i = 0; i < count; i++) {
         tide__declare(c, from, tide__number_at(slots, i), true);

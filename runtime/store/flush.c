@@ -7,6 +7,7 @@
  * numbers and a TICK behind those it closes, whichever thread sends. The holder never suspends.
  */
 #include "store/clocked.h"
+#include "store/vap.h"
 
 bool tide__flush_try(struct tide__sync *sync) {
     return !atomic_exchange_explicit(&sync->flushing, true, memory_order_acquire);
@@ -29,17 +30,18 @@ struct batch { /* a DELTA on its way to being sent */
     uint16_t node;
     uint64_t number;
     uint32_t count, most;
-    uint64_t *keys;
-    float *rows;
+    struct tide_blob *rows; /* NULL: it is empty */
+    uint64_t keys[];
 };
 
 static void batch_send(struct tide__clocked *c, struct batch *b) {
-    if (b->count == 0) {
+    if (!b->rows) {
         return;
     }
     const size_t floats = b->count * (size_t)c->shape.floats;
     struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
+    uint8_t head[64];
+    tide_writer_init(&w, head, sizeof head);
     tide_write_array(&w, 8);
     tide_write_uint(&w, TIDE__OP_DELTA);
     tide_write_uint(&w, c->table->id);
@@ -48,73 +50,103 @@ static void batch_send(struct tide__clocked *c, struct batch *b) {
     tide_write_uint(&w, 0);
     tide_write_uint(&w, 0);
     tide_write_typed(&w, TIDE_U64, b->keys, b->count);
-    tide_write_typed(&w, TIDE_F32, b->rows, floats);
+    tide_write_typed_head(&w, TIDE_F32, floats);
+    b->rows->size = floats * sizeof(float);
     atomic_fetch_add_explicit(&c->deltas_out, b->count, memory_order_relaxed);
-    atomic_fetch_add_explicit(&c->delta_bytes, w.size, memory_order_relaxed);
-    if (tide__sync_send(c->table->store, b->node, &w)) {
+    atomic_fetch_add_explicit(&c->delta_bytes, w.size + b->rows->size, memory_order_relaxed);
+    if (tide__sync_send_in_line(c->table->store, b->node, &w, b->rows)) {
         tide_log(TIDE_LOG_DEBUG, tide_node_name(c->table->store->node),
                  "updates of table '%s' are lost with node %u", c->table->name, (unsigned)b->node);
     }
+    tide_blob_unref(b->rows);
+    b->rows = NULL;
     b->count = 0;
 }
 
-static struct batch *batch_for(struct tide__clocked *c, struct batch **batches, uint16_t node) {
-    for (struct batch *b = *batches; b; b = b->next) {
-        if (b->node == node) {
-            return b;
-        }
+/* With room for one more row, of at most `left` that follow; NULL: out of memory. */
+static struct batch *batch_for(struct tide__clocked *c, struct batch **batches, uint16_t node,
+                               size_t left) {
+    const size_t row = c->shape.floats * sizeof(float);
+    const uint32_t most = (uint32_t)(TIDE__CHUNK_BYTES / (row + sizeof(uint64_t))) + 1;
+    struct batch *b = *batches;
+    while (b && b->node != node) {
+        b = b->next;
     }
-    const size_t row = c->shape.floats * sizeof(float) + sizeof(uint64_t);
-    const uint32_t most = (uint32_t)(TIDE__CHUNK_BYTES / row) + 1;
-    struct batch *b = tide_alloc(sizeof *b + most * row);
-    if (b) {
+    if (!b && (b = tide_alloc(sizeof *b + most * sizeof b->keys[0])) != NULL) {
         *b = (struct batch){.next = *batches, .node = node, .most = most};
-        b->keys = (uint64_t *)(void *)(b + 1);
-        b->rows = (float *)(void *)(b->keys + most);
         *batches = b;
     }
-    return b;
+    if (b && !b->rows) {
+        b->rows = tide_blob_create((left < most ? left : most) * row);
+        b->number = ++tide__sync_of(c->table->store)->number;
+    }
+    return b && b->rows ? b : NULL;
 }
 
-/* Latched. False: it cannot be sent now and stays dirty. */
-static bool pack(struct tide__clocked *c, struct tide__sync *sync, struct tide__cached *r,
+/* Latched. False: it cannot be sent now and stays dirty. `left`: rows that follow, with it. */
+static bool pack(struct tide__clocked *c, struct tide__cached *r, uint64_t key, size_t left,
                  struct batch **batches) {
-    const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
     const uint32_t slot = tide__slot_of(c->table, key);
     if (atomic_load_explicit(&c->shifting[slot], memory_order_relaxed)) {
         return false;
     }
-    struct batch *b = batch_for(c, batches, tide__via(c, slot));
-    if (!b) {
+    struct batch *b = batch_for(c, batches, tide__via(c, slot), left);
+    float *row = b ? (float *)b->rows->data + (size_t)b->count * c->shape.floats : NULL;
+    if (!b || tide__cached_send(&c->shape, r, b->number, b->rows, row)) {
         return false;
     }
-    b->number = b->count ? b->number : ++sync->number;
-    const float *delta = tide__cached_send(&c->shape, r, b->number);
-    if (!delta) {
-        return false;
+    if (c->vap) {
+        tide__vap_packed(c, key, b->number);
     }
     b->keys[b->count] = key;
-    memcpy(b->rows + (size_t)b->count * c->shape.floats, delta, c->shape.floats * sizeof *delta);
     if (++b->count == b->most) {
         batch_send(c, b);
     }
     return true;
 }
 
+/* In the order of the records, for the sake of the caches: here, and at the homes, where rows were
+ * made in that order. Drops what is listed twice (a record that was freed and taken again). */
+static size_t put_in_order(struct tide__clocked *c, uint64_t *records, size_t count) {
+    tide_lock(&c->index->slab.lock);
+    const uint32_t end = c->index->slab.next;
+    tide_unlock(&c->index->slab.lock);
+    uint64_t *set = end / 64 < count ? tide_alloc_zero(end / 64 + 1, sizeof *set) : NULL;
+    size_t kept = 0;
+    if (!set) {
+        return count; /* few of many */
+    }
+    for (size_t i = 0; i < count; i++) {
+        set[records[i] / 64] |= UINT64_C(1) << (records[i] % 64);
+    }
+    for (uint64_t at = 0; at <= end / 64; at++) {
+        for (uint64_t word = set[at]; word; word &= word - 1) {
+            records[kept++] = at * 64 + (uint64_t)__builtin_ctzll(word);
+        }
+    }
+    tide_free(set);
+    return kept;
+}
+
 void tide__flush_table(struct tide__clocked *c) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
     tide__late_send(c);
-    tide_lock(&c->dirty_lock);
-    uint32_t *dirty = c->dirty;
-    size_t count = c->dirty_count;
-    c->dirty = NULL;
-    c->dirty_count = c->dirty_capacity = 0;
-    tide_unlock(&c->dirty_lock);
+    tide_lock(&c->dirty.lock);
+    uint64_t *dirty = c->dirty.at;
+    size_t count = c->dirty.count;
+    c->dirty.at = NULL;
+    c->dirty.count = c->dirty.capacity = 0;
+    tide_unlock(&c->dirty.lock);
+    tide__flush_records(c, dirty, put_in_order(c, dirty, count));
+    tide_free(dirty);
+    if (c->vap) {
+        tide__vap_flush(c);
+    }
+}
+
+void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_t count) {
     struct batch *batches = NULL;
     for (size_t i = 0; i < count; i++) {
-        struct tide__cached *r = (struct tide__cached *)(void *)tide__slab_row(&c->index->slab,
-                                                                                 dirty[i]),
-                             *found;
+        struct tide__cached *r = tide__copy_at(c, (uint32_t)records[i]), *found;
         uint64_t old;
         atomic_uint_fast64_t *word;
         const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
@@ -122,13 +154,13 @@ void tide__flush_table(struct tide__clocked *c) {
             tide__copy_lock(c, key, false, true, &word, &old, &found) != TIDE__FOUND) {
             continue;
         }
-        if (found == r && r->dirty && !pack(c, sync, r, &batches)) {
-            tide__dirty_add(c, r, old);
-        }
         if (found == r) {
             tide__cached_confirm(r,
                                   atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
                                                        memory_order_relaxed));
+            if (r->dirty && !pack(c, r, key, count - i, &batches)) {
+                tide__dirty_add(c, r, old);
+            }
         }
         tide__word_unlock(word, old);
     }
@@ -138,7 +170,6 @@ void tide__flush_table(struct tide__clocked *c) {
         tide_free(batches);
         batches = next;
     }
-    tide_free(dirty);
 }
 
 /* ---- clocks ---- */
@@ -151,7 +182,7 @@ static void tick_to(struct tide__sync *sync, uint16_t node) {
     tide_write_uint(&w, TIDE__OP_TICK);
     tide_write_uint(&w, sync->ticked);
     tide_write_uint(&w, sync->highest);
-    (void)tide__sync_send(sync->store, node, &w);
+    (void)tide__sync_send_in_line(sync->store, node, &w, NULL);
 }
 
 void tide__tick_send(struct tide__sync *sync, uint32_t clock) {
@@ -207,7 +238,7 @@ int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *work
     for (unsigned id = 1; id <= count; id++) {
         const struct tide_table *table = tide__table_by_id(store, id);
         const struct tide__clocked *c = table ? table->clocked : NULL;
-        if (c && c->model != TIDE_ASYNC) {
+        if (c && tide__has_clock_bound(c)) {
             uint32_t s = atomic_load_explicit(&c->staleness, memory_order_relaxed);
             slack = s < slack ? s : slack;
         }

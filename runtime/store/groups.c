@@ -131,6 +131,7 @@ static void tell(struct tide_store *store, struct tide__catalog_entry *entry,
     for (uint32_t i = 0; i < news->count; i++) {
         const uint32_t s = news->slots[i];
         entry->versions[s] = entry->version;
+        entry->settling[s] = TIDE__UNSETTLED;
         homes[i] = entry->homes[s];
         versions[i] = entry->version;
         memcpy(&chains[i], &entry->chains[s], sizeof chains[i]);
@@ -252,9 +253,13 @@ static uint16_t choose_new(const struct tide__catalog_entry *entry, uint32_t s,
 }
 
 /* The slot's group as it should be with those it has. True: it changes now. *joiner: who is to get
- * a copy first. */
+ * a copy first.
+ *
+ * A home that stays sends what is unanswered down its new chain; one that goes cannot. So it goes
+ * only when nothing is left of the time before its chain changed: a push that was on its way
+ * through a node that is in the chain no more would be missing behind it. */
 static bool plan_slot(const struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                      const struct survey *survey, uint16_t *joiner) {
+                      const struct survey *survey, uint16_t *joiner, bool *settles) {
     const bool home_stays = stays(store, entry->homes[s]);
     const size_t wanted = entry->options.replicas + (home_stays ? 0u : 1u);
     const size_t possible = survey->count - (home_stays && survey->count ? 1u : 0u);
@@ -276,23 +281,33 @@ static bool plan_slot(const struct tide_store *store, struct tide__catalog_entry
         *joiner = choose_new(entry, s, survey);
         return false;
     }
-    if (!home_stays && good) {
-        entry->homes[s] = tide__chain_at(good, 0);
-        entry->chains[s] = tide__chain_without(good, entry->homes[s]);
+    if (good != chain) {
+        entry->chains[s] = good;
         return true;
     }
-    entry->chains[s] = good;
-    return good != chain;
+    if (home_stays || !good || (entry->settling[s] != TIDE__SETTLED && !TIDE_MUTANT(not_settled))) {
+        *settles = !home_stays && good && entry->settling[s] == TIDE__UNSETTLED;
+        return false;
+    }
+    entry->homes[s] = tide__chain_at(good, 0);
+    entry->chains[s] = tide__chain_without(good, entry->homes[s]);
+    return true;
 }
 
+/* The home brings in `node`; 0: it says when all is where it should be. */
 static void order(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t home,
-                  uint16_t node, const uint16_t *joiners) {
+                  uint16_t node, const uint16_t *joiners, const bool *settles) {
     uint32_t slots[TIDE_SLOT_COUNT];
     size_t count = 0;
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        if (entry->homes[s] == home && joiners[s] == node) {
-            slots[count++] = s;
+        if (entry->homes[s] != home || (node ? joiners[s] != node : !settles[s])) {
+            continue;
+        }
+        slots[count++] = s;
+        if (node) {
             entry->joining[s] = node;
+        } else {
+            entry->settling[s] = TIDE__SETTLING;
         }
     }
     if (count) {
@@ -305,6 +320,7 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
                        const uint16_t *members, size_t member_count) {
     struct news *news = tide_alloc_zero(1, sizeof *news);
     uint16_t *joiners = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *joiners);
+    bool *settles = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *settles);
     uint16_t *nodes = tide_alloc((member_count + 1) * sizeof *nodes);
     size_t count = 0;
     for (size_t i = 0; nodes && i < member_count; i++) {
@@ -324,11 +340,11 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
                               tide__chain_has(entry->chains[s], nodes[i]);
         }
     }
-    for (uint32_t s = 0; news && joiners && survey.load && s < TIDE_SLOT_COUNT; s++) {
-        if (plan_slot(store, entry, s, &survey, &joiners[s])) {
+    for (uint32_t s = 0; news && joiners && settles && survey.load && s < TIDE_SLOT_COUNT; s++) {
+        if (plan_slot(store, entry, s, &survey, &joiners[s], &settles[s])) {
             news->slots[news->count++] = s;
         }
-        any |= joiners[s] != 0;
+        any |= joiners[s] != 0 || settles[s];
     }
     if (news && news->count) {
         tell(store, entry, news, 0);
@@ -336,13 +352,14 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
     /* Orders follow what is told: if that is still being recorded, they are made up anew after. */
     any = any && store->moves->recording == 0;
     for (uint16_t home = 1; any && home < TIDE__NODES; home++) {
-        for (size_t i = 0; lives(store, home) && i < count; i++) {
-            order(store, entry, home, nodes[i], joiners);
+        for (size_t i = 0; lives(store, home) && i <= count; i++) {
+            order(store, entry, home, i < count ? nodes[i] : 0, joiners, settles);
         }
     }
     tide_free(survey.load);
     tide_free(nodes);
     tide_free(joiners);
+    tide_free(settles);
     tide_free(news);
 }
 
@@ -431,9 +448,19 @@ static bool has_failed(struct tide_store *store, struct tide__catalog_entry *ent
     return true;
 }
 
-void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
-                          const uint8_t *slots, size_t count) {
-    regroup_slots(store, from, table, node, slots, count, has_joined);
+void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table,
+                          uint32_t version, uint16_t node, const uint8_t *slots, size_t count) {
+    struct tide__catalog_entry *entry = entry_of(store, table);
+    for (size_t i = 0; node == 0 && entry && i < count; i++) {
+        uint32_t s;
+        memcpy(&s, slots + i * 4, 4);
+        if (entry->homes[s] == from && entry->versions[s] <= version) { /* else it has changed since */
+            entry->settling[s] = TIDE__SETTLED;
+        }
+    }
+    if (node) {
+        regroup_slots(store, from, table, node, slots, count, has_joined);
+    }
 }
 
 void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,

@@ -99,14 +99,14 @@ static void on_xfer(struct tide_table *table, uint16_t from, const struct column
     }
 }
 
-/* The new home of a slot learns one key of it. */
-static void slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint32_t marked,
+/* The new home of a slot learns one key of it. True: its row is here. */
+static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint32_t marked,
                      uint16_t owner, const uint8_t *bytes) {
     const uint32_t term = marked & TIDE__TERM_MASK;
     uint64_t old;
     atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
     if (!word) {
-        return;
+        return false;
     }
     struct tide__relocation k = tide__key_view(table, slot, old);
     if (bytes && k.state == TIDE__COMING) { /* asked for before the slot came */
@@ -145,7 +145,9 @@ static void slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
     } else if (k.state == TIDE__GONE && owner == k.self) {
         tide__table_count(table, TIDE__SURPRISES, 1);
     }
+    const bool here = tide__key_view(table, slot, old).state == TIDE__HELD;
     tide__word_unlock(word, old);
+    return here;
 }
 
 /* A column of numbers, foreign bytes. */
@@ -179,12 +181,16 @@ static bool good_trails(const struct numbers *trails, size_t keys) {
     return at == trails->count;
 }
 
-/* The way of a key that is not here; `at` is at its trail. What it says comes after. */
-static size_t slot_trail(struct tide_table *table, uint64_t key, const struct numbers *trails,
-                         size_t at) {
+/* The way of a key; `at` is at its trail. What it says comes after. A row that is here, for this
+ * node got it before the slot, is at the end of its way. */
+static size_t slot_trail(struct tide_table *table, uint64_t key, bool here,
+                         const struct numbers *trails, size_t at) {
     const uint32_t length = number_in(trails, at++);
     if (length == 0) {
         return at;
+    }
+    if (here && !TIDE_MUTANT(move_trail_of_row_here)) {
+        return at + 1 + length;
     }
     const uint32_t last = number_in(trails, at++);
     tide__trail_end(table, key);
@@ -206,8 +212,9 @@ static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct c
         const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
         row += rows_of(term) * table->row_floats * sizeof(float);
         if (tide__slot_of(table, key) == slot) {
-            slot_key(table, slot, key, term, (uint16_t)number_in(owners, i), bytes);
-            at = slot_trail(table, key, trails, at);
+            const uint16_t owner = (uint16_t)number_in(owners, i);
+            const bool here = slot_key(table, slot, key, term, owner, bytes);
+            at = slot_trail(table, key, here, trails, at);
         } else { /* its trail is as good as none */
             at += number_in(trails, at) ? number_in(trails, at) + 2u : 1u;
         }

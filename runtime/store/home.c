@@ -7,15 +7,17 @@
  * not be told: its copy shows the same value.
  */
 #include "store/clocked.h"
+#include "store/vap.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- watches ---- */
 
 static struct tide__watch *watch_place(const struct tide__watches *w, uint64_t key) {
-    uint32_t i = (uint32_t)(tide_mix64(key) % w->capacity);
+    uint32_t i = (uint32_t)tide_mix64(key) & (w->capacity - 1);
     while (w->places[i].nodes && w->places[i].key != key) {
-        i = i + 1 == w->capacity ? 0 : i + 1;
+        i = (i + 1) & (w->capacity - 1);
     }
     return &w->places[i];
 }
@@ -63,8 +65,7 @@ void tide__watches_clear(struct tide__watches *w) {
     *w = (struct tide__watches){.places = NULL};
 }
 
-/* The key's word at home, locked and made if need be; NULL: out of memory. */
-static atomic_uint_fast64_t *home_word(struct tide__clocked *c, uint64_t key, uint64_t *old) {
+atomic_uint_fast64_t *tide__home_word(struct tide__clocked *c, uint64_t key, uint64_t *old) {
     struct tide_table *table = c->table;
     atomic_uint_fast64_t *word = NULL;
     if (table->options.keys == TIDE_KEYS_HASHED) {
@@ -101,7 +102,7 @@ int tide__watch_add(struct tide__clocked *c, uint64_t key, uint16_t node, uint64
     watch->count = (uint16_t)(watch->count + (i == watch->count));
     watch->nodes[i] = (struct tide__watcher){.version = version, .node = node};
     uint64_t old;
-    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
     if (!word) {
         return TIDE_ENOMEM;
     }
@@ -140,55 +141,61 @@ void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 
 /* ---- changes ---- */
 
-static void list_changed(struct tide__clocked *c, uint64_t key) {
-    tide_lock(&c->changed_lock);
-    if (c->changed_count == c->changed_capacity) {
-        size_t capacity = c->changed_capacity ? c->changed_capacity * 2 : 256;
-        uint64_t *grown = tide_realloc(c->changed, capacity * sizeof *grown);
-        TIDE_ASSERT(grown); /* eight bytes beside a watch */
-        c->changed = grown;
-        c->changed_capacity = capacity;
-    }
-    c->changed[c->changed_count++] = key;
-    tide_unlock(&c->changed_lock);
+/* Added to what is known of how much the row changed, where that decides what goes first. */
+static uint64_t weigh(const struct tide__clocked *c, uint64_t word, const void *values,
+                      size_t count) {
+    return c->table->options.send_order == TIDE_SEND_MAGNITUDE
+               ? tide__word_weigh(word, sqrtf(tide__square_sum(values, count)))
+               : word;
 }
 
-uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word) {
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word,
+                           const void *values, size_t count) {
     if (!(word & TIDE__WORD_CHANGED)) {
-        list_changed(c, key);
+        tide__list_add(&c->changed, key);
     }
-    return word | TIDE__WORD_CHANGED | TIDE__WORD_MIXED;
+    return weigh(c, word, values, count) | TIDE__WORD_CHANGED | TIDE__WORD_MIXED;
 }
 
 void tide__mark_changed(struct tide__clocked *c, uint64_t key) {
     uint64_t old;
-    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
     if (word) {
-        tide__word_unlock(word, tide__row_changed(c, key, old));
+        tide__word_unlock(word, tide__row_changed(c, key, old, NULL, 0));
     }
 }
 
+/* Does the copy of the node that alone changed a row show what the row is now? */
+static bool shows_own(const struct tide__clocked *c) {
+    return c->table->options.update != TIDE_UPDATE_ADAM;
+}
+
 /* I/O thread, word locked: the row was changed by an update of `changer`. */
-static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer) {
+static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer,
+                           const void *delta) {
     if (!(word & TIDE__WORD_WATCHED)) {
         return word;
     }
     struct tide__watch *watch = tide__watch_find(c, key, false);
+    if (!(word & TIDE__WORD_CHANGED) && watch && watch->count == 1 &&
+        watch->nodes[0].node == changer && shows_own(c)) {
+        return word; /* nobody is to be told */
+    }
     if (!(word & TIDE__WORD_CHANGED)) {
-        list_changed(c, key);
+        tide__list_add(&c->changed, key);
         if (watch) {
             watch->changer = changer;
         }
     } else if (watch && watch->changer != changer) {
         watch->changer = 0;
     }
-    return word | TIDE__WORD_CHANGED;
+    return weigh(c, word, delta, c->table->width) | TIDE__WORD_CHANGED;
 }
 
 int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint16_t changer) {
     struct tide_table *table = c->table;
     uint64_t old;
-    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
     if (!word) {
         return TIDE_ENOMEM;
     }
@@ -203,7 +210,7 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
         old = tide__word_owned(old, row);
     }
     tide__cached_apply(&c->shape, tide__slab_row(&table->slab, (uint32_t)old), delta);
-    tide__word_unlock(word, changed_by(c, key, old, changer));
+    tide__word_unlock(word, changed_by(c, key, old, changer, delta));
     return 0;
 }
 
@@ -325,6 +332,48 @@ static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct
     tide_free(part);
 }
 
+/* vap: the keys of a DELTA that are here, all of which have been applied, but those elsewhere. */
+static void delta_trace(struct tide__clocked *c, const struct delta *d, const uint32_t *elsewhere,
+                        size_t elsewhere_count) {
+    uint64_t *keys = tide_alloc((d->count + 1) * sizeof *keys);
+    size_t count = 0, next = 0;
+    TIDE_ASSERT(keys); /* smaller than the message; without it the origin would wait for ever */
+    for (size_t i = 0; i < d->count; i++) {
+        if (next < elsewhere_count && elsewhere[next] == i) {
+            next++;
+        } else {
+            keys[count++] = key_at(d->keys, i);
+        }
+    }
+    tide__vap_trace(c, d->origin, d->number, keys, count);
+    tide_free(keys);
+}
+
+/* Keys of a message lie anywhere: what leads to their rows is fetched a few keys ahead, first what
+ * the slot knows, then what that points at. */
+static void fetch_ahead(struct tide__clocked *c, const struct delta *d, size_t i) {
+    enum { FAR = 8, NEAR = 4 };
+    const struct tide_table *table = c->table;
+    if (i + FAR < d->count) {
+        const uint32_t slot = tide__slot_of(table, key_at(d->keys, i + FAR));
+        __builtin_prefetch(&table->slots[slot]);
+        __builtin_prefetch(&c->watches[slot]);
+    }
+    if (i + NEAR < d->count && table->options.keys == TIDE_KEYS_DENSE) {
+        const uint64_t key = key_at(d->keys, i + NEAR);
+        const uint32_t slot = tide__slot_of(table, key);
+        const atomic_uint_fast64_t *words =
+            atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed);
+        const struct tide__watches *w = &c->watches[slot];
+        if (words) {
+            __builtin_prefetch(words + tide__place_of(table, slot, key));
+        }
+        if (w->capacity) {
+            __builtin_prefetch(&w->places[(uint32_t)tide_mix64(key) & (w->capacity - 1)]);
+        }
+    }
+}
+
 static void delta_apply(struct tide__clocked *c, uint16_t from, const struct delta *d) {
     const size_t row = c->shape.floats * sizeof(float);
     uint32_t *elsewhere = tide_alloc((d->count + 1) * sizeof *elsewhere);
@@ -332,6 +381,7 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
     for (size_t i = 0; elsewhere && i < d->count; i++) {
         const uint64_t key = key_at(d->keys, i);
         const uint32_t slot = tide__slot_of(c->table, key);
+        fetch_ahead(c, d, i);
         if (!tide__slot_here(c, slot)) {
             elsewhere[elsewhere_count++] = (uint32_t)i;
             continue;
@@ -354,6 +404,9 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
         peer->applied = d->number;
     }
     tide__table_count(c->table, TIDE__SERVED_PUSHES, here);
+    if (c->vap) {
+        delta_trace(c, d, elsewhere, elsewhere_count);
+    }
     if (elsewhere_count) {
         delta_elsewhere(c, from, d, elsewhere, elsewhere_count);
     }
@@ -389,54 +442,60 @@ void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 /* ---- VALUE out ---- */
 
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
-                       const uint64_t *keys, size_t count, bool subscribe) {
+                       const uint64_t *keys, size_t count, bool answer) {
+    const bool subscribe = answer && tide__is_eager(c);
     const size_t floats = c->shape.floats, most = TIDE__CHUNK_BYTES / (floats * 4 + 8) + 1;
     for (size_t at = 0; at < count;) {
         size_t part = count - at < most ? count - at : most;
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 7);
+        tide_write_array(&w, 8);
         tide_write_uint(&w, TIDE__OP_VALUE);
         tide_write_uint(&w, c->table->id);
         tide_write_uint(&w, ++c->version);
         tide_write_uint(&w, clock);
         tide_write_uint(&w, applied);
+        tide_write_bool(&w, answer);
         tide_write_typed(&w, TIDE_U64, keys + at, part);
         tide_write_typed_head(&w, TIDE_F32, part * floats);
         char *rows = tide_write_reserve(&w, part * floats * sizeof(float));
         float *row = tide_alloc(floats * sizeof *row);
         for (size_t i = 0; rows && row && i < part; i++) {
-            tide__home_read(c, keys[at + i], row);
-            memcpy(rows + i * floats * sizeof *row, row, floats * sizeof *row);
+            /* a worker that changes the row from here on lists it */
             if (subscribe && tide__watch_add(c, keys[at + i], node, c->version)) {
                 w.error = TIDE_ENOMEM;
             }
+            tide__home_read(c, keys[at + i], row);
+            memcpy(rows + i * floats * sizeof *row, row, floats * sizeof *row);
         }
         w.error = row ? w.error : TIDE_ENOMEM;
         tide_free(row);
         atomic_fetch_add_explicit(&c->values_out, part, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->value_bytes, w.size, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->answer_bytes, answer ? w.size : 0, memory_order_relaxed);
         (void)tide__sync_send(c->table->store, node, &w);
+        tide__vap_values_sent(c, node, c->version);
         at += part;
     }
 }
 
 uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *count) {
-    tide_lock(&c->changed_lock);
-    uint64_t *taken = tide_alloc((c->changed_count + 1) * sizeof *taken);
+    struct tide__list *changed = &c->changed;
+    tide_lock(&changed->lock);
+    uint64_t *taken = tide_alloc((changed->count + 1) * sizeof *taken);
     size_t kept = 0;
     *count = 0;
-    for (size_t i = 0; taken && i < c->changed_count; i++) {
-        uint32_t of = tide__slot_of(c->table, c->changed[i]);
+    for (size_t i = 0; taken && i < changed->count; i++) {
+        uint32_t of = tide__slot_of(c->table, changed->at[i]);
         bool mine = slot < TIDE_SLOT_COUNT ? of == slot : !c->detours[of];
         if (mine) {
-            taken[(*count)++] = c->changed[i];
+            taken[(*count)++] = changed->at[i];
         } else {
-            c->changed[kept++] = c->changed[i];
+            changed->at[kept++] = changed->at[i];
         }
     }
-    c->changed_count = taken ? kept : c->changed_count;
-    tide_unlock(&c->changed_lock);
+    changed->count = taken ? kept : changed->count;
+    tide_unlock(&changed->lock);
     return taken;
 }
 
@@ -466,13 +525,13 @@ static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t ke
     struct tide__sync *sync = tide__sync_of(c->table->store);
     struct tide__watch *watch = tide__watch_find(c, key, false);
     uint64_t old;
-    atomic_uint_fast64_t *word = home_word(c, key, &old);
+    atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
     if (!word) {
-        list_changed(c, key); /* next time */
+        tide__list_add(&c->changed, key); /* next time */
         return;
     }
-    bool alone = !(old & TIDE__WORD_MIXED) && c->table->options.update != TIDE_UPDATE_ADAM;
-    old &= ~(TIDE__WORD_CHANGED | TIDE__WORD_MIXED);
+    bool alone = !(old & TIDE__WORD_MIXED) && shows_own(c);
+    old &= ~(TIDE__WORD_CHANGED | TIDE__WORD_MIXED | TIDE__WORD_WEIGHT);
     tide__word_unlock(word, watch && watch->count ? old : old & ~TIDE__WORD_WATCHED);
     for (uint16_t i = 0; watch && i < watch->count;) {
         uint16_t node = watch->nodes[i].node;
@@ -488,16 +547,24 @@ static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t ke
 }
 
 void tide__changed_send(struct tide__clocked *c, uint32_t slot) {
-    size_t count, from = 0;
+    size_t count;
     uint64_t *keys = tide__take_changed(c, slot, &count);
+    if (keys) {
+        tide__rows_send(c, slot, keys, count);
+        tide_free(keys);
+    }
+}
+
+void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, size_t count) {
     struct rows rows = {.at = NULL};
-    for (size_t i = 0; keys && i < count; i++) {
+    size_t from = 0;
+    for (size_t i = 0; i < count; i++) {
         row_goes_out(c, &rows, keys[i]);
     }
     if (rows.count) {
         qsort(rows.at, rows.count, sizeof *rows.at, by_node);
     }
-    for (size_t i = 0; i < rows.count; i++) { /* keys of one node close up in `keys` */
+    for (size_t i = 0; i < rows.count; i++) { /* keys of one node close up */
         if (i + 1 < rows.count && rows.at[i + 1].node == rows.at[i].node) {
             continue;
         }
@@ -510,24 +577,25 @@ void tide__changed_send(struct tide__clocked *c, uint32_t slot) {
         from = i + 1;
     }
     tide_free(rows.at);
-    tide_free(keys);
 }
 
 /* ---- VALUE in ---- */
 
-/* [version, clock, applied, keys, rows]; op and table are read. */
+/* [version, clock, applied, answer, keys, rows]; op and table are read. A copy that waits for its
+ * answer takes nothing else: a row that was under way when an earlier copy was given up may miss
+ * what the home did not send since. */
 void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     const size_t bytes = c->shape.floats * sizeof(float);
     size_t count = 0, floats = 0;
     uint64_t version = tide_read_uint(r), clock = tide_read_uint(r), applied = tide_read_uint(r);
+    const bool answer = tide_read_bool(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
     if (r->error || clock > TIDE_NO_CLOCK || floats != count * c->shape.floats) {
         atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
         return;
     }
-    (void)from;
     const uint64_t now = tide_port_now(c->table->store->port);
     for (size_t i = 0; i < count; i++) {
         uint64_t key = key_at(keys, i), old;
@@ -537,7 +605,8 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
             tide__copy_lock(c, key, false, true, &word, &old, &copy) != TIDE__FOUND) {
             continue; /* evicted */
         }
-        if (version > copy->version) { /* else: late, from an old home */
+        /* else: late, from an old home */
+        if (version > copy->version && (answer || copy->valid || TIDE_MUTANT(late_value_taken))) {
             tide__cached_row(&c->shape, copy, rows + i * bytes, applied);
             copy->version = version;
             copy->row_clock = copy->row_clock > (uint32_t)clock ? copy->row_clock : (uint32_t)clock;
@@ -548,5 +617,6 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         tide__word_unlock(word, old);
     }
     atomic_fetch_add_explicit(&c->values_in, count, memory_order_relaxed);
+    tide__vap_values_came(c, from, version);
     tide__sync_wake(sync);
 }

@@ -14,8 +14,8 @@ enum { LOGGED_MAX = 10 };
 
 /* ---- sending ---- */
 
-int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
-                     const void *data, size_t size, struct tide_blob *tail) {
+static int send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
+                bool in_line, const void *data, size_t size, struct tide_blob *tail) {
     tide_address to = tide_address_make(node, TIDE_ID_STORE);
     if (node == 0) {
         return tide_fail(TIDE_EUNREACHABLE, "no node");
@@ -30,8 +30,19 @@ int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lan
                                     .size = (uint32_t)size,
                                     .tail = tail,
                                     .kind = TIDE_FRAME_CAST,
-                                    .lane = (uint8_t)lane};
+                                    .lane = (uint8_t)lane,
+                                    .in_line = in_line};
     return tide_system_send(store->system, &message, prepaid);
+}
+
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
+                     const void *data, size_t size, struct tide_blob *tail) {
+    return send(store, node, lane, prepaid, false, data, size, tail);
+}
+
+int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
+                             size_t size, struct tide_blob *tail) {
+    return send(store, node, TIDE_LANE_STORE, true, true, data, size, tail);
 }
 
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *w) {
@@ -84,16 +95,17 @@ static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader
     }
 }
 
-/* [op, id, node, positions] */
+/* [op, id, node, leg, positions] */
 static void on_passed(struct tide_store *store, uint16_t from, struct tide_reader *r) {
     size_t count = 0;
-    uint64_t id = tide_read_uint(r), node = tide_read_uint(r);
+    uint64_t id = tide_read_uint(r), node = tide_read_uint(r), leg = tide_read_uint(r);
     const void *positions = tide_read_typed(r, TIDE_U32, &count);
-    if (r->error || node == 0 || node > UINT16_MAX) {
+    if (r->error || node == 0 || node > UINT16_MAX || leg >= TIDE__HOPS_MAX) {
         malformed(store, from, "note on an operation");
         return;
     }
-    tide__pending_at(store, id, (uint16_t)node, positions, count);
+    const struct tide__way way = {.via = from, .leg = (uint16_t)leg};
+    tide__pending_at(store, id, way, (uint16_t)node, positions, count);
 }
 
 /* Another controller: it has not heard what the former one was told. */
@@ -101,8 +113,7 @@ static void look_for_commander(struct tide_store *store) {
     uint64_t commander = tide_net_term(store->net);
     if (store->commander != commander) {
         store->commander = commander;
-        store->drained = false;
-        store->drain_at = 0;
+        tide__drain_again(store);
     }
 }
 
@@ -132,6 +143,9 @@ static void on_members(struct tide_store *store, struct tide_reader *r) {
         for (size_t i = 0; i < got; i++) {
             on_member(store, &members[i]);
         }
+    }
+    if (atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
+        tide__pending_fenced(store); /* also what a worker sent before its links were closed */
     }
     tide__groups_tell(store);
     if (tide__catalog_commands(store)) {
@@ -209,7 +223,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     case TIDE__OP_NOTICE:
         tide__notice_message(store, &r);
         break;
-    case TIDE__OP_FLUSH:
+    case TIDE__OP_SHARE_FLUSH:
         tide__shared_flush_ended(store, from, &r);
         break;
     case TIDE__OP_CUT_ABORT:
@@ -236,7 +250,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         tide__failover_groups(store, message, &r);
         break;
     default:
-        if (op >= TIDE__OP_DELTA && op <= TIDE__OP_BOUND) {
+        if (op >= TIDE__OP_DELTA && op <= TIDE__OP_VISIBLE) {
             tide__clocked_message(store, from, (int)op, message, &r);
         } else if (op >= TIDE__OP_MAP_DONE && op < TIDE__OP_CUT_ASK) {
             tide__move_message(store, from, (int)op, &r);
@@ -280,6 +294,10 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
     }
     if (store->generation && tide__generation_advance(store)) {
         tide__retry_later(store, TIDE_SECOND / 1000);
+    }
+    const uint64_t again = tide__managed_send(store);
+    if (again) {
+        tide__retry_later(store, again);
     }
     return 0;
 }

@@ -556,7 +556,7 @@ static void copy_begins(struct tide__shared *s, uint64_t key) {
         tide__shared_list(s, k, key);
         tide__word_unlock(word, old);
     } else {
-        tide__stripe_add(&s->refused, 1);
+        tide__share_count(&s->refused, 1);
     }
 }
 

@@ -206,7 +206,7 @@ void tide__manage_message(struct tide_store *store, uint16_t from, struct tide_r
         memcpy(&key, o.keys + i * sizeof key, sizeof key);
         code = tide__shared_lock(s, key, true, true, &word, &old, &k);
         if (code != TIDE__FOUND) {
-            tide__stripe_add(&s->refused, 1);
+            tide__share_count(&s->refused, 1);
             continue;
         }
         k->technique = (uint8_t)(1 + o.technique);

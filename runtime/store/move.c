@@ -537,6 +537,9 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
 
 static void on_move(struct tide_store *store, struct tide_table *table, uint32_t version,
                     uint16_t to, const uint8_t *slots, size_t count) {
+    if (store->member_state[to] > 1 + TIDE_MEMBER_LEAVING) {
+        return; /* the order is older than the death: the slots stay, and are planned anew */
+    }
     struct departure *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
     const size_t row_bytes = table->row_floats * sizeof(float),
                  capacity = ROWS_BYTES / row_bytes + 1;
@@ -713,22 +716,6 @@ static void on_slot_here(struct tide_store *store, const struct tide_table *tabl
 
 /* ---- events ---- */
 
-/* Rows of other homes go back to them; the controller waits for it. */
-static void leave_advance(struct tide_store *store) {
-    enum { LOOK_NS = 5000000, LOOKS_AN_OFFER = 40 };
-    uint64_t now = tide_port_now(store->port);
-    if (now < store->drain_at) {
-        return;
-    }
-    store->drain_at = now + LOOK_NS;
-    store->drained = tide__owner_leave(store, store->drain_looks++ % LOOKS_AN_OFFER == 0);
-    store->drained &= tide__shared_gone(store);
-    if (store->drained) {
-        tide__move_send(store, tide_net_controller(store->net), TIDE__OP_DRAINED, 0, 0, 0, NULL, 0,
-                        NULL, 0);
-    }
-}
-
 void tide__moves_advance(struct tide_store *store) {
     departures_advance(store);
     unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
@@ -746,12 +733,16 @@ void tide__moves_advance(struct tide_store *store) {
         }
     }
     if (store->leaving && !store->drained) {
-        leave_advance(store);
+        tide__drain_advance(store);
     }
 }
 
 /* [table, version, node, slots, lost], or shorter ones; the op is read. */
 void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    if (op == TIDE__OP_FLUSH || op == TIDE__OP_FLUSHED) {
+        tide__drain_message(store, from, op, r);
+        return;
+    }
     const bool controls = from == tide_net_controller(store->net);
     const bool asks = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE;
     const bool tells = op == TIDE__OP_DRAINED || op == TIDE__OP_EXPECTED || op == TIDE__OP_MOVED ||
@@ -828,7 +819,8 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         }
         break;
     case TIDE__OP_REBUILT:
-        tide__groups_rebuilt(store, from, table->id, (uint16_t)node, slots, count);
+        tide__groups_rebuilt(store, from, table->id, (uint32_t)version, (uint16_t)node, slots,
+                             count);
         break;
     case TIDE__OP_COPY_FAILED:
         tide__groups_copy_failed(store, table->id, (uint16_t)node, slots, count);

@@ -276,17 +276,19 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
     }
 }
 
-/* [op, id, node, positions]: the origin fails them if the node dies. */
+/* [op, id, node, leg, positions]: the origin fails them if the node dies, or this one. */
 static void tell_passed(const struct tide__job *job, const uint32_t *indices, size_t count,
                         uint16_t node) {
     struct tide_store *store = job->table->store;
     struct tide_writer w;
     uint8_t buffer[256];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 4);
+    const struct tide__way way = {.via = tide__store_self(store), .leg = job->hops + 1u};
+    tide_write_array(&w, 5);
     tide_write_uint(&w, TIDE__OP_PASSED);
     tide_write_uint(&w, job->id);
     tide_write_uint(&w, node);
+    tide_write_uint(&w, way.leg);
     tide_write_typed_head(&w, TIDE_U32, count);
     uint8_t *out = tide_write_reserve(&w, count * 4);
     for (size_t i = 0; out && i < count; i++) {
@@ -295,7 +297,7 @@ static void tell_passed(const struct tide__job *job, const uint32_t *indices, si
     }
     const void *positions = out;
     if (job->origin == tide__store_self(store) && positions) {
-        tide__pending_at(store, job->id, node, positions, count);
+        tide__pending_at(store, job->id, way, node, positions, count);
     } else if (!w.error) {
         (void)tide__store_send(store, job->origin, TIDE_LANE_STORE, true, w.data, w.size, NULL);
     }

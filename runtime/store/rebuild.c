@@ -1,6 +1,7 @@
 /*
  * The home brings new copies into the chains of its slots, as the controller orders: slot by slot,
- * a few at a time, so that operations are served in between. A node that joined is in the home's
+ * a few at a time, so that operations are served in between. An order without a node asks whether
+ * all that was pushed is with the copies. A node that joined is in the home's
  * chain at once (pushes wait for it), and takes over from a dead home only when the controller
  * knows of it.
  */
@@ -47,23 +48,29 @@ static void report(struct tide_table *table, struct tide__rebuild *order) {
     tide_free(slots);
 }
 
-/* True: the slot joins. */
-static bool join(struct tide_table *table, const struct tide__rebuild *order, uint32_t slot) {
+/* 1: it is under way; 0: nothing is to be done; ENOMEM: not yet. */
+static int join(struct tide_table *table, const struct tide__rebuild *order, uint32_t slot) {
     struct tide__replicas *replicas = table->replicas;
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
-    if (!(route & TIDE__MINE) || table->slot_versions[slot] > order->version ||
-        tide__chain_has(chain, order->node) || tide__chain_count(chain) == TIDE__CHAIN_MAX) {
-        return false;
+    if (!(route & TIDE__MINE) || table->slot_versions[slot] > order->version) {
+        return 0;
+    }
+    if (order->node == 0) {
+        const int code = tide__replica_join(table, slot, false);
+        return code ? code : 1;
+    }
+    if (tide__chain_has(chain, order->node) || tide__chain_count(chain) == TIDE__CHAIN_MAX) {
+        return 0;
     }
     atomic_store_explicit(&replicas->chain[slot], tide__chain_append(chain, order->node),
                           memory_order_relaxed);
-    if (tide__replica_join(table, slot) == 0) {
-        return true;
+    if (tide__replica_join(table, slot, true) == 0) {
+        return 1;
     }
     atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
     tide__copy_fail(table, slot, order->node);
-    return false;
+    return 0;
 }
 
 /* How many slots may join at a time: so many bytes of rows, as slots have them on average. Slots of
@@ -87,13 +94,14 @@ void tide__rebuild_advance(struct tide_table *table) {
         if (table->replicas->opening[order->slots[order->at]] != TIDE__OPEN) {
             break; /* not ours to give yet */
         }
-        const uint32_t i = order->at++;
-        if (order->states[i] == WAITS && join(table, order, order->slots[i])) {
-            order->states[i] = JOINS;
-            order->in_flight++;
-        } else {
-            order->states[i] = DROPPED;
+        const uint32_t i = order->at;
+        const int code = order->states[i] == WAITS ? join(table, order, order->slots[i]) : 0;
+        if (code < 0) {
+            break; /* tried again with the next beat */
         }
+        order->at++;
+        order->states[i] = code ? JOINS : DROPPED;
+        order->in_flight += (uint32_t)code;
     }
     bool over = order->at == order->count && order->in_flight == 0;
     if (over || order->joined >= REPORT_EACH) {

@@ -89,6 +89,9 @@ static void unlink_and_free(struct tide__pending_table *t, struct tide__pending 
     tide_lock(&t->lock);
     *(p->prev ? &p->prev->next : &t->first) = p->next;
     *(p->next ? &p->next->prev : &t->last) = p->prev;
+    if (p->fiber) {
+        tide__order_end(p);
+    }
     release_id(t, p->id);
     tide_unlock(&t->lock);
     tide__admission_return(p->table->store, p->node, 1, p->admitted);
@@ -219,14 +222,25 @@ static bool is_gone(const struct tide__pending_table *t, uint16_t node) {
     return t->gone[node / 8] >> (node % 8) & 1;
 }
 
+static bool was_passed_to(const struct tide__pending *p, uint16_t node) {
+    bool found = p->passed_count > TIDE__PASSED_MAX;
+    for (unsigned i = 0; i < p->passed_count && !found; i++) {
+        found = p->passed[i] == node;
+    }
+    return found;
+}
+
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node) {
     struct tide__pending_table *t = &store->pending;
     bool gone = false;
     uint32_t slot = (uint32_t)id;
     tide_lock(&t->lock);
     struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
-    if (p && p->id == id && !p->at) {
-        p->also = node;
+    if (p && p->id == id && !p->at && !was_passed_to(p, node)) {
+        if (p->passed_count < TIDE__PASSED_MAX) {
+            p->passed[p->passed_count] = node;
+        }
+        p->passed_count++;
         gone = is_gone(t, node) && !p->busy;
     }
     tide_unlock(&t->lock);
@@ -238,7 +252,14 @@ void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t nod
     }
 }
 
-/* Relocating tables: the keys of unanswered operations that are at `node`. */
+/* May the answer for a key never come because of this death? It is at that node, or that node was
+ * to pass it on and perhaps died before the message was out. */
+static bool hangs_on(const struct tide__pending *p, uint32_t i, uint16_t node) {
+    return p->at[i] == node ||
+           (p->at[i] && p->way[i].via == node && !TIDE_MUTANT(reloc_passer_forgotten));
+}
+
+/* Relocating tables: the keys of unanswered operations that hang on `node`. */
 static void keys_gone(struct tide_store *store, uint16_t node, const char *text) {
     struct tide__pending_table *t = &store->pending;
     struct tide__pending *p;
@@ -249,14 +270,14 @@ static void keys_gone(struct tide_store *store, uint16_t node, const char *text)
         t->gone[node / 8] |= (uint8_t)(1u << (node % 8));
         for (p = t->first; p && count == 0; p = count ? p : p->next) {
             const bool stays = !p->at || p->table->replicas || p->busy; /* copies: it goes again */
-            for (uint32_t i = 0; !stays && p->out && i < p->count; i++) {
-                count += p->at[i] == node;
+            for (uint32_t i = 0; !stays && i < p->count; i++) {
+                count += hangs_on(p, i, node);
             }
         }
         uint64_t id = p ? p->id : 0;
         positions = p ? tide_alloc(count * sizeof *positions) : NULL;
         for (uint32_t i = 0, n = 0; positions && i < p->count; i++) {
-            if (p->at[i] == node) {
+            if (hangs_on(p, i, node)) {
                 positions[n++] = i;
             }
         }
@@ -281,7 +302,7 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
         tide_lock(&t->lock);
         t->gone[node / 8] |= (uint8_t)(1u << (node % 8));
         for (struct tide__pending *p = t->first; p && count < TIDE_COUNT(batch); p = p->next) {
-            if ((p->node == node || p->also == node) && !p->at && !p->busy) {
+            if ((p->node == node || was_passed_to(p, node)) && !p->at && !p->busy) {
                 p->busy = true;
                 batch[count++] = p;
             }
@@ -299,32 +320,34 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
     }
 }
 
-void tide__pending_at(struct tide_store *store, uint64_t id, uint16_t node, const void *positions,
-                      size_t count) {
+void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node,
+                      const void *positions, size_t count) {
     struct tide__pending_table *t = &store->pending;
     const uint16_t self = tide__store_self(store);
     uint32_t slot = (uint32_t)id;
     tide_lock(&t->lock);
     struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
-    bool gone = is_gone(t, node);
-    for (size_t i = 0; p && p->id == id && p->at && i < count; i++) {
+    const uint16_t dead = is_gone(t, node) ? node : is_gone(t, way.via) ? way.via : 0;
+    for (size_t i = 0; p && p->id == id && p->way && i < count; i++) {
         uint32_t position;
         memcpy(&position, (const char *)positions + i * sizeof position, sizeof position);
-        if (position < p->count && p->at[position] != 0) {
+        /* Each leg is told by another node, so that the word of an earlier one may come later. */
+        if (position < p->count && p->at[position] != 0 && way.leg > p->way[position].leg) {
             p->out += node != self;
             p->out -= p->at[position] != self;
             p->at[position] = node;
+            p->way[position] = way;
         }
     }
     if (p && p->id == id && p->sent == 0) {
         p->sent = ++t->sequence;
     }
     tide_unlock(&t->lock);
-    if (gone) {
+    if (dead) {
         char name[96], text[160];
-        tide__node_text(store, node, name);
+        tide__node_text(store, dead, name);
         (void)snprintf(text, sizeof text, "node %s died", name);
-        tide__pending_node_gone(store, node, text);
+        tide__pending_node_gone(store, dead, text);
     }
 }
 
@@ -491,7 +514,9 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     struct tide_store *store = table->store;
     const bool traced = table->relocates || table->replicas;
     const size_t at_bytes = traced ? count * sizeof(uint16_t) : 0;
-    struct tide__pending *p = tide_alloc(sizeof *p + count * sizeof p->index[0] + at_bytes);
+    const size_t way_bytes = table->relocates ? count * sizeof(struct tide__way) : 0;
+    struct tide__pending *p =
+        tide_alloc(sizeof *p + count * sizeof p->index[0] + at_bytes + way_bytes);
     const size_t body_bytes = HEAD_BYTES + count * sizeof(uint64_t);
     struct request *r = tide_alloc(sizeof *r + body_bytes);
     if (!p || !r || reserve(&store->pending, &r->id)) {
@@ -512,10 +537,15 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                                 .stamp = pass->stamp};
     memcpy(p->index, positions, count * sizeof *positions);
     if (traced) {
-        p->at = (uint16_t *)(void *)(p->index + count);
+        p->way = table->relocates ? (struct tide__way *)(void *)(p->index + count) : NULL;
+        p->at = (uint16_t *)(void *)((char *)(p->index + count) + way_bytes);
+        if (p->way) {
+            memset(p->way, 0, way_bytes);
+        }
         for (size_t i = 0; i < count; i++) {
             p->at[i] = node;
         }
+        p->fiber = table->replicas && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
         p->out = table->replicas && node != tide__store_self(store) ? (uint32_t)count : 0;
     }
     r->pending = p;
@@ -679,6 +709,9 @@ static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct
         *(t->last ? &t->last->next : &t->first) = p;
         t->last = p;
         t->by_slot[(uint32_t)p->id] = p;
+        if (p->fiber) {
+            tide__order_begin(p);
+        }
         if (r->node == self) { /* tide__pass_pull reads it without the lock */
             atomic_fetch_add_explicit(&table->self_sent, 1, memory_order_relaxed);
         }

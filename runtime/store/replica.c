@@ -30,7 +30,7 @@ struct tide__wait { /* an answer that waits for copies */
 
 struct tide__repl {
     struct tide_table *table;
-    struct tide__wait *wait; /* NULL: a join */
+    struct tide__wait *wait; /* NULL: of an order to rebuild */
     uint64_t token, chain, sequence;
     uint16_t origin;
     uint8_t kind;
@@ -267,7 +267,7 @@ static void repl_done(struct tide__repl *repl) {
     for (uint32_t i = 0; i < repl->count && repl->kind < TIDE__REPL_BARRIER; i++) {
         unacked_less(repl->table, repl->keys[i]);
     }
-    if (repl->kind == TIDE__REPL_JOIN) {
+    if (repl->kind >= TIDE__REPL_BARRIER && !repl->wait) {
         tide__rebuild_joined(repl->table, (uint32_t)repl->keys[0]);
     }
     if (repl->wait) {
@@ -690,8 +690,20 @@ void tide__strict_job(struct tide__job *job) {
 
 /* ---- changes of groups ---- */
 
+static bool has_slot(const uint64_t *slots, uint32_t slot) {
+    return slots[slot / 64] >> (slot % 64) & 1;
+}
+
+static bool has_slot_of(const uint64_t *slots, const struct tide__repl *repl) {
+    bool found = false;
+    for (uint32_t i = 0; i < repl->count && !found; i++) {
+        found = has_slot(slots, repl_slot(repl, i));
+    }
+    return found;
+}
+
 /* The part of an unanswered message that is still this home's goes down the new chains. */
-static void retarget(struct tide__repl *repl) {
+static void retarget(struct tide__repl *repl, const uint64_t *changed) {
     struct tide_table *table = repl->table;
     uint32_t *kept = tide_alloc(repl->count * sizeof *kept), count = 0;
     for (uint32_t i = 0; kept && i < repl->count; i++) {
@@ -704,11 +716,12 @@ static void retarget(struct tide__repl *repl) {
         }
     }
     struct tide__repl *part = count ? repl_make(repl, 0, kept, count) : NULL;
-    bool drops = count < repl->count || !part || repl->kind == TIDE__REPL_JOIN;
+    bool drops = count < repl->count || !part;
     if (repl->wait) {
         repl->wait->dead |= drops;
     }
-    if (part && repl->kind != TIDE__REPL_JOIN) {
+    const bool cancelled = !repl->wait && has_slot_of(changed, repl); /* with its order */
+    if (part && !cancelled) {
         (void)replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */
     }
     if (repl->wait) {
@@ -719,17 +732,33 @@ static void retarget(struct tide__repl *repl) {
     repl_free(repl);
 }
 
+static struct tide__repl *repl_at(const struct tide_table *table, uint64_t token) {
+    const struct tide__replication *r = table->store->replication;
+    struct tide__repl *repl = token < r->first ? NULL : r->ring[token & (r->capacity - 1)];
+    return repl && repl->table == table ? repl : NULL;
+}
+
 void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed) {
     struct tide__replication *r = table->store->replication;
-    for (uint64_t token = r->first, end = r->next; token < end; token++) {
-        struct tide__repl *repl = token < r->first ? NULL : r->ring[token & (r->capacity - 1)];
-        bool touched = false;
-        for (uint32_t i = 0; repl && repl->table == table && i < repl->count && !touched; i++) {
-            uint32_t slot = repl_slot(repl, i);
-            touched = changed[slot / 64] >> (slot % 64) & 1;
+    /* What goes again has its place behind all others. So of each slot of which anything goes again
+     * all goes again, or the slot's pushes and barriers would change their order. */
+    uint64_t slots[TIDE_SLOT_COUNT / 64];
+    memcpy(slots, changed, sizeof slots);
+    for (bool more = !TIDE_MUTANT(retarget_alone); more;) {
+        more = false;
+        for (uint64_t token = r->first; token < r->next; token++) {
+            const struct tide__repl *repl = repl_at(table, token);
+            for (uint32_t i = 0; repl && has_slot_of(slots, repl) && i < repl->count; i++) {
+                const uint32_t slot = repl_slot(repl, i);
+                more |= !has_slot(slots, slot);
+                slots[slot / 64] |= UINT64_C(1) << (slot % 64);
+            }
         }
-        if (touched) {
-            retarget(ring_take(r, token));
+    }
+    for (uint64_t token = r->first, end = r->next; token < end; token++) {
+        const struct tide__repl *repl = repl_at(table, token);
+        if (repl && has_slot_of(slots, repl)) {
+            retarget(ring_take(r, token), changed);
         }
     }
 }
@@ -773,10 +802,10 @@ void tide__replicas_advance(struct tide_table *table) {
     tide__rebuild_advance(table);
 }
 
-int tide__replica_join(struct tide_table *table, uint32_t slot) {
+int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins) {
     uint64_t entry[2] = {slot, table->replicas->number[slot]};
     const struct tide__repl join = {.table = table,
-                                    .kind = TIDE__REPL_JOIN,
+                                    .kind = joins ? TIDE__REPL_JOIN : TIDE__REPL_BARRIER,
                                     .count = 1,
                                     .keys = &entry[0],
                                     .numbers = &entry[1]};

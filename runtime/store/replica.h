@@ -75,6 +75,8 @@ enum tide__opening { TIDE__OPEN, TIDE__OPEN_AT, TIDE__OPEN_ASKED };
 struct tide__replicas { /* of a table */
     /* any thread; the home's: with who is joining */
     atomic_uint_fast64_t chain[TIDE_SLOT_COUNT];
+    atomic_uint_fast64_t async_pulls; /* messages of this node's workers, unanswered */
+    /* I/O thread */
     uint64_t number[TIDE_SLOT_COUNT];  /* pushes applied to the slot, here */
     uint32_t fence[TIDE_SLOT_COUNT];   /* copies: the highest version that came with a push */
     uint64_t open_at[TIDE_SLOT_COUNT]; /* a new home: when the old one's leases have run out */
@@ -111,7 +113,7 @@ void tide__replica_ack(struct tide_store *store, struct tide_reader *body);
 void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed);
 /* Opens slots whose old homes' leases have run out; goes on with rebuilding. */
 void tide__replicas_advance(struct tide_table *table);
-/* Controller -> home: `node` gets copies of slots. */
+/* Controller -> home: `node` gets copies of slots; 0: is all that was pushed with their copies? */
 void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node,
                          const uint8_t *slots, size_t count);
 /* The groups of slots (a bit each) have changed: nobody joins them by an older order. */
@@ -119,7 +121,9 @@ void tide__rebuild_cancel(struct tide_table *table, const uint64_t *changed);
 void tide__rebuild_advance(struct tide_table *table);
 void tide__rebuild_joined(struct tide_table *table, uint32_t slot);
 void tide__rebuild_release(struct tide_table *table);
-int tide__replica_join(struct tide_table *table, uint32_t slot);
+/* JOIN goes down the slot's chain, or a barrier; tide__rebuild_joined is called when it has come to
+ * the end. ENOMEM. */
+int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins);
 /* A new operation: no slot is marked. */
 void tide__replicas_mark(struct tide__replicas *replicas);
 /* To be called with i = 0, 1, ..: fetches what the next 32 keys (u64, unaligned) need. */
@@ -172,6 +176,16 @@ int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
 /* Works on an operation, on whatever table. */
 void tide__table_job(struct tide__job *job);
 
+/* ---- order.c: one worker's operations on a row ---- */
+/* Waits until asynchronous pulls of this fiber with one of the keys are answered. ETIMEDOUT,
+ * ECANCELED, ENOMEM. */
+int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t count);
+/* Would it have to? */
+bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count);
+/* An asynchronous pull is enlisted, or over; pending lock held. */
+void tide__order_begin(struct tide__pending *pull);
+void tide__order_end(struct tide__pending *pull);
+
 /* ---- groups.c: the controller ---- */
 struct tide__catalog_entry;
 void tide__groups_choose(struct tide__catalog_entry *entry, const uint16_t *nodes, size_t count);
@@ -181,8 +195,9 @@ void tide__groups_plan(struct tide_store *store);
 /* Tells everybody of changes that are recorded by now. */
 void tide__groups_tell(struct tide_store *store);
 void tide__groups_release(struct tide_store *store);
-void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
-                          const uint8_t *slots, size_t count);
+/* From the home: `node` has joined; 0: all is settled as of `version`. */
+void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table,
+                          uint32_t version, uint16_t node, const uint8_t *slots, size_t count);
 void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,
                               const uint8_t *slots, size_t count);
 /* Is a leaving node still in a group of the table, and can another take its place? */

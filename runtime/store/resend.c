@@ -1,7 +1,7 @@
 /*
  * Unanswered operations on tables with copies, at their origin: which have to go out again when a
- * group changed, and their end when this node is cut off. Their messages are kept for it
- * (remote.c).
+ * group changed. Their messages are kept for it (remote.c). And the end of all unanswered operations
+ * when this node is a member no more: nobody answers it then.
  */
 #include "store/replica.h"
 
@@ -96,8 +96,7 @@ int tide__fenced_fail(struct tide_store *store) {
     int code = atomic_load_explicit(&store->fenced, memory_order_relaxed);
     return tide_fail(code, "%s",
                      code == TIDE_EFENCED ? "this node was declared dead, or lost the controller: "
-                                            "it may touch no rows that have copies, and has to be "
-                                            "started again"
+                                            "it has to be started again"
                                           : "this node has left its cluster");
 }
 
@@ -107,7 +106,7 @@ void tide__pending_fenced(struct tide_store *store) {
         uint64_t id = 0;
         tide_lock(&t->lock);
         for (struct tide__pending *p = t->first; p && !id; p = p->next) {
-            id = p->table->replicas && !p->busy ? p->id : 0;
+            id = p->busy ? 0 : p->id;
         }
         tide_unlock(&t->lock);
         if (!id) {

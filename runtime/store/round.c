@@ -157,7 +157,7 @@ static void bring_up_to_date(struct tide__sync *sync) {
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
-        if (!c || c->model == TIDE_SSP || c->model == TIDE_ASYNC) {
+        if (!c || !tide__is_eager(c)) {
             continue;
         }
         tide__changed_send(c, TIDE_SLOT_COUNT);

@@ -179,3 +179,18 @@ bool tide__all_finite(const float *values, size_t count) {
     }
     return !(carry >> 31);
 }
+
+float tide__square_sum(const void *values, size_t count) {
+    const char *from = values;
+    float4 sums = EACH(0.0f);
+    float sum = 0, parts[4];
+    size_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        sums += LOAD(from + i * 4) * LOAD(from + i * 4);
+    }
+    STORE(parts, sums);
+    for (; i < count; i++) {
+        sum += at(from, i) * at(from, i);
+    }
+    return sum + parts[0] + parts[1] + parts[2] + parts[3];
+}

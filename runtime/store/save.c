@@ -183,7 +183,7 @@ static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
     }
     tide_writer_init(&w, body, sizeof body);
     tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_FLUSH);
+    tide_write_uint(&w, TIDE__OP_SHARE_FLUSH);
     tide_write_uint(&w, table->id);
     int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT,
                          &reply);

@@ -318,12 +318,22 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
     }
 }
 
+enum { PARKED = 0, DROPPED = UINT16_MAX };
+
+/* Where a missed key of a job goes: a node, or one of these. Of a table with copies nothing is
+ * passed on for an origin that has not heard of the new home: it sends all that is unanswered
+ * again, in order, when it hears, and what went from here could come there before an earlier one. */
 static uint16_t destination(const struct tide__job *job, uint32_t index) {
-    uint32_t slot = tide__slot_of(job->table, tide__job_key_at(job, index));
-    uint32_t route = atomic_load_explicit(&job->table->slots[slot].route, memory_order_relaxed);
-    bool waits = (route & TIDE__MINE) || (job->own && (route & TIDE__OWN_HOLD)) ||
-                 tide__failover_waits(job, tide__route_home(route));
-    return waits ? 0 : tide__route_home(route);
+    const struct tide_table *table = job->table;
+    uint32_t slot = tide__slot_of(table, tide__job_key_at(job, index));
+    uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+    if ((route & TIDE__MINE) || (job->own && (route & TIDE__OWN_HOLD)) ||
+        tide__failover_waits(job, tide__route_home(route))) {
+        return PARKED;
+    }
+    const bool again = table->replicas && job->origin != tide__store_self(table->store) &&
+                       job->map_version < table->slot_versions[slot];
+    return again && !TIDE_MUTANT(passed_on_early) ? DROPPED : tide__route_home(route);
 }
 
 /* Parks and forwards the misses; keys of one destination go together, in order. */
@@ -347,9 +357,9 @@ static void dispatch_misses(const struct tide__job *job, const struct tide__miss
             }
         }
         left = kept;
-        if (to == 0) {
+        if (to == PARKED) {
             tide__job_park(job, part, in_part);
-        } else {
+        } else if (to != DROPPED) {
             forward(job, part, in_part, to);
         }
     }
@@ -470,15 +480,6 @@ static void stall(struct tide_store *store, struct tide__job *job) {
     tide__retry_later(store, RETRY_NS);
 }
 
-/* A job on the heap: processes it, or queues it behind what already waits for a row. *takes* */
-static void process_or_stall(struct tide_store *store, struct tide__job *job) {
-    if (store->stalled || process(job) == TIDE_EBUSY) {
-        stall(store, job);
-        return;
-    }
-    tide__job_free(store, job);
-}
-
 void tide__stalled_retry(struct tide_store *store) {
     while (store->stalled) {
         struct tide__job *job = store->stalled;
@@ -494,19 +495,33 @@ void tide__stalled_retry(struct tide_store *store) {
     }
 }
 
+/* What is parked has been looked at before all that is stalled came: it goes first. */
+static void parked_before_stalled(struct tide_store *store, struct tide__job *first,
+                                  struct tide__job **end) {
+    if (TIDE_MUTANT(move_parked_last)) {
+        *store->stalled_end = first;
+        store->stalled_end = end;
+    } else {
+        store->stalled_end = store->stalled ? store->stalled_end : end;
+        *end = store->stalled;
+        store->stalled = first;
+    }
+    tide__stalled_retry(store);
+}
+
 void tide__parked_retry(struct tide_table *table) {
-    struct tide__job *job = table->parked;
+    struct tide__job *job = table->parked, **end = table->parked_end;
     table->parked = NULL;
     table->parked_end = &table->parked;
+    if (job && !table->relocates && !table->replicas) {
+        parked_before_stalled(table->store, job, end);
+        return;
+    }
     while (job) {
         struct tide__job *next = job->next;
         job->next = NULL;
-        if (table->relocates || table->replicas) {
-            tide__table_job(job);
-            tide__job_free(table->store, job);
-        } else {
-            process_or_stall(table->store, job);
-        }
+        tide__table_job(job);
+        tide__job_free(table->store, job);
         job = next;
     }
 }

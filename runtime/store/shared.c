@@ -60,6 +60,11 @@ void tide__shared_destroy(struct tide_table *table) {
         struct tide__shared_key *k = (void *)tide__slab_row(&s->index->slab, i);
         if (atomic_load_explicit(&tide__shared_copy(k)->in_use, memory_order_relaxed)) {
             tide__cached_drop(tide__shared_copy(k));
+            while (k->queued) {
+                struct tide__queued *next = k->queued->next;
+                tide_free(k->queued);
+                k->queued = next;
+            }
         }
     }
     tide__subscriptions_destroy(s);
@@ -233,21 +238,20 @@ int tide__shared_synchronize(struct tide__shared *s) {
 enum served { SERVED, ELSEWHERE, NOT_YET };
 
 /* Latched, COMING: the push waits for the row. Sums are made of what adds up as it is. */
-static int queue(struct tide__shared *s, struct tide__cached *r, const void *delta) {
+static int queue(struct tide__shared *s, struct tide__shared_key *k, const void *delta) {
     const size_t bytes = s->table->width * sizeof(float);
-    if (r->sent && s->shape.floats == s->table->width) {
-        tide__row_add(r->sent->delta, delta, s->table->width);
+    if (k->queued && s->shape.floats == s->table->width) {
+        tide__row_add(k->queued->delta, delta, s->table->width);
         return 0;
     }
-    struct tide__sent *sent = tide_alloc(sizeof *sent + bytes);
-    if (!sent) {
+    struct tide__queued *queued = tide_alloc(sizeof *queued + bytes);
+    if (!queued) {
         return tide_fail(TIDE_ENOMEM, "no memory to keep a push to table '%s'", s->table->name);
     }
-    sent->next = NULL;
-    sent->number = 0;
-    memcpy(sent->delta, delta, bytes);
-    *(r->sent ? &r->sent_last->next : &r->sent) = sent;
-    r->sent_last = sent;
+    queued->next = NULL;
+    memcpy(queued->delta, delta, bytes);
+    *(k->queued ? &k->queued_last->next : &k->queued) = queued;
+    k->queued_last = queued;
     return 0;
 }
 
@@ -258,7 +262,7 @@ int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64
         k->unsent_ns = tide_port_now(s->table->store->port);
     }
     if (k->state == TIDE__COPY_COMING) {
-        return queue(s, r, delta);
+        return queue(s, k, delta);
     }
     tide__cached_push(&s->shape, r, delta, scratch);
     r->dirty = true;
@@ -278,7 +282,6 @@ static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i
     if (code != TIDE__FOUND) {
         return ELSEWHERE;
     }
-    const struct tide__cached *r = tide__shared_copy(k);
     code = ELSEWHERE;
     if (k->state != TIDE__COPY_NONE && kind == TIDE__PUSH) {
         code = tide__shared_push(s, k, key, pass->in + i * width * sizeof(float), scratch);
@@ -287,7 +290,7 @@ static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i
         memcpy(pass->out + i * width, tide__cached_value(tide__shared_copy(k)),
                width * sizeof(float));
         code = SERVED;
-    } else if (k->state == TIDE__COPY_COMING && r->sent) {
+    } else if (k->state == TIDE__COPY_COMING && k->queued) {
         code = NOT_YET; /* a push of this node is not at the owner */
     }
     tide__word_unlock(word, old);
@@ -306,7 +309,7 @@ static int serve_all(struct tide__shared *s, const struct tide__pass *pass, enum
         }
     }
     hits = pass->count - left->count;
-    tide__stripe_add(&s->stripes[tide__stripe()].hits, hits);
+    tide__share_count(&s->stripes[tide__stripe()].hits, hits);
     tide__table_count(s->table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, hits);
     if (hits && kind == TIDE__PUSH) {
         tide__shared_wake(s);
@@ -333,7 +336,7 @@ static void ask_for_copies(struct tide__shared *s, const struct tide__pass *pass
             }
             tide__word_unlock(word, old);
         } else if (code < 0) {
-            tide__stripe_add(&s->refused, 1);
+            tide__share_count(&s->refused, 1);
         }
     }
     if (any) {

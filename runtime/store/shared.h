@@ -43,19 +43,25 @@ enum {
 
 enum tide__copy_state { TIDE__COPY_NONE, TIDE__COPY_COMING, TIDE__COPY_HELD };
 
+struct tide__queued { /* a push that waits for the row */
+    struct tide__queued *next;
+    float delta[];
+};
+
 /* A key that has copies, or is managed; a row of the index. */
 struct tide__shared_key {
     uint64_t unused;    /* the slab's, when the record is free */
     uint64_t unseen_ns; /* since when the owner's row is newer, as far as this node knows; 0: it is
                            not */
     uint64_t unsent_ns; /* since when updates wait here; 0: none do */
+    struct tide__queued *queued, *queued_last;
     uint8_t state;
     uint8_t technique; /* as managed: 1 + enum tide_technique; 0: as the table's */
     bool wanted;       /* this node is to have a copy, unless it owns the row */
     bool all;          /* managed: for all nodes, not for those that were named */
     bool ends;         /* its copy goes when all of it is sent */
     bool listed;       /* the fiber is to look at it */
-    uint8_t spare[34];
+    uint8_t spare[18];
 };
 _Static_assert(sizeof(struct tide__shared_key) % 64 == 0, "a copy follows, aligned");
 
@@ -71,6 +77,10 @@ struct tide__share {
 };
 
 struct tide__subscriptions;
+
+static inline void tide__share_count(atomic_uint_fast64_t *value, uint64_t amount) {
+    atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
+}
 
 struct tide__ages { /* written on I/O */
     atomic_uint_fast64_t count, sum_ns, max_ns;

@@ -23,6 +23,7 @@ struct batch {
     struct tide__shared *s;
     size_t count, most;
     uint64_t *keys, *since, *here;
+    struct tide_blob *blob; /* of the rows: updates are kept in it until they are answered */
     float *rows;
     float *scratch; /* of a row */
 };
@@ -34,7 +35,8 @@ static int batch_init(struct batch *b, struct tide__shared *s) {
     b->keys = tide_alloc(b->most * sizeof *b->keys);
     b->since = tide_alloc(b->most * sizeof *b->since);
     b->here = tide_alloc((b->most + 63) / 64 * sizeof *b->here);
-    b->rows = tide_alloc(b->most * row);
+    b->blob = tide_blob_create(b->most * row);
+    b->rows = b->blob ? b->blob->data : NULL;
     b->scratch = tide_alloc(row);
     return b->keys && b->since && b->here && b->rows && b->scratch
                ? 0
@@ -45,7 +47,7 @@ static void batch_release(struct batch *b) {
     tide_free(b->keys);
     tide_free(b->since);
     tide_free(b->here);
-    tide_free(b->rows);
+    tide_blob_unref(b->blob);
     tide_free(b->scratch);
 }
 
@@ -58,8 +60,8 @@ static uint64_t now_of(const struct tide__shared *s) {
 }
 
 static void age_add(struct tide__ages *ages, uint64_t age) {
-    tide__stripe_add(&ages->count, 1);
-    tide__stripe_add(&ages->sum_ns, age);
+    tide__share_count(&ages->count, 1);
+    tide__share_count(&ages->sum_ns, age);
     if (age > atomic_load_explicit(&ages->max_ns, memory_order_relaxed)) {
         atomic_store_explicit(&ages->max_ns, age, memory_order_relaxed);
     }
@@ -166,7 +168,7 @@ static bool clip(struct tide__shared *s, float *update) {
         s->norm_sum += norm;
         s->norm_count++;
     }
-    tide__stripe_add(&s->clipped, cut);
+    tide__share_count(&s->clipped, cut);
     return cut;
 }
 
@@ -180,7 +182,7 @@ static void updates_answered(struct batch *b, int code, bool sent) {
         TIDE_ASSERT(k); /* records stay */
         struct tide__cached *r = tide__shared_copy(k);
         if (code && !sent && !is_here(b, i)) {
-            (void)tide__cached_unsend(&s->shape, r);
+            (void)tide__cached_unsend(&s->shape, r, 0);
             r->dirty = true;
             k->unsent_ns = b->since[i];
             tide__shared_list(s, k, b->keys[i]);
@@ -188,7 +190,7 @@ static void updates_answered(struct batch *b, int code, bool sent) {
             tide__cached_confirm(r, UINT64_MAX);
             age_add(&s->updates, now - b->since[i]);
             if (code && !is_here(b, i)) { /* perhaps not at all there: the row tells */
-                tide__stripe_add(&s->updates_failed, 1);
+                tide__share_count(&s->updates_failed, 1);
                 k->unseen_ns = k->unseen_ns ? k->unseen_ns : now;
                 tide__shared_list(s, k, b->keys[i]);
             }
@@ -207,7 +209,7 @@ static int updates_send(struct batch *b) {
     int code = tide__shared_exchange(s, TIDE__PUSH,
                                      (uint8_t)(raw | (raw ? TIDE__SUMS : 0) | TIDE__OF_COPY),
                                      b->keys, b->count, b->rows, b->here, &sent);
-    tide__stripe_add(&s->updates_out, b->count);
+    tide__share_count(&s->updates_out, b->count);
     updates_answered(b, code, sent);
     b->count = 0;
     return code && !sent ? code : code == TIDE_ECANCELED ? code : 0;
@@ -220,12 +222,11 @@ static bool update_pack(struct batch *b, struct tide__shared_key *k, uint64_t ke
     const bool due = all || k->ends || !(s->share.threshold > 0) ||
                      now_of(s) - k->unsent_ns >= TIDE__SHARE_HOLD_NS ||
                      largest(tide__cached_acc(&s->shape, r), s->table->width) >= s->share.threshold;
-    const float *update = due ? tide__cached_send(&s->shape, r, ++s->number) : NULL;
-    if (!update) {
+    float *row = b->rows + b->count * s->shape.floats;
+    if (!due || tide__cached_send(&s->shape, r, ++s->number, b->blob, row)) {
         return false;
     }
-    float *row = b->rows + b->count * s->shape.floats;
-    memcpy(row, update, s->shape.floats * sizeof *row);
+    r->dirty = false;
     if (clip(s, row)) {
         k->unseen_ns = k->unseen_ns ? k->unseen_ns : now_of(s);
     }
@@ -267,15 +268,15 @@ static int updates(struct batch *b, const uint64_t *keys, size_t count, bool all
 static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, const float *row) {
     struct tide__shared *s = b->s;
     struct tide__cached *r = tide__shared_copy(k);
-    struct tide__sent *queued = NULL;
+    struct tide__queued *queued = NULL;
     if (k->state == TIDE__COPY_COMING) {
-        queued = r->sent;
-        r->sent = r->sent_last = NULL;
+        queued = k->queued;
+        k->queued = k->queued_last = NULL;
         k->state = TIDE__COPY_HELD;
     }
     tide__cached_row(&s->shape, r, row, UINT64_MAX);
     while (queued) {
-        struct tide__sent *next = queued->next;
+        struct tide__queued *next = queued->next;
         (void)tide__shared_push(s, k, key, queued->delta, b->scratch);
         tide_free(queued);
         queued = next;
@@ -293,19 +294,19 @@ static int give_up(struct tide__shared *s, uint64_t key) {
         uint64_t old;
         struct tide__shared_key *k = lock(s, key, &word, &old);
         TIDE_ASSERT(k);
-        struct tide__sent *queued = tide__shared_copy(k)->sent;
-        tide__shared_copy(k)->sent = tide__shared_copy(k)->sent_last = NULL;
+        struct tide__queued *queued = k->queued;
+        k->queued = k->queued_last = NULL;
         more = queued != NULL;
         if (!more) {
             forget(s, k, key);
         }
         tide__word_unlock(word, old);
         while (queued) {
-            struct tide__sent *next = queued->next;
+            struct tide__queued *next = queued->next;
             bool sent;
             int failed =
                 tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
-            tide__stripe_add(&s->updates_failed, failed != 0);
+            tide__share_count(&s->updates_failed, failed != 0);
             code = failed == TIDE_ECANCELED ? failed : code;
             tide_free(queued);
             queued = next;
@@ -322,7 +323,7 @@ static int row_failed(struct tide__shared *s, uint64_t key, uint64_t since, int 
     TIDE_ASSERT(k);
     const bool coming = k->state == TIDE__COPY_COMING;
     if (!coming && is_gone(code)) {
-        tide__stripe_add(&s->updates_failed, tide__shared_copy(k)->dirty);
+        tide__share_count(&s->updates_failed, tide__shared_copy(k)->dirty);
         forget(s, k, key);
     } else if (!coming) {
         k->unseen_ns = k->unseen_ns ? k->unseen_ns : since;
@@ -350,7 +351,7 @@ static int fetch(struct batch *b, size_t first, size_t count) {
         struct tide__shared_key *k = lock(s, b->keys[first + i], &word, &old);
         TIDE_ASSERT(k);
         k->ends |= is_here(b, i); /* then workers use the row itself */
-        tide__stripe_add(&s->rows_in, 1);
+        tide__share_count(&s->rows_in, 1);
         if (b->since[first + i]) {
             age_add(&s->rows, now - b->since[first + i]);
         }
@@ -412,7 +413,7 @@ static enum need need_of(struct tide__shared *s, struct tide__shared_key *k, uin
                    : NOTHING;
     }
     k->ends |= !k->wanted || leaving;
-    if (k->ends && !r->dirty && !r->sent) {
+    if (k->ends && !r->dirty && r->sent_count == 0) {
         forget(s, k, key);
     } else if (k->ends) {
         tide__shared_list(s, k, key);
@@ -472,7 +473,7 @@ static int run_round(struct tide__shared *s) {
             uint8_t buffer[16];
             tide_writer_init(&w, buffer, sizeof buffer);
             tide_write_array(&w, 2);
-            tide_write_uint(&w, TIDE__OP_FLUSH);
+            tide_write_uint(&w, TIDE__OP_SHARE_FLUSH);
             tide_write_uint(&w, s->table->id);
             code = tide__store_send_writer(s->table->store, tide__store_self(s->table->store), &w);
         }

@@ -12,6 +12,7 @@
  * is made, so that a home knows of nobody less than of those it must wait for.
  */
 #include "store/shift.h"
+#include "store/vap.h"
 
 /* ---- FENCE ---- */
 
@@ -27,7 +28,11 @@ static void fence_send(struct tide__clocked *c, int op, uint16_t to, const uint3
     tide_write_uint(&w, home);
     tide_write_typed(&w, TIDE_U32, slots, count);
     tide_write_typed(&w, TIDE_U64, numbers, numbers ? count : 0);
-    (void)tide__sync_send(c->table->store, to, &w);
+    if (op == TIDE__OP_FENCE && hops == 1) { /* our own: behind what our workers sent */
+        (void)tide__sync_send_in_line(c->table->store, to, &w, NULL);
+    } else {
+        (void)tide__sync_send(c->table->store, to, &w);
+    }
 }
 
 enum { HOPS_MAX = 16 };
@@ -147,13 +152,21 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
     }
 }
 
-/* A copy whose slot is sent elsewhere from now: what was not applied is to be sent again. */
+struct fenced {
+    struct tide__clocked *c;
+    uint64_t number; /* of the last of our messages that was applied */
+};
+
+/* A copy whose slot is sent elsewhere from now: what was not applied is to be sent again. What was
+ * stays in the ring: a row that left the new home before the answer to the fence, on its own way,
+ * may still come, and need not hold it. */
 static void resend(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word, uint64_t old) {
-    struct tide__clocked *c = arg;
-    const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
-    const uint32_t slot = tide__slot_of(c->table, key);
-    tide__cached_confirm(r, atomic_load_explicit(&c->confirmed[slot], memory_order_relaxed));
-    if (tide__cached_unsend(&c->shape, r) && !r->dirty) {
+    const struct fenced *fenced = arg;
+    struct tide__clocked *c = fenced->c;
+    if (TIDE_MUTANT(fence_confirms)) {
+        tide__cached_confirm(r, fenced->number);
+    }
+    if (tide__cached_unsend(&c->shape, r, fenced->number) && !r->dirty) {
         tide__dirty_add(c, r, old);
     }
     r->asked =
@@ -163,11 +176,10 @@ static void resend(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word
 
 /* This node is the home now: what the copy has accumulated meets the row. */
 static void fold(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word, uint64_t old) {
-    struct tide__clocked *c = arg;
+    const struct fenced *fenced = arg;
+    struct tide__clocked *c = fenced->c;
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
-    tide__cached_confirm(
-        r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)], memory_order_relaxed));
-    bool more = tide__cached_unsend(&c->shape, r) || r->dirty;
+    bool more = tide__cached_unsend(&c->shape, r, fenced->number) || r->dirty;
     if (more && tide__home_apply(c, key, tide__cached_acc(&c->shape, r), 0)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
                  "an update of table '%s' is lost: %s", c->table->name, tide_error_message());
@@ -197,14 +209,11 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
     }
     tide__flush_lock(sync);
     for (size_t i = 0; i < count; i++) {
-        uint64_t number;
-        memcpy(&number, numbers + i * 8, sizeof number);
-        if (atomic_load_explicit(&c->confirmed[mine[i]], memory_order_relaxed) < number) {
-            atomic_store_explicit(&c->confirmed[mine[i]], number, memory_order_relaxed);
-        }
+        struct fenced fenced = {.c = c};
+        memcpy(&fenced.number, numbers + i * 8, sizeof fenced.number);
         /* release: a worker that sees the new way sees `shifting` too, while copies are folded */
         atomic_store_explicit(&c->via[mine[i]], (unsigned short)home, memory_order_release);
-        tide__copies_of_slot(c, mine[i], home == self ? fold : resend, c);
+        tide__copies_of_slot(c, mine[i], home == self ? fold : resend, &fenced);
         if (home == self) {
             tide__floor_raise(c, mine[i], c->announced[mine[i]]);
         }
@@ -213,6 +222,7 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
     }
     tide__flush_table(c);
     tide__route_send(c, (uint16_t)home, false, mine, count);
+    tide__vap_retrace(c, (uint16_t)home, mine, count);
     tide__flush_unlock(sync);
     tide__table_floor_update(c);
     tide__sync_wake(sync);

@@ -25,6 +25,7 @@ enum {
     TIDE__PENDING_MAX = 1 << 20,
     TIDE__ARENAS = 32,
     TIDE__STRIPES = 16, /* of counters */
+    TIDE__PASSED_MAX = 4,
 };
 
 /* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
@@ -207,8 +208,14 @@ struct tide_table {
 };
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount);
 unsigned tide__stripe(void); /* of the calling thread; the last one is shared */
-static inline void tide__stripe_add(atomic_uint_fast64_t *value, uint64_t amount) {
-    atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
+/* To a counter in the calling thread's stripe. */
+static inline void tide__stripe_add(unsigned stripe, atomic_uint_fast64_t *value, uint64_t amount) {
+    if (TIDE_LIKELY(stripe < TIDE__STRIPES - 1)) {
+        uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
+        atomic_store_explicit(value, now + amount, memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
+    }
 }
 
 /* ---- slots.c ---- */
@@ -271,6 +278,7 @@ void tide__rule_apply(const struct tide_table_options *options, float *row, cons
 void tide__row_add(float *row, const void *delta, size_t count); /* unaligned */
 /* A raw row: in place of the one that is there, or (TIDE__SUMS) added to it. */
 void tide__row_put(const struct tide_table *table, float *row, const void *from, uint8_t flags);
+float tide__square_sum(const void *values, size_t count); /* floats, at any alignment */
 bool tide__all_finite(const float *values, size_t count);
 /* The initial row; `full`: with the rule's state. A pure function of the options and the key. */
 void tide__row_init(const struct tide_table_options *options, uint64_t key, float *row, bool full);
@@ -310,6 +318,7 @@ struct tide__pass {
     uint16_t changer;      /* push of a copy's updates: its node */
     bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
     bool patient;     /* may wait for a row; else EBUSY */
+    bool async;       /* the call does not wait for an answer */
     uint32_t stamp;   /* push: the clock of the worker that pushes, or TIDE_NO_CLOCK */
     /* Rows that come with their slot: u32 each, and second versions of the split ones, in order. */
     const uint8_t *marks, *seconds;
@@ -348,6 +357,10 @@ struct tide__ticket {           /* lies in struct tide_ticket */
     atomic_int result;
     uint8_t kind;
 };
+/* How a key of an operation came to where it is: who passed it on last, as which leg; 0: nobody. */
+struct tide__way {
+    uint16_t via, leg;
+};
 /* An unanswered message of operations. In the store's list, in order of `sequence`, from
  * registration to the end. */
 struct tide__pending {
@@ -357,7 +370,10 @@ struct tide__pending {
     struct tide__ticket *ticket; /* NULL: nobody waits any more */
     uint32_t count, left;        /* keys in it; keys not yet answered */
     uint16_t node;               /* where it was sent; this node: to the own store actor */
-    uint16_t also; /* where the store actor or an old home passed it on to, 0: nowhere */
+    /* Static tables: where the store actor or old homes passed parts of it on to. More than there
+     * is room for: perhaps anywhere. */
+    uint16_t passed[TIDE__PASSED_MAX];
+    uint8_t passed_count;
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw;
@@ -365,10 +381,14 @@ struct tide__pending {
     /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
      * at `node`. */
     uint16_t *at;
+    struct tide__way *way; /* tables that relocate: of each key */
     /* Tables with copies: the message, to be sent again. */
     uint8_t *body;
     uint32_t body_bytes, keys_at; /* keys_at: where the keys are in the body */
     struct tide_blob *tail;
+    /* Tables with copies, an asynchronous pull: whose (order.c), and does it wait for the end? */
+    struct tide_fiber *fiber;
+    bool follows;
     uint64_t sent;    /* sequence when its first key left this node; 0: none has */
     uint32_t out;     /* keys at other nodes */
     uint32_t admitted; /* bytes of credit that its end returns to `node` */
@@ -428,9 +448,9 @@ struct tide__pending *tide__pending_take(struct tide__pending_table *table, uint
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
-/* Relocating tables: keys (by position in the message; unaligned u32) are at `node` now. */
-void tide__pending_at(struct tide_store *store, uint64_t id, uint16_t node, const void *positions,
-                      size_t count);
+/* Relocating tables: keys (by position in the message; unaligned u32) were passed on to `node`. */
+void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node,
+                      const void *positions, size_t count);
 /* Relocating tables: is any key of an unanswered operation at a node that leaves? */
 bool tide__pending_at_leaver(struct tide_table *table);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);
@@ -443,7 +463,7 @@ struct tide__job;
 bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
                          struct tide__job *job, uint32_t **indices, uint32_t *count);
 void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t position, uint16_t node);
-/* This node is a member no more: what waits for tables with copies fails. */
+/* This node is a member no more: what waits for an answer fails. */
 int tide__fenced_fail(struct tide_store *store);
 void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */
@@ -495,6 +515,8 @@ enum tide__op {                             /* first element of every body */
                                  */
                 TIDE__OP_DRAINED, /* [op, table, ..] leaver -> controller: it owns nothing of others
                                    */
+                TIDE__OP_FLUSH,   /* [op, turn] leaver -> all: has what came before been dealt with? */
+                TIDE__OP_FLUSHED, /* [op, turn] and back */
                 TIDE__OP_HAND,    /* [op, table, new owner, keys u64, terms u32] home -> owner */
                 TIDE__OP_XFER, /* [op, table, keys u64, terms u32 (bit 31: no row, it is the initial
                                   one; bits 24 to 30: marks of cut.h), rows f32 with state, behind
@@ -503,7 +525,7 @@ enum tide__op {                             /* first element of every body */
                                   rows will not come; term 0: the wish is refused */
                 TIDE__OP_FAILED, /* as LOST, who waited -> home: terms under which they did not come
                                   */
-                TIDE__OP_PASSED, /* [op, id, node, positions u32] to the origin: they went there */
+                TIDE__OP_PASSED, /* [op, id, node, leg, positions u32] to the origin: they went there */
                 TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, trails u32,
                                        rows f32] old -> new home; owner 0 with bit 31 in its term:
                                        no row; trails: of each key its length, and unless that is 0
@@ -513,8 +535,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
                                    copy -> home */
                 TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
-                TIDE__OP_VALUE, /* [op, table, version, clock, applied, keys u64, rows f32] home ->
-                                   node */
+                TIDE__OP_VALUE, /* [op, table, version, clock, applied, answer, keys u64, rows f32]
+                                   home -> node */
                 TIDE__OP_FRESH, /* [op, table, clock, applied, slots as 512 bytes] home -> node */
                 TIDE__OP_UNSUB, /* [op, table, keys u64, versions u64] node -> home */
                 TIDE__OP_TICK,  /* [op, clock, highest clock] node -> all */
@@ -527,7 +549,11 @@ enum tide__op {                             /* first element of every body */
                                          changed keys u64] old -> new home */
                 TIDE__OP_ROUND, /* [op, id, kind] node -> all */
                 TIDE__OP_ROUNDED, /* [op, id, clock] and back */
-                TIDE__OP_BOUND,   /* [op, table, staleness, age] to all */
+                TIDE__OP_BOUND,   /* [op, table, staleness, age, bound of values] to all */
+                TIDE__OP_TRACE, /* [op, table, origin, number, keys u64] origin -> home, or old -> new
+                                   home */
+                TIDE__OP_SEEN,    /* [op, table, version] node -> home */
+                TIDE__OP_VISIBLE, /* [op, table, number, keys u64] home -> origin */
                 /* tables with copies */
                 TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
                                   low, keys u64, numbers u64, versions u32, rows binary|nil] */
@@ -560,7 +586,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_MANAGE, /* call to the controller: [op, table, technique, hz, threshold,
                                     clip, nodes u32, keys u64] */
                 TIDE__OP_TECHNIQUE, /* the same, controller -> all */
-                TIDE__OP_FLUSH,  /* call: [op, table]: what accumulated in copies is at the owners */
+                TIDE__OP_SHARE_FLUSH, /* call: [op, table]: what accumulated in copies is at the
+                                         owners */
                 TIDE__OP_INTENT, /* [op, table, origin, hops, keys u64] to the home: the origin is
                                     interested */
                 TIDE__OP_DONE,   /* the same: no more */
@@ -573,6 +600,10 @@ void tide__shard_release(struct tide_store *store);
 /* Sends to a store actor; tail may be NULL (*shares*). */
 int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
                      const void *data, size_t size, struct tide_blob *tail);
+/* Prepaid, on lane store, and in order with what other threads send so: a message of the I/O thread
+ * would overtake theirs otherwise. */
+int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
+                             size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
 /* ---- load.c: what this node does for others ---- */
@@ -628,6 +659,13 @@ void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags);
 void tide__raise_version(struct tide_table *table, uint32_t version);
 /* Workers hand over what they have for the slots until all they handed over has run. ENOMEM. */
 int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count);
+
+/* ---- drain.c: this node leaves ---- */
+/* Looks whether rows of other homes are still here, or on their way from here. */
+void tide__drain_advance(struct tide_store *store);
+void tide__drain_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *body);
+/* The controller is another one: it has to be told once more. */
+void tide__drain_again(struct tide_store *store);
 
 /* ---- owner.c: keys change their owner ---- */
 int tide__owner_table_init(struct tide_table *table);
@@ -697,8 +735,7 @@ struct tide_store {
     bool leaving; /* this node: localizes nothing any more */
     bool drained; /* and told the controller that it owns nothing of others */
     uint64_t commander; /* term of the controller that was told */
-    uint64_t drain_at;
-    unsigned drain_looks;
+    struct tide__drain *drain; /* drain.c; NULL: it has not begun to look */
     int64_t serve_debt; /* ns that are still to be taken; below 0: too many were */
 };
 /* A store without actors: tables of this process, homes all here. For tests and benchmarks. */

@@ -263,7 +263,7 @@ static void send_to(struct tide__shared *s, const struct notice *notices, size_t
     for (size_t i = 0; ages && i < count; i++) {
         memcpy(ages + i * sizeof notices->age_us, &notices[i].age_us, sizeof notices->age_us);
     }
-    tide__stripe_add(&s->notices_out, count);
+    tide__share_count(&s->notices_out, count);
     /* What cannot be sent was to a node that is gone. */
     (void)tide__store_send_writer(s->table->store, notices->node, &w);
 }

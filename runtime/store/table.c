@@ -376,13 +376,7 @@ unsigned tide__stripe(void) {
 
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount) {
     unsigned stripe = tide__stripe();
-    atomic_uint_fast64_t *value = &table->stripes[stripe].value[counter];
-    if (TIDE_LIKELY(stripe < TIDE__STRIPES - 1)) {
-        uint64_t now = atomic_load_explicit(value, memory_order_relaxed);
-        atomic_store_explicit(value, now + amount, memory_order_relaxed);
-    } else {
-        atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
-    }
+    tide__stripe_add(stripe, &table->stripes[stripe].value[counter], amount);
 }
 
 static uint64_t total(const struct tide_table *table, enum tide__counter counter) {
@@ -592,6 +586,7 @@ void tide_store_destroy(struct tide_store *store) {
     }
     tide__catalog_destroy(store);
     tide__moves_destroy(store);
+    tide_free(store->drain);
     tide__sync_destroy(store);
     tide__generations_destroy(store);
     tide__clocks_destroy(store);

@@ -97,7 +97,7 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
                      uint64_t slots[TIDE_SLOT_COUNT / 64]) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     const uint16_t self = tide__store_self(c->table->store);
-    const bool pushes = c->model == TIDE_ESSP || c->model == TIDE_BSP;
+    const bool pushes = tide__is_eager(c);
     if (TIDE_MUTANT(fresh_before_values)) {
         fresh_send(c, clock, slot < TIDE_SLOT_COUNT ? slot : TIDE_SLOT_COUNT, slots);
     }
@@ -250,7 +250,6 @@ static int64_t verdict(const struct tide__clocked *c, uint64_t key, uint32_t nee
 
 static void ask_serve(struct tide__clocked *c, uint16_t node, uint32_t need, uint64_t *keys,
                       size_t count) {
-    const bool subscribe = c->model == TIDE_ESSP || c->model == TIDE_BSP;
     uint64_t *part = tide_alloc((count + 1) * sizeof *part);
     while (part && count) {
         const int64_t what = verdict(c, keys[0], need);
@@ -269,7 +268,7 @@ static void ask_serve(struct tide__clocked *c, uint16_t node, uint32_t need, uin
         }
         count = kept;
         if (what > 0) {
-            tide__values_send(c, node, (uint32_t)(what - 1), applied, part, in_part, subscribe);
+            tide__values_send(c, node, (uint32_t)(what - 1), applied, part, in_part, true);
             tide__table_count(c->table, TIDE__SERVED_PULLS, in_part);
         } else if (what == 0) {
             (void)park(c, node, need, part, in_part);

@@ -92,7 +92,8 @@ static void note_wait(struct tide__ticket *ticket, uint64_t began) {
     uint64_t us = (tide_port_now(table->store->port) - began) / 1000;
     unsigned bucket = us == 0 ? 0 : 64 - (unsigned)__builtin_clzll(us);
     bucket = bucket < TIDE_WAIT_BUCKETS ? bucket : TIDE_WAIT_BUCKETS - 1;
-    tide__stripe_add(&table->waits[ticket->kind == TIDE__PUSH][bucket], 1);
+    atomic_fetch_add_explicit(&table->waits[ticket->kind == TIDE__PUSH][bucket], 1,
+                              memory_order_relaxed);
 }
 
 void tide_table_waits(struct tide_table *table, struct tide_table_waits *out) {

@@ -75,8 +75,7 @@ static void check_pair(struct world *w, const struct table *table, const struct 
         if (other->worker == pull->worker && other->step < pull->step && other->ok && !has) {
             accuse(w, table, "order", "a worker does not read its own push", pull, other);
         }
-        if (other->worker == pull->worker && other->step > pull->step && has &&
-            table->options.replicas == 0) { /* a pull sent again may see later pushes */
+        if (other->worker == pull->worker && other->step > pull->step && has) {
             accuse(w, table, "order", "a pull has a later push of its own worker", pull, other);
         }
     } else if (other->ok) {

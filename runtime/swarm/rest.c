@@ -371,11 +371,18 @@ static size_t dump_pending(const struct node *n, char *out, size_t size) {
     for (const struct tide__pending *p = tide_store_of(n->node)->pending.first;
          p != NULL && used + 300 < size; p = p->next) {
         used += (size_t)snprintf(out + used, size - used,
-                                 "  operation %u on %s, %u of %u keys, sent to n%u, then n%u;",
-                                 p->kind, p->table->name, p->left, p->count, p->node, p->also);
+                                 "  operation %u on %s, %u of %u keys, sent to n%u", p->kind,
+                                 p->table->name, p->left, p->count, p->node);
+        for (unsigned i = 0; i < p->passed_count && i < TIDE_COUNT(p->passed); i++) {
+            used += (size_t)snprintf(out + used, size - used, ", passed on to n%u", p->passed[i]);
+        }
         for (uint32_t i = 0; p->at != NULL && i < p->count && used + 100 < size; i++) {
-            used += p->at[i] != 0 ? (size_t)snprintf(out + used, size - used, " key at n%u", p->at[i])
-                                  : 0;
+            if (p->at[i] != 0) {
+                used += (size_t)snprintf(out + used, size - used, ", key at n%u", p->at[i]);
+            }
+            if (p->at[i] != 0 && p->way != NULL && p->way[i].via != 0) {
+                used += (size_t)snprintf(out + used, size - used, " by n%u", p->way[i].via);
+            }
         }
         used += (size_t)snprintf(out + used, size - used, "\n");
     }

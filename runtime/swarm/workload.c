@@ -160,8 +160,7 @@ static void pulled_counts(struct worker *worker, struct issued *op, unsigned i) 
         } else if (value < (float)seen[c]) {
             wrong = "is less than this worker's last pull showed";
             checker = "order";
-        } else if (c == worker->index && value > (float)op->own[i] &&
-                   table->options.replicas == 0) { /* a pull sent again may see later pushes */
+        } else if (c == worker->index && value > (float)op->own[i]) {
             wrong = "has pushes of its own worker that were issued later";
             checker = "order";
         }

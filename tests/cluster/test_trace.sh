@@ -66,6 +66,23 @@ looks_right one.json
 run 0 sim --seed 3 --trace two.json work.lua
 cmp one.json two.json || fail "the same seed gives another trace"
 
+run 0 up --cluster lab -n 2
+for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
+sed 's/for _ = 1, 5 do/for _ = 1, 4000 do/' work.lua >long.lua
+begin run --cluster lab long.lua
+long=$driver
+runs() { "$TIDE" tables --cluster lab --plain 2>/dev/null | grep -q '^work.t'; }
+wait_for 10 runs
+run 0 trace --cluster lab some.json --for 300ms
+says err.txt '^recorded 2 nodes in some.json$'
+kill -INT "$long"
+wait "$long"
+run 0 run --nodes 1 check.lua some.json
+says out.txt '^steps [1-9][0-9]*.pulls.true$'
+run 1 trace --cluster lab /no/such/place.json
+says err.txt 'cannot write the trace'
+run 2 trace --cluster lab some.json --for never
+
 run 1 run --trace /no/such/place.json work.lua
 says err.txt "cannot write the trace ./no/such/place.json.: No such file or directory"
 run 2 sim --seeds 1..2 --trace x.json work.lua

@@ -11,14 +11,15 @@ local WORK <const> = {
   policy = "policy new batching",
   run = "run %s", sim = "sim --seed 1 %s", up = "up",
   down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
-  actors = "actors", tables = "tables", links = "links", why = "why n1/agent", events = "events",
-  move = "move t 0-3 n1 --dry-run",
+  actors = "actors", tables = "tables", table = "table show factors", links = "links", why = "why n1/agent",
+  events = "events", move = "move t 0-3 n1 --dry-run",
   checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", tap = "tap n1/store",
+  trace = "trace out.json",
   stat = "stat --count 1", top = "top",
 }
--- What these do needs a node, or a terminal: tests/cluster/test_console.sh.
-local ELSEWHERE <const> = {attach = true, repl = true, tap = true}
+-- What these do needs a node, or a terminal: tests/cluster/test_console.sh, test_trace.sh.
+local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true}
 local LATER <const> = {"drain", "bench", "doctor", "jobs", "submit", "runs"}
 
 describe("tide", function()

@@ -933,11 +933,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_damaged_file_is_refused_before_anything_changes),
     };
 #ifdef TIDE_MUTANTS
-    if (argc > 2 && strcmp(argv[1], "--mutant") == 0) {
-        tide__mutant = argv[2];
-        argc -= 2;
-        argv += 2;
-    }
+    tide__mutant = getenv("TIDE_MUTANT");
 #endif
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

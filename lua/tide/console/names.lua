@@ -128,7 +128,8 @@ local function raw_path(path)
   return value
 end
 
-local METHODS <const> = {"pull", "push", "localize", "pull_local", "where", "stats", "homes", "sampler"}
+local METHODS <const> = {
+  "pull", "push", "localize", "pull_local", "where", "stats", "show", "consistency", "homes", "sampler"}
 
 local function after_dot(path, start, found, deadline)
   for name in pairs(database()) do

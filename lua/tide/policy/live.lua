@@ -2,8 +2,9 @@
 -- get with the answer to their report, slots that move (servers.lua) and nodes that come or go. The same code runs
 -- under `tide sim`.
 --
--- A job has a placement or a scaling seat when it names a policy for it, and a dispatch seat when it names one and its
--- data is cut into chunks.
+-- A job has a placement or a scaling seat when it names a policy for it, a dispatch seat when it names one and its
+-- data is cut into chunks, and a sync seat for each table that it names one for: {sync = "sync/adaptive"} for all
+-- tables with clocks, or {sync = {columns = "sync/adaptive"}}.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
 -- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
 -- `comm`: how the gradients of each layer travel.
@@ -16,6 +17,7 @@ local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 local servers = require "tide.policy.servers"
 local shares = require "tide.policy.shares"
+local Sync = require "tide.policy.sync"
 
 local live = {}
 live.__index = live
@@ -33,7 +35,7 @@ end
 local driver = {}
 driver.__index = driver
 
-function driver:snapshot(kind, _, needs)
+function driver:snapshot(kind, scope, needs)
   local want = {}
   for _, name in ipairs(needs or {}) do want[name] = true end
   local view = {workers = {}, nodes = {}, age = {},
@@ -56,6 +58,8 @@ function driver:snapshot(kind, _, needs)
   end
   if kind == "comm" then
     self.comm:fill(view, want)
+  elseif kind == "sync" then
+    self.sync:fill(view, scope, want)
   elseif kind == "dispatch" then
     self.dispatch:fill(view, want)
   elseif kind ~= "batching" then
@@ -86,9 +90,12 @@ function driver:speed_of(w)
   return speed
 end
 
-function driver:apply(kind, _, actions, epoch)
+function driver:apply(kind, scope, actions, epoch)
   for _, a in ipairs(actions) do
-    if kind == "comm" then
+    if kind == "sync" then
+      local ok, why = self.sync:apply(scope, a)
+      if not ok then return nil, why end
+    elseif kind == "comm" then
       if not self.comm:apply(a) then return nil, ("a job cannot carry out `%s` here"):format(a.field) end
     elseif kind == "dispatch" then
       local ok, why = self.dispatch:apply(a)
@@ -165,7 +172,7 @@ local function new_driver(controller, batch)
   return self
 end
 
-local SEATS <const> = {"batching", "placement", "scaling", "comm", "dispatch"}
+local SEATS <const> = {"batching", "placement", "scaling", "comm", "dispatch", "sync"}
 
 -- What a job must declare for a policy of the kind, or nothing.
 local NEEDS <const> = {
@@ -202,6 +209,13 @@ local function seats_of(job)
   return seats
 end
 
+-- The sync policies of a job by its tables; raises what cannot be.
+local function tables_of(job, policies, tables)
+  local seats <const>, problem <const> = Sync.seats(policies, tables)
+  if problem then error(errors.new("T0303", ("job `%s` names %s"):format(job.name, problem)), 0) end
+  return seats
+end
+
 ---@param job tide.job
 ---@return boolean whether there is anything that a policy could decide
 function live.has_seats(job) return job.batch ~= nil or job.comm ~= nil or next(job.policies or {}) ~= nil end
@@ -217,6 +231,7 @@ local SIGNALS <const> = {
   scaling = signals {"worker.speed", "worker.sample", "worker.times", "server.load"},
   dispatch = signals {"worker.speed", "worker.sample", "worker.times", "chunk.times"},
   comm = signals {"worker.times", "tensor.sizes", "net.rate"},
+  sync = signals {"worker.times", "table.staleness"},
 }
 local SAMPLE_S <const> = 0.25
 
@@ -235,6 +250,11 @@ function live.new(controller, job)
       controller:emit {kind = "log", text = line}
     end)
   end
+  local of_tables <const> = policies.sync and tables_of(job, policies.sync, controller.a.tables) or {}
+  local keys <const> = require("tide.text").sorted_keys(of_tables)
+  if policies.sync then
+    d.sync = Sync.new(controller, keys, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
+  end
   d.dispatch = policies.dispatch and dispatch.new(controller, SAMPLES_MAX, d.started_at)
   d.comm = job.comm and Comm.new(job, #controller.workers)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
@@ -246,10 +266,14 @@ function live.new(controller, job)
     things = function(kind) return d:things(kind) end,
     apply = function(...) return d:apply(...) end,
   }}
-  for _, kind in ipairs(seats) do
-    local _, err = self.host:add_seat(kind, job.name, policies[kind])
+  local function add(kind, scope, policy)
+    local _, err = self.host:add_seat(kind, scope, policy)
     if err then error(err, 0) end
   end
+  for _, kind in ipairs(seats) do
+    if kind ~= "sync" then add(kind, job.name, policies[kind]) end
+  end
+  for _, key in ipairs(keys) do add("sync", key, of_tables[key]) end
   if d.comm then self.host:step() end -- the first step follows a plan already
   return self
 end
@@ -423,6 +447,7 @@ end
 
 function live:close()
   if self.driver.servers then self.driver.servers:close() end
+  if self.driver.sync then self.driver.sync:close() end
   self.host:close()
 end
 

@@ -29,8 +29,9 @@ end
 
 local function consistency(c, v, path)
   if v == "bsp" or v == "async" then return v end
-  local bound = type(v) == "string" and #v < 40 and (v:match "^e?ssp:(%d+)$" or v:match "^vap:(%d*%.?%d+)$")
-  if bound then return v end
+  local text_ = type(v) == "string" and #v < 40 and v or ""
+  local bound = text_:match "^e?ssp:(%d+)$" or text_:gsub(":flat$", ""):match "^vap:(%d[%d.e+-]*)$"
+  if tonumber(bound) then return v end
   return fail(c, "PLAN_SHAPE", path, v, "must be bsp, ssp:N, essp:N, vap:X or async")
 end
 

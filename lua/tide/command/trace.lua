@@ -1,0 +1,33 @@
+-- `tide trace`: what the threads and fibers of a running cluster do for a while, as a file.
+local arguments = require "tide.arguments"
+local cluster_view = require "tide.cluster_view"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+local FOR_S <const> = 5
+
+return {
+  name = "trace",
+  brief = "record what threads run and fibers wait for",
+  summary = "Records what the threads and fibers of a running cluster do, and writes it for ui.perfetto.dev.",
+  examples = {
+    {"tide trace out.json", "five seconds"},
+    {"tide trace out.json --for 30s", "thirty"},
+  },
+  arguments = {{name = "file", doc = "JSON in the Chrome trace format; what is there is replaced"}},
+  options = {
+    arguments.shared.cluster,
+    {name = "for", type = "duration", value = "TIME", doc = "so long (default 5s)"},
+  },
+  run = function(context)
+    local o <const> = context.options
+    local result, err = cluster_view.attached(context, function()
+      return context.core.node_run([[return require("tide.trace").record(...)]], "@tide/trace.lua",
+        {path = o.file, seconds = o["for"] or FOR_S})
+    end)
+    if not result then return nil, err end
+    if result.error then return nil, errors.from(result.error) end
+    return context:tell("tide.trace/1", {file = o.file, nodes = result.nodes, silent = result.silent},
+      ("recorded %d nodes in %s"):format(result.nodes, text.clean(o.file)))
+  end,
+}

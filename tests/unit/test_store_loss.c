@@ -1,0 +1,152 @@
+/* What a death or a departure takes with it, and what not. */
+#include "store_world.h"
+
+enum { KEYS = 64, WIDTH = 4 };
+
+struct step { /* one operation of a node on one key */
+    struct cluster *cluster;
+    uint64_t key;
+    uint16_t move_to; /* its slot goes there */
+    int code;
+    float row[WIDTH];
+    char text[200];
+};
+
+static struct tide_table *the_table(struct fiber *f) {
+    struct tide_table *table = NULL;
+    return tide_table_find(f->node, "w", &table) == 0 ? table : NULL;
+}
+
+static void localize_run(struct fiber *f) {
+    struct step *step = f->arg;
+    CHECK(f, tide_table_localize(the_table(f), &step->key, 1, NULL) == 0);
+}
+
+static void push_run(struct fiber *f) {
+    struct step *step = f->arg;
+    const float row[WIDTH] = {1, 2, 3, 4};
+    CHECK(f, tide_table_push(the_table(f), &step->key, 1, row, 0, NULL) == 0);
+}
+
+static void move_run(struct fiber *f) {
+    struct step *step = f->arg;
+    struct tide_table *table = the_table(f);
+    const uint32_t slot = tide__slot_of(table, step->key);
+    CHECK(f, tide_table_move(table, &slot, 1, step->move_to) == 0);
+}
+
+static void pull_run(struct fiber *f) {
+    struct step *step = f->arg;
+    step->code = tide_table_pull(the_table(f), &step->key, 1, step->row, NULL);
+    (void)snprintf(step->text, sizeof step->text, "%s", tide_error_message());
+}
+
+/* A key whose slot is at home on `node`. */
+static uint64_t key_at_home(struct cluster *c, const char *name, uint16_t node) {
+    struct tide_table *table = table_of(c, 0, name);
+    uint64_t key = 0;
+    while (tide__route_home(atomic_load(&table->slots[tide__slot_of(table, key)].route)) != node) {
+        key++;
+    }
+    assert_true(key < KEYS);
+    return key;
+}
+
+static void open_table(struct cluster *c, unsigned nodes, uint64_t seed) {
+    open_cluster(c, true, nodes, seed);
+    create(c, (struct tide_table_options){
+                  .name = "w", .key_count = KEYS, .width = WIDTH, .technique = TIDE_RELOCATE});
+}
+
+static void wait_death(struct cluster *c) {
+    pause_cluster(c, 5 * TIDE_SECOND);
+}
+
+/* The home has passed a pull on, and said so to its origin, when it dies; the owner, who lives, has
+ * never heard of it. */
+static void a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 3, 1);
+    struct step step = {.key = key_at_home(&c, "w", 2)};
+    run_alone(&c, 2, localize_run, &step);
+    struct fiber fiber;
+    tide_sim_cut(c.sim, "n2", "n3", true);
+    const uint64_t began = tide_sim_now(c.sim);
+    start(&c, &fiber, 0, 0, pull_run, &step);
+    pause_cluster(&c, 100000000);
+    tide_sim_crash(c.sim, "n2");
+    finish(&c, &fiber, 1);
+    assert_int_equal(step.code, TIDE_EDIED);
+    assert_non_null(strstr(step.text, "n2"));
+    assert_true(tide_sim_now(c.sim) - began < 10 * TIDE_SECOND);
+    close_cluster(&c);
+}
+
+/* The row was on n3 and n4 before its slot came to n2, which owned it then; it went on from there. */
+static void a_row_outlives_who_had_it_before_its_slot_moved(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 5, 1);
+    struct step step = {.key = key_at_home(&c, "w", 1), .move_to = 2};
+    static const unsigned before[] = {1, 2, 3, 1}, after[] = {0, 4};
+    run_alone(&c, 0, push_run, &step);
+    for (size_t i = 0; i < TIDE_COUNT(before); i++) {
+        run_alone(&c, before[i], localize_run, &step);
+    }
+    run_alone(&c, 0, move_run, &step);
+    for (size_t i = 0; i < TIDE_COUNT(after); i++) {
+        run_alone(&c, after[i], localize_run, &step);
+    }
+    tide_sim_crash(c.sim, "n3");
+    wait_death(&c);
+    run_alone(&c, 0, pull_run, &step);
+    assert_int_equal(step.code, 0);
+    assert_true(step.row[0] == 1 && step.row[3] == 4);
+    close_cluster(&c);
+}
+
+/* Pulls until it may not any more. */
+static void until_it_fails_run(struct fiber *f) {
+    struct step *step = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "plain", &table) == 0);
+    while (step->code == 0) {
+        step->code = tide_table_pull(table, &step->key, 1, step->row, NULL);
+    }
+}
+
+static void what_a_node_asked_before_it_left_fails_and_does_not_wait(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 3, 1);
+    create(&c, (struct tide_table_options){.name = "plain", .key_count = KEYS, .width = WIDTH});
+    struct step steps[2] = {{.key = key_at_home(&c, "plain", 1)}, {.key = key_at_home(&c, "plain", 3)}};
+    struct fiber fibers[2];
+    for (unsigned i = 0; i < 2; i++) {
+        start(&c, &fibers[i], 1, i, until_it_fails_run, &steps[i]);
+    }
+    tide_sim_set_latency(c.sim, 10000000, 10000000);
+    const uint64_t began = tide_sim_now(c.sim);
+    tide_net_leave(tide_net_of(c.nodes[1]));
+    finish(&c, fibers, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(steps[i].code == TIDE_ECLOSED || steps[i].code == TIDE_EUNREACHABLE);
+    }
+    assert_true(tide_sim_now(c.sim) - began < 10 * TIDE_SECOND);
+    close_cluster(&c);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    program = argv[0];
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait),
+        cmocka_unit_test(what_a_node_asked_before_it_left_fails_and_does_not_wait),
+        cmocka_unit_test(a_row_outlives_who_had_it_before_its_slot_moved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
