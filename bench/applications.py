@@ -17,15 +17,12 @@ KGE = ["kge.lua", "--dim", "50", "--epochs", "3", "--eval-limit", "200"]  # Word
 WORKLOADS = {
     "mf1m": (MF + ["--generate", "mf1m"], {(1, 1): 0.79, (1, 2): 0.65, (2, 1): 0.66}),
     "mf100k": (MF + ["--generate", "mf100k"], {(1, 1): 0.063, (1, 2): 0.051, (2, 1): 0.044}),
-    "mf1m, relocated": (MF + ["--generate", "mf1m", "--technique", "relocate"],
-                        {(1, 1): 0.79, (1, 2): 0.65, (2, 1): 0.66}),
-    "mf100k, relocated": (MF + ["--generate", "mf100k", "--technique", "relocate"],
-                          {(1, 1): 0.063, (1, 2): 0.051, (2, 1): 0.044}),
     "kge": (KGE, {}),
-    "kge, relocated": (KGE + ["--technique", "relocate"], {}),
     "word2vec": (["word2vec.lua", "--data", "generated", "--epochs", "3"],
                  {(1, 1): 1.87, (1, 2): 1.75, (2, 1): 2.49}),
 }
+TECHNIQUES = {"mf1m": ("relocate",), "mf100k": ("relocate",), "kge": ("relocate", "replicate", "intent"),
+              "word2vec": ("replicate", "intent")}  # beside rows that stay, on two nodes
 
 
 def epochs_of(tide, arguments, nodes, workers):
@@ -42,19 +39,23 @@ def main():
     if not words or words[0].startswith("-"):
         sys.exit(__doc__)
     repeats = int(words[words.index("--repeats") + 1]) if "--repeats" in words else 3
-    for name, (arguments, peers) in WORKLOADS.items():
-        for layout in LAYOUTS:
-            times = [t for _ in range(repeats) for t in epochs_of(words[0], arguments, *layout)]
-            row = {"bench": "applications", "workload": name, "nodes": layout[0], "workers": layout[1],
-                   "epoch_s_least": min(times), "epoch_s_median": statistics.median(times)}
-            if layout in peers:
-                row.update(peer_s=peers[layout], ratio=row["epoch_s_median"] / peers[layout])
-            if "--json" in words:
-                print(json.dumps(row), flush=True)
-            else:
-                peer = f"  peer {row['peer_s']:.3f} s  ratio {row['ratio']:.2f}" if layout in peers else ""
-                print(f"{name:17} {layout[0]}x{layout[1]}  least {row['epoch_s_least']:.3f} s  median "
-                      f"{row['epoch_s_median']:.3f} s an epoch{peer}", flush=True)
+    rows = [(name, arguments, peers, layout, "static") for name, (arguments, peers) in WORKLOADS.items()
+            for layout in LAYOUTS]
+    for name, techniques in TECHNIQUES.items():
+        arguments, peers = WORKLOADS[name]
+        rows += [(name, arguments + ["--technique", each], peers, (2, 1), each) for each in techniques]
+    for name, arguments, peers, layout, technique in rows:
+        times = [t for _ in range(repeats) for t in epochs_of(words[0], arguments, *layout)]
+        row = {"bench": "applications", "workload": name, "nodes": layout[0], "workers": layout[1],
+               "technique": technique, "epoch_s_least": min(times), "epoch_s_median": statistics.median(times)}
+        if layout in peers:
+            row.update(peer_s=peers[layout], ratio=row["epoch_s_median"] / peers[layout])
+        if "--json" in words:
+            print(json.dumps(row), flush=True)
+        else:
+            peer = f"  peer {row['peer_s']:.3f} s  ratio {row['ratio']:.2f}" if layout in peers else ""
+            print(f"{name:17} {layout[0]}x{layout[1]} {technique:9}  least {row['epoch_s_least']:.3f} s  median "
+                  f"{row['epoch_s_median']:.3f} s an epoch{peer}", flush=True)
 
 
 main()

@@ -2,7 +2,7 @@
  * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100
  * keys a call, beside a copy of random rows of the same size in the same run, in time of that
  * thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls outstanding x 100
- * keys, and synchronous pulls of one key; and rows that are relocated.
+ * keys, and synchronous pulls of one key; rows that are relocated; and copies of hot keys.
  */
 #include "bench/report.h"
 #include "store/store_internal.h"
@@ -251,6 +251,65 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
     free(keys);
 }
 
+/* Copies of hot keys whose rows are at the other node, and keys that come because somebody intends
+ * to use them: from the call until the row is here. */
+static void shared_rows(struct tide_node *node, uint32_t width) {
+    enum { HOT = 1000, ONE_BY_ONE = 400 };
+    struct tide_table *table, *intended;
+    char what[80];
+    struct tide_table_options options = {
+        .name = width == 10 ? "hot10" : "hot100", .key_count = 20000, .width = width};
+    if (tide_table_create(node, &options, &table)) {
+        fail_loudly("create");
+    }
+    options.name = width == 10 ? "intent10" : "intent100";
+    options.technique = TIDE_INTENT;
+    if (tide_table_create(node, &options, &intended)) {
+        fail_loudly("create");
+    }
+    size_t count;
+    uint64_t *keys = remote_keys(table, tide_node_id(node), &count);
+    const uint16_t here = tide_node_id(node);
+    const struct tide_share_options share = {.nodes = &here, .node_count = 1};
+    struct tide_share_stats stats = {0};
+    if (tide_table_manage(table, keys, HOT, TIDE_REPLICATE, &share)) {
+        fail_loudly("manage");
+    }
+    for (int i = 0; i < 5000 && stats.copies < HOT; i++) {
+        (void)tide_sleep(1000000);
+        tide_table_share_stats(table, &stats);
+    }
+    for (int in = 0; in < 2; in++) {
+        snprintf(what, sizeof what, "copies, %s, %u floats, 64 x 100 keys", in ? "push" : "pull",
+                 width);
+        report_row(what, "keys/s", outstanding(table, keys, HOT, KEYS_A_CALL, in));
+    }
+    uint64_t times[ONE_BY_ONE];
+    if (tide_worker_begin(node, 0, 0)) {
+        fail_loudly("worker");
+    }
+    for (size_t i = 0; i < ONE_BY_ONE; i++) {
+        const uint64_t start = now();
+        float row[100];
+        uint64_t hit = 0;
+        if (tide_table_intent(intended, keys + i, 1, 0, 1)) {
+            fail_loudly("intent");
+        }
+        while (!tide_table_pull_local(intended, keys + i, 1, row, &hit)) {
+            /* meanwhile, for the processor's sake */
+            if (tide_table_pull(intended, keys + i, 1, row, NULL)) {
+                fail_loudly("pull");
+            }
+        }
+        times[i] = now() - start;
+    }
+    tide_worker_end();
+    qsort(times, ONE_BY_ONE, sizeof *times, compare_times);
+    snprintf(what, sizeof what, "intent to row here, 1 key, %u floats, p50", width);
+    report_row(what, "us", (double)times[ONE_BY_ONE / 2] / 1e3);
+    free(keys);
+}
+
 static double median_of(double *values, size_t count) {
     for (size_t i = 1; i < count; i++) {
         for (size_t j = i; j > 0 && values[j] < values[j - 1]; j--) {
@@ -311,6 +370,8 @@ static int remote_main(void *state) {
     strict_rows(remote->node);
     relocation(remote->node, 10, 1);
     relocation(remote->node, 100, 1);
+    shared_rows(remote->node, 10);
+    shared_rows(remote->node, 100);
     relocation(remote->node, 10, 1000);
     relocation(remote->node, 100, 1000);
     relocation(remote->node, 1000, 1000);

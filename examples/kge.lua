@@ -16,8 +16,8 @@ local opt = tide.options {
   penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
-  technique  = {"where entities live: at a fixed home, or with the worker that uses them next", default = "static",
-                choices = {"static", "relocate"}},
+  technique  = {"rows stay; entities go where they are used next; relations have copies everywhere; or both, by intent",
+                default = "static", choices = {"static", "relocate", "replicate", "intent"}},
   nodes      = {"node processes on this machine", default = 4},
   workers    = {"workers of each node", default = 1},
   seed       = {"of initial values, orders and draws", default = 1},
@@ -28,6 +28,7 @@ local opt = tide.options {
 }
 
 local data = opt.data and tide.data.triples(opt.data) or tide.data.wordnet(opt.wordnet)
+local AHEAD <const> = 4                        -- calls whose entities are intended
 local width = opt.model == "complex" and 2 * opt.dim or opt.dim
 
 ---Sums of a ranking over the first `limit` triples of this worker's piece of a part.
@@ -41,6 +42,17 @@ local function rank(w, part, limit)
   }
 end
 
+---This worker will use the entities of some triples in clock `clock`.
+local function intend(w, clock, triples, first, count)
+  local seen, keys = {}, {}
+  for i = 3 * first + 1, 3 * (first + count), 3 do
+    for _, key in ipairs {triples[i], triples[i + 2]} do
+      if not seen[key] then seen[key], keys[#keys + 1] = true, key end
+    end
+  end
+  w:intent(w.tables.entities, keys, clock)
+end
+
 local job = tide.job {
   name = "kge",
   data = data,
@@ -51,19 +63,29 @@ local job = tide.job {
     local update, init = {"adagrad", lr = opt.lr, sum_init = 1e-6}, tide.uniform {low = -0.1, high = 0.1}
     return {
       entities  = tide.table {keys = tide.dense(d.entity_count), width = width, init = init, update = update,
-                              technique = opt.technique},
+                              technique = opt.technique == "replicate" and "static" or opt.technique},
       relations = tide.table {keys = tide.dense(d.relation_count), init = init, update = update,
+                              technique = (opt.technique == "replicate" or opt.technique == "intent") and "replicate"
+                                or "static",
                               width = opt.model == "rescal" and width * width or width},
     }
   end,
 
   worker = function(w)                       -- on every worker, on its own fiber; calls that wait suspend only it
     local train, triples = tide.kernel "kge_train", w.data:part "train"
-    local per_call = opt.mode == "batched" and 4 * opt.batch or 1000
+    local per_call, clock = opt.mode == "batched" and 4 * opt.batch or 1000, 0
     for epoch = 1, opt.epochs do
       triples:shuffle(w.seed + 1000 * w.rank + epoch)
-      local loss, examples = 0, 0
-      for first, count in w.data:batches("train", per_call) do
+      local loss, examples, calls = 0, 0, {}
+      for first, count in w.data:batches("train", per_call) do calls[#calls + 1] = {first, count} end
+      for i = 1, opt.technique == "intent" and math.min(AHEAD, #calls) or 0 do
+        intend(w, clock + i - 1, triples, table.unpack(calls[i]))
+      end
+      for i, call in ipairs(calls) do
+        local first <const>, count <const> = call[1], call[2]
+        if opt.technique == "intent" and calls[i + AHEAD] then
+          intend(w, clock + AHEAD, triples, table.unpack(calls[i + AHEAD]))
+        end
         local r = train {
           model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = triples,
           first = first, count = count, entity_count = w.data.entity_count, mode = opt.mode, batch = opt.batch,
@@ -71,6 +93,7 @@ local job = tide.job {
           seed = (w.seed * 1000 + epoch) * 1000003 + w.rank * 65537 + first,
         }
         loss, examples = loss + r.loss, examples + count
+        if opt.technique == "intent" then clock = w:clock() end
         w:report {loss = r.loss, examples = count, wait = false}                    -- moves the progress line
       end
       w:report {loss = loss, examples = examples}                                   -- waits for all

@@ -16,6 +16,8 @@ local opt = tide.options {
                type = "number"},
   min_count = {"rarer words are left out; without it 1 with --data generated, else 5", type = "integer"},
   nearest   = {"words whose neighbours are shown, with commas between", default = "dog,king,water,red,quickly,music"},
+  technique = {"rows stay; words that are frequent have copies on all nodes; or words go where they are next used",
+               default = "static", choices = {"static", "replicate", "intent"}},
   nodes     = {"node processes on this machine", default = 2},
   workers   = {"workers of each node", default = 1},
   seed      = {"of initial values and draws", default = 1},
@@ -31,6 +33,8 @@ local alpha <const> = opt.alpha or (generated and 0.025 or 0.05)
 local subsample <const> = opt.subsample or (generated and 1e-2 or 1e-3)
 local PIECES <const> = 20                       -- reports of progress, and steps of alpha, an epoch
 local ALPHA_LEAST <const> = 1e-4                -- of its start
+local HOT <const> = 100                         -- a word so many times as frequent as the mean has copies (NuPS)
+local AHEAD <const> = 2                         -- pieces whose words are intended
 
 local data = tide.data.text(opt.data, {min_count = opt.min_count or (generated and 1 or 5)})
 
@@ -212,6 +216,29 @@ local function as_text(row)
   return table.concat(numbers, " ")
 end
 
+---- where the rows are ----------------------------------------------------------------------------------------------
+
+---Words come in the order of their counts: how many are frequent.
+local function hot_words(d)
+  local total, hot = 0, {}
+  for i = 1, d.vocabulary do total = total + d.counts[i] end
+  for i = 1, d.vocabulary do
+    if d.counts[i] * d.vocabulary >= HOT * total then hot[#hot + 1] = i - 1 end
+  end
+  return hot
+end
+
+---This worker will use the words of a piece of its text in clock `clock`.
+local function intend(w, clock, from, to)
+  local seen, keys = {}, {}
+  for i = from + 1, to do
+    local word = w.data.tokens[i]
+    if word < w.data.vocabulary and not seen[word] then seen[word], keys[#keys + 1] = true, word end
+  end
+  w:intent(w.tables.input, keys, clock)
+  w:intent(w.tables.output, keys, clock)
+end
+
 ---- the job ---------------------------------------------------------------------------------------------------------
 
 local job = tide.job {
@@ -221,20 +248,29 @@ local job = tide.job {
   stop = {epochs = epochs},
 
   tables = function(d)                         -- the vector of word w, and its output vector, under key w
+    local technique = opt.technique == "intent" and "intent" or "static"
     return {
-      input  = tide.table {keys = tide.dense(d.vocabulary), width = opt.dim, update = "add",
+      input  = tide.table {keys = tide.dense(d.vocabulary), width = opt.dim, update = "add", technique = technique,
                            init = tide.uniform {low = -0.5 / opt.dim, high = 0.5 / opt.dim}},
-      output = tide.table {keys = tide.dense(d.vocabulary), width = opt.dim, update = "add"},
+      output = tide.table {keys = tide.dense(d.vocabulary), width = opt.dim, update = "add", technique = technique},
     }
   end,
 
   worker = function(w)
     local train, d = tide.kernel "sgns_train", w.data
+    local function piece_of(n) return d.count * (n % PIECES) // PIECES, d.count * (n % PIECES + 1) // PIECES end
+    if opt.technique == "replicate" and w.rank == 1 then
+      assert(w.tables.input:manage(hot_words(d), "replicate"))
+      assert(w.tables.output:manage(hot_words(d), "replicate"))
+    end
+    for n = 0, opt.technique == "intent" and AHEAD - 1 or -1 do intend(w, n, piece_of(n)) end
     for epoch = 1, epochs do
       local began <const> = tide.now()
       local sums = {loss = 0, pairs = 0, steps = 0}
       for piece = 1, PIECES do
-        local from, to = d.count * (piece - 1) // PIECES, d.count * piece // PIECES
+        local n <const> = (epoch - 1) * PIECES + piece - 1
+        local from, to = piece_of(n)
+        if opt.technique == "intent" then intend(w, n + AHEAD, piece_of(n + AHEAD)) end
         local r = train {
           input = w.tables.input, output = w.tables.output, tokens = d.tokens, first = from, count = to - from,
           counts = d.counts, window = opt.window, negatives = opt.negatives, subsample = subsample,
@@ -242,6 +278,7 @@ local job = tide.job {
           alpha_last = alpha_at((epoch - 1 + to / d.count) / epochs),
           seed = ((w.seed * 1000003 + w.rank) * 1009 + epoch) * PIECES + piece}
         for k in pairs(sums) do sums[k] = sums[k] + r[k] end
+        if opt.technique == "intent" then w:clock() end
         w:report {loss = r.loss, examples = r.tokens, wait = false}                   -- moves the progress line
         if w:stopping() then break end
       end

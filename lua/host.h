@@ -182,6 +182,11 @@ void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_optio
 void tide__lua_send_order_push(lua_State *L, const struct tide_table_options *options);
 /* Adds fields `staleness` and `consistency` to the table on top, if the table has clocks. */
 void tide__lua_push_staleness(lua_State *L, struct tide_table *table);
+/* shared.c */
+extern const luaL_Reg tide__lua_shared_methods[]; /* of table handles */
+const char *tide__lua_technique_name(uint8_t technique);
+const char *const *tide__lua_technique_names(void); /* ended by NULL */
+void tide__lua_push_shared(lua_State *L, struct tide_table *table); /* field `shared` of the table on the stack */
 int tide__lua_table_consistency(lua_State *L); /* t:consistency([text]) */
 
 /* ---- spawn.c ---- */

@@ -71,7 +71,6 @@ static void push_table(lua_State *L, struct tide_table *table) {
 static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
 static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
-static const char *const technique_names[] = {"static", "relocate", NULL};
 static const char *const durability_names[] = {"", "none", "strict", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
 
@@ -229,7 +228,7 @@ static int core_table(lua_State *L) {
     read_durability(L, &o);
     o.slots = slots ? choice(L, "slots", slots, slot_names) : o.slots;
     o.wire = wire ? choice(L, "wire", wire, wire_names) : TIDE_WIRE_F32;
-    o.technique = technique ? choice(L, "technique", technique, technique_names) : TIDE_STATIC;
+    o.technique = technique ? choice(L, "technique", technique, tide__lua_technique_names()) : TIDE_STATIC;
     tide__lua_consistency_read(L, 1, &o);
     lua_getfield(L, 1, "width");
     lua_Integer width = luaL_optinteger(L, -1, 0);
@@ -646,6 +645,7 @@ static int table_stats(lua_State *L) {
     struct tide_table *table = check_table(L, 1);
     push_stats(L, table);
     tide__lua_push_staleness(L, table);
+    tide__lua_push_shared(L, table);
     return 1;
 }
 
@@ -806,7 +806,7 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     lua_setfield(L, -2, "slots");
     lua_pushstring(L, wire_names[o->wire < 3 ? o->wire : 0]);
     lua_setfield(L, -2, "wire");
-    lua_pushstring(L, technique_names[o->technique & 1]);
+    lua_pushstring(L, tide__lua_technique_name(o->technique));
     lua_setfield(L, -2, "technique");
     char consistency[TIDE_CONSISTENCY_TEXT];
     tide_consistency_print(&o->consistency, consistency);
@@ -909,6 +909,7 @@ void tide__lua_open_table(lua_State *L) {
     luaL_setfuncs(L, functions, 0);
     luaL_newlib(L, table_meta);
     luaL_newlib(L, methods);
+    luaL_setfuncs(L, tide__lua_shared_methods, 0);
     lua_pushcclosure(L, table_index, 1);
     lua_setfield(L, -2, "__index");
     lua_pushboolean(L, false);

@@ -302,7 +302,13 @@ enum tide_slots { TIDE_SLOTS_HASH, TIDE_SLOTS_RANGE };
 enum tide_init { TIDE_INIT_ZERO, TIDE_INIT_UNIFORM, TIDE_INIT_NORMAL, TIDE_INIT_XAVIER };
 enum tide_update { TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD, TIDE_UPDATE_ADAGRAD, TIDE_UPDATE_ADAM };
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
-enum tide_technique { TIDE_STATIC, TIDE_RELOCATE };
+/* What is done so that an access finds its row on its own node (docs/consistency.md, docs/architecture.md). */
+enum tide_technique {
+    TIDE_STATIC,    /* nothing: a row stays at the home of its slot */
+    TIDE_RELOCATE,  /* the row goes where it is localized */
+    TIDE_REPLICATE, /* nodes that use the key have copies, brought together in rounds */
+    TIDE_INTENT,    /* the row goes to the one node that intends to use it; if several do, they have copies */
+};
 /* DEFAULT: strict with replicas, else none. */
 enum tide_durability { TIDE_DURABLE_DEFAULT, TIDE_DURABLE_NONE, TIDE_DURABLE_STRICT };
 enum { TIDE_REPLICAS_MAX = 2 };
@@ -349,7 +355,7 @@ struct tide_table_options {
     uint8_t init;         /* enum tide_init; a, b: uniform [a, b); normal standard deviation a; xavier fan-in a, fan-out b */
     uint8_t update;       /* enum tide_update */
     uint8_t wire;         /* enum tide_wire_type: values on the wire */
-    uint8_t technique;    /* enum tide_technique: rows stay at their home, or go where they are localized */
+    uint8_t technique;    /* enum tide_technique, of keys that are not managed otherwise */
     uint8_t replicas;     /* copies of each row on other nodes, 0..2; technique static only */
     uint8_t durability;   /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
     bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
@@ -475,6 +481,50 @@ void tide_table_slot_served(struct tide_table *table, uint64_t *served);
 /* Node that has the row of a key, as far as this node knows: its owner, if that is this node or the home is; else the home. */
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node);
 
+/*
+ * Techniques of single keys. Copies of shared keys (techniques replicate and intent) are read and written by the workers
+ * of their node in place. In rounds, what accumulated there goes to the owners of the rows and rows that changed come
+ * back: a worker sees its own pushes at once and those of others somewhat later, in no common order, and when nobody
+ * pushes any more all copies become equal. An update that was not sent yet is lost when its node dies (not when it
+ * leaves). Rules add, sgd and adagrad; tables without clocks and without replicas: else EUNSUPPORTED.
+ */
+struct tide_share_options {
+    const uint16_t *nodes; /* replicate: who has copies; none named: all, those that join later too */
+    size_t node_count;
+    /* of the table's shared keys: */
+    uint32_t rate;   /* rounds a second at most; 0: 100 */
+    float threshold; /* an update waits until its largest entry is this, at most 1 s */
+    float clip;      /* an update longer than so many times the mean one is cut to that, after 1,000 updates; 0: none is */
+};
+/* Tells all nodes; done means told, not carried out. options NULL: defaults. Fibers. ERANGE, EINVAL, EUNSUPPORTED. */
+int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key_count, uint8_t technique,
+                      const struct tide_share_options *options);
+/* The technique of a key, as this node knows; *copy: it has a copy now. Any thread. */
+uint8_t tide_table_technique(struct tide_table *table, uint64_t key, bool *copy);
+/* What was pushed to copies before is at the owners when this returns. Fibers. */
+int tide_table_flush(struct tide_table *table);
+
+/*
+ * The calling worker will use the keys in its clocks clock_begin .. clock_end - 1 (techniques intent and relocate; else a
+ * no-op, counted with those of localize). Never waits; when that is near, rows come here or copies are made. Nothing
+ * depends on it but speed. EBUSY: too many are queued, the access will be remote. EINVAL: no worker. ERANGE.
+ */
+int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key_count, uint32_t clock_begin,
+                      uint32_t clock_end);
+
+struct tide_share_age {
+    uint64_t mean_ns, max_ns;
+};
+struct tide_share_stats { /* of this node */
+    uint64_t keys, copies;            /* keys that are managed or shared here; copies here now */
+    uint64_t hits, refused;           /* keys served by copies; keys that got none: no room */
+    uint64_t updates_out, rows_in, notices_out; /* in keys */
+    uint64_t updates_failed, clipped; /* not applied, or not known to be: the owner died; cut */
+    struct tide_share_age unsent;     /* how old updates are when they are at the owner */
+    struct tide_share_age behind;     /* how old rows get that have changed at the owner, without the way of the notice */
+};
+void tide_table_share_stats(struct tide_table *table, struct tide_share_stats *out); /* any thread */
+
 enum { TIDE_RELOCATE_BUCKETS = 56 };
 /* Counted in keys unless named otherwise, on this node. */
 struct tide_table_stats {
@@ -502,6 +552,7 @@ struct tide_hot_key {
 /* The hottest keys of this node, at most `limit` of 1,024, most accesses first: how many. *total: accesses of all keys,
  * by the same sample. The sum over all nodes is the table's (each counts its own workers). Any thread. */
 size_t tide_table_hottest(struct tide_table *table, struct tide_hot_key *out, size_t limit, uint64_t *total);
+
 /* How long fibers of this node waited for pulls and pushes of a table that could not be done in place: counts of waits
  * below 1, 2, 4, ... us, in the last all longer ones (from 67 s). Any thread. */
 enum { TIDE_WAIT_BUCKETS = 28 };

@@ -62,6 +62,13 @@ function ops.staleness(request)
   return answer
 end
 
+---A placement policy wants keys here: {table=, keys=}. It is advice: what fails is told by the access itself.
+function ops.localize(request)
+  local handle = core.table_find(request.table)
+  if handle then core.fiber(function() handle:localize(request.keys) end) end
+  return {}
+end
+
 ---Another bound for a table with clocks: {table=, value=}.
 function ops.consistency(request)
   local handle, err = core.table_find(request.table)

@@ -106,7 +106,8 @@ function controller:tables_on(node)
       gone_here = #handle:health().lost > 0 -- else its copies take over
     elseif handle then
       -- Rows that relocate live where they are used, whoever their home is.
-      gone_here = (handle:homes()[node.id] or 0) > 0 or (handle.spec.technique == "relocate" and node.workers > 0)
+      local moves = handle.spec.technique == "relocate" or handle.spec.technique == "intent"
+      gone_here = (handle:homes()[node.id] or 0) > 0 or (moves and node.workers > 0)
     end
     if gone_here then lost[#lost + 1] = ("`%s`"):format(self.a.tables[key]) end
   end

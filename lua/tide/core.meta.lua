@@ -60,6 +60,8 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 -- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", consistency, cache_bytes, unsubscribe_after, refuse_nan, seed
+---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
 ---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
 ---@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
@@ -68,6 +70,9 @@ function core.tables() end            --> array of {name=, ...stats}
 -- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
+-- t:manage(keys, technique[, {nodes={ids}, rate=100, threshold=0, clip=0}]) -> true | nil, err: the technique of keys, on all nodes; t:technique(key) -> name, has this node a copy;
+-- t:intent(keys, first clock, clock after the last) -> true | nil, err: the calling worker will use them (does not suspend); t:flush() -> true | nil, err: what was pushed to copies is in the rows;
+-- t:stats().shared, if keys are: {keys=, copies=, hits=, refused=, updates_out=, rows_in=, notices_out=, updates_failed=, clipped=, unsent_mean_ms=, unsent_max_ms=, behind_mean_ms=, behind_max_ms=};
 -- t:move(slots, node id) -> true | nil, err: gives slots (0..4095) to a node, waits until nobody goes by the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
 -- t:health() -> {mode="none"|"strict", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed"} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);

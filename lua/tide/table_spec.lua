@@ -10,7 +10,7 @@ local FIELDS <const> = {
   unsubscribe_after = true, replicas = true, durability = true, send_order = true, bandwidth = true,
 }
 local CHOICES <const> = {
-  dtype = {f32 = true}, technique = {static = true, relocate = true},
+  dtype = {f32 = true}, technique = {static = true, relocate = true, replicate = true, intent = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
   durability = {strict = true, none = true},
   send_order = {clock = true, magnitude = true, age = true, random = true},

@@ -224,6 +224,17 @@ end
 ---@param fields table {seconds =, paths = by tensor, bytes =, busy_s =, step_s =, waited_s =}
 function w_methods:exchanged(fields) tell(self, {op = "exchanged", fields = fields}) end
 
+---This worker will use keys of a table in its clocks `from` to `to` - 1 (w:clock() counts them): rows come here, or
+---copies of those that others use too, when that is near. Nothing depends on it but speed.
+---@param handle table of a table with technique "intent" or "relocate"
+---@param keys integer[]|tensor
+---@param from integer
+---@param to? integer default from + 1
+---@return boolean|nil ok nil: too many intents are queued already
+function w_methods:intent(handle, keys, from, to)
+  return handle:intent(keys, self.clock_base + from, self.clock_base + (to or from + 1))
+end
+
 ---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
 ---@return integer clock
 function w_methods:clock()

@@ -20,6 +20,7 @@
 #include "store/cut.h"
 #include "store/heat.h"
 #include "store/replica.h"
+#include "store/shared.h"
 
 enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
 
@@ -39,7 +40,7 @@ void tide__misses_release(struct tide__misses *misses) {
     misses->count = 0;
 }
 
-static int miss(struct tide__misses *misses, size_t position) {
+int tide__misses_add(struct tide__misses *misses, size_t position) {
     if (misses->count == misses->capacity) {
         bool small = misses->at == misses->small;
         size_t capacity = misses->capacity * 4;
@@ -169,7 +170,7 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
     if (!create) {
         /* acquire: a slot that comes back has its route set after its words */
         uint64_t seen = atomic_load_explicit(*word, memory_order_acquire);
-        if (tide__word_state(seen) == TIDE__ABSENT) {
+        if (!(seen & (TIDE__WORD_STATE | TIDE__WORD_LOCK))) { /* ABSENT, and nobody makes it */
             return served(pass, b->slots[j]) ? TIDE__NOT_FOUND : TIDE__MISSED;
         }
     }
@@ -297,7 +298,7 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
                 }
             } else if (code == TIDE__NOT_FOUND) {
                 tide__row_init(&table->options, b.keys[j], out, pass->raw);
-            } else if (code != TIDE__MISSED || (code = miss(pass->misses, b.positions[j])) != 0) {
+            } else if (code != TIDE__MISSED || (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
                 return code;
             }
             pass->at++;
@@ -312,7 +313,7 @@ static int miss_all(struct tide__pass *pass) {
     int code = 0;
     pass->misses->count = 0;
     for (pass->at = 0; pass->at < pass->count && !code; pass->at++) {
-        code = miss(pass->misses, pass->index ? pass->index[pass->at] : pass->at);
+        code = tide__misses_add(pass->misses, pass->index ? pass->index[pass->at] : pass->at);
     }
     return code;
 }
@@ -407,17 +408,18 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                 tide__cut_push(table, b.keys[j], &now, row, made, pass->stamp,
                                pass->raw ? NULL : delta);
                 if (TIDE_UNLIKELY(pass->raw)) {
-                    memcpy(row, delta, row_bytes);
+                    tide__row_put(table, row, delta, pass->flags);
                 } else {
                     tide__rule_apply(&table->options, row, delta);
                 }
                 if (TIDE_UNLIKELY(table->clocked != NULL) && (now & TIDE__WORD_WATCHED)) {
                     now = tide__row_changed(table->clocked, b.keys[j], now, delta, table->width);
                 }
+                tide__row_changes(table, b.keys[j], pass->changer, made);
                 tide__word_unlock(word, now);
             } else if (code == TIDE__NOT_FOUND) {
                 return full(table);
-            } else if (code != TIDE__MISSED || (code = miss(pass->misses, b.positions[j])) != 0) {
+            } else if (code != TIDE__MISSED || (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
                 return code;
             }
             pass->at++;
@@ -436,7 +438,7 @@ int tide__pass_push(struct tide__pass *pass) {
 
 /* ---- calls ---- */
 
-static int check_keys(const struct tide_table *table, const uint64_t *keys, size_t count) {
+int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count) {
     if (count > UINT32_MAX / 2) {
         return tide_fail(TIDE_ELIMIT, "%zu keys in one call on table '%s'", count, table->name);
     }
@@ -481,11 +483,34 @@ static int check_rows(struct tide_table *table, const uint64_t *keys, size_t cou
     return 0;
 }
 
+int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait,
+                   bool *sent) {
+    struct tide_table *table = pass->table;
+    struct tide__misses *misses = pass->misses;
+    int code = kind == TIDE__PULL ? tide__pass_pull(pass) : tide__pass_push(pass);
+    *sent = false;
+    tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
+                      pass->at - misses->count);
+    if (code && misses->count && table->relocates) {
+        tide__owner_take_back(table, pass->keys, misses->at, misses->count);
+    }
+    if (!code && misses->count) {
+        code = tide__remote_start(pass, kind, t);
+        *sent = code == 0;
+        if (wait) {
+            int result = tide__ticket_wait(
+                t); /* also after an error: what was sent must not answer into our stack */
+            code = code ? code : result;
+        }
+    }
+    return code;
+}
+
 int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
                   size_t key_count, float *out, const float *in, struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
-    int code = check_keys(table, keys, key_count);
+    int code = tide__check_keys(table, keys, key_count);
     if (!code && TIDE_UNLIKELY(table->replicas) &&
         atomic_load_explicit(&table->store->fenced, memory_order_relaxed)) {
         code = tide__fenced_fail(table->store);
@@ -518,26 +543,19 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                               .in = (const uint8_t *)in,
                               .mask = TIDE__FOR_WORKER,
                               .raw = raw,
+                              .flags = raw ? TIDE__RAW : 0,
                               .hands_over = true,
                               .patient = true,
                               .async = ticket != NULL,
                               .stamp =
                                   kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
                               .misses = &misses};
-    code = kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
-    tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
-                      pass.at - misses.count);
-    if (code && misses.count && table->relocates) {
-        tide__owner_take_back(table, keys, misses.at, misses.count);
-    }
-    if (!code && misses.count) {
-        code = tide__remote_start(&pass, kind, t);
-        if (!ticket) {
-            int result = tide__ticket_wait(
-                t); /* also after an error: what was sent must not answer into our stack */
-            code = code ? code : result;
-        }
-    }
+    bool sent;
+    /* acquire: with its creation */
+    struct tide__shared *shared = atomic_load_explicit(&table->shared, memory_order_acquire);
+    code = TIDE_UNLIKELY(shared != NULL) && !raw
+               ? tide__shared_operate(shared, &pass, kind, t, !ticket)
+               : tide__pass_run(&pass, kind, t, !ticket, &sent);
     tide__misses_release(&misses);
     return code;
 }
@@ -558,7 +576,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
                         struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
-    int code = check_keys(table, keys, key_count);
+    int code = tide__check_keys(table, keys, key_count);
     if (code || key_count == 0) {
         return code;
     }
@@ -579,8 +597,8 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         uint64_t word = words ? atomic_load_explicit(words + tide__place_of(table, slot, keys[i]),
                                                      memory_order_acquire)
                               : 0;
-        if (tide__word_state(word) != TIDE__OWNED) {
-            code = miss(&misses, i);
+        if (tide__word_state(word) != TIDE__OWNED && !tide__shared_stays(table, keys[i])) {
+            code = tide__misses_add(&misses, i);
         }
     }
     tide__table_count(table, TIDE__LOCALIZED, key_count);
@@ -618,7 +636,8 @@ size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, siz
                                   .patient = false,
                                   .misses = &misses};
         misses.count = 0;
-        if (tide__pass_pull(&pass) == 0 && misses.count == 0) {
+        if (tide__shared_read(table, keys[i], pass.out) ||
+            (tide__pass_pull(&pass) == 0 && misses.count == 0)) {
             hit[i / 64] |= UINT64_C(1) << (i % 64);
             hits++;
             tide__heat_access(table->heat, tide__stripe(), &keys[i], 1, false);

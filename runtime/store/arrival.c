@@ -4,6 +4,7 @@
  */
 #include "store/location.h"
 #include "store/owner.h"
+#include "store/shared.h"
 
 /* ---- words ---- */
 
@@ -219,17 +220,18 @@ int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float
     }
     if (job->kind == TIDE__PULL) {
         memcpy((float *)job->values->data + index * floats, row, floats * sizeof *row);
-        return 0;
+        return tide__subscribe_of(job, index);
     }
     const uint8_t *in = job->deltas ? (const uint8_t *)job->deltas : job->rows;
     in += index * floats * sizeof(float);
     tide__cut_push(table, tide__job_key_at(job, index), word, row, made, job->stamp,
                    job->raw ? NULL : in);
     if (job->raw) {
-        memcpy(row, in, floats * sizeof *row);
+        tide__row_put(table, row, in, job->flags);
     } else {
         tide__rule_apply(&table->options, row, in);
     }
+    tide__row_changes(table, tide__job_key_at(job, index), tide__job_changer(job), made);
     return 0;
 }
 
@@ -304,6 +306,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, key)));
         tide__locations_gave(table, key, to == home ? 0 : to, term & TIDE__TERM_MASK);
     }
+    tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
     tide__table_count(table, TIDE__RELOCATED_OUT, 1);
     return tide__word_gone(old, k, handed);
 }

@@ -18,6 +18,7 @@
 #include "store/generation.h"
 #include "store/move.h"
 #include "store/replica.h"
+#include "store/shared.h"
 
 enum {
     HOMES_BYTES = TIDE_SLOT_COUNT * 2,
@@ -504,6 +505,7 @@ static int clear(struct tide_store *store, const struct tide_message *message,
         } else {
             (void)tide__slot_drain(table, slot, NULL, NULL);
         }
+        tide__shared_slot_left(table, slot);
     }
     static const uint8_t nil = 0xc0;
     (void)tide_answer(message->from, message->call, &nil, sizeof nil);
@@ -520,6 +522,12 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
         break;
     case TIDE__OP_MOVE_SLOTS:
         code = tide__request_call(store, message, body);
+        break;
+    case TIDE__OP_MANAGE:
+        code = tide__manage_call(store, message, body);
+        break;
+    case TIDE__OP_SHARE_FLUSH:
+        code = tide__shared_flush_call(store, message, body);
         break;
     case TIDE__OP_KEYS:
         code = list_keys(store, message, body);
@@ -559,6 +567,7 @@ static int install(struct tide_store *store, uint64_t id, const struct tide_tabl
         memcpy(table->slot_versions, versions, sizeof table->slot_versions);
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
         tide__table_publish(store, table);
+        tide__shared_table(table);
         if (table->replicas) {
             tide__lease_start(store);
         }
@@ -666,6 +675,7 @@ static void welcome(struct tide_store *store, uint16_t node) {
         }
         send_table(store, e, node, e->phase != TIDE__CATALOG_PREPARE);
     }
+    tide__manage_tell(store, node);
     struct tide_writer w;
     uint8_t buffer[16];
     tide_writer_init(&w, buffer, sizeof buffer);

@@ -384,9 +384,21 @@ static int make_directory(struct tide_checkpoint *c) {
     return code == TIDE_ENOSPC ? tide_fail(code, "no space left for '%s'", path) : code;
 }
 
+/* What waits in copies of shared keys is to be in the rows. */
+static int flush_copies(struct tide_store *store) {
+    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    int code = 0;
+    for (unsigned id = 1; id <= count && !code; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        code = table ? tide_table_flush(table) : 0;
+    }
+    return code;
+}
+
 static int write_parts(struct tide_checkpoint *c, uint8_t cut) {
     struct tide__manifest *m = &c->manifest;
-    int code = list_members(c, &m->nodes, &m->node_count);
+    int code = flush_copies(c->store);
+    code = code ? code : list_members(c, &m->nodes, &m->node_count);
     code = code ? code : ask(c);
     code = code ? code : list_tables(c);
     code = code ? code : decide_cut(c, cut);

@@ -6,6 +6,7 @@
  */
 #include "store/move.h"
 #include "store/replica.h"
+#include "store/shared.h"
 
 enum { LOOK_NS = 5000000, LOOKS_AN_OFFER = 40 };
 
@@ -61,7 +62,8 @@ void tide__drain_advance(struct tide_store *store) {
         return; /* looked at again in a moment */
     }
     drain->look_at = now + LOOK_NS;
-    if (!tide__owner_leave(store, drain->looks++ % LOOKS_AN_OFFER == 0)) {
+    const bool copies = !tide__shared_gone(store); /* their updates go to the owners */
+    if (!tide__owner_leave(store, drain->looks++ % LOOKS_AN_OFFER == 0) || copies) {
         memset(drain->awaited, 0, sizeof drain->awaited);
         drain->asked = false;
         return;

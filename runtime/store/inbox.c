@@ -5,9 +5,11 @@
  */
 #include "store/clocked.h"
 #include "store/generation.h"
+#include "store/intent.h"
 #include "store/location.h"
 #include "store/move.h"
 #include "store/replica.h"
+#include "store/shared.h"
 
 enum { LOGGED_MAX = 10 };
 
@@ -39,8 +41,8 @@ int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lan
     return send(store, node, lane, prepaid, false, data, size, tail);
 }
 
-int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
-                             size_t size, struct tide_blob *tail) {
+int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data, size_t size,
+                             struct tide_blob *tail) {
     return send(store, node, TIDE_LANE_STORE, true, true, data, size, tail);
 }
 
@@ -126,6 +128,7 @@ static void on_member(struct tide_store *store, const struct tide_member *member
         store->member_state[member->id] = (uint8_t)(1 + member->state);
         tide__catalog_member(store, member);
         tide__clocked_member(store, member);
+        tide__shared_member(store, member);
         tide__move_member(store, member);
     }
 }
@@ -142,7 +145,8 @@ static void on_members(struct tide_store *store, struct tide_reader *r) {
     if (!all && tide_net_member(store->net, (uint16_t)id, members)) {
         on_member(store, members);
     }
-    while (all && (got = tide_net_news(store->net, store->member_state, members, TIDE_COUNT(members))) > 0) {
+    while (all && (got = tide_net_news(store->net, store->member_state, members,
+                                       TIDE_COUNT(members))) > 0) {
         for (size_t i = 0; i < got; i++) {
             on_member(store, &members[i]);
         }
@@ -212,6 +216,22 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         break;
     case TIDE__OP_MEMBERS:
         on_members(store, &r);
+        break;
+    case TIDE__OP_TECHNIQUE:
+        tide__manage_message(store, from, &r);
+        break;
+    case TIDE__OP_INTENT:
+    case TIDE__OP_DONE:
+        tide__interest_message(store, (int)op, &r);
+        break;
+    case TIDE__OP_ADVICE:
+        tide__advice_message(store, &r);
+        break;
+    case TIDE__OP_NOTICE:
+        tide__notice_message(store, &r);
+        break;
+    case TIDE__OP_SHARE_FLUSH:
+        tide__shared_flush_ended(store, from, &r);
         break;
     case TIDE__OP_CUT_ABORT:
     case TIDE__OP_CUT_WALKING:

@@ -25,6 +25,7 @@
 #include "store/replica.h"
 
 #include "store/clocked.h"
+#include "store/shared.h"
 
 enum {
     IN_FLIGHT_MAX = 256, /* slots; mostly empty ones: a round trip each would make a move last minutes */
@@ -646,6 +647,7 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
                : table->relocates ? tide__owner_depart(table, slot, d->to)
                                   : tide__slot_drain(table, slot, pack, d);
     code = code ? code : ship(d);
+    tide__shared_slot_left(table, slot);
     code = code || lost_to ? code : tide__clocked_departed(table, slot, d->to);
     if (code) {
         return code;

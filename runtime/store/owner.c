@@ -14,6 +14,7 @@
  */
 #include "store/location.h"
 #include "store/owner.h"
+#include "store/shared.h"
 
 /* Where a missed key of a job goes: one of these, or a node, with why. */
 enum {
@@ -77,6 +78,7 @@ static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t k
         if (!code) {
             tide__row_init(&table->options, key,
                            (float *)job->values->data + index * tide__job_floats(job), job->raw);
+            code = tide__subscribe_of(job, index);
         }
     } else {
         uint32_t row;

@@ -47,7 +47,7 @@ static void write_wish(struct tide_table *table, const struct parcel *p, struct 
     tide_write_uint(w, atomic_load_explicit(&table->map_version, memory_order_relaxed));
     tide_write_uint(w, tide__store_self(table->store));
     tide_write_uint(w, 0);
-    tide_write_bool(w, false);
+    tide_write_uint(w, 0);
     tide_write_nil(w);
     tide_write_typed(w, TIDE_U64, p->keys, p->count);
 }

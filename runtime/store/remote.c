@@ -403,6 +403,25 @@ bool tide__pending_before(struct tide_store *store, const struct tide_table *tab
     return found;
 }
 
+uint64_t tide__pending_newest(struct tide_store *store) {
+    tide_lock(&store->pending.lock);
+    uint64_t sequence = store->pending.sequence;
+    tide_unlock(&store->pending.lock);
+    return sequence;
+}
+
+bool tide__pending_older(struct tide_store *store, const struct tide_table *table,
+                         uint64_t sequence) {
+    bool found = false;
+    tide_lock(&store->pending.lock);
+    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found;
+         p = p->next) {
+        found = p->table == table && (p->kind == TIDE__PULL || p->kind == TIDE__PUSH);
+    }
+    tide_unlock(&store->pending.lock);
+    return found;
+}
+
 bool tide__pending_stamped(struct tide_store *store, uint32_t clock) {
     bool found = false;
     tide_lock(&store->pending.lock);
@@ -547,7 +566,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     tide_write_uint(w, atomic_load_explicit(&table->map_version, memory_order_relaxed));
     tide_write_uint(w, tide__store_self(store));
     tide_write_uint(w, 0);
-    tide_write_bool(w, pass->raw);
+    tide_write_uint(w, pass->flags);
     if (kind == TIDE__PUSH) {
         tide_write_uint(w, pass->stamp);
     }

@@ -351,6 +351,7 @@ static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t 
     wait->job.origin = job->origin;
     wait->job.kind = job->kind;
     wait->job.raw = job->raw;
+    wait->job.flags = job->flags;
     wait->job.count = count;
     wait->job.copy = (uint8_t *)positions;
     wait->job.positions = wait->job.copy;

@@ -125,6 +125,18 @@ static void adam(const struct tide_table_options *o, float *row, const char *del
     }
 }
 
+void tide__row_add(float *row, const void *delta, size_t count) {
+    add(row, delta, count);
+}
+
+void tide__row_put(const struct tide_table *table, float *row, const void *from, uint8_t flags) {
+    if (flags & TIDE__SUMS) {
+        add(row, from, table->row_floats);
+    } else {
+        memcpy(row, from, table->row_floats * sizeof *row);
+    }
+}
+
 void tide__rule_apply(const struct tide_table_options *o, float *row, const void *delta) {
     switch (o->update) {
     case TIDE_UPDATE_ADD:

@@ -9,6 +9,7 @@
  * appears under its name only when it is whole and synced. File calls block: they run on the thread
  * of the caller, never on the I/O thread.
  */
+#include "store/replica.h"
 #include "store/save.h"
 #include "wire/safetensors.h"
 
@@ -130,14 +131,15 @@ static int keys_of_node(struct tide_table *table, uint16_t node, struct keys *ke
     return 0;
 }
 
-static int each_home(struct tide_table *table,
+/* `all`: every member, as rows that relocate and copies may be at any. */
+static int each_home(struct tide_table *table, bool all,
                      int (*visit)(struct tide_table *table, uint16_t node, void *arg), void *arg) {
     uint32_t *counts = tide_alloc(65536 * sizeof *counts);
     if (!counts) {
         return tide_fail(TIDE_ENOMEM, "no memory for the map of table '%s'", table->name);
     }
     tide_table_homes(table, counts, 65536, NULL);
-    if (table->relocates) { /* rows may be at any node */
+    if (all) {
         uint64_t view;
         size_t room = tide_net_members(table->store->net, NULL, 0, &view) + 8;
         struct tide_member *members = tide_alloc(room * sizeof *members);
@@ -171,6 +173,36 @@ static int compare_keys(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
+    uint8_t body[16];
+    struct tide_writer w;
+    struct tide_reply *reply = NULL;
+    (void)arg;
+    if (node >= TIDE__NODES) { /* clients have no copies */
+        return 0;
+    }
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__OP_SHARE_FLUSH);
+    tide_write_uint(&w, table->id);
+    int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT,
+                         &reply);
+    tide_reply_free(reply);
+    tide_writer_release(&w);
+    /* What the dead had not sent is lost; who left had sent all. */
+    struct tide_member member;
+    const bool gone = code && tide_net_member(table->store->net, node, &member) &&
+                      (member.state == TIDE_MEMBER_DEAD || member.state == TIDE_MEMBER_LEFT);
+    return gone ? 0 : code;
+}
+
+/* Also where this node, perhaps a client, knows of no shared keys. */
+int tide_table_flush(struct tide_table *table) {
+    const struct tide_table_options *o = &table->options;
+    const bool never = o->replicas || o->consistency.model != TIDE_SEQUENTIAL;
+    return table->store->net && !never ? each_home(table, true, visit_flush, NULL) : 0;
+}
+
 /* All keys with a row, sorted. Slots that move while we list could be missed: then once more. */
 static int list_keys(struct tide_table *table, struct keys *keys) {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -178,7 +210,7 @@ static int list_keys(struct tide_table *table, struct keys *keys) {
         uint64_t before = atomic_load_explicit(&table->changes,
                                                memory_order_acquire); /* routes_begin of move.c */
         int code =
-            table->store->system ? each_home(table, visit_keys, keys) : keys_here(table, keys);
+            table->store->system ? each_home(table, table->relocates, visit_keys, keys) : keys_here(table, keys);
         if (code) {
             return code;
         }
@@ -308,7 +340,8 @@ int tide_table_save(struct tide_table *table, const char *path) {
     const size_t part_count = tide__parts_of(table, parts);
     struct tide_file *file = NULL;
     uint64_t keys_at = 0;
-    int code = list_keys(table, &keys);
+    int code = tide_table_flush(table);
+    code = code ? code : list_keys(table, &keys);
     if (!code) {
         code = port->ops->file_open(port, temporary,
                                     TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
@@ -428,7 +461,7 @@ static int visit_clear(struct tide_table *table, uint16_t node, void *arg) {
 
 int tide__table_clear(struct tide_table *table) {
     if (table->store->system) {
-        return each_home(table, visit_clear, NULL);
+        return each_home(table, table->relocates, visit_clear, NULL);
     }
     int code = 0;
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && !code; slot++) {
@@ -512,6 +545,7 @@ int tide_table_load(struct tide_table *table, const char *path) {
     code =
         code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
     code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, true);
+    code = code ? code : tide_table_flush(table); /* or it were added to what is read */
     code = code ? code : tide__table_clear(table);
     code =
         code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);

@@ -11,6 +11,7 @@
  */
 #include "store/location.h"
 #include "store/replica.h"
+#include "store/shared.h"
 
 enum { REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
 
@@ -166,7 +167,7 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
                            : atomic_load_explicit(&job->table->map_version, memory_order_relaxed));
     tide_write_uint(w, job->origin);
     tide_write_uint(w, hops);
-    tide_write_bool(w, job->raw);
+    tide_write_uint(w, job->flags);
     if (job->kind == TIDE__PUSH) {
         tide_write_uint(w, job->stamp);
     }
@@ -327,7 +328,8 @@ enum { PARKED = 0, DROPPED = UINT16_MAX };
 
 /* Where a missed key of a job goes: a node, or one of these. Of a table with copies nothing is
  * passed on for an origin that has not heard of the new home: it sends all that is unanswered
- * again, in order, when it hears, and what went from here could come there before an earlier one. */
+ * again, in order, when it hears, and what went from here could come there before an earlier one.
+ */
 static uint16_t destination(const struct tide__job *job, uint32_t index) {
     const struct tide_table *table = job->table;
     uint32_t slot = tide__slot_of(table, tide__job_key_at(job, index));
@@ -438,9 +440,14 @@ static int process(struct tide__job *job) {
                               .in = job->deltas ? (const uint8_t *)job->deltas : job->rows,
                               .mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN,
                               .raw = job->raw,
+                              .flags = job->flags,
+                              .changer = tide__job_changer(job),
                               .patient = false,
                               .stamp = job->stamp,
                               .misses = &job->misses};
+    if (!code && (job->flags & TIDE__SUBSCRIBES)) {
+        code = tide__subscribe_job(job);
+    }
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
         job->at = pass.at;
@@ -576,7 +583,9 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
     job->id = tide_read_uint(&r);
     uint64_t map_version = tide_read_uint(&r);
     uint64_t origin = tide_read_uint(&r), hops = tide_read_uint(&r);
-    job->raw = tide_read_bool(&r);
+    uint64_t flags = tide_read_uint(&r);
+    job->flags = (uint8_t)(flags & TIDE__FLAGS);
+    job->raw = flags & TIDE__RAW;
     uint64_t stamp = kind == TIDE__PUSH ? tide_read_uint(&r) : TIDE_NO_CLOCK;
     job->stamp = (uint32_t)stamp;
     job->map_version = (uint32_t)map_version;
@@ -591,13 +600,14 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
         refuse(store, job, TIDE_ENOENT, text);
         return false;
     }
-    const bool whole = !r.error && fields == tide__job_fields(job->table, kind) &&
-                       read_extra(&r, job, &terms);
+    const bool whole =
+        !r.error && fields == tide__job_fields(job->table, kind) && read_extra(&r, job, &terms);
     job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
     job->keys = tide_read_typed(&r, TIDE_U64, &count);
     if (!whole || r.error || count == 0 || count > UINT32_MAX / 2 ||
         (job->positions && positions != count) || (job->terms && terms != count) ||
-        stamp > TIDE_NO_CLOCK || hops >= TIDE__HOPS_MAX || origin == 0 || origin > UINT16_MAX) {
+        stamp > TIDE_NO_CLOCK || flags > TIDE__FLAGS || hops >= TIDE__HOPS_MAX || origin == 0 ||
+        origin > UINT16_MAX) {
         refuse(store, job, TIDE_EPROTO, "a damaged operation");
         return false;
     }

@@ -19,6 +19,7 @@ struct tide__job {
     uint32_t stamp; /* push: the clock of the worker that made it, or TIDE_NO_CLOCK */
     uint8_t kind, hops;
     bool raw;
+    uint8_t flags; /* enum tide__operation_flags */
     bool own; /* straight from a worker of this node: waits behind fences */
     bool returned; /* of this node, back from a node that has the rows no more (location.h) */
     bool queued_once;
@@ -39,6 +40,11 @@ struct tide__job {
 
 static inline size_t tide__job_floats(const struct tide__job *job) {
     return job->raw ? job->table->row_floats : job->table->width;
+}
+
+/* Whose copy has what this push brings; 0: nobody's. */
+static inline uint16_t tide__job_changer(const struct tide__job *job) {
+    return job->flags & TIDE__OF_COPY ? job->origin : 0;
 }
 
 static inline uint8_t tide__job_code(const struct tide__job *job) {

@@ -203,6 +203,11 @@ struct tide_table {
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
     struct tide__locations *locations; /* relocating tables: location.h; NULL: nothing to remember */
 
+    _Atomic(struct tide__intents *) intents; /* intent.h; NULL: no worker has had one */
+    struct tide__node_sets *interest;        /* intent.h, home; I/O; NULL: nobody has had one */
+    atomic_uint made_or_subscribed; /* shared.h; orders the two by being written by both */
+    _Atomic(struct tide__shared *) shared; /* shared.h; NULL: no key has ever had copies */
+
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
 };
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount);
@@ -274,6 +279,9 @@ void tide__slots_deinit(struct tide_table *table);
 /* ---- rules.c, init.c ---- */
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
+void tide__row_add(float *row, const void *delta, size_t count); /* unaligned */
+/* A raw row: in place of the one that is there, or (TIDE__SUMS) added to it. */
+void tide__row_put(const struct tide_table *table, float *row, const void *from, uint8_t flags);
 float tide__square_sum(const void *values, size_t count); /* floats, at any alignment */
 bool tide__all_finite(const float *values, size_t count);
 /* The initial row; `full`: with the rule's state. A pure function of the options and the key. */
@@ -287,6 +295,18 @@ struct tide__misses {
 };
 void tide__misses_init(struct tide__misses *misses);
 void tide__misses_release(struct tide__misses *misses);
+int tide__misses_add(struct tide__misses *misses, size_t position); /* ENOMEM */
+
+/* Of an operation, on the wire too. The last three: shared.h. */
+enum tide__operation_flags {
+    TIDE__RAW = 1,        /* rows with state, copied both ways */
+    TIDE__SUMS = 2,       /* push, raw: added instead */
+    TIDE__SUBSCRIBES = 4, /* pull: the origin keeps a copy, and wants to hear of the next change */
+    TIDE__OF_COPY = 8,    /* push: what the copy of the origin has in it already */
+    TIDE__FLAGS = 15
+};
+
+struct tide__ticket;
 
 /* One walk over the keys of a call or a message; what is not served here is listed in `misses`. */
 struct tide__pass {
@@ -298,6 +318,8 @@ struct tide__pass {
     const uint8_t *in;     /* push: rows, any alignment */
     uint32_t mask;         /* TIDE__FOR_... */
     bool raw;              /* rows with state, copied both ways */
+    uint8_t flags;         /* enum tide__operation_flags, TIDE__RAW as `raw` says */
+    uint16_t changer;      /* push of a copy's updates: its node */
     bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
     bool patient;     /* may wait for a row; else EBUSY */
     bool async;       /* the call does not wait for an answer */
@@ -320,6 +342,12 @@ enum tide__kind {
     TIDE__OFFER = 5,
     TIDE__CLOCKED = 6 /* of a ticket: a pull from a table with clocks */
 };
+/* ELIMIT, ERANGE. */
+int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count);
+/* Walks, and asks other nodes for what was missed; `t` is initialised, and waited for if `wait`. *sent:
+ * what was missed is on its way, or was. */
+int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait,
+                   bool *sent);
 /* Pull and push, rows with their state when `raw`. */
 int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
                   size_t key_count, float *out, const float *in, struct tide_ticket *ticket);
@@ -447,6 +475,10 @@ void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
                           uint64_t sequence);
+/* What was registered last; is a pull or push of the table up to `sequence` unanswered? */
+uint64_t tide__pending_newest(struct tide_store *store);
+bool tide__pending_older(struct tide_store *store, const struct tide_table *table,
+                         uint64_t sequence);
 /* Is a push of a worker unanswered that was made before clock `clock`? */
 bool tide__pending_stamped(struct tide_store *store, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
@@ -454,11 +486,11 @@ void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* 
 
 /* ---- shard.c, inbox.c: messages of the store actor ---- */
 enum tide__op {                             /* first element of every body */
-                TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, raw,
-                                               positions u32|nil, keys u64]; behind raw or stamp:
+                TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, flags,
+                                               positions u32|nil, keys u64]; behind flags or stamp:
                                                copies: ids u64; relocating: terms u32|nil of keys
                                                that come straight, and go back (location.h) */
-                TIDE__OP_PUSH = TIDE__PUSH, /* [op .. raw, stamp, positions, keys, rows] */
+                TIDE__OP_PUSH = TIDE__PUSH, /* [op .. flags, stamp, positions, keys, rows] */
                 TIDE__OP_LOCALIZE = TIDE__LOCALIZE, /* as PULL, from a worker of the node itself */
                 TIDE__OP_LOC =
                     TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
@@ -559,6 +591,17 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_CUT_ABORT,   /* [op, id] of the coordinator */
                 TIDE__OP_CUT_WALKING, /* [op, id] node -> node: no untaken row comes from here */
                 TIDE__OP_CUT_WROTE,   /* [op, id] to oneself */
+                /* shared keys (shared.h) */
+                TIDE__OP_MANAGE, /* call to the controller: [op, table, technique, hz, threshold,
+                                    clip, nodes u32, keys u64] */
+                TIDE__OP_TECHNIQUE, /* the same, controller -> all */
+                TIDE__OP_SHARE_FLUSH, /* call: [op, table]: what accumulated in copies is at the
+                                         owners */
+                TIDE__OP_INTENT, /* [op, table, origin, hops, keys u64] to the home: the origin is
+                                    interested */
+                TIDE__OP_DONE,   /* the same: no more */
+                TIDE__OP_ADVICE, /* [op, table, own or copy, keys u64] home -> who is interested */
+                TIDE__OP_NOTICE, /* [op, table, keys u64, ages in us u64] owner -> copies: changed */
                 TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);

@@ -6,7 +6,9 @@
 #include "store/clocked.h"
 #include "store/generation.h"
 #include "store/heat.h"
+#include "store/intent.h"
 #include "store/replica.h"
+#include "store/shared.h"
 
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
@@ -45,7 +47,7 @@ int tide__options_check(struct tide_table_options *o) {
         return bad_options(o, "the name is no identifier");
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_RELOCATE ||
+        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
         o->durability > TIDE_DURABLE_STRICT) {
         return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
     }
@@ -83,7 +85,10 @@ int tide__options_check(struct tide_table_options *o) {
             return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
         }
     }
-    return tide__consistency_check(o);
+    code = tide__consistency_check(o);
+    return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT)
+               ? code
+               : tide__shared_check(o);
 }
 
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
@@ -192,7 +197,8 @@ int tide__table_make(struct tide_store *store, uint32_t id,
         atomic_init(&table->slots[s].route, home == self ? home | TIDE__MINE : home);
     }
     table->parked_end = &table->parked;
-    table->relocates = options->technique == TIDE_RELOCATE && store->system;
+    table->relocates =
+        (options->technique == TIDE_RELOCATE || options->technique == TIDE_INTENT) && store->system;
     table->heat = tide__heat_create();
     int code = !table->heat ? tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name)
                : table->relocates ? tide__owner_table_init(table)
@@ -212,6 +218,9 @@ int tide__table_make(struct tide_store *store, uint32_t id,
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
         tide__clocked_destroy(table);
+        tide__intents_destroy(table);
+        tide__interest_destroy(table);
+        tide__shared_destroy(table);
         tide__moves_table_release(table);
         tide__owner_table_deinit(table);
         tide__replicas_deinit(table);

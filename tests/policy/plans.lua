@@ -21,7 +21,7 @@ function worlds.scaling()
 end
 function worlds.placement()
   return {job = {id = 1}, nodes = {{id = 1, state = "up"}, {id = 2, state = "up"}, {id = 3, state = "draining"}},
-    tables = {{id = 1, name = "t", replicas = 0}}, table_slots = {{id = 0, table = 1, home = 1, bytes = 1000},
+    tables = {{id = 1, name = "t", replicas = 0}, {id = 3, name = "fixed", technique = "static"}}, table_slots = {{id = 0, table = 1, home = 1, bytes = 1000},
       {id = 1, table = 1, home = 2, bytes = 500}}}
 end
 function worlds.batching()
@@ -114,6 +114,8 @@ local tables = {
     {{moves = {{table = 1, slot = 0, to = 1}}}, "PLAN_MOVE", "at home there already"}, {{moves = {{table = 1, slot = 0, to = 2}, {table = 1, slot = 0, to = 2}}}, "PLAN_MOVE", "moved twice"},
     {{moves = {{table = 1, key = 3, to = 2}, {table = 1, key = 3, to = 1}}}, "PLAN_MOVE", "moved twice"}, {{replicas = {[1] = 3}}, "PLAN_MOVE", "at most 2 replicas"},
     {{moves = {{table = 1, slot = 0, to = 2}}, budget_bytes_per_s = 10}, "PLAN_MOVE", "budget allows 100 bytes"}, {{moves = {{table = 1, slot = 0, to = 3}}}, "PLAN_CAPACITY", "draining"},
+    {{technique = {{table = 3, keys = {1}, use = "intent"}}}, "PLAN_LIMIT", "rows of this table do not move"},
+    {{technique = {{table = 3, keys = {1}, use = "replicate"}}}, ok}, {{technique = {{table = 9, keys = {1}, use = "relocate"}}}, ok, gone = {tables = 9}},
     {{moves = {{table = 9, slot = 0, to = 2}}}, ok, gone = {tables = 9}}, {{moves = {{table = 1, slot = 0, to = 9}}}, ok, gone = {nodes = 9}},
   },
   batching = {

@@ -639,7 +639,7 @@ static void hostile_run(struct fiber *f) {
                     tide_write_nil(&w);
                     break;
                 case 1:
-                    tide_write_bool(&w, true);
+                    tide_write_uint(&w, TIDE__RAW);
                     break;
                 case 2:
                     tide_write_typed(&w, TIDE_U64, keys, tide_random_below(&f->random, 4));
@@ -698,7 +698,7 @@ static void out_of_range_run(struct fiber *f) {
     tide_write_uint(&w, 1);
     tide_write_uint(&w, 1);
     tide_write_uint(&w, 0);
-    tide_write_bool(&w, false);
+    tide_write_uint(&w, 0);
     tide_write_uint(&w, TIDE_NO_CLOCK);
     if (table->replicas) {
         tide_write_typed(&w, TIDE_U64, (uint64_t[2]){77, 1}, 2);

@@ -106,6 +106,9 @@ function driver:apply(kind, scope, actions, epoch)
     elseif a.field == "moves" then
       local ok, why = self.servers:move(a.value)
       if not ok then return nil, why end
+    elseif a.field == "technique" then
+      local ok, why = self.servers:manage(a.value)
+      if not ok then return nil, why end
     elseif a.field == "servers" then
       self.servers:scale(a.value)
     elseif a.field == "workers" then
@@ -224,7 +227,7 @@ local function signals(names)
 end
 local SIGNALS <const> = {
   batching = signals {"worker.speed", "worker.sample", "worker.times"},
-  placement = signals {"worker.speed", "worker.sample", "worker.times", "server.load", "slot.rates"},
+  placement = signals {"worker.speed", "worker.sample", "worker.times", "server.load", "slot.rates", "key.hot"},
   scaling = signals {"worker.speed", "worker.sample", "worker.times", "server.load"},
   dispatch = signals {"worker.speed", "worker.sample", "worker.times", "chunk.times"},
   comm = signals {"worker.times", "tensor.sizes", "net.rate"},

@@ -259,6 +259,10 @@ function rules.placement(c, p, now, every)
     elseif t.range and (#t.range ~= 2 or t.range[1] > t.range[2]) then
       fail(c, "PLAN_SHAPE", ("plan.technique[%d].range"):format(i), nil, "must be {first, last}")
     end
+    local own = (c.now.tables[t.table] or {}).technique
+    if (t.use == "relocate" or t.use == "intent") and (own == "static" or own == "replicate") then
+      fail(c, "PLAN_LIMIT", ("plan.technique[%d].use"):format(i), t.use, "the rows of this table do not move")
+    end
   end
 end
 

@@ -5,11 +5,14 @@
 -- worker does in place on its own node is not counted: only what is served to others is a server's load.
 local core = require "tide.core"
 local guard = require "tide.policy.guard"
+local heat = require "tide.heat"
 
 local servers = {}
 servers.__index = servers
 
 local ASK_S <const> = 5
+local HOT_KEYS <const> = 1024 -- of a table
+local RANGE_KEYS <const> = 1 << 20
 local SAMPLES_MAX <const> = 256 -- of what canaries compare
 
 ---@param controller table of tide.controller
@@ -60,7 +63,22 @@ local function rates_of(now, before, seconds, slots, out)
   end
 end
 
+---The keys that workers access most, of each table.
+function servers:sample_heat()
+  local names, answers = {}, {}
+  for i, t in ipairs(self.tables) do names[i], answers[i] = t.name, {} end
+  for _, node in ipairs(self.nodes) do
+    local answer = not node.lost and core.call(node.agent, {op = "hottest", tables = names, count = HOT_KEYS}, ASK_S)
+    for i, t in ipairs(self.tables) do
+      if answer and answer[t.name] then answers[i][node.id] = answer[t.name] end
+    end
+  end
+  for i, t in ipairs(self.tables) do t.hot, t.accesses = heat.merge(answers[i], HOT_KEYS) end
+  self.heat_at = core.now()
+end
+
 function servers:sample()
+  if self.wants_heat then self:sample_heat() end
   local names, rates, whole = {}, {}, true
   for i, t in ipairs(self.tables) do names[i], rates[i] = t.name, {} end
   for _, node in ipairs(self.nodes) do
@@ -123,12 +141,34 @@ function servers:fill(view, kind, want)
   view.servers_max = self.controller.a.servers_max
   for i, t in ipairs(self.tables) do
     view.tables[i] = {id = i, name = t.name, width = t.spec.width, replicas = t.spec.replicas,
-      keys = t.spec.keys[1] == "dense" and t.spec.keys[2] or nil}
+      technique = t.spec.technique, keys = t.spec.keys[1] == "dense" and t.spec.keys[2] or nil}
   end
   if kind == "placement" then self:fill_slots(view, want["slot.rates"]) end
+  if want["key.hot"] then self:fill_hot(view) end
   for _, name in ipairs {"server.load", "slot.rates"} do
     if want[name] and self.measured_at then view.age[name] = core.now() - self.measured_at end
   end
+end
+
+-- Measured from when a policy asks for it. Accesses are estimates, of which older ones count less.
+function servers:fill_hot(view)
+  self.wants_heat = true
+  view.hot = {}
+  if not self.heat_at then return end
+  view.age["key.hot"] = core.now() - self.heat_at
+  for i, t in ipairs(self.tables) do
+    view.tables[i].accesses = t.accesses
+    for _, k in ipairs(t.hot) do
+      local by_node = {}
+      for node, n in pairs(k.nodes) do by_node[node] = n.reads + n.writes end
+      view.hot[#view.hot + 1] = {table = i, key = k.key, owner = t.handle:where(k.key), reads = k.reads,
+        writes = k.writes, share = k.share, by_node = by_node, technique = (t.handle:technique(k.key))}
+    end
+  end
+  table.sort(view.hot, function(a, b) -- the driver cuts from the end
+    if a.share ~= b.share then return a.share > b.share end
+    return a.table < b.table or a.table == b.table and a.key < b.key
+  end)
 end
 
 -- A slot's bytes are its share of what the table takes at its home.
@@ -150,13 +190,58 @@ end
 
 ---- doing ---------------------------------------------------------------------------------------------------------
 
----One request for each table and new home; what moves already is left alone.
----@param moves table[] {table, slot, to}
-function servers:move(moves)
+-- Keys that somebody wants at a node are localized there, by its agent.
+function servers:move_keys(moves)
   local groups, order = {}, {}
   for _, m in ipairs(moves) do
-    if m.key then return nil, "keys are moved by localizing them; a run moves slots" end
-    if not self.moving[m.table][m.slot] then
+    local name = m.table .. "/" .. m.to
+    if m.key and not groups[name] then
+      groups[name] = {table = self.tables[m.table].name, to = m.to, keys = {}}
+      order[#order + 1] = groups[name]
+    end
+    if m.key then table.insert(groups[name].keys, m.key) end
+  end
+  for _, g in ipairs(order) do
+    for _, node in ipairs(self.nodes) do
+      if node.id == g.to and not node.lost then
+        core.send(node.agent, {op = "localize", table = g.table, keys = g.keys})
+      end
+    end
+  end
+end
+
+---Techniques of keys, one request for each entry of the plan.
+---@param list table[] {table, keys | range, use, nodes}
+function servers:manage(list)
+  for _, t in ipairs(list) do
+    if t.range and t.range[2] - t.range[1] >= RANGE_KEYS then
+      return nil, ("a range of %d keys: techniques are for at most %d at a time"):format(t.range[2] - t.range[1] + 1,
+        RANGE_KEYS)
+    end
+  end
+  for _, t in ipairs(list) do
+    local keys, own = t.keys, self.tables[t.table]
+    for key = t.range and t.range[1] or 1, t.range and t.range[2] or 0 do
+      keys = keys or {}
+      keys[#keys + 1] = key
+    end
+    core.fiber(function()
+      local ok, err = own.handle:manage(keys, t.use, {nodes = t.nodes})
+      if not ok then
+        self.tell(("%d keys of `%s` are not under technique %s: %s"):format(#keys, own.name, t.use, err.message))
+      end
+    end)
+  end
+  return true
+end
+
+---One request for each table and new home; what moves already is left alone.
+---@param moves table[] {table, slot or key, to}
+function servers:move(moves)
+  local groups, order = {}, {}
+  self:move_keys(moves)
+  for _, m in ipairs(moves) do
+    if m.slot and not self.moving[m.table][m.slot] then
       local key = m.table .. "/" .. m.to
       if not groups[key] then
         groups[key] = {table = m.table, to = m.to, slots = {}}

@@ -1,0 +1,419 @@
+/* Shared keys: their records, and what workers do with copies; see shared.h. */
+#include "store/shared.h"
+
+enum { COPY_BYTES = 1 << 30, WAIT_NS = 100000 };
+
+/* ---- making ---- */
+
+int tide__shared_check(const struct tide_table_options *o) {
+    const char *what = o->consistency.model != TIDE_SEQUENTIAL
+                           ? "it has clocks, and with them copies of its own"
+                       : o->replicas ? "its rows have copies for the case of a death (replicas)"
+                       : o->update == TIDE_UPDATE_ADAM || o->update == TIDE_UPDATE_ASSIGN
+                           ? "updates by adam and assign do not add up: they run at the owner alone"
+                           : NULL;
+    return what ? tide_fail(TIDE_EUNSUPPORTED,
+                            "keys of table '%s' cannot be shared: %s. Use technique static or "
+                            "relocate",
+                            o->name, what)
+                : 0;
+}
+
+int tide__shared_create(struct tide_table *table, struct tide__shared **out) {
+    *out = tide__shared_of(table);
+    int code = *out ? 0 : tide__shared_check(&table->options);
+    if (*out || code) {
+        return code;
+    }
+    struct tide__shared *s = tide_alloc_aligned(_Alignof(struct tide__shared), sizeof *s);
+    if (!s) {
+        return tide_fail(TIDE_ENOMEM, "no memory for the shared keys of '%s'", table->name);
+    }
+    memset(s, 0, sizeof *s);
+    s->table = table;
+    s->shape = tide__cached_shape(&table->options);
+    s->share.hz = TIDE__SHARE_HZ;
+    struct tide_table_options index = {.name = table->name, .keys = TIDE_KEYS_HASHED};
+    index.width = (uint32_t)((sizeof(struct tide__shared_key) + tide__cached_bytes(&s->shape)) /
+                             sizeof(float));
+    code = tide__table_make(table->store, 0, &index, NULL, NULL, &s->index);
+    code = code ? code : tide__subscriptions_create(s);
+    code = code ? code : tide__shared_start(s);
+    if (code) {
+        tide__subscriptions_destroy(s);
+        tide__table_destroy(s->index);
+        tide_free(s);
+        return code;
+    }
+    atomic_store_explicit(&table->shared, s, memory_order_release); /* with tide__shared_of */
+    *out = s;
+    return 0;
+}
+
+void tide__shared_destroy(struct tide_table *table) {
+    struct tide__shared *s = tide__shared_of(table);
+    if (!s) {
+        return;
+    }
+    const uint32_t end = s->index->slab.next;
+    for (uint32_t i = 0; i < end; i++) {
+        struct tide__shared_key *k = (void *)tide__slab_row(&s->index->slab, i);
+        if (atomic_load_explicit(&tide__shared_copy(k)->in_use, memory_order_relaxed)) {
+            tide__cached_drop(tide__shared_copy(k));
+            while (k->queued) {
+                struct tide__queued *next = k->queued->next;
+                tide_free(k->queued);
+                k->queued = next;
+            }
+        }
+    }
+    tide__subscriptions_destroy(s);
+    tide__table_destroy(s->index);
+    tide__flush_callers_free(s);
+    tide_free(s->work);
+    tide_free(s);
+    atomic_store(&table->shared, NULL);
+}
+
+void tide__shared_table(struct tide_table *table) {
+    struct tide__shared *s;
+    const uint8_t technique = table->options.technique;
+    if ((technique == TIDE_REPLICATE || technique == TIDE_INTENT) && table->store->net &&
+        tide__shared_create(table, &s)) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                 "keys of table '%s' are not shared on this node: %s", table->name,
+                 tide_error_message());
+    }
+}
+
+/* ---- records ---- */
+
+static inline uint64_t filter_bit(uint64_t key, atomic_uint_fast64_t **word,
+                                  struct tide__shared *s) {
+    const uint64_t mixed = tide_mix64(key ^ UINT64_C(0x9e3779b97f4a7c15));
+    *word = &s->filter[mixed >> 54];
+    return UINT64_C(1) << (mixed & 63);
+}
+
+int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool patient,
+                      atomic_uint_fast64_t **word, uint64_t *old, struct tide__shared_key **k) {
+    atomic_uint_fast64_t *place;
+    const uint64_t bit = filter_bit(key, &place, s);
+    /* seq_cst, with the epochs: see tide__shared_synchronize */
+    if (!create && !(atomic_load(place) & bit)) {
+        return TIDE__NOT_FOUND;
+    }
+    int code = tide__hashed_lock(s->index, key, create, 0, patient, word, old);
+    if (code != TIDE__FOUND) {
+        return code;
+    }
+    if (TIDE_UNLIKELY(tide__word_state(*old) != TIDE__OWNED)) {
+        const uint64_t limit =
+            s->table->options.cache_bytes ? s->table->options.cache_bytes : COPY_BYTES;
+        uint32_t number;
+        code = !create ? TIDE__NOT_FOUND
+               : atomic_load_explicit(&s->index->slab.used, memory_order_relaxed) >=
+                       limit / s->index->slab.stride
+                   ? tide_fail(TIDE_EFULL, "table '%s' has as many shared keys here as fit",
+                               s->table->name)
+                   : tide__slab_take(&s->index->slab, &number);
+        if (code) {
+            tide__word_unlock(*word, *old);
+            return code;
+        }
+        *k = (void *)tide__slab_row(&s->index->slab, number);
+        memset(*k, 0, sizeof **k);
+        tide__cached_init(&s->shape, tide__shared_copy(*k), key);
+        *old = tide__word_owned(*old, number);
+        atomic_fetch_or(place, bit);
+        return TIDE__FOUND;
+    }
+    *k = (void *)tide__slab_row(&s->index->slab, (uint32_t)*old);
+    return TIDE__FOUND;
+}
+
+void tide__shared_release(struct tide__shared *s, atomic_uint_fast64_t *word, uint64_t old) {
+    struct tide__shared_key *k = (void *)tide__slab_row(&s->index->slab, (uint32_t)old);
+    tide__cached_drop(tide__shared_copy(k));
+    tide__slab_give(&s->index->slab, (uint32_t)old);
+    tide__word_unlock(word, old & TIDE__WORD_PRESENT);
+}
+
+void tide__shared_each(struct tide__shared *s,
+                       void (*each)(struct tide__shared *s, struct tide__shared_key *k,
+                                    uint64_t key, void *arg),
+                       void *arg) {
+    tide_lock(&s->index->slab.lock);
+    const uint32_t end = s->index->slab.next;
+    tide_unlock(&s->index->slab.lock);
+    for (uint32_t i = 0; i < end; i++) {
+        struct tide__shared_key *at = (void *)tide__slab_row(&s->index->slab, i), *k;
+        struct tide__cached *r = tide__shared_copy(at);
+        atomic_uint_fast64_t *word;
+        uint64_t old;
+        /* acquire: with tide__cached_init */
+        if (!atomic_load_explicit(&r->in_use, memory_order_acquire)) {
+            continue;
+        }
+        const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
+        if (tide__shared_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
+            if (k == at) {
+                each(s, k, key, arg);
+            }
+            tide__word_unlock(word, old);
+        }
+    }
+}
+
+void tide__shared_list(struct tide__shared *s, struct tide__shared_key *k, uint64_t key) {
+    if (k->listed) {
+        return;
+    }
+    tide_lock(&s->lock);
+    if (s->work_count == s->work_capacity) {
+        size_t capacity = s->work_capacity ? s->work_capacity * 2 : 256;
+        uint64_t *grown = tide_realloc(s->work, capacity * sizeof *grown);
+        TIDE_ASSERT(grown); /* eight bytes beside a record of hundreds that we got */
+        s->work = grown;
+        s->work_capacity = capacity;
+    }
+    s->work[s->work_count++] = key;
+    tide_unlock(&s->lock);
+    k->listed = true;
+}
+
+void tide__shared_wake(struct tide__shared *s) {
+    if (atomic_load_explicit(&s->awake, memory_order_relaxed) || atomic_exchange(&s->awake, true)) {
+        return;
+    }
+    static const uint8_t nil = 0xc0;
+    if (!s->fiber || tide_post(s->table->store->node, s->fiber, &nil, sizeof nil)) {
+        atomic_store(&s->awake, false);
+    }
+}
+
+/* ---- epochs ---- */
+
+/*
+ * An operation is inside from before it looks for records until it has been sent. Who changes a
+ * record so that it must not be overlooked changes it and then waits: first for those that are
+ * inside in the other epoch, then for this one's (as sleepable RCU does: one that read the epoch
+ * and had not counted itself yet is in one of them). The counters and the filter are seq_cst:
+ * either the operation sees the record, or it is seen inside.
+ */
+static unsigned enter(struct tide__shared *s) {
+    const unsigned bank = atomic_load_explicit(&s->epoch, memory_order_relaxed) & 1;
+    atomic_fetch_add(&s->stripes[tide__stripe()].inside[bank], 1);
+    return bank;
+}
+
+static void leave(struct tide__shared *s, unsigned stripe, unsigned bank) {
+    /* release: what was sent is registered */
+    atomic_fetch_sub_explicit(&s->stripes[stripe].inside[bank], 1, memory_order_release);
+}
+
+static bool anybody_inside(struct tide__shared *s, unsigned bank) {
+    unsigned sum = 0;
+    for (unsigned i = 0; i < TIDE__STRIPES; i++) {
+        sum += atomic_load(&s->stripes[i].inside[bank]);
+    }
+    return sum != 0;
+}
+
+int tide__shared_synchronize(struct tide__shared *s) {
+    for (int turn = 0; turn < 2; turn++) {
+        const unsigned bank = atomic_fetch_add(&s->epoch, 1) & 1;
+        while (anybody_inside(s, bank)) {
+            int code = tide_sleep(WAIT_NS);
+            if (code) {
+                return code;
+            }
+        }
+    }
+    return 0;
+}
+
+/* ---- workers ---- */
+
+enum served { SERVED, ELSEWHERE, NOT_YET };
+
+/* Latched, COMING: the push waits for the row. Sums are made of what adds up as it is. */
+static int queue(struct tide__shared *s, struct tide__shared_key *k, const void *delta) {
+    const size_t bytes = s->table->width * sizeof(float);
+    if (k->queued && s->shape.floats == s->table->width) {
+        tide__row_add(k->queued->delta, delta, s->table->width);
+        return 0;
+    }
+    struct tide__queued *queued = tide_alloc(sizeof *queued + bytes);
+    if (!queued) {
+        return tide_fail(TIDE_ENOMEM, "no memory to keep a push to table '%s'", s->table->name);
+    }
+    queued->next = NULL;
+    memcpy(queued->delta, delta, bytes);
+    *(k->queued ? &k->queued_last->next : &k->queued) = queued;
+    k->queued_last = queued;
+    return 0;
+}
+
+int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
+                      const void *delta, float *scratch) {
+    struct tide__cached *r = tide__shared_copy(k);
+    if (!k->unsent_ns) {
+        k->unsent_ns = tide_port_now(s->table->store->port);
+    }
+    if (k->state == TIDE__COPY_COMING) {
+        return queue(s, k, delta);
+    }
+    tide__cached_push(&s->shape, r, delta, scratch);
+    r->dirty = true;
+    tide__shared_list(s, k, key);
+    return 0;
+}
+
+/* enum served, or an error. */
+static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i,
+                 enum tide__kind kind, float *scratch) {
+    struct tide__shared_key *k;
+    atomic_uint_fast64_t *word;
+    const size_t width = s->table->width;
+    uint64_t old, key;
+    memcpy(&key, (const char *)pass->keys + i * sizeof key, sizeof key);
+    int code = tide__shared_lock(s, key, false, true, &word, &old, &k);
+    if (code != TIDE__FOUND) {
+        return ELSEWHERE;
+    }
+    code = ELSEWHERE;
+    if (k->state != TIDE__COPY_NONE && kind == TIDE__PUSH) {
+        code = tide__shared_push(s, k, key, pass->in + i * width * sizeof(float), scratch);
+        code = code ? code : SERVED;
+    } else if (k->state == TIDE__COPY_HELD) {
+        memcpy(pass->out + i * width, tide__cached_value(tide__shared_copy(k)),
+               width * sizeof(float));
+        code = SERVED;
+    } else if (k->state == TIDE__COPY_COMING && k->queued) {
+        code = NOT_YET; /* a push of this node is not at the owner */
+    }
+    tide__word_unlock(word, old);
+    return code;
+}
+
+/* The keys that copies do not have, in `left`. NOT_YET (pull): begin again later. */
+static int serve_all(struct tide__shared *s, const struct tide__pass *pass, enum tide__kind kind,
+                     float *scratch, struct tide__misses *left) {
+    uint64_t hits = 0;
+    for (size_t i = 0; i < pass->count; i++) {
+        int code = serve(s, pass, i, kind, scratch);
+        code = code == ELSEWHERE ? tide__misses_add(left, i) : code;
+        if (code) {
+            return code;
+        }
+    }
+    hits = pass->count - left->count;
+    tide__share_count(&s->stripes[tide__stripe()].hits, hits);
+    tide__table_count(s->table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, hits);
+    if (hits && kind == TIDE__PUSH) {
+        tide__shared_wake(s);
+    }
+    return 0;
+}
+
+/* What went to other nodes and should not have had to. */
+static void ask_for_copies(struct tide__shared *s, const struct tide__pass *pass) {
+    const bool all = s->table->options.technique == TIDE_REPLICATE;
+    bool any = false;
+    for (size_t i = 0; i < pass->misses->count; i++) {
+        struct tide__shared_key *k;
+        atomic_uint_fast64_t *word;
+        uint64_t old, key;
+        memcpy(&key, (const char *)pass->keys + (size_t)pass->misses->at[i] * sizeof key,
+               sizeof key);
+        int code = tide__shared_lock(s, key, all, true, &word, &old, &k);
+        if (code == TIDE__FOUND) {
+            k->wanted |= all && !k->technique;
+            if (k->state == TIDE__COPY_NONE && k->wanted) {
+                tide__shared_list(s, k, key);
+                any = true;
+            }
+            tide__word_unlock(word, old);
+        } else if (code < 0) {
+            tide__share_count(&s->refused, 1);
+        }
+    }
+    if (any) {
+        tide__shared_wake(s);
+    }
+}
+
+int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum tide__kind kind,
+                         struct tide__ticket *t, bool wait) {
+    const bool steps = kind == TIDE__PUSH && s->shape.floats > s->table->width;
+    const size_t count = pass->count;
+    float *scratch = steps ? tide_alloc(s->shape.floats * sizeof *scratch) : NULL;
+    if (steps && !scratch) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a step of table '%s'", s->table->name);
+    }
+    int code;
+    do {
+        struct tide__misses left;
+        bool sent;
+        const unsigned stripe = tide__stripe(), bank = enter(s);
+        tide__misses_init(&left);
+        pass->count = count;
+        code = serve_all(s, pass, kind, scratch, &left);
+        if (TIDE_BUGGIFY(shared_late) && tide_fiber_current()) {
+            (void)tide_sleep(TIDE_SECOND / 1000);
+        }
+        if (!code && left.count) {
+            pass->index = left.at;
+            pass->count = left.count;
+            code = tide__pass_run(pass, kind, t, false, &sent);
+            ask_for_copies(s, pass);
+        }
+        leave(s, stripe, bank);
+        tide__misses_release(&left);
+        if (code == NOT_YET) {
+            int slept = tide_fiber_current()
+                            ? tide_sleep(WAIT_NS)
+                            : tide_fail(TIDE_EBUSY, "a copy of a row of table '%s' is on its way",
+                                        s->table->name);
+            code = slept ? slept : NOT_YET;
+        }
+    } while (code == NOT_YET);
+    if (wait) {
+        int result = tide__ticket_wait(t);
+        code = code ? code : result;
+    }
+    tide_free(scratch);
+    return code;
+}
+
+/* ---- looks ---- */
+
+bool tide__shared_read(struct tide_table *table, uint64_t key, float *out) {
+    struct tide__shared *s = tide__shared_of(table);
+    struct tide__shared_key *k;
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    if (!s || tide__shared_lock(s, key, false, true, &word, &old, &k) != TIDE__FOUND) {
+        return false;
+    }
+    const bool held = k->state == TIDE__COPY_HELD;
+    if (held) {
+        memcpy(out, tide__cached_value(tide__shared_copy(k)), table->width * sizeof *out);
+    }
+    tide__word_unlock(word, old);
+    return held;
+}
+
+bool tide__shared_stays(struct tide_table *table, uint64_t key) {
+    struct tide__shared *s = tide__shared_of(table);
+    struct tide__shared_key *k;
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    if (!s || tide__shared_lock(s, key, false, true, &word, &old, &k) != TIDE__FOUND) {
+        return false;
+    }
+    const bool stays = k->technique == 1 + TIDE_STATIC || k->technique == 1 + TIDE_REPLICATE;
+    tide__word_unlock(word, old);
+    return stays;
+}
