@@ -11,10 +11,14 @@
 
 #include <stdarg.h>
 
-enum { CHECK_EVERY = 16 /* ticks */ };
+enum {
+    CHECK_EVERY = 16, /* ticks */
+    HEAL_WAYS = 100,  /* from node to node, beside heal_s */
+};
 static const uint64_t tick = 10 * MS, join_again = 250 * MS;
 static const uint64_t setup_max = 30 * TIDE_SECOND;
-static const uint64_t events_per_second = 400000; /* more than this on average: it runs in circles */
+static const uint64_t events_per_second =
+    400000; /* more than this on average: it runs in circles */
 
 void swarm_fail(struct world *w, const char *checker, const char *format, ...) {
     struct swarm_report *r = w->report;
@@ -56,12 +60,13 @@ static void set_state(struct node *node, enum node_state state) {
 
 static bool node_create(struct node *node) {
     struct world *w = node->world;
-    static char no_loop; /* the caller, that is we, lets time pass: creation does not wait for the join */
-    struct tide_node_options o = {.name = node->name,
-                                  .join = node == w->nodes[0] ? NULL
-                                                              : tide_node_endpoint(w->nodes[0]->node),
-                                  .workers = (unsigned)option(w, SWARM_THREADS),
-                                  .loop = &no_loop};
+    static char
+        no_loop; /* the caller, that is we, lets time pass: creation does not wait for the join */
+    struct tide_node_options o = {
+        .name = node->name,
+        .join = node == w->nodes[0] ? NULL : tide_node_endpoint(w->nodes[0]->node),
+        .workers = (unsigned)option(w, SWARM_THREADS),
+        .loop = &no_loop};
     int code = tide_sim_port(w->sim, node->name, &node->port);
     o.port = node->port;
     code = code < 0 ? code : tide_node_create(&o, &node->node);
@@ -139,8 +144,8 @@ static void attend_joining(struct node *node, int state, int code, const char *r
         /* A name may be taken until the others know that its former life is over, and who is not
          * a member yet has no session that would outlive a connection. */
         if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE) {
-            swarm_fail(w, "membership", "%s could not join: %s %s", node->name, tide_error_name(code),
-                 reason);
+            swarm_fail(w, "membership", "%s could not join: %s %s", node->name,
+                       tide_error_name(code), reason);
         }
         node->lost = true; /* some may have taken it for a member already */
         node_end(node, NODE_CRASHED);
@@ -151,8 +156,7 @@ static void attend_joining(struct node *node, int state, int code, const char *r
 static void attend(struct node *node) {
     struct world *w = node->world;
     uint64_t now = tide_sim_now(w->sim);
-    if (node->state == NODE_CRASHED && now >= node->restart_at &&
-        w->node_count < NODES_MAX) {
+    if (node->state == NODE_CRASHED && now >= node->restart_at && w->node_count < NODES_MAX) {
         node->state = NODE_GONE; /* the next life is another */
         (void)node_start(w, node->name);
         return;
@@ -168,8 +172,8 @@ static void attend(struct node *node) {
     } else if (state == TIDE_MEMBER_DEAD) {
         swarm_fail(w, "membership", "%s lives and was given up: %s", node->name, reason);
     } else if (node->state == NODE_UP && state != TIDE_MEMBER_UP) {
-        swarm_fail(w, "membership", "%s is in state %d, which nobody asked for: %s", node->name, state,
-             reason);
+        swarm_fail(w, "membership", "%s is in state %d, which nobody asked for: %s", node->name,
+                   state, reason);
     } else if (node->state == NODE_LEAVING && state == TIDE_MEMBER_LEFT && node->running == 0) {
         node_end(node, NODE_GONE);
     }
@@ -204,7 +208,7 @@ static bool pass_until(struct world *w, uint64_t until, bool (*done)(struct worl
         }
         if (tide_sim_events(w->sim) > w->event_limit) {
             swarm_fail(w, "progress", "more than %llu events: it runs in circles",
-                 (unsigned long long)w->event_limit);
+                       (unsigned long long)w->event_limit);
         }
     }
     return false;
@@ -317,7 +321,9 @@ static bool is_over(struct world *w) {
 }
 
 static void heal(struct world *w) {
-    uint64_t until = w->chaos_end + (uint64_t)(option(w, SWARM_HEAL_S) * 1e9);
+    /* Leaving takes some round trips behind one another: where one takes long, so does healing. */
+    double ways = HEAL_WAYS * option(w, SWARM_LATENCY_US) * 1e-6;
+    uint64_t until = w->chaos_end + (uint64_t)((option(w, SWARM_HEAL_S) + ways) * 1e9);
     w->healing = true;
     faults_heal(w);
     for (unsigned i = 0; i < w->node_count; i++) { /* the dead come back, those who should */
@@ -360,7 +366,7 @@ static void look_at(struct look *look, unsigned t, uint32_t number) {
         look->lost[t][number] = true;
         if (!excused(w, look->node, table, code, tide_error_message())) {
             swarm_fail(w, "answers", "%s, at rest: table %s key %u: %s %s", look->node->name,
-                 table->name, number, tide_error_name(code), tide_error_message());
+                       table->name, number, tide_error_name(code), tide_error_message());
         }
         return;
     }
@@ -371,7 +377,7 @@ static void look_at(struct look *look, unsigned t, uint32_t number) {
             look->sets[t][number] |= UINT64_C(1) << c;
         } else if (row[c] != 0) {
             swarm_fail(w, "exactly_once", "%s, at rest: table %s key %u: coordinate %u is %g",
-                 look->node->name, table->name, number, c, (double)row[c]);
+                       look->node->name, table->name, number, c, (double)row[c]);
         }
     }
 }
@@ -430,11 +436,12 @@ static void compare_one_hot(struct world *w, unsigned t) {
             const struct look *look = &looks[n];
             bool has = (look->sets[t][o->key] >> o->push) & 1;
             if (o->ok && !has && !look->lost[t][o->key] && !may_lose(w, table)) {
-                swarm_fail(w, "exactly_once",
-                     "table %s key %u: push %d of worker %u returned at %.6f s and is lost: %s "
-                     "does not see it",
-                     table->name, o->key, o->push, o->worker, (double)o->returned / 1e9,
-                     look->node->name);
+                swarm_fail(
+                    w, "exactly_once",
+                    "table %s key %u: push %d of worker %u returned at %.6f s and is lost: %s "
+                    "does not see it",
+                    table->name, o->key, o->push, o->worker, (double)o->returned / 1e9,
+                    look->node->name);
             }
         }
     }
@@ -443,7 +450,7 @@ static void compare_one_hot(struct world *w, unsigned t) {
             if (!looks[0].lost[t][k] && !looks[n].lost[t][k] &&
                 looks[0].sets[t][k] != looks[n].sets[t][k]) {
                 swarm_fail(w, "linearizable", "at rest %s and %s see table %s key %u differently",
-                     looks[0].node->name, looks[n].node->name, table->name, k);
+                           looks[0].node->name, looks[n].node->name, table->name, k);
             }
         }
     }
@@ -457,11 +464,12 @@ static void compare_counts(struct world *w, unsigned t) {
             bool lost = looks[n].lost[t][i / COUNTING_MAX];
             bool few = value < table->acked[i] && !may_lose(w, table);
             if (!lost && (few || value > table->issued[i])) {
-                swarm_fail(w, "exactly_once",
-                     "table %s key %u: at rest %s sees %u pushes of worker %u; %u returned well, "
-                     "%u were issued",
-                     table->name, i / COUNTING_MAX, looks[n].node->name, value, i % COUNTING_MAX,
-                     table->acked[i], table->issued[i]);
+                swarm_fail(
+                    w, "exactly_once",
+                    "table %s key %u: at rest %s sees %u pushes of worker %u; %u returned well, "
+                    "%u were issued",
+                    table->name, i / COUNTING_MAX, looks[n].node->name, value, i % COUNTING_MAX,
+                    table->acked[i], table->issued[i]);
             }
         }
     }
