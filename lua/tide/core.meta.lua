@@ -60,10 +60,7 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 -- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
----@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", consistency, cache_bytes, unsubscribe_after, refuse_nan, seed
----@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
----@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
----@param spec table fields of interface.md's table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate", replicas=0|1|2, durability="strict"|"none", refuse_nan, seed
+---@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"none", consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
@@ -83,7 +80,6 @@ function core.tables() end            --> array of {name=, ...stats}
 --   early_bytes=,forced_bytes=,confirm_bytes=,excess=,..};
 -- t:show{chart=file} prints what all nodes know of it;
 -- t:waits() -> {pull={counts}, push={counts}}: fibers that waited for other nodes less than 1, 2, 4, .. us; the 28th all longer;
--- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},waited_s=,hits=,waits=,fetches=,copies=,..};
 -- t:sampler{dist="uniform"|weights|function() return key end, scheme="naive"|"preloc"|"pool"|"postpone"|"local" or level="conform"|"bounded"|"long_term"|"none",
 --   first=0, count= (candidates), group=250, reuse=16, seed=1} -> s; s:prepare(n) -> sample; s:pull(sample, m) -> keys (u64), rows (f32 m x width); s:finish(sample); s:stats();
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
@@ -92,6 +88,7 @@ function core.tables() end            --> array of {name=, ...stats}
 function core.worker_begin(number, clock) end --> true | nil, err ; the calling fiber is worker `number` of the run
 function core.worker_end() end
 function core.worker_clock() end      --> the worker's clock | nil; it may begin higher than asked
+
 ---Traces: spans of this node's threads and fibers (lua/tide/trace.lua makes a file of them).
 function core.trace_start(events) end --> true | nil, err ; of each thread; forgets what was recorded before
 function core.trace_stop() end
@@ -101,8 +98,6 @@ function core.span(name, f, ...) end  --> what f returns; a span of this fiber
 function core.title(title) end        -- what this actor is called in traces
 
 function core.settle() end            --> true | nil, err ; this node's pushes are at the homes, its copies as new as those
-function core.clock() end             --> the worker's new clock; raises what fails
-
 function core.clock() end             --> the worker's new clock; raises what fails
 
 ---- checkpoints; lua/tide/checkpoint.lua gives their errors codes
