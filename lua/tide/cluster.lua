@@ -184,6 +184,14 @@ local function adopt_members(self)
   self.members = members -- at last: finding the agents waits, and others look meanwhile
 end
 
+---out.json for the first cluster of a script, out-2.json for the second.
+local function next_trace(context)
+  context.traces = (context.traces or 0) + 1
+  if context.traces == 1 then return context.trace end
+  local base, extension = context.trace:match "^(.+)(%.%w+)$"
+  return ("%s-%d%s"):format(base or context.trace, context.traces, extension or "")
+end
+
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
 ---@param o {nodes?: integer, workers?: integer, servers?: integer} servers: so many nodes of their own hold the rows
@@ -227,7 +235,7 @@ function cluster.new(o)
   end
   adopt_members(self)
   if context.announce then context.announce(self) end
-  if context.trace then self.tracing = self:trace(context.trace) end
+  if context.trace then self.tracing = self:trace(next_trace(context)) end
   return self
 end
 

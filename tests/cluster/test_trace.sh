@@ -61,6 +61,23 @@ looks_right() { # FILE
 run 0 run --trace real.json work.lua
 looks_right real.json
 
+cat >twice.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "bare", worker = function() tide.span("a step", tide.sleep, "1ms") end}
+tide.main(function()
+  for _ = 1, 2 do
+    local cluster <close> = tide.cluster {nodes = 2}
+    cluster:start(job):wait()
+  end
+end)
+LUA
+run 0 run --trace pair.json twice.lua
+for file in pair.json pair-2.json; do
+    run 0 run --nodes 1 check.lua $file
+    says out.txt '^nodes driver n1 n2$'
+    says out.txt '^steps 2.pulls.false$'
+done
+
 run 0 sim --seed 3 --trace one.json work.lua
 looks_right one.json
 run 0 sim --seed 3 --trace two.json work.lua
