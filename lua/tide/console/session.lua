@@ -102,10 +102,10 @@ function session.more()
 end
 
 ---Gives the evaluation that calls it room for more output: what goes on for long is bounded by its rate.
----@param bytes number
+---@param bytes number seconds times a rate: need not be whole
 function session.allow(bytes)
   local record <const> = state.by_evaluation[core.evaluating()]
-  if record then record.written = math.max(0, record.written - bytes) end
+  if record then record.written = math.max(0, record.written - math.floor(bytes)) end
 end
 
 ---@return boolean whether what the evaluation that calls it prints may be more than ASCII
