@@ -187,6 +187,10 @@ extern const luaL_Reg tide__lua_shared_methods[]; /* of table handles */
 const char *tide__lua_technique_name(uint8_t technique);
 const char *const *tide__lua_technique_names(void); /* ended by NULL */
 void tide__lua_push_shared(lua_State *L, struct tide_table *table); /* field `shared` of the table on the stack */
+/* table_info.c */
+extern const luaL_Reg tide__lua_info_methods[]; /* of table handles */
+int tide__lua_tables(lua_State *L);              /* core.tables() */
+extern const char *const tide__lua_durability_names[]; /* by enum, ended by NULL; table.c */
 int tide__lua_table_consistency(lua_State *L); /* t:consistency([text]) */
 
 /* ---- spawn.c ---- */
