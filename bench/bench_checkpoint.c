@@ -37,18 +37,6 @@ static struct {
     char dir[256];
 } bench = {.rows = 400000};
 
-static uint64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t processor_time(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
-}
-
 static void raise_to(atomic_uint_fast64_t *longest, uint64_t took) {
     if (took > atomic_load_explicit(longest, memory_order_relaxed)) {
         atomic_store_explicit(longest, took, memory_order_relaxed);
@@ -112,12 +100,12 @@ static int worker_main(void *state) {
         fail_loudly("begin");
     }
     for (unsigned i = 1; !atomic_load_explicit(&bench.stop, memory_order_relaxed); i++) {
-        uint64_t began = now(), busy = processor_time();
+        uint64_t began = report_now(), busy = report_processor_time();
         if (tide_table_push(bench.table, bench.keys + at, KEYS_A_CALL, rows, 0, NULL)) {
             fail_loudly("push");
         }
-        raise_to(&bench.longest_ns, now() - began);
-        raise_to(&bench.longest_busy_ns, processor_time() - busy);
+        raise_to(&bench.longest_ns, report_now() - began);
+        raise_to(&bench.longest_busy_ns, report_processor_time() - busy);
         atomic_fetch_add_explicit(&bench.calls, 1, memory_order_relaxed);
         at = (at + KEYS_A_CALL) % (SAMPLES - KEYS_A_CALL);
         if (i % CALLS_A_CLOCK == 0) {
@@ -146,7 +134,7 @@ static int save_main(void *state) {
     struct saved *saved = state;
     const struct tide_checkpoint_options options = {.dir = bench.dir, .cut = TIDE_CUT_AUTO};
     struct tide_checkpoint *c;
-    uint64_t began = now();
+    uint64_t began = report_now();
     if (tide_checkpoint_start(bench.node, &options, &c)) {
         fail_loudly("checkpoint");
     }
@@ -154,7 +142,7 @@ static int save_main(void *state) {
     if (tide_checkpoint_commit(c, NULL, 0)) {
         fail_loudly("commit");
     }
-    saved->seconds = (double)(now() - began) / 1e9;
+    saved->seconds = (double)(report_now() - began) / 1e9;
     atomic_fetch_sub(&bench.running, 1);
     return 0;
 }
@@ -198,14 +186,14 @@ static void alone(tide_fiber_main run, void *state) {
 static double watch(double seconds, struct saved *saved, double *longest_ms, double *busy_ms) {
     atomic_store(&bench.longest_ns, 0);
     atomic_store(&bench.longest_busy_ns, 0);
-    uint64_t calls = atomic_load(&bench.calls), began = now();
+    uint64_t calls = atomic_load(&bench.calls), began = report_now();
     if (saved) {
         spawn(save_main, saved, TIDE_ROLE_CONTROL, 0);
         wait_running(WORKERS);
     } else {
         usleep((useconds_t)(seconds * 1e6));
     }
-    double took = (double)(now() - began) / 1e9;
+    double took = (double)(report_now() - began) / 1e9;
     *longest_ms = (double)atomic_load(&bench.longest_ns) / 1e6;
     *busy_ms = (double)atomic_load(&bench.longest_busy_ns) / 1e6;
     return (double)(atomic_load(&bench.calls) - calls) / took;

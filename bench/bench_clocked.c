@@ -31,19 +31,13 @@ struct bench {
     double get[CLOCKS], inc[CLOCKS], dense[CLOCKS], clock[CLOCKS];
 };
 
-static uint64_t time_of(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
-}
-
 static void fail_loudly(const char *what) {
     fprintf(stderr, "bench_clocked: %s: %s\n", what, tide_error_message());
     exit(1);
 }
 
 static double gets(struct tide_table *table, struct tide_random *random, float *sink) {
-    uint64_t since = time_of(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t since = report_time_of(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < GETS; i++) {
         const float *row;
         struct tide_table_read read;
@@ -54,11 +48,11 @@ static double gets(struct tide_table *table, struct tide_random *random, float *
         *sink += row[key % WIDTH];
         tide_table_read_end(&read);
     }
-    return (double)(time_of(CLOCK_THREAD_CPUTIME_ID) - since) / GETS;
+    return (double)(report_time_of(CLOCK_THREAD_CPUTIME_ID) - since) / GETS;
 }
 
 static double incs(struct tide_table *table, struct tide_random *random) {
-    uint64_t since = time_of(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t since = report_time_of(CLOCK_THREAD_CPUTIME_ID);
     const float one = 1;
     for (int i = 0; i < INCS; i++) {
         uint64_t key = tide_random_next(random) % ROWS;
@@ -67,11 +61,11 @@ static double incs(struct tide_table *table, struct tide_random *random) {
             fail_loudly("add");
         }
     }
-    return (double)(time_of(CLOCK_THREAD_CPUTIME_ID) - since) / INCS;
+    return (double)(report_time_of(CLOCK_THREAD_CPUTIME_ID) - since) / INCS;
 }
 
 static double dense(struct tide_table *table, struct tide_random *random) {
-    uint64_t since = time_of(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t since = report_time_of(CLOCK_THREAD_CPUTIME_ID);
     float ones[WIDTH];
     for (int i = 0; i < WIDTH; i++) {
         ones[i] = 1;
@@ -82,7 +76,7 @@ static double dense(struct tide_table *table, struct tide_random *random) {
             fail_loudly("push");
         }
     }
-    return (double)(time_of(CLOCK_THREAD_CPUTIME_ID) - since) / DENSE;
+    return (double)(report_time_of(CLOCK_THREAD_CPUTIME_ID) - since) / DENSE;
 }
 
 static int worker_main(void *state) {
@@ -103,12 +97,12 @@ static int worker_main(void *state) {
         b->get[i] = gets(table, &random, &sink);
         b->inc[i] = incs(table, &random);
         b->dense[i] = dense(table, &random);
-        uint64_t since = time_of(CLOCK_MONOTONIC), key = tide_random_next(&random) % ROWS;
+        uint64_t since = report_time_of(CLOCK_MONOTONIC), key = tide_random_next(&random) % ROWS;
         float row[WIDTH];
         if (tide_clock() < 0 || tide_table_pull(table, &key, 1, row, NULL)) {
             fail_loudly("clock");
         }
-        b->clock[i] = (double)(time_of(CLOCK_MONOTONIC) - since) / 1e6;
+        b->clock[i] = (double)(report_time_of(CLOCK_MONOTONIC) - since) / 1e6;
         sink += row[0];
     }
     tide_worker_end();

@@ -16,25 +16,13 @@
 enum { LISTS = 4096, KEYS_A_CALL = 100, OUTSTANDING = 64 };
 #define MEASURE_NS UINT64_C(400000000)
 
-static uint64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t processor_time(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * TIDE_SECOND + (uint64_t)t.tv_nsec;
-}
-
 /* Keys a second of `keys_a_call` keys and `calls` since `start`; 0 until enough was measured. Looks
  * at the clock only now and then. */
 static double rate_since(uint64_t start, uint64_t calls, size_t keys_a_call) {
     if (calls % (keys_a_call > 1 ? 64 : 1024)) {
         return 0;
     }
-    uint64_t elapsed = processor_time() - start;
+    uint64_t elapsed = report_processor_time() - start;
     return elapsed < MEASURE_NS ? 0 : (double)(calls * keys_a_call) / (double)elapsed * 1e9;
 }
 
@@ -60,7 +48,7 @@ static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_
     float *table = calloc(key_count * width, sizeof *table),
           *rows = calloc(keys_a_call * width, sizeof *rows);
     memset(table, 1, key_count * width * sizeof *table);
-    uint64_t start = processor_time();
+    uint64_t start = report_processor_time();
     double rate = 0;
     for (size_t i = 0; rate == 0; i++) {
         const uint64_t *list = lists + i % LISTS * keys_a_call;
@@ -78,7 +66,7 @@ static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_
 static double run_local(struct tide_table *table, const uint64_t *lists, size_t keys_a_call,
                         bool in) {
     float *rows = calloc(keys_a_call * table->width, sizeof *rows);
-    uint64_t start = processor_time();
+    uint64_t start = report_processor_time();
     double rate = 0;
     for (size_t i = 0; rate == 0; i++) {
         const uint64_t *list = lists + i % LISTS * keys_a_call;
@@ -153,12 +141,12 @@ static double outstanding(struct tide_table *table, const uint64_t *keys, size_t
     const size_t floats = keys_a_call * table->width;
     struct tide_ticket tickets[OUTSTANDING];
     float *rows = calloc(OUTSTANDING * floats, sizeof *rows);
-    uint64_t *lists = key_lists(LISTS, keys_a_call, count), start = now(), ended = 0, begun = 0;
+    uint64_t *lists = key_lists(LISTS, keys_a_call, count), start = report_now(), ended = 0, begun = 0;
     for (size_t i = 0; i < LISTS * keys_a_call; i++) {
         lists[i] = keys[lists[i]];
     }
-    while (now() - start < 2 * MEASURE_NS || ended < begun) {
-        bool more = now() - start < 2 * MEASURE_NS;
+    while (report_now() - start < 2 * MEASURE_NS || ended < begun) {
+        bool more = report_now() - start < 2 * MEASURE_NS;
         if (begun - ended == OUTSTANDING || !more) {
             if (tide_ticket_wait(&tickets[ended % OUTSTANDING])) {
                 fail_loudly("remote");
@@ -177,7 +165,7 @@ static double outstanding(struct tide_table *table, const uint64_t *keys, size_t
             begun++;
         }
     }
-    double rate = (double)(ended * keys_a_call) / (double)(now() - start) * 1e9;
+    double rate = (double)(ended * keys_a_call) / (double)(report_now() - start) * 1e9;
     free(lists);
     free(rows);
     return rate;
@@ -188,11 +176,11 @@ static void one_by_one(struct tide_table *table, const uint64_t *keys, size_t co
     uint64_t *times = malloc(CALLS * sizeof *times);
     float row[1000];
     for (size_t i = 0; i < CALLS; i++) {
-        uint64_t start = now();
+        uint64_t start = report_now();
         if (tide_table_pull(table, &keys[i * 7919 % count], 1, row, NULL)) {
             fail_loudly("remote pull");
         }
-        times[i] = now() - start;
+        times[i] = report_now() - start;
     }
     qsort(times, CALLS, sizeof *times, compare_times);
     report_row("remote sync pull, 100 floats, 1 key, p50", "us", (double)times[CALLS / 2] / 1e3);
@@ -228,15 +216,15 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
     }
     free(ones);
     const size_t calls = most / keys_a_call;
-    uint64_t *times = malloc(calls * sizeof *times), begun = now();
+    uint64_t *times = malloc(calls * sizeof *times), begun = report_now();
     for (size_t i = 0; i < calls; i++) {
-        uint64_t start = now();
+        uint64_t start = report_now();
         if (tide_table_localize(table, keys + i * keys_a_call, keys_a_call, NULL)) {
             fail_loudly("localize");
         }
-        times[i] = now() - start;
+        times[i] = report_now() - start;
     }
-    double seconds = (double)(now() - begun) / 1e9;
+    double seconds = (double)(report_now() - begun) / 1e9;
     qsort(times, calls, sizeof *times, compare_times);
     if (keys_a_call == 1) {
         snprintf(what, sizeof what, "relocate 1 key, %u floats, p50", width);
@@ -289,7 +277,7 @@ static void shared_rows(struct tide_node *node, uint32_t width) {
         fail_loudly("worker");
     }
     for (size_t i = 0; i < ONE_BY_ONE; i++) {
-        const uint64_t start = now();
+        const uint64_t start = report_now();
         float row[100];
         uint64_t hit = 0;
         if (tide_table_intent(intended, keys + i, 1, 0, 1)) {
@@ -301,7 +289,7 @@ static void shared_rows(struct tide_node *node, uint32_t width) {
                 fail_loudly("pull");
             }
         }
-        times[i] = now() - start;
+        times[i] = report_now() - start;
     }
     tide_worker_end();
     qsort(times, ONE_BY_ONE, sizeof *times, compare_times);

@@ -200,10 +200,7 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
 
 /* t:consistency() -> text; t:consistency("essp:4") -> true | nil, err */
 int tide__lua_table_consistency(lua_State *L) {
-    struct tide_table *table = tide__lua_table_at(L, 1);
-    if (!table) {
-        return luaL_typeerror(L, 1, "table handle");
-    }
+    struct tide_table *table = tide__lua_check_table(L, 1);
     if (lua_isnoneornil(L, 2)) {
         push_bound(L, table);
         return 1;

@@ -171,6 +171,7 @@ uint64_t tide__lua_deadline(struct tide_lua *host, uint64_t duration);
 /* ---- table.c ---- */
 /* The table at `index`, or NULL; never raises. */
 struct tide_table *tide__lua_table_at(lua_State *L, int index);
+struct tide_table *tide__lua_check_table(lua_State *L, int index); /* raises when it is none */
 /* Waits for all asynchronous operations: their tensors die with the state. */
 void tide__lua_pending_end(struct tide_lua *host);
 

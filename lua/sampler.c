@@ -164,10 +164,7 @@ static void check_fields(lua_State *L) {
 }
 
 int tide__lua_table_sampler(lua_State *L) {
-    struct tide_table *table = tide__lua_table_at(L, 1);
-    if (!table) {
-        return luaL_typeerror(L, 1, "table handle");
-    }
+    struct tide_table *table = tide__lua_check_table(L, 1);
     lua_settop(L, 2);
     if (lua_isnil(L, 2)) {
         lua_newtable(L);

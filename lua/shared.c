@@ -11,14 +11,6 @@ const char *const *tide__lua_technique_names(void) {
     return technique_names;
 }
 
-static struct tide_table *check_table(lua_State *L) {
-    struct tide_table *table = tide__lua_table_at(L, 1);
-    if (!table) {
-        luaL_typeerror(L, 1, "table handle");
-    }
-    return table;
-}
-
 static int answer(lua_State *L, int code) {
     if (code < 0) {
         return tide__lua_failure(L, code);
@@ -64,7 +56,7 @@ static void read_options(lua_State *L, struct tide_share_options *o) {
 
 /* t:manage(keys, technique[, {nodes=, rate=, threshold=, clip=}]) -> true | nil, err */
 static int table_manage(lua_State *L) {
-    struct tide_table *table = check_table(L);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_share_options options = {0};
     (void)tide__lua_inside(L);
     const int technique = luaL_checkoption(L, 3, NULL, technique_names);
@@ -79,7 +71,7 @@ static int table_manage(lua_State *L) {
 
 /* t:intent(keys, first clock, clock after the last) -> true | nil, err */
 static int table_intent(lua_State *L) {
-    struct tide_table *table = check_table(L);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     (void)tide__lua_inside(L);
     const lua_Integer begin = luaL_checkinteger(L, 3), end = luaL_optinteger(L, 4, begin + 1);
     luaL_argcheck(L, begin >= 0 && begin < INT32_MAX, 3, "a clock");
@@ -91,14 +83,14 @@ static int table_intent(lua_State *L) {
 
 /* t:flush() -> true | nil, err */
 static int table_flush(lua_State *L) {
-    struct tide_table *table = check_table(L);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     (void)tide__lua_inside(L);
     return answer(L, tide__lua_resumed(L, tide_table_flush(table)));
 }
 
 /* t:technique(key) -> name, whether this node has a copy */
 static int table_technique(lua_State *L) {
-    struct tide_table *table = check_table(L);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     bool copy;
     const uint8_t technique = tide_table_technique(table, (uint64_t)luaL_checkinteger(L, 2), &copy);
     lua_pushstring(L, tide__lua_technique_name(technique));

@@ -51,7 +51,7 @@ struct tide_table *tide__lua_table_at(lua_State *L, int index) {
     return handle ? handle->table : NULL;
 }
 
-static struct tide_table *check_table(lua_State *L, int index) {
+struct tide_table *tide__lua_check_table(lua_State *L, int index) {
     struct tide_table *table = tide__lua_table_at(L, index);
     if (!table) {
         luaL_typeerror(L, index, "table handle");
@@ -402,7 +402,7 @@ static bool option(lua_State *L, int index, const char *name) {
 }
 
 static int table_pull(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
     lua_settop(L, 3);
     size_t count, width = tide_table_options(table)->width;
@@ -484,7 +484,7 @@ static const float *push_rows(lua_State *L, int index, size_t count, size_t widt
 }
 
 static int table_push(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
     lua_settop(L, 4);
     size_t count, width = tide_table_options(table)->width;
@@ -511,7 +511,7 @@ static int table_push(lua_State *L) {
 
 /* true | ticket | nil, err */
 static int table_localize(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
     lua_settop(L, 3);
     size_t count;
@@ -536,7 +536,7 @@ static int table_localize(lua_State *L) {
 }
 
 static int table_pull_local(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     (void)tide__lua_inside(L);
     lua_settop(L, 2);
     size_t count;
@@ -559,7 +559,7 @@ static int table_pull_local(lua_State *L) {
 
 /* t:move(slots, node) -> true | nil, err */
 static int table_move(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
     const lua_Integer node = luaL_checkinteger(L, 3);
     const lua_Unsigned count = lua_rawlen(L, 2);
@@ -584,7 +584,7 @@ static int table_move(lua_State *L) {
 }
 
 static int save_or_load(lua_State *L, int (*operation)(struct tide_table *, const char *)) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     const char *path = luaL_checkstring(L, 2);
     (void)tide__lua_inside(L);
     int code = tide__lua_resumed(L, operation(table, path));
@@ -660,7 +660,7 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
 }
 
 static int table_index(lua_State *L) {
-    const struct tide_table_options *o = tide_table_options(check_table(L, 1));
+    const struct tide_table_options *o = tide_table_options(tide__lua_check_table(L, 1));
     const char *key = luaL_checkstring(L, 2);
     if (strcmp(key, "name") == 0) {
         lua_pushstring(L, o->name);
@@ -676,7 +676,7 @@ static int table_index(lua_State *L) {
 }
 
 static int table_tostring(lua_State *L) {
-    const struct tide_table_options *o = tide_table_options(check_table(L, 1));
+    const struct tide_table_options *o = tide_table_options(tide__lua_check_table(L, 1));
     lua_pushfstring(L, "table %s (width %d)", o->name, (int)o->width);
     return 1;
 }

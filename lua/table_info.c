@@ -6,16 +6,8 @@
 
 enum { NODES_MAX = 1024, HOTTEST_MAX = 1024 };
 
-static struct tide_table *check_table(lua_State *L, int index) {
-    struct tide_table *table = tide__lua_table_at(L, index);
-    if (!table) {
-        luaL_typeerror(L, index, "table handle");
-    }
-    return table;
-}
-
 static int table_where(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     uint16_t node;
     int code = tide_table_where(table, (uint64_t)luaL_checkinteger(L, 2), &node);
     if (code < 0) {
@@ -78,7 +70,7 @@ static void push_stats(lua_State *L, struct tide_table *table) {
 /* t:hottest(n) -> {{key=, reads=, writes=, doubt=}, ..}, accesses of all keys: of this node's
  * workers */
 static int table_hottest(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     lua_Integer limit = luaL_optinteger(L, 2, 10);
     luaL_argcheck(L, limit >= 0, 2, "a count of keys");
     limit = limit < HOTTEST_MAX ? limit : HOTTEST_MAX;
@@ -106,7 +98,7 @@ static int table_hottest(lua_State *L) {
 }
 
 static int table_stats(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     push_stats(L, table);
     tide__lua_push_staleness(L, table);
     tide__lua_push_shared(L, table);
@@ -115,7 +107,7 @@ static int table_stats(lua_State *L) {
 
 /* Prints what all nodes know of it; options {chart=}. */
 static int table_show(lua_State *L) {
-    (void)check_table(L, 1);
+    (void)tide__lua_check_table(L, 1);
     lua_settop(L, 2);
     lua_getglobal(L, "require");
     lua_pushliteral(L, "tide.table_show");
@@ -129,7 +121,7 @@ static int table_show(lua_State *L) {
 
 /* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed"} */
 static int table_health(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_table_health health;
     tide_table_health(table, &health);
     lua_createtable(L, 0, 4);
@@ -151,7 +143,7 @@ static int table_health(lua_State *L) {
 }
 
 static int table_homes(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     uint32_t *counts = lua_newuserdatauv(L, NODES_MAX * sizeof *counts, 0);
     memset(counts, 0, NODES_MAX * sizeof *counts);
     uint64_t version;
@@ -168,7 +160,7 @@ static int table_homes(lua_State *L) {
 
 /* u32 tensor: the home of slot s at [s + 1] */
 static int table_slot_homes(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     uint16_t homes[TIDE_SLOTS];
     tide_table_slot_homes(table, homes);
     uint32_t *out = tide__lua_tensor_new(L, TIDE_U32, TIDE_SLOTS, 1)->t.data;
@@ -180,7 +172,7 @@ static int table_slot_homes(lua_State *L) {
 
 /* u64 tensor: keys that slot s has served to other nodes at [s + 1] */
 static int table_slot_served(lua_State *L) {
-    struct tide_table *table = check_table(L, 1);
+    struct tide_table *table = tide__lua_check_table(L, 1);
     tide_table_slot_served(table, tide__lua_tensor_new(L, TIDE_U64, TIDE_SLOTS, 1)->t.data);
     return 1;
 }

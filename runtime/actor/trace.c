@@ -85,11 +85,11 @@ void trace_fiber(struct tide_fiber *fiber, uint64_t began, const char *name) {
     if (trace == NULL) {
         return;
     }
-    char label[NAME_BYTES];
-    write_label(fiber->actor, label);
     uint64_t now = clock_of(s);
     tide_lock(&trace->lock);
     if (fiber->labelled <= trace->first || trace->count - fiber->labelled >= trace->capacity / 2) {
+        char label[NAME_BYTES];
+        write_label(fiber->actor, label);
         append(trace, fiber->number, 0, began, TIDE_NEVER, label);
         fiber->labelled = trace->count;
     }

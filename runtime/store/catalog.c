@@ -354,7 +354,7 @@ struct recording {
     uint32_t id;
 };
 
-static struct tide__catalog_entry *by_id(struct tide_store *store, uint64_t id) {
+struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *store, uint64_t id) {
     struct tide__catalog_entry *entry = store->catalog->entries;
     while (entry && entry->id != id) {
         entry = entry->next;
@@ -366,7 +366,7 @@ static struct tide__catalog_entry *by_id(struct tide_store *store, uint64_t id) 
 static void recorded(void *arg, int code) {
     struct recording r = *(struct recording *)arg;
     tide_free(arg);
-    struct tide__catalog_entry *entry = by_id(r.store, r.id);
+    struct tide__catalog_entry *entry = tide__catalog_entry_of(r.store, r.id);
     if (!code && entry && entry->phase == TIDE__CATALOG_RECORD) {
         entry->recorded = true;
         tide__store_look(r.store);
@@ -642,7 +642,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
     uint64_t id = tide_read_uint(r);
     bool ready = tide_read_bool(r);
     int64_t code = tide_read_int(r);
-    struct tide__catalog_entry *entry = tide__catalog_commands(store) ? by_id(store, id) : NULL;
+    struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
     if (!entry || r->error || entry->phase == TIDE__CATALOG_FAILED) {
         return;
     }

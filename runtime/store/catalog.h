@@ -49,6 +49,7 @@ static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, ui
 }
 
 /* Ids of nodes that may be home of slots, ascending; *gives* the array. */
+struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *store, uint64_t id); /* or NULL */
 int tide__catalog_homes(struct tide_store *store, uint16_t **out, size_t *count);
 
 enum { TIDE__CATALOG_KEY_BYTES = 40 };

@@ -396,21 +396,13 @@ void tide__groups_member(struct tide_store *store, const struct tide_member *mem
     store->moves->planning = planning;
 }
 
-static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t id) {
-    struct tide__catalog_entry *e = store->catalog->entries;
-    while (e && e->id != id) {
-        e = e->next;
-    }
-    return e;
-}
-
 /* A slot's group with `node` in another part, if what is said of it fits; false: it does not. */
 typedef bool (*regroup)(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
                         uint16_t from, uint16_t node);
 
 static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
                           const uint8_t *slots, size_t count, regroup change) {
-    struct tide__catalog_entry *entry = entry_of(store, table);
+    struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     struct news *news = entry && entry->options.replicas ? tide_alloc_zero(1, sizeof *news) : NULL;
     for (size_t i = 0; news && i < count; i++) {
         uint32_t s;
@@ -450,7 +442,7 @@ static bool has_failed(struct tide_store *store, struct tide__catalog_entry *ent
 
 void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table,
                           uint32_t version, uint16_t node, const uint8_t *slots, size_t count) {
-    struct tide__catalog_entry *entry = entry_of(store, table);
+    struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     for (size_t i = 0; node == 0 && entry && i < count; i++) {
         uint32_t s;
         memcpy(&s, slots + i * 4, 4);

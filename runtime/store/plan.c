@@ -53,14 +53,6 @@ static void batch_free(struct tide_store *store, struct batch *b, int code) {
     tide_free(b);
 }
 
-static struct tide__catalog_entry *entry_of(struct tide_store *store, uint32_t id) {
-    struct tide__catalog_entry *e = store->catalog->entries;
-    while (e && e->id != id) {
-        e = e->next;
-    }
-    return e;
-}
-
 static struct batch **find_batch(struct tide_store *store, uint32_t table, uint32_t version) {
     struct batch **place = &store->moves->batches;
     while (*place && ((*place)->table != table || (*place)->version != version)) {
@@ -404,7 +396,7 @@ static void batches_advance(struct tide_store *store) {
             continue;
         }
         *place = b->next;
-        struct tide__catalog_entry *entry = entry_of(store, b->table);
+        struct tide__catalog_entry *entry = tide__catalog_entry_of(store, b->table);
         if (entry) {
             (void)record(store, entry, b, false); /* no memory: the next controller asks again */
         }
@@ -459,7 +451,7 @@ void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t vers
 void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
                       const uint8_t *lost, size_t lost_count) {
     struct batch **place = find_batch(store, table, version);
-    struct tide__catalog_entry *entry = entry_of(store, table);
+    struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     if (!place || !entry || (*place)->arrived) {
         return;
     }
@@ -506,7 +498,7 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
         for (struct batch **place = &store->moves->batches;
              *place;) { /* of a live leaver they are planned anew */
             struct batch *b = *place;
-            struct tide__catalog_entry *entry = entry_of(store, b->table);
+            struct tide__catalog_entry *entry = tide__catalog_entry_of(store, b->table);
             if (b->to == member->id && !b->arrived) {
                 *place = b->next;
                 if (entry) {

@@ -166,13 +166,6 @@ static int visit_keys(struct tide_table *table, uint16_t node, void *arg) {
     return keys_of_node(table, node, arg);
 }
 
-static int compare_keys(const void *a, const void *b) {
-    uint64_t x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return x < y ? -1 : x > y;
-}
-
 static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
     uint8_t body[16];
     struct tide_writer w;
@@ -209,8 +202,8 @@ static int list_keys(struct tide_table *table, struct keys *keys) {
         keys->count = 0;
         uint64_t before = atomic_load_explicit(&table->changes,
                                                memory_order_acquire); /* routes_begin of move.c */
-        int code =
-            table->store->system ? each_home(table, table->relocates, visit_keys, keys) : keys_here(table, keys);
+        int code = table->store->system ? each_home(table, table->relocates, visit_keys, keys)
+                                        : keys_here(table, keys);
         if (code) {
             return code;
         }
@@ -218,7 +211,7 @@ static int list_keys(struct tide_table *table, struct keys *keys) {
             continue;
         }
         if (keys->count) {
-            qsort(keys->at, keys->count, sizeof *keys->at, compare_keys);
+            qsort(keys->at, keys->count, sizeof *keys->at, tide__key_compare);
         }
         size_t kept = 0;
         for (size_t i = 0; i < keys->count; i++) {

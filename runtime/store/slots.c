@@ -180,7 +180,7 @@ void tide__hashed_prefetch(struct tide_table *table, uint64_t key) {
 
 /* ---- walks ---- */
 
-static int compare_keys(const void *a, const void *b) {
+int tide__key_compare(const void *a, const void *b) {
     uint64_t x, y;
     memcpy(&x, a, sizeof x);
     memcpy(&y, b, sizeof y);
@@ -213,7 +213,7 @@ static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, s
     }
     tide_unlock(&slot->latch);
     if (found) {
-        qsort(all, found, sizeof *all, compare_keys);
+        qsort(all, found, sizeof *all, tide__key_compare);
     }
     *more = found > limit;
     *count = found < limit ? found : limit;

@@ -266,6 +266,7 @@ enum { TIDE__FOUND = 1, TIDE__NOT_FOUND = 2, TIDE__MISSED = 3 };
 int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask,
                       bool patient, atomic_uint_fast64_t **word, uint64_t *old);
 void tide__hashed_prefetch(struct tide_table *table, uint64_t key);
+int tide__key_compare(const void *a, const void *b); /* for qsort; keys need no alignment */
 /* Keys with a row in `slot` that are >= from, ascending, up to `limit`; *next: where to go on,
  * *more: there are. */
 int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys,

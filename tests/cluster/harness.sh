@@ -78,6 +78,25 @@ node_pids() {
     done
 }
 
+# node_pid NAME: of one node of this test; fails if there is none.
+node_pid() {
+    local pid
+    for pid in $(node_pids); do
+        if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- "--name $1 "; then
+            echo "$pid"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# kill_node NAME: kill -9.
+kill_node() {
+    local victim
+    victim=$(node_pid "$1") || fail "no process of node $1"
+    kill -KILL "$victim"
+}
+
 # Nothing that runs $TIDE in this directory is left. A process that is told to end may take a moment.
 nothing_left() {
     local tries

@@ -4,6 +4,7 @@
 # controller started again, it is another node than before; what a second one finds of its state is refused.
 # ROUNDS=n repeats the loss n times and says how long the cluster was without a controller's answer.
 . "$(dirname "$0")/harness.sh"
+. "$(dirname "$0")/controlled.sh"
 rounds=${ROUNDS:-2}
 socket=$work/c.sock
 
@@ -43,18 +44,6 @@ tide.main(function()
   print("exact", rows:min() >= pushes and rows:max() <= pushes + 1, pushes > 100)
 end)
 LUA
-cat >table.lua <<'LUA'
-local tide = require "tide"
-local job = tide.job {
-  name = "made", tables = {t = tide.table {keys = tide.dense(10), width = 1}},
-  worker = function(w) w.tables.t:push({3}, {{1}}) end,
-}
-tide.main(function()
-  local cluster <close> = tide.cluster {}
-  cluster:start(job):wait()
-  print "made"
-end)
-LUA
 
 start_controller() {
     "$TIDE" node --controller --cluster lab --name c --state state --listen "unix:$socket" --workers 0 --no-store \
@@ -67,14 +56,6 @@ start_node() { # NAME
     started+=("$!")
     declare -g "pid_$1=$!"
 }
-member_is() { "$TIDE" nodes --cluster lab --timeout 3s --plain 2>/dev/null | grep -Eq "^$1\s[0-9]+\s$2"; }
-progress() { if [ -e progress ]; then wc -l <progress; else echo 0; fi; }
-goes_on() { # by 30 reports from here
-    local from
-    from=$(progress)
-    further() { [ "$(progress)" -gt $((from + 30)) ]; }
-    wait_for 20 further
-}
 
 start_controller
 wait_for 10 test -S "$socket"
@@ -83,17 +64,17 @@ for name in n1 n2 n3; do wait_for 10 member_is $name up; done
 "$TIDE" run --cluster lab long.lua >out.txt 2>err.txt </dev/null &
 driver=$!
 started+=("$driver")
-goes_on
+goes_on 30
 for ((round = 1; round <= rounds; round++)); do
     kill -KILL "$controller"
     wait "$controller" 2>/dev/null
-    goes_on # without any controller
+    goes_on 30 # without any controller
     began=$(date +%s%N)
     start_controller
     wait_for 10 member_is n1 up
     echo "round $round: answers $((($(date +%s%N) - began) / 1000000)) ms after its start"
     for name in n2 n3; do member_is $name up || fail "$name is not up after the restart"; done
-    goes_on
+    goes_on 30
 done
 
 timeout 60 "$TIDE" node --controller --cluster lab --name d --state state --listen "unix:$work/d.sock" --workers 0 \
@@ -106,7 +87,7 @@ gone() { ! kill -0 "$pid_n3" 2>/dev/null; }
 wait_for 20 gone
 start_node n4
 wait_for 10 member_is n4 up
-goes_on
+goes_on 30
 touch stop
 wait "$driver" || { fail "the run ended with $?"; tail -5 err.txt; }
 says out.txt 'exact.true.true'

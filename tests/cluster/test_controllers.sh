@@ -3,6 +3,7 @@
 # a node joins and one leaves; nothing is left running. ROUNDS=n repeats it with a cluster each and says how long there
 # was no controller (median, p99).
 . "$(dirname "$0")/harness.sh"
+. "$(dirname "$0")/controlled.sh"
 # The address sanitizer's dlopen does not look where the program's own would.
 [ -n "${TIDE_SANITIZED:-}" ] && export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}
 rounds=${ROUNDS:-2}
@@ -46,28 +47,8 @@ tide.main(function()
   print("exact", rows:min() == rows:max(), rows:min() >= pushes, pushes > 30)
 end)
 LUA
-cat >table.lua <<'LUA'
-local tide = require "tide"
-local job = tide.job {
-  name = "made", tables = {t = tide.table {keys = tide.dense(10), width = 1}},
-  worker = function(w) w.tables.t:push({3}, {{1}}) end,
-}
-tide.main(function()
-  local cluster <close> = tide.cluster {}
-  cluster:start(job):wait()
-  print "made"
-end)
-LUA
 
 logs=$XDG_RUNTIME_DIR/tide/lab
-progress() { if [ -e progress ]; then wc -l <progress; else echo 0; fi; }
-goes_on() { # by 20 reports from here
-    local from
-    from=$(progress)
-    further() { [ "$(progress)" -gt $((from + 20)) ]; }
-    wait_for 20 further
-}
-member_is() { "$TIDE" nodes --cluster lab --timeout 3s --plain 2>/dev/null | grep -Eq "^$1\s[0-9]+\s$2"; }
 leader_of() { grep -l "this node is the controller now" "$logs"/node-c[0-9].log 2>/dev/null; }
 has_leader() { [ -n "$(leader_of)" ]; }
 # Milliseconds of the day, of a line of a log; and of now.
@@ -81,7 +62,7 @@ for ((round = 1; round <= rounds; round++)); do
     "$TIDE" run --cluster lab long.lua >run.txt 2>run-err.txt </dev/null &
     driver=$!
     started+=("$driver")
-    goes_on
+    goes_on 20
     c1=$("$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 == "c1" {print $9}')
     began=$(TZ=UTC date +%H:%M:%S.%3N | day_ms)
     kill -KILL "$c1"
@@ -89,7 +70,7 @@ for ((round = 1; round <= rounds; round++)); do
     took=$(TZ=UTC grep -h "this node is the controller now" "$(leader_of | head -1)" | head -1 | day_ms)
     took=$((took - began))
     echo "$took" >>times
-    goes_on
+    goes_on 20
     wait_for 10 member_is c1 dead
     if [ "$round" = 1 ]; then
         timeout 60 "$TIDE" run --cluster lab table.lua >made.txt 2>&1 </dev/null
@@ -100,7 +81,7 @@ for ((round = 1; round <= rounds; round++)); do
         wait_for 10 member_is n5 up
         kill -TERM "$n5"
         wait "$n5" || fail "n5 ended with $?"
-        goes_on
+        goes_on 20
     fi
     touch stop
     wait "$driver" || { fail "the run ended with $?"; tail -5 run-err.txt; }

@@ -151,12 +151,7 @@ LUA
 begin run lost.lua
 under_way() { grep -q "under way" out.txt 2>/dev/null; }
 wait_for 20 under_way
-victim=
-for pid in $(node_pids); do
-    if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- '--name n2 '; then victim=$pid; fi
-done
-[ -n "$victim" ] || fail "no process of node n2"
-kill -KILL "$victim"
+kill_node n2
 wait "$driver"
 code=$?
 [ "$code" = 5 ] || fail "exit code $code, not 5"

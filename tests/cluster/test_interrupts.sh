@@ -63,10 +63,7 @@ done
 begin run long.lua --nodes 3 --stubborn
 under_way() { grep -q "under way" err.txt 2>/dev/null; }
 wait_for 15 under_way
-for pid in $(node_pids); do
-    if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- '--name n2 '; then victim=$pid; fi
-done
-kill -TERM "$victim"
+kill -TERM "$(node_pid n2)"
 wait "$driver"
 code=$?
 [ "$code" = 5 ] || fail "after SIGTERM of a node: exit code $code, not 5"
@@ -96,9 +93,7 @@ end)
 LUA
 run 0 run --cluster lab fill.lua
 says out.txt 'sum 1000\.0'
-for pid in $(node_pids); do
-    if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- '--name n2 '; then kill -TERM "$pid"; fi
-done
+kill -TERM "$(node_pid n2)"
 left() { "$TIDE" nodes --cluster lab --plain </dev/null 2>/dev/null | grep -q 'n2.*left'; }
 wait_for 10 left
 run 0 run --cluster lab fill.lua

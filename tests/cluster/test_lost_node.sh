@@ -27,11 +27,7 @@ LUA
 begin run long.lua
 under_way() { grep -q "under way" err.txt 2>/dev/null; }
 wait_for 15 under_way
-victim=
-for pid in $(node_pids); do
-    if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- '--name n2 '; then victim=$pid; fi
-done
-[ -n "$victim" ] || fail "no process of node n2"
+victim=$(node_pid n2) || fail "no process of node n2"
 began=$(date +%s%N)
 kill -KILL "$victim"
 wait "$driver"

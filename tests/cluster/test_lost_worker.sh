@@ -45,12 +45,7 @@ lose_n2() {
     begin run chunks.lua "$@"
     at_work() { grep -q 'n2 works' err.txt 2>/dev/null; }
     wait_for 15 at_work
-    found() {
-        for pid in $(node_pids); do
-            if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- '--name n2 '; then victim=$pid; fi
-        done
-        [ -n "$victim" ]
-    }
+    found() { victim=$(node_pid n2); }
     wait_for 5 found
     kill -KILL "$victim"
     wait "$driver"

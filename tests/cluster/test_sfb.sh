@@ -114,12 +114,7 @@ nothing_left
 begin run same.lua --models mlr --workers 3 --fanout 1 --epochs 100000
 under_way() { grep -q "^mlr 2 " out.txt 2>/dev/null; }
 wait_for 20 under_way
-victim=
-for pid in $(node_pids); do
-    if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- '--name n2 '; then victim=$pid; fi
-done
-[ -n "$victim" ] || fail "no process of node n2"
-kill -KILL "$victim"
+kill_node n2
 wait "$driver"
 code=$?
 [ "$code" = 5 ] || fail "exit code $code, not 5"

@@ -171,6 +171,35 @@ static inline struct tide_rows plain_rows(struct plain_table *t) {
                               .wait = plain_wait};
 }
 
+static inline int plain_add(void *table, const uint64_t *keys, size_t count, const float *rows) {
+    struct plain_table *t = table;
+    int code = plain_count_call(t, keys, count);
+    for (size_t i = 0; i < count && !code; i++) {
+        for (size_t z = 0; z < t->width; z++) {
+            t->rows[keys[i] * t->width + z] += rows[i * t->width + z];
+        }
+    }
+    t->pushes += code == 0;
+    return code;
+}
+
+static inline int plain_add_start(void *table, const uint64_t *keys, size_t count,
+                                  const float *rows, void *handle) {
+    struct plain_table *t = table;
+    ((struct plain_handle *)handle)->table = t;
+    int code = plain_add(table, keys, count, rows);
+    t->open += code == 0;
+    return code;
+}
+
+/* Pushes add to the rows. */
+static inline struct tide_rows plain_adding(struct plain_table *t) {
+    struct tide_rows rows = plain_rows(t);
+    rows.push = plain_add;
+    rows.push_start = plain_add_start;
+    return rows;
+}
+
 /* ---- named arguments ---- */
 
 enum { PLAIN_ARGUMENTS_MOST = 32 };

@@ -15,34 +15,6 @@
 enum { ROWS = 23, COLUMNS = 17, WIDTH = 9, CELLS = 150 };
 
 /* A table that adds what is pushed. */
-static int add_push(void *table, const uint64_t *keys, size_t count, const float *rows) {
-    struct plain_table *t = table;
-    int code = plain_count_call(t, keys, count);
-    for (size_t i = 0; i < count && !code; i++) {
-        for (size_t z = 0; z < t->width; z++) {
-            t->rows[keys[i] * t->width + z] += rows[i * t->width + z];
-        }
-    }
-    t->pushes += code == 0;
-    return code;
-}
-
-static int add_push_start(void *table, const uint64_t *keys, size_t count, const float *rows,
-                          void *handle) {
-    struct plain_table *t = table;
-    ((struct plain_handle *)handle)->table = t;
-    int code = add_push(table, keys, count, rows);
-    t->open += code == 0;
-    return code;
-}
-
-static struct tide_rows adding(struct plain_table *t) {
-    struct tide_rows rows = plain_rows(t);
-    rows.push = add_push;
-    rows.push_start = add_push_start;
-    return rows;
-}
-
 /* A matrix and its factors; column j under key COLUMN_BASE + j of the same table when `one`. */
 struct world {
     struct plain_table w, h;
@@ -72,8 +44,8 @@ static void world_deinit(struct world *world) {
 }
 
 static void set_shared(const struct tide_kernel *k, struct tide_argument *a, struct world *world) {
-    plain_argument(k, a, "rows")->rows = adding(&world->w);
-    plain_argument(k, a, "columns")->rows = adding(&world->h);
+    plain_argument(k, a, "rows")->rows = plain_adding(&world->w);
+    plain_argument(k, a, "columns")->rows = plain_adding(&world->h);
     plain_argument(k, a, "cells")->tensor =
         (struct tide_tensor){world->cells, world->count, 2, TIDE_U32};
     plain_argument(k, a, "values")->tensor =
@@ -331,7 +303,7 @@ static void test_one_table_may_hold_both_factors(void **state) {
     struct tide_argument a[PLAIN_ARGUMENTS_MOST] = {{0}};
     set_training(k, a, &world, 0.02, 5);
     assert_true(k->run(a, results, error) > 0);
-    plain_argument(k, a, "rows")->rows = adding(&both);
+    plain_argument(k, a, "rows")->rows = plain_adding(&both);
     plain_argument(k, a, "columns")->given = false;
     plain_argument(k, a, "column_base")->number = ROWS + 5;
     assert_true(k->run(a, results, error) > 0);
@@ -373,7 +345,7 @@ static void test_rows_are_restored_exactly(void **state) {
     for (size_t i = 0; i < ROWS * WIDTH; i++) {
         t.rows[2 * WIDTH + i] = i % 3 ? 12345.678f : kept[i];
     }
-    plain_argument(k, a, "rows")->rows = adding(&t);
+    plain_argument(k, a, "rows")->rows = plain_adding(&t);
     plain_argument(k, a, "first")->number = 2;
     plain_argument(k, a, "values")->tensor = (struct tide_tensor){kept, ROWS, WIDTH, TIDE_F32};
     assert_int_equal(k->run(a, results, error), 1);

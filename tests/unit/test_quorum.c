@@ -5,33 +5,23 @@
  * differ under one number, terms rise, no table and no slot move that was told is lost, no push
  * lost or doubled, and what an old controller still says changes nothing.
  */
-#include "net/inside.h"
+enum { VIEWS_MAX = 512, WORK_KEYS = 300 };
+
+#include "control_world.h"
 #include "store/store_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define MS UINT64_C(1000000)
 
 /* n1, n2, n3 hold the log and no rows. */
-enum { NODES = 7, HOLDERS = 3, KEYS = 300, VIEWS_MAX = 512, LEAVER = 5, LATE = 6 };
+enum { NODES = 7, HOLDERS = 3, LEAVER = 5, LATE = 6 };
 
 struct tide_net *tide_net_of(struct tide_node *node);
-
-struct view {
-    uint64_t number, hash;
-};
 
 struct cluster {
     struct tide_sim *sim;
     struct tide_port *ports[NODES];
     struct tide_node *nodes[NODES];
-    struct view views[VIEWS_MAX];
-    size_t view_count;
+    struct views views;
     uint64_t terms[NODES]; /* the highest that each obeyed */
 };
 
@@ -113,27 +103,10 @@ static bool belongs(struct cluster *c, unsigned i) {
 /* One content a number, at whoever is a member; and nobody obeys a lower term than before. */
 static void look_at_views(struct cluster *c) {
     for (unsigned i = 0; i < NODES; i++) {
-        struct tide_member members[32];
-        uint64_t number = 0, hash = 0;
         if (!belongs(c, i)) {
             continue;
         }
-        size_t count = tide_net_members(net_of(c, i), members, 32, &number);
-        for (size_t m = 0; m < count; m++) {
-            if (members[m].state <= TIDE_MEMBER_LEAVING) {
-                hash = tide_mix64(hash ^ members[m].id ^ (uint64_t)members[m].state << 32);
-            }
-        }
-        size_t at = 0;
-        while (at < c->view_count && c->views[at].number != number) {
-            at++;
-        }
-        if (at == c->view_count && number > 0) {
-            assert_true(c->view_count < VIEWS_MAX);
-            c->views[c->view_count++] = (struct view){number, hash};
-        } else if (number > 0 && c->views[at].hash != hash) {
-            fail_msg("n%u: another view %llu", i + 1, (unsigned long long)number);
-        }
+        views_look(&c->views, net_of(c, i), i + 1);
         uint64_t term = tide_net_term(net_of(c, i));
         if (term < c->terms[i]) {
             fail_msg("n%u obeys term %llu after %llu", i + 1, (unsigned long long)term,
@@ -235,14 +208,7 @@ static void await_leader_but(struct cluster *c, unsigned other) {
 }
 
 static unsigned state_at(struct cluster *c, unsigned node, const char *name) {
-    struct tide_member members[32];
-    uint64_t view;
-    size_t count = tide_net_members(net_of(c, node), members, 32, &view);
-    unsigned state = TIDE_MEMBER_DEAD + 1;
-    for (size_t i = 0; i < count; i++) {
-        state = strcmp(members[i].name, name) == 0 ? members[i].state : state; /* the newest */
-    }
-    return state;
+    return views_state_of(net_of(c, node), name);
 }
 
 static void await_state(struct cluster *c, const char *name, unsigned state) {
@@ -269,62 +235,8 @@ static void cut(struct cluster *c, unsigned node, bool off) {
 
 /* ---- what runs on it ---- */
 
-struct work {
-    struct tide_node *node;
-    const char *table;
-    atomic_bool go, done; /* go: stop after this push */
-    unsigned pushes;
-    char failure[300];
-};
-
-#define TRY(w, e)                                                                                  \
-    do {                                                                                           \
-        if ((e) < 0) {                                                                             \
-            snprintf((w)->failure, sizeof(w)->failure, "%s: %.150s", #e, tide_error_message());    \
-            atomic_store(&(w)->done, true);                                                        \
-            return 0;                                                                              \
-        }                                                                                          \
-    } while (0)
-
-/* Makes a table, waiting for a controller if there is none, and pushes 1 to every key until told to
- * stop. */
-static int push_all(void *arg) {
-    struct work *w = arg;
-    struct tide_table_options o = {
-        .name = w->table, .keys = TIDE_KEYS_DENSE, .key_count = KEYS, .width = 1};
-    struct tide_table *table;
-    uint64_t keys[KEYS];
-    float ones[KEYS];
-    for (unsigned i = 0; i < KEYS; i++) {
-        keys[i] = i;
-        ones[i] = 1;
-    }
-    TRY(w, tide_table_create(w->node, &o, &table));
-    do {
-        TRY(w, tide_table_push(table, keys, KEYS, ones, 0, NULL));
-        w->pushes++;
-        TRY(w, tide_sleep(2 * MS));
-    } while (!atomic_load(&w->go));
-    float rows[KEYS];
-    TRY(w, tide_table_pull(table, keys, KEYS, rows, NULL));
-    for (unsigned i = 0; i < KEYS; i++) {
-        if (rows[i] != (float)w->pushes) {
-            snprintf(w->failure, sizeof w->failure, "key %u holds %g after %u pushes", i, rows[i],
-                     w->pushes);
-        }
-    }
-    atomic_store(&w->done, true);
-    return 0;
-}
-
 static void begin(struct cluster *c, struct work *w, const char *table) {
-    *w = (struct work){.node = c->nodes[3], .table = table};
-    struct tide_actor_options o = {.type = "work",
-                                   .run = push_all,
-                                   .state = w,
-                                   .role = TIDE_ROLE_COMPUTE,
-                                   .stack_bytes = 1 << 20};
-    assert_int_equal(tide_spawn(c->nodes[3], &o, NULL), 0);
+    work_begin(w, c->nodes[3], table, 0);
 }
 
 static void finish(struct cluster *c, struct work *w) {
@@ -332,11 +244,7 @@ static void finish(struct cluster *c, struct work *w) {
     for (unsigned i = 0; i < 8000 && !atomic_load(&w->done); i++) {
         go_on(c, 5 * MS);
     }
-    if (!atomic_load(&w->done) || w->failure[0] != 0) {
-        fail_msg("table %s: %s after %u pushes", w->table,
-                 w->failure[0] != 0 ? w->failure : "not done", w->pushes);
-    }
-    assert_true(w->pushes > 0);
+    work_judge(w);
 }
 
 /* Every node has the table, and the same homes for its slots. */

@@ -94,27 +94,6 @@ static void sigmoids_beyond_six_are_cut(void **state) {
 
 /* ---- training ---- */
 
-static int add_push(void *table, const uint64_t *keys, size_t count, const float *rows) {
-    struct plain_table *t = table;
-    int code = plain_count_call(t, keys, count);
-    for (size_t i = 0; i < count && !code; i++) {
-        for (size_t z = 0; z < t->width; z++) {
-            t->rows[keys[i] * t->width + z] += rows[i * t->width + z];
-        }
-    }
-    t->pushes += code == 0;
-    return code;
-}
-
-static int add_push_start(void *table, const uint64_t *keys, size_t count, const float *rows,
-                          void *handle) {
-    struct plain_table *t = table;
-    ((struct plain_handle *)handle)->table = t;
-    int code = add_push(table, keys, count, rows);
-    t->open += code == 0;
-    return code;
-}
-
 struct world {
     struct plain_table input, output;
     uint32_t tokens[TOKENS];
@@ -142,19 +121,12 @@ static void world_deinit(struct world *world) {
     plain_deinit(&world->output);
 }
 
-static struct tide_rows adding(struct plain_table *t) {
-    struct tide_rows rows = plain_rows(t);
-    rows.push = add_push;
-    rows.push_start = add_push_start;
-    return rows;
-}
-
 enum { ARGUMENTS = 32 };
 
 static void set_training(const struct tide_kernel *k, struct tide_argument *a, struct world *w) {
     memset(a, 0, ARGUMENTS * sizeof *a);
-    plain_argument(k, a, "input")->rows = adding(&w->input);
-    plain_argument(k, a, "output")->rows = adding(&w->output);
+    plain_argument(k, a, "input")->rows = plain_adding(&w->input);
+    plain_argument(k, a, "output")->rows = plain_adding(&w->output);
     plain_argument(k, a, "tokens")->tensor = (struct tide_tensor){w->tokens, TOKENS, 1, TIDE_U32};
     plain_argument(k, a, "counts")->tensor = (struct tide_tensor){w->counts, WORDS, 1, TIDE_U64};
     plain_argument(k, a, "subsample")->number = 0;
@@ -267,7 +239,7 @@ static void bad_arguments_are_named(void **state) {
     w.tokens[5] = 2;
     struct plain_table few;
     plain_init(&few, WORDS - 1, WIDTH, 0, 0, 0, 0);
-    plain_argument(k, a, "output")->rows = adding(&few);
+    plain_argument(k, a, "output")->rows = plain_adding(&few);
     assert_int_equal(k->run(a, results, error), TIDE_EINVAL);
     assert_string_equal(error, "output has 11 rows for 12 words");
     plain_deinit(&few);

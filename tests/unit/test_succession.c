@@ -4,19 +4,14 @@
  * was acknowledged is forgotten, no slot has two homes, and what an old controller still says
  * changes nothing.
  */
-#include "net/inside.h"
+enum { VIEWS_MAX = 256, WORK_KEYS = 500 };
+
+#include "control_world.h"
 #include "store/replica.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#define MS UINT64_C(1000000)
-
-enum { NODES = 5, KEYS = 500, VIEWS_MAX = 256 };
+enum { NODES = 5 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SLOWER = 4 }; /* fewer lives with copies */
 #else
@@ -66,46 +61,18 @@ static int breaking_sync(struct tide_file *file) {
 
 /* ---- a cluster: n1 decides and holds nothing, the others hold rows ---- */
 
-struct view {
-    uint64_t number, hash;
-};
-
 struct cluster {
     struct tide_sim *sim;
     struct tide_port *ports[NODES];
     struct tide_node *nodes[NODES];
-    struct view views[VIEWS_MAX];
-    size_t view_count;
+    struct views views;
     unsigned restarts;
 };
 
-/* What every member believes: one content a number. Who was told that it has left knows no more. */
 static void look_at_views(struct cluster *c) {
     for (unsigned i = 0; i < NODES; i++) {
-        struct tide_member members[32];
-        uint64_t number = 0, hash = 0;
-        int code;
-        char reason[200];
-        if (c->nodes[i] == NULL || c->ports[i]->crashed ||
-            tide_net_state(tide_net_of(c->nodes[i]), &code, reason, sizeof reason) >=
-                TIDE_MEMBER_LEFT) {
-            continue;
-        }
-        size_t count = tide_net_members(tide_net_of(c->nodes[i]), members, 32, &number);
-        for (size_t m = 0; m < count; m++) {
-            if (members[m].state <= TIDE_MEMBER_LEAVING) {
-                hash = tide_mix64(hash ^ members[m].id ^ (uint64_t)members[m].state << 32);
-            }
-        }
-        size_t at = 0;
-        while (at < c->view_count && c->views[at].number != number) {
-            at++;
-        }
-        if (at == c->view_count && number > 0) {
-            assert_true(c->view_count < VIEWS_MAX);
-            c->views[c->view_count++] = (struct view){number, hash};
-        } else if (number > 0 && c->views[at].hash != hash) {
-            fail_msg("n%u: another view %llu", i + 1, (unsigned long long)number);
+        if (c->nodes[i] != NULL && !c->ports[i]->crashed) {
+            views_look(&c->views, tide_net_of(c->nodes[i]), i + 1);
         }
     }
 }
@@ -201,14 +168,7 @@ static void start_patiently(struct cluster *c, unsigned i) {
 }
 
 static unsigned state_at(struct cluster *c, unsigned node, const char *name) {
-    struct tide_member members[32];
-    uint64_t view;
-    size_t count = tide_net_members(tide_net_of(c->nodes[node]), members, 32, &view);
-    unsigned state = TIDE_MEMBER_DEAD + 1;
-    for (size_t i = 0; i < count; i++) {
-        state = strcmp(members[i].name, name) == 0 ? members[i].state : state; /* the newest */
-    }
-    return state;
+    return views_state_of(tide_net_of(c->nodes[node]), name);
 }
 
 static void await_state(struct cluster *c, const char *name, unsigned state) {
@@ -225,63 +185,8 @@ static void await_state(struct cluster *c, const char *name, unsigned state) {
 
 /* ---- what runs on it ---- */
 
-struct work {
-    struct tide_node *node;
-    const char *table;
-    uint8_t replicas;
-    atomic_bool go, done; /* go: stop after this push */
-    unsigned pushes;
-    char failure[300];
-};
-
-#define TRY(w, e)                                                                                  \
-    do {                                                                                           \
-        if ((e) < 0) {                                                                             \
-            snprintf((w)->failure, sizeof(w)->failure, "%s: %.150s", #e, tide_error_message());    \
-            atomic_store(&(w)->done, true);                                                        \
-            return 0;                                                                              \
-        }                                                                                          \
-    } while (0)
-
-/* Makes a table, waiting for a controller if there is none, and pushes 1 to every key until told to
- * stop. */
-static int push_all(void *arg) {
-    struct work *w = arg;
-    struct tide_table_options o = {
-        .name = w->table, .key_count = KEYS, .width = 1, .replicas = w->replicas};
-    struct tide_table *table;
-    uint64_t keys[KEYS];
-    float ones[KEYS];
-    for (unsigned i = 0; i < KEYS; i++) {
-        keys[i] = i;
-        ones[i] = 1;
-    }
-    TRY(w, tide_table_create(w->node, &o, &table));
-    do {
-        TRY(w, tide_table_push(table, keys, KEYS, ones, 0, NULL));
-        w->pushes++;
-        TRY(w, tide_sleep(2 * MS));
-    } while (!atomic_load(&w->go));
-    float rows[KEYS];
-    TRY(w, tide_table_pull(table, keys, KEYS, rows, NULL));
-    for (unsigned i = 0; i < KEYS; i++) {
-        if (rows[i] != (float)w->pushes) {
-            snprintf(w->failure, sizeof w->failure, "key %u holds %g after %u pushes", i, rows[i],
-                     w->pushes);
-        }
-    }
-    atomic_store(&w->done, true);
-    return 0;
-}
-
 static void begin(struct cluster *c, struct work *w, const char *table, uint8_t replicas) {
-    *w = (struct work){.node = c->nodes[1], .table = table, .replicas = replicas};
-    struct tide_actor_options o = {.type = "work",
-                                   .run = push_all,
-                                   .state = w,
-                                   .role = TIDE_ROLE_COMPUTE,
-                                   .stack_bytes = 1 << 20};
-    assert_int_equal(tide_spawn(c->nodes[1], &o, NULL), 0);
+    work_begin(w, c->nodes[1], table, replicas);
 }
 
 static void finish(struct cluster *c, struct work *w) {
@@ -289,11 +194,7 @@ static void finish(struct cluster *c, struct work *w) {
     for (unsigned i = 0; i < 8000 && !atomic_load(&w->done); i++) {
         go_on(c, 5 * MS);
     }
-    assert_true(atomic_load(&w->done));
-    if (w->failure[0]) {
-        fail_msg("table %s: %s", w->table, w->failure);
-    }
-    assert_true(w->pushes > 0);
+    work_judge(w);
 }
 
 /* Every node has the table, and the same homes for its slots. */
