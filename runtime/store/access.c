@@ -551,11 +551,22 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                                   kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
                               .misses = &misses};
     bool sent;
-    /* acquire: with its creation */
-    struct tide__shared *shared = atomic_load_explicit(&table->shared, memory_order_acquire);
+    struct tide__shared *shared = tide__shared_of(table);
+    pass.unshared = !shared && !raw;
     code = TIDE_UNLIKELY(shared != NULL) && !raw
                ? tide__shared_operate(shared, &pass, kind, t, !ticket)
                : tide__pass_run(&pass, kind, t, !ticket, &sent);
+    if (TIDE_UNLIKELY(code == TIDE__OVERTAKEN)) {
+        struct tide__misses late;
+        tide__misses_init(&late);
+        pass.index = misses.at;
+        pass.count = misses.count;
+        pass.at = 0;
+        pass.unshared = false;
+        pass.misses = &late;
+        code = tide__shared_operate(tide__shared_of(table), &pass, kind, t, !ticket);
+        tide__misses_release(&late);
+    }
     tide__misses_release(&misses);
     return code;
 }

@@ -18,7 +18,7 @@
 #include "store/clocked.h"
 #include "store/location.h"
 #include "store/replica.h"
-#include "store/shard.h"
+#include "store/shared.h"
 
 enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, LOCALIZE_KEYS = 512 };
 
@@ -696,9 +696,17 @@ static int admit(const struct tide__pass *pass, struct request *requests) {
     return 0;
 }
 
-/* From here on the entries may be answered. False: routes changed, nothing was registered. */
-static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct request *requests,
-                   uint64_t changes, size_t *count) {
+/* Keys of the table are shared since the pass began. Whoever shares them does it under the lock of
+ * the pending table: what is registered before is answered before the first copy is made. */
+static bool is_overtaken(const struct tide__pass *pass) {
+    return pass->unshared && tide__shared_of(pass->table);
+}
+
+/* From here on the entries may be answered. False: routes changed, or it was overtaken; nothing was
+ * registered. */
+static bool enlist(const struct tide__pass *pass, struct tide__ticket *ticket,
+                   struct request *requests, uint64_t changes, size_t *count) {
+    struct tide_table *table = pass->table;
     struct tide__pending_table *t = &table->store->pending;
     const uint16_t self = tide__store_self(table->store);
     *count = 0;
@@ -708,8 +716,9 @@ static bool enlist(struct tide_table *table, struct tide__ticket *ticket, struct
     atomic_store_explicit(&ticket->state, *count + 1,
                           memory_order_relaxed); /* one for ourselves while we send */
     tide_lock(&t->lock);
-    if (!table->relocates &&
-        atomic_load_explicit(&table->changes, memory_order_relaxed) != changes) {
+    if (is_overtaken(pass) ||
+        (!table->relocates &&
+         atomic_load_explicit(&table->changes, memory_order_relaxed) != changes)) {
         tide_unlock(&t->lock);
         atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
         return false;
@@ -822,6 +831,9 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
     }
     for (;;) {
         tide__store_yield(store); /* between the local pass and the remote one */
+        if (TIDE_BUGGIFY(remote_late) && tide_fiber_current()) {
+            (void)tide_sleep(TIDE_SECOND / 1000);
+        }
         struct request *requests = NULL;
         bool stale = false;
         uint64_t changes = atomic_load_explicit(
@@ -829,7 +841,7 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
         int code = group(pass, kind, ticket, &requests, &stale);
         size_t messages = 0;
         code = code || stale ? code : admit(pass, requests);
-        if (!code && !stale && enlist(table, ticket, requests, changes, &messages)) {
+        if (!code && !stale && enlist(pass, ticket, requests, changes, &messages)) {
             if (kind != TIDE__LOCALIZE) {
                 tide__table_count(table,
                                   kind == TIDE__PULL ? TIDE__PULLS_REMOTE : TIDE__PUSHES_REMOTE,
@@ -841,6 +853,9 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
             return 0;
         }
         requests_free(store, requests);
+        code = code                 ? code
+               : is_overtaken(pass) ? TIDE__OVERTAKEN
+                                    : 0;
         if (code && pass->hands_over && table->relocates) {
             tide__owner_take_back(table, pass->keys, pass->misses->at, pass->misses->count);
         }

@@ -45,7 +45,9 @@ int tide__shared_create(struct tide_table *table, struct tide__shared **out) {
         tide_free(s);
         return code;
     }
+    tide_lock(&table->store->pending.lock); /* see remote.c: is_overtaken */
     atomic_store_explicit(&table->shared, s, memory_order_release); /* with tide__shared_of */
+    tide_unlock(&table->store->pending.lock);
     *out = s;
     return 0;
 }
@@ -302,8 +304,9 @@ static int serve_all(struct tide__shared *s, const struct tide__pass *pass, enum
                      float *scratch, struct tide__misses *left) {
     uint64_t hits = 0;
     for (size_t i = 0; i < pass->count; i++) {
-        int code = serve(s, pass, i, kind, scratch);
-        code = code == ELSEWHERE ? tide__misses_add(left, i) : code;
+        const size_t at = pass->index ? pass->index[i] : i;
+        int code = serve(s, pass, at, kind, scratch);
+        code = code == ELSEWHERE ? tide__misses_add(left, at) : code;
         if (code) {
             return code;
         }
@@ -348,6 +351,7 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
                          struct tide__ticket *t, bool wait) {
     const bool steps = kind == TIDE__PUSH && s->shape.floats > s->table->width;
     const size_t count = pass->count;
+    const uint32_t *index = pass->index;
     float *scratch = steps ? tide_alloc(s->shape.floats * sizeof *scratch) : NULL;
     if (steps && !scratch) {
         return tide_fail(TIDE_ENOMEM, "no memory for a step of table '%s'", s->table->name);
@@ -359,6 +363,7 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
         const unsigned stripe = tide__stripe(), bank = enter(s);
         tide__misses_init(&left);
         pass->count = count;
+        pass->index = index;
         code = serve_all(s, pass, kind, scratch, &left);
         if (TIDE_BUGGIFY(shared_late) && tide_fiber_current()) {
             (void)tide_sleep(TIDE_SECOND / 1000);

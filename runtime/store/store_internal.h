@@ -260,7 +260,7 @@ static inline void tide__word_unlock(atomic_uint_fast64_t *word, uint64_t value)
     atomic_store_explicit(word, value,
                           memory_order_release); /* pairs with the acquire of the next lock */
 }
-enum { TIDE__FOUND = 1, TIDE__NOT_FOUND = 2, TIDE__MISSED = 3 };
+enum { TIDE__FOUND = 1, TIDE__NOT_FOUND = 2, TIDE__MISSED = 3, TIDE__OVERTAKEN = 4 };
 /* Hashed: FOUND and the word locked, NOT_FOUND (and not `create`), MISSED (the slot is not served
  * under `mask`), or a negative code. */
 int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask,
@@ -324,6 +324,7 @@ struct tide__pass {
     bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
     bool patient;     /* may wait for a row; else EBUSY */
     bool async;       /* the call does not wait for an answer */
+    bool unshared;    /* begun when the table had no shared keys: OVERTAKEN once it has */
     uint32_t stamp;   /* push: the clock of the worker that pushes, or TIDE_NO_CLOCK */
     /* Rows that come with their slot: u32 each, and second versions of the split ones, in order. */
     const uint8_t *marks, *seconds;
@@ -346,7 +347,8 @@ enum tide__kind {
 /* ELIMIT, ERANGE. */
 int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count);
 /* Walks, and asks other nodes for what was missed; `t` is initialised, and waited for if `wait`. *sent:
- * what was missed is on its way, or was. */
+ * what was missed is on its way, or was. TIDE__OVERTAKEN: what was missed was not asked for, copies
+ * may have it by now (shared.h). */
 int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait,
                    bool *sent);
 /* Pull and push, rows with their state when `raw`. */

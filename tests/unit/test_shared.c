@@ -276,12 +276,12 @@ static void all_saw_all_run(struct fiber *f) {
     }
 }
 
-/* Operations are late between the look for copies and the way to the owner. */
-static void arm(uint64_t seed) {
+/* Operations are late at `site`, between the look for copies and the way to the owner. */
+static void arm(const char *site, uint64_t seed) {
     do {
         seed += 100;
         tide__buggify_set(seed, 1);
-    } while (!tide__buggify_hit("shared_late"));
+    } while (!tide__buggify_hit(site));
     tide__buggify_set(seed, 0.2);
 }
 
@@ -292,7 +292,7 @@ static void copies_come_and_go(bool simulated, struct work *w) {
                    .name = "w", .key_count = KEYS, .width = EAGER, .technique = w->technique});
     struct fiber fibers[EAGER + 1];
     if (simulated) {
-        arm(w->seed);
+        arm("shared_late", w->seed);
     }
     for (unsigned i = 0; i < EAGER; i++) {
         start(&c, &fibers[i], i % 3, i, eager_run, w);
@@ -315,6 +315,31 @@ static void a_worker_sees_its_pushes_while_copies_come_and_go(void **state) {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         copies_come_and_go(true, &(struct work){.seed = seed});
         copies_come_and_go(true, &(struct work){.seed = seed, .technique = TIDE_RELOCATE});
+    }
+}
+
+/* Nobody looks for copies before the first keys are shared, and some are late to notice. */
+static void copies_begin_while_pushes_are_on_their_way(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct cluster c;
+        struct work w = {.seed = seed, .technique = seed % 2 ? TIDE_STATIC : TIDE_RELOCATE};
+        open_cluster(&c, true, 3, seed);
+        create(&c, (struct tide_table_options){
+                       .name = "w", .key_count = KEYS, .width = WIDTH, .technique = w.technique});
+        struct fiber fibers[3 * EACH + 1];
+        arm("remote_late", seed);
+        for (unsigned i = 0; i < 3 * EACH; i++) {
+            start(&c, &fibers[i], i % 3, i, push_run, &w);
+        }
+        pause_cluster(&c, seed * 500000);
+        start(&c, &fibers[3 * EACH], 0, 3 * EACH, share_run, &w);
+        finish(&c, fibers, 3 * EACH + 1);
+        tide__buggify_set(0, 0);
+        for (unsigned n = 0; n < 3; n++) {
+            run_alone(&c, n, sums_run, &w);
+        }
+        close_cluster(&c);
     }
 }
 
@@ -628,6 +653,7 @@ int main(void) {
         cmocka_unit_test(copies_take_every_push_once_and_become_equal_simulated),
         cmocka_unit_test(techniques_change_while_pushes_go_on),
         cmocka_unit_test(a_worker_sees_its_pushes_while_copies_come_and_go),
+        cmocka_unit_test(copies_begin_while_pushes_are_on_their_way),
         cmocka_unit_test(a_leaver_sends_what_its_copies_have_first),
         cmocka_unit_test(copies_follow_slots_that_move),
         cmocka_unit_test(a_death_takes_only_what_the_dead_had_not_sent),
