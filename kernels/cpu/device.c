@@ -1,5 +1,7 @@
 /* The devices that run operations on this machine, and what operations are called. */
+#include "kernel.h"
 #include "operation.h"
+#include "tide.h"
 
 #include <string.h>
 
@@ -46,6 +48,15 @@ static const struct tide_device *wide(const char *name) {
 }
 #endif
 
+static const struct tide_device *cuda(void) {
+    char reason[256] = "";
+    const struct tide_backend *backend = tide_backend_cuda(NULL, reason, sizeof(reason));
+    if (!backend) {
+        tide_fail(TIDE_EUNSUPPORTED, "no CUDA device can be used here: %s", reason);
+    }
+    return backend ? backend->device : NULL;
+}
+
 const struct tide_device *tide_device_find(const char *name) {
     const struct tide_device *device = wide(name);
     if (device) {
@@ -54,7 +65,16 @@ const struct tide_device *tide_device_find(const char *name) {
     if (strcmp(name, "cpu") == 0 || strcmp(name, plain.name) == 0) {
         return &plain;
     }
-    return strcmp(name, reference.name) == 0 ? &reference : NULL;
+    if (strcmp(name, reference.name) == 0) {
+        return &reference;
+    }
+    if (strcmp(name, "cuda") == 0) {
+        return cuda();
+    }
+    tide_fail(TIDE_ENOENT,
+              "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, cuda, reference",
+              name);
+    return NULL;
 }
 
 unsigned tide_rule_states(enum tide_rule rule) {

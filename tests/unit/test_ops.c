@@ -1,14 +1,11 @@
-/* Operations: every instruction set that this machine runs against plain loops in float64. */
+/* Operations: every instruction set and device of this machine against plain loops in float64; and,
+ * as test_cuda_ops, the CUDA kernels on an emulated device. */
 #include "op_world.h"
 
-static const char *const devices[] = {"cpu-plain", "cpu-avx2", "cpu-avx512"};
-
 static void on_devices(const struct op_case *c, bool planted) {
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        if (device) {
-            op_check(c, device, planted);
-        }
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        op_check(c, device, planted);
     }
 }
 
@@ -87,18 +84,15 @@ static void regions_broadcast_rows_columns_and_constants(void **state) {
 
 static void a_region_may_write_over_its_source(void **state) {
     (void)state;
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        if (!device) {
-            continue;
-        }
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
         struct op_case c = mixed_region(67, 50);
         c.out_count = c.attributes.region.out_count = 1;
         struct op_run run;
         op_prepare(&run, &c, device, false);
         free(run.call[0].out[0].data);
         run.call[0].out[0].data = run.call[0].in[0].data;
-        assert_int_equal(device->functions[TIDE_OP_MAP](&run.call[0]), 0);
+        assert_int_equal(op_call(device, TIDE_OP_MAP, &run.call[0]), 0);
         assert_int_equal(tide_device_find("reference")->functions[TIDE_OP_MAP](&run.call[1]), 0);
         op_compare(&run, &c, 0, device->name);
         run.call[0].out[0].data = NULL;
@@ -330,9 +324,7 @@ static void normalisations_agree(void **state) {
     }
 }
 
-static void batch_norm_moves_the_running_statistics(void **state) {
-    (void)state;
-    const struct tide_device *device = tide_device_find("cpu");
+static void check_running_statistics(const struct tide_device *device) {
     float x[8] = {1, 10, 2, 20, 3, 30, 4, 40}, gamma[2] = {1, 1}, beta[2] = {0, 0};
     float mean[2] = {0, 0}, var[2] = {1, 1}, y[8], m[2], inv[2], scratch[64];
     struct tide_attributes attributes = {.eps = 1e-5, .rate = 0.1};
@@ -341,11 +333,19 @@ static void batch_norm_moves_the_running_statistics(void **state) {
         .scratch = scratch,
         .in = {{x, 4, 2}, {gamma, 1, 2}, {beta, 1, 2}, {mean, 1, 2}, {var, 1, 2}},
         .out = {{y, 4, 2}, {m, 1, 2}, {inv, 1, 2}}};
-    assert_int_equal(device->functions[TIDE_OP_BATCHNORM](&call), 0);
+    assert_int_equal(op_call(device, TIDE_OP_BATCHNORM, &call), 0);
     assert_float_equal(mean[0], 0.25f, 1e-6f);
     assert_float_equal(mean[1], 2.5f, 1e-5f);
     assert_float_equal(var[0], 0.9f + 0.1f * 5 / 3, 1e-6f); /* unbiased */
     assert_float_equal(m[1], 25, 1e-5f);
+}
+
+static void batch_norm_moves_the_running_statistics(void **state) {
+    (void)state;
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        check_running_statistics(device);
+    }
 }
 
 static void softmax_and_losses_agree(void **state) {
@@ -398,21 +398,18 @@ static void softmax_and_losses_agree(void **state) {
 
 static void labels_outside_their_range_are_refused(void **state) {
     (void)state;
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        if (!device) {
-            continue;
-        }
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
         float z[8] = {0}, dz[8];
         double loss[3];
         int32_t labels[2] = {3, 4};
         struct tide_op_call call = {.in = {{z, 2, 4}, {labels, 2, 1}},
                                     .out = {{loss, 1, 3}, {dz, 2, 4}}};
-        assert_int_equal(device->functions[TIDE_OP_XENT](&call), TIDE_EINVAL);
+        assert_int_equal(op_call(device, TIDE_OP_XENT, &call), TIDE_EINVAL);
         assert_non_null(strstr(tide_error_message(), "example 2 has label 4, outside 0..3"));
         labels[1] = -2;
-        assert_int_equal(device->functions[TIDE_OP_XENT](&call), TIDE_EINVAL);
-        assert_int_equal(device->functions[TIDE_OP_EMBED](&(struct tide_op_call){
+        assert_int_equal(op_call(device, TIDE_OP_XENT, &call), TIDE_EINVAL);
+        assert_int_equal(op_call(device, TIDE_OP_EMBED, &(struct tide_op_call){
                              .in = {{z, 2, 4}, {labels, 2, 1}}, .out = {{dz, 2, 4}}}),
                          TIDE_EINVAL);
         assert_non_null(strstr(tide_error_message(), "index 1 is 3, outside 0..1"));
@@ -500,7 +497,7 @@ static void dropout_keeps_the_share_it_is_told(void **state) {
                                     .out = {{y, N, 1}},
                                     .seed = 9,
                                     .step = step};
-        assert_int_equal(tide_device_find("cpu")->functions[TIDE_OP_DROPOUT](&call), 0);
+        assert_int_equal(op_call(op_device(0), TIDE_OP_DROPOUT, &call), 0);
         for (size_t i = 0; i < N; i++) {
             kept[step] += y[i] > 0;
             both += step == 1 && y[i] > 0 && x[i] > 1;
@@ -520,9 +517,9 @@ static void update_rules_agree(void **state) {
     (void)state;
     enum { N = 1003 };
     const struct tide_device *reference = tide_device_find("reference");
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        for (int rule = 0; device && rule < TIDE_RULE_COUNT; rule++) {
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        for (int rule = 0; rule < TIDE_RULE_COUNT; rule++) {
             float w[N], g[N], a[N] = {0}, b[N] = {0};
             static double rw[N], rg[N], ra[N], rb[N];
             struct tide_random random;
@@ -539,7 +536,7 @@ static void update_rules_agree(void **state) {
                     g[i] = (float)(tide_random_uniform(&random) - 0.5);
                     rg[i] = (double)g[i];
                 }
-                device->update(&u, N, w, g, a, b);
+                op_update(device, &u, N, w, g, a, b);
                 reference->update(&u, N, rw, rg, ra, rb);
             }
             for (size_t i = 0; i < N; i++) {
@@ -562,14 +559,12 @@ static void norms_add_up(void **state) {
     for (size_t i = 0; i < TIDE_COUNT(x); i++) {
         want += (double)(x[i] * x[i]);
     }
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        if (device) {
-            assert_true(fabs(device->norm2(TIDE_COUNT(x), x) - want) < 1e-6 * want);
-            x[17] = NAN;
-            assert_true(isnan(device->norm2(TIDE_COUNT(x), x)));
-            x[17] = 17 % 7;
-        }
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        assert_true(fabs(op_norm2(device, TIDE_COUNT(x), x) - want) < 1e-6 * want);
+        x[17] = NAN;
+        assert_true(isnan(op_norm2(device, TIDE_COUNT(x), x)));
+        x[17] = 17 % 7;
     }
 }
 
