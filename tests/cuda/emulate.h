@@ -9,6 +9,7 @@
 /* In which threads of a block, and blocks, run. */
 enum emulated_order { EMULATED_FORWARDS, EMULATED_BACKWARDS, EMULATED_MIXED, EMULATED_ORDERS };
 void tide_emulated_order(enum emulated_order order);
+uint64_t emulated_allocations(void); /* of device memory so far */
 
 /* What emulated.h uses. */
 void emulated_run(unsigned blocks, unsigned threads, size_t shared, bool meet,

@@ -72,7 +72,14 @@ void emulated_queue(cudaStream_t stream, void (*run)(void *), void (*drop)(void 
 
 /* ---- memory ---- */
 
+static uint64_t allocations;
+
+extern "C" uint64_t emulated_allocations(void) {
+    return allocations;
+}
+
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    allocations++;
     *memory = malloc(bytes);
     if (*memory) {
         memset(*memory, 0xff, bytes); /* NaN: nobody may count on zeros */
