@@ -71,9 +71,10 @@ const struct tide_device *tide_device_find(const char *name) {
     if (strcmp(name, "cuda") == 0) {
         return cuda();
     }
-    tide_fail(TIDE_ENOENT,
-              "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, cuda, reference",
-              name);
+    tide_fail(
+        TIDE_ENOENT,
+        "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, cuda, reference",
+        name);
     return NULL;
 }
 

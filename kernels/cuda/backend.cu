@@ -37,22 +37,43 @@ static size_t scratch(enum tide_op_code code, const struct tide_op_call *call) {
 }
 
 /* In the order of enum tide_op_code. */
-static const tide_op_function functions[] = {
-    tide_cuda_map,         tide_cuda_mm,          tide_cuda_bmm,
-    tide_cuda_conv,        tide_cuda_conv_dx,     tide_cuda_conv_dw,
-    tide_cuda_maxpool,     tide_cuda_maxpool_dx,  tide_cuda_avgpool,
-    tide_cuda_avgpool_dx,  tide_cuda_mean_pixels, tide_cuda_mean_pixels_dx,
-    tide_cuda_batchnorm,   tide_cuda_batchnorm_eval, tide_cuda_batchnorm_dx,
-    tide_cuda_layernorm,   tide_cuda_layernorm_dx, tide_cuda_softmax,
-    tide_cuda_softmax_dx,  tide_cuda_xent,        tide_cuda_sigmoid_xent,
-    tide_cuda_mse,         tide_cuda_hinge,       tide_cuda_sum_loss,
-    tide_cuda_embed,       tide_cuda_embed_dw,    tide_cuda_row_sums,
-    tide_cuda_column_sums, tide_cuda_slice,       tide_cuda_slice_dx,
-    tide_cuda_concat,      tide_cuda_dropout,     NULL /* reshape */};
+static const tide_op_function functions[] = {tide_cuda_map,
+                                             tide_cuda_mm,
+                                             tide_cuda_bmm,
+                                             tide_cuda_conv,
+                                             tide_cuda_conv_dx,
+                                             tide_cuda_conv_dw,
+                                             tide_cuda_maxpool,
+                                             tide_cuda_maxpool_dx,
+                                             tide_cuda_avgpool,
+                                             tide_cuda_avgpool_dx,
+                                             tide_cuda_mean_pixels,
+                                             tide_cuda_mean_pixels_dx,
+                                             tide_cuda_batchnorm,
+                                             tide_cuda_batchnorm_eval,
+                                             tide_cuda_batchnorm_dx,
+                                             tide_cuda_layernorm,
+                                             tide_cuda_layernorm_dx,
+                                             tide_cuda_softmax,
+                                             tide_cuda_softmax_dx,
+                                             tide_cuda_xent,
+                                             tide_cuda_sigmoid_xent,
+                                             tide_cuda_mse,
+                                             tide_cuda_hinge,
+                                             tide_cuda_sum_loss,
+                                             tide_cuda_embed,
+                                             tide_cuda_embed_dw,
+                                             tide_cuda_row_sums,
+                                             tide_cuda_column_sums,
+                                             tide_cuda_slice,
+                                             tide_cuda_slice_dx,
+                                             tide_cuda_concat,
+                                             tide_cuda_dropout,
+                                             NULL /* reshape */};
 static_assert(sizeof(functions) / sizeof(functions[0]) == TIDE_OP_COUNT,
               "an operation has no function");
 
-static const struct tide_device device = {"cuda",           sizeof(float),   functions,
+static const struct tide_device device = {"cuda",           sizeof(float),    functions,
                                           scratch,          tide_cuda_update, tide_cuda_norm2,
                                           &tide_cuda_memory};
 
@@ -88,8 +109,8 @@ static int gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k
                 const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
                 size_t ldc) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* calls share one handle */
-    const struct tide_cuda_product p = {transpose_a, transpose_b, m, n,    k, alpha, a,   lda, 0, b,
-                                        ldb,         0,           beta, c, ldc, 0,   1};
+    const struct tide_cuda_product p = {transpose_a, transpose_b, m, n,    k, alpha, a, lda, 0,
+                                        b,           ldb,         0, beta, c, ldc,   0, 1};
     pthread_mutex_lock(&lock);
     int code = tide_cuda_multiply(tide_cuda_default_queue(), &p);
     pthread_mutex_unlock(&lock);

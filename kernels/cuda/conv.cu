@@ -25,9 +25,9 @@ static bool is_direct(const struct tide_window *w) {
 
 struct direct_call {
     struct tide_window w;
-    size_t rows;     /* pixels of the result */
-    uint32_t depth;  /* taps times channels that are summed */
-    uint32_t width;  /* channels of the result */
+    size_t rows;    /* pixels of the result */
+    uint32_t depth; /* taps times channels that are summed */
+    uint32_t width; /* channels of the result */
     const float *from, *weight;
     float *out;
 };
@@ -135,10 +135,10 @@ template <bool BACK> static int direct(const struct tide_op_call *call) {
     d.weight = (const float *)call->in[1].data;
     d.out = (float *)call->out[0].data;
     const size_t blocks = (d.rows + TILE - 1) / TILE * ((d.width + TILE - 1) / TILE);
-    return blocks == 0        ? 0
-           : blocks > INT_MAX ? TIDE_EINVAL
-                              : GPU_BLOCKS(direct_kernel<BACK>, (unsigned)blocks,
-                                           tide_cuda_queue_of(call), d);
+    return blocks == 0 ? 0
+           : blocks > INT_MAX
+               ? TIDE_EINVAL
+               : GPU_BLOCKS(direct_kernel<BACK>, (unsigned)blocks, tide_cuda_queue_of(call), d);
 }
 
 /* ---- im2col ---- */
@@ -150,8 +150,8 @@ static size_t tile_rows(const struct tide_window *w, size_t rows) {
 }
 
 /* The taps of output pixels first .. first + count - 1 of the batch, one pixel a row. */
-static __global__ void gather_kernel(struct tide_window w, size_t first, size_t count, const float *x,
-                              float *taps) {
+static __global__ void gather_kernel(struct tide_window w, size_t first, size_t count,
+                                     const float *x, float *taps) {
     const size_t width = (size_t)w.kh * w.kw * w.c;
     for (size_t e = gpu_thread(); e < count * width; e += gpu_stride()) {
         const size_t p = first + e / width;
@@ -246,8 +246,8 @@ int tide_cuda_conv_dw(const struct tide_op_call *call) {
 
 size_t tide_cuda_conv_scratch(enum tide_op_code code, const struct tide_op_call *call) {
     const struct tide_window *w = &call->attributes->window;
-    const bool gathers = !is_product(w) && (code == TIDE_OP_CONV_DW ||
-                                            (code == TIDE_OP_CONV && !is_direct(w)));
+    const bool gathers =
+        !is_product(w) && (code == TIDE_OP_CONV_DW || (code == TIDE_OP_CONV && !is_direct(w)));
     const size_t rows = code == TIDE_OP_CONV ? call->out[0].rows : call->in[1].rows;
     return gathers ? tile_rows(w, rows) * taps_of(w) * sizeof(float) : 0;
 }

@@ -1,7 +1,7 @@
 /*
- * Matrix products by cuBLAS, which is opened when first needed, so that the module itself depends on
- * no NVIDIA library (cudart is linked in). A handle belongs to a queue. Full float precision: TF32
- * stays off.
+ * Matrix products by cuBLAS, which is opened when first needed, so that the module itself depends
+ * on no NVIDIA library (cudart is linked in). A handle belongs to a queue. Full float precision:
+ * TF32 stays off.
  *
  * Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)': the operands change places, nothing
  * is transposed.
@@ -58,8 +58,8 @@ static void load(void) {
     library.set_stream = (stream_function)dlsym(object, "cublasSetStream_v2");
     library.gemm = (gemm_function)dlsym(object, "cublasSgemm_v2");
     library.batch = (batch_function)dlsym(object, "cublasSgemmStridedBatched");
-    library.ready = library.create && library.destroy && library.set_stream && library.gemm &&
-                    library.batch;
+    library.ready =
+        library.create && library.destroy && library.set_stream && library.gemm && library.batch;
     if (!library.ready) {
         snprintf(library.reason, sizeof(library.reason), "libcublas lacks a function of ours");
     }
@@ -115,7 +115,7 @@ int tide_cuda_blas_multiply(struct tide_cuda_blas *blas, const struct tide_cuda_
                            (int)p->ldb, p->a, (int)p->lda, &p->beta, p->c, (int)p->ldc)
             : library.batch(blas->handle, tb, ta, (int)p->n, (int)p->m, (int)p->k, &p->alpha, p->b,
                             (int)p->ldb, (long long)p->next_b, p->a, (int)p->lda,
-                            (long long)p->next_a, &p->beta, p->c, (int)p->ldc,
-                            (long long)p->next_c, (int)p->count);
+                            (long long)p->next_a, &p->beta, p->c, (int)p->ldc, (long long)p->next_c,
+                            (int)p->count);
     return status == CUBLAS_STATUS_SUCCESS ? 0 : TIDE_EIO;
 }

@@ -1,11 +1,12 @@
 /*
  * The dialect that kernels are written in. nvcc compiles them for the device; without nvcc the same
- * source is C++ for the host, where tests/cuda/emulated.h runs a block's threads one after the other.
+ * source is C++ for the host, where tests/cuda/emulated.h runs a block's threads one after the
+ * other.
  *
  * A kernel is started by GPU_EACH if its threads know nothing of each other (GPU_EACH_SHARED: with
- * shared memory all the same, each thread its own), by GPU_BLOCKS if they meet at barriers or exchange
- * values; every thread of a block then takes part in each meeting.
- * Groups of 32 neighbouring threads exchange values through gpu_across.
+ * shared memory all the same, each thread its own), by GPU_BLOCKS if they meet at barriers or
+ * exchange values; every thread of a block then takes part in each meeting. Groups of 32
+ * neighbouring threads exchange values through gpu_across.
  */
 #ifndef TIDE_CUDA_GPU_H
 #define TIDE_CUDA_GPU_H
@@ -65,15 +66,16 @@ static inline struct gpu_divisor gpu_divisor_of(uint32_t by) {
         log++;
     }
     uint64_t power = (uint64_t)1 << (31 + log);
-    struct gpu_divisor d = {by, by > 1 ? (uint32_t)((power + by - 1) / by) : 0, by > 1 ? log - 1 : 0};
+    struct gpu_divisor d = {by, by > 1 ? (uint32_t)((power + by - 1) / by) : 0,
+                            by > 1 ? log - 1 : 0};
     return d;
 }
 __device__ static inline uint32_t gpu_divide(uint32_t n, struct gpu_divisor d) {
     return d.by > 1 ? __umulhi(n, d.factor) >> d.shift : n;
 }
 
-/* Sums and maxima over a group (WIDTH GPU_GROUP) or a block (WIDTH GPU_THREADS): the same for all its
- * threads, in an order that depends on nothing. `shared`: GPU_GROUPS values, of blocks. */
+/* Sums and maxima over a group (WIDTH GPU_GROUP) or a block (WIDTH GPU_THREADS): the same for all
+ * its threads, in an order that depends on nothing. `shared`: GPU_GROUPS values, of blocks. */
 template <int WIDTH> __device__ static inline double gpu_sum(double value, double *shared) {
     for (unsigned mask = GPU_GROUP / 2; mask > 0; mask /= 2) {
         value += gpu_across(value, mask);
@@ -120,8 +122,8 @@ template <int WIDTH> __device__ static inline size_t gpu_lane(void) {
 }
 /* Starts kernel<GPU_THREADS> or kernel<GPU_GROUP> for rows of `columns`; no row: nothing. */
 #define GPU_ROWS(kernel, rows, columns, queue, ...)                                                \
-    ((rows) == 0                 ? 0                                                               \
-     : (rows) > INT_MAX          ? TIDE_EINVAL                                                     \
+    ((rows) == 0        ? 0                                                                        \
+     : (rows) > INT_MAX ? TIDE_EINVAL                                                              \
      : (columns) > GPU_LONG_ROW                                                                    \
          ? GPU_BLOCKS(kernel<GPU_THREADS>, (unsigned)(rows), queue, __VA_ARGS__)                   \
          : GPU_BLOCKS(kernel<GPU_GROUP>, (unsigned)(((rows) + GPU_GROUPS - 1) / GPU_GROUPS),       \

@@ -34,8 +34,7 @@ __device__ static inline float load(const struct map_call *m, unsigned s, uint32
         return m->source[s][at];
     }
     uint32_t row = gpu_divide(at, m->columns);
-    return m->source[s][m->region.kind[s] == TIDE_SOURCE_COLUMN ? row
-                                                                 : at - row * m->columns.by];
+    return m->source[s][m->region.kind[s] == TIDE_SOURCE_COLUMN ? row : at - row * m->columns.by];
 }
 
 /* One micro-operation on WIDTH elements. */

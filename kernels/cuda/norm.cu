@@ -1,14 +1,14 @@
 /*
  * Batch normalisation (Ioffe, Szegedy 2015) over all rows of a channel, layer normalisation (Ba,
  * Kiros, Hinton 2016) over the channels of a row. Variances are biased; the running variance of
- * batch normalisation is not. Sums are double: of batch normalisation in one pass, of distances from
- * the first row.
+ * batch normalisation is not. Sums are double: of batch normalisation in one pass, of distances
+ * from the first row.
  */
 #include "cuda/gpu.h"
 
 /* y = (x - mean) scale + beta, by column */
 static __global__ void apply_kernel(size_t n, size_t c, const float *x, const float *mean,
-                             const float *scale, const float *beta, float *y) {
+                                    const float *scale, const float *beta, float *y) {
     for (size_t e = gpu_thread(); e < n; e += gpu_stride()) {
         const size_t j = e % c;
         y[e] = (x[e] - mean[j]) * scale[j] + beta[j];
@@ -83,7 +83,7 @@ int tide_cuda_batchnorm(const struct tide_op_call *call) {
 }
 
 static __global__ void scale_kernel(size_t c, const float *gamma, const float *var, double eps,
-                             float *scale) {
+                                    float *scale) {
     const size_t j = gpu_thread();
     if (j < c) {
         scale[j] = (float)((double)gamma[j] / sqrt((double)var[j] + eps));
@@ -94,10 +94,10 @@ int tide_cuda_batchnorm_eval(const struct tide_op_call *call) {
     struct tide_cuda_queue *queue = tide_cuda_queue_of(call);
     const size_t c = call->in[0].columns;
     float *scale = (float *)call->scratch;
-    int code = c == 0 ? 0
-                      : GPU_EACH(scale_kernel, gpu_blocks(c), queue, c,
-                                 (const float *)call->in[1].data, (const float *)call->in[4].data,
-                                 call->attributes->eps, scale);
+    int code =
+        c == 0 ? 0
+               : GPU_EACH(scale_kernel, gpu_blocks(c), queue, c, (const float *)call->in[1].data,
+                          (const float *)call->in[4].data, call->attributes->eps, scale);
     return code == 0 ? apply(queue, &call->in[0], (const float *)call->in[3].data, scale,
                              (const float *)call->in[2].data, (float *)call->out[0].data)
                      : code;
@@ -226,8 +226,7 @@ template <int WIDTH> static __global__ void layer_back_kernel(const struct back 
     const float one = (float)(gpu_sum<WIDTH>(first, shared) / (double)b.c);
     const float two = (float)(gpu_sum<WIDTH>(second, shared) / (double)b.c);
     for (size_t j = lane; own && j < b.c; j += WIDTH) {
-        b.dx[at + j] =
-            inv * (b.g[at + j] * b.gamma[j] - one - (b.x[at + j] - mean) * inv * two);
+        b.dx[at + j] = inv * (b.g[at + j] * b.gamma[j] - one - (b.x[at + j] - mean) * inv * two);
     }
 }
 

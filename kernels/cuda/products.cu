@@ -3,7 +3,7 @@
 
 /* A product over nothing: c = beta c. */
 static __global__ void scale_kernel(size_t rows, size_t columns, float beta, float *c, size_t ldc,
-                             size_t count, size_t next) {
+                                    size_t count, size_t next) {
     const size_t one = rows * columns;
     for (size_t e = gpu_thread(); e < count * one; e += gpu_stride()) {
         float *at = c + e / one * next + e % one / columns * ldc + e % columns;

@@ -151,8 +151,7 @@ static int upload_beside(void *queue_, void *to, const void *host, size_t bytes)
 
 static int take_ticket(struct tide_cuda_queue *queue, cudaStream_t stream, uint64_t *ticket) {
     *ticket = queue->ticket_count++;
-    return tide_cuda_check(queue,
-                           cudaEventRecord(queue->tickets[*ticket % TIDE_TICKETS], stream));
+    return tide_cuda_check(queue, cudaEventRecord(queue->tickets[*ticket % TIDE_TICKETS], stream));
 }
 
 static int download_beside(void *queue_, void *host, const void *from, size_t bytes,
@@ -224,7 +223,6 @@ static int finish(void *queue_, char *text, size_t capacity) {
     return code;
 }
 
-const struct tide_memory tide_cuda_memory = {allocate,      release,         pin,  unpin,
-                                             open_queue,    close_queue,     upload, download,
-                                             upload_beside, download_beside, mark, over,
-                                             finish};
+const struct tide_memory tide_cuda_memory = {
+    allocate,      release,         pin,  unpin, open_queue, close_queue, upload, download,
+    upload_beside, download_beside, mark, over,  finish};

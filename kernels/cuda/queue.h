@@ -3,7 +3,7 @@
 #define TIDE_CUDA_QUEUE_H
 
 struct tide_cuda_fault { /* on the device */
-    uint32_t kind; /* enum tide_cuda_fault_kind */
+    uint32_t kind;       /* enum tide_cuda_fault_kind */
     int32_t value;
     uint64_t place, limit;
 };
@@ -64,13 +64,14 @@ int tide_cuda_check_ids(struct tide_cuda_queue *queue, enum tide_cuda_fault_kind
 
 /* ---- columns.cu ---- */
 enum tide_cuda_columns {
-    TIDE_CUDA_PLAIN,   /* x, 0 */
-    TIDE_CUDA_SHIFTED, /* d = x - (row 0's x), d^2 */
-    TIDE_CUDA_NORMED,  /* x, x ((y - mean) inv): mean and inv by column */
+    TIDE_CUDA_PLAIN,      /* x, 0 */
+    TIDE_CUDA_SHIFTED,    /* d = x - (row 0's x), d^2 */
+    TIDE_CUDA_NORMED,     /* x, x ((y - mean) inv): mean and inv by column */
     TIDE_CUDA_NORMED_ROWS /* the same, mean and inv by row */
 };
 size_t tide_cuda_columns_scratch(size_t rows, size_t columns);
-/* Two sums down each column of [rows, columns], in double: *sums is [2, columns], part of scratch. */
+/* Two sums down each column of [rows, columns], in double: *sums is [2, columns], part of scratch.
+ */
 int tide_cuda_sum_columns(struct tide_cuda_queue *queue, enum tide_cuda_columns kind, size_t rows,
                           size_t columns, const float *x, const float *y, const float *mean,
                           const float *inv, void *scratch, double **sums);
@@ -111,7 +112,8 @@ TIDE_CUDA_OPERATION(dropout);
 size_t tide_cuda_conv_scratch(enum tide_op_code code, const struct tide_op_call *call);
 size_t tide_cuda_loss_scratch(const struct tide_op_call *call);
 size_t tide_cuda_embed_scratch(const struct tide_op_call *call);
-void tide_cuda_update(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);
+void tide_cuda_update(const struct tide_step *u, size_t n, void *w, const void *g, void *a,
+                      void *b);
 double tide_cuda_norm2(size_t n, const void *x);
 
 static inline struct tide_cuda_queue *tide_cuda_queue_of(const struct tide_op_call *call) {

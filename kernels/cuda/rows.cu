@@ -7,8 +7,8 @@
 /* ---- indices ---- */
 
 /* One block: notes the first bad index, unless a failure is noted already. */
-static __global__ void check_kernel(struct tide_cuda_fault *fault, uint32_t kind, const int32_t *ids,
-                             size_t count, uint64_t limit) {
+static __global__ void check_kernel(struct tide_cuda_fault *fault, uint32_t kind,
+                                    const int32_t *ids, size_t count, uint64_t limit) {
     GPU_SHARED(uint64_t, shared, GPU_THREADS);
     uint64_t first = UINT64_MAX;
     for (size_t i = threadIdx.x; i < count && first == UINT64_MAX; i += GPU_THREADS) {
@@ -317,7 +317,7 @@ int tide_cuda_dropout(const struct tide_op_call *call) {
     d.scale = (float)(1 / keep);
     d.x = (const float *)call->in[0].data;
     d.y = (float *)call->out[0].data;
-    return d.n == 0 ? 0
-                    : GPU_EACH(dropout_kernel, gpu_blocks((d.n + 3) / 4), tide_cuda_queue_of(call),
-                               d);
+    return d.n == 0
+               ? 0
+               : GPU_EACH(dropout_kernel, gpu_blocks((d.n + 3) / 4), tide_cuda_queue_of(call), d);
 }

@@ -1,5 +1,5 @@
-/* Update rules (operation.h has the formulas) and the norm. One pass over the arrays; a thread takes
- * WIDTH elements, so that more loads are under way. */
+/* Update rules (operation.h has the formulas) and the norm. One pass over the arrays; a thread
+ * takes WIDTH elements, so that more loads are under way. */
 #include "cuda/gpu.h"
 
 #include <pthread.h>
@@ -31,7 +31,8 @@ template <int RULE> __device__ static inline void apply(const struct rule_call *
         u->a[i] = s;
         u->w[i] = w - u->rate * d / (sqrtf(s) + u->eps);
     } else {
-        const float m = u->mu * u->a[i] + u->share * d, v = u->beta2 * u->b[i] + u->share2 * (d * d);
+        const float m = u->mu * u->a[i] + u->share * d,
+                    v = u->beta2 * u->b[i] + u->share2 * (d * d);
         u->a[i] = m;
         u->b[i] = v;
         u->w[i] = u->keep * w - u->rate * m / (sqrtf(v) * u->root + u->eps);
@@ -131,7 +132,8 @@ static __global__ void total_kernel(size_t n, double *parts) {
 }
 
 double tide_cuda_norm2(size_t n, const void *x) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one at a time: the parts are shared */
+    static pthread_mutex_t lock =
+        PTHREAD_MUTEX_INITIALIZER; /* one at a time: the parts are shared */
     static double *parts;
     struct tide_cuda_queue *queue = tide_cuda_default_queue();
     double sum = (double)NAN;

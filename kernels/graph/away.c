@@ -132,9 +132,9 @@ int tide__away_send_inputs(struct tide_run *run, size_t rows) {
         if (v->class == CLASS_INPUT && run->inputs[run->plan->places[i].input]) {
             size_t bytes = tide__graph_rows(v, rows) * tide__graph_columns(v) *
                            tide__graph_element(v, run->plan->device->element);
-            code = run->away.memory->upload(
-                run->away.queue, tide__run_address(run, (uint32_t)i, rows),
-                run->inputs[run->plan->places[i].input], bytes);
+            code =
+                run->away.memory->upload(run->away.queue, tide__run_address(run, (uint32_t)i, rows),
+                                         run->inputs[run->plan->places[i].input], bytes);
         }
     }
     return code;
@@ -175,9 +175,9 @@ int tide__away_ready(struct tide_run *run, uint32_t layer, const struct tide_run
     }
     int code = make_room(run, hooks);
     if (code == 0 && away->gradients) {
-        code = away->memory->download_beside(
-            away->queue, (char *)away->gradients + first * element,
-            (const char *)run->gradients + first * element, count * element, &notice.ticket);
+        code = away->memory->download_beside(away->queue, (char *)away->gradients + first * element,
+                                             (const char *)run->gradients + first * element,
+                                             count * element, &notice.ticket);
     } else if (code == 0) {
         code = away->memory->mark(away->queue, &notice.ticket);
     }

@@ -148,14 +148,15 @@ static int grow(struct tide_run *run, size_t rows) {
                          rows, run->plan->row_bytes);
     }
     give_back(run, run->arena);
-    run->arena = reserve(run, bytes + run->plan->fixed_bytes +
-                                  tide__away_input_bytes(run, capacity) + 64);
+    run->arena =
+        reserve(run, bytes + run->plan->fixed_bytes + tide__away_input_bytes(run, capacity) + 64);
     run->capacity = run->arena ? capacity : 0;
     run->prepared = SIZE_MAX;
-    return run->arena ? 0
-                      : tide_fail(TIDE_ENOMEM, "program %s: no room for %zu rows of %zu bytes on %s",
-                                  run->plan->program->name, capacity, run->plan->row_bytes,
-                                  run->plan->device->name);
+    return run->arena
+               ? 0
+               : tide_fail(TIDE_ENOMEM, "program %s: no room for %zu rows of %zu bytes on %s",
+                           run->plan->program->name, capacity, run->plan->row_bytes,
+                           run->plan->device->name);
 }
 
 /* Fills in the calls for a number of rows; grows the scratch. */
@@ -241,8 +242,9 @@ static int run_node(struct tide_run *run, size_t n, uint64_t step,
         return run_folded(run, n);
     }
     if (run->offered[n] && hooks && hooks->factors) {
-        return run->away.memory ? tide__away_factors(run, n, hooks) : hooks->factors(hooks->arg, run->plan->foldable[n] - 1, &run->calls[n].in[0],
-                              &run->calls[n].in[1]);
+        return run->away.memory ? tide__away_factors(run, n, hooks)
+                                : hooks->factors(hooks->arg, run->plan->foldable[n] - 1,
+                                                 &run->calls[n].in[0], &run->calls[n].in[1]);
     }
     run->calls[n].step = step;
     int code = run->plan->device->functions[node->code](&run->calls[n]);
@@ -331,8 +333,7 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
     return loss;
 }
 
-const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows,
-                            size_t *columns) {
+const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns) {
     const struct tide_program *p = run->plan->program;
     for (size_t i = 0; i < p->output_count && run->arena; i++) {
         if (strcmp(p->outputs[i].name, name) == 0) {

@@ -24,9 +24,9 @@ struct landing {
 struct away {
     const struct tide_memory *memory;
     void *queue;
-    size_t *input_places;    /* by input: bytes a row, in the arena behind everything else */
-    size_t input_bytes;      /* of all, a row */
-    const void *parameters;  /* staged: on the host; NULL: not */
+    size_t *input_places;   /* by input: bytes a row, in the arena behind everything else */
+    size_t input_bytes;     /* of all, a row */
+    const void *parameters; /* staged: on the host; NULL: not */
     void *gradients;
     double *losses;          /* three a loss, as they were downloaded */
     bool counted;            /* the first loss's are, of this step */

@@ -100,13 +100,9 @@ static void run_together(void) {
     }
 }
 
-void emulated_run(unsigned blocks, unsigned threads, size_t shared, bool meet,
-                  void (*body)(void *), void *arg) {
-    static bool begun;
-    if (!begun) {
-        begun = true;
-        context_init_thread(&world.main);
-    }
+void emulated_run(unsigned blocks, unsigned threads, size_t shared, bool meet, void (*body)(void *),
+                  void *arg) {
+    context_init_thread(&world.main); /* whichever thread this is */
     if (world.running || threads > THREADS_MAX || shared > SHARED_BYTES || blocks == 0) {
         broken("a launch that no device would take");
     }

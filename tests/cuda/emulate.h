@@ -12,8 +12,8 @@ void tide_emulated_order(enum emulated_order order);
 uint64_t emulated_allocations(void); /* of device memory so far */
 
 /* What emulated.h uses. */
-void emulated_run(unsigned blocks, unsigned threads, size_t shared, bool meet,
-                  void (*body)(void *), void *arg);
+void emulated_run(unsigned blocks, unsigned threads, size_t shared, bool meet, void (*body)(void *),
+                  void *arg);
 void emulated_barrier(void);
 double emulated_across(double value, unsigned mask);
 void *emulated_shared(void);

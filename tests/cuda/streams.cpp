@@ -1,13 +1,21 @@
 /*
- * Streams of the emulation: lists of work that run when somebody waits for them, which is as late as
- * a device may be. An event is a place in a stream; who waits for it makes that stream run up to
+ * Streams of the emulation: lists of work that run when somebody waits for them, which is as late
+ * as a device may be. An event is a place in a stream; who waits for it makes that stream run up to
  * there. The default stream waits for all others and is never behind.
  */
 #include "cuda/emulated.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The device does one thing at a time, for whichever thread. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+struct turn {
+    turn() { pthread_mutex_lock(&lock); }
+    ~turn() { pthread_mutex_unlock(&lock); }
+};
 
 struct item {
     struct item *next;
@@ -57,6 +65,7 @@ static void run_all(void) {
 }
 
 void emulated_queue(cudaStream_t stream, void (*run)(void *), void (*drop)(void *), void *arg) {
+    turn own;
     if (!stream) {
         run_all();
         run(arg);
@@ -79,6 +88,7 @@ extern "C" uint64_t emulated_allocations(void) {
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    turn own;
     allocations++;
     *memory = malloc(bytes);
     if (*memory) {
@@ -88,6 +98,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
 }
 
 cudaError_t cudaFree(void *memory) {
+    turn own;
     run_all();
     free(memory);
     return cudaSuccess;
@@ -104,6 +115,7 @@ cudaError_t cudaHostUnregister(void *host) {
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    turn own;
     (void)kind;
     run_all();
     memcpy(to, from, bytes);
@@ -125,6 +137,7 @@ cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t s
 /* ---- streams and events ---- */
 
 cudaError_t cudaStreamCreate(cudaStream_t *out) {
+    turn own;
     struct emulated_stream *stream = (struct emulated_stream *)calloc(1, sizeof(*stream));
     stream->last = &stream->first;
     stream->next = streams;
@@ -134,6 +147,7 @@ cudaError_t cudaStreamCreate(cudaStream_t *out) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    turn own;
     run_to(stream, stream->put);
     struct emulated_stream **at = &streams;
     while (*at != stream) {
@@ -145,6 +159,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    turn own;
     run_to(stream, stream->put);
     return cudaSuccess;
 }
@@ -171,16 +186,19 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    turn own;
     event->stream = stream;
     event->place = stream ? stream->put : 0;
     return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+    turn own;
     return !event->stream || event->stream->done >= event->place ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    turn own;
     if (event->stream) {
         run_to(event->stream, event->place);
     }

@@ -1,5 +1,6 @@
 /* Runs on a device with memory of its own, on the emulation: what travels when, in which order, and
- * what is said when something is wrong. And that the emulation sees the mistakes it is there for. */
+ * what is said when something is wrong. And that the emulation sees the mistakes it is there for.
+ */
 #include "cuda/emulate.h"
 #include "cuda/planted.h"
 #include "graph_world.h"

@@ -11,6 +11,14 @@ static void on_devices(const struct op_case *c, bool planted) {
 
 static const size_t sizes[] = {0, 1, 3, 17, 64, 513};
 
+/* The next pair of rows and columns: all sizes by all but 0, then a wide one. */
+static bool next_shape(size_t *at, size_t *rows, size_t *columns) {
+    const size_t wide = TIDE_COUNT(sizes) - 1, pairs = TIDE_COUNT(sizes) * wide;
+    *rows = *at < pairs ? sizes[*at / wide] : 3;
+    *columns = *at < pairs ? sizes[1 + *at % wide] : 1500;
+    return (*at)++ <= pairs;
+}
+
 /* ---- regions ---- */
 
 static struct op_case one_micro(unsigned code, size_t rows, size_t columns) {
@@ -267,9 +275,8 @@ static void pools_agree(void **state) {
 
 static void normalisations_agree(void **state) {
     (void)state;
-    for (size_t i = 1; i < TIDE_COUNT(sizes); i++) {
-        for (size_t j = 1; j < TIDE_COUNT(sizes); j++) {
-            size_t n = sizes[i], k = sizes[j];
+    for (size_t at = 0, n, k; next_shape(&at, &n, &k);) {
+        if (n > 0) {
             const struct op_shape x = {n, k, 0, 0, 0}, row = {1, k, 0, 0, 0}, one = {1, k, 0, 0, 1};
             const struct op_shape per = {n, 1, 0, 0, 0}, some = {n, 1, 0, 0, 1};
             struct op_case eval = {.what = "batchnorm_eval",
@@ -350,48 +357,45 @@ static void batch_norm_moves_the_running_statistics(void **state) {
 
 static void softmax_and_losses_agree(void **state) {
     (void)state;
-    for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
-        for (size_t j = 1; j < TIDE_COUNT(sizes); j++) {
-            size_t n = sizes[i], k = sizes[j];
-            const struct op_shape z = {n, k, 0, 0, 0}, labels = {n, 1, OP_IDS, (uint32_t)k, 0};
-            const struct op_shape loss = {1, 3, OP_DOUBLE, 0, 0};
-            struct op_case soft = {.what = "softmax",
-                                   .code = TIDE_OP_SOFTMAX,
-                                   .in_count = 1,
-                                   .out_count = 1,
-                                   .in = {z},
-                                   .out = {z},
-                                   .eps = 8};
-            on_devices(&soft, false);
-            struct op_case dx = {.what = "softmax_dx",
-                                 .code = TIDE_OP_SOFTMAX_DX,
-                                 .in_count = 2,
-                                 .out_count = 1,
-                                 .in = {z, z},
-                                 .out = {z},
-                                 .eps = 64,
-                                 .of = OF_ALL};
-            on_devices(&dx, false);
-            struct op_case xent = {.what = "xent",
-                                   .code = TIDE_OP_XENT,
-                                   .in_count = 2,
-                                   .out_count = 2,
-                                   .in = {z, labels},
-                                   .out = {loss, z},
-                                   .eps = 8,
-                                   .of = OF_ALL};
-            on_devices(&xent, false);
-            for (int code = TIDE_OP_SIGMOID_XENT; code <= TIDE_OP_SUM_LOSS; code++) {
-                struct op_case c = {.what = tide_op_names[code],
-                                    .code = (enum tide_op_code)code,
-                                    .in_count = 2,
-                                    .out_count = 2,
-                                    .in = {z, z},
-                                    .out = {loss, z},
-                                    .eps = 32,
-                                    .of = OF_ALL};
-                on_devices(&c, false);
-            }
+    for (size_t at = 0, n, k; next_shape(&at, &n, &k);) {
+        const struct op_shape z = {n, k, 0, 0, 0}, labels = {n, 1, OP_IDS, (uint32_t)k, 0};
+        const struct op_shape loss = {1, 3, OP_DOUBLE, 0, 0};
+        struct op_case soft = {.what = "softmax",
+                               .code = TIDE_OP_SOFTMAX,
+                               .in_count = 1,
+                               .out_count = 1,
+                               .in = {z},
+                               .out = {z},
+                               .eps = 8};
+        on_devices(&soft, false);
+        struct op_case dx = {.what = "softmax_dx",
+                             .code = TIDE_OP_SOFTMAX_DX,
+                             .in_count = 2,
+                             .out_count = 1,
+                             .in = {z, z},
+                             .out = {z},
+                             .eps = 64,
+                             .of = OF_ALL};
+        on_devices(&dx, false);
+        struct op_case xent = {.what = "xent",
+                               .code = TIDE_OP_XENT,
+                               .in_count = 2,
+                               .out_count = 2,
+                               .in = {z, labels},
+                               .out = {loss, z},
+                               .eps = 8,
+                               .of = OF_ALL};
+        on_devices(&xent, false);
+        for (int code = TIDE_OP_SIGMOID_XENT; code <= TIDE_OP_SUM_LOSS; code++) {
+            struct op_case c = {.what = tide_op_names[code],
+                                .code = (enum tide_op_code)code,
+                                .in_count = 2,
+                                .out_count = 2,
+                                .in = {z, z},
+                                .out = {loss, z},
+                                .eps = 32,
+                                .of = OF_ALL};
+            on_devices(&c, false);
         }
     }
 }
@@ -409,9 +413,10 @@ static void labels_outside_their_range_are_refused(void **state) {
         assert_non_null(strstr(tide_error_message(), "example 2 has label 4, outside 0..3"));
         labels[1] = -2;
         assert_int_equal(op_call(device, TIDE_OP_XENT, &call), TIDE_EINVAL);
-        assert_int_equal(op_call(device, TIDE_OP_EMBED, &(struct tide_op_call){
-                             .in = {{z, 2, 4}, {labels, 2, 1}}, .out = {{dz, 2, 4}}}),
-                         TIDE_EINVAL);
+        assert_int_equal(
+            op_call(device, TIDE_OP_EMBED,
+                    &(struct tide_op_call){.in = {{z, 2, 4}, {labels, 2, 1}}, .out = {{dz, 2, 4}}}),
+            TIDE_EINVAL);
         assert_non_null(strstr(tide_error_message(), "index 1 is 3, outside 0..1"));
     }
 }
@@ -420,64 +425,61 @@ static void labels_outside_their_range_are_refused(void **state) {
 
 static void rows_and_columns_agree(void **state) {
     (void)state;
-    for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
-        for (size_t j = 1; j < TIDE_COUNT(sizes); j++) {
-            size_t n = sizes[i], k = sizes[j];
-            const struct op_shape x = {n, k, 0, 0, 0}, per = {n, 1, 0, 0, 0}, row = {1, k, 0, 0, 0};
-            const struct op_shape ids = {n, 1, OP_IDS, 17, 0}, table = {17, k, 0, 0, 0};
-            const struct op_shape two = {n, k + 17, 0, 0, 0}, rest = {n, 17, 0, 0, 0};
-            const struct op_shape image = {n * 6, k, 0, 0, 0};
-            const struct op_case cases[] = {
-                {"row_sums", TIDE_OP_ROW_SUMS, {0}, 1, 1, {x}, {per}, 4, OF_SUM, false},
-                {"column_sums", TIDE_OP_COLUMN_SUMS, {0}, 1, 1, {x}, {row}, 4, OF_SUM, false},
-                {"mean_pixels",
-                 TIDE_OP_MEAN_PIXELS,
-                 {.group = 6},
-                 1,
-                 1,
-                 {image},
-                 {x},
-                 4,
-                 OF_SUM,
-                 false},
-                {"mean_pixels_dx",
-                 TIDE_OP_MEAN_PIXELS_DX,
-                 {.group = 6},
-                 1,
-                 1,
-                 {x},
-                 {image},
-                 2,
-                 0,
-                 false},
-                {"embed", TIDE_OP_EMBED, {0}, 2, 1, {table, ids}, {x}, 0, 0, false},
-                {"embed_dw",
-                 TIDE_OP_EMBED_DW,
-                 {0},
-                 2,
-                 1,
-                 {x, ids},
-                 {table},
-                 (double)n + 2,
-                 OF_SUM,
-                 false},
-                {"slice",
-                 TIDE_OP_SLICE,
-                 {.first = 9, .count = (uint32_t)k},
-                 1,
-                 1,
-                 {two},
-                 {x},
-                 0,
-                 0,
-                 false},
-                {"slice_dx", TIDE_OP_SLICE_DX, {.first = 9}, 1, 1, {x}, {two}, 0, 0, false},
-                {"concat", TIDE_OP_CONCAT, {0}, 2, 1, {x, rest}, {two}, 0, 0, false},
-                {"dropout", TIDE_OP_DROPOUT, {.keep = 0.6, .id = 2}, 1, 1, {x}, {x}, 2, 0, false},
-            };
-            for (size_t c = 0; c < TIDE_COUNT(cases); c++) {
-                on_devices(&cases[c], false);
-            }
+    for (size_t at = 0, n, k; next_shape(&at, &n, &k);) {
+        const struct op_shape x = {n, k, 0, 0, 0}, per = {n, 1, 0, 0, 0}, row = {1, k, 0, 0, 0};
+        const struct op_shape ids = {n, 1, OP_IDS, 17, 0}, table = {17, k, 0, 0, 0};
+        const struct op_shape two = {n, k + 17, 0, 0, 0}, rest = {n, 17, 0, 0, 0};
+        const struct op_shape image = {n * 6, k, 0, 0, 0};
+        const struct op_case cases[] = {
+            {"row_sums", TIDE_OP_ROW_SUMS, {0}, 1, 1, {x}, {per}, 4, OF_SUM, false},
+            {"column_sums", TIDE_OP_COLUMN_SUMS, {0}, 1, 1, {x}, {row}, 4, OF_SUM, false},
+            {"mean_pixels",
+             TIDE_OP_MEAN_PIXELS,
+             {.group = 6},
+             1,
+             1,
+             {image},
+             {x},
+             4,
+             OF_SUM,
+             false},
+            {"mean_pixels_dx",
+             TIDE_OP_MEAN_PIXELS_DX,
+             {.group = 6},
+             1,
+             1,
+             {x},
+             {image},
+             2,
+             0,
+             false},
+            {"embed", TIDE_OP_EMBED, {0}, 2, 1, {table, ids}, {x}, 0, 0, false},
+            {"embed_dw",
+             TIDE_OP_EMBED_DW,
+             {0},
+             2,
+             1,
+             {x, ids},
+             {table},
+             (double)n + 2,
+             OF_SUM,
+             false},
+            {"slice",
+             TIDE_OP_SLICE,
+             {.first = 9, .count = (uint32_t)k},
+             1,
+             1,
+             {two},
+             {x},
+             0,
+             0,
+             false},
+            {"slice_dx", TIDE_OP_SLICE_DX, {.first = 9}, 1, 1, {x}, {two}, 0, 0, false},
+            {"concat", TIDE_OP_CONCAT, {0}, 2, 1, {x, rest}, {two}, 0, 0, false},
+            {"dropout", TIDE_OP_DROPOUT, {.keep = 0.6, .id = 2}, 1, 1, {x}, {x}, 2, 0, false},
+        };
+        for (size_t c = 0; c < TIDE_COUNT(cases); c++) {
+            on_devices(&cases[c], false);
         }
     }
 }
