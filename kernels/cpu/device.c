@@ -3,6 +3,7 @@
 #include "operation.h"
 #include "tide.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define SET(isa)                                                                                   \
@@ -49,12 +50,19 @@ static const struct tide_device *wide(const char *name) {
 #endif
 
 static const struct tide_device *cuda(void) {
-    char reason[256] = "";
-    const struct tide_backend *backend = tide_backend_cuda(NULL, reason, sizeof(reason));
-    if (!backend) {
-        tide_fail(TIDE_EUNSUPPORTED, "no CUDA device can be used here: %s", reason);
+    static const struct tide_device *_Atomic found; /* asking the driver takes long */
+    const struct tide_device *device = atomic_load_explicit(&found, memory_order_acquire);
+    if (!device) {
+        char reason[256] = "";
+        const struct tide_backend *backend = tide_backend_cuda(NULL, reason, sizeof(reason));
+        if (!backend) {
+            tide_fail(TIDE_EUNSUPPORTED, "no CUDA device can be used here: %s", reason);
+            return NULL;
+        }
+        device = backend->device;
+        atomic_store_explicit(&found, device, memory_order_release); /* with the load above */
     }
-    return backend ? backend->device : NULL;
+    return device;
 }
 
 const struct tide_device *tide_device_find(const char *name) {

@@ -25,16 +25,26 @@ __device__ static inline float softplus(float x) {
     return (x < 0.0f ? 0.0f : x) + log1pf(expf(-fabsf(x)));
 }
 
-/* Element `at` of source s. */
-__device__ static inline float load(const struct map_call *m, unsigned s, uint32_t at) {
-    if (m->region.kind[s] == TIDE_SOURCE_CONSTANT) {
-        return (float)m->region.constant[s];
+/* Elements first, first + GPU_THREADS, ... of source s: all are asked for before one is kept. */
+template <int WIDTH>
+__device__ static inline void load(const struct map_call *m, unsigned s, uint32_t first,
+                                   float *out) {
+    const unsigned kind = m->region.kind[s];
+    const float *from = m->source[s];
+    float x[WIDTH];
+    for (uint32_t k = 0; k < WIDTH; k++) {
+        const uint32_t at = first + k * GPU_THREADS;
+        x[k] = (float)m->region.constant[s];
+        if (at < m->total && kind == TIDE_SOURCE_FULL) {
+            x[k] = from[at];
+        } else if (at < m->total && kind != TIDE_SOURCE_CONSTANT) {
+            const uint32_t row = gpu_divide(at, m->columns);
+            x[k] = from[kind == TIDE_SOURCE_COLUMN ? row : at - row * m->columns.by];
+        }
     }
-    if (m->region.kind[s] == TIDE_SOURCE_FULL) {
-        return m->source[s][at];
+    for (uint32_t k = 0; k < WIDTH; k++) {
+        out[k * GPU_THREADS] = x[k];
     }
-    uint32_t row = gpu_divide(at, m->columns);
-    return m->source[s][m->region.kind[s] == TIDE_SOURCE_COLUMN ? row : at - row * m->columns.by];
 }
 
 /* One micro-operation on WIDTH elements. */
@@ -89,10 +99,7 @@ template <int WIDTH> static __global__ void map_kernel(const struct map_call m) 
     float *reg = shared + threadIdx.x;
     const uint32_t first = (uint32_t)(blockIdx.x * step + threadIdx.x);
     for (unsigned s = 0; s < m.region.source_count; s++) {
-        for (uint32_t k = 0; k < WIDTH; k++) {
-            const uint32_t at = first + k * GPU_THREADS;
-            reg[s * step + k * GPU_THREADS] = at < m.total ? load(&m, s, at) : 0.0f;
-        }
+        load<WIDTH>(&m, s, first, reg + s * step);
     }
     for (unsigned i = 0; i < m.region.micro_count; i++) {
         const auto u = m.region.micro[i];
