@@ -377,6 +377,9 @@ struct tide_table_options {
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
 int tide_table_create(struct tide_node *node, const struct tide_table_options *options, struct tide_table **out);
+/* The controller, when no other member is left: the names of all tables are free again. Those who still have one find
+ * its rows gone. EBUSY: another member may hold rows, or this node is not the controller. Fibers. */
+int tide_tables_forget(struct tide_node *node);
 /* The table of that name, if it exists. Any thread. */
 int tide_table_find(struct tide_node *node, const char *name, struct tide_table **out);
 const struct tide_table_options *tide_table_options(const struct tide_table *table);

@@ -598,6 +598,7 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_MANAGE, /* call to the controller: [op, table, technique, hz, threshold,
                                     clip, nodes u32, keys u64] */
                 TIDE__OP_TECHNIQUE, /* the same, controller -> all */
+                TIDE__OP_FORGET,    /* call of the controller to itself: [op] */
                 TIDE__OP_SHARE_FLUSH, /* call: [op, table]: what accumulated in copies is at the
                                          owners */
                 TIDE__OP_INTENT, /* [op, table, origin, hops, keys u64] to the home: the origin is
