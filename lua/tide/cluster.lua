@@ -149,7 +149,7 @@ local function wait_ended(children, timeout_s)
 end
 
 ---Waits until this node knows that they have ended: a second cluster of the script has nodes of the same names.
-local function wait_gone(members, timeout_s)
+local function wait_members_gone(members, timeout_s)
   local deadline = core.now() + timeout_s
   while core.now() < deadline do
     local there = {}
@@ -331,7 +331,7 @@ function cluster:close()
   end
   for _, child in ipairs(wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
   wait_ended(self.children, 1)
-  wait_gone(self.members or {}, CLOSE_S)
+  wait_members_gone(self.members or {}, CLOSE_S)
   core.tables_forget() -- their rows went with the nodes: the script's next cluster makes its own
 end
 
