@@ -348,8 +348,10 @@ end
 local function complete(chunk, fields) return {index = chunk.index, lease = chunk.lease, fields = fields or {}} end
 
 local function lose(c, node, reason)
-  fake.members_list = {{id = node == "n1" and 2 or 3, name = node, state = "dead", reason = reason or "connection lost"}}
-  c:handle {kind = "exit", call = fake.monitored[node == "n1" and "a:1" or "a:2"], name = "EDIED", text = "died"}
+  local id, agent = 3, "a:2"
+  if node == "n1" then id, agent = 2, "a:1" end
+  fake.members_list = {{id = id, name = node, state = "dead", reason = reason or "connection lost"}}
+  c:handle {kind = "exit", call = fake.monitored[agent], name = "EDIED", text = "died"}
 end
 
 describe("chunks", function()
