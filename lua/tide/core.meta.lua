@@ -116,10 +116,14 @@ function core.kernels() end           --> array of {name=, doc=, parameters={{na
 ---- programs (lua/program.c); scripts use tide.nn. Building functions return a value's number | nil, err
 function core.program(name) end       --> program: p:place(kind, layer, at); p:input(name, "f32"|"index", dims); p:parameter(name, dims, "constant"|"uniform"|"normal", number); p:state(same); p:apply(operation, {values}, attributes); p:map(micro, a, b, c) (integers are values, floats constants); p:reshape(value, dims); p:output(name, value); p:differentiate(of_inputs)
 -- p:print(), p:dot(), p:id(), p:shape(value) -> text, dims, batched; p:layout() -> {keys=, states=, parameters={{name=,layer=,first=,count=,rows=,columns=}}, layers={{name=,first_key=,key_count=}}}; p:initialise(device, seed, parameters, states)
--- p:plan(device, "train"|"evaluate", seed) -> run | nil, err: r:bind(parameters, gradients|nil, states); r:feed(input, tensor, first_row); r:step(rows, step, need|nil, ready|nil, exchange|nil) -> loss sum, count, correct | nil, err; r:output(name) -> copy; r:fold(rate); r:folded(parameter); r:offer(parameter, on) -> whether its gradient comes as factors, to the exchange of r:step; r:explain(); r:figures()
+-- p:plan(device, "train"|"evaluate", seed) -> run | nil, err: r:bind(parameters, gradients|nil, states) (as core.place gave them); r:stage(parameters|nil, gradients|nil): tensors that are copied at need and ready; r:feed(input, tensor, first_row); r:step(rows, step, need|nil, ready|nil, exchange|nil) -> loss sum, count, correct | nil, err; r:output(name) -> copy; r:fold(rate); r:folded(parameter); r:offer(parameter, on) -> whether its gradient comes as factors, to the exchange of r:step; r:explain(); r:figures()
 ---@param rule table {rule="sgd"|"momentum"|..., rate=, scale=, decay=, mu=, beta2=, eps=, step=}
 function core.update(device, rule, first, count, w, g, a, b) end -- elements first (from 0) .. first + count - 1 of all arrays
 function core.norm2(device, first, count, x) end --> sum of squares
+function core.device(name) end        --> true | nil, err: "cpu", "cuda", "reference" and kin
+function core.place(device, tensor) end --> what its operations take: the tensor, or a copy in the device's own memory
+function core.give(place, tensor) end -- tensor -> place; nothing if the place is the tensor
+function core.fetch(place, tensor) end -- place -> tensor
 ---Gradients among the workers of a job (lua/exchange.c, docs/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
 ---@param o {rank:integer, workers:integer, elements:integer, layers:table[]} layers = {{first=, count=, matrices={{parameter=, first=, rows=, columns=}}}}
 function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, layers=, under_way=8388608}): x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
