@@ -28,6 +28,8 @@ static const struct option {
     [SWARM_KEYS] = {"keys", WHOLE, 1, 200},          /* in use at one time */
     [SWARM_WIDTH] = {"width", WHOLE, 4, 64},
     [SWARM_RELOCATE] = {"relocate", SHARE, 0, 1},    /* share of tables whose rows move */
+    [SWARM_SHARED] = {"shared", SHARE, 0, 0},        /* share of all tables, whose keys have copies where
+                                                        they are used */
     [SWARM_REPLICAS] = {"replicas", SHARE, 0, 1},    /* share of the other tables, with 1 or 2 copies */
     [SWARM_HASHED] = {"hashed", SHARE, 0, 0.6},
     [SWARM_COUNTERS] = {"counters", SHARE, 0, 0.7},  /* share of tables; the others are one-hot */
@@ -79,8 +81,10 @@ static const struct setting {
     {"copies", "crash_s", 12},
     {"copies", "join_s", 10},
     {"copies", "leave_s", 15},
+    {"shared", "shared", 0.85},
+    {"shared", "localizes", 0.3},
 };
-static const char profile_names[] = "swarm calm overload elastic copies";
+static const char profile_names[] = "swarm calm overload elastic copies shared";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. */
 static const double crash_share = 0.3;
