@@ -28,8 +28,6 @@ static const struct option {
     [SWARM_KEYS] = {"keys", WHOLE, 1, 200},          /* in use at one time */
     [SWARM_WIDTH] = {"width", WHOLE, 4, 64},
     [SWARM_RELOCATE] = {"relocate", SHARE, 0, 1},    /* share of tables whose rows move */
-    [SWARM_SHARED] = {"shared", SHARE, 0, 0},        /* share of all tables, whose keys have copies where
-                                                        they are used */
     [SWARM_REPLICAS] = {"replicas", SHARE, 0, 1},    /* share of the other tables, with 1 or 2 copies */
     [SWARM_HASHED] = {"hashed", SHARE, 0, 0.6},
     [SWARM_COUNTERS] = {"counters", SHARE, 0, 0.7},  /* share of tables; the others are one-hot */
@@ -59,6 +57,7 @@ static const struct option {
     [SWARM_LEAVE_S] = {"leave_s", FAULT, 5, 30},
     [SWARM_JOIN_S] = {"join_s", FAULT, 5, 30},
     [SWARM_CRASH_S] = {"crash_s", FAULT, 10, 60},
+    [SWARM_SHARED] = {"shared", SHARE, 0, 0}, /* share of tables whose keys have copies where used */
 };
 
 /* What a profile pins; the rest is drawn. */

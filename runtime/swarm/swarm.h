@@ -29,7 +29,6 @@ enum swarm_option {
     SWARM_KEYS,
     SWARM_WIDTH,
     SWARM_RELOCATE,
-    SWARM_SHARED,
     SWARM_REPLICAS,
     SWARM_HASHED,
     SWARM_COUNTERS,
@@ -60,6 +59,7 @@ enum swarm_option {
     SWARM_LEAVE_S,
     SWARM_JOIN_S,
     SWARM_CRASH_S,
+    SWARM_SHARED, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 
