@@ -286,7 +286,8 @@ static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, c
     }
 }
 
-/* Pushes that waited for a row that does not come go the ordinary way, and what came after them. */
+/* Pushes that waited for a row that does not come go the ordinary way, and what came after them.
+ * Until all have arrived no pull of this node may pass them. */
 static int give_up(struct tide__shared *s, uint64_t key) {
     int code = 0;
     for (bool more = true; more && !code;) {
@@ -296,7 +297,7 @@ static int give_up(struct tide__shared *s, uint64_t key) {
         TIDE_ASSERT(k);
         struct tide__queued *queued = k->queued;
         k->queued = k->queued_last = NULL;
-        more = queued != NULL;
+        k->giving_up = more = queued != NULL;
         if (!more) {
             forget(s, k, key);
         }
@@ -333,43 +334,70 @@ static int row_failed(struct tide__shared *s, uint64_t key, uint64_t since, int 
     return coming ? give_up(s, key) : 0;
 }
 
-static int fetch(struct batch *b, size_t first, size_t count) {
+/* Is the row itself here? Then workers use it; also if it came while the pull waited for it. */
+static bool is_own(const struct batch *b, size_t i, uint64_t key) {
+    uint16_t owner;
+    return is_here(b, i) || (tide_table_where(b->s->table, key, &owner) == 0 &&
+                             owner == tide__store_self(b->s->table->store));
+}
+
+/* Rows that no answer has written begin like this. One that happens to is asked for again, alone.
+ */
+static const uint32_t not_come = 0x7fa0b1e5;
+
+/* *left: keys that failed, which are the batch's first ones then. */
+static int fetch(struct batch *b, size_t first, size_t count, size_t *left) {
     struct tide__shared *s = b->s;
+    const size_t floats = s->shape.floats;
     bool sent;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(b->rows + i * floats, &not_come, sizeof not_come);
+    }
     int code = tide__shared_exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES),
                                      b->keys + first, count, b->rows, b->here, &sent);
+    const uint64_t now = now_of(s);
+    *left = 0;
     if (code == TIDE_ECANCELED) {
         return code;
     }
     if (code && count == 1) {
         return row_failed(s, b->keys[first], b->since[first], code);
     }
-    const uint64_t now = now_of(s);
-    for (size_t i = 0; i < count && !code; i++) {
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t key = b->keys[first + i], since = b->since[first + i];
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k = lock(s, b->keys[first + i], &word, &old);
-        TIDE_ASSERT(k);
-        k->ends |= is_here(b, i); /* then workers use the row itself */
-        tide__share_count(&s->rows_in, 1);
-        if (b->since[first + i]) {
-            age_add(&s->rows, now - b->since[first + i]);
+        if (code && memcmp(b->rows + i * floats, &not_come, sizeof not_come) == 0) {
+            b->keys[*left] = key;
+            b->since[(*left)++] = since;
+            continue;
         }
-        install(b, k, b->keys[first + i], b->rows + i * s->shape.floats);
+        struct tide__shared_key *k = lock(s, key, &word, &old);
+        TIDE_ASSERT(k);
+        k->ends |= is_own(b, i, key);
+        tide__share_count(&s->rows_in, 1);
+        if (since) {
+            age_add(&s->rows, now - since);
+        }
+        install(b, k, key, b->rows + i * floats);
         tide__word_unlock(word, old);
     }
-    return code;
+    return 0;
 }
 
 /* The rows of a batch; those of a dead node do not keep the others back. */
 static int fetch_all(struct batch *b) {
-    int code = b->count ? fetch(b, 0, b->count) : 0;
-    for (size_t i = 0; code && code != TIDE_ECANCELED && b->count > 1 && i < b->count; i++) {
-        int failed = fetch(b, i, 1);
-        code = failed == TIDE_ECANCELED ? failed : code;
+    size_t left = b->count, none;
+    int code = 0;
+    for (size_t before = left + 1; left && left < before && !code;) {
+        before = left;
+        code = fetch(b, 0, before, &left);
+    }
+    for (size_t i = 0; i < left && !code; i++) {
+        code = fetch(b, i, 1, &none);
     }
     b->count = 0;
-    return code == TIDE_ECANCELED ? code : 0;
+    return code;
 }
 
 /* Copies of keys that have none: see shared.h. */
