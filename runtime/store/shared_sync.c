@@ -181,7 +181,7 @@ static void updates_answered(struct batch *b, int code, bool sent) {
         struct tide__shared_key *k = lock(s, b->keys[i], &word, &old);
         TIDE_ASSERT(k); /* records stay */
         struct tide__cached *r = tide__shared_copy(k);
-        if (code && !sent && !is_here(b, i)) {
+        if (code && !sent && !is_here(b, i) && !TIDE_MUTANT(share_update_dropped)) {
             (void)tide__cached_unsend(&s->shape, r, 0);
             r->dirty = true;
             k->unsent_ns = b->since[i];
@@ -275,6 +275,7 @@ static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, c
         k->state = TIDE__COPY_HELD;
     }
     tide__cached_row(&s->shape, r, row, UINT64_MAX);
+    k->unseen_ns = TIDE_MUTANT(share_notice_overtaken) ? 0 : k->unseen_ns;
     while (queued) {
         struct tide__queued *next = queued->next;
         (void)tide__shared_push(s, k, key, queued->delta, b->scratch);
@@ -337,15 +338,16 @@ static int row_failed(struct tide__shared *s, uint64_t key, uint64_t since, int 
 /* Is the row itself here? Then workers use it; also if it came while the pull waited for it. */
 static bool is_own(const struct batch *b, size_t i, uint64_t key) {
     uint16_t owner;
-    return is_here(b, i) || (tide_table_where(b->s->table, key, &owner) == 0 &&
-                             owner == tide__store_self(b->s->table->store));
+    return is_here(b, i) ||
+           (!TIDE_MUTANT(share_copy_beside_row) && tide_table_where(b->s->table, key, &owner) == 0 &&
+            owner == tide__store_self(b->s->table->store));
 }
 
 /* Rows that no answer has written begin like this. One that happens to is asked for again, alone.
  */
 static const uint32_t not_come = 0x7fa0b1e5;
 
-/* *left: keys that failed, which are the batch's first ones then. */
+/* *left: keys that failed, which are the first ones then. */
 static int fetch(struct batch *b, size_t first, size_t count, size_t *left) {
     struct tide__shared *s = b->s;
     const size_t floats = s->shape.floats;
@@ -368,8 +370,8 @@ static int fetch(struct batch *b, size_t first, size_t count, size_t *left) {
         atomic_uint_fast64_t *word;
         uint64_t old;
         if (code && memcmp(b->rows + i * floats, &not_come, sizeof not_come) == 0) {
-            b->keys[*left] = key;
-            b->since[(*left)++] = since;
+            b->keys[first + *left] = key;
+            b->since[first + (*left)++] = since;
             continue;
         }
         struct tide__shared_key *k = lock(s, key, &word, &old);
@@ -385,17 +387,23 @@ static int fetch(struct batch *b, size_t first, size_t count, size_t *left) {
     return 0;
 }
 
-/* The rows of a batch; those of a dead node do not keep the others back. */
+/* One key that cannot be had does not keep the others back: they are asked for by halves. */
+static int fetch_parts(struct batch *b, size_t first, size_t count) {
+    size_t before = count;
+    int code = fetch(b, first, before, &count);
+    while (!code && count && count < before) {
+        before = count;
+        code = fetch(b, first, before, &count);
+    }
+    if (code || count == 0) {
+        return code;
+    }
+    code = fetch_parts(b, first, count / 2);
+    return code ? code : fetch_parts(b, first + count / 2, count - count / 2);
+}
+
 static int fetch_all(struct batch *b) {
-    size_t left = b->count, none;
-    int code = 0;
-    for (size_t before = left + 1; left && left < before && !code;) {
-        before = left;
-        code = fetch(b, 0, before, &left);
-    }
-    for (size_t i = 0; i < left && !code; i++) {
-        code = fetch(b, i, 1, &none);
-    }
+    const int code = b->count ? fetch_parts(b, 0, b->count) : 0;
     b->count = 0;
     return code;
 }
@@ -416,9 +424,10 @@ static int join(struct batch *b) {
         atomic_fetch_add_explicit(&s->held, 1, memory_order_relaxed);
         tide__word_unlock(word, old);
     }
-    int code = tide__shared_synchronize(s);
+    int code = TIDE_MUTANT(share_unsynchronized) ? 0 : tide__shared_synchronize(s);
     const uint64_t newest = tide__pending_newest(store);
-    while (!code && tide__pending_older(store, s->table, newest)) {
+    while (!code && !TIDE_MUTANT(share_pending_ignored) &&
+           tide__pending_older(store, s->table, newest)) {
         code = tide_sleep(LOOK_NS);
     }
     return code ? code : fetch_all(b);
@@ -441,7 +450,7 @@ static enum need need_of(struct tide__shared *s, struct tide__shared_key *k, uin
                    : NOTHING;
     }
     k->ends |= !k->wanted || leaving;
-    if (k->ends && !r->dirty && r->sent_count == 0) {
+    if (k->ends && ((!r->dirty && r->sent_count == 0) || TIDE_MUTANT(share_forgets_unsent))) {
         forget(s, k, key);
     } else if (k->ends) {
         tide__shared_list(s, k, key);
@@ -662,7 +671,7 @@ bool tide__shared_gone(struct tide_store *store) {
         struct tide__shared *s = table ? tide__shared_of(table) : NULL;
         if (s && atomic_load_explicit(&s->held, memory_order_relaxed) > 0) {
             list_copies(s, false);
-            gone = false;
+            gone = TIDE_MUTANT(share_leaves_unsent);
         }
     }
     return gone;
@@ -681,7 +690,7 @@ void tide__shared_member(struct tide_store *store, const struct tide_member *mem
         }
         if (s) { /* who told us of changes may have been the dead one */
             tide__subscriptions_member_gone(s, member->id);
-            list_copies(s, true);
+            list_copies(s, !TIDE_MUTANT(share_outlives_owner));
         }
     }
 }
