@@ -50,9 +50,7 @@ not_settled                 elastic  fencing
 retarget_alone              elastic  fencing
 move_parked_last            elastic  order|linearizable
 leave_unflushed             elastic  one_owner|answers
-share_first_copies          shared   order
 share_unsynchronized        shared   order
-share_pending_ignored       shared   order
 share_queue_passed          shared   order
 share_give_up_overtaken     shared   order
 share_notice_overtaken      shared   copies|linearizable|progress
@@ -83,7 +81,10 @@ slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
 reloc_passer_forgotten        test_store_loss
 move_trail_of_row_here        test_store_loss
+share_first_copies            test_shared
+share_pending_ignored         test_shared
 intent_late                   test_intent
+moved_row_missed              test_checkpoint
 intent_never_moves            test_intent
 '
 failed=0 found=''

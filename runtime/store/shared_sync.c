@@ -5,7 +5,8 @@
  * is pushed to the owners first, and answered, before any row is pulled: so every row that comes
  * has in it all that this node ever sent, and what its workers pushed since is added to it again
  * (cached.c). The next round begins no sooner than 1/hz later, nor before this one has been
- * followed by a rest of several times its length, and only when there is something to do.
+ * followed by a rest of several times its length, a second at most, and only when there is
+ * something to do.
  */
 #include "store/intent.h"
 
@@ -17,6 +18,7 @@ enum {
     LOOK_NS = 200000,
     REST = 4, /* after a round, in times as long as it took: rounds leave most of the links to
                  others */
+    REST_MAX_NS = 1000000000, /* a round that was long waited for a node that stood still */
 };
 
 struct batch {
@@ -86,6 +88,7 @@ int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t 
                           bool *sent) {
     struct tide__ticket ticket;
     struct tide__misses misses;
+    *sent = false;
     tide__ticket_init(&ticket, s->table, kind, rows);
     tide__misses_init(&misses);
     struct tide__pass pass = {.table = s->table,
@@ -102,7 +105,9 @@ int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t 
                               .patient = true,
                               .stamp = TIDE_NO_CLOCK,
                               .misses = &misses};
-    int code = tide__pass_run(&pass, kind, &ticket, true, sent);
+    int code = TIDE_BUGGIFY(exchange_refused)
+                   ? tide_fail(TIDE_EBUSY, "no room for a message about copies")
+                   : tide__pass_run(&pass, kind, &ticket, true, sent);
     if (here) {
         memset(here, 0xff, (count + 63) / 64 * sizeof *here);
         for (size_t i = 0; i < misses.count; i++) {
@@ -287,6 +292,19 @@ static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, c
     }
 }
 
+/* A push that waited goes the ordinary way; what there is no room for now is tried again. */
+static int push_now(struct tide__shared *s, uint64_t key, struct tide__queued *queued) {
+    bool sent;
+    int code = tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+    while ((code == TIDE_EBUSY || code == TIDE_ENOMEM) && !sent) {
+        const int slept = tide_sleep(LOOK_NS);
+        code = slept ? slept
+                     : tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+    }
+    tide__share_count(&s->updates_failed, code != 0);
+    return code;
+}
+
 /* Pushes that waited for a row that does not come go the ordinary way, and what came after them.
  * Until all have arrived no pull of this node may pass them. */
 static int give_up(struct tide__shared *s, uint64_t key) {
@@ -305,11 +323,7 @@ static int give_up(struct tide__shared *s, uint64_t key) {
         tide__word_unlock(word, old);
         while (queued) {
             struct tide__queued *next = queued->next;
-            bool sent;
-            int failed =
-                tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
-            tide__share_count(&s->updates_failed, failed != 0);
-            code = failed == TIDE_ECANCELED ? failed : code;
+            code = push_now(s, key, queued) == TIDE_ECANCELED ? TIDE_ECANCELED : code;
             tide_free(queued);
             queued = next;
         }
@@ -565,9 +579,9 @@ static int fiber_main(void *state) {
         atomic_store(&s->awake, false); /* before the list is taken */
         const uint64_t began = now_of(s);
         code = run_round(s);
-        const uint64_t ended = now_of(s), rest = ended + REST * (ended - began);
+        const uint64_t ended = now_of(s), rest = REST * (ended - began);
         next = began + TIDE_SECOND / s->share.hz;
-        next = rest > next ? rest : next;
+        next = ended + rest > next ? ended + (rest < REST_MAX_NS ? rest : REST_MAX_NS) : next;
         tide_lock(&s->lock);
         work = s->work_count > 0 || s->flush_wanted > s->flush_done;
         tide_unlock(&s->lock);
