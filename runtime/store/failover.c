@@ -11,9 +11,9 @@
  * changed, or that was at the node that is gone. Ids make that safe. Workers hand their operations
  * to the store actor until the resent ones have gone out.
  */
+#include "store/at_risk.h"
 #include "store/cut.h"
 #include "store/move.h"
-#include "store/replica.h"
 
 bool tide__failover_waits(const struct tide__job *job, uint16_t to) {
     const struct tide_table *table = job->table;
@@ -183,6 +183,9 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     const bool lost = chain == TIDE__LOST_CHAIN;
     const uint64_t bit = UINT64_C(1) << (slot % 64);
     table->slot_versions[slot] = version;
+    if (replicas->at_risk) {
+        tide__at_risk_loosen(table, slot);
+    }
     atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
     if (home == old_home && !lost) {
         c->changed[slot / 64] |= old_chain != chain ? bit : 0;
