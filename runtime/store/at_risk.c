@@ -2,7 +2,24 @@
 #include "store/at_risk_internal.h"
 
 #define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
-enum { PART_BYTES = 1 << 20, PART_MAX = 8 << 20, TICKS = 4, FLIGHTS_MAX = 4, IDLE_TICKS = 16, FIRST_ROOM = 256 };
+enum { PART_BYTES = 1 << 20, PART_MAX = 8 << 20, TICKS = 4, FLIGHTS_MAX = 2, IDLE_TICKS = 16, FIRST_ROOM = 256 };
+
+/* Of those that began at this home and were at it all the time. */
+static bool still_ours(const struct tide__at_risk *a, const struct tide__wait *wait) {
+    bool ours = true;
+    for (uint32_t i = 0; i < wait->slot_count && ours; i++) {
+        ours = a->lost_at[wait->slots[i]] <= wait->losses;
+    }
+    return ours;
+}
+
+static void waits_end(struct tide__at_risk *a, struct tide__wait *waits, bool answered) {
+    for (struct tide__wait *next; waits; waits = next) {
+        next = waits->next;
+        waits->dead |= !answered || !still_ours(a, waits);
+        tide__wait_done(waits);
+    }
+}
 
 int tide__at_risk_create(struct tide_table *table) {
     struct tide__at_risk *a = tide_alloc_aligned(_Alignof(struct tide__at_risk), sizeof *a);
@@ -22,9 +39,11 @@ void tide__at_risk_destroy(struct tide_table *table) {
     }
     while (a->flights) {
         struct tide__flight *next = a->flights->next;
+        waits_end(a, a->flights->waits, false);
         tide_free(a->flights);
         a->flights = next;
     }
+    waits_end(a, a->waits, false);
     for (unsigned i = 0; i < TIDE_COUNT(a->lists); i++) {
         tide_free(a->lists[i].keys);
     }
@@ -303,15 +322,16 @@ static void take_ids(struct tide_table *table, struct tide__repl *all) {
     }
 }
 
-/* Copies that cannot be sent what they lack are rebuilt. */
-static void give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
+void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
     struct tide__replicas *replicas = table->replicas;
     tide__replicas_mark(replicas);
     for (size_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, keys[i]);
+        const uint32_t route =
+            atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
         uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
         (void)take_row(table, keys[i], NULL);
-        for (; tide__replicas_first(replicas, slot) && chain; chain >>= 16) {
+        for (; (route & TIDE__MINE) && tide__replicas_first(replicas, slot) && chain; chain >>= 16) {
             tide__copy_fail(table, slot, (uint16_t)chain);
         }
     }
@@ -338,6 +358,7 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
     all.ids = memory + 2 * count;
     tide__replicas_mark(replicas);
     for (size_t i = 0; i < count && !code; i++) {
+        tide__rows_prefetch(table, (const uint8_t *)keys, i, count);
         if (take_row(table, keys[i], (char *)all.rows->data + all.count * bytes)) {
             const uint32_t slot = tide__slot_of(table, keys[i]);
             replicas->number[slot] += tide__replicas_first(replicas, slot);
@@ -363,13 +384,13 @@ static void ship_gathered(struct tide_table *table, size_t count, struct tide__w
         const bool last = a->starts[s] == count;
         if (end > first && a->starts[s] - first > most) {
             if (ship_part(table, a->sorted + first, end - first, wait)) {
-                give_up(table, a->sorted + first, end - first);
+                tide__at_risk_give_up(table, a->sorted + first, end - first);
             }
             first = end;
         }
         end = a->starts[s];
         if (last && ship_part(table, a->sorted + first, end - first, wait)) {
-            give_up(table, a->sorted + first, end - first);
+            tide__at_risk_give_up(table, a->sorted + first, end - first);
         }
         first = last ? count : first;
     }
@@ -397,12 +418,30 @@ void tide__at_risk_ship(struct tide_table *table) {
     flight->whole = whole;
     *a->flights_end = flight;
     a->flights_end = &flight->next;
+    a->flight_count++;
+    flight->waits = a->waits;
+    a->waits = NULL;
     wait->table = table;
     wait->left = 1;
     wait->flight = flight;
     ship_gathered(table, count, wait);
     a->id_count = whole ? 0 : a->id_count;
     tide__wait_done(wait);
+}
+
+void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    wait->losses = a->losses;
+    wait->next = a->waits;
+    a->waits = wait;
+    if (a->flight_count < FLIGHTS_MAX) { /* else with those that wait then */
+        tide__at_risk_ship(table);
+    }
+}
+
+void tide__at_risk_lose(struct tide_table *table, uint32_t slot) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    a->lost_at[slot] = ++a->losses;
 }
 
 void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight) {
@@ -417,24 +456,25 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
         }
         a->flights = flight->next;
         a->flights_end = a->flights ? a->flights_end : &a->flights;
+        a->flight_count--;
+        waits_end(a, flight->waits, true);
         tide_free(flight);
     }
     look_again(table);
+    if (a->waits && a->flight_count < FLIGHTS_MAX) {
+        tide__at_risk_ship(table);
+    }
 }
 
 static void tick(struct tide_table *table) {
     struct tide__at_risk *a = table->replicas->at_risk;
     const bool busy = anything_listed(a);
-    unsigned flights = 0;
-    for (const struct tide__flight *f = a->flights; f; f = f->next) {
-        flights++;
-    }
-    if (busy && flights < FLIGHTS_MAX) {
+    if ((busy || a->waits) && a->flight_count < FLIGHTS_MAX) {
         tide__at_risk_ship(table);
     }
     look_again(table);
     tide__at_risk_tell(table);
-    a->idle = busy || flights ? 0 : a->idle + 1;
+    a->idle = busy || a->flight_count ? 0 : a->idle + 1;
     a->ticking = false;
     if (a->idle < IDLE_TICKS) { /* else the next push starts it again */
         tick_later(table);

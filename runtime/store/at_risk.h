@@ -48,8 +48,15 @@ void tide__at_risk_id(struct tide_table *table, uint32_t slot, uint16_t origin, 
 void tide__at_risk_begin(struct tide_table *table);
 /* May pushes be answered that are not on the copies? */
 bool tide__at_risk_open(struct tide_table *table);
+/* The push is answered when all that is listed is with the copies; unless a slot of it goes to
+ * another home first: then its origin sends it there. One message of `wait` is this. */
+void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait);
+/* A slot has another home now. */
+void tide__at_risk_lose(struct tide_table *table, uint32_t slot);
 /* Everything that is listed goes down the chains. */
 void tide__at_risk_ship(struct tide_table *table);
+/* Copies that cannot be sent what they lack of these keys are rebuilt. */
+void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_t count);
 /* Everything of the flight is with the copies, or nobody's any more. *takes* it. */
 void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight);
 /* The slot is about to go to another home: nothing of the table is answered from now on before it

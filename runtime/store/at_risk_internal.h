@@ -16,6 +16,7 @@ struct tide__flight { /* what was listed at a time, on its way */
     struct tide__flight *next;
     uint64_t at, bytes;
     bool landed, whole; /* whole: nothing that was listed then stayed behind */
+    struct tide__wait *waits; /* answers that wait for it, and for those before */
     size_t count;
     uint64_t given[]; /* by peer */
 };
@@ -43,6 +44,10 @@ struct tide__at_risk {
     /* I/O thread */
     uint64_t safe;
     struct tide__flight *flights, **flights_end; /* in order */
+    unsigned flight_count;
+    struct tide__wait *waits; /* for the next flight */
+    uint64_t losses;                   /* of slots, to other homes */
+    uint64_t lost_at[TIDE_SLOT_COUNT]; /* `losses` with the last one of the slot */
     struct tide__risk_id *ids; /* applied since the last shipment */
     size_t id_count, id_room;
     uint64_t *gathered, *sorted; /* sorted: the second half */

@@ -197,6 +197,9 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
         replicas->opening[slot] = TIDE__OPEN;
         replicas->unopened--;
     }
+    if ((route & TIDE__MINE) && replicas->at_risk) {
+        tide__at_risk_lose(table, slot);
+    }
     if ((route & TIDE__MINE) || home == self) {
         tide__cut_vanish(table);
     }

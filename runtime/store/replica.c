@@ -589,24 +589,23 @@ static void sort_push(const struct tide__job *job, const uint32_t *indices, uint
     }
 }
 
-/* A closed table: what was listed goes, and the answer waits for all of it. */
-static int ship_and_wait(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
+/* A closed table: the answer waits until all that is listed by now is with the copies. */
+static int wait_for_copies(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
     struct tide_table *table = job->table;
-    uint32_t *slots = tide_alloc((s->waits + 1) * sizeof *slots), count = 0;
-    if (!slots) {
+    wait->slots = tide_alloc((s->waits + 1) * sizeof *wait->slots);
+    if (!wait->slots) {
         return tide_fail(TIDE_ENOMEM, "no memory for an answer");
     }
-    tide__at_risk_ship(table);
     tide__replicas_mark(table->replicas);
     for (uint32_t i = 0; i < s->waits; i++) {
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, s->wait_at[i]));
         if (tide__replicas_first(table->replicas, slot)) {
-            slots[count++] = slot;
+            wait->slots[wait->slot_count++] = slot;
         }
     }
-    int code = barrier(table, wait, slots, count);
-    tide_free(slots);
-    return code;
+    wait->left++;
+    tide__at_risk_wait(table, wait);
+    return 0;
 }
 
 /* What of a push is new is applied; the answer waits as long as the table's durability wants. */
@@ -620,7 +619,7 @@ static int push_sorted(struct tide__job *job, const struct sorted *s, struct tid
                : window      ? push_at_risk(job, s->fresh_at, s->fresh)
                              : push_fresh(job, s->fresh_at, s->fresh, wait);
     if (!code && window) {
-        code = tide__at_risk_open(table) ? 0 : ship_and_wait(job, s, wait);
+        code = tide__at_risk_open(table) ? 0 : wait_for_copies(job, s, wait);
     } else if (!code) {
         code = barrier(table, wait, s->known_slots, s->known);
     }
@@ -793,6 +792,9 @@ static void retarget(struct tide__repl *repl, const uint64_t *changed) {
         repl->wait->dead |= drops;
     }
     const bool cancelled = !repl->wait && has_slot_of(changed, repl); /* with its order */
+    if (count && !part && repl->kind == TIDE__REPL_ROWS) {
+        tide__at_risk_give_up(table, repl->keys, repl->count);
+    }
     if (part && !cancelled) {
         (void)tide__replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */
     }

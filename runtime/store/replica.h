@@ -72,12 +72,14 @@ enum tide__repl_kind {
     TIDE__REPL_JOIN,    /* keys are slots: the last of the chain gets the slot's rows first */
 };
 struct tide__wait { /* an answer that waits for copies */
+    struct tide__wait *next; /* of a flight (at_risk.h) */
+    uint64_t losses;         /* tide__at_risk.losses when it began */
     struct tide__job job;
     struct tide_table *table;
     uint32_t left;
     bool dead;  /* dropped: nobody is answered */
     bool opens; /* a new home's barrier over the slots it takes over */
-    uint32_t slot_count;
+    uint32_t slot_count; /* of those, or of what is pushed with durability window */
     uint32_t *slots;
     struct tide__flight *flight; /* at_risk.h: this is of a shipment, and nobody's answer */
 };
