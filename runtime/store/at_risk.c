@@ -1,8 +1,10 @@
 /* See at_risk.h. Who counts what was answered and what was lost: vanished.c. */
 #include "store/at_risk_internal.h"
 
+#define LEASES_LOOK (TIDE_SECOND / 200)
 #define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
-enum { PART_BYTES = 1 << 20, PART_MAX = 8 << 20, TICKS = 4, FLIGHTS_MAX = 2, IDLE_TICKS = 16, FIRST_ROOM = 256 };
+enum { PART_BYTES = 1 << 20, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
+enum { TICKS = 4 /* a window */, IDLE_TICKS = 16, FLIGHTS_MAX = 2 };
 
 /* Of those that began at this home and were at it all the time. */
 static bool still_ours(const struct tide__at_risk *a, const struct tide__wait *wait) {
@@ -197,8 +199,12 @@ static void look_again(struct tide_table *table) {
         a->safe = now;
         tide__at_risk_all_safe(a);
     }
-    const uint64_t end = a->safe + table->options.window_ns, leases = leases_end(table);
-    atomic_store(&a->until, a->tight_count ? 0 : end < leases ? end : leases);
+    if (now >= a->leases_looked + LEASES_LOOK || now >= a->leases) {
+        a->leases_looked = now;
+        a->leases = leases_end(table);
+    }
+    const uint64_t end = a->safe + table->options.window_ns;
+    atomic_store(&a->until, a->tight_count ? 0 : end < a->leases ? end : a->leases);
 }
 
 static void tick_later(struct tide_table *table) {
@@ -241,10 +247,14 @@ bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot) {
     return true;
 }
 
-void tide__at_risk_loosen(struct tide_table *table, uint32_t slot) {
+void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
     struct tide__at_risk *a = table->replicas->at_risk;
     a->tight_count -= a->tight[slot];
     a->tight[slot] = false;
+    a->leases = 0; /* other nodes grant them */
+    if (goes) {
+        a->lost_at[slot] = ++a->losses;
+    }
 }
 
 /* ---- rows go ---- */
@@ -437,11 +447,6 @@ void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait) {
     if (a->flight_count < FLIGHTS_MAX) { /* else with those that wait then */
         tide__at_risk_ship(table);
     }
-}
-
-void tide__at_risk_lose(struct tide_table *table, uint32_t slot) {
-    struct tide__at_risk *a = table->replicas->at_risk;
-    a->lost_at[slot] = ++a->losses;
 }
 
 void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight) {

@@ -51,8 +51,6 @@ bool tide__at_risk_open(struct tide_table *table);
 /* The push is answered when all that is listed is with the copies; unless a slot of it goes to
  * another home first: then its origin sends it there. One message of `wait` is this. */
 void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait);
-/* A slot has another home now. */
-void tide__at_risk_lose(struct tide_table *table, uint32_t slot);
 /* Everything that is listed goes down the chains. */
 void tide__at_risk_ship(struct tide_table *table);
 /* Copies that cannot be sent what they lack of these keys are rebuilt. */
@@ -62,7 +60,8 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
 /* The slot is about to go to another home: nothing of the table is answered from now on before it
  * is with the copies, until the slot's group changes. False: workers are still at it, ask again. */
 bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot);
-void tide__at_risk_loosen(struct tide_table *table, uint32_t slot);
+/* The slot's group has changed; `goes`: this node was home, and is no more. */
+void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes);
 /* Is it the timer of a table? Then what it is for is done. */
 bool tide__at_risk_timer(struct tide_store *store, uint64_t timer);
 

@@ -43,6 +43,7 @@ struct tide__at_risk {
     atomic_bool hurried; /* the store actor is told to ship */
     /* I/O thread */
     uint64_t safe;
+    uint64_t leases, leases_looked; /* until when they hold; when that was looked up */
     struct tide__flight *flights, **flights_end; /* in order */
     unsigned flight_count;
     struct tide__wait *waits; /* for the next flight */

@@ -182,10 +182,10 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     const uint64_t old_chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
     const bool lost = chain == TIDE__LOST_CHAIN;
     const uint64_t bit = UINT64_C(1) << (slot % 64);
-    table->slot_versions[slot] = version;
     if (replicas->at_risk) {
-        tide__at_risk_loosen(table, slot);
+        tide__at_risk_regroup(table, slot, (route & TIDE__MINE) && (home != self || lost));
     }
+    table->slot_versions[slot] = version;
     atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
     if (home == old_home && !lost) {
         c->changed[slot / 64] |= old_chain != chain ? bit : 0;
@@ -196,9 +196,6 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     if ((route & TIDE__MINE) && replicas->opening[slot] != TIDE__OPEN) {
         replicas->opening[slot] = TIDE__OPEN;
         replicas->unopened--;
-    }
-    if ((route & TIDE__MINE) && replicas->at_risk) {
-        tide__at_risk_lose(table, slot);
     }
     if ((route & TIDE__MINE) || home == self) {
         tide__cut_vanish(table);
