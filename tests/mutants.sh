@@ -50,6 +50,9 @@ not_settled                 elastic  fencing
 retarget_alone              elastic  fencing
 move_parked_last            elastic  order|linearizable
 leave_unflushed             elastic  one_owner|answers
+window_death_untold         window   window
+window_ids_stay             window   exactly_once
+window_leaves_open          window   window
 '
 # name, the test that must fail
 unit='
@@ -57,6 +60,7 @@ tick_before_deltas            test_clocked
 tick_before_route             test_clocked
 fresh_before_values           test_clocked
 bound_off_by_one              test_clocked
+window_unbounded              test_store_window
 dead_worker_counted           test_clocked
 manifest_before_shards        test_checkpoint
 no_sync_before_rename         test_checkpoint
