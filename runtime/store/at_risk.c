@@ -4,7 +4,7 @@
 #define LEASES_LOOK (TIDE_SECOND / 200)
 #define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
 enum { PART_BYTES = 1 << 20, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
-enum { TICKS = 4 /* a window */, IDLE_TICKS = 16, FLIGHTS_MAX = 2 };
+enum { TICKS = 4 /* a window */, IDLE_TICKS = 16 };
 
 /* Of those that began at this home and were at it all the time. */
 static bool still_ours(const struct tide__at_risk *a, const struct tide__wait *wait) {
@@ -259,10 +259,8 @@ void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
 
 /* ---- rows go ---- */
 
-/* All listed keys, grouped by slot; *whole: really all. Their number. */
-static size_t gather(struct tide_table *table, bool *whole) {
-    struct tide__at_risk *a = table->replicas->at_risk;
-    uint32_t *const starts = a->starts;
+/* All listed keys; *whole: really all. Their number. */
+static size_t gather(struct tide__at_risk *a, bool *whole) {
     size_t count = 0;
     *whole = true;
     for (unsigned i = 0; i < TIDE_COUNT(a->lists); i++) {
@@ -270,9 +268,9 @@ static size_t gather(struct tide_table *table, bool *whole) {
         tide_lock(&list->lock);
         const size_t wanted = 2 * (count + list->count);
         if (wanted > a->gathered_room) {
-            uint64_t *grown = tide_realloc(a->gathered, wanted * sizeof *grown);
+            uint64_t *grown = tide_realloc(a->gathered, 2 * wanted * sizeof *grown);
             a->gathered = grown ? grown : a->gathered;
-            a->gathered_room = grown ? wanted : a->gathered_room;
+            a->gathered_room = grown ? 2 * wanted : a->gathered_room;
         }
         if (wanted <= a->gathered_room) {
             memcpy(a->gathered + count, list->keys, list->count * sizeof *list->keys);
@@ -283,18 +281,33 @@ static size_t gather(struct tide_table *table, bool *whole) {
         }
         tide_unlock(&list->lock);
     }
-    memset(starts, 0, sizeof a->starts);
+    return count;
+}
+
+/* Those of a slot together: `sorted`, and where each slot ends in `ends`. How many slots. */
+static uint32_t group(struct tide_table *table, size_t count) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    uint32_t slots = 0, at = 0;
     for (size_t i = 0; i < count; i++) {
-        starts[tide__slot_of(table, a->gathered[i]) + 1]++;
+        const uint32_t slot = tide__slot_of(table, a->gathered[i]);
+        if (a->places[slot]++ == 0) {
+            a->slots[slots++] = slot;
+        }
     }
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        starts[s + 1] += starts[s];
+    for (uint32_t i = 0; i < slots; i++) {
+        const uint32_t begin = at;
+        at += a->places[a->slots[i]];
+        a->places[a->slots[i]] = begin;
+        a->ends[i] = at;
     }
     a->sorted = a->gathered + count;
-    for (size_t i = 0; i < count; i++) { /* starts[s] becomes the end of s */
-        a->sorted[starts[tide__slot_of(table, a->gathered[i])]++] = a->gathered[i];
+    for (size_t i = 0; i < count; i++) {
+        a->sorted[a->places[tide__slot_of(table, a->gathered[i])]++] = a->gathered[i];
     }
-    return count;
+    for (uint32_t i = 0; i < slots; i++) {
+        a->places[a->slots[i]] = 0;
+    }
+    return slots;
 }
 
 /* The listed row of a key that this node is home of, into `out` unless that is NULL; it is listed
@@ -386,23 +399,28 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
     return code;
 }
 
+static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size_t count,
+                            struct tide__wait *wait) {
+    if (ship_part(table, keys, count, wait)) {
+        tide__at_risk_give_up(table, keys, count);
+    }
+}
+
+/* A slot's rows go in one message, with the ids of what has changed them. */
 static void ship_gathered(struct tide_table *table, size_t count, struct tide__wait *wait) {
     const struct tide__at_risk *a = table->replicas->at_risk;
     const size_t most = PART_BYTES / row_bytes(table) + 1;
+    const uint32_t slots = group(table, count);
     size_t first = 0, end = 0;
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && first < count; s++) {
-        const bool last = a->starts[s] == count;
-        if (end > first && a->starts[s] - first > most) {
-            if (ship_part(table, a->sorted + first, end - first, wait)) {
-                tide__at_risk_give_up(table, a->sorted + first, end - first);
-            }
+    for (uint32_t i = 0; i < slots; i++) {
+        if (end > first && a->ends[i] - first > most) {
+            ship_or_give_up(table, a->sorted + first, end - first, wait);
             first = end;
         }
-        end = a->starts[s];
-        if (last && ship_part(table, a->sorted + first, end - first, wait)) {
-            tide__at_risk_give_up(table, a->sorted + first, end - first);
-        }
-        first = last ? count : first;
+        end = a->ends[i];
+    }
+    if (end > first) {
+        ship_or_give_up(table, a->sorted + first, end - first, wait);
     }
 }
 
@@ -420,7 +438,7 @@ void tide__at_risk_ship(struct tide_table *table) {
     flight->at = tide_port_now(table->store->port); /* what is answered by now is listed */
     tide__at_risk_mark_given(a, flight);
     atomic_store_explicit(&a->hurried, false, memory_order_relaxed);
-    const size_t count = gather(table, &whole);
+    const size_t count = gather(a, &whole);
     if (bytes > atomic_load_explicit(&a->bytes_most, memory_order_relaxed)) {
         atomic_store_explicit(&a->bytes_most, bytes, memory_order_relaxed);
     }
@@ -428,7 +446,6 @@ void tide__at_risk_ship(struct tide_table *table) {
     flight->whole = whole;
     *a->flights_end = flight;
     a->flights_end = &flight->next;
-    a->flight_count++;
     flight->waits = a->waits;
     a->waits = NULL;
     wait->table = table;
@@ -444,7 +461,7 @@ void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait) {
     wait->losses = a->losses;
     wait->next = a->waits;
     a->waits = wait;
-    if (a->flight_count < FLIGHTS_MAX) { /* else with those that wait then */
+    if (!a->flights) { /* else with those that wait then */
         tide__at_risk_ship(table);
     }
 }
@@ -461,12 +478,11 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
         }
         a->flights = flight->next;
         a->flights_end = a->flights ? a->flights_end : &a->flights;
-        a->flight_count--;
         waits_end(a, flight->waits, true);
         tide_free(flight);
     }
     look_again(table);
-    if (a->waits && a->flight_count < FLIGHTS_MAX) {
+    if (a->waits && !a->flights) {
         tide__at_risk_ship(table);
     }
 }
@@ -474,12 +490,12 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
 static void tick(struct tide_table *table) {
     struct tide__at_risk *a = table->replicas->at_risk;
     const bool busy = anything_listed(a);
-    if ((busy || a->waits) && a->flight_count < FLIGHTS_MAX) {
+    if ((busy || a->waits) && !a->flights) {
         tide__at_risk_ship(table);
     }
     look_again(table);
     tide__at_risk_tell(table);
-    a->idle = busy || a->flight_count ? 0 : a->idle + 1;
+    a->idle = busy || a->flights ? 0 : a->idle + 1;
     a->ticking = false;
     if (a->idle < IDLE_TICKS) { /* else the next push starts it again */
         tick_later(table);

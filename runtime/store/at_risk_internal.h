@@ -45,7 +45,6 @@ struct tide__at_risk {
     uint64_t safe;
     uint64_t leases, leases_looked; /* until when they hold; when that was looked up */
     struct tide__flight *flights, **flights_end; /* in order */
-    unsigned flight_count;
     struct tide__wait *waits; /* for the next flight */
     uint64_t losses;                   /* of slots, to other homes */
     uint64_t lost_at[TIDE_SLOT_COUNT]; /* `losses` with the last one of the slot */
@@ -53,7 +52,8 @@ struct tide__at_risk {
     size_t id_count, id_room;
     uint64_t *gathered, *sorted; /* sorted: the second half */
     size_t gathered_room;
-    uint32_t starts[TIDE_SLOT_COUNT + 1];
+    uint32_t places[TIDE_SLOT_COUNT]; /* by slot; 0 between two shipments */
+    uint32_t slots[TIDE_SLOT_COUNT], ends[TIDE_SLOT_COUNT];
     struct tide__risk_peer *peers; /* by node */
     size_t peer_count;
     uint64_t timer;
