@@ -499,7 +499,8 @@ enum tide__op {                             /* first element of every body */
                     TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
-                TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
+                TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil]; of
+                                   pushes that are at risk: table (vanished.c) */
                 TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, round or 0, slots u32, homes u32,
                                    versions u32] */
                 TIDE__OP_MAP_DONE, /* [op, table, round] to the controller: nothing goes by the old homes
@@ -568,12 +569,15 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_VISIBLE, /* [op, table, number, keys u64] home -> origin */
                 /* tables with copies */
                 TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
-                                  low, keys u64, numbers u64, versions u32, rows binary|nil] */
+                                  low, keys u64, numbers u64, versions u32, rows binary|nil]; of
+                                  rows with ids: ids u64, lows u64 before the rows */
                 TIDE__OP_ACKR, /* [op, token] last of the chain -> home */
                 TIDE__OP_SNAP, /* [op, table, slot, version, part, number, keys u64, rows f32, ids
                                   u64, lows u64] last of the chain -> who joins it */
                 TIDE__OP_LEASE_ASK, /* [op, time] home -> copies */
                 TIDE__OP_LEASE,     /* [op, time] back */
+                TIDE__OP_SAFE, /* [op, table, pushes] home -> origin: so many of those it answered
+                                  are on all copies; to oneself: ship what is listed (at_risk.h) */
                 TIDE__OP_GROUPS, /* [op, table, who is gone, slots u32, homes u32, chains u64,
                                     versions u32] controller -> all, new home -> old */
                 TIDE__OP_REBUILD, /* [op, table, version, joiner, slots u32, none] controller -> home

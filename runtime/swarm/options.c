@@ -29,6 +29,7 @@ static const struct option {
     [SWARM_WIDTH] = {"width", WHOLE, 4, 64},
     [SWARM_RELOCATE] = {"relocate", SHARE, 0, 1},    /* share of tables whose rows move */
     [SWARM_REPLICAS] = {"replicas", SHARE, 0, 1},    /* share of the other tables, with 1 or 2 copies */
+    [SWARM_WINDOW] = {"window", SHARE, 0, 0},        /* share of those, with durability window */
     [SWARM_HASHED] = {"hashed", SHARE, 0, 0.6},
     [SWARM_COUNTERS] = {"counters", SHARE, 0, 0.7},  /* share of tables; the others are one-hot */
     [SWARM_MAILBOX] = {"mailbox", WHOLE, 1, 1024},
@@ -83,8 +84,15 @@ static const struct setting {
     {"shared", "shared", 0.85},
     {"shared", "localizes", 0.3},
     {"shared", "replicas", 0}, /* their leases would hide what is under way at rest */
+    {"window", "relocate", 0},
+    {"window", "replicas", 1},
+    {"window", "window", 1},
+    {"window", "counters", 0},
+    {"window", "crash_s", 12},
+    {"window", "join_s", 10},
+    {"window", "leave_s", 15},
 };
-static const char profile_names[] = "swarm calm overload elastic copies shared";
+static const char profile_names[] = "swarm calm overload elastic copies shared window";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. */
 static const double crash_share = 0.3;

@@ -198,6 +198,12 @@ bool is_redundant(const struct world *w, char *why, size_t size) {
                 return say(why, size, "%s misses copies of %u slots of %s", n->name,
                            health.under_replicated, handle->name);
             }
+            struct tide_table_stats stats;
+            tide_table_stats(handle, &stats);
+            if (stats.at_risk > 0) {
+                return say(why, size, "%s: %llu bytes of table %s are not on their copies", n->name,
+                           (unsigned long long)stats.at_risk, handle->name);
+            }
             if (handle->replicas->unopened > 0) {
                 return say(why, size, "%s does not serve %u slots of %s yet", n->name,
                            handle->replicas->unopened, handle->name);

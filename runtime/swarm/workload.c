@@ -71,6 +71,12 @@ static void table_init(struct world *w, struct table *t, unsigned index) {
         .width = t->counts ? COUNTING_MAX : (uint32_t)option(w, SWARM_WIDTH),
         .seed = 1};
     shared_table(w, t, index);
+    tide_random_seed(&random, tide_mix64(w->options.seed ^ (0x317d0 + index)));
+    if (copied && !t->counts && chance(&random, option(w, SWARM_WINDOW))) {
+        t->options.durability = TIDE_DURABLE_WINDOW;
+        t->options.window_ns = between(&random, 5, 200) * MS;
+        t->options.window_bytes = TIDE_WINDOW_BYTES_MIN;
+    }
     t->pushes = tide_alloc_zero(t->total, 1);
     TIDE_ASSERT(t->pushes != NULL);
     if (t->counts) {
@@ -111,6 +117,7 @@ void workload_deinit(struct world *w) {
         tide_free(table->issued);
         tide_free(table->acked);
         tide_free(table->history.list);
+        tide_free(table->rest);
     }
 }
 
