@@ -57,6 +57,7 @@ static const struct option {
     [SWARM_LEAVE_S] = {"leave_s", FAULT, 5, 30},
     [SWARM_JOIN_S] = {"join_s", FAULT, 5, 30},
     [SWARM_CRASH_S] = {"crash_s", FAULT, 10, 60},
+    [SWARM_DRIFT_PPM] = {"drift_ppm", SHARE, 0, 0}, /* no clock is off by more than this */
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -79,8 +80,11 @@ static const struct setting {
     {"copies", "crash_s", 12},
     {"copies", "join_s", 10},
     {"copies", "leave_s", 15},
+    {"clocks", "drift_ppm", 500}, /* any two differ by the thousandth that is promised, or less */
+    {"clocks", "replicas", 0.8},
+    {"clocks", "crash_s", 20},
 };
-static const char profile_names[] = "swarm calm overload elastic copies";
+static const char profile_names[] = "swarm calm overload elastic copies clocks";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. */
 static const double crash_share = 0.3;

@@ -58,6 +58,7 @@ enum swarm_option {
     SWARM_LEAVE_S,
     SWARM_JOIN_S,
     SWARM_CRASH_S,
+    SWARM_DRIFT_PPM, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 
