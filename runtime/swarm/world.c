@@ -58,6 +58,19 @@ static void set_state(struct node *node, enum node_state state) {
     node->since = tide_sim_now(node->world->sim);
 }
 
+/* A life of a node may be another machine: its clock began at any time and runs at its own pace. */
+static void set_clock(const struct node *node) {
+    struct world *w = node->world;
+    const double most = option(w, SWARM_DRIFT_PPM) * 1000;
+    struct tide_random random;
+    if (most > 0) {
+        tide_random_seed(&random, tide_mix64(w->options.seed ^ (0xc10c << 8) ^ w->node_count));
+        uint64_t ahead = tide_random_below(&random, 1000000 * TIDE_SECOND);
+        double drift = (2 * tide_random_uniform(&random) - 1) * most;
+        tide_sim_set_clock(w->sim, node->name, ahead, (int64_t)drift);
+    }
+}
+
 static bool node_create(struct node *node) {
     struct world *w = node->world;
     static char
@@ -67,6 +80,7 @@ static bool node_create(struct node *node) {
         .join = node == w->nodes[0] ? NULL : tide_node_endpoint(w->nodes[0]->node),
         .workers = (unsigned)option(w, SWARM_THREADS),
         .loop = &no_loop};
+    set_clock(node);
     int code = tide_sim_port(w->sim, node->name, &node->port);
     o.port = node->port;
     code = code < 0 ? code : tide_node_create(&o, &node->node);
