@@ -8,7 +8,10 @@
  */
 #include "store/store_internal.h"
 
-enum { ARENA_BYTES_MIN = 64 << 10 };
+enum {
+    ARENA_BYTES_MIN = 64 << 10,
+    ARENA_BYTES_LARGE = 8 << 20 /* from here on a half used large page is little beside the rest */
+};
 
 static uint32_t row_stride(uint32_t row_floats) {
     const uint32_t bytes = row_floats * 4;
@@ -58,6 +61,9 @@ int tide__slab_take(struct tide__slab *slab, uint32_t *row) {
         unsigned arena = 63u - (unsigned)__builtin_clzll(biased) - slab->base_shift;
         if (!slab->arena[arena]) {
             slab->arena[arena] = tide_map(arena_bytes(slab, arena), false);
+            if (slab->arena[arena] && arena_bytes(slab, arena) >= ARENA_BYTES_LARGE) {
+                tide_map_large(slab->arena[arena], arena_bytes(slab, arena));
+            }
         }
         if (slab->arena[arena]) {
             *row = slab->next++;
