@@ -49,8 +49,6 @@ void tide_free(void *memory); /* of any of the above; NULL is fine */
 char *tide_strdup(const char *text);
 /* Address space that is committed when touched (slabs, fiber stacks); NULL on failure. `guard`: lowest page faults. */
 void *tide_map(size_t size, bool guard);
-/* Advice: the mapping is going to be filled from its start, so large pages are worth while. */
-void tide_map_large(void *memory, size_t size);
 void tide_unmap(void *memory, size_t size);
 void tide_decommit(void *memory, size_t size); /* contents are lost, address space stays */
 

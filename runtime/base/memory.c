@@ -79,10 +79,6 @@ void *tide_map(size_t size, bool guard) {
     return memory;
 }
 
-void tide_map_large(void *memory, size_t size) {
-    (void)madvise(memory, size, MADV_HUGEPAGE); /* kernels without them say so, and lose nothing */
-}
-
 void tide_unmap(void *memory, size_t size) {
     if (memory != NULL) {
         TIDE_ASSERT(munmap(memory, size) == 0);
