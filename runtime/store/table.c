@@ -445,7 +445,7 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .bytes_out = total(table, TIDE__BYTES_OUT),
         .bytes_in = total(table, TIDE__BYTES_IN),
         .not_finite = total(table, TIDE__NOT_FINITE),
-        .rows = atomic_load_explicit(&table->slab.used, memory_order_relaxed),
+        .rows = tide__slab_used(&table->slab),
         .memory_bytes = tide__slab_bytes(&table->slab) + sizeof *table +
                         atomic_load_explicit(&table->index_bytes, memory_order_relaxed),
         .localized = total(table, TIDE__LOCALIZED),

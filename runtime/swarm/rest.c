@@ -158,9 +158,9 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
     struct tide_table *tables[TABLES_MAX];
     size_t count = tide_store_tables(store, tables, TABLES_MAX);
     for (size_t i = 0; i < count && i < TABLES_MAX; i++) {
-        if (tables[i]->relocates && atomic_load(&tables[i]->arrivals.used) != 0) {
+        if (tables[i]->relocates && tide__slab_used(&tables[i]->arrivals) != 0) {
             return say(why, size, "%s waits for %u rows of %s", node->name,
-                       atomic_load(&tables[i]->arrivals.used), tables[i]->name);
+                       tide__slab_used(&tables[i]->arrivals), tables[i]->name);
         }
         if (!shared_quiet(node, tables[i], why, size)) {
             return false;
