@@ -190,6 +190,11 @@ local function beside(message, f, ...)
   return LATER
 end
 
+---A test aid: from now on this process gets {share=} of one core.
+ops["cpu.share"] = function(request, message)
+  return beside(message, require("tide.share").hold, request.share, state.program)
+end
+
 ---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
 function ops.move(request, message)
   return beside(message, function()
@@ -333,7 +338,9 @@ local function own_entry()
 end
 
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
-function agent.main()
+---@param o? {program?: string} program: of this process, if it is the tide program
+function agent.main(o)
+  state.program = o and o.program
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   core.trap_exits(true)

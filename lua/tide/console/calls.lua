@@ -8,6 +8,7 @@ local names = require "tide.console.names"
 local options = require "tide.console.options"
 local render = require "tide.console.render"
 local save = require "tide.console.save"
+local share = require "tide.share"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
@@ -304,6 +305,30 @@ function calls.bench(f, rounds)
   end
   table.sort(took)
   return {median_s = took[(#took + 1) // 2], least_s = took[1], greatest_s = took[#took], rounds = #took}
+end
+
+---- test aids ---------------------------------------------------------------------------------------------------
+
+---Makes a node slow, to see what that does to a run; without options it is as fast as before.
+---@param node string its name
+---@param o? {cpu?: number|string, serve?: number|string} cpu: the share of one core that its process gets, 0.3 or
+---  "30%"; serve: what each key that it serves to other nodes takes it longer, "100us"
+function calls.slow(node, o)
+  o = options.checked(o, {"cpu", "serve"}, "slow")
+  local member
+  for _, m in ipairs(core.members()) do
+    if m.name == node and m.state == "up" and targets.serves(m) then member = {name = m.name} end
+  end
+  if not member then
+    error(errors.new("T0105", {message = ("no node `%s` is up"):format(text.clean(tostring(node)))}), 2)
+  end
+  local serve_s <const> = options.seconds(o.serve or 0, "slow")
+  if serve_s < 0 or serve_s > 1 then error(errors.new("T0113", "slow: serve is 0 to 1 s"), 2) end
+  local ok, err
+  member.agent, err = core.whereis(node .. "/agent")
+  if member.agent then ok, err = share.set(member, o.cpu or 1) end
+  if ok then ok, err = core.call(member.agent, {op = "serve_cost", seconds = serve_s}, ASK_S) end
+  if not ok then error(errors.from(err), 2) end
 end
 
 ---- values ------------------------------------------------------------------------------------------------------
