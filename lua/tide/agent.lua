@@ -159,6 +159,11 @@ function ops.events(request)
   return {events = core.events(request.after)}
 end
 
+---The newest lines of this process's log.
+function ops.log()
+  return {lines = core.logged()}
+end
+
 ---Something that others shall be able to ask for: {kind=, text=}.
 function ops.event(request)
   core.event(request.kind, request.text)

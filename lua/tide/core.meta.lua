@@ -154,9 +154,10 @@ function core.evaluating() end        --> the evaluation of the calling fiber | 
 ---- what people watch (lua/watch.c)
 function core.event(kind, text) end   -- something happened; this node keeps the newest 512
 function core.events(after) end       --> {{number=, time= (s since 1970), kind=, text=}, ..} oldest first, numbers above `after`
+function core.logged() end            --> {{number=, time=, level=, text=}, ..} this process's newest log lines, at most 256, oldest first
 ---@param rate integer samples a second, 1 to 1000
 function core.tap(address, rate) end  --> tap | nil, err; of an actor of this node, one at a time
--- t:read() -> {samples={{at= (as core.now), from=, kind=, lane=, bytes=, text=}, ..}, seen=, passed_over=, dropped=, ended=}; t:close()
+-- t:read() -> {samples={{at= (as core.now), from=, kind=, lane=, bytes=, text=}, ..}, seen=, passed_over=, dropped=, queued={messages by how long they waited for the actor, as waits of tables}, ended=}; t:close()
 
 ---- data and small things
 function core.sha256(text) end        --> hex
