@@ -402,7 +402,7 @@ function cluster.node_main(o)
     ended, err = core.node_run([[return require("tide.cluster").control(...)]], "@tide/cluster.lua", {
       cluster = core.node().cluster, nodes = o.nodes or 0, workers = o.node_workers or 1, program = program()})
   else
-    ended, err = core.node_run(AGENT, "@tide/agent.lua", {})
+    ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = program()})
   end
   if not ended then
     core.node_stop(0)

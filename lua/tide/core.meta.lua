@@ -132,7 +132,7 @@ function core.exchange(o) end --> x | nil, err: x:address(); x:connect(addresses
 -- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, layer_s=}
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
----Numeric tools (kernels/numeric.h): line, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
+---Numeric tools (kernels/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
 ---quantile, hysteresis, rounds. docs/policies.md tells their arguments.
 core.k = {}
 
@@ -160,9 +160,10 @@ function core.evaluating() end        --> the evaluation of the calling fiber | 
 ---- what people watch (lua/watch.c)
 function core.event(kind, text) end   -- something happened; this node keeps the newest 512
 function core.events(after) end       --> {{number=, time= (s since 1970), kind=, text=}, ..} oldest first, numbers above `after`
+function core.logged() end            --> {{number=, time=, level=, text=}, ..} this process's newest log lines, at most 256, oldest first
 ---@param rate integer samples a second, 1 to 1000
 function core.tap(address, rate) end  --> tap | nil, err; of an actor of this node, one at a time
--- t:read() -> {samples={{at= (as core.now), from=, kind=, lane=, bytes=, text=}, ..}, seen=, passed_over=, dropped=, ended=}; t:close()
+-- t:read() -> {samples={{at= (as core.now), from=, kind=, lane=, bytes=, text=}, ..}, seen=, passed_over=, dropped=, queued={messages by how long they waited for the actor, as waits of tables}, ended=}; t:close()
 
 ---- data and small things
 function core.sha256(text) end        --> hex
