@@ -548,6 +548,7 @@ int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const 
         return ticket ? pull_start(c, worker, keys, count, out, ticket)
                       : pull(c, worker, keys, count, out);
     }
+    (void)tide__tally(c, worker); /* it uses the table */
     int code = c->model == TIDE_BSP ? tide__overlay_push(c, worker, keys, count, in)
                                     : push(c, worker, keys, count, in);
     if (c->model == TIDE_ASYNC) {
@@ -650,6 +651,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
     if (!plain) { /* the general way, which also says what is wrong */
         return add_columns(table, key, columns, values, count);
     }
+    (void)tide__tally(c, worker); /* it uses the table */
     struct access a;
     struct place p;
     access_begin(&a, c, worker);

@@ -362,12 +362,8 @@ static void fetch_ahead(struct tide__clocked *c, const struct delta *d, size_t i
     if (i + NEAR < d->count && table->options.keys == TIDE_KEYS_DENSE) {
         const uint64_t key = key_at(d->keys, i + NEAR);
         const uint32_t slot = tide__slot_of(table, key);
-        const atomic_uint_fast64_t *words =
-            atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed);
         const struct tide__watches *w = &c->watches[slot];
-        if (words) {
-            __builtin_prefetch(words + tide__place_of(table, slot, key));
-        }
+        tide__fetch_word(table, slot, key);
         if (w->capacity) {
             __builtin_prefetch(&w->places[(uint32_t)tide_mix64(key) & (w->capacity - 1)]);
         }

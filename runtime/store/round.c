@@ -138,6 +138,7 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
         return clock;
     }
     peer->tick = clock;
+    tide__known_update(sync); /* its worker, which goes on when all have answered, looks at that */
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);

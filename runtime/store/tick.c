@@ -167,12 +167,16 @@ void tide__clocks_advance(struct tide__clocked *c) {
     }
 }
 
-void tide__ticks_changed(struct tide__sync *sync) {
+void tide__known_update(struct tide__sync *sync) {
     uint32_t known = TIDE_NO_CLOCK;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         known = !p->gone && p->tick < known ? p->tick : known;
     }
     atomic_store_explicit(&sync->known, known, memory_order_release); /* pairs with clock_may_end */
+}
+
+void tide__ticks_changed(struct tide__sync *sync) {
+    tide__known_update(sync);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);
