@@ -59,7 +59,7 @@ run 2 run bsp.lua
 says err.txt 'with ssp and essp only'
 nothing_left
 
-run 0 run "$root/examples/mf_ssp.lua" --epochs 2 --models "bsp essp:2" --slow 1ms --chart chart.svg
+run 0 run "$root/examples/mf_ssp.lua" --epochs 2 --models "bsp essp:2" --work 1ms --chart chart.svg
 says out.txt '^bsp +[0-9.]+ +[0-9.]+ +-1\.00 +0\.00 '
 says chart.svg '<svg'
 says chart.svg 'essp:2'
@@ -70,7 +70,7 @@ lasso=$root/examples/lasso_ssp.lua
 for i in $(seq 60); do
     echo "$((i % 7 - 3)) $((i % 5 + 1)):$((i % 3 + 1)) $((i % 4 + 6)):$((i % 7 - 3))"
 done >small.txt
-run 0 run "$lasso" --data small.txt --epochs 3 --clocks 2 --slow 1ms --models "bsp vap:0.5" --chart lasso.svg
+run 0 run "$lasso" --data small.txt --epochs 3 --clocks 2 --work 1ms --models "bsp vap:0.5" --chart lasso.svg
 says out.txt '^data: small.txt: 60 examples'
 says out.txt '^vap:0.5 +[0-9.]+ +[0-9]+ '
 says lasso.svg 'Objective by epoch'
