@@ -10,8 +10,8 @@
  *   home       applies DELTA; a slot's clock is the minimum over the nodes of their ticks: the rows
  *              hold every push of a smaller stamp. When it rises: VALUE with the rows that changed
  *              to who holds copies (essp), answers to who asked for newer rows, then FRESH
- *   node       FRESH raises the floors of slots; a pull of a worker at clock c wants floor (essp)
- *              or copy (ssp) of clock c - s
+ *   node       FRESH raises the floors of slots; a pull of a worker at clock c wants floor (copies
+ *              that the home pushes to: essp) or copy (ssp) of clock c - s
  *
  * Order. All of these travel on the one ordered lane between two nodes and are applied, not
  * answered, in order. So a TICK comes behind the DELTAs it closes and FRESH behind its VALUEs.
@@ -180,8 +180,9 @@ void tide__list_add(struct tide__list *list, uint64_t item);
 struct tide__clocked {
     struct tide_table *table;
     struct tide__cached_shape shape;
-    uint8_t model;
+    atomic_uchar model; /* ssp and essp change into each other while all goes on */
     atomic_uint age_ms;
+    atomic_uint_fast64_t change, issued; /* numbers of the newest change: in force; made here */
 
     /* bounds: written on I/O, read by workers under the lock when they are not of the newest */
     struct tide_lock bound_lock;
@@ -193,6 +194,7 @@ struct tide__clocked {
     struct tide_table *index;
     atomic_uint table_floor; /* minimum over all slots */
     atomic_uint floor[TIDE_SLOT_COUNT];
+    atomic_uint pushed_floor[TIDE_SLOT_COUNT]; /* what changed until then was pushed to copies */
     atomic_ushort via[TIDE_SLOT_COUNT];     /* where this node sends what concerns a slot */
     atomic_uchar shifting[TIDE_SLOT_COUNT]; /* it is about to send it elsewhere */
     atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
@@ -254,8 +256,10 @@ int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer 
  * thread sends. `rows` (shared, or NULL) follow what was written. */
 int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide_writer *w,
                             struct tide_blob *rows);
-void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock);
+void tide__floor_raise(atomic_uint *floor, uint32_t clock);
 void tide__table_floor_update(struct tide__clocked *c);
+
+void tide__bound_tell(struct tide__clocked *c, uint16_t to); /* I/O: what is in force, if it changed */
 
 /* ---- tally.c ---- */
 struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worker *worker);

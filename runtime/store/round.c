@@ -158,7 +158,7 @@ static void bring_up_to_date(struct tide__sync *sync) {
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
-        if (!c || !tide__is_eager(c)) {
+        if (!c) {
             continue;
         }
         tide__changed_send(c, TIDE_SLOT_COUNT);
