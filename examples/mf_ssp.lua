@@ -25,7 +25,7 @@ local opt = tide.options {
   nodes     = {"node processes on this machine", default = 2},
   workers   = {"workers of each node", default = 2},
   seed      = {"of initial values, orders and stragglers", default = 1},
-  chart     = {"file for the charts", default = "mf_ssp.svg"},
+  chart     = {"file for the charts; -: they are printed, and nothing else", default = "mf_ssp.svg"},
 }
 
 local all = opt.nodes * opt.workers
@@ -108,6 +108,12 @@ tide.main(function()
     ages[i], wires[i] = {name = model, staleness = summary.staleness.columns}, summary.wire_bytes
     target = math.max(target, losses[i].points[opt.epochs][2]) -- all get there
   end
+  local charts = {
+    {title = "Loss by time, straggler: " .. opt.straggler, x = "seconds", y = "loss of a cell", series = losses},
+    {title = "Loss by epoch, straggler: " .. opt.straggler, x = "epoch", y = "loss of a cell", series = by_epoch},
+    tide.staleness.bars(ages),
+  }
+  if opt.chart == "-" then return print(tide.chart.svg(charts)) end
   print(("data: %s; straggler: %s\nthere: when the loss of a cell was %.4f, and how many times as fast as the first\n")
     :format(data.note, opt.straggler, target))
   print(("%-12s %8s %9s %9s %7s %7s %7s %9s %10s"):format("model", "loss", "seconds", "there", "times", "mean", "var",
@@ -120,11 +126,7 @@ tide.main(function()
     print(("%-12s %8.4f %9.3f %9.3f %7.2f %7.2f %7.2f %8.2fs %10s"):format(model, points[#points][2],
       points[#points][1], there, first / there, s.mean, s.var, s.waited_s, tide.units.format_size(wires[i])))
   end
-  local ok, err = tide.chart.write(opt.chart, {
-    {title = "Loss by time, with a straggler", x = "seconds", y = "loss of a cell", series = losses},
-    {title = "Loss by epoch, with a straggler", x = "epoch", y = "loss of a cell", series = by_epoch},
-    tide.staleness.bars(ages),
-  })
+  local ok, err = tide.chart.write(opt.chart, charts)
   if not ok then error(err, 0) end
   print("\ncharts: " .. opt.chart)
 end)
