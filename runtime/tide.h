@@ -643,8 +643,9 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
  */
 int tide_settle(void);
 
-/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. The
- * model stays. EINVAL, EUNSUPPORTED. Fibers. */
+/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. ssp and
+ * essp may change into each other; every other model stays. Of changes that several nodes make at once the same one is
+ * in force everywhere in the end. EINVAL, EUNSUPPORTED. Fibers. */
 int tide_table_set_consistency(struct tide_table *table, const struct tide_consistency *consistency);
 /* The one in force here. Any thread. */
 void tide_table_consistency(const struct tide_table *table, struct tide_consistency *out);

@@ -73,6 +73,7 @@ unit='
 tick_before_deltas            test_clocked
 tick_before_route             test_clocked
 fresh_before_values           test_clocked
+fresh_of_fetched              test_clocked
 bound_off_by_one              test_clocked
 window_unbounded              test_store_window
 dead_worker_counted           test_clocked

@@ -565,9 +565,9 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
                                    copy -> home */
                 TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
-                TIDE__OP_VALUE, /* [op, table, version, clock, applied, answer, keys u64, rows f32]
+                TIDE__OP_VALUE, /* [op, table, version, clock, applied, kind, keys u64, rows f32]
                                    home -> node */
-                TIDE__OP_FRESH, /* [op, table, clock, applied, slots as 512 bytes] home -> node */
+                TIDE__OP_FRESH, /* [op, table, clock, applied, pushed, slots as 512 bytes] home -> node */
                 TIDE__OP_UNSUB, /* [op, table, keys u64, versions u64] node -> home */
                 TIDE__OP_TICK,  /* [op, clock, highest clock] node -> all */
                 TIDE__OP_TICK_FORWARD, /* [op, table, origin, clock, slots] old -> new home */
@@ -579,7 +579,7 @@ enum tide__op {                             /* first element of every body */
                                          changed keys u64] old -> new home */
                 TIDE__OP_ROUND, /* [op, id, kind] node -> all */
                 TIDE__OP_ROUNDED, /* [op, id, clock] and back */
-                TIDE__OP_BOUND,   /* [op, table, staleness, age, bound of values] to all */
+                TIDE__OP_BOUND,   /* [op, table, change, model, staleness, age, bound of values] to all */
                 TIDE__OP_TRACE, /* [op, table, origin, number, keys u64] origin -> home, or old -> new
                                    home */
                 TIDE__OP_SEEN,    /* [op, table, version] node -> home */
