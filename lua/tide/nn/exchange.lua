@@ -43,6 +43,16 @@ function exchange.describe(program)
   return tensors
 end
 
+---Values that a layer sends out of a worker in a step, by the formulas of docs/exchange.md.
+---@param t table of describe()
+---@param path string "ps", "ring" or "factor"
+---@param workers integer
+---@param rank number examples of a worker in a step
+function exchange.values_out(t, path, workers, rank)
+  if path == "factor" and t.row_values > 0 then return (workers - 1) * (rank * t.row_values + t.rest) end
+  return 2 * t.values * (workers - 1) / workers
+end
+
 ---@param w tide.worker
 ---@param model table tide.nn.model, or tide.factors.model, which has `tensors` of its own
 ---@return tide.nn.exchange
