@@ -203,7 +203,7 @@ local function train(w)
   local function arrive(l, step)
     x:need(l, step, false)
     if plan.paths[l] == "factor" then
-      core.sleep(2 * (w.workers - 1) * net.batch * layers[l].rows * layers[l].columns / PRODUCT_FLOPS)
+      sim.work(2 * (w.workers - 1) * net.batch * layers[l].rows * layers[l].columns)
     end
   end
   local function leave(l, step)
@@ -223,10 +223,10 @@ local function train(w)
     end
     for l = 1, #layers do
       if step > 1 and method ~= "no overlap" then arrive(l, step - 1) end
-      core.sleep(step_s / 3 * layers[l].flops / flops)
+      sim.work(step_s / 3 * layers[l].flops / flops * PRODUCT_FLOPS)
     end
     for l = #layers, 1, -1 do
-      core.sleep(2 * step_s / 3 * layers[l].flops / flops)
+      sim.work(2 * step_s / 3 * layers[l].flops / flops * PRODUCT_FLOPS)
       if method ~= "no overlap" then leave(l, step) end
     end
     if method == "no overlap" then for l = #layers, 1, -1 do leave(l, step) end end
@@ -259,6 +259,7 @@ end
 
 tide.main(function()
   if not sim.active then error("speedup.lua is for `tide sim`: tide sim bench/speedup.lua", 0) end
+  sim.compute {flops = PRODUCT_FLOPS}
   sim.net {nic = ("%gMbit"):format(opt.gbit * 1000 / SCALE), latency = "20us", window = WINDOW // SCALE}
   for i, net in ipairs(NETS) do
     if opt.net == "all" or opt.net == net.name then

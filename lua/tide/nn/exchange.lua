@@ -100,14 +100,12 @@ function exchange:update(l, folded)
   end
 end
 
----Waits for a layer's gradients of the last step and updates its parameters.
-function exchange:arrive(l)
+---A layer whose gradients of the last step are here: updates its parameters.
+function exchange:take(l)
   local p <const> = self.pending
-  if not p or p.arrived[l] then return end
   p.arrived[l] = true
   local factor <const> = p.paths[l] == "factor"
   local began <const> = core.now()
-  local waited <const> = factor and self.core:stats().waited_s
   local folded
   if factor and self.folds and p.scale > 0 then
     local rate <const> = self.model:rate(p.step)
@@ -116,9 +114,16 @@ function exchange:arrive(l)
   else
     folded = self.core:need(l, p.step, factor)
   end
-  self.product_s[l] = factor and core.now() - began - (self.core:stats().waited_s - waited) or 0
+  self.product_s[l] = factor and core.now() - began or 0
   if not self.model.clip then self:update(l, folded) end
   if self.model.updated then self.model:updated(l) end
+end
+
+---Waits for a layer's gradients of the last step and updates its parameters. While they are on their way, those of
+---others are worked on that are here: that has to be done anyway, and hides the waiting.
+function exchange:arrive(l)
+  local p <const> = self.pending
+  while p and not p.arrived[l] do self:take(self.core:next(l, p.step)) end
 end
 
 ---The global norm needs every gradient before any update.
