@@ -168,11 +168,12 @@ local function read_costs(path)
   for kernel, cost in pairs(costs.kernels) do
     core.sim_compute(seconds_of(cost.call_s, kernel .. ".call_s"), seconds_of(cost.row_s, kernel .. ".row_s"), kernel)
   end
-  if costs.work then core.sim_rates(seconds_of(costs.work.flop_s, "flop_s"), seconds_of(costs.work.byte_s, "byte_s")) end
+  local work <const> = costs.work
+  if work then core.sim_rates(seconds_of(work.flop_s, "flop_s"), seconds_of(work.byte_s, "byte_s")) end
 end
 
----How long computing takes on a node of speed 1. Kernels: {call = "10us", row = "20us"} for all, or each as `file` says.
----Operations of programs, updates and products: flops / `flops` + bytes of their operands / `memory`, both a second.
+---How long computing takes on a node of speed 1. Kernels: {call = "10us", row = "20us"} for all, or each as `file`
+---says. Operations of programs, updates, products: flops / `flops` + bytes of their operands / `memory`, both a second.
 ---@param o {call?: string|number, row?: string|number, flops?: number, memory?: number, file?: string} file: of `tide
 ---sim --calibrate`
 function sim.compute(o)
