@@ -127,9 +127,8 @@ function core.give(place, tensor) end -- tensor -> place; nothing if the place i
 function core.fetch(place, tensor) end -- place -> tensor
 ---Gradients among the workers of a job (lua/exchange.c, docs/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
 ---@param o {rank:integer, workers:integer, elements:integer, layers:table[]} layers = {{first=, count=, matrices={{parameter=, first=, rows=, columns=}}}}
-function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, layers=, under_way=8388608}): x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
-function core.exchange(o) end --> x | nil, err: x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"|"sparse"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
--- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, layer_s=}
+function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, layers=, under_way=8388608}): x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"|"sparse"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
+-- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:next(layer, step) -> layer: this one, or another that has come and was not needed yet; x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, layer_s=}
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
 ---Numeric tools (kernels/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
@@ -210,8 +209,11 @@ function core.sim_kill(handle) end
 ---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c
 function core.sim_fault(kind, at_s, a, b, ...) end
 function core.sim_compute(call_s, row_s, kernel) end --> without a kernel: of all that have no cost of their own
-function core.sim_calibrate() end     --> from now on calls of kernels are measured
-function core.sim_calibrated() end    --> {[kernel] = {call_s=, row_s=, calls=, rows=, seconds=}}
+function core.sim_rates(flop_s, byte_s) end --> of operations of programs, updates and products
+function core.sim_work(flops, bytes) end --> the calling fiber computes as long as that takes on its node
+function core.sim_calibrate() end     --> from now on what is computed is measured
+---{[kernel] = {call_s=, row_s=, calls=, rows=, seconds=}}, {flop_s=, byte_s=, calls=, seconds=} of programs | nil
+function core.sim_calibrated() end
 function core.sim_net(net) end        --> {core=, window=, racks={[name]=rack}, pairs={{a, b, s}}, send=, receive=, byte=}
 function core.sim_program() end       --> path of tide-sim | nil
 function core.sim_become(words) end   --> nil, err; else this process is tide-sim
