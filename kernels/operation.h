@@ -138,6 +138,13 @@ struct tide_op_call {
     bool accumulate;     /* MM, CONV_DW: out[0] is added to */
     void *queue;         /* of a device with memory of its own; else NULL */
 };
+/* What a call takes: arithmetic operations, and bytes of operands read and written, each once. */
+struct tide_work {
+    double flops, bytes;
+};
+/* Every operand counts as if it were of `element` bytes. */
+struct tide_work tide_op_work(enum tide_op_code code, const struct tide_op_call *call,
+                              size_t element);
 /* 0; EINVAL: a label or id outside its range, with the row in the error slot. A device with memory
  * of its own returns when the work is queued, and its queue's finish tells of such errors. */
 typedef int (*tide_op_function)(const struct tide_op_call *call);
@@ -166,6 +173,7 @@ struct tide_step {
     uint64_t step; /* adam: this is the step-th update, from 1 */
 };
 unsigned tide_rule_states(enum tide_rule rule); /* arrays of state it keeps: 0, 1 or 2 */
+struct tide_work tide_update_work(enum tide_rule rule, size_t count, size_t element);
 
 struct tide_device {
     const char *name;

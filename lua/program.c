@@ -6,6 +6,7 @@
  * Expected failures return nil, err. A run belongs to one Lua state; its step calls the hooks
  * between operations, and they may suspend the fiber.
  */
+#include "costs.h"
 #include "device.h"
 #include "exchange.h"
 
@@ -458,13 +459,35 @@ struct hook_call {
     lua_State *L;
     int need, ready; /* stack indices; 0: none */
     struct tide_lua_exchange *exchange;
+    struct tide_costs_watch watch; /* since the last operation or event */
+    double owed_ns;                /* of virtual time, for operations since the last event */
 };
+
+/* Operations run at once; events come, and the step ends, when they would have ended. */
+static int pay(struct hook_call *call) {
+    double ns = call->owed_ns;
+    call->owed_ns = 0;
+    return tide__lua_compute(call->L, ns);
+}
+
+static int on_work(void *arg, struct tide_work work) {
+    struct hook_call *call = arg;
+    tide__costs_end_work(&call->watch, work);
+    call->owed_ns += tide__costs_of_work(work);
+    tide__costs_begin(&call->watch);
+    return 0;
+}
 
 /* Leaves the error object on top when it fails. */
 static int call_hook(struct hook_call *call, int function, uint32_t layer) {
-    lua_pushvalue(call->L, function);
-    lua_pushinteger(call->L, (lua_Integer)layer + 1);
-    return lua_pcall(call->L, 1, 0, 0) == LUA_OK ? 0 : TIDE_ECANCELED;
+    int code = pay(call);
+    if (code == 0) {
+        lua_pushvalue(call->L, function);
+        lua_pushinteger(call->L, (lua_Integer)layer + 1);
+        code = lua_pcall(call->L, 1, 0, 0) == LUA_OK ? 0 : TIDE_ECANCELED;
+        tide__costs_begin(&call->watch);
+    }
+    return code;
 }
 
 static int on_need(void *arg, uint32_t layer) {
@@ -488,10 +511,17 @@ static int run_step(lua_State *L) {
     struct lua_run *own = check_run(L);
     lua_Integer rows = luaL_checkinteger(L, 2), step = luaL_optinteger(L, 3, 0);
     lua_settop(L, 6);
-    struct hook_call call = {L, lua_isnil(L, 4) ? 0 : 4, lua_isnil(L, 5) ? 0 : 5,
-                             tide__lua_exchange_at(L, 6)};
-    struct tide_run_hooks hooks = {&call, call.need ? on_need : NULL, call.ready ? on_ready : NULL,
-                                   call.exchange ? on_factors : NULL};
+    struct hook_call call = {.L = L,
+                             .need = lua_isnil(L, 4) ? 0 : 4,
+                             .ready = lua_isnil(L, 5) ? 0 : 5,
+                             .exchange = tide__lua_exchange_at(L, 6)};
+    struct tide_run_hooks hooks = {
+        .arg = &call,
+        .need = call.need ? on_need : NULL,
+        .ready = call.ready ? on_ready : NULL,
+        .factors = call.exchange ? on_factors : NULL,
+        .work = tide__costs_count(tide__lua_host(L)) ? on_work : NULL,
+    };
     lua_Integer fed = fed_rows(L);
     if (rows < 0 || rows > fed) {
         return luaL_error(L, "a step of %I rows, but only %I were fed", rows, fed);
@@ -501,11 +531,14 @@ static int run_step(lua_State *L) {
     }
     luaL_checkstack(L, 8, "hooks");
     own->busy = true;
+    tide__costs_begin(&call.watch);
     int code = tide_run_step(own->run, (size_t)rows, (uint64_t)step, &hooks);
+    code = code == 0 ? pay(&call) : code;
     own->busy = false;
     if (lua_gettop(L) > 6) {
         return lua_error(L);
     }
+    code = tide__lua_resumed(L, code);
     if (code != 0) {
         return tide__lua_failure(L, code);
     }
@@ -603,7 +636,12 @@ static int core_update(lua_State *L) {
         arrays[i] = (char *)tide__lua_device_floats(L, 5 + (int)i, device, first + count) +
                     first * device->element;
     }
+    struct tide_work work = tide_update_work(u.rule, count, device->element);
+    struct tide_costs_watch watch;
+    tide__costs_begin(&watch);
     device->update(&u, count, arrays[0], arrays[1], arrays[2], arrays[3]);
+    tide__costs_end_work(&watch, work);
+    tide__lua_work(L, work);
     return 0;
 }
 
@@ -613,6 +651,7 @@ static int core_norm2(lua_State *L) {
     size_t count, first = check_range(L, 2, &count);
     const char *x = tide__lua_device_floats(L, 4, device, first + count);
     lua_pushnumber(L, device->norm2(count, x + first * device->element));
+    tide__lua_work(L, (struct tide_work){2 * (double)count, (double)(count * device->element)});
     return 1;
 }
 

@@ -139,6 +139,8 @@ struct tide_run_hooks {
      * Borrowed until it returns. */
     int (*factors)(void *arg, size_t parameter, const struct tide_operand *a,
                    const struct tide_operand *b);
+    /* An operation was run that takes so much. Factors that were offered take nothing. */
+    int (*work)(void *arg, struct tide_work work);
 };
 int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out);
 void tide_run_destroy(struct tide_run *run);

@@ -232,6 +232,17 @@ static int run_folded(struct tide_run *run, size_t n) {
     return run->plan->device->functions[TIDE_OP_MM](&call);
 }
 
+static int report_work(const struct tide_run *run, size_t n, bool accumulates,
+                       const struct tide_run_hooks *hooks) {
+    if (!hooks || !hooks->work) {
+        return 0;
+    }
+    struct tide_op_call call = run->calls[n];
+    call.accumulate |= accumulates;
+    return hooks->work(hooks->arg, tide_op_work(run->plan->program->nodes[n].code, &call,
+                                                run->plan->device->element));
+}
+
 static int run_node(struct tide_run *run, size_t n, uint64_t step,
                     const struct tide_run_hooks *hooks) {
     const struct node *node = &run->plan->program->nodes[n];
@@ -239,7 +250,8 @@ static int run_node(struct tide_run *run, size_t n, uint64_t step,
         return 0;
     }
     if (run->fold_rate > 0 && run->plan->foldable[n] != 0) {
-        return run_folded(run, n);
+        int code = run_folded(run, n);
+        return code == 0 ? report_work(run, n, true, hooks) : code;
     }
     if (run->offered[n] && hooks && hooks->factors) {
         return run->away.memory ? tide__away_factors(run, n, hooks)
@@ -257,7 +269,7 @@ static int run_node(struct tide_run *run, size_t n, uint64_t step,
         snprintf(text, sizeof(text), "%s", tide_error_message());
         return tide_fail(code, "%s: %s", node->at, text);
     }
-    return code;
+    return code == 0 ? report_work(run, n, false, hooks) : code;
 }
 
 /* A layer's parameters are about to be read, or its gradients are made. */

@@ -177,6 +177,12 @@ entry("T0219", {
     .. "depends on more than its inputs; the first event that differs is shown.",
   remedy = "report it with the script and the seed",
 })
+entry("T0220", {
+  title = "a check failed", exit = 1, name = "EMISMATCH",
+  explanation = "A function that the script gave to `sim.check` returned false, or raised, at this moment of virtual "
+    .. "time. The run was ended; the same seed shows the same again.",
+  remedy = "repeat it by the command below; `tide sim --trace FILE` shows who did what before",
+})
 entry("T0230", {
   title = "cancelled", exit = 130, name = "ECANCELED",
   explanation = "Somebody ended an evaluation of the console by Ctrl-C or kill(). What it had asked other actors to do "
