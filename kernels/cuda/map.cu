@@ -6,7 +6,7 @@
  */
 #include "cuda/gpu.h"
 
-enum { SHARED_MAX = 48 << 10, PIECE = 1 << 30 };
+enum { SHARED_MAX = 48 << 10, PIECE = 1 << 28 }; /* elements of a launch: blocks do not run out */
 
 struct map_call {
     struct tide_region region;
@@ -151,7 +151,7 @@ int tide_cuda_map(const struct tide_op_call *call) {
         return TIDE_EINVAL;
     }
     m.columns = gpu_divisor_of((uint32_t)columns);
-    const size_t most = PIECE / columns; /* indices fit 31 bits */
+    const size_t most = PIECE / columns;
     for (size_t r = 0; r < rows; r += most) {
         const size_t n = rows - r < most ? rows - r : most;
         size_t next = 0;
