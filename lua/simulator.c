@@ -32,17 +32,18 @@ struct member {
 
 enum fault_kind {
     CRASH, RESTART, PAUSE, CUT, HEAL, RESET, FLIP, TRUNCATE,
-    SLOWNESS, NIC, LATENCY, MARKOV, DISK
+    SLOWNESS, NIC, LATENCY, MARKOV, DISK, CLOCK
 };
 static const char *const fault_names[] = {"crash", "restart",  "pause",    "cut", "heal",
                                           "reset", "flip",     "truncate", "slowness", "nic",
-                                          "latency", "markov", "disk",     NULL};
+                                          "latency", "markov", "disk",     "clock", NULL};
 enum { FAULT_VALUES = 7 };
 
 /* Values: pause: seconds. cut: seconds until it heals, 0: never. slowness: times. nic: bytes/s.
  * latency: least, most, in seconds. markov: slowness, times more while slow, share of slow time,
  * mean seconds of a slow time. disk: probabilities of errors of reading, writing, syncing and of
- * a crash; least and most seconds of syncing; bytes. flip, truncate: b is the file, or none. */
+ * a crash; least and most seconds of syncing; bytes. clock: seconds that it jumps ahead, seconds
+ * that it gains in a second. flip, truncate: b is the file, or none. */
 struct fault {
     struct fault *next;
     enum fault_kind kind;
@@ -404,6 +405,9 @@ static bool fire(struct fault *f) {
         return true;
     case MARKOV:
         toggle(f);
+        return true;
+    case CLOCK:
+        tide_sim_set_clock(sim, f->a, (uint64_t)(f->value[0] * 1e9), (int64_t)(f->value[1] * 1e9));
         return true;
     }
     return false;

@@ -16,6 +16,7 @@ local sim = {
 
 local DRIVER <const> = "driver"
 local SLOWNESS_MAX <const> = 1e5
+local DRIFT_MAX <const> = 1e-3
 local FLOPS <const>, MEMORY <const> = 1e11, 1e10 -- as the simulator begins
 
 local opened <const> = sim.active and core.sim_report() or {latency_min = 0, latency_max = 0, nic = 0}
@@ -128,7 +129,13 @@ end
 
 ---A node's own properties.
 ---@param name string
----@param o {speed?: number, nic?: string|number, slow?: {p: number, factor: number, mean: string|number}}
+---@class tide.sim.node
+---@field speed? number of computing, 1 is usual
+---@field nic? string|number bandwidth of its card
+---@field slow? {p: number, factor: number, mean: string|number} slower for a share `p` of the time
+---@field ahead? string|number its clock jumps so far ahead of the others
+---@field drift? number and from here on gains so many seconds in a second, or loses them; at most 0.001
+---@param o tide.sim.node
 function sim.node(name, o)
   local counts = check_active()
   if type(name) ~= "string" or type(o) ~= "table" then fail "sim.node wants a node's name and a table" end
@@ -140,6 +147,15 @@ function sim.node(name, o)
   if o.nic then
     state.nic[name] = bandwidth_of(o.nic, "nic")
     if counts then core.sim_fault("nic", now, name, nil, state.nic[name]) end
+  end
+  if o.ahead or o.drift then
+    local drift = o.drift or 0
+    if name == DRIVER then fail "the driver's clock is the one that faults go by" end
+    if type(drift) ~= "number" or drift ~= drift or math.abs(drift) > DRIFT_MAX then
+      fail(("drift: `%s` is no number between -%g and %g"):format(tostring(drift), DRIFT_MAX, DRIFT_MAX))
+    end
+    local ahead = seconds_of(o.ahead or 0, "ahead")
+    if counts then core.sim_fault("clock", now, name, nil, ahead, drift) end
   end
   if o.slow then
     local p, factor = o.slow.p, factor_of(o.slow.factor, "slow.factor")
@@ -323,10 +339,54 @@ function sim.fault(kind, what, o)
   if context and not context.quiet and not context.json then context.progress:say("sim: " .. line) end
 end
 
-for _, name in ipairs {"check", "run"} do
-  sim[name] = function()
-    check_active()
-    error(errors.new("T0217", {message = ("sim.%s is not built yet"):format(name)}), 2)
+---- checks --------------------------------------------------------------------------------------------------------
+
+local EVERY_S <const> = 0.1
+local CHECK_FIELDS <const> = {every = true}
+
+---The first check that fails asks the runs to stop, as Ctrl-C does, and is the error that the script ends with.
+local function check_failed(name, why)
+  local context <const> = require("tide.cluster").context
+  local err <const> = script.error("T0220", ("check `%s` failed at %.6fs: %s"):format(name, core.now(), why))
+  err.state = #sim.faults > 0 and table.concat(sim.faults, "; ") or "no fault was asked for"
+  context.check_failed = context.check_failed or err
+  context.interrupted = true
+  return err
+end
+
+---An invariant of the script: a function that returns true, or false and why. It is called now and then on the driver,
+---while everything goes on, and may pull rows; what it raises is a failure as well.
+---@param name string
+---@param holds fun(): boolean, string?
+---@param o? {every?: string|number} virtual time between two looks; default 100ms
+---@return fun() check looks at once, and raises where it does not hold
+function sim.check(name, holds, o)
+  local counts = check_active()
+  if type(name) ~= "string" or type(holds) ~= "function" or (o ~= nil and type(o) ~= "table") then
+    fail "sim.check wants a name and a function that returns true, or false and why"
+  end
+  for key in pairs(o or {}) do
+    if not CHECK_FIELDS[key] then fail(("sim.check: `%s` is not known: every"):format(tostring(key))) end
+  end
+  local every = o and o.every and seconds_of(o.every, "every") or EVERY_S
+  if every <= 0 then fail "sim.check: `every` is above 0" end
+  local function look()
+    local ok, good, why = xpcall(holds, script.failure)
+    if not ok then
+      local err <const> = errors.from(good)
+      return check_failed(name, err.where and err.where .. ": " .. err.message or err.message)
+    end
+    if not good then return check_failed(name, why and tostring(why) or "it does not hold") end
+    return nil
+  end
+  if counts then
+    core.fiber(function()
+      repeat core.sleep(every) until look()
+    end)
+  end
+  return function()
+    local err = counts and look()
+    if err then error(err, 0) end
   end
 end
 
