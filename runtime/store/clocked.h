@@ -233,6 +233,10 @@ struct tide__clocked {
 static inline bool tide__is_eager(const struct tide__clocked *c) {
     return c->model == TIDE_ESSP || c->model == TIDE_BSP || c->model == TIDE_VAP;
 }
+/* Of one message. */
+static inline size_t tide__chunk_rows(const struct tide__clocked *c) {
+    return TIDE__CHUNK_BYTES / (c->shape.floats * sizeof(float) + sizeof(uint64_t)) + 1;
+}
 /* Pulls wait for clocks. */
 static inline bool tide__has_clock_bound(const struct tide__clocked *c) {
     return c->model != TIDE_ASYNC && c->model != TIDE_VAP;
