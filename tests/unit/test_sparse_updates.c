@@ -151,7 +151,7 @@ static void sums_run(struct fiber *f) {
     }
 }
 
-/* Two blocks of eight floats of a hundred, and four where the last one has four: 48 bytes of 400. */
+/* Of a row of 400 bytes the first block, of eight floats, and the last one, of four. */
 static void columns_add_up(bool simulated, bool leaves, uint64_t seed) {
     struct cluster c;
     open_cluster(&c, simulated, 4, seed);
