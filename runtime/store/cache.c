@@ -216,7 +216,7 @@ static int ask(struct access *a, uint64_t *keys, size_t count) {
     struct tide_store *store = c->table->store;
     int code = 0;
     a->fetches += count;
-    if (atomic_load_explicit(&c->index->slab.used, memory_order_relaxed) >=
+    if (tide__slab_used(&c->index->slab) >=
         c->table->options.cache_bytes / c->index->slab.stride) {
         tide__evict(c, a->worker->clock, true);
     }

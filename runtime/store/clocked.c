@@ -509,7 +509,7 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
         return;
     }
     tide__tallies_sum(c, &out->all);
-    out->copies = atomic_load_explicit(&c->index->slab.used, memory_order_relaxed);
+    out->copies = tide__slab_used(&c->index->slab);
     out->copy_bytes = out->copies * c->index->slab.stride;
     out->evicted = atomic_load_explicit(&c->evicted, memory_order_relaxed);
     out->values_in = atomic_load_explicit(&c->values_in, memory_order_relaxed);
