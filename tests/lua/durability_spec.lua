@@ -1,5 +1,15 @@
 -- tide.table: what an answered push survives, as scripts say it.
-local table_spec = require "tide.table_spec"
+package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
+
+local table_spec
+
+local function fresh()
+  for name in pairs(package.loaded) do
+    if name == "tide" or name:find("^tide%.") then package.loaded[name] = nil end
+  end
+  package.loaded["tide.core"] = require "tests.lua.fake_train"().core
+  table_spec = require "tide.table_spec"
+end
 
 local function spec(fields)
   fields.keys, fields.width = {"dense", 10}, 4
@@ -9,10 +19,12 @@ end
 local function refusal(fields)
   local ok, err = pcall(spec, fields)
   assert.is_false(ok)
-  return tostring(err)
+  return tostring(err.message)
 end
 
 describe("durability", function()
+  before_each(fresh)
+
   it("is a name, or a window with its bounds", function()
     assert.equal("strict", spec {replicas = 1, durability = "strict"}.durability)
     assert.equal("none", spec {durability = "none"}.durability)
