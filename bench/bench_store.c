@@ -2,8 +2,8 @@
  * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100
  * keys a call, beside a copy of random rows of the same size in the same run, in time of that
  * thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls outstanding x 100
- * keys, and synchronous pulls of one key; rows that are relocated; copies of hot keys; and copies
- * for the case of a death (with --copies only these).
+ * keys, and synchronous pulls of one key; rows that are relocated; copies of hot keys, and of rows
+ * for the case of a death; --only strict|relocation|copies|remote: one of these groups.
  */
 #include "bench/report.h"
 #include "store/store_internal.h"
@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static bool copies_only; /* --copies */
 
 enum { LISTS = 4096, KEYS_A_CALL = 100, OUTSTANDING = 64 };
 #define MEASURE_NS UINT64_C(400000000)
@@ -118,6 +117,7 @@ static void local_rows(size_t width, size_t keys_a_call) {
 
 struct remote {
     struct tide_node *node;
+    const char *only; /* group of rows; NULL: all */
     atomic_int done;
 };
 
@@ -392,31 +392,31 @@ static void copied_rows(struct tide_node *node) {
     free(zipf);
 }
 
-static int remote_main(void *state) {
-    struct remote *remote = state;
-    copied_rows(remote->node);
-    if (copies_only) {
-        atomic_store(&remote->done, 1);
-        return 0;
-    }
-    relocation(remote->node, 10, 1);
-    relocation(remote->node, 100, 1);
-    shared_rows(remote->node, 10);
-    shared_rows(remote->node, 100);
-    relocation(remote->node, 10, 1000);
-    relocation(remote->node, 100, 1000);
-    relocation(remote->node, 1000, 1000);
+static void relocations(struct tide_node *node) {
+    relocation(node, 10, 1);
+    relocation(node, 100, 1);
+    relocation(node, 10, 1000);
+    relocation(node, 100, 1000);
+    relocation(node, 1000, 1000);
+}
+
+static void shared(struct tide_node *node) {
+    shared_rows(node, 10);
+    shared_rows(node, 100);
+}
+
+static void remote_accesses(struct tide_node *node) {
     static const uint32_t widths[] = {10, 100};
     for (size_t w = 0; w < TIDE_COUNT(widths); w++) {
         struct tide_table *table;
         char name[16], what[80];
         snprintf(name, sizeof name, "w%u", widths[w]);
         struct tide_table_options options = {.name = name, .key_count = 20000, .width = widths[w]};
-        if (tide_table_create(remote->node, &options, &table)) {
+        if (tide_table_create(node, &options, &table)) {
             fail_loudly("create");
         }
         size_t count;
-        uint64_t *keys = remote_keys(table, tide_node_id(remote->node), &count);
+        uint64_t *keys = remote_keys(table, tide_node_id(node), &count);
         float *ones = calloc(count * widths[w], sizeof *ones);
         if (tide_table_push(table, keys, count, ones, 0, NULL)) {
             fail_loudly("fill");
@@ -433,6 +433,23 @@ static int remote_main(void *state) {
                        outstanding(table, keys, count, 1, false));
         }
         free(keys);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct tide_node *node);
+} groups[] = {{"strict", strict_rows},
+              {"relocation", relocations},
+              {"copies", shared},
+              {"remote", remote_accesses}};
+
+static int remote_main(void *state) {
+    struct remote *remote = state;
+    for (size_t i = 0; i < TIDE_COUNT(groups); i++) {
+        if (!remote->only || strcmp(remote->only, groups[i].name) == 0) {
+            groups[i].run(remote->node);
+        }
     }
     atomic_store(&remote->done, 1);
     return 0;
@@ -453,7 +470,7 @@ static int serve(const char *join, int release) {
     return 0;
 }
 
-static int remote_rows(const char *net, const char *program) {
+static int remote_rows(const char *net, const char *only, const char *program) {
     char directory[] = "/tmp/tide-bench-XXXXXX", listen[128] = "tcp:127.0.0.1:0";
     if (!mkdtemp(directory)) {
         return 1;
@@ -461,7 +478,7 @@ static int remote_rows(const char *net, const char *program) {
     if (strcmp(net, "unix") == 0) {
         snprintf(listen, sizeof listen, "unix:%s/socket", directory);
     }
-    struct remote remote = {0};
+    struct remote remote = {.only = only};
     struct tide_node_options options = {
         .cluster = "bench", .name = "origin", .listen = listen, .workers = 1};
     if (tide_node_create(&options, &remote.node)) {
@@ -516,13 +533,13 @@ int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[1], "--serve") == 0) {
         return serve(argv[2], atoi(argv[3]));
     }
-    for (int i = 1; i < argc; i++) {
-        copies_only |= strcmp(argv[i], "--copies") == 0;
-    }
+    const char *net = NULL, *only = NULL;
     for (int i = 1; i + 1 < argc; i++) {
-        if (strcmp(argv[i], "--net") == 0) {
-            return remote_rows(argv[i + 1], argv[0]);
-        }
+        net = strcmp(argv[i], "--net") == 0 ? argv[i + 1] : net;
+        only = strcmp(argv[i], "--only") == 0 ? argv[i + 1] : only;
+    }
+    if (net) {
+        return remote_rows(net, only, argv[0]);
     }
     local_rows(10, 100);
     local_rows(10, 1);

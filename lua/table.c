@@ -264,6 +264,16 @@ static int core_table(lua_State *L) {
     return 1;
 }
 
+/* core.tables_forget() -> true | nil, err */
+static int core_tables_forget(lua_State *L) {
+    int code = tide__lua_resumed(L, tide_tables_forget(tide__lua_host(L)->node));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 static int core_table_find(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     struct tide_lua *host = tide__lua_host(L);
@@ -706,6 +716,7 @@ void tide__lua_open_table(lua_State *L) {
     static const luaL_Reg functions[] = {{"table", core_table},
                                          {"table_find", core_table_find},
                                          {"tables", tide__lua_tables},
+                                         {"tables_forget", core_tables_forget},
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"pull", table_pull},

@@ -389,6 +389,9 @@ struct tide_table_options {
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
 int tide_table_create(struct tide_node *node, const struct tide_table_options *options, struct tide_table **out);
+/* The controller, when no other member is left: the names of all tables are free again. Those who still have one find
+ * its rows gone. EBUSY: another member may hold rows, or this node is not the controller. Fibers. */
+int tide_tables_forget(struct tide_node *node);
 /* The table of that name, if it exists. Any thread. */
 int tide_table_find(struct tide_node *node, const char *name, struct tide_table **out);
 const struct tide_table_options *tide_table_options(const struct tide_table *table);
@@ -640,8 +643,9 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
  */
 int tide_settle(void);
 
-/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. The
- * model stays. EINVAL, EUNSUPPORTED. Fibers. */
+/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. ssp and
+ * essp may change into each other; every other model stays. Of changes that several nodes make at once the same one is
+ * in force everywhere in the end. EINVAL, EUNSUPPORTED. Fibers. */
 int tide_table_set_consistency(struct tide_table *table, const struct tide_consistency *consistency);
 /* The one in force here. Any thread. */
 void tide_table_consistency(const struct tide_table *table, struct tide_consistency *out);

@@ -133,9 +133,7 @@ static inline bool served(const struct tide__pass *pass, const struct tide__slot
 }
 
 static bool at_limit(const struct tide_table *table) {
-    return table->options.key_limit &&
-           atomic_load_explicit(&table->slab.used, memory_order_relaxed) >=
-               table->options.key_limit;
+    return table->options.key_limit && tide__slab_used(&table->slab) >= table->options.key_limit;
 }
 
 static int full(const struct tide_table *table) {
@@ -622,6 +620,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         return 0;
     }
     tide__store_yield(table->store);
+    const struct tide__shared *shared = tide__shared_of(table);
     struct tide__misses misses;
     tide__misses_init(&misses);
     for (size_t i = 0; i < key_count && !code; i++) {
@@ -634,7 +633,8 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         uint64_t word = words ? atomic_load_explicit(words + tide__place_of(table, slot, keys[i]),
                                                      memory_order_acquire)
                               : 0;
-        if (tide__word_state(word) != TIDE__OWNED && !tide__shared_stays(table, keys[i])) {
+        if (tide__word_state(word) != TIDE__OWNED &&
+            !(shared && tide__shared_stays(table, keys[i]))) {
             code = tide__misses_add(&misses, i);
         }
     }

@@ -79,7 +79,7 @@ static int join(struct tide_table *table, const struct tide__rebuild *order, uin
 /* How many slots may join at a time: so many bytes of rows, as slots have them on average. Slots of
  * few rows must not take a round trip for each few of them. */
 static uint32_t in_flight_max(const struct tide_table *table) {
-    const uint64_t rows = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    const uint64_t rows = tide__slab_used(&table->slab);
     const uint64_t bytes = rows * table->row_floats * sizeof(float) / TIDE_SLOT_COUNT + 1;
     const uint64_t most = IN_FLIGHT_BYTES / bytes;
     return most < IN_FLIGHT_FEW    ? IN_FLIGHT_FEW

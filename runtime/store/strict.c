@@ -54,8 +54,7 @@ static int rows_reserve(struct tide_table *table, const struct tide__job *job,
         atomic_uint_fast64_t *word;
         uint64_t old;
         bool full = table->options.key_limit &&
-                    atomic_load_explicit(&table->slab.used, memory_order_relaxed) >=
-                        table->options.key_limit;
+                    tide__slab_used(&table->slab) >= table->options.key_limit;
         int code = tide__row_lock(table, slot, key, !full, &word, &old);
         if (code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED) {
             tide__word_unlock(word, old);

@@ -350,6 +350,24 @@ static int ask_controller(struct tide_store *store, const struct tide_table_opti
     return code;
 }
 
+int tide_tables_forget(struct tide_node *node) {
+    struct tide_store *store = tide_store_of(node);
+    struct tide_writer w;
+    uint8_t buffer[16];
+    struct tide_reply *reply = NULL;
+    if (!store || !store->net) {
+        return tide_fail(TIDE_EUNSUPPORTED, "this node has no cluster whose tables could be forgotten");
+    }
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 1);
+    tide_write_uint(&w, TIDE__OP_FORGET);
+    int code = tide_call(tide_address_make(tide__store_self(store), TIDE_ID_STORE), w.data, w.size,
+                         TIDE_CALL_TIMEOUT, &reply);
+    tide_reply_free(reply);
+    tide_writer_release(&w);
+    return code;
+}
+
 int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given,
                           struct tide_table **out) {
     struct tide_table_options options = *given;
@@ -427,7 +445,7 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .bytes_out = total(table, TIDE__BYTES_OUT),
         .bytes_in = total(table, TIDE__BYTES_IN),
         .not_finite = total(table, TIDE__NOT_FINITE),
-        .rows = atomic_load_explicit(&table->slab.used, memory_order_relaxed),
+        .rows = tide__slab_used(&table->slab),
         .memory_bytes = tide__slab_bytes(&table->slab) + sizeof *table +
                         atomic_load_explicit(&table->index_bytes, memory_order_relaxed),
         .localized = total(table, TIDE__LOCALIZED),

@@ -337,6 +337,66 @@ static void cut_is_exact_with_copies(uint64_t seed) {
     close_cluster(&c);
 }
 
+/* All rows get one push; then they only move, without rest. */
+static void move_run(struct fiber *f) {
+    struct job *job = f->arg;
+    struct tide_table *table;
+    uint64_t keys[ROWS];
+    CHECK(f, tide_table_find(f->node, "counters", &table) == 0);
+    for (uint64_t k = 0; k < ROWS; k++) {
+        float row[WIDTH] = {0};
+        keys[k] = k;
+        row[f->index] = 1;
+        CHECK(f, tide_table_push(table, &k, 1, row, 0, NULL) == 0);
+    }
+    atomic_fetch_add(&job->clocks[f->index], 1);
+    while (!atomic_load(&job->stop)) {
+        shuffle(&f->random, keys, ROWS);
+        CHECK(f, tide_table_localize(table, keys, ROWS / 3, NULL) == 0);
+        (void)tide_sleep(tide_random_below(&f->random, 20000));
+    }
+}
+
+/* Nobody pushes while the generations are written: a row that is on its way from a node whose walk
+ * has not come to it, to one whose walk has passed, must be in one of their files. */
+static void rows_that_only_move_are_in_every_full_generation(void **state) {
+    (void)state;
+    enum { GENERATIONS = 4 };
+    struct cluster c;
+    struct fiber fibers[WORKERS], saver;
+    struct job job = {.relocate = true};
+    struct saving saving = {.options = {.cut = TIDE_CUT_FUZZY, .keep = 9, .full_every = 1}};
+    open_cluster(&c, true, 3, 1);
+    make_directories(&c, "/tmp/ckpt", GENERATIONS);
+    saving.options.dir = "/tmp/ckpt";
+    create(&c, counters(false, true));
+    for (unsigned w = 0; w < WORKERS; w++) {
+        start(&c, &fibers[w], 1 + w % 2, w, move_run, &job);
+    }
+    for (unsigned w = 0; w < WORKERS; w++) {
+        while (atomic_load(&job.clocks[w]) == 0) {
+            pause_cluster(&c, 1000000);
+        }
+    }
+    for (unsigned g = 0; g < GENERATIONS; g++) {
+        start(&c, &saver, 0, 77, save_run, &saving);
+        while (atomic_load(&c.running) > WORKERS) {
+            pause_cluster(&c, 100000);
+        }
+        assert_string_equal(saver.failure, "");
+    }
+    atomic_store(&job.stop, true);
+    finish(&c, fibers, WORKERS);
+    make_shared(&c, "/tmp/ckpt");
+    for (uint64_t g = GENERATIONS; g >= 1; g--) {
+        struct restoring r = {.dir = "/tmp/ckpt", .generation = g};
+        struct looking l = {.clock = 1, .workers = WORKERS};
+        run_alone(&c, 0, restore_run, &r);
+        run_alone(&c, (unsigned)g % 3, look_run, &l);
+    }
+    close_cluster(&c);
+}
+
 static void a_cut_of_rows_with_copies_is_exact(void **state) {
     (void)state;
     const char *asked = getenv("TIDE_TEST_SEEDS");
@@ -758,6 +818,7 @@ int main(void) {
         cmocka_unit_test(sums_agree_with_the_standard),
         cmocka_unit_test(a_cut_by_clocks_is_exact),
         cmocka_unit_test(a_cut_by_clocks_is_exact_under_seeds),
+        cmocka_unit_test(rows_that_only_move_are_in_every_full_generation),
         cmocka_unit_test(a_cut_of_rows_with_copies_is_exact),
         cmocka_unit_test(crashes_leave_the_newest_generation),
         cmocka_unit_test(every_flipped_bit_is_detected),
