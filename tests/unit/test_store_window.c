@@ -246,7 +246,7 @@ static void end_world(struct world *w) {
 
 static void nothing_is_lost_without_a_death(void **state) {
     (void)state;
-    for (uint64_t seed = seed_first; seed <= seeds(10); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(8); seed++) {
         struct world w;
         begin(&w, seed, 3 + seed % 2, 9, false, true);
         for (unsigned i = 0; i < 15 && seed % 2; i++) {
@@ -268,7 +268,7 @@ static void nothing_is_lost_on_real_threads(void **state) {
 static void a_death_loses_what_was_at_risk_and_that_is_told(void **state) {
     (void)state;
     unsigned vanished = 0;
-    for (uint64_t seed = seed_first; seed <= seeds(30); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(20); seed++) {
         struct world w;
         const char *const names[] = {"n1", "n2", "n3", "n4"};
         const unsigned victim = 1 + (unsigned)(seed % 3);
@@ -283,7 +283,7 @@ static void a_death_loses_what_was_at_risk_and_that_is_told(void **state) {
 
 static void who_leaves_loses_nothing(void **state) {
     (void)state;
-    for (uint64_t seed = seed_first; seed <= seeds(12); seed++) {
+    for (uint64_t seed = seed_first; seed <= seeds(8); seed++) {
         struct world w;
         const unsigned victim = 1 + (unsigned)(seed % 3);
         begin(&w, seed, 4, victim, false, true);
