@@ -61,13 +61,18 @@ share_forgets_unsent        shared   exactly_once|order
 share_leaves_unsent         shared   exactly_once
 share_copy_beside_row       shared   copies
 intent_copy_stays           shared   copies
+window_death_untold         window   window
+window_ids_stay             window   exactly_once
+window_leaves_open          window   window
 '
 # name, the test that must fail
 unit='
 tick_before_deltas            test_clocked
 tick_before_route             test_clocked
 fresh_before_values           test_clocked
+fresh_of_fetched              test_clocked
 bound_off_by_one              test_clocked
+window_unbounded              test_store_window
 dead_worker_counted           test_clocked
 manifest_before_shards        test_checkpoint
 no_sync_before_rename         test_checkpoint

@@ -114,8 +114,7 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
             s->table->options.cache_bytes ? s->table->options.cache_bytes : COPY_BYTES;
         uint32_t number;
         code = !create ? TIDE__NOT_FOUND
-               : atomic_load_explicit(&s->index->slab.used, memory_order_relaxed) >=
-                       limit / s->index->slab.stride
+               : tide__slab_used(&s->index->slab) >= limit / s->index->slab.stride
                    ? tide_fail(TIDE_EFULL, "table '%s' has as many shared keys here as fit",
                                s->table->name)
                    : tide__slab_take(&s->index->slab, &number);

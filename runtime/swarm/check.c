@@ -14,6 +14,10 @@
  * 1 to 4 are linearizability of a row whose operations are "add this element" and "read the set".
  * What failed may have happened, at any time, or not. Of shared keys, which nodes read in copies,
  * 3, 5 and 6 hold alone, as long as no update of a copy met a node that died.
+ *
+ * Durability window: a push that returned well may be gone when a node died, if its origin was told
+ * of as many. What is gone, and what was under way when a node died, counts for nothing in 1 to 5:
+ * pulls may have shown it before.
  */
 #include "swarm/world.h"
 
@@ -116,6 +120,57 @@ static void check_precedence(struct world *w, const struct table *table,
     }
 }
 
+static bool spans_a_death(const struct world *w, const struct operation *push) {
+    bool spans = false;
+    for (unsigned i = 0; i < w->node_count && !spans; i++) {
+        const struct node *n = w->nodes[i];
+        spans = n->lost && push->invoked <= n->lost_at && push->returned >= n->lost_at;
+    }
+    return spans;
+}
+
+/* Takes what counts for nothing out of the operations of a key; `gone`: pushes of each node that
+ * returned well and are not there. How many are left. */
+static size_t forgive(const struct world *w, const struct table *table, struct operation *list,
+                      size_t count, uint32_t *gone) {
+    const uint64_t set = table->rest[list[0].key];
+    uint64_t nothing = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const bool push = list[i].push >= 0;
+        const bool is_gone = push && list[i].ok && !(set & bit_of(&list[i]));
+        for (unsigned n = 0; is_gone && n < w->node_count; n++) {
+            gone[n] += w->nodes[n] == w->workers[list[i].worker]->node;
+        }
+        if (is_gone || (push && spans_a_death(w, &list[i]))) {
+            nothing |= bit_of(&list[i]);
+        } else {
+            list[kept++] = list[i];
+        }
+    }
+    for (size_t i = 0; i < kept; i++) {
+        list[i].set &= ~nothing;
+    }
+    return kept;
+}
+
+static void check_told(struct world *w, unsigned t, const uint32_t *gone) {
+    for (unsigned n = 0; n < w->node_count; n++) {
+        const struct node *node = w->nodes[n];
+        struct tide_table *table;
+        struct tide_table_stats stats = {0};
+        if (node->state != NODE_UP || tide_table_find(node->node, w->tables[t].name, &table)) {
+            continue;
+        }
+        tide_table_stats(table, &stats);
+        if (gone[n] > stats.vanished) {
+            swarm_fail(w, "window", "%u pushes of %s to %s that had returned are gone, %llu were told",
+                       gone[n], node->name, w->tables[t].name,
+                       (unsigned long long)stats.vanished);
+        }
+    }
+}
+
 static void check_key(struct world *w, struct table *table, const struct operation *list,
                       size_t count) {
     size_t distinct = 0;
@@ -131,17 +186,38 @@ static void check_key(struct world *w, struct table *table, const struct operati
     check_precedence(w, table, list, count);
 }
 
+static void check_table(struct world *w, struct table *table, uint32_t *gone) {
+    struct history *h = &table->history;
+    if (h->count > 0) {
+        qsort(h->list, h->count, sizeof *h->list, by_key);
+    }
+    for (size_t i = 0, n; i < h->count && !w->report->failed; i += n) {
+        for (n = 1; i + n < h->count && h->list[i + n].key == h->list[i].key;) {
+            n++;
+        }
+        check_key(w, table, h->list + i,
+                  table->rest ? forgive(w, table, h->list + i, n, gone) : n);
+    }
+}
+
+static bool has_window(const struct table *table) {
+    return table->options.durability == TIDE_DURABLE_WINDOW;
+}
+
 void check_histories(struct world *w) {
     for (unsigned t = 0; t < w->table_count; t++) {
-        struct history *h = &w->tables[t].history;
-        if (h->count > 0) {
-            qsort(h->list, h->count, sizeof *h->list, by_key);
+        if (!has_window(&w->tables[t])) {
+            check_table(w, &w->tables[t], NULL);
         }
-        for (size_t i = 0, n; i < h->count && !w->report->failed; i += n) {
-            for (n = 1; i + n < h->count && h->list[i + n].key == h->list[i].key;) {
-                n++;
-            }
-            check_key(w, &w->tables[t], h->list + i, n);
+    }
+}
+
+void check_windows(struct world *w) {
+    for (unsigned t = 0; t < w->table_count; t++) {
+        uint32_t gone[NODES_MAX] = {0};
+        if (has_window(&w->tables[t])) {
+            check_table(w, &w->tables[t], gone);
+            check_told(w, t, gone);
         }
     }
 }

@@ -158,9 +158,9 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
     struct tide_table *tables[TABLES_MAX];
     size_t count = tide_store_tables(store, tables, TABLES_MAX);
     for (size_t i = 0; i < count && i < TABLES_MAX; i++) {
-        if (tables[i]->relocates && atomic_load(&tables[i]->arrivals.used) != 0) {
+        if (tables[i]->relocates && tide__slab_used(&tables[i]->arrivals) != 0) {
             return say(why, size, "%s waits for %u rows of %s", node->name,
-                       atomic_load(&tables[i]->arrivals.used), tables[i]->name);
+                       tide__slab_used(&tables[i]->arrivals), tables[i]->name);
         }
         if (!shared_quiet(node, tables[i], why, size)) {
             return false;
@@ -197,6 +197,12 @@ bool is_redundant(const struct world *w, char *why, size_t size) {
                 nodes_in(w, NODE_UP) > w->tables[t].options.replicas) {
                 return say(why, size, "%s misses copies of %u slots of %s", n->name,
                            health.under_replicated, handle->name);
+            }
+            struct tide_table_stats stats;
+            tide_table_stats(handle, &stats);
+            if (stats.at_risk > 0) {
+                return say(why, size, "%s: %llu bytes of table %s are not on their copies", n->name,
+                           (unsigned long long)stats.at_risk, handle->name);
             }
             if (handle->replicas->unopened > 0) {
                 return say(why, size, "%s does not serve %u slots of %s yet", n->name,

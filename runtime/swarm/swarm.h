@@ -59,7 +59,9 @@ enum swarm_option {
     SWARM_LEAVE_S,
     SWARM_JOIN_S,
     SWARM_CRASH_S,
-    SWARM_SHARED, /* new ones go to the end: faults are drawn by their place */
+    SWARM_SHARED,
+    SWARM_DRIFT_PPM,
+    SWARM_WINDOW, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 

@@ -71,6 +71,12 @@ static void table_init(struct world *w, struct table *t, unsigned index) {
         .width = t->counts ? COUNTING_MAX : (uint32_t)option(w, SWARM_WIDTH),
         .seed = 1};
     shared_table(w, t, index);
+    tide_random_seed(&random, tide_mix64(w->options.seed ^ (0x317d0 + index)));
+    if (copied && !t->counts && chance(&random, option(w, SWARM_WINDOW))) {
+        t->options.durability = TIDE_DURABLE_WINDOW;
+        t->options.window_ns = between(&random, 5, 200) * MS;
+        t->options.window_bytes = TIDE_WINDOW_BYTES_MIN;
+    }
     t->pushes = tide_alloc_zero(t->total, 1);
     TIDE_ASSERT(t->pushes != NULL);
     if (t->counts) {
@@ -111,6 +117,7 @@ void workload_deinit(struct world *w) {
         tide_free(table->issued);
         tide_free(table->acked);
         tide_free(table->history.list);
+        tide_free(table->rest);
     }
 }
 
@@ -218,7 +225,7 @@ static void finish_oldest(struct worker *worker) {
         (void)snprintf(worker->doing, sizeof worker->doing, "waits for %s of %s",
                        names[op->kind], worker->world->tables[op->table].name);
         code = tide_ticket_wait(&op->ticket);
-        op->returned = tide_node_now(worker->node->node);
+        op->returned = tide_sim_now(worker->world->sim);
         (void)snprintf(op->text, sizeof op->text, "%s", code < 0 ? tide_error_message() : "");
     }
     ring->first = (ring->first + 1) % ring->size;
@@ -258,7 +265,7 @@ static void prepare_push(struct worker *worker, struct issued *op) {
             op->rows[kept * width + worker->index] = 1;
             table->issued[number * COUNTING_MAX + worker->index]++;
         } else {
-            struct operation record = {.invoked = tide_node_now(worker->node->node),
+            struct operation record = {.invoked = tide_sim_now(worker->world->sim),
                                        .returned = TIDE_NEVER,
                                        .key = number,
                                        .step = op->step,
@@ -284,7 +291,7 @@ static void prepare_pull(struct worker *worker, struct issued *op) {
             op->own[i] = table->issued[row + worker->index];
             w->report->operations++;
         } else {
-            struct operation record = {.invoked = tide_node_now(worker->node->node),
+            struct operation record = {.invoked = tide_sim_now(worker->world->sim),
                                        .returned = TIDE_NEVER,
                                        .key = number,
                                        .step = op->step,
@@ -344,7 +351,7 @@ static void operate(struct worker *worker, unsigned burst) {
     (void)snprintf(worker->doing, sizeof worker->doing, "%s %u keys of %s", names[op->kind],
                    op->count, w->tables[op->table].name);
     op->code = issue(worker, op, op->sync ? NULL : &op->ticket);
-    op->returned = tide_node_now(worker->node->node);
+    op->returned = tide_sim_now(worker->world->sim);
     (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
     op->sync = op->sync || op->code < 0; /* a refused one has no ticket */
     ring->count++;
@@ -395,13 +402,13 @@ static int worker_main(void *state) {
         shared_begin(worker);
     }
     for (unsigned burst = 0; goes_on(worker); burst++) {
-        uint64_t now = tide_node_now(worker->node->node);
+        uint64_t now = tide_sim_now(worker->world->sim);
         burst = next_burst(w, now, burst);
         uint64_t begins = burst < w->burst_count ? w->bursts[burst] : w->chaos_end + TIDE_SECOND;
         begins += tide_random_below(&worker->random, 50 * MS);
         (void)snprintf(worker->doing, sizeof worker->doing, "rests");
-        while (goes_on(worker) && begins > tide_node_now(worker->node->node)) {
-            uint64_t left = begins - tide_node_now(worker->node->node);
+        while (goes_on(worker) && begins > tide_sim_now(worker->world->sim)) {
+            uint64_t left = begins - tide_sim_now(worker->world->sim);
             (void)tide_sleep(left < 500 * MS ? left : 500 * MS);
         }
         run_burst(worker, burst);

@@ -45,6 +45,7 @@ struct node { /* one life of a node */
     uint16_t id;
     uint8_t state;       /* enum node_state */
     bool lost;           /* crashed, or declared dead: its rows are gone */
+    uint64_t lost_at;
     uint64_t restart_at; /* crashed: when its next life begins; TIDE_NEVER */
     uint64_t since;      /* when `state` began */
     unsigned running;    /* workers */
@@ -76,6 +77,7 @@ struct table {
     uint8_t *pushes;  /* one-hot: issued, of each key */
     uint16_t *issued, *acked; /* counters: [key][worker]; acked: those that returned well */
     struct history history;   /* one-hot */
+    uint64_t *rest;           /* one-hot, durability window: [key] at rest; UINT64_MAX: not known */
 };
 
 struct worker {
@@ -164,6 +166,7 @@ void faults_release(struct world *w);
 void history_add(struct world *w, struct table *table, const struct operation *operation,
                  size_t *index);
 void check_histories(struct world *w);
+void check_windows(struct world *w); /* the same, when `rest` is known */
 void check_messages(struct world *w);
 
 /* ---- shared.c ---- */

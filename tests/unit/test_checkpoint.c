@@ -616,6 +616,65 @@ static void every_flipped_bit_is_detected(void **state) {
     close_cluster(&c);
 }
 
+static void wide_run(struct fiber *f) {
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "wide", &table) == 0);
+    float *row = calloc(table->width, sizeof *row);
+    for (uint64_t k = 0; k < table->options.key_count; k++) {
+        row[k] = 1;
+        CHECK(f, tide_table_push(table, &k, 1, row, 0, NULL) == 0);
+    }
+    free(row);
+}
+
+/* The file as its first `size` bytes, for a look. */
+static void verify_cut(struct tide_port *port, const char *path, const char *whole, size_t full,
+                       size_t size) {
+    const int flags = TIDE_FILE_WRITE | TIDE_FILE_TRUNCATE;
+    struct tide_file *file;
+    assert_int_equal(port->ops->file_open(port, path, flags, &file), 0);
+    assert_int_equal(size ? port->ops->file_write(file, whole, size, 0) : 0, 0);
+    port->ops->file_close(file);
+    if (verify(port, "/tmp/k", 1) != TIDE_EPROTO || !strstr(tide_error_message(), "/tmp/k")) {
+        fail_msg("%s cut from %zu to %zu bytes: %s", path, full, size, tide_error_message());
+    }
+}
+
+/* At every boundary of the blocks that are summed, of a disk's (in what is small), and beside. */
+static void a_file_cut_at_any_block_is_detected(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 1, 3);
+    create(&c, (struct tide_table_options){.name = "wide", .key_count = 8, .width = 100000});
+    run_alone(&c, 0, wide_run, NULL);
+    one_generation(&c, "/tmp/k", 1);
+    struct tide_port *port = c.ports[0];
+    struct files files = {0};
+    assert_int_equal(port->ops->file_list(port, "/tmp/k/000001", note_file, &files), 0);
+    size_t cuts = 0;
+    for (size_t i = 0; i < files.count; i++) {
+        char path[256], *whole;
+        size_t full;
+        snprintf(path, sizeof path, "/tmp/k/000001/%s", files.names[i]);
+        assert_int_equal(tide__file_slurp(port, path, 16 << 20, &whole, &full), 0);
+        const size_t step = full > TIDE__BLOCK_BYTES ? TIDE__BLOCK_BYTES : full > 4096 ? 4096 : 4;
+        for (size_t size = 0; size < full; size += step) {
+            for (size_t beside = size ? size - 1 : 0; beside <= size + 1 && beside < full; beside++) {
+                verify_cut(port, path, whole, full, beside);
+                cuts++;
+            }
+        }
+        struct tide_file *file;
+        assert_int_equal(port->ops->file_open(port, path, TIDE_FILE_WRITE, &file), 0);
+        assert_int_equal(port->ops->file_write(file, whole, full, 0), 0);
+        port->ops->file_close(file);
+        tide_free(whole);
+        assert_int_equal(verify(port, "/tmp/k", 1), 0);
+    }
+    assert_true(files.count == 3 && cuts > 12);
+    close_cluster(&c);
+}
+
 /* A newer damaged generation gives way to the one before, and is named. */
 static void the_newest_whole_generation_is_restored(void **state) {
     (void)state;
@@ -763,6 +822,7 @@ int main(void) {
         cmocka_unit_test(a_cut_of_rows_with_copies_is_exact),
         cmocka_unit_test(crashes_leave_the_newest_generation),
         cmocka_unit_test(every_flipped_bit_is_detected),
+        cmocka_unit_test(a_file_cut_at_any_block_is_detected),
         cmocka_unit_test(the_newest_whole_generation_is_restored),
         cmocka_unit_test(tables_of_other_options_are_refused),
         cmocka_unit_test(cut_files_are_named),
