@@ -218,6 +218,7 @@ end:
        }
     :: atomic { moving -> moving = 0; owner = 1 - owner }
     :: atomic { toggles < TOGGLES -> toggles++; wanted = 1 - wanted }
+    :: atomic { toggles < TOGGLES -> toggles = TOGGLES } /* as it is now it stays */
     :: atomic { notices[0] > 0 -> told(0) }
     :: atomic { notices[1] > 0 -> told(1) }
     od
