@@ -52,11 +52,8 @@ move_parked_last            elastic  order|linearizable
 leave_unflushed             elastic  one_owner|answers
 share_unsynchronized        shared   order
 share_queue_passed          shared   order
-share_give_up_overtaken     shared   order
 share_notice_overtaken      shared   copies|linearizable|progress
-share_subscribes_late       shared   copies|linearizable
 share_all_are_changers      shared   copies|linearizable
-share_slot_leaves_silently  shared   copies|linearizable
 share_row_leaves_silently   shared   copies|linearizable
 share_outlives_owner        shared   copies
 share_update_dropped        shared   exactly_once|order
@@ -88,6 +85,8 @@ reloc_passer_forgotten        test_store_loss
 move_trail_of_row_here        test_store_loss
 share_first_copies            test_shared
 share_pending_ignored         test_shared
+share_give_up_overtaken       test_shared
+share_slot_leaves_silently    test_shared
 intent_late                   test_intent
 moved_row_missed              test_checkpoint
 intent_never_moves            test_intent
