@@ -159,6 +159,11 @@ function ops.events(request)
   return {events = core.events(request.after)}
 end
 
+---The newest lines of this process's log.
+function ops.log()
+  return {lines = core.logged()}
+end
+
 ---Something that others shall be able to ask for: {kind=, text=}.
 function ops.event(request)
   core.event(request.kind, request.text)
@@ -188,6 +193,11 @@ local function beside(message, f, ...)
     end
   end, ...)
   return LATER
+end
+
+---A test aid: from now on this process gets {share=} of one core.
+ops["cpu.share"] = function(request, message)
+  return beside(message, require("tide.share").hold, request.share, state.program)
 end
 
 ---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
@@ -324,7 +334,9 @@ local function serve(message)
 end
 
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
-function agent.main()
+---@param o? {program?: string} program: of this process, if it is the tide program
+function agent.main(o)
+  state.program = o and o.program
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   core.trap_exits(true)

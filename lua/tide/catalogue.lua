@@ -481,6 +481,12 @@ entry("T0903", {
     .. "has run yet; B stands for the rows of a batch.",
   remedy = "correct the sizes; print(program) lists the operations up to there",
 })
+entry("T0904", {
+  title = "no such device", exit = 1, name = "EUNSUPPORTED",
+  explanation = "A model asks for a device that this machine does not have or this program cannot use. \"cuda\" wants "
+    .. "an NVIDIA GPU, its driver, the module tide_cuda.so (made when the build finds nvcc) and libcublas.",
+  remedy = "device = \"cpu\", or what the text names; `tide version -v` says what was found",
+})
 
 ---- T10: starting and stopping processes -----------------------------------------------------------------------------
 

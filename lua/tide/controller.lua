@@ -86,9 +86,9 @@ end
 
 ---@return string|nil reason why a member is no longer up
 ---@return boolean? in_order it leaves or has left: its rows are handed on
-local function gone(name)
-  for _, member in ipairs(core.members() or {}) do
-    if member.name == name and member.state ~= "up" and member.state ~= "joining" then
+local function gone(node)
+  for _, member in ipairs(core.members() or {}) do -- a former node of the same name is no news of this one
+    if member.id == node.id and member.state ~= "up" and member.state ~= "joining" then
       return (member.reason and member.reason ~= "" and member.reason) or member.state,
         member.state == "leaving" or member.state == "left"
     end
@@ -172,7 +172,7 @@ function controller:lose_node(node, reason, in_order)
     if self.policies then self.policies:left(node) end
     return
   end
-  local known, left = gone(node.name)
+  local known, left = gone(node)
   in_order = left or (in_order and not known)
   reason = known or reason
   local err = self:verdict(node, reason, in_order)
@@ -184,7 +184,7 @@ end
 ---@return table|nil node, string? reason the first node of the run that is gone without having been dealt with
 function controller:find_lost()
   for _, node in ipairs(self.a.nodes) do
-    local reason = not node.lost and gone(node.name)
+    local reason = not node.lost and gone(node)
     if reason then return node, reason end
   end
   return nil

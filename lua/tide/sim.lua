@@ -17,6 +17,7 @@ local sim = {
 local DRIVER <const> = "driver"
 local SLOWNESS_MAX <const> = 1e5
 local DRIFT_MAX <const> = 1e-3
+local FLOPS <const>, MEMORY <const> = 1e11, 1e10 -- as the simulator begins
 
 local opened <const> = sim.active and core.sim_report() or {latency_min = 0, latency_max = 0, nic = 0}
 if sim.active then
@@ -165,6 +166,13 @@ function sim.node(name, o)
   end
 end
 
+local function seconds_each(rate, what)
+  if type(rate) ~= "number" or not (rate > 0 and rate <= 1e18) then
+    fail(("%s: `%s` is no number of them a second"):format(what, tostring(rate)))
+  end
+  return 1 / rate
+end
+
 local function read_costs(path)
   local text, problem = core.file_read(path)
   local ok, costs = pcall(core.json_decode, text or "")
@@ -176,16 +184,31 @@ local function read_costs(path)
   for kernel, cost in pairs(costs.kernels) do
     core.sim_compute(seconds_of(cost.call_s, kernel .. ".call_s"), seconds_of(cost.row_s, kernel .. ".row_s"), kernel)
   end
+  local work <const> = costs.work
+  if work then core.sim_rates(seconds_of(work.flop_s, "flop_s"), seconds_of(work.byte_s, "byte_s")) end
 end
 
----How long kernels take on a node of speed 1: {call = "10us", row = "20us"} for all, or each as `file` says.
----@param o {call?: string|number, row?: string|number, file?: string} file: of `tide sim --calibrate`
+---How long computing takes on a node of speed 1. Kernels: {call = "10us", row = "20us"} for all, or each as `file`
+---says. Operations of programs, updates, products: flops / `flops` + bytes of their operands / `memory`, both a second.
+---@param o {call?: string|number, row?: string|number, flops?: number, memory?: number, file?: string} file: of `tide
+---sim --calibrate`
 function sim.compute(o)
   if not check_active() then return end
-  if o.call or o.row or not o.file then
+  if o.call or o.row or not (o.file or o.flops or o.memory) then
     core.sim_compute(seconds_of(o.call or 10e-6, "call"), seconds_of(o.row or 20e-6, "row"))
   end
+  if o.flops or o.memory then
+    core.sim_rates(seconds_each(o.flops or FLOPS, "flops"), seconds_each(o.memory or MEMORY, "memory"))
+  end
   if o.file then read_costs(o.file) end
+end
+
+---The calling worker computes as long as so much work takes: for what is not computed in the simulation.
+---@param flops number
+---@param bytes? number
+function sim.work(flops, bytes)
+  check_active()
+  core.sim_work(flops, bytes)
 end
 
 ---- faults --------------------------------------------------------------------------------------------------------

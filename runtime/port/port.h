@@ -138,6 +138,9 @@ struct tide_port {
 
 /* seed 0: from the operating system. */
 int tide_port_real_create(uint64_t seed, struct tide_port **out);
+/* Body of a helper process: holds its parent to this share (0 < share < 1) of one core, by stopping and continuing it,
+ * until SIGTERM, SIGINT or SIGHUP, or the parent's end. Killed by SIGKILL it may leave the parent stopped. Its only thread. */
+int tide_port_hold_parent(double share);
 bool tide_endpoint_is_local(const char *endpoint); /* a Unix socket, loopback, or simulated */
 
 static inline uint64_t tide_port_now(struct tide_port *p) { return p->ops->now(p); }
