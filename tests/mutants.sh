@@ -49,10 +49,8 @@ move_directory_left_behind  elastic  .
 loss_successors_not_told    swarm    answers|progress
 loss_trail_ignored          swarm    answers|progress
 early_ack                   copies   linearizable|exactly_once|order
-no_fence                    copies   copies|linearizable|exactly_once|order|progress
 no_id_check                 copies   exactly_once|copies|linearizable|order
 no_resend                   copies   answers|progress
-lease_ignored               copies   linearizable|order
 not_settled                 elastic  fencing
 retarget_alone              elastic  fencing
 move_parked_last            elastic  order|linearizable
@@ -92,6 +90,8 @@ no_term_check                 test_succession
 slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
 reloc_passer_forgotten        test_store_loss
+no_fence                      test_store_replica
+lease_ignored                 test_store_replica
 ring_entry_twice              test_clocked
 vap_bound_doubled             test_vap
 vap_clock_free                test_vap
