@@ -95,12 +95,14 @@ static bool is_ours(struct tide_net *net, struct tide_stream *stream,
 /* Are there too many that have not said who they are? All members may come at one moment: when the
  * workers of a large cluster first use a server's rows. */
 static bool is_crowded(const struct tide_net *net) {
+    const size_t most =
+        net->member_count > UNAUTHENTICATED_MAX ? net->member_count : UNAUTHENTICATED_MAX;
     size_t count = 0;
     for (const struct tide_link *link = net->links; link != NULL; link = link->next) {
         count += link->purpose == LINK_ACCEPTED &&
                  (link->state == LINK_GREETING || link->state == LINK_PARKED);
     }
-    return count >= UNAUTHENTICATED_MAX + net->member_count;
+    return count >= most;
 }
 
 bool tide__link_may_log(struct tide_net *net) {
