@@ -41,6 +41,23 @@ struct tide_fit_problem {
 int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *error,
                      int *evaluations);
 
+/* ---- lines.c ---- */
+/* seconds = at + per * units of one subject, both >= 0, from samples that come one at a time. Zeroed
+ * = nothing known; kept_at may be set to what somebody else had learned. */
+struct tide_line_seen {
+    double at, per; /* the line */
+    double kept_at; /* what `at` was when it could last be told: samples of one size cannot tell it */
+    double weight, units, seconds, units_units, units_seconds; /* sums; weight 0: no sample yet */
+    double last_units, last_seconds;                           /* the newest sample */
+    int way; /* how the newest sample was off the line: 1 too long, -1 too short, 0 neither */
+};
+/* Takes in a sample, which counts 1 / forget times the one before it (0 < forget <= 1). While all
+ * samples have one size `at` keeps its last value. When two samples in a row are off the line by
+ * the factor `jump` (> 1), the same way, the subject has become another: what was before them is
+ * forgotten, and `at` is taken to have changed as much as the seconds. units > 0, seconds >= 0. */
+void tide_line_learn(struct tide_line_seen *line, double units, double seconds, double forget,
+                     double jump);
+
 /* ---- split.c ---- */
 /* Seconds of b units: at + per * b, or times[b - 1] (not decreasing; 0 units take 0 s). */
 struct tide_split_cost {

@@ -2,6 +2,8 @@
  * The `tide` program: a Lua state with the embedded modules, which runs
  * require("tide.cli").main(arg). Its number is the exit status. Everything else a user sees is
  * written in Lua. `tide-sim` is the same program at addresses that repeat (fixed.h).
+ *
+ * `tide --hold-parent SHARE` is what a node starts to be held to a share of a core (agent.lua).
  */
 #include "host.h"
 #ifdef TIDE_SIMULATOR
@@ -12,6 +14,7 @@
 #endif
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { EXIT_FAILED = 1 };
@@ -63,6 +66,13 @@ int main(int argc, char **argv) {
     struct tide_port *port;
     struct tide_lua *host;
     keep_standard_streams();
+    if (argc == 3 && strcmp(argv[1], "--hold-parent") == 0) {
+        int code = tide_port_hold_parent(strtod(argv[2], NULL));
+        if (code < 0) {
+            (void)fprintf(stderr, "tide: %s\n", tide_error_message());
+        }
+        return code < 0 ? EXIT_FAILED : 0;
+    }
 #ifdef TIDE_SIMULATOR
     if (tide__fixed_enable() < 0) {
         (void)fprintf(stderr, "tide: %s\n", tide_error_message());

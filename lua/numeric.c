@@ -592,10 +592,11 @@ void tide__lua_push_numeric(lua_State *L, struct tide_sandbox *s) {
         {"assign", k_assign},     {"ewma", k_ewma},
         {"fit", k_fit},           {"hysteresis", k_hysteresis},
         {"knapsack", k_knapsack}, {"least_squares", k_least_squares},
-        {"line", k_line},         {"lp", k_lp},
-        {"makespan", k_makespan}, {"minmax_split", k_minmax_split},
-        {"nnls", k_nnls},         {"quantile", k_quantile},
-        {"rounds", k_rounds},     {NULL, NULL}};
+        {"line", k_line},         {"lines", tide__k_lines},
+        {"lp", k_lp},             {"makespan", k_makespan},
+        {"minmax_split", k_minmax_split}, {"nnls", k_nnls},
+        {"quantile", k_quantile}, {"rounds", k_rounds},
+        {NULL, NULL}};
     luaL_newlibtable(L, functions);
     lua_pushlightuserdata(L, s);
     luaL_setfuncs(L, functions, 1);

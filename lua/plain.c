@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { TAG_NIL, TAG_FALSE, TAG_TRUE, TAG_INTEGER, TAG_FLOAT, TAG_STRING, TAG_TABLE };
-enum { ITEMS_MAX = 1 << 22, BYTES_MAX = 1 << 26, PREPARED_MAX = 1 << 12 };
+enum { ITEMS_MAX = 1 << 22, BYTES_MAX = 1 << 26, PREPARED_MAX = 1 << 12, KEYS_CACHED = 64 };
 
 /* ---- encoding ---- */
 
@@ -238,9 +238,16 @@ int tide__plain_encode(lua_State *L, int index, struct tide_plain *out) {
 
 /* ---- decoding ---- */
 
+/* Records of a list have the same keys again and again: the newest of each hash stay on the Lua
+ * stack, which saves Lua its search for the string. */
 struct input {
     const uint8_t *at, *end;
     size_t items;
+    int keys; /* stack index of the first of KEYS_CACHED strings */
+    struct {
+        const uint8_t *text; /* in the input; NULL: none yet */
+        uint32_t size;
+    } cached[KEYS_CACHED];
 };
 
 static bool take(struct input *in, void *bytes, size_t size) {
@@ -254,8 +261,45 @@ static bool take(struct input *in, void *bytes, size_t size) {
 
 static int decode(lua_State *L, struct input *in, int depth);
 
+/* Takes a string's size and bytes, which follow its tag. */
+static bool take_string(struct input *in, const uint8_t **text, uint32_t *size) {
+    if (!take(in, size, sizeof *size) || *size > (size_t)(in->end - in->at)) {
+        return false;
+    }
+    *text = in->at;
+    in->at += *size;
+    return true;
+}
+
+static int decode_key(lua_State *L, struct input *in, int depth) {
+    if (in->at >= in->end || *in->at != TAG_STRING) {
+        return decode(L, in, depth);
+    }
+    const uint8_t *text;
+    uint32_t size;
+    in->at++;
+    if (!take_string(in, &text, &size)) {
+        return TIDE_EPROTO;
+    }
+    if (++in->items > ITEMS_MAX) {
+        return TIDE_ELIMIT;
+    }
+    unsigned slot = size > 0 ? (7 * size + 3u * text[0] + text[size - 1]) % KEYS_CACHED : 0;
+    if (in->cached[slot].text && in->cached[slot].size == size &&
+        memcmp(in->cached[slot].text, text, size) == 0) {
+        lua_pushvalue(L, in->keys + (int)slot);
+        return 0;
+    }
+    lua_pushlstring(L, (const char *)text, size);
+    lua_pushvalue(L, -1);
+    lua_replace(L, in->keys + (int)slot);
+    in->cached[slot].text = text;
+    in->cached[slot].size = size;
+    return 0;
+}
+
 static int decode_pair(lua_State *L, struct input *in, int depth) {
-    int code = decode(L, in, depth + 1);
+    int code = decode_key(L, in, depth + 1);
     if (code < 0) {
         return code;
     }
@@ -306,8 +350,9 @@ static int decode(lua_State *L, struct input *in, int depth) {
     union {
         lua_Integer integer;
         lua_Number number;
-        uint32_t length;
     } v;
+    const uint8_t *text;
+    uint32_t size;
     if (!take(in, &tag, 1)) {
         return TIDE_EPROTO;
     }
@@ -335,11 +380,10 @@ static int decode(lua_State *L, struct input *in, int depth) {
         lua_pushnumber(L, v.number);
         return 0;
     case TAG_STRING:
-        if (!take(in, &v.length, sizeof v.length) || v.length > (size_t)(in->end - in->at)) {
+        if (!take_string(in, &text, &size)) {
             return TIDE_EPROTO;
         }
-        lua_pushlstring(L, (const char *)in->at, v.length);
-        in->at += v.length;
+        lua_pushlstring(L, (const char *)text, size);
         return 0;
     case TAG_TABLE:
         return decode_table(L, in, depth);
@@ -351,7 +395,9 @@ static int decode(lua_State *L, struct input *in, int depth) {
 int tide__plain_decode(lua_State *L, const void *data, size_t size) {
     struct input in = {.at = data, .end = (const uint8_t *)data + size};
     int top = lua_gettop(L);
-    luaL_checkstack(L, 4 * TIDE_PLAIN_DEPTH_MAX + 16, "plain value");
+    luaL_checkstack(L, 4 * TIDE_PLAIN_DEPTH_MAX + KEYS_CACHED + 16, "plain value");
+    in.keys = top + 1;
+    lua_settop(L, top + KEYS_CACHED);
     int code = decode(L, &in, 0);
     if (code == 0 && in.at != in.end) {
         code = TIDE_EPROTO;
@@ -360,6 +406,8 @@ int tide__plain_decode(lua_State *L, const void *data, size_t size) {
         lua_settop(L, top);
         return tide_fail(code, "these bytes are no plain value");
     }
+    lua_replace(L, in.keys);
+    lua_settop(L, in.keys);
     return 0;
 }
 

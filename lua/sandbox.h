@@ -83,5 +83,8 @@ void tide__sandbox_open_patterns(lua_State *L);
 /* ---- numeric.c ---- */
 /* Pushes the table `k`; its functions charge to `s`. */
 void tide__lua_push_numeric(lua_State *L, struct tide_sandbox *s);
+/* ---- lines.c ---- */
+/* k.lines{forget =, jump =, at =} -> lines; upvalue 1 is whom to charge. lua_CFunction. */
+int tide__k_lines(lua_State *L);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What people watch: events of this node, and taps on its actors. core.event, core.events,
- * core.tap.
+ * What people watch: events of this node, its log, and taps on its actors. core.event,
+ * core.events, core.logged, core.tap.
  */
 #include "host.h"
 #include "store/store.h"
@@ -49,6 +49,29 @@ static int core_events(lua_State *L) {
         host->node ? tide_events(tide_system_of(host->node), (uint64_t)after, events, EVENTS_MAX)
                    : 0;
     push_events(L, events, count);
+    return 1;
+}
+
+/* ---- the log ---- */
+
+/* core.logged() -> {{number=, time=, level=, text=}, ..}, oldest first: this process's newest */
+static int core_logged(lua_State *L) {
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    struct tide_log_line *lines = lua_newuserdatauv(L, TIDE_LOG_KEPT * sizeof *lines, 0);
+    size_t count = tide_log_recent(lines, TIDE_LOG_KEPT);
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        lua_createtable(L, 0, 4);
+        lua_pushinteger(L, (lua_Integer)lines[i].number);
+        lua_setfield(L, -2, "number");
+        lua_pushnumber(L, (lua_Number)lines[i].wall_ns / 1e9);
+        lua_setfield(L, -2, "time");
+        lua_pushstring(L, levels[lines[i].level]);
+        lua_setfield(L, -2, "level");
+        lua_pushstring(L, lines[i].text);
+        lua_setfield(L, -2, "text");
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
     return 1;
 }
 
@@ -143,7 +166,8 @@ static void push_sample(lua_State *L, const struct tap *tap, const struct tide_t
 }
 
 /* tap:read() -> {samples={{at=, from=, kind=, lane=, bytes=, text=}, ..}, seen=, passed_over=,
- * dropped=, ended=}: what came since the last time. `at` as core.now(). */
+ * dropped=, queued={counts}, ended=}: what came since the last time; queued: messages by how long
+ * they waited for the actor, as waits of tables. `at` as core.now(). */
 static int tap_read(lua_State *L) {
     struct tap *tap = luaL_checkudata(L, 1, METATABLE);
     if (!tap->tap) {
@@ -152,7 +176,7 @@ static int tap_read(lua_State *L) {
     struct tide_tap_sample *samples = lua_newuserdatauv(L, SAMPLES_MAX * sizeof *samples, 0);
     struct tide_tap_counts counts;
     size_t count = tide_tap_read(tap->tap, samples, SAMPLES_MAX, &counts);
-    lua_createtable(L, 0, 5);
+    lua_createtable(L, 0, 6);
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0; i < count; i++) {
         push_sample(L, tap, &samples[i]);
@@ -165,6 +189,8 @@ static int tap_read(lua_State *L) {
     lua_setfield(L, -2, "passed_over");
     lua_pushinteger(L, (lua_Integer)counts.dropped);
     lua_setfield(L, -2, "dropped");
+    push_counts(L, counts.queued);
+    lua_setfield(L, -2, "queued");
     lua_pushboolean(L, counts.ended);
     lua_setfield(L, -2, "ended");
     return 1;
@@ -172,7 +198,8 @@ static int tap_read(lua_State *L) {
 
 void tide__lua_open_watch(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"event", core_event}, {"events", core_events}, {"tap", core_tap}, {NULL, NULL}};
+        {"event", core_event},   {"events", core_events}, {"tap", core_tap},
+        {"logged", core_logged}, {NULL, NULL}};
     static const luaL_Reg methods[] = {{"read", tap_read}, {"close", tap_close}, {NULL, NULL}};
     if (luaL_newmetatable(L, METATABLE)) {
         luaL_newlib(L, methods);

@@ -1,8 +1,9 @@
 /*
- * Integer min-max split by bisection on the finish time z: the most units worker i ends by z is a
+ * Integer min-max split by search for the finish time z: the most units worker i ends by z is a
  * floor, so the sum over workers is a step function of z, and the first z at which it reaches the
- * total is the optimum. Exact, because the bisection ends when the sum is the total (nothing
- * earlier reaches it), or at two neighbouring doubles.
+ * total is the optimum. Exact, because the search ends when the sum is the total (nothing earlier
+ * reaches it), or at two neighbouring doubles. Steps go by turns to where a line through the known
+ * sums reaches the total, which is soon close, and to the middle, which bounds their number.
  */
 #include "numeric.h"
 
@@ -88,19 +89,26 @@ int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_
     for (size_t i = 0; i < n; i++) {
         high = fmax(high, seconds_of(&costs[i], costs[i].max));
     }
-    bool exact = sum_by(costs, n, low) >= total;
+    uint64_t below = sum_by(costs, n, low), above = 0;
+    bool exact = below >= total;
     high = exact ? low : high;
-    while (!exact) { /* until nothing is left over, or low and high are neighbours */
-        double middle = low + (high - low) / 2;
-        if (middle <= low || middle >= high) {
+    for (int i = 0; !exact; i++) { /* until nothing is left over, or low and high are neighbours */
+        double z = low + (high - low) / 2;
+        if (z <= low || z >= high) {
             break;
         }
-        uint64_t sum = sum_by(costs, n, middle);
+        if (i % 2 == 1 && above > 0) {
+            double line = low + (high - low) * (double)(total - below) / (double)(above - below);
+            z = line > low && line < high ? line : z;
+        }
+        uint64_t sum = sum_by(costs, n, z);
         if (sum >= total) {
-            high = middle;
+            high = z;
+            above = sum;
             exact = sum == total;
         } else {
-            low = middle;
+            low = z;
+            below = sum;
         }
     }
     uint64_t rest = total;

@@ -6,8 +6,8 @@ local script = require "tide.script"
 
 local agent = {}
 
-local POLL_S <const> = 0.1          -- how late a signal or the node's own death is noticed, at most
-local STATE_EVERY_S <const> = 0.5
+local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
+local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
 
 local WORKER <const> = [[return require("tide.worker").main(...)]]
 
@@ -159,6 +159,11 @@ function ops.events(request)
   return {events = core.events(request.after)}
 end
 
+---The newest lines of this process's log.
+function ops.log()
+  return {lines = core.logged()}
+end
+
 ---Something that others shall be able to ask for: {kind=, text=}.
 function ops.event(request)
   core.event(request.kind, request.text)
@@ -188,6 +193,11 @@ local function beside(message, f, ...)
     end
   end, ...)
   return LATER
+end
+
+---A test aid: from now on this process gets {share=} of one core.
+ops["cpu.share"] = function(request, message)
+  return beside(message, require("tide.share").hold, request.share, state.program)
 end
 
 ---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
@@ -323,17 +333,10 @@ local function serve(message)
   end
 end
 
----@return table|nil this node's own member entry
-local function own_entry()
-  local id = (core.node() or {}).id
-  for _, member in ipairs(core.members() or {}) do
-    if member.id == id then return member end
-  end
-  return nil
-end
-
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
-function agent.main()
+---@param o? {program?: string} program: of this process, if it is the tide program
+function agent.main(o)
+  state.program = o and o.program
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   core.trap_exits(true)
@@ -344,7 +347,7 @@ function agent.main()
     if core.interrupted() > 0 then state.ending = state.ending or "leave" end
     if core.now() - looked_at >= STATE_EVERY_S then
       looked_at = core.now()
-      local me = own_entry()
+      local me = core.member()
       if me and (me.state == "dead" or me.state == "left") then
         return {why = me.state, reason = me.reason}
       end

@@ -104,20 +104,32 @@ function elastic.extend(cluster, tools)
     for i = #servers, count + 1, -1 do self:drain(servers[i]) end
   end
 
+  -- The node of that name among those that are up.
+  local function node_named(self, name)
+    for _, member in ipairs(self.members) do
+      if member.name == name then return member end
+    end
+    error(errors.new("T0113", {message = ("no node is called `%s`"):format(tostring(name))}), 3)
+  end
+
+  ---A test aid, to see what slow machines do to a run: from now on the process of a node gets at most this share of one
+  ---core, workers and store together. It is stopped while it has had more. Simulated: its turns and kernels take so
+  ---much longer.
+  ---@param name string of a node
+  ---@param share number|string 0.3 or "30%"; 1: all there is
+  function cluster:cpu_share(name, share)
+    local ok, err = require("tide.share").set(node_named(self, name), share)
+    if not ok then error(err, 2) end
+  end
+
   ---A test aid, to see what slow servers do to a run: from now on each key that a node serves to another takes it so
   ---much longer, and it does nothing else meanwhile.
   ---@param name string of a node
   ---@param time number|string seconds, or "50us"; 0: no longer
   function cluster:serve_cost(name, time)
     local seconds = type(time) == "string" and require("tide.units").parse_duration(time) or time
-    for _, member in ipairs(self.members) do
-      if member.name == name then
-        local ok, err = core.call(member.agent, {op = "serve_cost", seconds = seconds}, 10)
-        if not ok then error(errors.from(err), 2) end
-        return
-      end
-    end
-    error(errors.new("T0113", {message = ("no node is called `%s`"):format(tostring(name))}), 2)
+    local ok, err = core.call(node_named(self, name).agent, {op = "serve_cost", seconds = seconds}, 10)
+    if not ok then error(errors.from(err), 2) end
   end
 end
 

@@ -7,10 +7,8 @@
 local table_view = require "tide.table_view"
 local text = require "tide.text"
 
-local ITEMS_MAX <const> = 50
-local DEPTH_MAX <const> = 4
-local STRING_MAX <const> = 200
-local OUTPUT_MAX <const> = 64 * 1024
+local BOUNDS <const> = {items = 50, depth = 4, string = 200, output = 64 << 10}
+local LARGE <const> = {items = 100000, depth = 32, string = 1 << 20, output = 8 << 20} -- for a pager
 local LINE_MAX <const> = 78
 
 local show = {}
@@ -23,13 +21,15 @@ function show.number(number)
 end
 
 ---@param s string
----@return string quoted, escaped, cut after 200 characters
-function show.string(s)
+---@param most? integer default 200
+---@return string quoted, escaped, cut after so many characters
+function show.string(s, most)
+  most = most or BOUNDS.string
   local length <const> = utf8.len(s) or #s
   local more = ""
-  if length > STRING_MAX then
-    s = s:sub(1, utf8.len(s) and utf8.offset(s, STRING_MAX + 1) - 1 or STRING_MAX)
-    more = ("... %d more"):format(length - STRING_MAX)
+  if length > most then
+    s = s:sub(1, utf8.len(s) and utf8.offset(s, most + 1) - 1 or most)
+    more = ("... %d more"):format(length - most)
   end
   local escaped <const> = s:gsub("[\\\"]", "\\%0"):gsub("\n", "\\n"):gsub("\t", "\\t"):gsub("\r", "\\r")
   return '"' .. text.clean(escaped) .. '"' .. more
@@ -70,24 +70,24 @@ local function key_text(key)
 end
 
 local function items_of(value, state, depth)
-  local parts = {}
+  local parts, most <const> = {}, state.bounds.items
   if is_array(value) then
-    for i = 1, math.min(rawlen(value), ITEMS_MAX) do parts[i] = write(rawget(value, i), state, depth + 1) end
-    if rawlen(value) > ITEMS_MAX then parts[#parts + 1] = ("... %d more"):format(rawlen(value) - ITEMS_MAX) end
+    for i = 1, math.min(rawlen(value), most) do parts[i] = write(rawget(value, i), state, depth + 1) end
+    if rawlen(value) > most then parts[#parts + 1] = ("... %d more"):format(rawlen(value) - most) end
     return parts
   end
   local keys <const> = ordered_keys(value)
-  for i = 1, math.min(#keys, ITEMS_MAX) do
+  for i = 1, math.min(#keys, most) do
     parts[i] = key_text(keys[i]) .. " = " .. write(rawget(value, keys[i]), state, depth + 1)
   end
-  if #keys > ITEMS_MAX then parts[#parts + 1] = ("... %d more"):format(#keys - ITEMS_MAX) end
+  if #keys > most then parts[#parts + 1] = ("... %d more"):format(#keys - most) end
   return parts
 end
 
 local function write_table(value, state, depth)
   if state.open[value] then return ("<%d>"):format(state.open[value]) end
   if next(value) == nil then return "{}" end
-  if depth >= DEPTH_MAX then return "{...}" end
+  if depth >= state.bounds.depth then return "{...}" end
   state.count = state.count + 1
   state.open[value] = state.count
   local parts <const> = items_of(value, state, depth)
@@ -101,7 +101,7 @@ end
 write = function(value, state, depth)
   local kind <const> = type(value)
   if kind == "number" then return show.number(value) end
-  if kind == "string" then return show.string(value) end
+  if kind == "string" then return show.string(value, state.bounds.string) end
   if kind == "table" then
     if getmetatable(value) and rawget(value, "code") and rawget(value, "message") then
       return "error[" .. text.clean(tostring(rawget(value, "code"))) .. "]: "
@@ -118,12 +118,12 @@ write = function(value, state, depth)
 end
 
 -- Fields of an array of records that all have the same scalar fields; nil for anything else.
-local function record_columns(value)
+local function record_columns(value, most)
   if type(value) ~= "table" or rawlen(value) < 1 or not is_array(value) then return nil end
   local first <const> = rawget(value, 1)
   if type(first) ~= "table" or is_array(first) then return nil end
   local keys <const> = ordered_keys(first)
-  for i = 1, math.min(rawlen(value), ITEMS_MAX) do
+  for i = 1, math.min(rawlen(value), most) do
     local record <const> = rawget(value, i)
     if type(record) ~= "table" or #ordered_keys(record) ~= #keys then return nil end
     for _, key in ipairs(keys) do
@@ -134,32 +134,36 @@ local function record_columns(value)
   return keys
 end
 
-local function record_table(value, keys, o)
+local function record_table(value, keys, o, bounds)
   local columns, rows = {}, {}
   for i, key in ipairs(keys) do columns[i] = {key = key} end
-  for i = 1, math.min(rawlen(value), ITEMS_MAX) do
+  for i = 1, math.min(rawlen(value), bounds.items) do
     local row = {}
     for _, key in ipairs(keys) do
       local cell <const> = rawget(rawget(value, i), key)
-      row[key] = type(cell) == "string" and cell or type(cell) == "number" and cell or write(cell, {}, 1)
+      row[key] = type(cell) == "string" and cell or type(cell) == "number" and cell or write(cell, {bounds = bounds}, 1)
     end
     rows[i] = row
   end
   local lines <const> = table_view.lines(rows, columns, {width = o.width or 100, unicode = o.unicode ~= false})
-  if rawlen(value) > ITEMS_MAX then lines[#lines + 1] = ("... %d more"):format(rawlen(value) - ITEMS_MAX) end
+  if rawlen(value) > bounds.items then
+    lines[#lines + 1] = ("... %d more"):format(rawlen(value) - bounds.items)
+  end
   return table.concat(lines, "\n")
 end
 
 ---Any value as text.
 ---@param value any
----@param o? {width?: integer, unicode?: boolean} default 100 and true
+---@param o? {width?: integer, unicode?: boolean, full?: boolean} default 100 and true; full: 100,000 items a table, 32
+---  levels, 1 MiB a string, 8 MiB in all
 ---@return string
 function show.value(value, o)
-  local keys <const> = record_columns(value)
-  local out = keys and record_table(value, keys, o or {})
-    or write(value, {open = {}, count = 0, line = math.min(LINE_MAX, o and o.width or LINE_MAX)}, 0)
-  if #out > OUTPUT_MAX then
-    local kept <const> = out:sub(1, OUTPUT_MAX):gsub("[\xc2-\xf4][\x80-\xbf]*$", "")
+  local bounds <const> = o and o.full and LARGE or BOUNDS
+  local keys <const> = record_columns(value, bounds.items)
+  local out = keys and record_table(value, keys, o or {}, bounds) or write(value, {open = {}, count = 0,
+    bounds = bounds, line = math.min(LINE_MAX, o and o.width or LINE_MAX)}, 0)
+  if #out > bounds.output then
+    local kept <const> = out:sub(1, bounds.output):gsub("[\xc2-\xf4][\x80-\xbf]*$", "")
     out = kept .. ("\n... %d more bytes"):format(#out - #kept)
   end
   return out

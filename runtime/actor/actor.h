@@ -150,6 +150,7 @@ struct tide_tap_sample {
 };
 struct tide_tap_counts {
     uint64_t seen, passed_over, dropped; /* in all; for the rate's sake; because nobody read in time */
+    uint64_t queued[TIDE_WAIT_BUCKETS];  /* messages by how long they were queued before the actor took them */
     bool ended;                          /* the actor has */
 };
 struct tide_tap;

@@ -52,7 +52,10 @@ struct message {
     struct scheduler *pool; /* whose slab it came from; NULL: heap */
     struct tide_blob *owner; /* keeps data alive, or NULL: data is inline */
     struct tide_credit_account *account;
-    struct tide_fiber *fiber; /* OP_WAKE, OP_ROOM */
+    union {
+        struct tide_fiber *fiber; /* OP_WAKE, OP_ROOM; else NULL */
+        uint64_t queued_at;       /* OP_MESSAGE: when it was sent or came, once somebody taps; else 0 */
+    };
     uint32_t credit_bytes;
     uint8_t size_class;
     uint8_t op;
@@ -247,6 +250,7 @@ struct tide_system {
     struct scheduler *schedulers[SCHEDULERS_MAX]; /* io first, then compute, then control */
     struct tide_route route;
     atomic_bool routed, stopping;
+    atomic_uint taps; /* open ones of all actors: while there are any, messages carry their time */
     struct tide_lock names_lock;
     struct name_entry *names;
     struct { /* event.c; under lock */
@@ -301,8 +305,9 @@ void registry_remove(struct tide_system *system, tide_address who);
 int registry_create(struct tide_system *system);
 void registry_release(struct tide_system *system);
 void events_release(struct tide_system *system);
-/* The actor has a tap, or had one a moment ago: counts the message and perhaps copies it. */
-void tap_message(struct scheduler *s, struct actor *actor, const struct tide_message *m);
+/* The actor has a tap, or had one a moment ago: counts the message and perhaps copies it; how long it was queued. */
+void tap_message(struct scheduler *s, struct actor *actor, struct message *m);
+void tap_taken(struct actor *actor, const struct message *m);
 void tap_actor_ended(struct actor *actor); /* under slots_lock */
 
 #endif

@@ -70,7 +70,7 @@ struct message *message_create(struct scheduler *pool, size_t inline_bytes) {
     m->next = NULL;
     m->owner = NULL;
     m->account = NULL;
-    m->fiber = NULL;
+    m->queued_at = 0; /* also fiber */
     m->credit_bytes = 0;
     m->op = OP_MESSAGE;
     return m;

@@ -40,6 +40,10 @@ struct actor *actor_find(struct scheduler *s, tide_address who) {
 /* ---- inbox ---- */
 
 void inbox_push(struct scheduler *target, struct message *message) {
+    if (TIDE_UNLIKELY(atomic_load_explicit(&target->system->taps, memory_order_relaxed) > 0) &&
+        message->op == OP_MESSAGE) {
+        message->queued_at = tide_port_now(target->system->port);
+    }
     struct message *old = atomic_load_explicit(&target->inbox, memory_order_relaxed);
     do {
         message->next = old;
@@ -109,7 +113,7 @@ static void counter_add(atomic_uint *counter, uint32_t amount) { /* owner thread
 void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message) {
     uint8_t lane = message->u.in.lane;
     if (TIDE_UNLIKELY(atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL)) {
-        tap_message(s, actor, &message->u.in);
+        tap_message(s, actor, message);
     }
     queue_push(lane == TIDE_LANE_SYSTEM ? &actor->urgent : lane == TIDE_LANE_BULK ? &actor->bulk : &actor->normal,
                message);
@@ -127,7 +131,7 @@ void mailbox_push(struct scheduler *s, struct actor *actor, struct message *mess
     }
 }
 
-struct message *mailbox_pop(struct actor *actor) {
+static struct message *pop_next(struct actor *actor) {
     struct message *m = queue_pop(&actor->urgent);
     if (m != NULL) {
         return m;
@@ -138,6 +142,14 @@ struct message *mailbox_pop(struct actor *actor) {
     }
     actor->bulk_debt = 0;
     return queue_pop(&actor->bulk);
+}
+
+struct message *mailbox_pop(struct actor *actor) {
+    struct message *m = pop_next(actor);
+    if (TIDE_UNLIKELY(m != NULL && atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL)) {
+        tap_taken(actor, m);
+    }
+    return m;
 }
 
 /* Called when a message has left the mailbox: counts it out and wakes senders once there is room for half. */

@@ -3,8 +3,10 @@
  *
  * A tap belongs to whoever opened it. While it is open the actor's slot points to it; every message that enters the
  * mailbox is counted, and as many a second as was asked for are copied (their first 512 bytes) into a ring of 128, from
- * where the watcher takes them. A full ring drops. Nothing is sent and nothing waits, so a tap neither slows the
- * links nor is slowed by them. Without a tap a message costs one look at a pointer.
+ * where the watcher takes them; how long each message was queued, from its sending on this node or its arrival from
+ * another one until its actor takes it, goes into a histogram. A full ring drops. Nothing is sent and nothing waits, so a tap neither slows the
+ * links nor is slowed by them. Without a tap a message costs two looks at a pointer; while any actor of the node has one,
+ * messages between threads also a look at the clock.
  *
  * The pointer is set and cleared, and the ring filled and emptied, under the slots_lock of the actor's scheduler; the
  * owner thread looks at the pointer without it, and again with it.
@@ -44,6 +46,7 @@ int tide_tap_open(struct tide_system *system, tide_address who, unsigned rate, s
         bool tapped = atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL;
         if (alive && !tapped) {
             tap->actor = actor;
+            atomic_fetch_add_explicit(&system->taps, 1, memory_order_relaxed);
             atomic_store_explicit(&actor->tap, tap, memory_order_relaxed); /* read again under the lock */
         }
         tide_unlock(&s->slots_lock);
@@ -66,6 +69,7 @@ void tide_tap_close(struct tide_tap *tap) {
         atomic_store_explicit(&tap->actor->tap, NULL, memory_order_relaxed);
     }
     tide_unlock(&tap->scheduler->slots_lock);
+    atomic_fetch_sub_explicit(&tap->scheduler->system->taps, 1, memory_order_relaxed);
     tide_free(tap);
 }
 
@@ -120,11 +124,28 @@ static void take(struct tide_tap *tap, uint64_t now, const struct tide_message *
     }
 }
 
-void tap_message(struct scheduler *s, struct actor *actor, const struct tide_message *m) {
+void tap_message(struct scheduler *s, struct actor *actor, struct message *m) {
+    if (m->queued_at == 0) { /* of this thread, or sent before the tap was opened */
+        m->queued_at = tide_port_now(s->system->port);
+    }
     tide_lock(&s->slots_lock);
     struct tide_tap *tap = atomic_load_explicit(&actor->tap, memory_order_relaxed);
     if (tap != NULL) {
-        take(tap, s->now, m);
+        take(tap, s->now, &m->u.in);
+    }
+    tide_unlock(&s->slots_lock);
+}
+
+void tap_taken(struct actor *actor, const struct message *m) {
+    struct scheduler *s = actor->scheduler;
+    if (m->queued_at == 0) {
+        return;
+    }
+    unsigned bucket = tide_wait_bucket(tide_port_now(s->system->port) - m->queued_at);
+    tide_lock(&s->slots_lock);
+    struct tide_tap *tap = atomic_load_explicit(&actor->tap, memory_order_relaxed);
+    if (tap != NULL) {
+        tap->counts.queued[bucket]++;
     }
     tide_unlock(&s->slots_lock);
 }

@@ -40,6 +40,13 @@ struct tide_error_slot *tide__error_slot_swap(struct tide_error_slot *slot);
 /* A code of libuv or -errno as ours; other codes pass unchanged. */
 int tide__error_from_errno(int negative_errno);
 
+/* Bucket of a wait in histograms of TIDE_WAIT_BUCKETS: below 1, 2, 4, ... us, the last all longer ones. */
+static inline unsigned tide_wait_bucket(uint64_t ns) {
+    uint64_t us = ns / 1000;
+    unsigned bucket = us == 0 ? 0 : 64 - (unsigned)__builtin_clzll(us);
+    return bucket < TIDE_WAIT_BUCKETS ? bucket : TIDE_WAIT_BUCKETS - 1;
+}
+
 /* ---- memory: every allocation of runtime/ goes here; NULL on failure with ENOMEM set ---- */
 void *tide_alloc(size_t size);
 void *tide_alloc_zero(size_t count, size_t size);
@@ -92,6 +99,15 @@ void tide_log_set(enum tide_level least, tide_log_sink sink, void *arg); /* sink
 typedef uint64_t (*tide_log_clock)(void);
 void tide__log_set_clock(tide_log_clock clock); /* wall ns for stderr lines; the real port sets it */
 void tide_log(enum tide_level level, const char *node, const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum { TIDE_LOG_KEPT = 256 };
+struct tide_log_line {
+    uint64_t number;  /* from 1, of this process */
+    uint64_t wall_ns; /* since 1970; 0 where there is no clock (simulator) */
+    enum tide_level level;
+    char text[400];
+};
+/* The newest records of this process, at most TIDE_LOG_KEPT, oldest first: how many of `out`. */
+size_t tide_log_recent(struct tide_log_line *out, size_t limit);
 
 /* Identifier rule of interface.md: [a-z0-9][a-z0-9._-]{0,62} */
 bool tide_identifier_valid(const char *name);

@@ -1,6 +1,6 @@
 /*
  * Log: one record is one line. Records go to a sink (the node's, a test's, the simulator's ring) or
- * to stderr. The clock belongs to the port: the real one hands it in, the simulator leaves it out
+ * to stderr; the newest are kept in memory for whoever asks later. The clock belongs to the port: the real one hands it in, the simulator leaves it out
  * so that no record carries wall time. Lines are cut at 1,000 bytes and control characters
  * replaced, so that no peer's text forges a second line.
  */
@@ -17,6 +17,40 @@ static void *sink_arg;
 /* any thread, atomic */
 static _Atomic int least_level = TIDE_LOG_INFO;
 static _Atomic(tide_log_clock) wall_clock;
+
+/* The newest records, by number; an entry is copied in and out whole. */
+static struct tide_lock kept_lock;
+/* under kept_lock */
+static struct tide_log_line kept[TIDE_LOG_KEPT];
+static uint64_t kept_count; /* of all that ever were */
+
+static void keep(enum tide_level level, const char *text) {
+    tide_log_clock clock = atomic_load_explicit(&wall_clock, memory_order_relaxed);
+    struct tide_log_line line = {.wall_ns = clock != NULL ? clock() : 0, .level = level};
+    (void)snprintf(line.text, sizeof line.text, "%s", text);
+    tide_lock(&kept_lock);
+    line.number = ++kept_count;
+    kept[line.number % TIDE_LOG_KEPT] = line;
+    tide_unlock(&kept_lock);
+}
+
+size_t tide_log_recent(struct tide_log_line *out, size_t limit) {
+    tide_lock(&kept_lock);
+    uint64_t newest = kept_count;
+    tide_unlock(&kept_lock);
+    uint64_t most = limit < TIDE_LOG_KEPT ? limit : TIDE_LOG_KEPT;
+    size_t count = 0;
+    for (uint64_t number = newest > most ? newest - most + 1 : 1; number <= newest; number++) {
+        tide_lock(&kept_lock); /* one at a time: whoever logs does not wait for all of them */
+        bool there = kept[number % TIDE_LOG_KEPT].number == number;
+        if (there) {
+            out[count] = kept[number % TIDE_LOG_KEPT];
+        }
+        tide_unlock(&kept_lock);
+        count += there;
+    }
+    return count;
+}
 
 void tide_log_set(enum tide_level least, tide_log_sink sink, void *arg) {
     tide_lock(&sink_lock);
@@ -68,6 +102,7 @@ void tide_log(enum tide_level level, const char *node, const char *format, ...) 
             *c = *c == '\n' || *c == '\t' ? ' ' : '?';
         }
     }
+    keep(level, text);
     tide_lock(&sink_lock);
     tide_log_sink sink = sink_function;
     void *arg = sink_arg;

@@ -16,6 +16,7 @@
  * Order within a call: once a key was missed, keys count as missed when any route changed since the
  * pass began, so that a later duplicate cannot overtake an earlier one.
  */
+#include "store/at_risk.h"
 #include "store/clocked.h"
 #include "store/cut.h"
 #include "store/heat.h"
@@ -281,7 +282,8 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             if (TIDE_UNLIKELY(table->replicas) && code > 0) {
                 uint64_t until = tide__lease_deadline(table, (uint32_t)(b.slots[j] - table->slots));
                 pass->deadline = until < pass->deadline ? until : pass->deadline;
-                if (code == TIDE__FOUND && tide__word_seen(old)) { /* not at its copies yet */
+                if (code == TIDE__FOUND && tide__word_seen(old) && /* not at its copies yet */
+                    !table->replicas->at_risk) {
                     tide__word_unlock(word, old);
                     code = TIDE__MISSED;
                 }
@@ -316,15 +318,20 @@ static int miss_all(struct tide__pass *pass) {
     return code;
 }
 
-/* A worker at a table of durability strict. In place while nothing that workers handed over is on its
- * way to the store actor, nothing of the row on its way to its copies, and the leases hold until after
- * the rows were read; else all of the call goes to the store actor. */
-static int pull_strict(struct tide__pass *pass) {
-    struct tide_table *table = pass->table;
+/* Has everything run that workers handed over to the store actor? */
+static bool all_handled(const struct tide_table *table) {
     /* acquire, and in this order: equal means that all that was handed over before has run */
     uint64_t handled = atomic_load_explicit(&table->self_handled, memory_order_acquire);
     uint64_t sent = atomic_load_explicit(&table->self_sent, memory_order_relaxed);
-    if (handled != sent) {
+    return handled == sent;
+}
+
+/* A worker at a table with copies. In place while nothing that workers handed over is on its way to
+ * the store actor, nothing of the row on its way to its copies (durability strict), and the leases
+ * hold until after the rows were read; else all of the call goes to the store actor. */
+static int pull_strict(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    if (!all_handled(table)) {
         return miss_all(pass);
     }
     pass->deadline = TIDE_NEVER;
@@ -372,7 +379,7 @@ static uint64_t arrived(struct tide__pass *pass, uint32_t position, uint64_t key
 }
 
 static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pass,
-                                                           const bool moving) {
+                                                           const bool moving, const bool at_risk) {
     struct tide_table *table = pass->table;
     const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
@@ -393,6 +400,11 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                         tide__word_unlock(word, old);
                         return code;
                     }
+                }
+                code = at_risk ? tide__at_risk_list(table, b.keys[j], &now) : 0;
+                if (TIDE_UNLIKELY(code < 0)) {
+                    tide__word_unlock(word, now);
+                    return code;
                 }
                 float *row = tide__slab_row(&table->slab, (uint32_t)now);
                 const uint8_t *delta = pass->in + b.positions[j] * row_bytes;
@@ -427,11 +439,25 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
     return 0;
 }
 
+/* A worker at a table with copies: in place if they may follow later (at_risk.h); else the store
+ * actor sends it to them. */
+static int push_copied(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    unsigned guard;
+    if (!table->replicas->at_risk || !all_handled(table) || !tide__at_risk_enter(table, &guard)) {
+        return miss_all(pass);
+    }
+    int code = pass_push(pass, false, true);
+    tide__at_risk_leave(table, guard);
+    return code;
+}
+
 int tide__pass_push(struct tide__pass *pass) {
     if (TIDE_UNLIKELY(pass->table->replicas)) {
-        return miss_all(pass); /* the store actor sends it to the copies */
+        return push_copied(pass);
     }
-    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true) : pass_push(pass, false);
+    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true, false)
+                                                 : pass_push(pass, false, false);
 }
 
 /* ---- calls ---- */

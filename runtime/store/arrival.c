@@ -331,7 +331,9 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, key)));
         tide__locations_gave(table, key, to == home ? 0 : to, term & TIDE__TERM_MASK);
     }
-    tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
+    if (!TIDE_MUTANT(share_row_leaves_silently)) {
+        tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
+    }
     table->parcels->given++;
     return tide__word_gone(old, k, handed);
 }

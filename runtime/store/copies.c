@@ -161,7 +161,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
             unsub_send(c, &u);
             u.node = home;
         }
-        if (r->valid && tide__is_eager(c)) {
+        if (r->valid && r->subscribed) {
             u.keys[u.count] = key;
             u.versions[u.count++] = r->version;
         }

@@ -291,7 +291,8 @@ static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i
         memcpy(pass->out + i * width, tide__cached_value(tide__shared_copy(k)),
                width * sizeof(float));
         code = SERVED;
-    } else if (k->state == TIDE__COPY_COMING && k->queued) {
+    } else if (k->state == TIDE__COPY_COMING && !TIDE_MUTANT(share_queue_passed) &&
+               (k->queued || (k->giving_up && !TIDE_MUTANT(share_give_up_overtaken)))) {
         code = NOT_YET; /* a push of this node is not at the owner */
     }
     tide__word_unlock(word, old);

@@ -517,7 +517,8 @@ enum tide__op {                             /* first element of every body */
                     TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
-                TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
+                TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil]; of
+                                   pushes that are at risk: table (vanished.c) */
                 TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, round or 0, slots u32, homes u32,
                                    versions u32] */
                 TIDE__OP_MAP_DONE, /* [op, table, round] to the controller: nothing goes by the old homes
@@ -565,9 +566,9 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
                                    copy -> home */
                 TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
-                TIDE__OP_VALUE, /* [op, table, version, clock, applied, answer, keys u64, rows f32]
+                TIDE__OP_VALUE, /* [op, table, version, clock, applied, kind, keys u64, rows f32]
                                    home -> node */
-                TIDE__OP_FRESH, /* [op, table, clock, applied, slots as 512 bytes] home -> node */
+                TIDE__OP_FRESH, /* [op, table, clock, applied, pushed, slots as 512 bytes] home -> node */
                 TIDE__OP_UNSUB, /* [op, table, keys u64, versions u64] node -> home */
                 TIDE__OP_TICK,  /* [op, clock, highest clock] node -> all */
                 TIDE__OP_TICK_FORWARD, /* [op, table, origin, clock, slots] old -> new home */
@@ -579,19 +580,22 @@ enum tide__op {                             /* first element of every body */
                                          changed keys u64] old -> new home */
                 TIDE__OP_ROUND, /* [op, id, kind] node -> all */
                 TIDE__OP_ROUNDED, /* [op, id, clock] and back */
-                TIDE__OP_BOUND,   /* [op, table, staleness, age, bound of values] to all */
+                TIDE__OP_BOUND,   /* [op, table, change, model, staleness, age, bound of values] to all */
                 TIDE__OP_TRACE, /* [op, table, origin, number, keys u64] origin -> home, or old -> new
                                    home */
                 TIDE__OP_SEEN,    /* [op, table, version] node -> home */
                 TIDE__OP_VISIBLE, /* [op, table, number, keys u64] home -> origin */
                 /* tables with copies */
                 TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
-                                  low, keys u64, numbers u64, versions u32, rows binary|nil] */
+                                  low, keys u64, numbers u64, versions u32, rows binary|nil]; of
+                                  rows with ids: ids u64, lows u64 before the rows */
                 TIDE__OP_ACKR, /* [op, token] last of the chain -> home */
                 TIDE__OP_SNAP, /* [op, table, slot, version, part, number, keys u64, rows f32, ids
                                   u64, lows u64] last of the chain -> who joins it */
                 TIDE__OP_LEASE_ASK, /* [op, time] home -> copies */
                 TIDE__OP_LEASE,     /* [op, time] back */
+                TIDE__OP_SAFE, /* [op, table, pushes] home -> origin: so many of those it answered
+                                  are on all copies; to oneself: ship what is listed (at_risk.h) */
                 TIDE__OP_GROUPS, /* [op, table, who is gone, slots u32, homes u32, chains u64,
                                     versions u32] controller -> all, new home -> old */
                 TIDE__OP_REBUILD, /* [op, table, version, joiner, slots u32, none] controller -> home
@@ -616,6 +620,7 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_MANAGE, /* call to the controller: [op, table, technique, hz, threshold,
                                     clip, nodes u32, keys u64] */
                 TIDE__OP_TECHNIQUE, /* the same, controller -> all */
+                TIDE__OP_FORGET,    /* call of the controller to itself: [op] */
                 TIDE__OP_SHARE_FLUSH, /* call: [op, table]: what accumulated in copies is at the
                                          owners */
                 TIDE__OP_INTENT, /* [op, table, origin, hops, keys u64] to the home: the origin is

@@ -89,9 +89,7 @@ static int ticket_result(struct tide__ticket *ticket) {
 /* A fiber was suspended for it from `began` on. */
 static void note_wait(struct tide__ticket *ticket, uint64_t began) {
     struct tide_table *table = ticket->table;
-    uint64_t us = (tide_port_now(table->store->port) - began) / 1000;
-    unsigned bucket = us == 0 ? 0 : 64 - (unsigned)__builtin_clzll(us);
-    bucket = bucket < TIDE_WAIT_BUCKETS ? bucket : TIDE_WAIT_BUCKETS - 1;
+    unsigned bucket = tide_wait_bucket(tide_port_now(table->store->port) - began);
     atomic_fetch_add_explicit(&table->waits[ticket->kind == TIDE__PUSH][bucket], 1,
                               memory_order_relaxed);
 }

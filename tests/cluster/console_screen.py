@@ -259,6 +259,29 @@ def case_commands(start):
     p.check(f"the saved session says {again}", again.stdout.split() == b"55 55 56 56".split() + [b'{"n1":56,"n2":1}'])
 
 
+def case_pager(start):
+    """A whole value goes to the pager and the prompt comes back; text cannot reach the terminal through it."""
+    p = start(environment={"PAGER": "cat"})
+    p.shows(PROMPT)
+    p.type("full((function() local t = {} for i = 1, 60 do t[i] = {{{{{i}}}}} end return t end)())\r")
+    p.shows(r"\{\{\{\{\{60\}\}\}\}\}", where=None)
+    p.shows(PROMPT)
+    p.type("full('a\\27[2J')\r")
+    p.shows(r"a\\x1b\[2J", where=None)
+    p.shows(PROMPT)
+    p.type("6 * 7\r")
+    p.shows(r"^42$", where=-2)
+    p.type("\x04")
+    p.ends_well()
+    p = start(environment={"PAGER": "/nonexistent/pager"})
+    p.shows(PROMPT)
+    p.type("full{1, 2, 3}\r")
+    p.shows(r"\{1, 2, 3\}", where=None)
+    p.shows(PROMPT)
+    p.type("\x04")
+    p.ends_well()
+
+
 def case_tap(start):
     """Messages appear while they come; Ctrl-C ends it; an actor that dies is told."""
     p = start()

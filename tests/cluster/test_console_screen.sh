@@ -10,7 +10,7 @@ person() { # CLUSTER CASE
     timeout -k 5 120 /usr/bin/python3 "$root/tests/cluster/console_screen.py" "$TIDE" "$1" "$2" >person.txt 2>&1 \
         || { fail "console_screen.py $2"; tail -40 person.txt; }
 }
-for case in resize above wide plain hostile ends commands tap roles; do person scr $case; done
+for case in resize above wide plain hostile ends commands pager tap roles; do person scr $case; done
 
 cat >busy.lua <<'LUA'
 local tide = require "tide"
@@ -63,6 +63,33 @@ says out.txt 'busy\.w, waits for pulls from other nodes: [1-9][0-9]* waits'
 run 0 attach scr -e 'local u = tables.w:waits().pull local n = 0 for _, c in ipairs(u) do n = n + c end return n > 0, #u'
 says out.txt '^true$'
 says out.txt '^28$'
+
+run 0 attach scr -e 'hist("n1/store", {of = "queue"})'
+says out.txt 'n1/store, how long messages waited for it: [1-9][0-9]* messages  half < '
+run 1 attach scr -e 'hist("n1/nobody", {of = "queue"})'
+says err.txt 'T0105.*no actor'
+run 0 attach scr -e 'metric("examples_per_s")'
+says out.txt '^examples_per_s [0-9.e+]+'
+run 0 attach scr -e 'local m = metric("step_s", {last = "1h"}) return #m.value == #m.at and #m.value > 1 and m.at[1] > m.at[#m.at]'
+says out.txt '^true$'
+run 1 attach scr -e 'metric("nosuch")'
+says err.txt 'T0307.*measured are: examples_per_s, loss, step_s'
+run 0 attach scr -e '@n2 core.log("warn", "the moon is low")'
+run 0 attach scr -e 'core.log("debug", "unheard") core.log("error", "a\27[2Jb") return log{level = "warn", last = "1h"}'
+says out.txt 'warn +n2 +the moon is low'
+says out.txt 'error +n1 +a\?\[2Jb'
+says_not out.txt 'unheard'
+run 0 attach scr -e '#log{level = "warn", node = "n1"}'
+says out.txt '^1$'
+run 1 attach scr -e 'log{level = "loud"}'
+says err.txt 'T0113.*no level'
+run 0 attach scr -e 'full(core.tensor("f32", 300, 2))'
+[ "$(grep -c '^  0  0$' out.txt)" = 300 ] || fail "not all rows: $(tail -3 out.txt)"
+
+# Credit in fractions of a byte, as rates give it, leaves room for what is printed next.
+run 0 attach scr -e 'local s = require "tide.console.session" print(("x"):rep(5000)) s.allow(1000.5) print(("y"):rep(9)) return 7'
+says out.txt '^y{9}$'
+says out.txt '^7$'
 
 # Roles: what is refused is refused by name, on all nodes, and exits with 4.
 run 0 attach scr --role read -e 'tables.w:pull{1, 2}'

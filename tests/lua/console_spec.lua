@@ -1,6 +1,7 @@
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
 local core = require "tide.core"
+local curve = require "tide.console.curve"
 local events = require "tide.events"
 local histogram = require "tide.console.histogram"
 local history = require "tide.console.history"
@@ -72,6 +73,36 @@ describe("targets", function()
     assert.equal("n1 n3: 2\nn2: 3\nn4:\na\nb", targets.merge {
       {node = "n1", status = "ok", text = "2"}, {node = "n2", status = "ok", text = "3"},
       {node = "n3", status = "ok", text = "2"}, {node = "n4", status = "ok", text = "a\nb"}})
+  end)
+end)
+
+describe("curves", function()
+  local function lines_of(value, o)
+    local at = {}
+    for i = 1, #value do at[i] = #value - i end
+    local shown <const> = getmetatable(curve.of("m", at, value, 4)).__console(curve.of("m", at, value, 4), o)
+    local lines = {}
+    for line in (shown .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = line end
+    return lines
+  end
+  it("go from the oldest to the newest value, with the greatest above and the least below", function()
+    local lines = lines_of({1, 2, 3, 4}, {width = 34, utf8 = false})
+    assert.equal("m 4, from 3 s ago to 0 s ago", lines[1])
+    assert.equal(5, #lines)
+    assert.truthy(lines[2]:find "^ +4 +%*+$")
+    assert.truthy(lines[5]:find "^ +1 %*+$")
+    assert.equal(13 + 20, #lines[2])
+  end)
+  it("are braille where that can be shown, and leave out what is no number", function()
+    local lines = lines_of({1, 0 / 0, 1, math.huge, 5, 1}, {width = 60, utf8 = true})
+    assert.truthy(lines[1]:find "^m 1, ")
+    assert.truthy(lines[2]:find("\u{2800}") == nil and lines[2]:find "[\u{2800}-\u{28ff}]")
+    for _, line in ipairs(lines) do assert.is_true(utf8.len(line) <= 60) end
+  end)
+  it("of one value, or of the same again and again, are no division by nothing", function()
+    assert.same({"m 7"}, lines_of({7}, {width = 80, utf8 = true}))
+    assert.equal(5, #lines_of({7, 7, 7}, {width = 80, utf8 = true}))
+    assert.is_nil(getmetatable(curve.of("m", {1}, {0 / 0})))
   end)
 end)
 

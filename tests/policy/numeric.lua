@@ -176,6 +176,105 @@ local function permutations(n, m, f, picked, used)
   end
 end
 
+-- What k.lines does, a worker at a time and from the samples themselves: the sums by their definition.
+local function line_by_samples(samples, kept, forget)
+  local n, x, y, xx, xy = 0, 0, 0, 0, 0
+  for i, s in ipairs(samples) do
+    local w = forget ^ (#samples - i)
+    n, x, y, xx, xy = n + w, x + w * s.b, y + w * s.t, xx + w * s.b * s.b, xy + w * s.b * s.t
+  end
+  local newest, spread = samples[#samples], n * xx - x * x
+  if spread <= 1e-9 * n * xx then
+    local at = math.min(kept, 0.9 * newest.t)
+    return {at = at, per = math.max(y / n - at, 0) / newest.b}, kept
+  end
+  local per = (n * xy - x * y) / spread
+  local at = (y - per * x) / n
+  if per < 0 then per, at = 0, y / n elseif at < 0 then per, at = xy / xx, 0 end
+  return {at = at, per = per}, at
+end
+
+case("lines: least squares that forgets, anew when a worker has become another", function()
+  for _ = 1, 60 do
+    local forget, jump = 0.5 + 0.5 * rng:uniform(), 1.1 + rng:uniform()
+    local lines, samples, kept, line, way, resets = k.lines {forget = forget, jump = jump}, {}, 0, nil, nil, 0
+    local at, per = rng:uniform(), 0.01 + rng:uniform()
+    for clock = 1, 40 do
+      if below(12) == 0 then at, per = at * (0.2 + 3 * rng:uniform()), per * (0.2 + 3 * rng:uniform()) end
+      local b = below(3) == 0 and 8 or 1 + below(20)
+      local s = {b = b, t = (at + per * b) * (0.95 + 0.1 * rng:uniform())}
+      if line then
+        local expected = line.at + line.per * b
+        local now_way = s.t > expected * jump and 1 or s.t * jump < expected and -1 or nil
+        if now_way and now_way == way then
+          kept, samples, way, resets = kept * s.t / expected, {samples[#samples]}, nil, resets + 1
+        else
+          way = now_way
+        end
+      end
+      samples[#samples + 1] = s
+      line, kept = line_by_samples(samples, kept, forget)
+      assert(lines:learn {{id = 3, clock = clock, examples = s.b, seconds = s.t}})
+      assert(lines:learn {{id = 3, clock = clock, examples = s.b, seconds = s.t}}) -- the same again counts once
+      local got = lines:line(3)
+      assert(near(got.at, line.at, 1e-6) and near(got.per, line.per, 1e-6), ("%g %g, not %g %g"):format(got.at, got.per,
+        line.at, line.per))
+      assert(near(lines:kept()[3] or 0, kept, 1e-6))
+    end
+  end
+end)
+
+case("lines: a split is minmax_split's within what a worker may change, and says whether it changes", function()
+  for _ = 1, 100 do
+    local n, total, lines, workers, cost = 2 + below(6), 0, k.lines {}, {}, {}
+    for i = 1, n do
+      local batch = 4 + below(30)
+      total = total + batch
+      workers[i] = {id = 2 * i, clock = 1, batch = batch, batch_min = below(4), examples = batch,
+                    seconds = batch * (0.01 + rng:uniform())}
+    end
+    assert(lines:learn(workers))
+    local change, now_s = below(2) == 0 and rng:uniform() or nil, 0
+    for i, w in ipairs(workers) do
+      local l, low, high = lines:line(w.id), math.max(w.batch_min, 1), total
+      if change then
+        local step = math.floor(change * math.max(w.batch, total / n)) + 1
+        low, high = math.max(low, w.batch - step), math.min(high, w.batch + step)
+      end
+      cost[i] = {at = l.at, per = l.per, min = low, max = high}
+      now_s = math.max(now_s, l.at + l.per * w.batch)
+    end
+    local best, got, changed = k.minmax_split(total, cost), lines:split(total, workers, change), false
+    assert(near(got.seconds, best.seconds) and near(got.now_s, now_s))
+    for i, w in ipairs(workers) do
+      assert(got.share[w.id] == best.share[i])
+      changed = changed or best.share[i] ~= w.batch
+    end
+    assert(got.changed == changed)
+  end
+end)
+
+case("lines: who has no sample is told, what cannot be is nil, what is wrong an error", function()
+  local lines = k.lines {at = {[2] = 0.5, [7] = -1, nothing = 2, [70000] = 1, [4] = "x"}}
+  assert(lines:kept()[2] == 0.5 and not next(lines:kept(), 2))
+  assert(not lines:learn {{id = 1, examples = 4, seconds = 1}, {id = 2}} and lines:learn {} and not lines:line(9))
+  assert(lines:learn {{id = 2, examples = 4, seconds = 1}})
+  assert(near(lines:line(2).at, 0.5) and near(lines:line(2).per, 0.125)) -- the one known before, while there is one size
+  assert(lines:split(10, {}) == nil and lines:split(10, {{id = 2, batch = 1, batch_max = 3}}) == nil)
+  for _, bad in ipairs {{id = -1}, {id = 65536}, {id = 1.5}, {id = "x"}, {}, {id = 1, examples = -1}, {id = 1, examples = 0 / 0},
+    {id = 1, examples = 1, seconds = math.huge}, {id = 1, examples = 1, seconds = -1}, {id = 1, clock = 1.5},
+    {id = 1, examples = {}}} do
+    fails("k.lines", lines.learn, lines, {bad})
+  end
+  fails("k.lines", lines.split, lines, 1, {{id = 2, batch = "x"}})
+  fails("k.lines", lines.learn, lines, {1})
+  fails("table expected", lines.learn, lines, nil)
+  fails("tide.lines expected", lines.learn, {}, {})
+  fails("forget", k.lines, {forget = 0})
+  fails("jump", k.lines, {jump = 1})
+  assert(getmetatable(lines) == false)
+end)
+
 case("assign: equals brute force, also with forbidden pairs and more columns", function()
   for _ = 1, 200 do
     local n = 1 + below(4)

@@ -306,6 +306,35 @@ case("kernels are charged: an expensive one ends the step", function()
   assert(not plan and fault.kind == "budget", fault and fault.message)
 end)
 
+-- `k` is there only in decide.
+local function decide(body, view)
+  local s = assert(core.sandbox(MEMORY))
+  assert(s:load("return {init = function() return {} end, decide = function(st, view, k) " .. body .. " end}", "=policy", BUDGET))
+  assert(s:init(core.plain_encode({}), nil, 1, BUDGET))
+  local began <const> = os.clock()
+  local bytes, fault = s:decide(core.plain_encode(view or {}), 1, BUDGET)
+  assert(os.clock() - began < 0.1 * SLOW)
+  assert(s:usage().memory_peak_bytes <= 2 * MEMORY)
+  return bytes and core.plain_decode(bytes), fault
+end
+
+case("lines: endless learning, endless ids and metatables on the view end as everything else does", function()
+  local _, fault = decide "local l = k.lines{} local w = {{id = 1, examples = 1, seconds = 1}} while true do l:learn(w) end"
+  assert(fault.kind == "budget", fault.message)
+  _, fault = decide "local l, n = k.lines{}, 0 local w = {} for i = 1, 60000 do w[i] = {id = i} end while true do l:learn(w) end"
+  assert(fault.kind == "budget", fault.message)
+  _, fault = decide "local keep = {} while true do local l = k.lines{} l:line(65535) keep[#keep + 1] = l end"
+  assert(fault.kind == "memory", fault.message)
+  _, fault = decide "local l = k.lines{} while true do pcall(l.learn, l, {1}) end"
+  assert(fault.kind == "budget", fault.message)
+  local got = decide [[
+    local l = k.lines{}
+    local trap = setmetatable({id = 1}, {__index = function() error "code of the view runs" end})
+    l:learn(setmetatable({trap}, {__len = function() return 1 << 40 end, __index = error}))
+    return {meta = getmetatable(l), own = pcall(setmetatable, l, {})} ]]
+  assert(got.meta == false and got.own == false)
+end)
+
 case("random bytes as source never crash", function()
   local rng = core.random(3)
   local words = {"local", "function", "end", "return", "{", "}", "(", ")", "=", "..", "'a'", "1e9", "while", "do", "true",

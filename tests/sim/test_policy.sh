@@ -86,6 +86,39 @@ says out.txt '^step 9 40 40 40 240 ms$'
 says out.txt '^step 41 [56][0-9] [0-9] [56][0-9] [78][0-9] ms$'
 says out.txt '^step 100 (39|40|41) (39|40|41) (39|40|41) 6[01] ms$'
 
+# A node with a fiftieth of its processor: what it serves takes longer, and less again when it has all of it.
+cat >share.lua <<'END'
+local tide = require "tide"
+local job = tide.job {
+  name = "share", stop = {epochs = 30}, tables = {w = {keys = {"dense", 64}, width = 4}},
+  worker = function(w)
+    while not w:stopping() do
+      local began <const> = tide.now()
+      for _ = 1, 20 do w.tables.w:pull {1, 2, 3} end
+      w:report {took = tide.now() - began}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {servers = 1, nodes = 1}
+  local run = cluster:start(job)
+  local took = {}
+  for r in run:events "report" do
+    took[r.n] = r.took
+    if r.n == 9 then cluster:cpu_share("s1", "2%") end
+    if r.n == 19 then cluster:cpu_share("s1", 1) end
+  end
+  run:wait()
+  print(took[15] > 1.1 * took[5], math.abs(took[30] - took[5]) < 0.01 * took[5])
+  for _, bad in ipairs {{"s1", 0}, {"s1", "x"}, {"s1", 1.5}, {"s2", 0.5}} do
+    print(select(2, pcall(cluster.cpu_share, cluster, table.unpack(bad))).code)
+  end
+end)
+END
+run 0 sim --seed 5 share.lua
+says out.txt '^true.true$'
+[ "$(grep -c '^T0113$' out.txt)" = 4 ] || fail "bad shares: $(cat out.txt)"
+
 # A worker that is slower with the fewest examples than the others with all of them is let go, and no step lacks any.
 cat >hopeless.lua <<'END'
 local tide = require "tide"

@@ -241,6 +241,29 @@ static void a_log_record_is_one_line_at_or_above_the_level(void **state) {
     tide_log_set(TIDE_LOG_INFO, NULL, NULL);
 }
 
+static void the_newest_log_records_are_kept(void **state) {
+    (void)state;
+    static struct tide_log_line lines[TIDE_LOG_KEPT + 1];
+    struct record record = {0};
+    tide_log_set(TIDE_LOG_WARN, keep, &record);
+    for (int i = 0; i < TIDE_LOG_KEPT + 9; i++) {
+        tide_log(i % 2 == 0 ? TIDE_LOG_WARN : TIDE_LOG_ERROR, "n1", "line %d%0500d", i, 0);
+        tide_log(TIDE_LOG_INFO, "n1", "unheard");
+    }
+    assert_int_equal(tide_log_recent(lines, TIDE_LOG_KEPT + 1), TIDE_LOG_KEPT);
+    for (int i = 0; i < TIDE_LOG_KEPT; i++) {
+        char begins[20];
+        int n = snprintf(begins, sizeof begins, "line %d0", i + 9);
+        assert_memory_equal(lines[i].text, begins, (size_t)n);
+        assert_int_equal(strlen(lines[i].text), sizeof lines[i].text - 1);
+        assert_int_equal(lines[i].level, (i + 9) % 2 == 0 ? TIDE_LOG_WARN : TIDE_LOG_ERROR);
+        assert_true(i == 0 || lines[i].number == lines[i - 1].number + 1);
+    }
+    assert_int_equal(tide_log_recent(lines, 2), 2);
+    assert_memory_equal(lines[1].text, "line 264", 8);
+    tide_log_set(TIDE_LOG_INFO, NULL, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failure_leaves_code_and_text),
@@ -258,6 +281,7 @@ int main(void) {
         cmocka_unit_test(hashes_match_the_standards),
         cmocka_unit_test(identifiers_follow_the_rule),
         cmocka_unit_test(a_log_record_is_one_line_at_or_above_the_level),
+        cmocka_unit_test(the_newest_log_records_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

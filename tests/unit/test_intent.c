@@ -284,6 +284,9 @@ static void intents_are_left_alone_now_and_then_to_see_whether_they_pay(void **s
 }
 
 int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(intents_are_left_alone_now_and_then_to_see_whether_they_pay),
         cmocka_unit_test(the_window_is_a_quantile_of_the_clocks_of_two_rounds),

@@ -107,6 +107,54 @@ static void a_tap_counts_all_messages_and_copies_the_beginning_of_some(void **st
     deliver((struct batch){who, 10, 100}); /* nobody looks any more */
 }
 
+/* Holds the messages behind the first one up: until all are sent, and 3 ms more. In the simulator nothing is sent, and
+ * no time passes, while a handler runs. */
+static atomic_bool all_sent;
+
+static int hold_up(void *state, const struct tide_message *m) {
+    (void)state;
+    if (m->kind == TIDE_CAST && atomic_load(&handled) == 0 && !simulated) {
+        while (!atomic_load(&all_sent)) {
+        }
+        uint64_t until = tide_port_now(node->port) + 3000000;
+        while (tide_port_now(node->port) < until) {
+        }
+    }
+    atomic_fetch_add(&handled, m->kind == TIDE_CAST);
+    return 0;
+}
+
+static int send_and_say_so(void *state) {
+    int code = send_batch(state);
+    atomic_store(&all_sent, true);
+    return code;
+}
+
+static void a_tap_counts_how_long_messages_are_queued(void **state) {
+    (void)state;
+    tide_address who, sender;
+    struct tide_tap *tap;
+    struct tide_tap_counts counts;
+    struct batch batch = {.count = 20, .size = 10};
+    struct tide_actor_options slow = {.handle = hold_up, .role = TIDE_ROLE_CONTROL};
+    struct tide_actor_options o = {.run = send_and_say_so, .state = &batch, .role = TIDE_ROLE_COMPUTE};
+    atomic_store(&all_sent, false);
+    assert_int_equal(tide_spawn(node, &slow, &who), 0);
+    assert_int_equal(tide_tap_open(node->system, who, 1, &tap), 0);
+    batch.to = who;
+    assert_int_equal(tide_spawn(node, &o, &sender), 0);
+    assert_true(world_wait(node, &handled, 20));
+    (void)tide_tap_read(tap, NULL, 0, &counts);
+    uint64_t all = 0, long_ones = 0;
+    for (unsigned i = 0; i < TIDE_WAIT_BUCKETS; i++) {
+        all += counts.queued[i];
+        long_ones += i > tide_wait_bucket(2000000) ? counts.queued[i] : 0; /* from 2,048 us on */
+    }
+    assert_int_equal(all, 20);
+    assert_true(simulated || long_ones >= 19);
+    tide_tap_close(tap);
+}
+
 static void a_tap_that_nobody_reads_drops_and_goes_on(void **state) {
     (void)state;
     tide_address who = counter();
@@ -211,6 +259,7 @@ static int run(const char *name, bool sim) {
 #define IN_WORLD(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
     const struct CMUnitTest tests[] = {
         IN_WORLD(a_tap_counts_all_messages_and_copies_the_beginning_of_some),
+        IN_WORLD(a_tap_counts_how_long_messages_are_queued),
         IN_WORLD(a_tap_that_nobody_reads_drops_and_goes_on),
         IN_WORLD(a_tap_says_that_its_actor_has_ended_and_leaves_the_next_one_alone),
         IN_WORLD(the_newest_events_are_kept_in_order),

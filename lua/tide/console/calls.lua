@@ -1,13 +1,16 @@
 -- The functions at the prompt. Their annotations are the prompt's help and completion.
 local cluster_view = require "tide.cluster_view"
 local core = require "tide.core"
+local curve = require "tide.console.curve"
 local errors = require "tide.errors"
 local events = require "tide.events"
 local histogram = require "tide.console.histogram"
 local names = require "tide.console.names"
 local options = require "tide.console.options"
+local remote = require "tide.policy.remote"
 local render = require "tide.console.render"
 local save = require "tide.console.save"
+local share = require "tide.share"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
@@ -20,7 +23,9 @@ local ASK_S <const> = 5
 local WATCH_MIN_S <const> = 0.2
 local SPARK_MAX <const> = 30
 local BENCH_ROUNDS <const> = 5
-local EVENTS_SHOWN <const> = 40
+local EVENTS_SHOWN <const>, LOG_SHOWN <const> = 40, 40
+local PAGE_BYTES <const> = 64 << 10
+local LEVELS <const> = {debug = 1, info = 2, warn = 3, error = 4}
 local HIST_COUNT <const>, HIST_MAX <const>, HIST_EVERY_S <const> = 100, 100000, 0.01
 
 local session ---@type table of tide.console.session
@@ -170,6 +175,55 @@ function calls.events(o)
   return table.move(rows, math.max(1, #rows - (o.limit or EVENTS_SHOWN) + 1), #rows, 1, {})
 end
 
+---Lines of the nodes' logs, oldest first. Each node keeps its newest 256.
+---@param o? {level?: string, node?: string, last?: string|number, limit?: integer} level: the least ("debug", "info",
+---  "warn", "error"; default info); node: of one; last: at most so long ago; limit: default 40
+---@return table[] rows at, node, level, text
+function calls.log(o)
+  o = options.checked(o, {"level", "node", "last", "limit"}, "log")
+  local least <const> = LEVELS[o.level or "info"]
+  if not least then
+    error(errors.new("T0113", {message = ("log: there is no level `%s`"):format(text.clean(tostring(o.level))),
+      help = "debug, info, warn or error"}), 2)
+  end
+  local since <const> = o.last and core.wall() - options.seconds(o.last, "log") or 0
+  local lines = {}
+  for node, answer in pairs(targets.ask_all {op = "log"}) do
+    for _, line in ipairs((not o.node or o.node == node) and answer.lines or {}) do
+      if line.time >= since and LEVELS[line.level] >= least then
+        lines[#lines + 1] = {node = node, line = line}
+      end
+    end
+  end
+  table.sort(lines, function(a, b)
+    if a.line.time ~= b.line.time then return a.line.time < b.line.time end
+    if a.node ~= b.node then return a.node < b.node end
+    return a.line.number < b.line.number
+  end)
+  local rows = {}
+  for i = math.max(1, #lines - (o.limit or LOG_SHOWN) + 1), #lines do
+    local line <const> = lines[i].line
+    rows[#rows + 1] = {at = os.date("%F %T", line.time // 1 | 0), node = lines[i].node, level = line.level,
+                       text = line.text}
+  end
+  return rows
+end
+
+---A metric of the run that goes on, drawn over time: its newest, least and greatest value, and a curve.
+---@param name string "examples_per_s", "step_s", "loss"
+---@param o? {last?: string|number, job?: string, rows?: integer} last: at most so long ago (10 min); rows: of the curve
+---@return table metric name, at (seconds before now), value
+function calls.metric(name, o)
+  o = options.checked(o, {"last", "job", "rows"}, "metric")
+  local address, err = remote.find(o.job)
+  local found
+  if address then
+    found, err = remote.new(address).metric(name, {last = options.seconds(o.last or "10m", "metric")})
+  end
+  if not found then error(errors.from(err), 2) end
+  return curve.of(name, found.at, found.value, o.rows)
+end
+
 ---- other nodes and evaluations ---------------------------------------------------------------------------------------
 
 ---Evaluates code on nodes.
@@ -199,6 +253,13 @@ function calls.more()
   if not chunk then return nil end
   session.print(chunk)
   if left > 0 then session.print(("... %s more: more()"):format(units.format_size(left))) end
+end
+
+-- The address of an actor, by its name or type on a node.
+local function address_of(actor)
+  local found, err = why.find(view().actors, actor, (core.node() or {}).name)
+  if not found then error(err, 3) end
+  return found.address
 end
 
 ---- views that go on --------------------------------------------------------------------------------------------------
@@ -244,14 +305,20 @@ function calls.watch(what, o)
 end
 
 ---A histogram, drawn as bars. Of a table: how long workers waited for pulls or pushes of other nodes, or how stale
----what they read was; of a list: its numbers; of an expression or a function: what it gives, again and again.
----@param what table|number[]|string|function a table's handle, numbers, or what gives a number
+---what they read was; of an actor, with of = "queue": how long messages wait for it; of a list: its numbers; of an
+---expression or a function: what it gives, again and again.
+---@param what table|number[]|string|function a table's handle, numbers, or what gives a number; an actor ("n1/store")
 ---@param o? {of?: string, bins?: integer, count?: integer, every?: string|number} of: "pull" (default), "push",
----  "staleness"; bins: default 12; count: how often (100), every: in what time (10 ms)
+---  "staleness", "queue"; bins: default 12; count: how often (100), every: in what time (10 ms); both together: how
+---  long an actor is looked at
 ---@return table histogram title, unit, count, buckets
 function calls.hist(what, o)
   o = options.checked(o, {"of", "bins", "count", "every"}, "hist")
   local bins <const> = math.max(1, math.min(math.tointeger(o.bins or 12) or 12, 100))
+  if o.of == "queue" then
+    local seconds <const> = (o.count or HIST_COUNT) * options.seconds(o.every or HIST_EVERY_S, "hist")
+    return histogram.of_counts(what, "queue", "messages", taps.queued(session, address_of(what), seconds))
+  end
   if type(what) == "string" or type(what) == "function" then
     local f <const>, numbers = compiled(what, "hist")[1], {}
     for i = 1, math.min(o.count or HIST_COUNT, HIST_MAX) do
@@ -275,10 +342,8 @@ end
 ---  expression over from, kind, lane, bytes, text: "bytes > 1000"; count: end after so many lines
 function calls.tap(actor, o)
   o = options.checked(o, {"rate", "match", "count"}, "tap")
-  local found, err = why.find(view().actors, actor, (core.node() or {}).name)
-  if not found then error(err, 2) end
   taps.watch({beside = session.beside, print = session.print, live = session.live, sum = session.print,
-    allow = session.allow, load = session.load}, actor, found.address, o)
+    allow = session.allow, load = session.load}, actor, address_of(actor), o)
 end
 
 ---Evaluates a function, and says what it took.
@@ -306,12 +371,47 @@ function calls.bench(f, rounds)
   return {median_s = took[(#took + 1) // 2], least_s = took[1], greatest_s = took[#took], rounds = #took}
 end
 
+---- test aids ---------------------------------------------------------------------------------------------------
+
+---Makes a node slow, to see what that does to a run; without options it is as fast as before.
+---@param node string its name
+---@param o? {cpu?: number|string, serve?: number|string} cpu: the share of one core that its process gets, 0.3 or
+---  "30%"; serve: what each key that it serves to other nodes takes it longer, "100us"
+function calls.slow(node, o)
+  o = options.checked(o, {"cpu", "serve"}, "slow")
+  local member
+  for _, m in ipairs(core.members()) do
+    if m.name == node and m.state == "up" and targets.serves(m) then member = {name = m.name} end
+  end
+  if not member then
+    error(errors.new("T0105", {message = ("no node `%s` is up"):format(text.clean(tostring(node)))}), 2)
+  end
+  local serve_s <const> = options.seconds(o.serve or 0, "slow")
+  if serve_s < 0 or serve_s > 1 then error(errors.new("T0113", "slow: serve is 0 to 1 s"), 2) end
+  local ok, err
+  member.agent, err = core.whereis(node .. "/agent")
+  if member.agent then ok, err = share.set(member, o.cpu or 1) end
+  if ok then ok, err = core.call(member.agent, {op = "serve_cost", seconds = serve_s}, ASK_S) end
+  if not ok then error(errors.from(err), 2) end
+end
+
 ---- values ------------------------------------------------------------------------------------------------------
 
 ---Numbers as a line of bars.
 ---@param values number[]
 ---@return string
 function calls.spark(values) return render.spark(values, session.utf8()) end
+
+---A value with all that is in it, in your pager ($PAGER, else less): 100,000 items a table, 10,000 rows a tensor,
+---8 MiB.
+---@param value any
+function calls.full(value)
+  local shown <const> = render.full(value, session.utf8()) .. "\n"
+  for at = 1, #shown, PAGE_BYTES do
+    local ok, err = session.ask_client {op = "console.page", text = shown:sub(at, at + PAGE_BYTES - 1)}
+    if not ok then error(errors.from(err), 2) end
+  end
+end
 
 ---A value as JSON.
 ---@param value any

@@ -14,6 +14,7 @@ local OPEN_S <const> = 5
 local RECONNECT_S <const> = 30
 local POLL_S <const> = 0.01 -- how late a Ctrl-C is noticed, at most
 local FILE_MAX <const> = 1 << 20
+local PAGE_MAX <const> = 16 << 20
 client.TEXT_MAX = 1000000 -- bytes that are evaluated at once: they travel in one message
 
 local function new_id()
@@ -41,12 +42,13 @@ function client.too_long(code)
     help = ("at most %d are evaluated at once; run a longer script by `tide run`"):format(client.TEXT_MAX)})
 end
 
----`print` answers whether somebody reads it; what runs is cancelled when nobody does.
+---`print` answers whether somebody reads it; what runs is cancelled when nobody does. Values for the pager are printed
+---like other output unless who made the client sets `page`.
 ---@param o {print: fun(text: string): any, live: fun(text: string?), say: fun(text: string), role: string}
 ---@return table client, not connected
 function client.new(o)
-  return setmetatable({id = new_id(), role = o.role, print = o.print, live = o.live, say = o.say, next_id = 0,
-                       expected = {}, interrupts = core.interrupted(), ended_by = function() return nil end}, client)
+  return setmetatable({id = new_id(), role = o.role, print = o.print, live = o.live, say = o.say,
+                       page = o.print, next_id = 0, expected = {}, interrupts = core.interrupted(), ended_by = function() return nil end}, client)
 end
 
 ---Opens the session on a node of the cluster.
@@ -125,6 +127,24 @@ function client:answer_save(message, request)
   end
 end
 
+-- A piece of a value for the pager; it is shown when the line has ended.
+function client:answer_page(message, request)
+  self.paged = self.paged or {bytes = 0}
+  self.paged.bytes = self.paged.bytes + (type(request.text) == "string" and #request.text or PAGE_MAX)
+  if self.paged.bytes > PAGE_MAX then
+    core.answer_error(message, errors.new("T0505", "more than 16 MiB are nothing for a pager: save() writes files"))
+    return
+  end
+  self.paged[#self.paged + 1] = request.text
+  core.answer(message, {})
+end
+
+function client:show_pages()
+  local paged <const> = self.paged
+  self.paged = nil
+  if paged then self.page(table.concat(paged)) end
+end
+
 -- Returns the result when the message was the one that is waited for.
 function client:take(message, id)
   local value <const> = message.value
@@ -141,9 +161,12 @@ function client:take(message, id)
     self:answer_file(message, value)
   elseif value.op == "console.save" and message.kind == "call" then
     self:answer_save(message, value)
+  elseif value.op == "console.page" and message.kind == "call" then
+    self:answer_page(message, value)
   elseif value.op == "console.result" and id and value.id == id then
     self.live(nil)
     if self.unread then value.status, value.error = "gone", nil end
+    self:show_pages()
     return value
   elseif value.op == "console.result" and self.expected[value.id] then
     self.expected[value.id] = nil

@@ -66,9 +66,10 @@ local LABELS <const> = {
   pull = function(i, n) return i == n and ">= 67 s" or time_label(2.0 ^ (i - 1)) end,
   staleness = function(i) return ("%d clocks"):format(i) end,
 }
-LABELS.push = LABELS.pull
+LABELS.push, LABELS.queue = LABELS.pull, LABELS.pull
 
 local TITLES <const> = {
+  queue = ", how long messages waited for it",
   pull = ", waits for pulls from other nodes", push = ", waits for pushes to other nodes",
   staleness = ", how old what was read was",
 }
@@ -78,18 +79,26 @@ local TITLES <const> = {
 ---@param kind string
 ---@return table histogram {title, unit, count, buckets = {{label, count}, ..}}
 function histogram.of_table(name, kind)
-  local label <const> = LABELS[kind]
-  if not label then
+  if kind == "queue" or not LABELS[kind] then
     error(errors.new("T0113", {message = ("hist: there is no `%s` of a table"):format(text.clean(tostring(kind))),
-      help = "of = \"pull\", \"push\" or \"staleness\""}), 3)
+      help = "of = \"pull\", \"push\" or \"staleness\"; \"queue\" is of an actor"}), 3)
   end
   local sums = {}
   for _, answer in pairs(targets.ask_all {op = "waits", table = name}) do
     for i, count in ipairs(answer[kind] or {}) do sums[i] = (sums[i] or 0) + count end
   end
+  return histogram.of_counts(name, kind, kind == "staleness" and "keys" or "waits", sums)
+end
+
+---@param name string of what was counted
+---@param kind string
+---@param unit string
+---@param counts integer[]
+---@return table histogram
+function histogram.of_counts(name, kind, unit, counts)
   local buckets = {}
-  for i, count in ipairs(sums) do buckets[i] = {label = label(i, #sums), count = count} end
-  return made(name .. TITLES[kind], kind == "staleness" and "keys" or "waits", buckets)
+  for i, count in ipairs(counts) do buckets[i] = {label = LABELS[kind](i, #counts), count = count} end
+  return made(name .. TITLES[kind], unit, buckets)
 end
 
 ---Of numbers, in bins of equal width; what is no number or not finite is left out.

@@ -158,6 +158,17 @@ function commands.e(self)
   return self:evaluate(block)
 end
 
+-- Shows text in the pager of the person; its control characters are gone, whatever a node sent.
+function prompt:page(shown)
+  local path <const> = os.tmpname()
+  core.file_write(path, text.clean_lines(shown))
+  self.line.close()
+  local ok = os.execute((os.getenv "PAGER" or "less -R") .. " " .. path)
+  self:open_line()
+  os.remove(path)
+  if not ok then out(text.clean_lines(shown)) end -- there is no pager here
+end
+
 -- A line as part of a script that does the same: values are printed, and a `return` does not end the script.
 local function as_statement(entry)
   if entry.targets then return ("print(json(on(%q, %q)))"):format(entry.targets, entry.text) end
@@ -319,6 +330,7 @@ function prompt.run(own, o)
   for i = math.max(1, #entries - 1000), #entries do self.remembered[#self.remembered + 1] = entries[i].text end
   own.ended_by = self.line.ended_by
   own.say = function(line) self.line.above(text.clean(line) .. "\n") end
+  own.page = function(shown) self:page(shown) end
   self:open_line()
   local going = true
   while going do

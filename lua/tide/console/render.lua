@@ -11,6 +11,8 @@ local render = {}
 
 local ROWS_MAX <const> = 8
 local COLUMNS_MAX <const> = 8
+local FULL_ROWS_MAX <const>, FULL_COLUMNS_MAX <const> = 10000, 1000
+local FULL_WIDTH <const> = 1000
 local DEPTH_MAX <const> = 16
 local ITEMS_MAX <const> = 10000
 local DATA_MAX <const> = 1 << 20
@@ -35,35 +37,45 @@ end
 
 local function is_tensor(value) return (tostring(value):find "^[fiu]%d+%[") ~= nil end
 
----Shape, least and greatest value, mean, and the head of the first rows.
-local function tensor_text(tensor)
+---Shape, least and greatest value, mean, and the head of the first rows, or all of them.
+local function tensor_text(tensor, full)
+  local rows_most <const> = full and FULL_ROWS_MAX or ROWS_MAX
+  local columns_most <const> = full and FULL_COLUMNS_MAX or COLUMNS_MAX
   local rows, columns = tensor:rows(), tensor:columns()
   local head <const> = ("%s[%d x %d]"):format(tensor:type(), rows, columns)
   local count <const> = #tensor
   if count == 0 then return head end
   local lines = {("%s  min %s  mean %s  max %s"):format(head, show.number(tensor:min()),
     show.number(tensor:sum() / count), show.number(tensor:max()))}
-  for r = 1, math.min(rows, ROWS_MAX) do
+  for r = 1, math.min(rows, rows_most) do
     local cells = {}
-    for c = 1, math.min(columns, COLUMNS_MAX) do cells[c] = show.number(tensor[(r - 1) * columns + c]) end
-    if columns > COLUMNS_MAX then cells[#cells + 1] = "..." end
+    for c = 1, math.min(columns, columns_most) do cells[c] = show.number(tensor[(r - 1) * columns + c]) end
+    if columns > columns_most then cells[#cells + 1] = "..." end
     lines[#lines + 1] = "  " .. table.concat(cells, "  ")
   end
-  if rows > ROWS_MAX then lines[#lines + 1] = ("  ... %d more rows"):format(rows - ROWS_MAX) end
+  if rows > rows_most then lines[#lines + 1] = ("  ... %d more rows"):format(rows - rows_most) end
   return table.concat(lines, "\n")
 end
 
 local function value_text(value, o)
   local kind <const> = type(value)
   if kind == "userdata" then
-    if value.type and is_tensor(value) then return tensor_text(value) end
+    if value.type and is_tensor(value) then return tensor_text(value, o.full) end
     local described = o.describe and o.describe(value)
     return described or text.clean_lines(tostring(value))
   end
   local meta = kind == "table" and getmetatable(value)
   if type(meta) == "table" and rawget(meta, "__console") then return rawget(meta, "__console")(value, o) end
   if kind == "string" and #value > 0 and value:find "\n" then return text.clean_lines(value) end
-  return show.value(value, {width = o.width, unicode = o.utf8})
+  return show.value(value, {width = o.width, unicode = o.utf8, full = o.full})
+end
+
+---A value for a pager: with far more items, levels and rows than fit on a screen.
+---@param value any
+---@param unicode boolean
+---@return string
+function render.full(value, unicode)
+  return value_text(value, {width = FULL_WIDTH, utf8 = unicode, full = true})
 end
 
 ---@param values table packed

@@ -93,6 +93,42 @@ local function counts(name, answer, view, seconds)
     seconds > 0 and (answer.seen - view.seen) / seconds or 0, view.shown, answer.passed_over + answer.dropped)
 end
 
+-- A tap of its own for an evaluation, closed when `over` goes out of scope: one that is cancelled leaves it to the
+-- lease.
+local function opened(beside, address, rate)
+  local request <const> = {op = "console.tap", tap = ("%s %s"):format(core.self(), core.now()), address = address,
+                           rate = rate}
+  local over <const> = setmetatable({}, {__close = function()
+    request.over = true
+    core.send(beside, request)
+  end})
+  return over, function()
+    local answer, problem = core.call(beside, request, ASK_S)
+    if not answer then error(problem, 0) end
+    if answer.error then error(errors.from(answer.error), 0) end
+    return answer
+  end
+end
+
+---How long messages wait for an actor before it takes them, for a while.
+---@param host table beside(address) -> the session on the actor's node
+---@param address string
+---@param seconds number
+---@return integer[] counts of messages that waited below 1, 2, 4, ... us
+function taps.queued(host, address, seconds)
+  local beside, err = host.beside(address)
+  if not beside then error(err, 0) end
+  local _ <close>, ask = opened(beside, address, 1)
+  local answer
+  local ends <const> = core.now() + seconds
+  repeat
+    answer = ask()
+    core.sleep(math.max(0, math.min(POLL_S, ends - core.now())))
+  until core.now() >= ends or answer.ended
+  answer = answer.ended and answer or ask()
+  return answer.queued
+end
+
 ---Watches until Ctrl-C, the actor's end, or `count` lines.
 ---@param host table where it is shown: beside(address) -> the session on the actor's node, print(line), live(line),
 ---  sum(line), allow(bytes) to be printed, load(source, name); over() -> whether to end; line_of(sample) if not as text
@@ -105,17 +141,10 @@ function taps.watch(host, name, address, o)
   local rate <const> = math.max(1, math.min(o.rate or RATE_DEFAULT, RATE_MAX))
   local view = {shown = 0, limit = o.count or math.maxinteger, room = rate, bytes = BYTES_PER_S, seen = 0,
                 chosen = chooser(host, o.match)}
-  local request <const> = {op = "console.tap", tap = ("%s %s"):format(core.self(), core.now()), address = address,
-                           rate = o.match and MATCHED_MAX or rate}
-  local _ <close> = setmetatable({}, {__close = function() -- an evaluation that is cancelled leaves it to the lease
-    request.over = true
-    core.send(beside, request)
-  end})
+  local _ <close>, ask = opened(beside, address, o.match and MATCHED_MAX or rate)
   local at = core.now()
   while not (host.over and host.over()) do
-    local answer, problem = core.call(beside, request, ASK_S)
-    if not answer then error(problem, 0) end
-    if answer.error then error(errors.from(answer.error), 0) end
+    local answer <const> = ask()
     local now <const> = core.now()
     local passed <const> = now - at
     host.allow(BYTES_PER_S * passed)

@@ -2,6 +2,7 @@
 -- the swap as the guard lasts; the median of what was seen since is compared with it.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local text = require "tide.text"
 local units = require "tide.units"
 
 local guard = {}
@@ -37,6 +38,33 @@ function guard.median(list, from, to)
   return core.k.quantile(values, 0.5), #values
 end
 
+local POINTS_MAX <const> = 400
+
+local function unknown(metrics, name, within)
+  return errors.new("T0307", ("there is no sample of `%s` from the last %g s; measured are: %s"):format(tostring(name),
+    within, #text.sorted_keys(metrics) > 0 and table.concat(text.sorted_keys(metrics), ", ") or "none"))
+end
+
+---Samples of a metric for a picture: at most 400 points, each the mean of those that it stands for.
+---@param metrics table
+---@param name string
+---@param now number
+---@param last? number seconds before now; default: all that are kept
+---@return {at: number[], value: number[]}|nil curve at: seconds before now, table? err
+function guard.curve(metrics, name, now, last)
+  local list <const>, out = metrics[name], {at = {}, value = {}}
+  local first, stop = list and list.first or 1, list and list.first + list.n - 1 or 0
+  while last and first <= stop and list.at[first] < now - last do first = first + 1 end
+  if first > stop then return nil, unknown(metrics, name, last or now) end
+  local each <const> = (stop - first) // POINTS_MAX + 1
+  for from = first, stop, each do
+    local till, at, value = math.min(from + each - 1, stop), 0, 0
+    for i = from, till do at, value = at + list.at[i], value + list.value[i] end
+    out.at[#out.at + 1], out.value[#out.value + 1] = now - at / (till - from + 1), value / (till - from + 1)
+  end
+  return out
+end
+
 local function share(v)
   if type(v) == "string" and v:match "^%d+%.?%d*%%$" then v = tonumber(v:sub(1, -2)) / 100 end
   return type(v) == "number" and v > 0 and v < 1e6 and v or nil
@@ -62,13 +90,7 @@ function guard.arm(metrics, o, now)
   if not wanted then return nil, err end
   local drop, rise, within = wanted.drop, wanted.rise, wanted.within
   local baseline, count = guard.median(metrics[o.metric], now - within, now)
-  if not baseline then
-    local names = {}
-    for name in pairs(metrics) do names[#names + 1] = name end
-    table.sort(names)
-    return nil, errors.new("T0307", ("there is no sample of `%s` from the last %g s; measured are: %s"):format(o.metric,
-      within, #names > 0 and table.concat(names, ", ") or "none"))
-  end
+  if not baseline then return nil, unknown(metrics, o.metric, within) end
   local limit = drop and baseline - drop * math.abs(baseline) or baseline + rise * math.abs(baseline)
   return {metric = o.metric, baseline = baseline, limit = limit, drops = drop ~= nil, from = now, ends = now + within,
           samples = count}

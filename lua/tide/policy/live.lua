@@ -419,6 +419,7 @@ function verbs.shadow(host, a) return host:shadow(a.policy, a) end
 function verbs.report(host, a) return host:report(a.kind, a.scope) end
 function verbs.history(host, a) return host:history(a.kind, a.scope) end
 function verbs.why(host, a) return host:why(a.what or "") end
+function verbs.metric(host, a) return guard.curve(host.metrics, a.name, host.driver.now(), a.last) end
 function verbs.journal(host)
   if host.journal.path then return {path = host.journal.path} end
   return nil, errors.new("T0303", "this run keeps no journal: a simulated one leaves nothing on the disk")

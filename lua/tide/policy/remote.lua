@@ -59,6 +59,7 @@ function remote.new(address)
   return {
     file = source.file,
     list = function() return ask("list", {}) end,
+    metric = function(name, o) return ask("metric", {name = name, last = seconds(o and o.last)}) end,
     check = function(ref, params) return with_file("check", ref, {params = params}) end,
     shadow = function(ref, o) return with_file("shadow", ref, o) end,
     report = function(kind, o) return with_kind("report", kind, o) end,
