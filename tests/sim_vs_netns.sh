@@ -4,52 +4,10 @@
 # Prints for each scenario the seconds of the slowest worker for real and simulated, and the error; at the end the
 # median error and how often two scenarios of a group are in the same order.
 #
-# Needs root, ip, tc and python3; without them it says so and skips. The processes of a namespace keep to loopback
-# addresses, as the program wants it: the namespace has 127.0.0.K on its interface instead of on lo.
+# Needs root, ip, tc and python3 (netns.sh); without them it says so and skips.
 #   tests/sim_vs_netns.sh [BUILD]
-set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-tide=$(readlink -f "${1:-$root/build}/tide")
-skip() { echo "skipped: $*"; exit 77; }
-[ "$(id -u)" = 0 ] || skip "network namespaces need root"
-for tool in ip tc python3; do command -v $tool >/dev/null || skip "$tool is not installed"; done
-[ -x "$tide" ] || { echo "no program $tide"; exit 2; }
-work=$(mktemp -d /tmp/tide-netns-XXXXXX)
-net=tide$$
-export XDG_RUNTIME_DIR=$work/run
-mkdir -m 0700 "$XDG_RUNTIME_DIR"
-cd "$work" || exit 2
-pids=()
-cleanup() {
-    local k
-    for k in "${pids[@]:-}"; do [ -n "$k" ] && kill -KILL "$k" 2>/dev/null; done
-    for k in $(ip netns list | awk '{print $1}' | grep "^$net-"); do ip netns del "$k"; done
-    rm -rf "$work"
-}
-trap cleanup EXIT
-inside() { local k=$1; shift; ip netns exec "$net-$k" "$@"; }
-
-# Namespaces 0 (controller and driver) .. 4 (nodes), joined by a bridge in one of its own.
-ip netns add "$net-hub" || skip "no network namespaces here"
-inside hub ip link add name br0 type bridge
-inside hub ip link set br0 up
-for k in 0 1 2 3 4; do
-    ip netns add "$net-$k"
-    ip link add "eth$k" netns "$net-$k" type veth peer name "hub$k" netns "$net-hub"
-    inside hub ip link set "hub$k" master br0 up
-    inside "$k" ip link set lo up
-    inside "$k" ip addr del 127.0.0.1/8 dev lo
-    inside "$k" ip link set "eth$k" up
-    inside "$k" sh -c "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"
-    inside "$k" ip addr add "127.0.0.$((k + 1))/24" dev "eth$k"
-done
-limit() { # MBIT: every interface, both ways; a queue of 50 ms
-    local k
-    for k in 0 1 2 3 4; do
-        inside "$k" tc qdisc replace dev "eth$k" root tbf rate "$1mbit" burst 32kb latency 50ms || skip "no tc tbf here"
-        inside hub tc qdisc replace dev "hub$k" root tbf rate "$1mbit" burst 32kb latency 50ms
-    done
-}
+. "$(dirname "$0")/netns.sh"
+make_namespaces 4
 
 # calibrate BYTES: bytes a second of one long transfer between namespaces 1 and 2, and half a round trip in seconds.
 calibrate() {
@@ -131,28 +89,10 @@ tide.main(function()
 end)
 EOF
 
-started=0
 start_nodes() { # COUNT
     local k
-    started=$((started + 1))
-    cluster=lab$started
-    port=$((7000 + started))
-    inside 0 "$tide" node --controller --nodes 0 --no-store --workers 0 --cluster $cluster \
-        --listen tcp:127.0.0.1:$port >controller.log 2>&1 &
-    nodes=($!)
-    for ((k = 0; k < 50; k++)); do [ -e "$XDG_RUNTIME_DIR/tide/$cluster/endpoint" ] && break; sleep 0.1; done
-    [ -e "$XDG_RUNTIME_DIR/tide/$cluster/endpoint" ] || { cat controller.log; exit 1; }
-    for ((k = 1; k <= $1; k++)); do
-        inside "$k" "$tide" node --join tcp:127.0.0.1:$port --cluster $cluster --name "n$k" --workers 1 \
-            --listen "tcp:127.0.0.$((k + 1)):$port" >"n$k.log" 2>&1 &
-        nodes+=($!)
-        sleep 0.5
-    done
-    pids+=("${nodes[@]}")
-}
-stop_nodes() {
-    kill -KILL "${nodes[@]}" 2>/dev/null
-    { wait "${nodes[@]}"; } 2>/dev/null
+    start_controller
+    for ((k = 1; k <= $1; k++)); do start_node "$k" "n$k" --workers 1; done
 }
 took() { awk '$1 == "took" {print $2}' "$1"; }
 median() { sort -g | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
