@@ -454,6 +454,10 @@ int main(int argc, char **argv) {
         bench_product(false, false, 32, 4096, 4096);
         bench_product(false, true, 32, 4096, 4096);
         bench_product(true, false, 4096, 4096, 32);
+        bench_product(false, false, 32, 10000, 4096);
+        bench_product(true, false, 4096, 10000, 32);
+        bench_product(false, false, 32, 4096, 784);
+        bench_product(true, false, 784, 4096, 32);
         bench_product(false, false, 1024, 1024, 1024);
         bench_conv(3, 16, 32, 3);
         bench_conv(16, 32, 16, 3);

@@ -2,16 +2,19 @@
  * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100
  * keys a call, beside a copy of random rows of the same size in the same run, in time of that
  * thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls outstanding x 100
- * keys, and synchronous pulls of one key; rows that are relocated; and copies of hot keys.
+ * keys, and synchronous pulls of one key; rows that are relocated; copies of hot keys, and of rows
+ * for the case of a death; --only strict|relocation|copies|remote: one of these groups.
  */
 #include "bench/report.h"
 #include "store/store_internal.h"
 
-#include <stdlib.h>
+#include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
 
 enum { LISTS = 4096, KEYS_A_CALL = 100, OUTSTANDING = 64 };
 #define MEASURE_NS UINT64_C(400000000)
@@ -114,6 +117,7 @@ static void local_rows(size_t width, size_t keys_a_call) {
 
 struct remote {
     struct tide_node *node;
+    const char *only; /* group of rows; NULL: all */
     atomic_int done;
 };
 
@@ -309,71 +313,110 @@ static double median_of(double *values, size_t count) {
     return values[count / 2];
 }
 
-/* Pushes to all rows of two nodes, and pulls of those that are at home here, with and without a
- * copy, in turn: what an acknowledgement of two costs, and a lease. */
-static void strict_rows(struct tide_node *node) {
-    enum { ROUNDS = 3, ROWS = 20000 };
-    struct tide_table *tables[2];
-    uint64_t *keys = malloc(ROWS * sizeof *keys), *here = malloc(ROWS * sizeof *here);
+/* ---- copies ---- */
+
+enum { COPY_ROUNDS = 3, COPY_ROWS = 20000, COPY_WIDTH = 100, ZIPF_KEYS = 1 << 17 };
+static const char *const durabilities[] = {"no copies", "window", "strict"};
+
+/* As many of each key as Zipf(1.1) has it, in places that have nothing to do with its home. */
+static uint64_t *zipf_keys(void) {
+    uint64_t *keys = malloc(ZIPF_KEYS * sizeof *keys);
+    double sum = 0, at = 0;
+    for (int i = 1; i <= COPY_ROWS; i++) {
+        sum += pow(i, -1.1);
+    }
+    for (uint64_t i = 0, place = 0; i < COPY_ROWS; i++) {
+        at += pow((double)(i + 1), -1.1) / sum * ZIPF_KEYS;
+        while (place < ZIPF_KEYS && ((double)place < at || i + 1 == COPY_ROWS)) {
+            keys[place++] = i * 7919 % COPY_ROWS;
+        }
+    }
+    return keys;
+}
+
+/* In turn, so that a loaded machine is so for all; the median of what each takes longer than without
+ * copies. */
+static void copied(struct tide_table *const *tables, const char *what, const uint64_t *keys,
+                   size_t count, bool in) {
+    double rates[3][COPY_ROUNDS], times[3][COPY_ROUNDS];
+    for (int round = 0; round < COPY_ROUNDS; round++) {
+        for (int d = 0; d < 3; d++) {
+            rates[d][round] = outstanding(tables[d], keys, count, KEYS_A_CALL, in);
+            times[d][round] = rates[0][round] / rates[d][round];
+        }
+    }
+    for (int d = 0; d < 3; d++) {
+        char text[80];
+        snprintf(text, sizeof text, "%s, %s, 64 x 100", what, durabilities[d]);
+        report_row(text, "keys/s", median_of(rates[d], COPY_ROUNDS));
+        if (d) {
+            snprintf(text, sizeof text, "  time of %s over none, median", durabilities[d]);
+            report_row(text, "x", median_of(times[d], COPY_ROUNDS));
+        }
+    }
+}
+
+/* Pushes to rows of two nodes, and pulls of those that are at home here, 100 floats each: without
+ * copies, with one that follows, and with one that is waited for. */
+static void copied_rows(struct tide_node *node) {
+    struct tide_table *tables[3];
+    uint64_t *keys = malloc(COPY_ROWS * sizeof *keys), *here = malloc(COPY_ROWS * sizeof *here),
+             *zipf = zipf_keys();
+    static const uint8_t durable[] = {TIDE_DURABLE_NONE, TIDE_DURABLE_WINDOW, TIDE_DURABLE_STRICT};
     size_t here_count = 0;
-    for (uint8_t replicas = 0; replicas < 2; replicas++) {
+    for (int d = 0; d < 3; d++) {
         char name[16];
-        snprintf(name, sizeof name, "copies%u", replicas);
-        struct tide_table_options options = {
-            .name = name, .key_count = ROWS, .width = 100, .replicas = replicas};
-        if (tide_table_create(node, &options, &tables[replicas])) {
+        snprintf(name, sizeof name, "copies%d", d);
+        struct tide_table_options options = {.name = name,
+                                             .key_count = COPY_ROWS,
+                                             .width = COPY_WIDTH,
+                                             .replicas = d > 0,
+                                             .durability = durable[d]};
+        if (tide_table_create(node, &options, &tables[d])) {
             fail_loudly("create");
         }
     }
-    for (uint64_t i = 0; i < ROWS; i++) {
+    for (uint64_t i = 0; i < COPY_ROWS; i++) {
         uint16_t home;
-        keys[i] = i * 7919 % ROWS;
+        keys[i] = i;
         (void)tide_table_where(tables[1], i, &home);
         here[here_count] = i;
         here_count += home == tide_node_id(node);
     }
-    for (int in = 1; in >= 0; in--) {
-        double rates[2][ROUNDS], times[ROUNDS];
-        for (int round = 0; round < ROUNDS; round++) {
-            for (int copies = 0; copies < 2; copies++) {
-                rates[copies][round] = outstanding(tables[copies], in ? keys : here,
-                                                   in ? ROWS : here_count, KEYS_A_CALL, in);
-            }
-            times[round] = rates[0][round] / rates[1][round];
-        }
-        for (int copies = 0; copies < 2; copies++) {
-            char what[80];
-            snprintf(what, sizeof what, "%s, %d copies, 100 floats, 64 x 100",
-                     in ? "push, 2 nodes" : "pull at home", copies);
-            report_row(what, "keys/s", median_of(rates[copies], ROUNDS));
-        }
-        report_row("  time of strict over none, median", "x", median_of(times, ROUNDS));
-    }
+    copied(tables, "push, Zipf(1.1) keys", zipf, ZIPF_KEYS, true);
+    copied(tables, "push, all keys alike", keys, COPY_ROWS, true);
+    copied(tables, "push at home, all keys alike", here, here_count, true);
+    copied(tables, "pull at home", here, here_count, false);
     free(keys);
     free(here);
+    free(zipf);
 }
 
-static int remote_main(void *state) {
-    struct remote *remote = state;
-    strict_rows(remote->node);
-    relocation(remote->node, 10, 1);
-    relocation(remote->node, 100, 1);
-    shared_rows(remote->node, 10);
-    shared_rows(remote->node, 100);
-    relocation(remote->node, 10, 1000);
-    relocation(remote->node, 100, 1000);
-    relocation(remote->node, 1000, 1000);
+static void relocations(struct tide_node *node) {
+    relocation(node, 10, 1);
+    relocation(node, 100, 1);
+    relocation(node, 10, 1000);
+    relocation(node, 100, 1000);
+    relocation(node, 1000, 1000);
+}
+
+static void shared(struct tide_node *node) {
+    shared_rows(node, 10);
+    shared_rows(node, 100);
+}
+
+static void remote_accesses(struct tide_node *node) {
     static const uint32_t widths[] = {10, 100};
     for (size_t w = 0; w < TIDE_COUNT(widths); w++) {
         struct tide_table *table;
         char name[16], what[80];
         snprintf(name, sizeof name, "w%u", widths[w]);
         struct tide_table_options options = {.name = name, .key_count = 20000, .width = widths[w]};
-        if (tide_table_create(remote->node, &options, &table)) {
+        if (tide_table_create(node, &options, &table)) {
             fail_loudly("create");
         }
         size_t count;
-        uint64_t *keys = remote_keys(table, tide_node_id(remote->node), &count);
+        uint64_t *keys = remote_keys(table, tide_node_id(node), &count);
         float *ones = calloc(count * widths[w], sizeof *ones);
         if (tide_table_push(table, keys, count, ones, 0, NULL)) {
             fail_loudly("fill");
@@ -390,6 +433,23 @@ static int remote_main(void *state) {
                        outstanding(table, keys, count, 1, false));
         }
         free(keys);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct tide_node *node);
+} groups[] = {{"strict", copied_rows},
+              {"relocation", relocations},
+              {"copies", shared},
+              {"remote", remote_accesses}};
+
+static int remote_main(void *state) {
+    struct remote *remote = state;
+    for (size_t i = 0; i < TIDE_COUNT(groups); i++) {
+        if (!remote->only || strcmp(remote->only, groups[i].name) == 0) {
+            groups[i].run(remote->node);
+        }
     }
     atomic_store(&remote->done, 1);
     return 0;
@@ -410,7 +470,7 @@ static int serve(const char *join, int release) {
     return 0;
 }
 
-static int remote_rows(const char *net, const char *program) {
+static int remote_rows(const char *net, const char *only, const char *program) {
     char directory[] = "/tmp/tide-bench-XXXXXX", listen[128] = "tcp:127.0.0.1:0";
     if (!mkdtemp(directory)) {
         return 1;
@@ -418,7 +478,7 @@ static int remote_rows(const char *net, const char *program) {
     if (strcmp(net, "unix") == 0) {
         snprintf(listen, sizeof listen, "unix:%s/socket", directory);
     }
-    struct remote remote = {0};
+    struct remote remote = {.only = only};
     struct tide_node_options options = {
         .cluster = "bench", .name = "origin", .listen = listen, .workers = 1};
     if (tide_node_create(&options, &remote.node)) {
@@ -473,10 +533,13 @@ int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[1], "--serve") == 0) {
         return serve(argv[2], atoi(argv[3]));
     }
+    const char *net = NULL, *only = NULL;
     for (int i = 1; i + 1 < argc; i++) {
-        if (strcmp(argv[i], "--net") == 0) {
-            return remote_rows(argv[i + 1], argv[0]);
-        }
+        net = strcmp(argv[i], "--net") == 0 ? argv[i + 1] : net;
+        only = strcmp(argv[i], "--only") == 0 ? argv[i + 1] : only;
+    }
+    if (net) {
+        return remote_rows(net, only, argv[0]);
     }
     local_rows(10, 100);
     local_rows(10, 1);

@@ -22,6 +22,8 @@ local opt = tide.options {
          choices = {"all", "alexnet", "vgg19", "vgg19-22k", "googlenet", "inception-v3", "resnet-152"}},
   nodes = {"numbers of nodes, separated by commas", default = "1,2,4,8,16,32"},
   gbit = {"rate of each node's card", default = 10},
+  methods = {"how gradients travel, separated by commas", default = "no overlap,ps,ring,hybrid,overlap"},
+  share = {"of what a card carries in a step, that `overlap` uses", default = 0.75},
 }
 
 local POLICIES <const> = {}
@@ -157,6 +159,7 @@ local function paths_of(net, method, workers)
   end
   if not policy then return paths end
   if method == "overlap" then
+    policy.params.share = opt.share
     view.net.bytes_per_s, view.job.compute_s = opt.gbit * 1e9 / 8, net.batch / net.images_per_s
   end
   policy.params.flops_per_s = PRODUCT_FLOPS
@@ -200,10 +203,15 @@ local function train(w)
   local rows <const> = math.max(1, net.batch // SIDE)
   local step_s <const> = net.batch / net.images_per_s
 
+  local taken = {} -- steps, by layer
   local function arrive(l, step)
-    x:need(l, step, false)
-    if plan.paths[l] == "factor" then
-      core.sleep(2 * (w.workers - 1) * net.batch * layers[l].rows * layers[l].columns / PRODUCT_FLOPS)
+    while taken[l] ~= step do
+      local m <const> = x:next(l, step)
+      x:need(m, step, false)
+      taken[m] = step
+      if plan.paths[m] == "factor" then
+        sim.work(2 * (w.workers - 1) * net.batch * layers[m].rows * layers[m].columns)
+      end
     end
   end
   local function leave(l, step)
@@ -223,10 +231,10 @@ local function train(w)
     end
     for l = 1, #layers do
       if step > 1 and method ~= "no overlap" then arrive(l, step - 1) end
-      core.sleep(step_s / 3 * layers[l].flops / flops)
+      sim.work(step_s / 3 * layers[l].flops / flops * PRODUCT_FLOPS)
     end
     for l = #layers, 1, -1 do
-      core.sleep(2 * step_s / 3 * layers[l].flops / flops)
+      sim.work(2 * step_s / 3 * layers[l].flops / flops * PRODUCT_FLOPS)
       if method ~= "no overlap" then leave(l, step) end
     end
     if method == "no overlap" then for l = #layers, 1, -1 do leave(l, step) end end
@@ -245,8 +253,6 @@ local job = tide.job {name = "speedup", worker = train}
 
 ---- the driver ------------------------------------------------------------------------------------------------------
 
-local METHODS <const> = {"no overlap", "ps", "ring", "hybrid", "overlap"}
-
 local function measure(number, nodes, method)
   local cluster <close> = tide.cluster {nodes = nodes, workers = 1}
   local run = cluster:start(job, {net = number, method = method})
@@ -259,6 +265,7 @@ end
 
 tide.main(function()
   if not sim.active then error("speedup.lua is for `tide sim`: tide sim bench/speedup.lua", 0) end
+  sim.compute {flops = PRODUCT_FLOPS}
   sim.net {nic = ("%gMbit"):format(opt.gbit * 1000 / SCALE), latency = "20us", window = WINDOW // SCALE}
   for i, net in ipairs(NETS) do
     if opt.net == "all" or opt.net == net.name then
@@ -267,7 +274,7 @@ tide.main(function()
       print(("%s: %.1f M values, batch %d, %g images/s on one, %g Gbit/s"):format(net.name, values / 1e6, net.batch,
         net.images_per_s, opt.gbit))
       for nodes in opt.nodes:gmatch "%d+" do
-        for _, method in ipairs(METHODS) do
+        for method in opt.methods:gmatch "[^,]+" do
           local speedup, report = measure(i, math.tointeger(tonumber(nodes)), method)
           if tide.output.json then
             print(core.json_encode {net = net.name, nodes = math.tointeger(tonumber(nodes)), gbit = opt.gbit,

@@ -1,7 +1,7 @@
 -- The lasso under consistency models: 1/(2n) |y - X b|^2 + lambda |b|_1 by coordinate descent. Each worker has columns
 -- of X for itself; what all share is the residual y - X b, in a table with clocks: a worker changes its coefficients
--- one after the other, on the residual as it sees it, and pushes what that changes. There is a straggler: in many
--- clocks one of the workers, now this one and now that one, is slowed down.
+-- one after the other, on the residual as it sees it, and pushes what that changes. What a clock's work takes is slept,
+-- and there is a straggler: one of the workers, now this one and now that one, takes four times as long.
 --   tide run lasso_ssp.lua                               generated examples, all models, charts in lasso_ssp.svg
 --   tide run lasso_ssp.lua --data abalone_scale --lambda 0.02 --models "bsp essp:2"
 local tide = require "tide"
@@ -16,8 +16,10 @@ local opt = tide.options {
   train   = {"generated examples", default = 800},
   columns = {"of generated examples", default = 600},
   entries = {"of a generated example that are not 0", default = 60},
-  slow    = {"a delay of the straggler", default = "20ms", type = "duration"},
-  often   = {"share of the clocks in which there is one", default = 0.5},
+  work    = {"what the work of a clock takes", default = "5ms", type = "duration"},
+  straggler = {"who is slow: moves (drawn from the seed), stays (worker 1), none", default = "moves"},
+  factor  = {"how many times as long a clock of the straggler takes", default = 4.0},
+  stays   = {"clocks until another straggler is drawn", default = 1},
   nodes   = {"node processes on this machine", default = 2},
   workers = {"workers of each node", default = 2},
   seed    = {"of data and orders", default = 1},
@@ -48,11 +50,8 @@ local function own_columns(x, rank)
   return list
 end
 
----Whether this worker is the straggler of a clock; all agree on who is.
-local function is_slow(rank, clock)
-  local chance <const> = tide.random(opt.seed * 100003 + clock)
-  return chance:uniform() < opt.often and chance:below(all) + 1 == rank
-end
+local slowness = tide.straggler {workers = all, kind = opt.straggler, factor = opt.factor, clocks = opt.stays,
+                                 seed = opt.seed}
 
 local function shrink(v, by) return v > by and v - by or v < -by and v + by or 0 end
 
@@ -122,7 +121,7 @@ local function job_of(model)
           local first <const> = #columns * (block - 1) // opt.clocks + 1
           for j = first, #columns * block // opt.clocks do step(columns[j], seen, change, n, lambda) end
           push(residuals, change)
-          if is_slow(w.rank, w.clocks) then tide.sleep(opt.slow) end
+          tide.sleep(opt.work * slowness(w.rank, w.clocks))
           w:clock()
         end
         local at <const> = tide.now() - began
@@ -170,7 +169,8 @@ tide.main(function()
     results[#results + 1] = {name = model, points = points, staleness = summary.staleness.residuals,
                              wire = summary.wire_bytes}
   end
-  print(("data: %s; a worker is slowed\n\n%-12s %11s %6s %9s %9s %8s %8s %8s %11s %9s"):format(data.note, "model",
+  print(("data: %s; straggler: %s\n"):format(data.note, opt.straggler))
+  print(("%-12s %11s %6s %9s %9s %8s %8s %8s %11s %9s"):format("model",
     "objective", "used", "epochs", "arrives", "seconds", "mean", "var", "wait/clock", "wire"))
   local by_epoch, by_time = {}, {}
   for i, r in ipairs(results) do

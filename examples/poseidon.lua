@@ -60,17 +60,12 @@ end
 ---Bytes of values out of a worker in a step, by policy; nil: the policy changes its mind.
 ---@param rank number examples of a worker in a step
 local function formula(policy, workers, rank)
-  local width, sum = opt.format == "f32" and 4 or 2, 0
+  local dense <const> = policy:find "ps$" or policy:find "ring" or policy:find "servers"
+  local path <const> = policy:find "sfb" and "factor" or dense and "ps"
+  if not path then return nil end
+  local sum = 0
   for _, t in ipairs(exchange.describe(program)) do
-    local dense = 2 * t.values * (workers - 1) / workers
-    local factors = t.row_values > 0 and (workers - 1) * (rank * t.row_values + t.rest) or dense
-    if policy:find "sfb" then
-      sum = sum + width * factors
-    elseif policy:find "ps$" or policy:find "ring" or policy:find "servers" then
-      sum = sum + width * dense
-    else
-      return nil
-    end
+    sum = sum + (opt.format == "f32" and 4 or 2) * exchange.values_out(t, path, workers, rank)
   end
   return sum
 end

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TIDE_KERNEL_ABI 1u
+#define TIDE_KERNEL_ABI 2u
 
 /* Access to a table of f32 rows. Calls may suspend the calling fiber. */
 struct tide_rows {
@@ -74,6 +74,7 @@ const struct tide_kernel *tide_kernel_find(const char *name);
 const struct tide_kernel *tide_kernel_at(size_t index); /* NULL past the end: for listings and help */
 
 /* ---- backends: dense operations over device buffers; CPU always, CUDA when its module loads and finds a device ---- */
+struct tide_device;
 struct tide_backend {
     uint32_t abi, size;      /* TIDE_KERNEL_ABI, sizeof(struct tide_backend) */
     const char *build_id;    /* program version; a stale plugin is refused */
@@ -87,9 +88,11 @@ struct tide_backend {
     /* c[m x n] = alpha * op(a) op(b) + beta * c, row-major f32, leading dimensions in elements. */
     int (*gemm)(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda,
                 const float *b, size_t ldb, float beta, float *c, size_t ldc);
+    const struct tide_device *device; /* tensor operations (operation.h); NULL: "cpu", which tide_device_find knows */
 };
 const struct tide_backend *tide_backend_cpu(void);
-/* Loads tide_cuda.so from `directory` (or the installed place); NULL with the reason in `text`. */
+/* Loads tide_cuda.so from `directory`, or from where the program's run path says and else from the installed place;
+ * NULL with the reason in `text`. */
 const struct tide_backend *tide_backend_cuda(const char *directory, char *text, size_t capacity);
 
 #endif

@@ -11,9 +11,7 @@
 #ifndef TIDE_OPERATION_H
 #define TIDE_OPERATION_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "memory.h"
 
 enum tide_op_code {
     TIDE_OP_MAP,        /* a region of micro-operations over [n, c]; see struct tide_region */
@@ -93,6 +91,8 @@ enum tide_source_kind {
 };
 enum { TIDE_REGION_SOURCES = 12, TIDE_REGION_MICROS = 24, TIDE_REGION_OUTS = 4 };
 
+enum { TIDE_REGION_REGISTERS = TIDE_REGION_SOURCES + TIDE_REGION_MICROS };
+
 /* Registers: the sources, then the result of every micro-operation. Operands come before their use.
  * The non-constant sources are the call's inputs in their order; out[i] is the register stored in
  * the call's i-th output. An output may be the storage of a FULL source. */
@@ -136,8 +136,17 @@ struct tide_op_call {
     void *scratch;       /* tide_device.scratch bytes, 64-byte aligned */
     uint64_t seed, step; /* of dropout masks */
     bool accumulate;     /* MM, CONV_DW: out[0] is added to */
+    void *queue;         /* of a device with memory of its own; else NULL */
 };
-/* 0; EINVAL: a label or id outside its range, with the row in the error slot. */
+/* What a call takes: arithmetic operations, and bytes of operands read and written, each once. */
+struct tide_work {
+    double flops, bytes;
+};
+/* Every operand counts as if it were of `element` bytes. */
+struct tide_work tide_op_work(enum tide_op_code code, const struct tide_op_call *call,
+                              size_t element);
+/* 0; EINVAL: a label or id outside its range, with the row in the error slot. A device with memory
+ * of its own returns when the work is queued, and its queue's finish tells of such errors. */
 typedef int (*tide_op_function)(const struct tide_op_call *call);
 
 /* ---- update rules, over flat arrays ---- */
@@ -164,6 +173,7 @@ struct tide_step {
     uint64_t step; /* adam: this is the step-th update, from 1 */
 };
 unsigned tide_rule_states(enum tide_rule rule); /* arrays of state it keeps: 0, 1 or 2 */
+struct tide_work tide_update_work(enum tide_rule rule, size_t count, size_t element);
 
 struct tide_device {
     const char *name;
@@ -172,10 +182,12 @@ struct tide_device {
     size_t (*scratch)(enum tide_op_code code, const struct tide_op_call *call);
     void (*update)(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);
     double (*norm2)(size_t n, const void *x); /* sum of squares; not finite if an element is not */
+    const struct tide_memory *memory;         /* NULL: operands lie in the host's (memory.h) */
 };
 
 /* "cpu" is the widest of "cpu-plain", "cpu-avx2" and "cpu-avx512" that this machine runs;
- * "reference" is plain loops in float64. NULL: unknown, or not for this machine. */
+ * "reference" is plain loops in float64; "cuda" is a GPU, by the module tide_cuda.so. NULL: unknown
+ * or not on this machine, with the reason in the error slot. */
 const struct tide_device *tide_device_find(const char *name);
 extern const char *const tide_op_names[TIDE_OP_COUNT + 1]; /* NULL ends it */
 

@@ -33,6 +33,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_data(L);
     tide__lua_open_matrix(L);
     tide__lua_open_program(L);
+    tide__lua_open_device(L);
     tide__lua_open_exchange(L);
     tide__lua_open_corpus(L);
     tide__lua_open_libsvm(L);

@@ -4,8 +4,10 @@
  * fiber. The products of factors are made here, one for all workers' rows, on the worker's thread.
  */
 #include "exchange.h"
+#include "costs.h"
 #include "cpu/gemm.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char exchange_metatable; /* its address is the registry key */
@@ -363,6 +365,14 @@ static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t la
     return 0;
 }
 
+/* What a product of K rows takes: C is written, and read if it is added to. */
+static struct tide_work product_work(const struct tide_exchange_matrix *m, size_t k, bool adds) {
+    double c = (double)m->rows * (double)m->columns;
+    return (struct tide_work){2 * c * (double)k,
+                              sizeof(float) * ((adds ? 2 : 1) * c +
+                                               (double)k * (double)(m->rows + m->columns))};
+}
+
 /* x:factors(layer, matrix, A, B, rows): the gradient of a matrix, A^T B of so many rows. Factors if
  * that is how the layer travels, else it is made here. */
 static int exchange_factors(lua_State *L) {
@@ -387,12 +397,13 @@ static int exchange_factors(lua_State *L) {
     } else {
         code = tide_cpu_gemm(true, false, m->rows, m->columns, k, 1, a->t.data, m->rows, b->t.data,
                              m->columns, 0, gradient, m->columns);
+        tide__lua_work(L, product_work(m, k, false));
     }
     return code < 0 ? tide__lua_raise(L, code) : 0;
 }
 
 static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, float *target,
-                    float alpha, float beta) {
+                    float alpha, float beta, struct tide_work *work) {
     int code = 0;
     for (size_t i = 0; i < own->layers[layer].matrix_count && code == 0; i++) {
         const struct tide_exchange_matrix *m = &own->layers[layer].matrices[i];
@@ -402,9 +413,25 @@ static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, 
             code = tide_cpu_gemm(true, false, m->rows, m->columns, k, alpha, own->stack, m->rows,
                                  own->stack + k * m->rows, m->columns, beta, target + m->first,
                                  m->columns);
+            struct tide_work more = product_work(m, k, fpclassify(beta) != FP_ZERO);
+            work->flops += more.flops;
+            work->bytes += more.bytes;
         }
     }
     return code;
+}
+
+/* x:next(layer, step) -> the layer once it has come, before that any other that was not needed yet
+ */
+static int exchange_next(lua_State *L) {
+    struct tide_lua_exchange *own = check_exchange(L);
+    size_t layer = check_layer(L, own, 2);
+    int code = tide__lua_resumed(L, tide_exchange_next(own->x, check_step(L, 3), layer, &layer));
+    if (code < 0) {
+        return tide__lua_raise(L, code);
+    }
+    lua_pushinteger(L, (lua_Integer)layer + 1);
+    return 1;
 }
 
 /* x:need(layer, step, factor[, parameters, alpha[, beta]]): waits; then the layer's gradients are
@@ -425,12 +452,17 @@ static int exchange_need(lua_State *L) {
     float alpha = folds ? (float)luaL_checknumber(L, 6) : 1;
     float beta = folds ? (float)luaL_optnumber(L, 7, 1) : 0;
     int code = tide__lua_resumed(L, tide_exchange_need(own->x, step, layer));
+    struct tide_work work = {0, 0};
+    struct tide_costs_watch watch;
+    tide__costs_begin(&watch);
     if (code == 0 && factor) {
-        code = multiply(own, step, layer, target, alpha, beta);
+        code = multiply(own, step, layer, target, alpha, beta, &work);
     }
     if (code < 0) {
         return tide__lua_raise(L, code);
     }
+    tide__costs_end_work(&watch, work);
+    tide__lua_work(L, work);
     lua_pushboolean(L, folds);
     return 1;
 }
@@ -504,6 +536,7 @@ void tide__lua_open_exchange(lua_State *L) {
         {"share", exchange_share},
         {"factors", exchange_factors},
         {"sums", exchange_sums},
+        {"next", exchange_next},
         {"need", exchange_need},
         {"stats", exchange_stats},
         {NULL, NULL},

@@ -233,6 +233,7 @@ void tide__lua_open_process(lua_State *L);
 void tide__lua_open_data(lua_State *L);
 void tide__lua_open_matrix(lua_State *L);
 void tide__lua_open_program(lua_State *L);
+void tide__lua_open_device(lua_State *L);
 void tide__lua_open_exchange(lua_State *L);
 int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
 void tide__lua_open_corpus(lua_State *L);

@@ -5,7 +5,6 @@
  */
 #include "host.h"
 #include "costs.h"
-#include "simulator.h"
 
 #include "actor/actor.h"
 
@@ -165,19 +164,6 @@ static double rows_done(lua_State *L, const struct tide_result *results, int cou
     return rows;
 }
 
-/* In the simulator a kernel runs at once; its caller goes on when it would have ended. */
-static void take_virtual_time(lua_State *L, const struct tide_kernel *kernel, double rows) {
-    struct tide_lua *host = tide__lua_host(L);
-    if (!host->port->simulated || host->program || !tide_fiber_current()) {
-        return;
-    }
-    uint64_t cost = tide__simulator_cost(host->port, kernel->name, rows);
-    uint64_t deadline = tide__lua_deadline(host, cost);
-    while (cost > 0 && tide_port_now(host->port) < deadline) {
-        (void)tide__lua_resumed(L, tide_fiber_suspend(deadline, "a kernel"));
-    }
-}
-
 static int kernel_call(lua_State *L) {
     const struct tide_kernel *kernel = lua_touserdata(L, lua_upvalueindex(1));
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -206,7 +192,8 @@ static int kernel_call(lua_State *L) {
     }
     double rows = rows_done(L, results, count);
     tide__costs_end(&watch, kernel->name, rows);
-    take_virtual_time(L, kernel, rows);
+    /* It ran at once; its caller goes on when it would have ended. */
+    (void)tide__lua_resumed(L, tide__lua_compute(L, tide__costs_of(kernel->name, rows)));
     tide_trace_end(traced, kernel->name);
     lua_createtable(L, 0, count);
     for (int i = 0; i < count; i++) {

@@ -16,7 +16,7 @@
 #include <openssl/opensslv.h>
 #include <uv/version.h>
 
-enum { MEMBERS_MAX = 1024, LINKS_MAX = 1024 };
+enum { LINKS_MAX = 1024 };
 
 static atomic_uint interrupts; /* SIGINT and SIGTERM this process has seen */
 
@@ -272,29 +272,47 @@ static int core_node(lua_State *L) {
     return 1;
 }
 
-static int core_members(lua_State *L) {
+static void push_member(lua_State *L, const struct tide_member *m) {
     static const char *const states[] = {"joining", "up", "leaving", "left", "dead"};
+    lua_createtable(L, 0, 8);
+    set_integer(L, "id", m->id);
+    set_text(L, "name", m->name);
+    set_text(L, "state", m->state < TIDE_COUNT(states) ? states[m->state] : "?");
+    set_flag(L, "store", m->store);
+    set_integer(L, "workers", m->workers);
+    set_integer(L, "pid", (uint64_t)m->pid);
+    set_text(L, "endpoint", m->endpoint);
+    set_text(L, "reason", m->reason);
+}
+
+/* The entry of this node itself, or nil before it has joined. */
+static int core_member(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    struct tide_member self;
+    if (host->node &&
+        tide_net_member(tide_net_of(host->node), tide_node_id(host->node), &self)) {
+        push_member(L, &self);
+    } else {
+        lua_pushnil(L);
+    }
+    return 1;
+}
+
+static int core_members(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     if (!host->node) {
         return luaL_error(L, "no node runs");
     }
-    struct tide_member *members = lua_newuserdatauv(L, MEMBERS_MAX * sizeof *members, 0);
+    struct tide_net *net = tide_net_of(host->node);
+    size_t limit = tide_net_members(net, NULL, 0, NULL) + 16; /* some may join meanwhile */
+    struct tide_member *members = lua_newuserdatauv(L, limit * sizeof *members, 0);
     uint64_t view;
-    size_t count = tide_net_members(tide_net_of(host->node), members, MEMBERS_MAX, &view);
-    count = count < MEMBERS_MAX ? count : MEMBERS_MAX;
+    size_t count = tide_net_members(net, members, limit, &view);
+    count = count < limit ? count : limit;
     lua_createtable(L, (int)count, 1);
     set_integer(L, "view", view);
     for (size_t i = 0; i < count; i++) {
-        const struct tide_member *m = &members[i];
-        lua_createtable(L, 0, 8);
-        set_integer(L, "id", m->id);
-        set_text(L, "name", m->name);
-        set_text(L, "state", m->state < TIDE_COUNT(states) ? states[m->state] : "?");
-        set_flag(L, "store", m->store);
-        set_integer(L, "workers", m->workers);
-        set_integer(L, "pid", (uint64_t)m->pid);
-        set_text(L, "endpoint", m->endpoint);
-        set_text(L, "reason", m->reason);
+        push_member(L, &members[i]);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return 1;
@@ -455,6 +473,7 @@ void tide__lua_open_node(lua_State *L) {
         {"node_run", core_node_run},
         {"node_stop", core_node_stop},
         {"node", core_node},
+        {"member", core_member},
         {"members", core_members},
         {"links", core_links},
         {"actors", core_actors},

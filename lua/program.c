@@ -6,6 +6,8 @@
  * Expected failures return nil, err. A run belongs to one Lua state; its step calls the hooks
  * between operations, and they may suspend the fiber.
  */
+#include "costs.h"
+#include "device.h"
 #include "exchange.h"
 
 #include <string.h>
@@ -316,35 +318,14 @@ static int program_layout(lua_State *L) {
 
 /* ---- runs ---- */
 
-static const struct tide_device *check_device(lua_State *L, int index) {
-    const struct tide_device *device = tide_device_find(luaL_checkstring(L, index));
-    if (!device) {
-        luaL_error(
-            L, "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, reference",
-            lua_tostring(L, index));
-    }
-    return device;
-}
-
-/* The tensor at `index` of the device's floats, with at least `count` elements. */
-static void *check_floats(lua_State *L, int index, const struct tide_device *device, size_t count) {
-    struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, index);
-    int type = device->element == sizeof(float) ? TIDE_F32 : TIDE_F64;
-    if (tensor->t.type != type || tide__lua_tensor_count(tensor) < count) {
-        luaL_error(L, "argument %d must be a tensor of %I %s", index - 1, (lua_Integer)count,
-                   tide__lua_tensor_type_name(type));
-    }
-    return tensor->t.data;
-}
-
-/* program:initialise(device, seed, parameters, states) */
+/* program:initialise(device, seed, parameters, states): tensors in any case */
 static int program_initialise(lua_State *L) {
     struct tide_program *p = check_program(L);
-    const struct tide_device *device = check_device(L, 2);
+    const struct tide_device *device = tide__lua_device(L, 2);
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 3);
     void *parameters =
-        check_floats(L, 4, device, tide_program_parameter_keys(p) * TIDE_PARAMETER_KEY);
-    void *states = check_floats(L, 5, device, tide_program_state_elements(p));
+        tide__lua_host_floats(L, 4, device, tide_program_parameter_keys(p) * TIDE_PARAMETER_KEY);
+    void *states = tide__lua_host_floats(L, 5, device, tide_program_state_elements(p));
     tide_program_initialise(p, seed, device->element, parameters, states);
     return 0;
 }
@@ -362,12 +343,12 @@ static int run_gc(lua_State *L) {
 static int program_plan(lua_State *L) {
     static const char *const kinds[] = {"train", "evaluate", NULL};
     struct tide_program *p = check_program(L);
-    const struct tide_device *device = check_device(L, 2);
+    const struct tide_device *device = tide__lua_device(L, 2);
     struct tide_plan_options options = {
         .kind = luaL_checkoption(L, 3, NULL, kinds) == 0 ? TIDE_PLAN_TRAIN : TIDE_PLAN_EVALUATE};
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 4);
-    /* User values: program, parameters, gradients, states, inputs by name. */
-    struct lua_run *own = lua_newuserdatauv(L, sizeof *own, 5);
+    /* User values: program, parameters, gradients, states, inputs by name, staged arrays (two). */
+    struct lua_run *own = lua_newuserdatauv(L, sizeof *own, 7);
     *own = (struct lua_run){.device = device, .program = p};
     lua_rawgetp(L, LUA_REGISTRYINDEX, &run_metatable);
     lua_setmetatable(L, -2);
@@ -386,15 +367,36 @@ static int program_plan(lua_State *L) {
 static int run_bind(lua_State *L) {
     struct lua_run *own = check_run(L);
     size_t elements = tide_program_parameter_keys(own->program) * TIDE_PARAMETER_KEY;
-    void *parameters = check_floats(L, 2, own->device, elements);
-    void *gradients = lua_isnil(L, 3) ? NULL : check_floats(L, 3, own->device, elements);
-    void *states = check_floats(L, 4, own->device, tide_program_state_elements(own->program));
+    void *parameters = tide__lua_device_floats(L, 2, own->device, elements);
+    void *gradients = lua_isnil(L, 3) ? NULL : tide__lua_device_floats(L, 3, own->device, elements);
+    void *states =
+        tide__lua_device_floats(L, 4, own->device, tide_program_state_elements(own->program));
     for (int i = 2; i <= 4; i++) {
         lua_pushvalue(L, i);
         lua_setiuservalue(L, 1, i);
     }
     tide_run_bind_parameters(own->run, parameters, gradients, states);
     own->bound = gradients || !tide_plan_training(own->plan);
+    return 0;
+}
+
+/* run:stage(parameters|nil, gradients|nil): tensors that a device with memory of its own reads at a
+ * layer's need and writes before its ready; others use what was bound */
+static int run_stage(lua_State *L) {
+    struct lua_run *own = check_run(L);
+    size_t elements = tide_program_parameter_keys(own->program) * TIDE_PARAMETER_KEY;
+    void *arrays[2] = {NULL, NULL};
+    lua_settop(L, 3);
+    for (int i = 0; i < 2; i++) {
+        if (!lua_isnil(L, 2 + i)) {
+            arrays[i] = tide__lua_host_floats(L, 2 + i, own->device, elements);
+        }
+    }
+    tide_run_stage(own->run, arrays[0], arrays[1]); /* lets go of the old ones first */
+    for (int i = 0; i < 2; i++) {
+        lua_pushvalue(L, 2 + i);
+        lua_setiuservalue(L, 1, 6 + i);
+    }
     return 0;
 }
 
@@ -457,13 +459,35 @@ struct hook_call {
     lua_State *L;
     int need, ready; /* stack indices; 0: none */
     struct tide_lua_exchange *exchange;
+    struct tide_costs_watch watch; /* since the last operation or event */
+    double owed_ns;                /* of virtual time, for operations since the last event */
 };
+
+/* Operations run at once; events come, and the step ends, when they would have ended. */
+static int pay(struct hook_call *call) {
+    double ns = call->owed_ns;
+    call->owed_ns = 0;
+    return tide__lua_compute(call->L, ns);
+}
+
+static int on_work(void *arg, struct tide_work work) {
+    struct hook_call *call = arg;
+    tide__costs_end_work(&call->watch, work);
+    call->owed_ns += tide__costs_of_work(work);
+    tide__costs_begin(&call->watch);
+    return 0;
+}
 
 /* Leaves the error object on top when it fails. */
 static int call_hook(struct hook_call *call, int function, uint32_t layer) {
-    lua_pushvalue(call->L, function);
-    lua_pushinteger(call->L, (lua_Integer)layer + 1);
-    return lua_pcall(call->L, 1, 0, 0) == LUA_OK ? 0 : TIDE_ECANCELED;
+    int code = pay(call);
+    if (code == 0) {
+        lua_pushvalue(call->L, function);
+        lua_pushinteger(call->L, (lua_Integer)layer + 1);
+        code = lua_pcall(call->L, 1, 0, 0) == LUA_OK ? 0 : TIDE_ECANCELED;
+        tide__costs_begin(&call->watch);
+    }
+    return code;
 }
 
 static int on_need(void *arg, uint32_t layer) {
@@ -487,10 +511,17 @@ static int run_step(lua_State *L) {
     struct lua_run *own = check_run(L);
     lua_Integer rows = luaL_checkinteger(L, 2), step = luaL_optinteger(L, 3, 0);
     lua_settop(L, 6);
-    struct hook_call call = {L, lua_isnil(L, 4) ? 0 : 4, lua_isnil(L, 5) ? 0 : 5,
-                             tide__lua_exchange_at(L, 6)};
-    struct tide_run_hooks hooks = {&call, call.need ? on_need : NULL, call.ready ? on_ready : NULL,
-                                   call.exchange ? on_factors : NULL};
+    struct hook_call call = {.L = L,
+                             .need = lua_isnil(L, 4) ? 0 : 4,
+                             .ready = lua_isnil(L, 5) ? 0 : 5,
+                             .exchange = tide__lua_exchange_at(L, 6)};
+    struct tide_run_hooks hooks = {
+        .arg = &call,
+        .need = call.need ? on_need : NULL,
+        .ready = call.ready ? on_ready : NULL,
+        .factors = call.exchange ? on_factors : NULL,
+        .work = tide__costs_count(tide__lua_host(L)) ? on_work : NULL,
+    };
     lua_Integer fed = fed_rows(L);
     if (rows < 0 || rows > fed) {
         return luaL_error(L, "a step of %I rows, but only %I were fed", rows, fed);
@@ -500,11 +531,14 @@ static int run_step(lua_State *L) {
     }
     luaL_checkstack(L, 8, "hooks");
     own->busy = true;
+    tide__costs_begin(&call.watch);
     int code = tide_run_step(own->run, (size_t)rows, (uint64_t)step, &hooks);
+    code = code == 0 ? pay(&call) : code;
     own->busy = false;
     if (lua_gettop(L) > 6) {
         return lua_error(L);
     }
+    code = tide__lua_resumed(L, code);
     if (code != 0) {
         return tide__lua_failure(L, code);
     }
@@ -584,7 +618,7 @@ static size_t check_range(lua_State *L, int index, size_t *count) {
 static int core_update(lua_State *L) {
     static const char *const rules[] = {"sgd",     "momentum", "nesterov", "adagrad",
                                         "rmsprop", "adam",     "adamw",    NULL};
-    const struct tide_device *device = check_device(L, 1);
+    const struct tide_device *device = tide__lua_device(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
     lua_settop(L, 8);
     lua_getfield(L, 2, "rule");
@@ -599,19 +633,25 @@ static int core_update(lua_State *L) {
     size_t count, first = check_range(L, 3, &count), states = tide_rule_states(u.rule);
     char *arrays[4] = {NULL, NULL, NULL, NULL};
     for (size_t i = 0; i < 2 + states; i++) {
-        arrays[i] =
-            (char *)check_floats(L, 5 + (int)i, device, first + count) + first * device->element;
+        arrays[i] = (char *)tide__lua_device_floats(L, 5 + (int)i, device, first + count) +
+                    first * device->element;
     }
+    struct tide_work work = tide_update_work(u.rule, count, device->element);
+    struct tide_costs_watch watch;
+    tide__costs_begin(&watch);
     device->update(&u, count, arrays[0], arrays[1], arrays[2], arrays[3]);
+    tide__costs_end_work(&watch, work);
+    tide__lua_work(L, work);
     return 0;
 }
 
 /* core.norm2(device, first, count, x): the sum of squares */
 static int core_norm2(lua_State *L) {
-    const struct tide_device *device = check_device(L, 1);
+    const struct tide_device *device = tide__lua_device(L, 1);
     size_t count, first = check_range(L, 2, &count);
-    const char *x = check_floats(L, 4, device, first + count);
+    const char *x = tide__lua_device_floats(L, 4, device, first + count);
     lua_pushnumber(L, device->norm2(count, x + first * device->element));
+    tide__lua_work(L, (struct tide_work){2 * (double)count, (double)(count * device->element)});
     return 1;
 }
 
@@ -651,10 +691,10 @@ void tide__lua_open_program(lua_State *L) {
         {NULL, NULL},
     };
     static const luaL_Reg run[] = {
-        {"bind", run_bind},       {"feed", run_feed},       {"step", run_step},
-        {"output", run_output},   {"fold", run_fold},       {"folded", run_folded},
-        {"offer", run_offer},     {"explain", run_explain}, {"figures", run_figures},
-        {NULL, NULL},
+        {"bind", run_bind},       {"stage", run_stage},   {"feed", run_feed},
+        {"step", run_step},       {"output", run_output}, {"fold", run_fold},
+        {"folded", run_folded},   {"offer", run_offer},   {"explain", run_explain},
+        {"figures", run_figures}, {NULL, NULL},
     };
     static const luaL_Reg functions[] = {{"program", core_program},
                                          {"update", core_update},

@@ -32,17 +32,18 @@ struct member {
 
 enum fault_kind {
     CRASH, RESTART, PAUSE, CUT, HEAL, RESET, FLIP, TRUNCATE,
-    SLOWNESS, NIC, LATENCY, MARKOV, DISK
+    SLOWNESS, NIC, LATENCY, MARKOV, DISK, CLOCK
 };
 static const char *const fault_names[] = {"crash", "restart",  "pause",    "cut", "heal",
                                           "reset", "flip",     "truncate", "slowness", "nic",
-                                          "latency", "markov", "disk",     NULL};
+                                          "latency", "markov", "disk",     "clock", NULL};
 enum { FAULT_VALUES = 7 };
 
 /* Values: pause: seconds. cut: seconds until it heals, 0: never. slowness: times. nic: bytes/s.
  * latency: least, most, in seconds. markov: slowness, times more while slow, share of slow time,
  * mean seconds of a slow time. disk: probabilities of errors of reading, writing, syncing and of
- * a crash; least and most seconds of syncing; bytes. flip, truncate: b is the file, or none. */
+ * a crash; least and most seconds of syncing; bytes. clock: seconds that it jumps ahead, seconds
+ * that it gains in a second. flip, truncate: b is the file, or none. */
 struct fault {
     struct fault *next;
     enum fault_kind kind;
@@ -73,11 +74,10 @@ int tide__simulator_port(const char *name, struct tide_port **out) {
     return tide_sim_port(world.sim, name != NULL ? name : "node", out);
 }
 
-uint64_t tide__simulator_cost(const struct tide_port *port, const char *kernel, double rows) {
-    if (world.sim == NULL || !port->simulated) {
-        return 0;
-    }
-    return tide_sim_cost(port, (uint64_t)tide__costs_of(kernel, rows));
+uint64_t tide__simulator_cost(const struct tide_port *port, double ns) {
+    return world.sim != NULL && port->simulated && ns > 0 && ns < 1e18
+               ? tide_sim_cost(port, (uint64_t)ns)
+               : 0;
 }
 
 uint64_t tide__simulator_events(void) {
@@ -406,6 +406,9 @@ static bool fire(struct fault *f) {
     case MARKOV:
         toggle(f);
         return true;
+    case CLOCK:
+        tide_sim_set_clock(sim, f->a, (uint64_t)(f->value[0] * 1e9), (int64_t)(f->value[1] * 1e9));
+        return true;
     }
     return false;
 }
@@ -470,7 +473,8 @@ static int core_sim_compute(lua_State *L) {
     return 0;
 }
 
-/* core.sim_calibrate() begins; core.sim_calibrated() -> {[kernel] = {call_s=, row_s=, ...}} */
+/* core.sim_calibrate() begins; core.sim_calibrated() -> {[kernel] = {call_s=, row_s=, ...}},
+ * {flop_s=, byte_s=, ...} of the work of programs | nil */
 static int core_sim_calibrate(lua_State *L) {
     tide__costs_calibrate(tide__lua_host(L)->port);
     return 0;
@@ -478,7 +482,20 @@ static int core_sim_calibrate(lua_State *L) {
 
 static int core_sim_calibrated(lua_State *L) {
     tide__costs_push(L);
-    return 1;
+    tide__costs_push_work(L);
+    return 2;
+}
+
+/* core.sim_rates(flop_s, byte_s): of programs, updates and products */
+static int core_sim_rates(lua_State *L) {
+    tide__costs_set_rates(luaL_checknumber(L, 1) * 1e9, luaL_checknumber(L, 2) * 1e9);
+    return 0;
+}
+
+/* core.sim_work(flops, bytes): the calling fiber computes as long as that takes */
+static int core_sim_work(lua_State *L) {
+    tide__lua_work(L, (struct tide_work){luaL_checknumber(L, 1), luaL_optnumber(L, 2, 0)});
+    return 0;
 }
 
 static const char *name_at(lua_State *L, int index) {
@@ -596,6 +613,7 @@ static int core_sim_open(lua_State *L) {
     tide_sim_on_crash(world.sim, member_crashed, NULL);
     tide__costs_reset();
     tide__costs_set_default(10e3, 20e3);
+    tide__costs_set_rates(1e-2, 1e-1);
     tide__fixed_seed(world.seed);
     tide__fixed_clock(wall_now);
     tide__log_set_clock(wall_now);
@@ -733,6 +751,7 @@ void tide__lua_open_simulator(lua_State *L) {
         {"sim_kill", core_sim_kill},     {"sim_fault", core_sim_fault},
         {"sim_compute", core_sim_compute}, {"sim_program", core_sim_program},
         {"sim_become", core_sim_become}, {"sim_net", core_sim_net},
+        {"sim_rates", core_sim_rates}, {"sim_work", core_sim_work},
         {"sim_calibrate", core_sim_calibrate}, {"sim_calibrated", core_sim_calibrated},
         {NULL, NULL},
     };

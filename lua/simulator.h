@@ -16,8 +16,8 @@ int tide__simulator_port(const char *name, struct tide_port **out);
 int tide__simulator_run(bool (*done)(void *arg), void *arg);
 /* Takes the nodes apart that core.sim_node has made and that still run. */
 void tide__simulator_end_nodes(void);
-/* What a call of the kernel takes on this node. */
-uint64_t tide__simulator_cost(const struct tide_port *port, const char *kernel, double rows);
+/* ns that this node takes for what a node of speed 1 does in `ns`; 0 outside the simulator. */
+uint64_t tide__simulator_cost(const struct tide_port *port, double ns);
 uint64_t tide__simulator_events(void);
 /* Whether a node has crashed in this process: what its fibers held is never freed. */
 bool tide__simulator_lost_memory(void);

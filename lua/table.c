@@ -71,7 +71,7 @@ static void push_table(lua_State *L, struct tide_table *table) {
 static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
 static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
-const char *const tide__lua_durability_names[] = {"", "none", "strict", NULL};
+const char *const tide__lua_durability_names[] = {"", "none", "strict", "window", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
 
 static uint8_t choice(lua_State *L, const char *field, const char *value,
@@ -189,7 +189,8 @@ static void check_fields(lua_State *L) {
                                         "technique",   "dtype",
                                         "cache_bytes", "unsubscribe_after",
                                         "replicas",    "durability",
-                                        "send_order",  "bandwidth"};
+                                        "send_order",  "bandwidth",
+                                        "window_ns",   "window_bytes"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -213,7 +214,15 @@ static void read_durability(lua_State *L, struct tide_table_options *o) {
     const char *durability = text_field(L, "durability");
     o->durability =
         durability ? choice(L, "durability", durability, tide__lua_durability_names) : 0;
-    lua_pop(L, 2);
+    lua_getfield(L, 1, "window_ns");
+    lua_getfield(L, 1, "window_bytes");
+    lua_Integer ns = luaL_optinteger(L, -2, 0), bytes = luaL_optinteger(L, -1, 0);
+    if (ns < 0 || bytes < 0) {
+        luaL_error(L, "table: window_ns and window_bytes are not negative");
+    }
+    o->window_ns = (uint64_t)ns;
+    o->window_bytes = (uint64_t)bytes;
+    lua_pop(L, 4);
 }
 
 static int core_table(lua_State *L) {
@@ -252,6 +261,16 @@ static int core_table(lua_State *L) {
         return tide__lua_failure(L, code);
     }
     push_table(L, table);
+    return 1;
+}
+
+/* core.tables_forget() -> true | nil, err */
+static int core_tables_forget(lua_State *L) {
+    int code = tide__lua_resumed(L, tide_tables_forget(tide__lua_host(L)->node));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
     return 1;
 }
 
@@ -651,8 +670,14 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     tide__lua_send_order_push(L, o);
     lua_pushinteger(L, o->replicas);
     lua_setfield(L, -2, "replicas");
-    lua_pushstring(L, tide__lua_durability_names[o->durability < 3 ? o->durability : 0]);
+    lua_pushstring(L, tide__lua_durability_names[o->durability < 4 ? o->durability : 0]);
     lua_setfield(L, -2, "durability");
+    if (o->durability == TIDE_DURABLE_WINDOW) {
+        lua_pushinteger(L, (lua_Integer)o->window_ns);
+        lua_setfield(L, -2, "window_ns");
+        lua_pushinteger(L, (lua_Integer)o->window_bytes);
+        lua_setfield(L, -2, "window_bytes");
+    }
     lua_pushboolean(L, o->refuse_nan);
     lua_setfield(L, -2, "refuse_nan");
     lua_pushinteger(L, (lua_Integer)o->seed);
@@ -691,6 +716,7 @@ void tide__lua_open_table(lua_State *L) {
     static const luaL_Reg functions[] = {{"table", core_table},
                                          {"table_find", core_table_find},
                                          {"tables", tide__lua_tables},
+                                         {"tables_forget", core_tables_forget},
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"pull", table_pull},

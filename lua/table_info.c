@@ -47,6 +47,10 @@ static void push_stats(lua_State *L, struct tide_table *table) {
         {"location_used", s.location_used},
         {"location_stale", s.location_stale},
         {"surprises", s.surprises},
+        {"at_risk", s.at_risk},
+        {"at_risk_most", s.at_risk_most},
+        {"at_risk_bound", s.at_risk_bound},
+        {"vanished", s.vanished},
     };
     lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 2);
     for (size_t i = 0; i < TIDE_COUNT(fields); i++) {
@@ -119,13 +123,13 @@ static int table_show(lua_State *L) {
     return 0;
 }
 
-/* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed"} */
+/* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed", at_risk=, vanished=} */
 static int table_health(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_table_health health;
     tide_table_health(table, &health);
-    lua_createtable(L, 0, 4);
-    lua_pushstring(L, tide__lua_durability_names[health.durability < 3 ? health.durability : 0]);
+    lua_createtable(L, 0, 6);
+    lua_pushstring(L, tide__lua_durability_names[health.durability < 4 ? health.durability : 0]);
     lua_setfield(L, -2, "mode");
     lua_pushinteger(L, health.under_replicated);
     lua_setfield(L, -2, "under_replicated");
@@ -139,6 +143,12 @@ static int table_health(lua_State *L) {
     lua_setfield(L, -2, "lost");
     lua_pushstring(L, health.leases_ok ? "ok" : "lapsed");
     lua_setfield(L, -2, "leases");
+    struct tide_table_stats stats;
+    tide_table_stats(table, &stats);
+    lua_pushinteger(L, (lua_Integer)stats.at_risk);
+    lua_setfield(L, -2, "at_risk");
+    lua_pushinteger(L, (lua_Integer)stats.vanished);
+    lua_setfield(L, -2, "vanished");
     return 1;
 }
 

@@ -309,9 +309,18 @@ enum tide_technique {
     TIDE_REPLICATE, /* nodes that use the key have copies, brought together in rounds */
     TIDE_INTENT,    /* the row goes to the one node that intends to use it; if several do, they have copies */
 };
-/* DEFAULT: strict with replicas, else none. */
-enum tide_durability { TIDE_DURABLE_DEFAULT, TIDE_DURABLE_NONE, TIDE_DURABLE_STRICT };
+/* What an answered push survives (docs/faults.md). DEFAULT: strict with replicas, else none. */
+enum tide_durability {
+    TIDE_DURABLE_DEFAULT,
+    TIDE_DURABLE_NONE,
+    TIDE_DURABLE_STRICT, /* it is on all copies */
+    TIDE_DURABLE_WINDOW, /* it is at its home; copies follow within the window, and a death may lose what has not */
+};
 enum { TIDE_REPLICAS_MAX = 2 };
+#define TIDE_WINDOW_NS_MIN UINT64_C(4000000)
+#define TIDE_WINDOW_NS_MAX UINT64_C(10000000000)
+#define TIDE_WINDOW_BYTES_MIN (UINT64_C(64) << 10)
+#define TIDE_WINDOW_BYTES_MAX (UINT64_C(1) << 30)
 
 /*
  * How stale a pulled value may be (docs/consistency.md). What follows is of workers (tide_worker_begin); a fiber that is
@@ -358,6 +367,9 @@ struct tide_table_options {
     uint8_t technique;    /* enum tide_technique, of keys that are not managed otherwise */
     uint8_t replicas;     /* copies of each row on other nodes, 0..2; technique static only */
     uint8_t durability;   /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
+    /* window: pushes are answered at once while all that was answered so long ago is on the copies, and rows with
+     * less than so many bytes are not; 0: 50 ms, 4 MiB. TIDE_WINDOW_... bound them. */
+    uint64_t window_ns, window_bytes;
     bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count;   /* dense: keys 0..key_count-1 */
     uint64_t key_limit;   /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */
@@ -377,6 +389,9 @@ struct tide_table_options {
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
 int tide_table_create(struct tide_node *node, const struct tide_table_options *options, struct tide_table **out);
+/* The controller, when no other member is left: the names of all tables are free again. Those who still have one find
+ * its rows gone. EBUSY: another member may hold rows, or this node is not the controller. Fibers. */
+int tide_tables_forget(struct tide_node *node);
 /* The table of that name, if it exists. Any thread. */
 int tide_table_find(struct tide_node *node, const char *name, struct tide_table **out);
 const struct tide_table_options *tide_table_options(const struct tide_table *table);
@@ -540,6 +555,9 @@ struct tide_table_stats {
     uint64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* rows by that time: [0] below 512 ns, then two an octave */
     uint64_t location_used, location_stale;   /* of this node: went straight to where they were last; were not there */
     uint64_t surprises;                       /* relocation messages that should not exist: ignored */
+    /* durability window. As home: bytes of rows with answered changes that are not on all copies, most ever, the bound.
+     * As origin: pushes of this node's workers that may have died with the homes that had answered them. */
+    uint64_t at_risk, at_risk_most, at_risk_bound, vanished;
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 
@@ -629,8 +647,9 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
  */
 int tide_settle(void);
 
-/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. The
- * model stays. EINVAL, EUNSUPPORTED. Fibers. */
+/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. ssp and
+ * essp may change into each other; every other model stays. Of changes that several nodes make at once the same one is
+ * in force everywhere in the end. EINVAL, EUNSUPPORTED. Fibers. */
 int tide_table_set_consistency(struct tide_table *table, const struct tide_consistency *consistency);
 /* The one in force here. Any thread. */
 void tide_table_consistency(const struct tide_table *table, struct tide_consistency *out);

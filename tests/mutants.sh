@@ -50,13 +50,32 @@ not_settled                 elastic  fencing
 retarget_alone              elastic  fencing
 move_parked_last            elastic  order|linearizable
 leave_unflushed             elastic  one_owner|answers
+share_unsynchronized        shared   order
+share_queue_passed          shared   order
+share_give_up_overtaken     shared   order
+share_notice_overtaken      shared   copies|linearizable|progress
+share_subscribes_late       shared   copies|linearizable
+share_all_are_changers      shared   copies|linearizable
+share_slot_leaves_silently  shared   copies|linearizable
+share_row_leaves_silently   shared   copies|linearizable
+share_outlives_owner        shared   copies
+share_update_dropped        shared   exactly_once|order
+share_forgets_unsent        shared   exactly_once|order
+share_leaves_unsent         shared   exactly_once
+share_copy_beside_row       shared   copies
+intent_copy_stays           shared   copies
+window_death_untold         window   window
+window_ids_stay             window   exactly_once
+window_leaves_open          window   window
 '
 # name, the test that must fail
 unit='
 tick_before_deltas            test_clocked
 tick_before_route             test_clocked
 fresh_before_values           test_clocked
+fresh_of_fetched              test_clocked
 bound_off_by_one              test_clocked
+window_unbounded              test_store_window
 dead_worker_counted           test_clocked
 manifest_before_shards        test_checkpoint
 no_sync_before_rename         test_checkpoint
@@ -67,6 +86,11 @@ slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
 reloc_passer_forgotten        test_store_loss
 move_trail_of_row_here        test_store_loss
+share_first_copies            test_shared
+share_pending_ignored         test_shared
+intent_late                   test_intent
+moved_row_missed              test_checkpoint
+intent_never_moves            test_intent
 '
 failed=0 found=''
 while read -r name profile checkers; do

@@ -4,10 +4,13 @@
 # Prints for each scenario the seconds of the slowest worker for real and simulated, and the error; at the end the
 # median error and how often two scenarios of a group are in the same order.
 #
-# Needs root, ip, tc and python3 (netns.sh); without them it says so and skips.
+# Needs root, ip, tc and python3; without them it says so and skips.
 #   tests/sim_vs_netns.sh [BUILD]
-. "$(dirname "$0")/netns.sh"
-make_namespaces 4
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=tests/netns.sh
+. "$root/tests/netns.sh"
+netns_begin "$(readlink -f "${1:-$root/build}/tide")" 4
 
 # calibrate BYTES: bytes a second of one long transfer between namespaces 1 and 2, and half a round trip in seconds.
 calibrate() {
@@ -89,11 +92,6 @@ tide.main(function()
 end)
 EOF
 
-start_nodes() { # COUNT
-    local k
-    start_controller
-    for ((k = 1; k <= $1; k++)); do start_node "$k" "n$k" --workers 1; done
-}
 took() { awk '$1 == "took" {print $2}' "$1"; }
 median() { sort -g | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 
@@ -137,24 +135,23 @@ idle() { awk '/^cpu / {for (i = 2; i <= 9; i++) all += $i; print $5 + $6, all}' 
 before=$(idle)
 model=${MODEL:-nic}
 for mbit in 50 100; do
-    limit $mbit
+    netns_limit $mbit
     half=$(calibrate $((mbit * 250000)))
     bytes=$(cat calibrated)
     network=$(awk -v b="$bytes" -v l="$half" 'BEGIN {printf "nic = %d, latency = %.9f", b, l}')
     echo "calibrated at $mbit Mbit/s: $network"
     for count in 2 4; do
-        start_nodes $count
+        netns_start $count
         [ -n "$costs" ] || calibrate_costs
         echo "return {$network, $costs}" >net.lua
         for what in push pull incast fanout; do scenario $what $count $mbit; done
         [ $mbit = 100 ] && for what in mix small bsp; do scenario $what $count $mbit; done
         if [ $mbit = 100 ]; then # n1 behind a slow card
-            inside 1 tc qdisc replace dev eth1 root tbf rate 20mbit burst 32kb latency 50ms
-            inside hub tc qdisc replace dev hub1 root tbf rate 20mbit burst 32kb latency 50ms
+            netns_limit 20 1
             scenario push $count $mbit 20
-            limit $mbit
+            netns_limit $mbit
         fi
-        stop_nodes
+        netns_stop
     done
 done
 echo "$before $(idle)" | awk '{

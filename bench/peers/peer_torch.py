@@ -74,6 +74,14 @@ def vgg():
                          nn.Linear(4096, 100))
 
 
+def mlp():
+    return nn.Sequential(nn.Linear(784, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 10))
+
+
+def regression():
+    return nn.Linear(4096, 10000)
+
+
 def convolution(c, o, side, k):
     x = torch.randn(32, c, side, side).contiguous(memory_format=torch.channels_last).requires_grad_()
     net = nn.Conv2d(c, o, k, 1, k // 2, bias=False).to(memory_format=torch.channels_last)
@@ -105,11 +113,11 @@ def main():
         row("xent %d x %d" % (n, k), "ms", 1e3 * measure(work))
     image = torch.randn(32, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     step("mlp 784-512-10", nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10)), torch.randn(32, 784), 10)
-    step("mlp 784-4096-4096-10", nn.Sequential(nn.Linear(784, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(),
-                                               nn.Linear(4096, 10)), torch.randn(32, 784), 10)
-    step("regression 4096 x 10000", nn.Linear(4096, 10000), torch.randn(32, 4096), 10000)
+    step("mlp 784-4096-4096-10", mlp(), torch.randn(32, 784), 10)
+    step("regression 4096 x 10000", regression(), torch.randn(32, 4096), 10000)
     step("vgg-like", vgg().to(memory_format=torch.channels_last), image, 100)
     step("resnet-20", resnet20().to(memory_format=torch.channels_last), image, 10)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,9 @@
 /* The devices that run operations on this machine, and what operations are called. */
+#include "kernel.h"
 #include "operation.h"
+#include "tide.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define SET(isa)                                                                                   \
@@ -46,6 +49,22 @@ static const struct tide_device *wide(const char *name) {
 }
 #endif
 
+static const struct tide_device *cuda(void) {
+    static const struct tide_device *_Atomic found; /* asking the driver takes long */
+    const struct tide_device *device = atomic_load_explicit(&found, memory_order_acquire);
+    if (!device) {
+        char reason[256] = "";
+        const struct tide_backend *backend = tide_backend_cuda(NULL, reason, sizeof(reason));
+        if (!backend) {
+            tide_fail(TIDE_EUNSUPPORTED, "no CUDA device can be used here: %s", reason);
+            return NULL;
+        }
+        device = backend->device;
+        atomic_store_explicit(&found, device, memory_order_release); /* with the load above */
+    }
+    return device;
+}
+
 const struct tide_device *tide_device_find(const char *name) {
     const struct tide_device *device = wide(name);
     if (device) {
@@ -54,7 +73,17 @@ const struct tide_device *tide_device_find(const char *name) {
     if (strcmp(name, "cpu") == 0 || strcmp(name, plain.name) == 0) {
         return &plain;
     }
-    return strcmp(name, reference.name) == 0 ? &reference : NULL;
+    if (strcmp(name, reference.name) == 0) {
+        return &reference;
+    }
+    if (strcmp(name, "cuda") == 0) {
+        return cuda();
+    }
+    tide_fail(
+        TIDE_ENOENT,
+        "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, cuda, reference",
+        name);
+    return NULL;
 }
 
 unsigned tide_rule_states(enum tide_rule rule) {

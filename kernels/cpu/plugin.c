@@ -42,14 +42,18 @@ static const struct tide_backend *check(const struct tide_backend *backend, cons
 }
 
 const struct tide_backend *tide_backend_cuda(const char *directory, char *text, size_t capacity) {
-    char path[4096];
-    int length = snprintf(path, sizeof(path), "%s/tide_cuda.so",
-                          directory ? directory : TIDE_PLUGIN_DIRECTORY);
+    char path[4096] = "tide_cuda.so"; /* where the program's run path says */
+    void *library = directory ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    int length = library ? 0
+                         : snprintf(path, sizeof(path), "%s/tide_cuda.so",
+                                    directory ? directory : TIDE_PLUGIN_DIRECTORY);
     if (length < 0 || (size_t)length >= sizeof(path)) {
         snprintf(text, capacity, "the plugin's path is too long");
         return NULL;
     }
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
     if (!library) {
         const char *reason = dlerror();
         snprintf(text, capacity, "%s", reason ? reason : path);

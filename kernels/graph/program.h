@@ -126,7 +126,8 @@ bool tide_plan_training(const struct tide_plan *plan);
 int tide_plan_explain(const struct tide_plan *plan, char **out);
 
 /* ---- runs ---- */
-/* Called between operations; a non-zero code ends the step with it. layer: as in layer_at. */
+/* Called between operations; a non-zero code ends the step with it. layer: as in layer_at. On a device
+ * with memory of its own `ready` and `factors` come when it has got so far, in the same order. */
 struct tide_run_hooks {
     void *arg;
     /* The next operation is the first to read the layer's parameters. */
@@ -134,17 +135,24 @@ struct tide_run_hooks {
     /* The layer's gradients are complete; they stay until the next step. */
     int (*ready)(void *arg, uint32_t layer);
     /* In place of the product that would make a parameter's gradient, where tide_run_offer_factors
-     * asked for it: the gradient is a^T b; a is [K x rows], b [K x columns]. Borrowed until it
-     * returns. */
+     * asked for it: the gradient is a^T b; a is [K x rows], b [K x columns], both on the host.
+     * Borrowed until it returns. */
     int (*factors)(void *arg, size_t parameter, const struct tide_operand *a,
                    const struct tide_operand *b);
+    /* An operation was run that takes so much. Factors that were offered take nothing. */
+    int (*work)(void *arg, struct tide_work work);
 };
 int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out);
 void tide_run_destroy(struct tide_run *run);
-/* Shares: arrays of the program's parameter layout, which stay the caller's. Gradients may be NULL
- * in an evaluation. */
+/* Shares: arrays of the program's parameter layout in the device's memory, which stay the caller's.
+ * Gradients may be NULL in an evaluation. */
 void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *gradients,
                               void *states);
+/* Of a device with memory of its own (of others: nothing): the same arrays on the host. After the
+ * hook `need`, a layer's parameters are copied from `parameters`; its gradients are copied to
+ * `gradients` before the hook `ready`, while lower layers are computed. Shares; they are pinned until
+ * the next call or the run's end. NULL: not copied, the device's are what counts (as at first). */
+void tide_run_stage(struct tide_run *run, const void *parameters, void *gradients);
 /* Shares: the rows of an input for the next steps. EINVAL: no such input. */
 int tide_run_bind(struct tide_run *run, const char *input, const void *data);
 /* Instead of a gradient array and an update pass: plain gradient descent inside the product that
@@ -165,7 +173,7 @@ struct tide_run_loss {
 struct tide_run_loss tide_run_loss(const struct tide_run *run); /* of the last step */
 /* Rows of an output, or of the gradient of an input ("d:NAME"), of the last step; borrowed until
  * the next. NULL: unknown. */
-const void *tide_run_output(const struct tide_run *run, const char *name, size_t *rows,
+const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows,
                             size_t *columns);
 size_t tide_run_arena_bytes(const struct tide_run *run);
 

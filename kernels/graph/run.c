@@ -2,24 +2,10 @@
  * Runs of a plan: operands are addresses computed from places and the number of rows. The arena
  * grows to the next power of two of rows; a step of a size seen before allocates nothing.
  */
-#include "graph/plan.h"
+#include "graph/run.h"
 
 #include <math.h>
 #include <string.h>
-
-struct tide_run {
-    const struct tide_plan *plan;
-    uint64_t seed;
-    void *parameters, *gradients, *states;
-    const void **inputs;        /* by input number */
-    struct tide_op_call *calls; /* by operation, for `rows` */
-    char *arena, *scratch;
-    size_t capacity, scratch_bytes; /* rows; bytes */
-    size_t rows;                    /* of the last step */
-    size_t prepared;                /* rows the calls' sizes are for; SIZE_MAX: none */
-    double fold_rate;
-    bool *offered; /* by operation: its factors are handed out in its place */
-};
 
 int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out) {
     struct tide_run *run = tide_alloc_zero(1, sizeof(*run));
@@ -32,21 +18,36 @@ int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out
     run->inputs = tide_alloc_zero(plan->input_count + 1, sizeof(*run->inputs));
     run->calls = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->calls));
     run->offered = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->offered));
-    if (!run->inputs || !run->calls || !run->offered) {
+    int code = run->inputs && run->calls && run->offered ? tide__away_open(run) : TIDE_ENOMEM;
+    if (code != 0) {
         tide_run_destroy(run);
-        return TIDE_ENOMEM;
+        return code;
     }
     *out = run;
     return 0;
 }
 
+/* Memory that operations work on: the arena and the scratch. */
+static void *reserve(const struct tide_run *run, size_t bytes) {
+    return run->away.memory ? run->away.memory->allocate(bytes) : tide_alloc_aligned(64, bytes);
+}
+
+static void give_back(const struct tide_run *run, void *memory) {
+    if (run->away.memory && memory) {
+        run->away.memory->release(memory);
+    } else {
+        tide_free(memory);
+    }
+}
+
 void tide_run_destroy(struct tide_run *run) {
     if (run) {
+        tide__away_close(run);
         tide_free(run->inputs);
         tide_free(run->calls);
         tide_free(run->offered);
-        tide_free(run->arena);
-        tide_free(run->scratch);
+        give_back(run, run->arena);
+        give_back(run, run->scratch);
         tide_free(run);
     }
 }
@@ -99,11 +100,19 @@ int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on) {
                      p->name, parameter + 1);
 }
 
-static void *address(const struct tide_run *run, uint32_t value, size_t rows) {
+/* Where what is copied to a device begins. */
+static char *inputs_at(const struct tide_run *run) {
+    return run->arena + run->plan->row_bytes * run->capacity + run->plan->fixed_bytes;
+}
+
+void *tide__run_address(const struct tide_run *run, uint32_t value, size_t rows) {
     const struct place *place = &run->plan->places[value];
     size_t element = run->plan->device->element;
     switch (place->kind) {
     case PLACE_INPUT:
+        if (run->away.memory) {
+            return inputs_at(run) + run->away.input_places[place->input] * run->capacity;
+        }
         return (void *)(uintptr_t)run->inputs[place->input];
     case PLACE_PARAMETER:
         return (char *)run->parameters + place->offset * element;
@@ -120,9 +129,9 @@ static void *address(const struct tide_run *run, uint32_t value, size_t rows) {
     }
 }
 
-static struct tide_operand operand(const struct tide_run *run, uint32_t value, size_t rows) {
+struct tide_operand tide__run_operand(const struct tide_run *run, uint32_t value, size_t rows) {
     const struct value *v = &run->plan->program->values[value];
-    return (struct tide_operand){address(run, value, rows), tide__graph_rows(v, rows),
+    return (struct tide_operand){tide__run_address(run, value, rows), tide__graph_rows(v, rows),
                                  tide__graph_columns(v)};
 }
 
@@ -138,11 +147,16 @@ static int grow(struct tide_run *run, size_t rows) {
         return tide_fail(TIDE_ENOMEM, "program %s: %zu rows of %zu bytes", run->plan->program->name,
                          rows, run->plan->row_bytes);
     }
-    tide_free(run->arena);
-    run->arena = tide_alloc_aligned(64, bytes + run->plan->fixed_bytes + 64);
+    give_back(run, run->arena);
+    run->arena =
+        reserve(run, bytes + run->plan->fixed_bytes + tide__away_input_bytes(run, capacity) + 64);
     run->capacity = run->arena ? capacity : 0;
     run->prepared = SIZE_MAX;
-    return run->arena ? 0 : TIDE_ENOMEM;
+    return run->arena
+               ? 0
+               : tide_fail(TIDE_ENOMEM, "program %s: no room for %zu rows of %zu bytes on %s",
+                           run->plan->program->name, capacity, run->plan->row_bytes,
+                           run->plan->device->name);
 }
 
 /* Fills in the calls for a number of rows; grows the scratch. */
@@ -152,19 +166,20 @@ static int prepare(struct tide_run *run, size_t rows) {
     for (size_t n = 0; n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
         struct tide_op_call *call = &run->calls[n];
-        *call = (struct tide_op_call){.attributes = &node->attributes, .seed = run->seed};
+        *call = (struct tide_op_call){
+            .attributes = &node->attributes, .seed = run->seed, .queue = run->away.queue};
         for (size_t i = 0; i < node->in_count; i++) {
-            call->in[i] = operand(run, node->in[i], rows);
+            call->in[i] = tide__run_operand(run, node->in[i], rows);
         }
         for (size_t o = 0; o < node->out_count; o++) {
-            call->out[o] = operand(run, node->out[o], rows);
+            call->out[o] = tide__run_operand(run, node->out[o], rows);
         }
         size_t bytes = run->plan->device->scratch(node->code, call);
         scratch = bytes > scratch ? bytes : scratch;
     }
     if (scratch > run->scratch_bytes || !run->scratch) {
-        tide_free(run->scratch);
-        run->scratch = tide_alloc_aligned(64, (scratch + 127) & ~(size_t)63);
+        give_back(run, run->scratch);
+        run->scratch = reserve(run, (scratch + 127) & ~(size_t)63);
         run->scratch_bytes = run->scratch ? scratch : 0;
         if (!run->scratch) {
             return TIDE_ENOMEM;
@@ -201,6 +216,10 @@ static int run_folded(struct tide_run *run, size_t n) {
     const struct tide_program *p = run->plan->program;
     struct tide_attributes attributes = p->nodes[n].attributes;
     struct tide_op_call call = run->calls[n];
+    int counted = run->away.memory ? tide__away_count(run) : 0;
+    if (counted != 0) {
+        return counted;
+    }
     double count = tide_run_loss(run).count;
     double alpha = fpclassify(attributes.alpha) == FP_ZERO ? 1 : attributes.alpha;
     if (!(count > 0)) {
@@ -209,8 +228,19 @@ static int run_folded(struct tide_run *run, size_t n) {
     attributes.alpha = -alpha * run->fold_rate / count;
     call.attributes = &attributes;
     call.accumulate = true;
-    call.out[0].data = address(run, p->parameters[run->plan->foldable[n] - 1], run->rows);
+    call.out[0].data = tide__run_address(run, p->parameters[run->plan->foldable[n] - 1], run->rows);
     return run->plan->device->functions[TIDE_OP_MM](&call);
+}
+
+static int report_work(const struct tide_run *run, size_t n, bool accumulates,
+                       const struct tide_run_hooks *hooks) {
+    if (!hooks || !hooks->work) {
+        return 0;
+    }
+    struct tide_op_call call = run->calls[n];
+    call.accumulate |= accumulates;
+    return hooks->work(hooks->arg, tide_op_work(run->plan->program->nodes[n].code, &call,
+                                                run->plan->device->element));
 }
 
 static int run_node(struct tide_run *run, size_t n, uint64_t step,
@@ -220,31 +250,68 @@ static int run_node(struct tide_run *run, size_t n, uint64_t step,
         return 0;
     }
     if (run->fold_rate > 0 && run->plan->foldable[n] != 0) {
-        return run_folded(run, n);
+        int code = run_folded(run, n);
+        return code == 0 ? report_work(run, n, true, hooks) : code;
     }
     if (run->offered[n] && hooks && hooks->factors) {
-        return hooks->factors(hooks->arg, run->plan->foldable[n] - 1, &run->calls[n].in[0],
-                              &run->calls[n].in[1]);
+        return run->away.memory ? tide__away_factors(run, n, hooks)
+                                : hooks->factors(hooks->arg, run->plan->foldable[n] - 1,
+                                                 &run->calls[n].in[0], &run->calls[n].in[1]);
     }
     run->calls[n].step = step;
     int code = run->plan->device->functions[node->code](&run->calls[n]);
+    if (code == TIDE_EINVAL && run->away.memory) {
+        tide_fail(code, "%s of this size is too much for %s", tide_op_names[node->code],
+                  run->plan->device->name);
+    }
     if (code != 0 && node->at[0]) {
         char text[400];
         snprintf(text, sizeof(text), "%s", tide_error_message());
         return tide_fail(code, "%s: %s", node->at, text);
     }
-    return code;
+    return code == 0 ? report_work(run, n, false, hooks) : code;
 }
 
-static int raise_events(const struct tide_run *run, const uint32_t *when, size_t n,
-                        int (*hook)(void *arg, uint32_t layer), void *arg) {
+/* A layer's parameters are about to be read, or its gradients are made. */
+static int on_need(struct tide_run *run, uint32_t layer, const struct tide_run_hooks *hooks) {
+    int code = hooks && hooks->need ? hooks->need(hooks->arg, layer) : 0;
+    return code == 0 && run->away.memory ? tide__away_need(run, layer) : code;
+}
+
+static int on_ready(struct tide_run *run, uint32_t layer, const struct tide_run_hooks *hooks) {
+    if (run->away.memory) {
+        return tide__away_ready(run, layer, hooks);
+    }
+    return hooks && hooks->ready ? hooks->ready(hooks->arg, layer) : 0;
+}
+
+static int raise_events(struct tide_run *run, const uint32_t *when, size_t n,
+                        int (*event)(struct tide_run *, uint32_t, const struct tide_run_hooks *),
+                        const struct tide_run_hooks *hooks) {
     int code = 0;
-    for (size_t l = 0; hook && code == 0 && l < run->plan->layer_count; l++) {
+    for (size_t l = 0; code == 0 && l < run->plan->layer_count; l++) {
         if (when[l] == n) {
-            code = hook(arg, (uint32_t)l);
+            code = event(run, (uint32_t)l, hooks);
         }
     }
     return code;
+}
+
+static int run_list(struct tide_run *run, uint64_t step, const struct tide_run_hooks *hooks) {
+    int code = run->away.memory ? tide__away_send_inputs(run, run->rows) : 0;
+    for (size_t n = 0; code == 0 && n < run->plan->program->node_count; n++) {
+        code = raise_events(run, run->plan->first_use, n, on_need, hooks);
+        if (code == 0) {
+            code = run_node(run, n, step, hooks);
+        }
+        if (code == 0) {
+            code = raise_events(run, run->plan->last_gradient, n, on_ready, hooks);
+        }
+        if (code == 0 && run->away.memory) {
+            code = tide__away_deliver(run, hooks, false);
+        }
+    }
+    return code == 0 && run->away.memory ? tide__away_deliver(run, hooks, true) : code;
 }
 
 int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
@@ -257,25 +324,20 @@ int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
         code = prepare(run, rows);
     }
     run->rows = rows;
-    for (size_t n = 0; code == 0 && n < run->plan->program->node_count; n++) {
-        if (hooks) {
-            code = raise_events(run, run->plan->first_use, n, hooks->need, hooks->arg);
-        }
-        if (code == 0) {
-            code = run_node(run, n, step, hooks);
-        }
-        if (code == 0 && hooks) {
-            code = raise_events(run, run->plan->last_gradient, n, hooks->ready, hooks->arg);
-        }
+    if (code != 0) {
+        return code;
     }
-    return code;
+    code = run_list(run, step, hooks);
+    return run->away.memory ? tide__away_finish(run, code) : code;
 }
 
 struct tide_run_loss tide_run_loss(const struct tide_run *run) {
     const struct tide_program *p = run->plan->program;
     struct tide_run_loss loss = {0, 0, 0};
     for (size_t i = 0; i < p->loss_count && run->arena; i++) {
-        const double *values = address(run, p->nodes[p->losses[i]].out[0], run->rows);
+        const double *values =
+            run->away.memory ? run->away.losses + 3 * i
+                             : tide__run_address(run, p->nodes[p->losses[i]].out[0], run->rows);
         loss.sum += values[0];
         loss.count = i == 0 ? values[1] : loss.count;
         loss.correct += values[2];
@@ -283,20 +345,21 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
     return loss;
 }
 
-const void *tide_run_output(const struct tide_run *run, const char *name, size_t *rows,
-                            size_t *columns) {
+const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns) {
     const struct tide_program *p = run->plan->program;
     for (size_t i = 0; i < p->output_count && run->arena; i++) {
         if (strcmp(p->outputs[i].name, name) == 0) {
-            struct tide_operand found = operand(run, p->outputs[i].value, run->rows);
+            struct tide_operand found = tide__run_operand(run, p->outputs[i].value, run->rows);
             *rows = found.rows;
             *columns = found.columns;
-            return found.data;
+            return run->away.memory ? tide__away_output(run, &found) : found.data;
         }
     }
     return NULL;
 }
 
 size_t tide_run_arena_bytes(const struct tide_run *run) {
-    return run->arena ? run->capacity * run->plan->row_bytes + run->plan->fixed_bytes : 0;
+    return run->arena ? run->capacity * run->plan->row_bytes + run->plan->fixed_bytes +
+                            tide__away_input_bytes(run, run->capacity)
+                      : 0;
 }

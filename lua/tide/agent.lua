@@ -6,8 +6,8 @@ local script = require "tide.script"
 
 local agent = {}
 
-local POLL_S <const> = 0.1          -- how late a signal or the node's own death is noticed, at most
-local STATE_EVERY_S <const> = 0.5
+local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
+local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
 
 local WORKER <const> = [[return require("tide.worker").main(...)]]
 
@@ -335,15 +335,6 @@ local function serve(message)
   end
 end
 
----@return table|nil this node's own member entry
-local function own_entry()
-  local id = (core.node() or {}).id
-  for _, member in ipairs(core.members() or {}) do
-    if member.id == id then return member end
-  end
-  return nil
-end
-
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
 ---@param o? {program?: string} program: of this process, if it is the tide program
 function agent.main(o)
@@ -358,7 +349,7 @@ function agent.main(o)
     if core.interrupted() > 0 then state.ending = state.ending or "leave" end
     if core.now() - looked_at >= STATE_EVERY_S then
       looked_at = core.now()
-      local me = own_entry()
+      local me = core.member()
       if me and (me.state == "dead" or me.state == "left") then
         return {why = me.state, reason = me.reason}
       end

@@ -177,6 +177,12 @@ entry("T0219", {
     .. "depends on more than its inputs; the first event that differs is shown.",
   remedy = "report it with the script and the seed",
 })
+entry("T0220", {
+  title = "a check failed", exit = 1, name = "EMISMATCH",
+  explanation = "A function that the script gave to `sim.check` returned false, or raised, at this moment of virtual "
+    .. "time. The run was ended; the same seed shows the same again.",
+  remedy = "repeat it by the command below; `tide sim --trace FILE` shows who did what before",
+})
 entry("T0230", {
   title = "cancelled", exit = 130, name = "ECANCELED",
   explanation = "Somebody ended an evaluation of the console by Ctrl-C or kill(). What it had asked other actors to do "
@@ -474,6 +480,12 @@ entry("T0903", {
     .. "operands and the line that asked for the operation. Shapes are checked while the program is built, so nothing "
     .. "has run yet; B stands for the rows of a batch.",
   remedy = "correct the sizes; print(program) lists the operations up to there",
+})
+entry("T0904", {
+  title = "no such device", exit = 1, name = "EUNSUPPORTED",
+  explanation = "A model asks for a device that this machine does not have or this program cannot use. \"cuda\" wants "
+    .. "an NVIDIA GPU, its driver, the module tide_cuda.so (made when the build finds nvcc) and libcublas.",
+  remedy = "device = \"cpu\", or what the text names; `tide version -v` says what was found",
 })
 
 ---- T10: starting and stopping processes -----------------------------------------------------------------------------

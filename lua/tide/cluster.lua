@@ -148,6 +148,19 @@ local function wait_ended(children, timeout_s)
   end
 end
 
+---Waits until this node knows that they have ended: a second cluster of the script has nodes of the same names.
+local function wait_members_gone(members, timeout_s)
+  local deadline = core.now() + timeout_s
+  while core.now() < deadline do
+    local there = {}
+    for _, member in ipairs(core.members()) do there[member.id] = member.state == "up" end
+    local left
+    for _, member in ipairs(members) do left = left or there[member.id] end
+    if not left then return end
+    core.sleep(POLL_S)
+  end
+end
+
 ---- the cluster of a run ------------------------------------------------------------------------------------------
 
 ---@param name string of a member
@@ -318,6 +331,8 @@ function cluster:close()
   end
   for _, child in ipairs(wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
   wait_ended(self.children, 1)
+  wait_members_gone(self.members or {}, CLOSE_S)
+  core.tables_forget() -- their rows went with the nodes: the script's next cluster makes its own
 end
 
 cluster.__close = cluster.close

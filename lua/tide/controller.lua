@@ -86,9 +86,9 @@ end
 
 ---@return string|nil reason why a member is no longer up
 ---@return boolean? in_order it leaves or has left: its rows are handed on
-local function gone(name)
-  for _, member in ipairs(core.members() or {}) do
-    if member.name == name and member.state ~= "up" and member.state ~= "joining" then
+local function gone(node)
+  for _, member in ipairs(core.members() or {}) do -- a former node of the same name is no news of this one
+    if member.id == node.id and member.state ~= "up" and member.state ~= "joining" then
       return (member.reason and member.reason ~= "" and member.reason) or member.state,
         member.state == "leaving" or member.state == "left"
     end
@@ -172,7 +172,7 @@ function controller:lose_node(node, reason, in_order)
     if self.policies then self.policies:left(node) end
     return
   end
-  local known, left = gone(node.name)
+  local known, left = gone(node)
   in_order = left or (in_order and not known)
   reason = known or reason
   local err = self:verdict(node, reason, in_order)
@@ -184,7 +184,7 @@ end
 ---@return table|nil node, string? reason the first node of the run that is gone without having been dealt with
 function controller:find_lost()
   for _, node in ipairs(self.a.nodes) do
-    local reason = not node.lost and gone(node.name)
+    local reason = not node.lost and gone(node)
     if reason then return node, reason end
   end
   return nil
@@ -249,13 +249,18 @@ end
 
 ---- rendezvous ----------------------------------------------------------------------------------------------------
 
+---@return boolean whether it has begun and not returned
+local function runs(w)
+  local counted <const> = core.mutant and core.mutant "dead_counted"
+  local there <const> = w.state ~= "done" and w.state ~= "joining" and w.state ~= "waiting"
+  return there and (w.state ~= "lost" or counted)
+end
+
 ---@return table[] workers that have not returned
 function controller:running()
   local list = {}
-  local counted = core.mutant and core.mutant "dead_counted"
   for _, w in ipairs(self.workers) do
-    local there = w.state ~= "done" and w.state ~= "joining" and w.state ~= "waiting"
-    if there and (w.state ~= "lost" or counted) then list[#list + 1] = w end
+    if runs(w) then list[#list + 1] = w end
   end
   return list
 end
@@ -346,6 +351,9 @@ end
 ---Looks whether all that still run have met; called after every arrival and every end.
 function controller:meet()
   if self.failed or self.held then return end
+  for _, w in ipairs(self.workers) do
+    if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
+  end
   local running = self:running()
   if #running == 0 then
     if not self.finished then
@@ -357,16 +365,11 @@ function controller:meet()
     end
     return
   end
-  local kinds, all = {}, true
+  local kinds = {}
   for _, w in ipairs(running) do
-    if not w.waits then
-      all = false
-    else
-      local key = w.waits.kind == "barrier" and "barrier `" .. w.waits.name .. "`" or w.waits.kind
-      kinds[key] = (kinds[key] or 0) + 1
-    end
+    local key = w.waits.kind == "barrier" and "barrier `" .. w.waits.name .. "`" or w.waits.kind
+    kinds[key] = (kinds[key] or 0) + 1
   end
-  if not all then return end
   local key = next(kinds)
   if next(kinds, key) then
     local parts = {}

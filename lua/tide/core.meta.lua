@@ -17,6 +17,7 @@ function core.node_start(options) end --> true | nil, err ; outside actors only 
 function core.node_run(source, chunk, argument) end --> starts a Lua actor on the control thread and blocks the calling OS thread until it ends: result | nil, err. SIGINT reaches it as core.interrupted()
 function core.node_stop(timeout_s) end
 function core.node() end              --> {id=, name=, endpoint=, cluster=, controller=id} | nil
+function core.member() end            --> this node's own entry in members(), or nil before it has joined
 function core.members() end           --> {view=n, {id=,name=,state="up",store=,workers=,pid=,endpoint=,reason=}, ...}
 function core.links() end             --> array of tide_link_info fields, snake_case as in net.h
 function core.actors() end            --> array of {address="1:77", name=,type=,waits_for=,waits_s=,mailbox_messages=,...}
@@ -61,10 +62,11 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 -- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
----@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"none", consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
+---@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
+function core.tables_forget() end     --> true | nil, err: the names of all tables are free again, once this controller is the only member
 -- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
@@ -72,10 +74,10 @@ function core.tables() end            --> array of {name=, ...stats}
 -- t:intent(keys, first clock, clock after the last) -> true | nil, err: the calling worker will use them (does not suspend); t:flush() -> true | nil, err: what was pushed to copies is in the rows;
 -- t:stats().shared, if keys are: {keys=, copies=, hits=, refused=, updates_out=, rows_in=, notices_out=, updates_failed=, clipped=, unsent_mean_ms=, unsent_max_ms=, behind_mean_ms=, behind_max_ms=};
 -- t:move(slots, node id) -> true | nil, err: gives slots (0..4095) to a node, waits until nobody goes by the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
--- t:health() -> {mode="none"|"strict", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed"} (does not suspend); t:save(path), t:load(path);
+-- t:health() -> {mode="none"|"strict"|"window", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed", at_risk=bytes, vanished=pushes} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.heat;
--- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model, on all nodes;
+-- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model (ssp and essp change into each other), on all nodes;
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},pulls=,clocks=,waited_s=,clock_s=,stopped_s=,
 --   stops=,hits=,waits=,fetches=,workers={the same with worker=, ..},copies=,value_bytes=,answer_bytes=,delta_bytes=,
 --   early_bytes=,forced_bytes=,confirm_bytes=,excess=,..};
@@ -116,15 +118,18 @@ function core.kernels() end           --> array of {name=, doc=, parameters={{na
 ---- programs (lua/program.c); scripts use tide.nn. Building functions return a value's number | nil, err
 function core.program(name) end       --> program: p:place(kind, layer, at); p:input(name, "f32"|"index", dims); p:parameter(name, dims, "constant"|"uniform"|"normal", number); p:state(same); p:apply(operation, {values}, attributes); p:map(micro, a, b, c) (integers are values, floats constants); p:reshape(value, dims); p:output(name, value); p:differentiate(of_inputs)
 -- p:print(), p:dot(), p:id(), p:shape(value) -> text, dims, batched; p:layout() -> {keys=, states=, parameters={{name=,layer=,first=,count=,rows=,columns=}}, layers={{name=,first_key=,key_count=}}}; p:initialise(device, seed, parameters, states)
--- p:plan(device, "train"|"evaluate", seed) -> run | nil, err: r:bind(parameters, gradients|nil, states); r:feed(input, tensor, first_row); r:step(rows, step, need|nil, ready|nil, exchange|nil) -> loss sum, count, correct | nil, err; r:output(name) -> copy; r:fold(rate); r:folded(parameter); r:offer(parameter, on) -> whether its gradient comes as factors, to the exchange of r:step; r:explain(); r:figures()
+-- p:plan(device, "train"|"evaluate", seed) -> run | nil, err: r:bind(parameters, gradients|nil, states) (as core.place gave them); r:stage(parameters|nil, gradients|nil): tensors that are copied at need and ready; r:feed(input, tensor, first_row); r:step(rows, step, need|nil, ready|nil, exchange|nil) -> loss sum, count, correct | nil, err; r:output(name) -> copy; r:fold(rate); r:folded(parameter); r:offer(parameter, on) -> whether its gradient comes as factors, to the exchange of r:step; r:explain(); r:figures()
 ---@param rule table {rule="sgd"|"momentum"|..., rate=, scale=, decay=, mu=, beta2=, eps=, step=}
 function core.update(device, rule, first, count, w, g, a, b) end -- elements first (from 0) .. first + count - 1 of all arrays
 function core.norm2(device, first, count, x) end --> sum of squares
+function core.device(name) end        --> true | nil, err: "cpu", "cuda", "reference" and kin
+function core.place(device, tensor) end --> what its operations take: the tensor, or a copy in the device's own memory
+function core.give(place, tensor) end -- tensor -> place; nothing if the place is the tensor
+function core.fetch(place, tensor) end -- place -> tensor
 ---Gradients among the workers of a job (lua/exchange.c, docs/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
 ---@param o {rank:integer, workers:integer, elements:integer, layers:table[]} layers = {{first=, count=, matrices={{parameter=, first=, rows=, columns=}}}}
-function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, layers=, under_way=8388608}): x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
-function core.exchange(o) end --> x | nil, err: x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"|"sparse"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
--- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, layer_s=}
+function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, layers=, under_way=8388608}): x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory; x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"|"sparse"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
+-- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:next(layer, step) -> layer: this one, or another that has come and was not needed yet; x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, layer_s=}
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
 ---Numeric tools (kernels/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
@@ -205,8 +210,11 @@ function core.sim_kill(handle) end
 ---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c
 function core.sim_fault(kind, at_s, a, b, ...) end
 function core.sim_compute(call_s, row_s, kernel) end --> without a kernel: of all that have no cost of their own
-function core.sim_calibrate() end     --> from now on calls of kernels are measured
-function core.sim_calibrated() end    --> {[kernel] = {call_s=, row_s=, calls=, rows=, seconds=}}
+function core.sim_rates(flop_s, byte_s) end --> of operations of programs, updates and products
+function core.sim_work(flops, bytes) end --> the calling fiber computes as long as that takes on its node
+function core.sim_calibrate() end     --> from now on what is computed is measured
+---{[kernel] = {call_s=, row_s=, calls=, rows=, seconds=}}, {flop_s=, byte_s=, calls=, seconds=} of programs | nil
+function core.sim_calibrated() end
 function core.sim_net(net) end        --> {core=, window=, racks={[name]=rack}, pairs={{a, b, s}}, send=, receive=, byte=}
 function core.sim_program() end       --> path of tide-sim | nil
 function core.sim_become(words) end   --> nil, err; else this process is tide-sim

@@ -293,6 +293,7 @@ function driver.main(a)
   if not ok and core.interrupted() - context.interrupts >= 2 then -- whatever else broke on the way out
     err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
   end
+  if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it
   if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
   if not ok then return {error = travelling(errors.from(err))} end
   if context.simulated then return {exit = 0} end

@@ -161,7 +161,7 @@ local function new_model(o, set, seed)
     spec = o, kind = kind, kernel = assert(core.kernel(kind.kernel)), tensors = describe(rows, columns),
     layout = {keys = keys}, parameters = core.tensor("f32", keys, KEY), adds = kind.adds, used = 0, nonzeros = 0,
     optimizer = {rule = "sgd", decay = not kind.adds and o.l2 or 0},
-    train = {bind = function() end, offer = function() end},
+    train = {offer = function() end},
   }, model)
   self.w = self.parameters:view(1, rows, columns)
   if kind.start then kind.start(o, self.w, core.random(seed)) end
@@ -200,6 +200,9 @@ function model:backward(batch, hooks, x)
   hooks.ready(1)
   return {loss = r.loss, count = r.count, correct = r.correct or 0}
 end
+
+---Gradients are the exchange's.
+function model:stage(gradients) self.gradients = gradients end
 
 ---The update of a dense gradient.
 function model:update(first, count, scale, step)

@@ -163,7 +163,7 @@ tide.units = units
 -- Read when first asked for: most scripts use few of them.
 local LAZY <const> = {
   chart = "tide.chart", staleness = "tide.staleness", data = "tide.data", tensor = "tide.tensor", json = "tide.json",
-  show = "tide.show", policy = "tide.policy", factors = "tide.factors",
+  show = "tide.show", policy = "tide.policy", factors = "tide.factors", straggler = "tide.straggler",
 }
 return setmetatable(tide, {__index = function(self, key)
   local name = LAZY[key]

@@ -16,6 +16,8 @@ local sim = {
 
 local DRIVER <const> = "driver"
 local SLOWNESS_MAX <const> = 1e5
+local DRIFT_MAX <const> = 1e-3
+local FLOPS <const>, MEMORY <const> = 1e11, 1e10 -- as the simulator begins
 
 local opened <const> = sim.active and core.sim_report() or {latency_min = 0, latency_max = 0, nic = 0}
 if sim.active then
@@ -127,7 +129,13 @@ end
 
 ---A node's own properties.
 ---@param name string
----@param o {speed?: number, nic?: string|number, slow?: {p: number, factor: number, mean: string|number}}
+---@class tide.sim.node
+---@field speed? number of computing, 1 is usual
+---@field nic? string|number bandwidth of its card
+---@field slow? {p: number, factor: number, mean: string|number} slower for a share `p` of the time
+---@field ahead? string|number its clock jumps so far ahead of the others
+---@field drift? number and from here on gains so many seconds in a second, or loses them; at most 0.001
+---@param o tide.sim.node
 function sim.node(name, o)
   local counts = check_active()
   if type(name) ~= "string" or type(o) ~= "table" then fail "sim.node wants a node's name and a table" end
@@ -140,6 +148,15 @@ function sim.node(name, o)
     state.nic[name] = bandwidth_of(o.nic, "nic")
     if counts then core.sim_fault("nic", now, name, nil, state.nic[name]) end
   end
+  if o.ahead or o.drift then
+    local drift = o.drift or 0
+    if name == DRIVER then fail "the driver's clock is the one that faults go by" end
+    if type(drift) ~= "number" or drift ~= drift or math.abs(drift) > DRIFT_MAX then
+      fail(("drift: `%s` is no number between -%g and %g"):format(tostring(drift), DRIFT_MAX, DRIFT_MAX))
+    end
+    local ahead = seconds_of(o.ahead or 0, "ahead")
+    if counts then core.sim_fault("clock", now, name, nil, ahead, drift) end
+  end
   if o.slow then
     local p, factor = o.slow.p, factor_of(o.slow.factor, "slow.factor")
     if type(p) ~= "number" or p <= 0 or p >= 1 then fail "slow.p is the share of slow time, between 0 and 1" end
@@ -147,6 +164,13 @@ function sim.node(name, o)
     if mean <= 0 then fail "slow.mean is above 0" end
     if counts then core.sim_fault("markov", now, name, nil, state.slowness[name] or 1, factor, p, mean) end
   end
+end
+
+local function seconds_each(rate, what)
+  if type(rate) ~= "number" or not (rate > 0 and rate <= 1e18) then
+    fail(("%s: `%s` is no number of them a second"):format(what, tostring(rate)))
+  end
+  return 1 / rate
 end
 
 local function read_costs(path)
@@ -160,16 +184,31 @@ local function read_costs(path)
   for kernel, cost in pairs(costs.kernels) do
     core.sim_compute(seconds_of(cost.call_s, kernel .. ".call_s"), seconds_of(cost.row_s, kernel .. ".row_s"), kernel)
   end
+  local work <const> = costs.work
+  if work then core.sim_rates(seconds_of(work.flop_s, "flop_s"), seconds_of(work.byte_s, "byte_s")) end
 end
 
----How long kernels take on a node of speed 1: {call = "10us", row = "20us"} for all, or each as `file` says.
----@param o {call?: string|number, row?: string|number, file?: string} file: of `tide sim --calibrate`
+---How long computing takes on a node of speed 1. Kernels: {call = "10us", row = "20us"} for all, or each as `file`
+---says. Operations of programs, updates, products: flops / `flops` + bytes of their operands / `memory`, both a second.
+---@param o {call?: string|number, row?: string|number, flops?: number, memory?: number, file?: string} file: of `tide
+---sim --calibrate`
 function sim.compute(o)
   if not check_active() then return end
-  if o.call or o.row or not o.file then
+  if o.call or o.row or not (o.file or o.flops or o.memory) then
     core.sim_compute(seconds_of(o.call or 10e-6, "call"), seconds_of(o.row or 20e-6, "row"))
   end
+  if o.flops or o.memory then
+    core.sim_rates(seconds_each(o.flops or FLOPS, "flops"), seconds_each(o.memory or MEMORY, "memory"))
+  end
   if o.file then read_costs(o.file) end
+end
+
+---The calling worker computes as long as so much work takes: for what is not computed in the simulation.
+---@param flops number
+---@param bytes? number
+function sim.work(flops, bytes)
+  check_active()
+  core.sim_work(flops, bytes)
 end
 
 ---- faults --------------------------------------------------------------------------------------------------------
@@ -300,10 +339,54 @@ function sim.fault(kind, what, o)
   if context and not context.quiet and not context.json then context.progress:say("sim: " .. line) end
 end
 
-for _, name in ipairs {"check", "run"} do
-  sim[name] = function()
-    check_active()
-    error(errors.new("T0217", {message = ("sim.%s is not built yet"):format(name)}), 2)
+---- checks --------------------------------------------------------------------------------------------------------
+
+local EVERY_S <const> = 0.1
+local CHECK_FIELDS <const> = {every = true}
+
+---The first check that fails asks the runs to stop, as Ctrl-C does, and is the error that the script ends with.
+local function check_failed(name, why)
+  local context <const> = require("tide.cluster").context
+  local err <const> = script.error("T0220", ("check `%s` failed at %.6fs: %s"):format(name, core.now(), why))
+  err.state = #sim.faults > 0 and table.concat(sim.faults, "; ") or "no fault was asked for"
+  context.check_failed = context.check_failed or err
+  context.interrupted = true
+  return err
+end
+
+---An invariant of the script: a function that returns true, or false and why. It is called now and then on the driver,
+---while everything goes on, and may pull rows; what it raises is a failure as well.
+---@param name string
+---@param holds fun(): boolean, string?
+---@param o? {every?: string|number} virtual time between two looks; default 100ms
+---@return fun() check looks at once, and raises where it does not hold
+function sim.check(name, holds, o)
+  local counts = check_active()
+  if type(name) ~= "string" or type(holds) ~= "function" or (o ~= nil and type(o) ~= "table") then
+    fail "sim.check wants a name and a function that returns true, or false and why"
+  end
+  for key in pairs(o or {}) do
+    if not CHECK_FIELDS[key] then fail(("sim.check: `%s` is not known: every"):format(tostring(key))) end
+  end
+  local every = o and o.every and seconds_of(o.every, "every") or EVERY_S
+  if every <= 0 then fail "sim.check: `every` is above 0" end
+  local function look()
+    local ok, good, why = xpcall(holds, script.failure)
+    if not ok then
+      local err <const> = errors.from(good)
+      return check_failed(name, err.where and err.where .. ": " .. err.message or err.message)
+    end
+    if not good then return check_failed(name, why and tostring(why) or "it does not hold") end
+    return nil
+  end
+  if counts then
+    core.fiber(function()
+      repeat core.sleep(every) until look()
+    end)
+  end
+  return function()
+    local err = counts and look()
+    if err then error(err, 0) end
   end
 end
 

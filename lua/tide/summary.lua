@@ -100,8 +100,8 @@ local function add_exchange(self, history)
   end
   if not sums.comm_bytes then return end
   for k, v in pairs(sums) do self[k] = v end
-  if self.steps > 0 then self.comm_bytes_step = self.comm_bytes / self.steps end
-  if self.comm_s > 0 then self.overlap = math.max(0, 1 - self.comm_wait_s / self.comm_s) end
+  if (self.steps or 0) > 0 then self.comm_bytes_step = self.comm_bytes / self.steps end
+  if (self.comm_s or 0) > 0 then self.overlap = math.max(0, 1 - self.comm_wait_s / self.comm_s) end
 end
 
 ---@param run tide.run

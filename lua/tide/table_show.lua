@@ -4,6 +4,7 @@ local core = require "tide.core"
 local errors = require "tide.errors"
 local staleness = require "tide.staleness"
 local table_view = require "tide.table_view"
+local units = require "tide.units"
 
 local table_show = {}
 
@@ -32,6 +33,13 @@ function table_show.text(name, parts, o)
   local s <const> = table_show.staleness(parts)
   local lines <const> = table_view.lines(parts, table_show.columns, o)
   table.insert(lines, 1, ("table %s, width %d"):format(name, parts[1].width))
+  for _, part in ipairs(parts) do
+    if (part.at_risk_bound or 0) > 0 then
+      lines[#lines + 1] = ("%s: at risk %s, at most %s, bound %s; %d pushes vanished with nodes that died"):format(
+        part.node, units.format_size(part.at_risk), units.format_size(part.at_risk_most),
+        units.format_size(part.at_risk_bound), part.vanished)
+    end
+  end
   if s then lines[#lines + 1] = "\n" .. staleness.text(s, o) end
   return table.concat(lines, "\n")
 end

@@ -1,6 +1,7 @@
 -- tide.table{}: the description of a parameter table, checked here, made on the nodes by core.table.
 local script = require "tide.script"
 local text = require "tide.text"
+local units = require "tide.units"
 
 local table_spec = {}
 
@@ -12,7 +13,6 @@ local FIELDS <const> = {
 local CHOICES <const> = {
   dtype = {f32 = true}, technique = {static = true, relocate = true, replicate = true, intent = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
-  durability = {strict = true, none = true},
   send_order = {clock = true, magnitude = true, age = true, random = true},
 }
 local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
@@ -37,6 +37,36 @@ local function is_consistency(value)
   if bound then return bound > 0 and bound < math.huge end
   return value == "sequential" or value == "bsp" or value == "bsp:reproducible" or value == "async"
     or value:match("^async:%d+ms$") ~= nil
+end
+
+local DURABILITIES <const> = {strict = true, none = true, window = true}
+local WINDOW <const> = {
+  window = {parse = units.parse_duration, unit = 1e9, least = 4e6, most = 1e10, field = "window_ns",
+    range = "4ms to 10s"},
+  bytes = {parse = units.parse_size, unit = 1, least = 2^16, most = 2^30, field = "window_bytes",
+    range = "64KiB to 1GiB"},
+}
+
+-- Durability as "strict", or {window="50ms", bytes="4MiB"}: into the fields that core.table takes.
+local function read_durability(spec)
+  local value <const> = spec.durability
+  if value == nil or DURABILITIES[value] then return end
+  if type(value) ~= "table" or next(value) == nil then
+    refuse(3, 'table field `durability` is `%s`; there are "none", "strict", "window", {window="50ms", bytes="4MiB"}',
+      tostring(value))
+  end
+  spec.durability = "window"
+  for _, key in ipairs(text.sorted_keys(value)) do
+    local w <const> = WINDOW[key]
+    if not w then refuse(3, "durability has no field `%s`: window, bytes", tostring(key)) end
+    local amount <const>, why <const> = w.parse(value[key])
+    if not amount then refuse(3, "durability.%s: %s", key, why) end
+    local whole <const> = math.floor(amount * w.unit + 0.5)
+    if whole < w.least or whole > w.most then
+      refuse(3, "durability.%s is `%s`, not in %s", key, tostring(value[key]), w.range)
+    end
+    spec[w.field] = math.tointeger(whole)
+  end
 end
 
 ---Keys 0 .. n-1.
@@ -99,6 +129,12 @@ function table_spec.new(fields)
   end
   if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
     refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))
+  end
+  read_durability(spec)
+  local copied <const> = (spec.replicas or 0) > 0
+  if spec.durability and (spec.durability ~= "none") ~= copied then
+    refuse(2, copied and "durability none has no copies: replicas = 0" or
+      "durability `%s` needs replicas = 1 or 2", spec.durability)
   end
   spec.dtype = nil -- accepted because scripts say what they rely on; the store has one type in this version
   return setmetatable(spec, table_spec)

@@ -262,13 +262,28 @@ void tide__exchange_fail(struct tide_exchange *x, int code, const char *format, 
     tide__exchange_wake(x);
 }
 
-static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint64_t step,
+/* seq_cst: pairs with the actor's stores, and makes what it wrote before them visible */
+static bool is_done(const atomic_uint_fast64_t *done, uint64_t step) {
+    return atomic_load_explicit(done, memory_order_seq_cst) >= step;
+}
+
+/* A layer that has come and was not taken yet; layer_count: none. */
+static size_t untaken(const struct tide_exchange *x, uint64_t step) {
+    size_t i = 0;
+    while (i < x->layer_count &&
+           (x->layers[i].taken >= step || !is_done(&x->layers[i].done, step))) {
+        i++;
+    }
+    return i;
+}
+
+/* Until it is done, or `any` layer is there to be taken. */
+static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint64_t step, bool any,
                  const char *why) {
     int code = 0;
     uint64_t since = 0;
     atomic_store_explicit(&x->waiter, tide_fiber_current(), memory_order_seq_cst);
-    /* seq_cst: pairs with the actor's stores, and makes what it wrote before them visible */
-    while (code == 0 && atomic_load_explicit(done, memory_order_seq_cst) < step) {
+    while (code == 0 && !is_done(done, step) && !(any && untaken(x, step) < x->layer_count)) {
         if (atomic_load_explicit(&x->failed, memory_order_seq_cst) < 0) {
             tide_lock(&x->lock);
             code =
@@ -452,7 +467,7 @@ int tide_exchange_share(struct tide_exchange *x, uint64_t step,
 
 int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_EXCHANGE_SUMS],
                        const struct tide_exchange_plan **agreed) {
-    int code = await(x, &x->shared_done, step, "the sums of a step");
+    int code = await(x, &x->shared_done, step, false, "the sums of a step");
     if (code < 0) {
         return code;
     }
@@ -483,13 +498,33 @@ static void add_rest(struct tide_exchange *x, uint64_t step, size_t layer) {
     }
 }
 
-int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer) {
-    if (layer >= x->layer_count) {
-        return tide_fail(TIDE_EINVAL, "exchange: layer %zu of %zu", layer + 1, x->layer_count);
+static int check_layer(const struct tide_exchange *x, size_t layer) {
+    return layer < x->layer_count
+               ? 0
+               : tide_fail(TIDE_EINVAL, "exchange: layer %zu of %zu", layer + 1, x->layer_count);
+}
+
+int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, size_t *which) {
+    int code = check_layer(x, layer);
+    if (code == 0) {
+        code = await(x, &x->layers[layer].done, step, true, "gradients");
     }
-    int code = await(x, &x->layers[layer].done, step, "gradients");
+    if (code == 0) {
+        *which = is_done(&x->layers[layer].done, step) ? layer : untaken(x, step);
+    }
+    return code;
+}
+
+int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer) {
+    int code = check_layer(x, layer);
+    if (code == 0) {
+        code = await(x, &x->layers[layer].done, step, false, "gradients");
+    }
     if (code == 0 && x->layers[layer].path[step & 1] == TIDE_PATH_FACTOR) {
         add_rest(x, step, layer);
+    }
+    if (code == 0) {
+        x->layers[layer].taken = step;
     }
     return code;
 }

@@ -112,6 +112,10 @@ int tide_exchange_share(struct tide_exchange *x, uint64_t step,
  * NULL. */
 int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_EXCHANGE_SUMS],
                        const struct tide_exchange_plan **agreed);
+/* Waits until a layer has come, or any other for which `need` has not returned in this step: work
+ * there is while the layer is on its way. *which: the layer itself if it is there, else the lowest;
+ * `need` of it does not wait. Errors: as of `need`. */
+int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, size_t *which);
 /* Waits for a layer. Dense paths: its gradients are the sums now. Factor: the sum of its rest is,
  * and the rows of all workers' factors are to be had. Errors: EDIED, EPROTO, ECANCELED. */
 int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer);

@@ -66,6 +66,7 @@ struct layer {
     struct staged *staged;     /* by matrix; the worker's */
     struct factors own[2];     /* by parity; filled by the worker before READY */
     uint8_t path[2];           /* by parity; the worker's */
+    uint64_t taken;            /* step for which `need` has returned; the worker's */
     float *kept;               /* count: what lossy formats took off the own gradients, or NULL */
     bool keeps;                /* some of it is not 0 */
     float **sums_kept;         /* by chunk of the own ones: off their sums; NULL: none yet */

@@ -11,14 +11,14 @@
  */
 #include "net/inside.h"
 
-#define FRESH (4 * BEAT_INTERVAL)   /* news and signs of life that are not older count */
-#define SILENT (10 * BEAT_INTERVAL) /* a node that was not heard for so long is silent */
+#define FRESH (3 * RING_INTERVAL)  /* news and signs of life that are not older count */
+#define SILENT (4 * RING_INTERVAL) /* a node that was not heard for so long is silent */
 #define LINK_PATIENCE (5 * TIDE_SECOND)
 
 void tide__gossip_write(const struct tide_link *link, struct tide_writer *w, uint64_t now) {
     const struct tide_net *net = link->net;
-    if (!tide__ring_watches(net, link->peer->id)) {
-        tide_write_nil(w);
+    if (tide__ring_interval(net, link->peer->id) > RING_INTERVAL) {
+        tide_write_nil(w); /* no beats are expected of the peer, or seldom ones as between hub and member */
         return;
     }
     const struct tide_session *told[RING_NEIGHBOURS];

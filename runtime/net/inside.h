@@ -42,7 +42,8 @@ enum {
 };
 
 #define BEAT_INTERVAL (100 * TIDE_MILLISECOND)
-#define HUB_INTERVAL (1 * TIDE_SECOND) /* of beats with the controller of a ring */
+#define RING_INTERVAL (500 * TIDE_MILLISECOND) /* of beats between neighbours of a ring */
+#define HUB_INTERVAL (1 * TIDE_SECOND)         /* of those with its controller */
 #define HANDSHAKE_TIMEOUT (5 * TIDE_SECOND)
 #define DRAIN_TIMEOUT                                                                              \
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
@@ -249,6 +250,8 @@ unsigned tide__ring_neighbours(struct tide_net *net, uint16_t id, uint16_t out[R
 /* The view has changed: other neighbours, links to dial. */
 void tide__ring_refresh(struct tide_net *net);
 bool tide__ring_is_neighbour(const struct tide_net *net, uint16_t id);
+/* Between two looks at all links: in a ring, whose beats are seldom, less often. */
+uint64_t tide__ring_tick(const struct tide_net *net);
 /* Between beats with a peer; TIDE_NEVER: there are none. */
 uint64_t tide__ring_interval(const struct tide_net *net, uint16_t id);
 /* Is this node to hear the peer's beats? */

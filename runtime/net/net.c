@@ -162,7 +162,7 @@ static void tick(struct tide_net *net, uint64_t now) {
     uint64_t late = now > net->tick_at ? now - net->tick_at : 0;
     uint64_t excused = late > 2 * BEAT_INTERVAL ? late : 0;
     net->tick_soon = false;
-    net->tick_at = now + BEAT_INTERVAL;
+    net->tick_at = now + tide__ring_tick(net);
     struct tide_link *next;
     for (struct tide_link *link = net->links; link != NULL; link = next) {
         next = link->next;
@@ -199,7 +199,7 @@ static uint64_t flush(void *arg) {
     uint64_t now = tide__net_now(net);
     bool busy = net->links != NULL || net->member_count > 1;
     if (busy && net->tick_at == TIDE_NEVER) { /* from rest */
-        net->tick_at = now + BEAT_INTERVAL;
+        net->tick_at = now + tide__ring_tick(net);
     }
     bool ticks = net->tick_soon || now >= net->tick_at;
     if (ticks) {

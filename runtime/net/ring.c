@@ -3,14 +3,16 @@
  *
  * Up to RING_MEMBERS members everybody is linked with everybody and beats to everybody. In larger
  * clusters that would cost the square of their number, so each member beats to its neighbours
- * alone: the RING_REACH living members before it and as many behind it in the cyclic order of ids,
+ * alone, and five times less often, which is still four times within the silence that the detector
+ * grants: the RING_REACH living members before it and as many behind it in the cyclic order of ids,
  * a relation that is symmetric as long as both have the same view. The controller is linked with
  * all, and beats with all, at a slower pace. Other links are made when the first message wants one,
  * stay, and do not beat: silence there counts only while something of this side's waits to be
  * acknowledged, which takes a living peer 20 ms.
  *
  * Views reach two nodes at different times. A beat therefore says whether its sender counts on the
- * receiver's; whoever hears that answers with beats for a second, whatever its own view says.
+ * receiver's at that pace or a faster one; whoever hears that answers with such beats for a second,
+ * whatever its own view says.
  *
  * As ever, of two members the one with the higher id dials. The lower one that has something to
  * send knocks: a hello with attempt 0, which is answered by a refusal and a call back. So two that
@@ -83,9 +85,16 @@ bool tide__ring_is_neighbour(const struct tide_net *net, uint16_t id) {
     return false;
 }
 
+uint64_t tide__ring_tick(const struct tide_net *net) {
+    return net->ringed ? RING_INTERVAL / 2 : BEAT_INTERVAL;
+}
+
 uint64_t tide__ring_interval(const struct tide_net *net, uint16_t id) {
-    if (!net->ringed || id >= CLIENT_ID_MIN || tide__ring_is_neighbour(net, id)) {
+    if (!net->ringed || id >= CLIENT_ID_MIN) {
         return BEAT_INTERVAL;
+    }
+    if (tide__ring_is_neighbour(net, id)) {
+        return RING_INTERVAL;
     }
     return net->controls || id == tide_net_controller(net) ? HUB_INTERVAL : TIDE_NEVER;
 }
@@ -97,14 +106,15 @@ bool tide__ring_watches(const struct tide_net *net, uint16_t id) {
 bool tide__ring_beat_due(const struct tide_link *link, uint64_t now) {
     const struct tide_net *net = link->net;
     uint64_t interval = tide__ring_interval(net, link->peer->id);
-    if (link->counted_on != 0 && now - link->counted_on < TIDE_SECOND) {
-        interval = BEAT_INTERVAL;
+    bool counted_on = link->counted_on != 0 && now - link->counted_on < 2 * RING_INTERVAL;
+    if (counted_on && interval > RING_INTERVAL) {
+        interval = RING_INTERVAL;
     }
     if (interval == TIDE_NEVER || link->session->outbox.own != NULL) {
         return false;
     }
     /* Between neighbours other traffic is no beat: it carries no news of third parties. */
-    uint64_t since = net->ringed && interval == BEAT_INTERVAL ? link->beat_at : link->wrote;
+    uint64_t since = net->ringed && interval == RING_INTERVAL ? link->beat_at : link->wrote;
     return now - since >= interval - BEAT_INTERVAL / 8;
 }
 

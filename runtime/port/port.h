@@ -186,6 +186,10 @@ void tide_sim_at(struct tide_sim *sim, uint64_t time, void (*fn)(void *arg), voi
 void tide_sim_set_slowness(struct tide_sim *sim, const char *node, double times);
 void tide_sim_set_nic(struct tide_sim *sim, const char *node, uint64_t bytes_per_s);
 void tide_sim_set_latency(struct tide_sim *sim, uint64_t ns_min, uint64_t ns_max);
+/* A node's clock, which it goes by: jumps ahead now, and from now on gains (loses) so many nanoseconds a second. Before
+ * its port exists: clocks of machines began at different times and differ a little. */
+enum { TIDE_DRIFT_PPB_MAX = 10000000 }; /* 1 % */
+void tide_sim_set_clock(struct tide_sim *sim, const char *node, uint64_t ahead_ns, int64_t drift_ppb);
 /* A node's disk. Probabilities are of one operation; all zero: a disk that works. What is not synced when the node
  * crashes is found again, not found, or found in part, whatever these say. */
 struct tide_sim_disk {

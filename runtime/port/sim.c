@@ -175,6 +175,7 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     e->busy_until = sim->now + sim->charged + tide__sim_charged(e) +
                     (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
     e->charged = 0;
+    next = next != 0 ? tide__sim_clock_due(e->node, next) : 0;
     bool again =
         next == 0 || (e->options.pending != NULL ? e->options.pending(e->options.arg) : e->woken);
     if (again) {
@@ -240,7 +241,7 @@ static void sim_executor_stop(struct tide_executor *e) {
 /* ---- the rest of the port ---- */
 
 static uint64_t sim_now(struct tide_port *port) {
-    return ((struct sim_port *)port)->node->sim->now;
+    return tide__sim_clock(((struct sim_port *)port)->node);
 }
 
 static uint64_t sim_wall(struct tide_port *port) {
@@ -406,6 +407,7 @@ void tide_sim_destroy(struct tide_sim *sim) {
     }
     tide__fabric_deinit(&sim->fabric);
     tide_free(sim->nodes);
+    tide_free(sim->seeds);
     tide_free(sim->cuts);
     tide_free(sim->heap);
     tide_free(sim);
@@ -440,6 +442,28 @@ struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name) {
     return node;
 }
 
+static bool is_taken(const struct tide_sim *sim, uint64_t seed) {
+    for (size_t i = 0; i < sim->seed_count; i++) {
+        if (sim->seeds[i] == seed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a life of a node; no two are equal. The hash of so short a text makes the second life of n1
+ * the first of n2, say: they would draw one incarnation. */
+static uint64_t own_seed(struct tide_sim *sim, const char *name, unsigned life) {
+    uint64_t seed = tide_hash(name, strlen(name), sim->options.seed + life);
+    while (is_taken(sim, seed)) {
+        seed = tide_mix64(seed);
+    }
+    void *seeds = sim->seeds;
+    tide__sim_grow(&seeds, sim->seed_count, &sim->seed_room, sizeof *sim->seeds);
+    sim->seeds = seeds;
+    return sim->seeds[sim->seed_count++] = seed;
+}
+
 int tide_sim_port(struct tide_sim *sim, const char *name, struct tide_port **out) {
     if (name == NULL || strlen(name) >= SIM_NAME_MAX || sim->node_count >= SIM_NODES_MAX) {
         return tide_fail(TIDE_EINVAL, "simulator: a node needs a name of up to %d bytes",
@@ -461,7 +485,7 @@ int tide_sim_port(struct tide_sim *sim, const char *name, struct tide_port **out
     node->port = p;
     p->port.ops = &sim_ops;
     p->port.simulated = true;
-    p->port.seed = tide_hash(name, strlen(name), sim->options.seed + node->incarnation);
+    p->port.seed = own_seed(sim, name, node->incarnation);
     tide_random_seed(&p->entropy, tide_mix64(p->port.seed));
     *out = &p->port;
     return 0;

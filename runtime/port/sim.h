@@ -1,6 +1,7 @@
 /* Private to the simulator: the event heap, nodes and executors (sim.c), streams (sim_stream.c),
  * the network between them (sim_net.c, sim_bulk.c, sim_fabric.c), files (sim_file.c) and what their
- * disk keeps of them (sim_disk.c), faults and settings (sim_fault.c). */
+ * disk keeps of them (sim_disk.c), clocks that differ (sim_clock.c), faults and settings
+ * (sim_fault.c). */
 #ifndef TIDE_PORT_SIM_H
 #define TIDE_PORT_SIM_H
 
@@ -71,6 +72,9 @@ struct sim_names { /* sorted by path */
 /* Outlives its ports: a node that crashed and starts again finds its files. */
 struct sim_node {
     struct tide_sim *sim;
+    /* at clock_at its clock showed clock_shown; it gains drift_ppb nanoseconds a second on ours */
+    uint64_t clock_at, clock_shown;
+    int64_t drift_ppb;
     char name[SIM_NAME_MAX];
     uint16_t index;
     bool crashed;
@@ -125,6 +129,8 @@ struct tide_sim {
     size_t heap_count, heap_room;
     struct sim_node **nodes;
     size_t node_count, node_room;
+    uint64_t *seeds; /* of all ports ever */
+    size_t seed_count, seed_room;
     struct sim_cut *cuts;
     size_t cut_count, cut_room;
     struct tide_executor *executors;
@@ -163,6 +169,10 @@ bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *from,
 struct sim_node *tide__sim_find_node(const struct tide_sim *sim, const char *name);
 struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name);
 struct sim_node *tide__sim_setting_of(struct tide_sim *sim, const char *name); /* finds or adds */
+
+/* sim_clock.c: what the node's clock shows now, and when (ours) it will show `shown`. */
+uint64_t tide__sim_clock(const struct sim_node *node);
+uint64_t tide__sim_clock_due(const struct sim_node *node, uint64_t shown);
 
 /* sim_net.c */
 enum { SIM_LINK_CORE, SIM_LINK_OUT, SIM_LINK_IN }; /* the two of node i: + 2 i */

@@ -16,6 +16,7 @@
  * Order within a call: once a key was missed, keys count as missed when any route changed since the
  * pass began, so that a later duplicate cannot overtake an earlier one.
  */
+#include "store/at_risk.h"
 #include "store/clocked.h"
 #include "store/cut.h"
 #include "store/heat.h"
@@ -132,9 +133,7 @@ static inline bool served(const struct tide__pass *pass, const struct tide__slot
 }
 
 static bool at_limit(const struct tide_table *table) {
-    return table->options.key_limit &&
-           atomic_load_explicit(&table->slab.used, memory_order_relaxed) >=
-               table->options.key_limit;
+    return table->options.key_limit && tide__slab_used(&table->slab) >= table->options.key_limit;
 }
 
 static int full(const struct tide_table *table) {
@@ -283,7 +282,8 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             if (TIDE_UNLIKELY(table->replicas) && code > 0) {
                 uint64_t until = tide__lease_deadline(table, (uint32_t)(b.slots[j] - table->slots));
                 pass->deadline = until < pass->deadline ? until : pass->deadline;
-                if (code == TIDE__FOUND && tide__word_seen(old)) { /* not at its copies yet */
+                if (code == TIDE__FOUND && tide__word_seen(old) && /* not at its copies yet */
+                    !table->replicas->at_risk) {
                     tide__word_unlock(word, old);
                     code = TIDE__MISSED;
                 }
@@ -318,15 +318,20 @@ static int miss_all(struct tide__pass *pass) {
     return code;
 }
 
-/* A worker at a table of durability strict. In place while nothing that workers handed over is on its
- * way to the store actor, nothing of the row on its way to its copies, and the leases hold until after
- * the rows were read; else all of the call goes to the store actor. */
-static int pull_strict(struct tide__pass *pass) {
-    struct tide_table *table = pass->table;
+/* Has everything run that workers handed over to the store actor? */
+static bool all_handled(const struct tide_table *table) {
     /* acquire, and in this order: equal means that all that was handed over before has run */
     uint64_t handled = atomic_load_explicit(&table->self_handled, memory_order_acquire);
     uint64_t sent = atomic_load_explicit(&table->self_sent, memory_order_relaxed);
-    if (handled != sent) {
+    return handled == sent;
+}
+
+/* A worker at a table with copies. In place while nothing that workers handed over is on its way to
+ * the store actor, nothing of the row on its way to its copies (durability strict), and the leases
+ * hold until after the rows were read; else all of the call goes to the store actor. */
+static int pull_strict(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    if (!all_handled(table)) {
         return miss_all(pass);
     }
     pass->deadline = TIDE_NEVER;
@@ -374,7 +379,7 @@ static uint64_t arrived(struct tide__pass *pass, uint32_t position, uint64_t key
 }
 
 static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pass,
-                                                           const bool moving) {
+                                                           const bool moving, const bool at_risk) {
     struct tide_table *table = pass->table;
     const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
@@ -395,6 +400,11 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                         tide__word_unlock(word, old);
                         return code;
                     }
+                }
+                code = at_risk ? tide__at_risk_list(table, b.keys[j], &now) : 0;
+                if (TIDE_UNLIKELY(code < 0)) {
+                    tide__word_unlock(word, now);
+                    return code;
                 }
                 float *row = tide__slab_row(&table->slab, (uint32_t)now);
                 const uint8_t *delta = pass->in + b.positions[j] * row_bytes;
@@ -429,11 +439,25 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
     return 0;
 }
 
+/* A worker at a table with copies: in place if they may follow later (at_risk.h); else the store
+ * actor sends it to them. */
+static int push_copied(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    unsigned guard;
+    if (!table->replicas->at_risk || !all_handled(table) || !tide__at_risk_enter(table, &guard)) {
+        return miss_all(pass);
+    }
+    int code = pass_push(pass, false, true);
+    tide__at_risk_leave(table, guard);
+    return code;
+}
+
 int tide__pass_push(struct tide__pass *pass) {
     if (TIDE_UNLIKELY(pass->table->replicas)) {
-        return miss_all(pass); /* the store actor sends it to the copies */
+        return push_copied(pass);
     }
-    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true) : pass_push(pass, false);
+    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true, false)
+                                                 : pass_push(pass, false, false);
 }
 
 /* ---- calls ---- */
@@ -596,6 +620,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         return 0;
     }
     tide__store_yield(table->store);
+    const struct tide__shared *shared = tide__shared_of(table);
     struct tide__misses misses;
     tide__misses_init(&misses);
     for (size_t i = 0; i < key_count && !code; i++) {
@@ -608,7 +633,8 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         uint64_t word = words ? atomic_load_explicit(words + tide__place_of(table, slot, keys[i]),
                                                      memory_order_acquire)
                               : 0;
-        if (tide__word_state(word) != TIDE__OWNED && !tide__shared_stays(table, keys[i])) {
+        if (tide__word_state(word) != TIDE__OWNED &&
+            !(shared && tide__shared_stays(table, keys[i]))) {
             code = tide__misses_add(&misses, i);
         }
     }

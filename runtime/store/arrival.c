@@ -87,26 +87,31 @@ uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k, uint32_
 }
 
 void tide__arrival_free(struct tide_table *table, uint64_t word) {
-    tide__slab_give(&table->arrivals, (uint32_t)word);
+    tide__hand_give(&table->arrivals, (uint32_t)word);
 }
 
 /* The word of a row that is here: the workers', unless operations are on their way or it is held.
- */
+ * Then the record is not used any more. */
+static uint64_t settled(struct tide_table *table, uint64_t word) {
+    const struct tide__arrival *a = tide__arrival_of(table, word);
+    return !a->here || a->held || a->own
+               ? word
+               : tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 |
+                     a->row;
+}
+
 uint64_t tide__word_settled(struct tide_table *table, uint64_t word) {
-    struct tide__arrival *a = tide__arrival_of(table, word);
-    if (!a->here || a->held || a->own) {
-        return word;
+    const uint64_t now = settled(table, word);
+    if (now != word) {
+        tide__arrival_free(table, word);
     }
-    uint64_t now =
-        tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 | a->row;
-    tide__arrival_free(table, word);
     return now;
 }
 
 /* An arrival record for a locked word without a row. */
 int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row) {
     uint32_t number;
-    int code = tide__slab_take(&table->arrivals, &number);
+    int code = tide__hand_take(&table->arrivals, &number);
     if (code) {
         return code;
     }
@@ -120,12 +125,11 @@ int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row) {
 }
 
 int tide__row_take(struct tide_table *table, uint32_t *row) {
-    if (table->options.key_limit &&
-        atomic_load_explicit(&table->slab.used, memory_order_relaxed) >= table->options.key_limit) {
+    if (table->options.key_limit && tide__slab_used(&table->slab) >= table->options.key_limit) {
         return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
                          table->name, (unsigned long long)table->options.key_limit);
     }
-    return tide__slab_take(&table->slab, row);
+    return tide__hand_take(&table->slab, row);
 }
 
 /* A row for a locked word that has none and waits for none. */
@@ -161,14 +165,21 @@ bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word,
     return room;
 }
 
-/* One operation less on its way; the word is locked. */
-uint64_t tide__taken_back(struct tide_table *table, uint64_t word) {
+static uint64_t taken_back(struct tide_table *table, uint64_t word) {
     if (tide__word_state(word) == TIDE__ARRIVING) {
         struct tide__arrival *a = tide__arrival_of(table, word);
         a->own -= a->own > 0;
-        return tide__word_settled(table, word);
+        return settled(table, word);
     }
     return tide__word_state(word) == TIDE__ABSENT && tide__word_handed(word) ? word - 1 : word;
+}
+
+uint64_t tide__taken_back(struct tide_table *table, uint64_t word) {
+    const uint64_t now = taken_back(table, word);
+    if (tide__word_state(word) == TIDE__ARRIVING && now != word) {
+        tide__arrival_free(table, word);
+    }
+    return now;
 }
 
 void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions,
@@ -178,7 +189,11 @@ void tide__owner_take_back(struct tide_table *table, const void *keys, const uin
         memcpy(&key, (const char *)keys + (size_t)positions[i] * sizeof key, sizeof key);
         atomic_uint_fast64_t *word = tide__key_lock(table, tide__slot_of(table, key), key, &old);
         if (word) {
-            tide__word_unlock(word, tide__taken_back(table, old));
+            const uint64_t now = taken_back(table, old);
+            if (tide__word_state(old) == TIDE__ARRIVING && now != old) {
+                tide__slab_give(&table->arrivals, (uint32_t)old); /* not of the I/O thread */
+            }
+            tide__word_unlock(word, now);
         }
     }
 }
@@ -250,7 +265,17 @@ void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int cod
 
 /* Answers what waited and has all its rows. */
 void tide__owner_finish(struct tide_table *table) {
+    struct tide__parcels *parcels = table->parcels;
     tide__parcels_send(table);
+    if (parcels->given) {
+        tide__table_count(table, TIDE__RELOCATED_OUT, parcels->given);
+        parcels->given = 0;
+    }
+    if (parcels->got) {
+        tide__table_count(table, TIDE__RELOCATED_IN, parcels->got);
+        tide__table_count(table, TIDE__RELOCATE_NS, parcels->took_ns);
+        parcels->got = parcels->took_ns = 0;
+    }
     while (table->parcels->done) {
         struct tide__job *job = table->parcels->done;
         table->parcels->done = job->next;
@@ -298,7 +323,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         return old;
     }
     if (!none) {
-        tide__slab_give(&table->slab, row);
+        tide__hand_give(&table->slab, row);
     }
     if (k->home) {
         tide__trail_passed(table, key, k->self);
@@ -306,8 +331,10 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, key)));
         tide__locations_gave(table, key, to == home ? 0 : to, term & TIDE__TERM_MASK);
     }
-    tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
-    tide__table_count(table, TIDE__RELOCATED_OUT, 1);
+    if (!TIDE_MUTANT(share_row_leaves_silently)) {
+        tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
+    }
+    table->parcels->given++;
     return tide__word_gone(old, k, handed);
 }
 
@@ -323,8 +350,8 @@ static unsigned bucket_of(uint64_t ns) {
 
 static void count_time(struct tide_table *table, const struct tide__arrival *a, uint64_t now) {
     uint64_t took = now - a->asked_at;
-    tide__table_count(table, TIDE__RELOCATED_IN, 1);
-    tide__table_count(table, TIDE__RELOCATE_NS, took);
+    table->parcels->got++;
+    table->parcels->took_ns += took;
     atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
     atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + 1,
                           memory_order_relaxed);
@@ -352,7 +379,9 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w;
          w = next) {
         next = w->next;
-        int code = tide__owner_run(w->job, w->index, &old, row, false);
+        int code = w->job->kind == TIDE__LOCALIZE
+                       ? 0
+                       : tide__owner_run(w->job, w->index, &old, row, false);
         tide__waiter_done(table, w, code, "no memory for the answer");
     }
     a->first = NULL;
@@ -384,21 +413,26 @@ void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
 }
 
 /* The words of the next keys, then their rows. */
-static void prefetch(struct tide_table *table, const uint8_t *keys, size_t count) {
-    atomic_uint_fast64_t *words[32];
+static void fetch(struct tide_table *table, struct tide__key_block *block, const uint8_t *keys,
+                  size_t count) {
+    const bool range = table->options.slots == TIDE_SLOTS_RANGE;
     for (size_t i = 0; i < count; i++) {
         uint64_t key;
         memcpy(&key, keys + i * sizeof key, sizeof key);
-        uint32_t slot = tide__slot_of(table, key);
+        const uint32_t slot = range ? tide__slot_of(table, key) : tide__slot_spread(key);
         /* acquire: with tide__dense_words */
-        words[i] = atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
-        if (words[i]) {
-            words[i] += tide__place_of(table, slot, key);
-            __builtin_prefetch(words[i], 1);
-        }
+        atomic_uint_fast64_t *words =
+            atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        words = words ? words : tide__dense_words(table, slot);
+        block->keys[i] = key;
+        block->slots[i] = slot;
+        const uint64_t place = range ? tide__place_of(table, slot, key) : key >> 12;
+        block->words[i] = words ? words + place : NULL;
+        __builtin_prefetch(block->words[i], 1);
     }
     for (size_t i = 0; i < count; i++) {
-        uint64_t word = words[i] ? atomic_load_explicit(words[i], memory_order_acquire) : 0;
+        uint64_t word =
+            block->words[i] ? atomic_load_explicit(block->words[i], memory_order_acquire) : 0;
         if (tide__word_state(word) == TIDE__OWNED) {
             __builtin_prefetch(tide__slab_row(&table->slab, (uint32_t)word), 1);
         } else if (tide__word_state(word) == TIDE__ARRIVING) {
@@ -407,8 +441,23 @@ static void prefetch(struct tide_table *table, const uint8_t *keys, size_t count
     }
 }
 
-void tide__owner_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count) {
-    if (i % 32 == 0 && table->options.keys == TIDE_KEYS_DENSE) {
-        prefetch(table, keys + i * sizeof(uint64_t), count - i < 32 ? count - i : 32);
+atomic_uint_fast64_t *tide__block_lock(struct tide_table *table, struct tide__key_block *block,
+                                       const uint8_t *keys, size_t i, size_t count, uint64_t *key,
+                                       uint32_t *slot, uint64_t *old) {
+    if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
+        memcpy(key, keys + i * sizeof *key, sizeof *key);
+        *slot = tide__slot_of(table, *key);
+        return tide__key_lock(table, *slot, *key, old);
     }
+    const size_t at = i % TIDE__BLOCK_KEYS;
+    if (at == 0) {
+        fetch(table, block, keys + i * sizeof *key,
+              count - i < TIDE__BLOCK_KEYS ? count - i : TIDE__BLOCK_KEYS);
+    }
+    *key = block->keys[at];
+    *slot = block->slots[at];
+    while (block->words[at] && tide__word_lock(block->words[at], false, old)) {
+        tide_pause();
+    }
+    return block->words[at];
 }

@@ -133,28 +133,34 @@ static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool 
     return TIDE__FOUND;
 }
 
-/* Latched: the copy serves a read by this worker. */
-static bool fresh(const struct access *a, uint32_t slot, const struct tide__cached *r) {
-    const struct tide__clocked *c = a->c;
-    if (!r->valid) {
-        return false;
-    }
-    if (tide__is_eager(c)) {
-        /* acquire: pairs with tide__floor_raise */
-        return r->row_clock >= a->need ||
-               atomic_load_explicit(&c->floor[slot], memory_order_acquire) >= a->need;
-    }
-    return r->settled == a->settled && (c->model == TIDE_ASYNC || r->row_clock >= a->need);
+/* Latched: the copy holds every push of a smaller stamp. */
+static uint32_t clock_of(const struct tide__clocked *c, uint32_t slot,
+                         const struct tide__cached *r) {
+    /* acquire: pairs with tide__floor_raise */
+    const uint32_t floor =
+        r->subscribed ? atomic_load_explicit(&c->pushed_floor[slot], memory_order_acquire) : 0;
+    return floor > r->row_clock ? floor : r->row_clock;
 }
 
-/* Latched: is a request to be sent for it now? */
-static bool wanted(const struct access *a, const struct tide__cached *r) {
-    if (a->c->model == TIDE_ASYNC) {
+/* Latched: the copy serves a read by this worker. What settled was pushed to those that are
+ * subscribed. */
+static bool fresh(const struct access *a, uint32_t slot, const struct tide__cached *r) {
+    return r->valid && (r->subscribed || r->settled == a->settled) &&
+           (a->c->model == TIDE_ASYNC || clock_of(a->c, slot, r) >= a->need);
+}
+
+/* Latched, not fresh (or async): is a request to be sent for it now? */
+static bool wanted(const struct access *a, uint32_t slot, const struct tide__cached *r) {
+    const struct tide__clocked *c = a->c;
+    if (c->model == TIDE_ASYNC) {
         return !r->asked && (!r->valid || r->fetched_ns < a->oldest_ns || r->settled != a->settled);
     }
     /* A neighbour that is ahead may have asked for what comes only after this worker's clock. */
     bool unasked = !r->asked || r->asked_need > a->need;
-    return unasked && (a->c->model == TIDE_SSP || !r->valid);
+    /* The home pushes, if it has heard that it should: its clock is there, what changed is not. */
+    bool comes = r->valid && r->subscribed && tide__is_eager(c) &&
+                 atomic_load_explicit(&c->floor[slot], memory_order_acquire) < a->need;
+    return unasked && !comes;
 }
 
 /* FOUND: latched, good to read. NOT_FOUND: initial values. MISSED: not yet; *ask: it is wanted. */
@@ -183,7 +189,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
         return TIDE__MISSED;
     }
     bool good = fresh(a, slot, r);
-    if (TIDE_UNLIKELY((!good || c->model == TIDE_ASYNC) && wanted(a, r))) {
+    if (TIDE_UNLIKELY((!good || c->model == TIDE_ASYNC) && wanted(a, slot, r))) {
         *ask = true;
         r->asked = true;
         r->asked_need = a->need;
@@ -192,11 +198,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
         tide__word_unlock(p->word, p->old);
         return TIDE__MISSED;
     }
-    uint32_t clock = r->row_clock;
-    if (tide__is_eager(c)) {
-        uint32_t floor = atomic_load_explicit(&c->floor[slot], memory_order_relaxed);
-        clock = floor > clock ? floor : clock;
-    }
+    const uint32_t clock = clock_of(c, slot, r);
     a->row_clock = clock < a->row_clock ? clock : a->row_clock;
     if (r->used_clock != a->worker->clock || !r->referenced) {
         r->used_clock = a->worker->clock;
@@ -214,7 +216,7 @@ static int ask(struct access *a, uint64_t *keys, size_t count) {
     struct tide_store *store = c->table->store;
     int code = 0;
     a->fetches += count;
-    if (atomic_load_explicit(&c->index->slab.used, memory_order_relaxed) >=
+    if (tide__slab_used(&c->index->slab) >=
         c->table->options.cache_bytes / c->index->slab.stride) {
         tide__evict(c, a->worker->clock, true);
     }
@@ -373,7 +375,7 @@ static int write_lock(struct access *a, uint64_t key, struct place *p) {
         return TIDE__MISSED;
     }
     if (TIDE_UNLIKELY(c->table->options.update == TIDE_UPDATE_ADAGRAD && !p->record->valid)) {
-        bool is_wanted = wanted(a, p->record);
+        bool is_wanted = wanted(a, slot, p->record);
         p->record->asked = true;
         p->record->asked_need = a->need;
         tide__word_unlock(p->word, p->old);
@@ -548,6 +550,7 @@ int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const 
         return ticket ? pull_start(c, worker, keys, count, out, ticket)
                       : pull(c, worker, keys, count, out);
     }
+    (void)tide__tally(c, worker); /* it uses the table */
     int code = c->model == TIDE_BSP ? tide__overlay_push(c, worker, keys, count, in)
                                     : push(c, worker, keys, count, in);
     if (c->model == TIDE_ASYNC) {
@@ -650,6 +653,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
     if (!plain) { /* the general way, which also says what is wrong */
         return add_columns(table, key, columns, values, count);
     }
+    (void)tide__tally(c, worker); /* it uses the table */
     struct access a;
     struct place p;
     access_begin(&a, c, worker);

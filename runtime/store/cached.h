@@ -39,6 +39,7 @@ struct tide__cached { /* all but the values in one line of the caches */
     atomic_bool in_use;
     bool valid; /* a row has come */
     bool asked; /* a request is under way */
+    bool subscribed; /* the home knows of it, and pushes what changes while it pushes at all */
     bool dirty; /* acc is not empty; the record is listed for sending */
     bool referenced;
     float data[]; /* value, then acc: `floats` each */

@@ -194,7 +194,7 @@ void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_wr
     tide_write_array(w, 6);
     tide__options_write(w, &entry->options);
     tide_write_uint(w, entry->version);
-    tide_write_bool(w, entry->phase != TIDE__CATALOG_FAILED);
+    tide_write_bool(w, entry->phase != TIDE__CATALOG_GONE);
     tide_write_binary(w, entry->homes, HOMES_BYTES);
     tide_write_typed(w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
     tide_write_typed(w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
@@ -220,7 +220,7 @@ static int read_entry(struct tide__catalog_entry *entry, const struct tide_contr
     }
     entry->id = id;
     entry->version = (uint32_t)version;
-    entry->phase = made ? TIDE__CATALOG_PREPARE : TIDE__CATALOG_FAILED;
+    entry->phase = made ? TIDE__CATALOG_PREPARE : TIDE__CATALOG_GONE;
     (void)snprintf(entry->name, sizeof entry->name, "%s", made ? name : "?");
     entry->options.name = entry->name;
     memcpy(entry->homes, homes, HOMES_BYTES);
@@ -399,6 +399,39 @@ static int record(struct tide_store *store, const struct tide__catalog_entry *en
     return code;
 }
 
+/* Its name may be given anew. Recorded, else a controller that is started again hands it out again. */
+static void retire(struct tide_store *store, struct tide__catalog_entry *entry) {
+    entry->phase = TIDE__CATALOG_GONE;
+    (void)record(store, entry);
+    (void)snprintf(entry->name, sizeof entry->name, "?");
+}
+
+static int forget(struct tide_store *store, const struct tide_message *message) {
+    const uint16_t self = tide__store_self(store);
+    if (!tide__catalog_commands(store)) {
+        return tide_fail(TIDE_EBUSY, "this node is not the controller");
+    }
+    for (unsigned node = 1; node < 0x8000; node++) {
+        if (node != self && takes_tables(store, node)) {
+            char name[96];
+            tide__node_text(store, (uint16_t)node, name);
+            return tide_fail(TIDE_EBUSY, "node %s may hold rows of them", name);
+        }
+    }
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        struct tide_table *table = tide__table_by_id(store, e->id);
+        if (e->phase != TIDE__CATALOG_GONE) {
+            retire(store, e);
+        }
+        if (table) {
+            atomic_store_explicit(&table->ready, false, memory_order_relaxed);
+        }
+    }
+    static const uint8_t nil = 0xc0;
+    (void)tide_answer(message->from, message->call, &nil, sizeof nil);
+    return 0;
+}
+
 static int create(struct tide_store *store, const struct tide_message *message,
                   struct tide_reader *body) {
     struct tide_table_options options;
@@ -520,6 +553,9 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
     case TIDE__OP_CREATE:
         code = create(store, message, body);
         break;
+    case TIDE__OP_FORGET:
+        code = forget(store, message);
+        break;
     case TIDE__OP_MOVE_SLOTS:
         code = tide__request_call(store, message, body);
         break;
@@ -620,16 +656,14 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     (void)tide__store_send_writer(store, tide_net_controller(store->net), &w);
 }
 
-/* A node could not make the table: nobody gets it. Its id and name stay taken. */
+/* A node could not make the table: nobody gets it. */
 static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node,
                    int code) {
     char name[96], text[200];
     tide__node_text(store, node, name);
     (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
                    tide_error_name(code));
-    entry->phase = TIDE__CATALOG_FAILED;
-    (void)record(store, entry); /* else it is tried again after a restart, and refused again */
-    (void)snprintf(entry->name, sizeof entry->name, "?");
+    retire(store, entry);
     while (entry->callers) {
         struct tide__caller *caller = entry->callers;
         entry->callers = caller->next;
@@ -643,7 +677,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
     bool ready = tide_read_bool(r);
     int64_t code = tide_read_int(r);
     struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
-    if (!entry || r->error || entry->phase == TIDE__CATALOG_FAILED) {
+    if (!entry || r->error || entry->phase == TIDE__CATALOG_GONE) {
         return;
     }
     if (code < 0) {
@@ -665,7 +699,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
 
 static void welcome(struct tide_store *store, uint16_t node) {
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-        if (e->phase == TIDE__CATALOG_FAILED || e->phase == TIDE__CATALOG_RECORD) {
+        if (e->phase == TIDE__CATALOG_GONE || e->phase == TIDE__CATALOG_RECORD) {
             continue; /* of the latter it will hear like all others */
         }
         bool round = e->phase != TIDE__CATALOG_READY;

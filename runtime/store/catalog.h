@@ -9,7 +9,7 @@ enum tide__catalog_phase {
     TIDE__CATALOG_PREPARE, /* nodes make the table */
     TIDE__CATALOG_COMMIT,  /* nodes let it be found */
     TIDE__CATALOG_READY,
-    TIDE__CATALOG_FAILED,
+    TIDE__CATALOG_GONE, /* a node could not make it, or it is forgotten: its id stays taken */
 };
 
 /* Of a slot with copies: does every push that its home made before its group last changed lie with

@@ -227,10 +227,10 @@ void tide__sync_wake(struct tide__sync *sync) {
 
 /* ---- floors ---- */
 
-void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock) {
-    if (atomic_load_explicit(&c->floor[slot], memory_order_relaxed) < clock) {
+void tide__floor_raise(atomic_uint *floor, uint32_t clock) {
+    if (atomic_load_explicit(floor, memory_order_relaxed) < clock) {
         /* release: the rows it speaks of are in the copies; pairs with the acquire of pulls */
-        atomic_store_explicit(&c->floor[slot], clock, memory_order_release);
+        atomic_store_explicit(floor, clock, memory_order_release);
     }
 }
 
@@ -262,7 +262,7 @@ int tide__clocked_create(struct tide_table *table) {
     }
     memset(c, 0, sizeof *c);
     c->table = table;
-    c->model = o->model;
+    atomic_init(&c->model, o->model);
     c->shape = tide__cached_shape(&table->options);
     c->held_end = &c->held;
     atomic_init(&c->age_ms, o->age_ms);
@@ -337,14 +337,28 @@ static void malformed(struct tide_store *store) {
     atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
 }
 
+/* Both fetch or are pushed the same rows and promise the same. */
+static bool may_become(uint8_t from, uint8_t to) {
+    return from == to || ((from == TIDE_SSP || from == TIDE_ESSP) &&
+                          (to == TIDE_SSP || to == TIDE_ESSP));
+}
+
+/* [change, model, staleness, age, bound]; op and table are read. Of changes that several nodes make
+ * at once all take the same. */
 static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
+    uint64_t change = tide_read_uint(r), model = tide_read_uint(r);
     uint64_t staleness = tide_read_uint(r), age = tide_read_uint(r);
     double bound = tide_read_double(r);
-    if (r->error || staleness > TIDE_STALENESS_MAX || age > TIDE__AGE_MS_MAX ||
+    if (r->error || model > TIDE_VAP || !may_become(c->model, (uint8_t)model) ||
+        staleness > TIDE_STALENESS_MAX || age > TIDE__AGE_MS_MAX ||
         (c->vap && !(isfinite(bound) && bound > 0))) {
         malformed(c->table->store);
         return;
     }
+    if (change <= atomic_load(&c->change)) {
+        return;
+    }
+    atomic_store(&c->change, change);
     if (c->vap) {
         tide__vap_set_bound(c, bound);
     }
@@ -358,6 +372,7 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     atomic_store_explicit(&c->serial, serial, memory_order_release); /* pairs with cache.c */
     tide_unlock(&c->bound_lock);
     atomic_store_explicit(&c->age_ms, (uint32_t)age, memory_order_relaxed);
+    atomic_store(&c->model, (unsigned char)model);
     tide__sync_wake(sync);
 }
 
@@ -419,20 +434,57 @@ void tide_table_consistency(const struct tide_table *table, struct tide_consiste
     const struct tide__clocked *c = table->clocked;
     *out = table->options.consistency;
     if (c) {
+        out->model = c->model;
         out->staleness = atomic_load_explicit(&c->staleness, memory_order_relaxed);
         out->age_ms = atomic_load_explicit(&c->age_ms, memory_order_relaxed);
         out->bound = c->vap ? tide__vap_bound(c) : 0;
     }
 }
 
+static void bound_send(struct tide__clocked *c, uint16_t to, uint64_t change,
+                       const struct tide_consistency *bound) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 7);
+    tide_write_uint(&w, TIDE__OP_BOUND);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, change);
+    tide_write_uint(&w, bound->model);
+    tide_write_uint(&w, bound->staleness);
+    tide_write_uint(&w, bound->age_ms);
+    tide_write_double(&w, bound->bound);
+    (void)tide__sync_send(c->table->store, to, &w);
+}
+
+void tide__bound_tell(struct tide__clocked *c, uint16_t to) {
+    const uint64_t change = atomic_load(&c->change);
+    struct tide_consistency now;
+    if (change) {
+        tide_table_consistency(c->table, &now);
+        bound_send(c, to, change, &now);
+    }
+}
+
+/* Higher than any that this node has seen or made; the node's number makes it one of its own. */
+static uint64_t next_change(struct tide__clocked *c) {
+    uint64_t issued = atomic_load(&c->issued), next;
+    do {
+        const uint64_t seen = atomic_load(&c->change), last = seen > issued ? seen : issued;
+        next = ((last >> 16) + 1) << 16 | tide__store_self(c->table->store);
+    } while (!atomic_compare_exchange_weak(&c->issued, &issued, next));
+    return next;
+}
+
 int tide_table_set_consistency(struct tide_table *table, const struct tide_consistency *given) {
     struct tide__clocked *c = table->clocked;
     struct tide_table_options o = table->options;
     o.consistency = *given;
-    if (given->model != table->options.consistency.model ||
+    if (!may_become(table->options.consistency.model, given->model) ||
         given->reproducible != table->options.consistency.reproducible ||
         given->flat != table->options.consistency.flat) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' keeps its model of consistency",
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "table '%s' keeps its model of consistency: only ssp and essp change into "
+                         "each other",
                          table->name);
     }
     int code = tide__consistency_check(&o);
@@ -440,17 +492,10 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
         return code;
     }
     struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
+    const uint64_t change = c ? next_change(c) : 0;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p;
          p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {
-        struct tide_writer w;
-        tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 5);
-        tide_write_uint(&w, TIDE__OP_BOUND);
-        tide_write_uint(&w, table->id);
-        tide_write_uint(&w, o.consistency.staleness);
-        tide_write_uint(&w, o.consistency.age_ms);
-        tide_write_double(&w, o.consistency.bound);
-        (void)tide__sync_send(table->store, p->id, &w);
+        bound_send(c, p->id, change, &o.consistency);
     }
     return 0;
 }
@@ -464,7 +509,7 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
         return;
     }
     tide__tallies_sum(c, &out->all);
-    out->copies = atomic_load_explicit(&c->index->slab.used, memory_order_relaxed);
+    out->copies = tide__slab_used(&c->index->slab);
     out->copy_bytes = out->copies * c->index->slab.stride;
     out->evicted = atomic_load_explicit(&c->evicted, memory_order_relaxed);
     out->values_in = atomic_load_explicit(&c->values_in, memory_order_relaxed);

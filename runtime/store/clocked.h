@@ -10,8 +10,8 @@
  *   home       applies DELTA; a slot's clock is the minimum over the nodes of their ticks: the rows
  *              hold every push of a smaller stamp. When it rises: VALUE with the rows that changed
  *              to who holds copies (essp), answers to who asked for newer rows, then FRESH
- *   node       FRESH raises the floors of slots; a pull of a worker at clock c wants floor (essp)
- *              or copy (ssp) of clock c - s
+ *   node       FRESH raises the floors of slots; a pull of a worker at clock c wants floor (copies
+ *              that the home pushes to: essp) or copy (ssp) of clock c - s
  *
  * Order. All of these travel on the one ordered lane between two nodes and are applied, not
  * answered, in order. So a TICK comes behind the DELTAs it closes and FRESH behind its VALUEs.
@@ -158,7 +158,7 @@ struct tide__bound { /* a change: bounds of serials before it are not in force a
 
 enum { TIDE__UNDER = TIDE_STALENESS_MAX + 2, TIDE__OVER };
 struct tide__tally { /* see tally.c */
-    struct tide__tally *next; /* of the table */
+    _Alignas(128) struct tide__tally *next; /* of the table */
     struct tide__clocked *c;
     uint32_t worker;               /* number */
     bool in_use;                   /* by a worker that lives; under the lock */
@@ -180,8 +180,9 @@ void tide__list_add(struct tide__list *list, uint64_t item);
 struct tide__clocked {
     struct tide_table *table;
     struct tide__cached_shape shape;
-    uint8_t model;
+    atomic_uchar model; /* ssp and essp change into each other while all goes on */
     atomic_uint age_ms;
+    atomic_uint_fast64_t change, issued; /* numbers of the newest change: in force; made here */
 
     /* bounds: written on I/O, read by workers under the lock when they are not of the newest */
     struct tide_lock bound_lock;
@@ -193,6 +194,7 @@ struct tide__clocked {
     struct tide_table *index;
     atomic_uint table_floor; /* minimum over all slots */
     atomic_uint floor[TIDE_SLOT_COUNT];
+    atomic_uint pushed_floor[TIDE_SLOT_COUNT]; /* what changed until then was pushed to copies */
     atomic_ushort via[TIDE_SLOT_COUNT];     /* where this node sends what concerns a slot */
     atomic_uchar shifting[TIDE_SLOT_COUNT]; /* it is about to send it elsewhere */
     atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
@@ -254,12 +256,14 @@ int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer 
  * thread sends. `rows` (shared, or NULL) follow what was written. */
 int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide_writer *w,
                             struct tide_blob *rows);
-void tide__floor_raise(struct tide__clocked *c, uint32_t slot, uint32_t clock);
+void tide__floor_raise(atomic_uint *floor, uint32_t clock);
 void tide__table_floor_update(struct tide__clocked *c);
+
+void tide__bound_tell(struct tide__clocked *c, uint16_t to); /* I/O: what is in force, if it changed */
 
 /* ---- tally.c ---- */
 struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worker *worker);
-/* The calling worker's, of this table. */
+/* The calling worker's, of this table, which it uses from now on. */
 static inline struct tide__tally *tide__tally(struct tide__clocked *c,
                                               struct tide__worker *worker) {
     struct tide__tally *t = worker->tallies;
@@ -288,6 +292,16 @@ int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool pat
 static inline struct tide__cached *tide__copy_at(struct tide__clocked *c, uint32_t record) {
     return (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, record);
 }
+/* Ahead of a lookup, for the caches' sake: what the slot knows of a key's word, where that is. */
+static inline void tide__fetch_word(const struct tide_table *table, uint32_t slot, uint64_t key) {
+    const atomic_uint_fast64_t *words =
+        table->options.keys == TIDE_KEYS_DENSE
+            ? atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed)
+            : NULL;
+    if (words) {
+        __builtin_prefetch(words + tide__place_of(table, slot, key), 1);
+    }
+}
 /* The record is clean or of no use any more: it is freed and the word unlocked. */
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old);
 void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old);
@@ -310,7 +324,9 @@ void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
 void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
 void tide__clock_changed(void *sync, uint32_t clock);
-/* A worker that only pushes is no further ahead of the slowest than one that reads. May suspend. */
+/* A worker that only pushes is no further ahead of the slowest than one that reads, as the least
+ * bound of the tables says that it used: others, of earlier runs perhaps, are none of its business.
+ * May suspend. */
 int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker);
 
 /* ---- home.c ---- */
@@ -360,6 +376,7 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 void tide__clocks_advance(struct tide__clocked *c);
 void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has just come */
 void tide__ticks_changed(struct tide__sync *sync);
+void tide__known_update(struct tide__sync *sync); /* a node is counted in */
 void tide__ask_again(struct tide__clocked *c); /* parked requests */
 
 /* ---- shift.c ---- */

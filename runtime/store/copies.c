@@ -134,7 +134,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
     const uint64_t target = c->table->options.cache_bytes / c->index->slab.stride;
     while (looks-- > 0 &&
            (!full ||
-            atomic_load_explicit(&c->index->slab.used, memory_order_relaxed) * 16 > target * 15)) {
+            tide__slab_used(&c->index->slab) * 16 > target * 15)) {
         tide_lock(&c->dirty.lock);
         uint32_t i = c->hand = c->hand + 1 < end ? c->hand + 1 : 0;
         tide_unlock(&c->dirty.lock);
@@ -161,7 +161,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
             unsub_send(c, &u);
             u.node = home;
         }
-        if (r->valid && tide__is_eager(c)) {
+        if (r->valid && r->subscribed) {
             u.keys[u.count] = key;
             u.versions[u.count++] = r->version;
         }

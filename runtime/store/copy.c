@@ -49,7 +49,7 @@ int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m
     }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 13);
+    tide_write_array(&w, m->kind == TIDE__REPL_ROWS ? 15 : 13);
     tide_write_uint(&w, TIDE__OP_REPL);
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, m->token);
@@ -62,6 +62,10 @@ int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m
     tide_write_typed(&w, TIDE_U64, m->keys, m->count);
     tide_write_typed(&w, TIDE_U64, m->numbers, m->count);
     tide_write_typed(&w, TIDE_U32, m->versions, m->count);
+    if (m->kind == TIDE__REPL_ROWS) {
+        tide_write_typed(&w, TIDE_U64, m->ids, (size_t)m->id_count * TIDE__ID_FIELDS);
+        tide_write_typed(&w, TIDE_U64, m->lows, 2 * (size_t)m->low_count);
+    }
     const size_t bytes = m->count * m->row_bytes;
     if (m->blob) {
         tide_write_binary_head(&w, bytes);
@@ -96,7 +100,27 @@ static size_t wire_row(const struct tide_table *table, bool raw) {
                : table->width * (table->options.wire == TIDE_WIRE_F32 ? 4u : 2u);
 }
 
-/* [token, home, kind, rest, origin, sequence, low, keys, numbers, versions, rows|nil] */
+/* [ids, lows] of rows. */
+static bool read_ids(struct tide_reader *r, struct tide__repl_message *m) {
+    size_t ids = 0, lows = 0;
+    m->ids = tide_read_typed(r, TIDE_U64, &ids);
+    m->lows = tide_read_typed(r, TIDE_U64, &lows);
+    bool good = !r->error && ids % TIDE__ID_FIELDS == 0 && lows % 2 == 0 && ids < UINT32_MAX &&
+                lows < UINT32_MAX;
+    m->id_count = good ? (uint32_t)(ids / TIDE__ID_FIELDS) : 0;
+    m->low_count = good ? (uint32_t)(lows / 2) : 0;
+    for (uint32_t i = 0; i < m->id_count && good; i++) {
+        good = u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i) < TIDE_SLOT_COUNT &&
+               u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1) < TIDE__NODES;
+    }
+    for (uint32_t i = 0; i < m->low_count && good; i++) {
+        good = u64_at(m->lows, 2 * (size_t)i) < TIDE__NODES;
+    }
+    return good;
+}
+
+/* [token, home, kind, rest, origin, sequence, low, keys, numbers, versions, rows|nil]; of ROWS: ids
+ * and lows before the rows */
 static struct tide_table *read_repl(struct tide_store *store, struct tide_reader *r,
                                     struct tide__repl_message *m) {
     size_t keys = 0, numbers = 0, versions = 0, bytes = 0;
@@ -110,6 +134,9 @@ static struct tide_table *read_repl(struct tide_store *store, struct tide_reader
     m->keys = tide_read_typed(r, TIDE_U64, &keys);
     m->numbers = tide_read_typed(r, TIDE_U64, &numbers);
     m->versions = tide_read_typed(r, TIDE_U32, &versions);
+    if (kind == TIDE__REPL_ROWS && !read_ids(r, m)) {
+        return NULL;
+    }
     m->rows = tide_read_nil(r) ? NULL : tide_read_binary(r, &bytes);
     if (r->error || !table || !table->replicas || keys == 0 || keys > UINT32_MAX / 2 ||
         numbers != keys || versions != keys || kind > TIDE__REPL_JOIN || home >= TIDE__NODES ||
@@ -121,7 +148,7 @@ static struct tide_table *read_repl(struct tide_store *store, struct tide_reader
     m->kind = (uint8_t)kind;
     m->count = (uint32_t)keys;
     const bool has_rows = kind < TIDE__REPL_BARRIER;
-    m->row_bytes = has_rows ? wire_row(table, kind == TIDE__REPL_RAW) : 0;
+    m->row_bytes = has_rows ? wire_row(table, kind != TIDE__REPL_PUSH) : 0;
     if (has_rows != (m->rows != NULL) || bytes != keys * m->row_bytes) {
         return NULL;
     }
@@ -202,12 +229,34 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
     return REFUSED;
 }
 
+/* The ids of what has changed rows that are applied now (NEXT). */
+static void take_ids(struct tide_table *table, const struct tide__repl_message *m) {
+    const struct tide__replicas *replicas = table->replicas;
+    for (uint32_t i = 0; i < m->low_count; i++) {
+        tide__recent_low(table->store, (uint16_t)u64_at(m->lows, 2 * (size_t)i),
+                         u64_at(m->lows, 2 * (size_t)i + 1));
+    }
+    for (uint32_t i = 0; i < m->id_count; i++) {
+        const uint32_t slot = (uint32_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i);
+        if (replicas->mark[slot] != replicas->mark_now || replicas->marked[slot] != NEXT) {
+            continue;
+        }
+        if (tide__recent_reserve(table, slot) == 0) {
+            tide__recent_add(table, slot,
+                             (uint16_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1),
+                             u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 2));
+        } else {
+            tide__copy_fail(table, slot, tide__store_self(table->store));
+        }
+    }
+}
+
 /* Applies what is new: rows of floats at `deltas`, unaligned. `taken`: indices of what was not
  * refused. */
 static uint32_t apply(struct tide_table *table, const struct tide__repl_message *m,
                       const uint8_t *deltas, uint32_t *taken) {
     struct tide__replicas *replicas = table->replicas;
-    const bool slots = m->kind >= TIDE__REPL_BARRIER, raw = m->kind == TIDE__REPL_RAW;
+    const bool slots = m->kind >= TIDE__REPL_BARRIER, raw = m->kind != TIDE__REPL_PUSH;
     const size_t bytes = (raw ? table->row_floats : table->width) * sizeof(float);
     uint32_t count = 0;
     tide__replicas_mark(replicas);
@@ -222,7 +271,9 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
             replicas->marked[slot] = (uint8_t)judge(table, m, i, slot);
             if (replicas->marked[slot] == NEXT) {
                 replicas->number[slot]++;
-                tide__recent_add(table, slot, m->origin, m->sequence);
+                if (m->kind != TIDE__REPL_ROWS) {
+                    tide__recent_add(table, slot, m->origin, m->sequence);
+                }
             }
         }
         if (replicas->marked[slot] == NEXT) {
@@ -235,6 +286,9 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
         if (replicas->marked[slot] != REFUSED) {
             taken[count++] = i;
         }
+    }
+    if (m->kind == TIDE__REPL_ROWS) {
+        take_ids(table, m);
     }
     return count;
 }

@@ -169,6 +169,7 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         }
     }
     if (answer) {
+        tide__bound_tell(c, from); /* it knows how the table was made, not what changed since */
         tide__declare_to(c, from, false);
     }
     if (c->departed_count) {

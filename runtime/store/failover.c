@@ -11,9 +11,9 @@
  * changed, or that was at the node that is gone. Ids make that safe. Workers hand their operations
  * to the store actor until the resent ones have gone out.
  */
+#include "store/at_risk.h"
 #include "store/cut.h"
 #include "store/move.h"
-#include "store/replica.h"
 
 bool tide__failover_waits(const struct tide__job *job, uint16_t to) {
     const struct tide_table *table = job->table;
@@ -182,6 +182,9 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     const uint64_t old_chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
     const bool lost = chain == TIDE__LOST_CHAIN;
     const uint64_t bit = UINT64_C(1) << (slot % 64);
+    if (replicas->at_risk) {
+        tide__at_risk_regroup(table, slot, (route & TIDE__MINE) && (home != self || lost));
+    }
     table->slot_versions[slot] = version;
     atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
     if (home == old_home && !lost) {

@@ -143,9 +143,33 @@ void tide__flush_table(struct tide__clocked *c) {
     }
 }
 
+/* Records lie one behind the other, the words that lead to them anywhere. */
+static void fetch_ahead(struct tide__clocked *c, const uint64_t *records, size_t count, size_t i) {
+    enum { FAR = 12, MIDDLE = 8, NEAR = 4, LINE = 64, BYTES_MOST = 1024 };
+    if (i + FAR < count) {
+        __builtin_prefetch(tide__copy_at(c, (uint32_t)records[i + FAR]));
+    }
+    if (i + MIDDLE < count) {
+        const struct tide__cached *r = tide__copy_at(c, (uint32_t)records[i + MIDDLE]);
+        const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
+        __builtin_prefetch(&c->index->slots[tide__slot_of(c->index, key)]);
+    }
+    if (i + NEAR < count) {
+        struct tide__cached *r = tide__copy_at(c, (uint32_t)records[i + NEAR]);
+        const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
+        const char *acc = (const char *)tide__cached_acc(&c->shape, r);
+        const size_t bytes = c->shape.floats * sizeof(float);
+        tide__fetch_word(c->index, tide__slot_of(c->index, key), key);
+        for (size_t at = 0; at < bytes && at < BYTES_MOST; at += LINE) {
+            __builtin_prefetch(acc + at, 1);
+        }
+    }
+}
+
 void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_t count) {
     struct batch *batches = NULL;
     for (size_t i = 0; i < count; i++) {
+        fetch_ahead(c, records, count, i);
         struct tide__cached *r = tide__copy_at(c, (uint32_t)records[i]), *found;
         uint64_t old;
         atomic_uint_fast64_t *word;
@@ -232,14 +256,10 @@ void tide__clock_changed(void *arg, uint32_t clock) {
 }
 
 int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker) {
-    struct tide_store *store = sync->store;
     uint32_t slack = UINT32_MAX;
-    unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        const struct tide_table *table = tide__table_by_id(store, id);
-        const struct tide__clocked *c = table ? table->clocked : NULL;
-        if (c && tide__has_clock_bound(c)) {
-            uint32_t s = atomic_load_explicit(&c->staleness, memory_order_relaxed);
+    for (const struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
+        if (tide__has_clock_bound(t->c)) {
+            uint32_t s = atomic_load_explicit(&t->c->staleness, memory_order_relaxed);
             slack = s < slack ? s : slack;
         }
     }

@@ -49,11 +49,12 @@ static bool read_rows(const struct tide_table *table, struct tide_reader *r, str
 }
 
 static void on_hand(struct tide_table *table, uint16_t node, const struct columns *c) {
+    struct tide__key_block block;
     for (size_t i = 0; i < c->count; i++) {
-        tide__owner_prefetch(table, c->keys, i, c->count);
-        uint64_t key = key_in(c, i), old;
-        uint32_t slot = tide__slot_of(table, key);
-        atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+        uint64_t key, old;
+        uint32_t slot;
+        atomic_uint_fast64_t *word =
+            tide__block_lock(table, &block, c->keys, i, c->count, &key, &slot, &old);
         if (!word) {
             continue;
         }
@@ -76,13 +77,15 @@ static void on_hand(struct tide_table *table, uint16_t node, const struct column
 static void on_xfer(struct tide_table *table, uint16_t from, const struct columns *c) {
     const uint64_t now = tide_port_now(table->store->port);
     const uint8_t *row = c->rows;
+    struct tide__key_block block;
     for (size_t i = 0; i < c->count; i++) {
-        tide__owner_prefetch(table, c->keys, i, c->count);
-        uint64_t key = key_in(c, i), old;
-        uint32_t slot = tide__slot_of(table, key), term = term_in(c, i);
+        const uint32_t term = term_in(c, i);
         const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
         row += rows_of(term) * table->row_floats * sizeof(float);
-        atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+        uint64_t key, old;
+        uint32_t slot;
+        atomic_uint_fast64_t *word =
+            tide__block_lock(table, &block, c->keys, i, c->count, &key, &slot, &old);
         if (!word) {
             continue;
         }

@@ -362,12 +362,8 @@ static void fetch_ahead(struct tide__clocked *c, const struct delta *d, size_t i
     if (i + NEAR < d->count && table->options.keys == TIDE_KEYS_DENSE) {
         const uint64_t key = key_at(d->keys, i + NEAR);
         const uint32_t slot = tide__slot_of(table, key);
-        const atomic_uint_fast64_t *words =
-            atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed);
         const struct tide__watches *w = &c->watches[slot];
-        if (words) {
-            __builtin_prefetch(words + tide__place_of(table, slot, key));
-        }
+        tide__fetch_word(table, slot, key);
         if (w->capacity) {
             __builtin_prefetch(&w->places[(uint32_t)tide_mix64(key) & (w->capacity - 1)]);
         }
@@ -441,6 +437,9 @@ void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 
 /* ---- VALUE out ---- */
 
+/* Rows that changed; that were asked for; the same, and the home tells of changes from now on. */
+enum { PUSHED, ANSWERED, SUBSCRIBED };
+
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
                        const uint64_t *keys, size_t count, bool answer) {
     const bool subscribe = answer && tide__is_eager(c);
@@ -455,7 +454,7 @@ void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, u
         tide_write_uint(&w, ++c->version);
         tide_write_uint(&w, clock);
         tide_write_uint(&w, applied);
-        tide_write_bool(&w, answer);
+        tide_write_uint(&w, subscribe ? SUBSCRIBED : answer ? ANSWERED : PUSHED);
         tide_write_typed(&w, TIDE_U64, keys + at, part);
         tide_write_typed_head(&w, TIDE_F32, part * floats);
         char *rows = tide_write_reserve(&w, part * floats * sizeof(float));
@@ -581,7 +580,7 @@ void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, siz
 
 /* ---- VALUE in ---- */
 
-/* [version, clock, applied, answer, keys, rows]; op and table are read. A copy that waits for its
+/* [version, clock, applied, kind, keys, rows]; op and table are read. A copy that waits for its
  * answer takes nothing else: a row that was under way when an earlier copy was given up may miss
  * what the home did not send since. */
 void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
@@ -589,10 +588,12 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     const size_t bytes = c->shape.floats * sizeof(float);
     size_t count = 0, floats = 0;
     uint64_t version = tide_read_uint(r), clock = tide_read_uint(r), applied = tide_read_uint(r);
-    const bool answer = tide_read_bool(r);
+    const uint64_t kind = tide_read_uint(r);
+    const bool answer = kind != PUSHED;
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
-    if (r->error || clock > TIDE_NO_CLOCK || floats != count * c->shape.floats) {
+    if (r->error || clock > TIDE_NO_CLOCK || kind > SUBSCRIBED ||
+        floats != count * c->shape.floats) {
         atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
         return;
     }
@@ -612,7 +613,8 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
             copy->row_clock = copy->row_clock > (uint32_t)clock ? copy->row_clock : (uint32_t)clock;
             copy->fetched_ns = now;
             copy->settled = atomic_load_explicit(&sync->settled, memory_order_relaxed);
-            copy->asked = copy->asked && (c->model == TIDE_SSP && clock < copy->asked_need);
+            copy->asked = copy->asked && clock < copy->asked_need;
+            copy->subscribed = copy->subscribed || kind == SUBSCRIBED;
         }
         tide__word_unlock(word, old);
     }

@@ -3,12 +3,12 @@
  * and handed to the file that knows what to do. A message that cannot be read is counted and
  * logged, the first few times; it never ends the actor.
  */
+#include "store/at_risk.h"
 #include "store/clocked.h"
 #include "store/generation.h"
 #include "store/intent.h"
 #include "store/location.h"
 #include "store/move.h"
-#include "store/replica.h"
 #include "store/shared.h"
 
 enum { LOGGED_MAX = 10 };
@@ -64,8 +64,9 @@ static void malformed(struct tide_store *store, uint16_t from, const char *what)
 
 /* ---- messages ---- */
 
-/* [op, id, code, text|nil, positions|nil, count, rows|nil] */
-static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+/* [op, id, code, text|nil, positions|nil, count, rows|nil]; pushes that are at risk: table */
+static void on_reply(struct tide_store *store, uint16_t from, size_t fields,
+                     struct tide_reader *r) {
     size_t positions_count = 0, text_size = 0, rows_size = 0;
     int rows_code = TIDE_F32;
     char text[300] = "";
@@ -80,13 +81,19 @@ static void on_reply(struct tide_store *store, uint16_t from, struct tide_reader
         tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &positions_count);
     uint64_t count = tide_read_uint(r);
     const void *rows = tide_read_nil(r) ? NULL : tide_read_ext(r, &rows_code, &rows_size);
+    const struct tide_table *pushed =
+        fields == 8 ? tide__table_by_id(store, tide_read_uint(r)) : NULL;
     bool whole = !positions && count == 0 && code < 0; /* refused as a whole */
+    bool at_risk = pushed && pushed->replicas && pushed->replicas->at_risk;
     bool known = rows_code == TIDE_F32 || rows_code == TIDE_F16 || rows_code == TIDE_BF16;
     if (r->error || code > 0 || code < INT32_MIN || (positions && positions_count != count) ||
-        !known || (rows && (count == 0 || rows_size % count != 0))) {
+        !known || at_risk != (fields == 8) || (rows && (count == 0 || rows_size % count != 0))) {
         malformed(store, from, "answer");
         tide__pending_refused(store, id, TIDE_EPROTO, "a damaged answer");
         return;
+    }
+    if (at_risk) {
+        tide__at_risk_taken(tide__table_by_id(store, pushed->id), from, (size_t)count);
     }
     if (whole) {
         tide__pending_refused(store, id, (int)code, text);
@@ -129,6 +136,7 @@ static void on_member(struct tide_store *store, const struct tide_member *member
         tide__catalog_member(store, member);
         tide__clocked_member(store, member);
         tide__shared_member(store, member);
+        tide__at_risk_member(store, member);
         tide__move_member(store, member);
     }
 }
@@ -187,7 +195,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         break;
     }
     case TIDE__OP_REPLY:
-        on_reply(store, from, &r);
+        on_reply(store, from, fields, &r);
         break;
     case TIDE__OP_HAND:
     case TIDE__OP_XFER:
@@ -253,6 +261,9 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     case TIDE__OP_LEASE:
         tide__lease_granted(store, from, &r);
         break;
+    case TIDE__OP_SAFE:
+        tide__at_risk_safe(store, from, &r);
+        break;
     case TIDE__OP_GROUPS:
         tide__failover_groups(store, message, &r);
         break;
@@ -284,7 +295,7 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
         if (store->replication && store->replication->beating &&
             message->call == store->replication->beat) {
             tide__lease_beat(store);
-        } else {
+        } else if (!tide__at_risk_timer(store, message->call)) {
             store->timer_set = false;
         }
         break;

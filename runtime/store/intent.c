@@ -274,7 +274,9 @@ static void tell_changes(struct tide__intents *n) {
         } else if (interest->uses == 0) {
             if (interest->home) {
                 tell(n, &all, TIDE__OP_DONE, home, key);
-                copy_ends(n->table, key);
+                if (!TIDE_MUTANT(intent_copy_stays)) {
+                    copy_ends(n->table, key);
+                }
             }
             interest_drop(n, interest);
         }
@@ -381,7 +383,7 @@ static uint32_t worker_round(struct tide__intents *n, struct worker *worker, uin
         worker->ahead = tide__window_round(&worker->window, clock);
         worker->begun = true;
     }
-    const uint32_t ahead = worker->ahead;
+    const uint32_t ahead = TIDE_MUTANT(intent_late) ? 0 : worker->ahead;
     while (worker->queued.count &&
            (worker->queued.at[0]->begin <= clock || worker->queued.at[0]->begin - clock <= ahead)) {
         struct intent *intent = heap_pop(&worker->queued, false);

@@ -90,7 +90,7 @@ static void begins(struct tide_table *table, struct advice *a, uint64_t key, uin
         set = tide__node_set_add(sets, key, node);
     }
     const bool owns = tide__owner_of(table, key) == node;
-    if (set && set->count == 1 && !owns) {
+    if (set && set->count == 1 && !owns && !TIDE_MUTANT(intent_never_moves)) {
         advise(table, a, node, TIDE__ADVISE_OWN, key);
     } else if (set && set->count > 1 && !owns && copies) {
         advise(table, a, node, TIDE__ADVISE_COPY, key);

@@ -29,7 +29,7 @@ static uint64_t fail_waiters(struct tide_table *table, uint64_t old,
         tide__waiter_done(table, w, TIDE_EDIED, text);
     }
     uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
-    tide__slab_give(&table->slab, a->row);
+    tide__hand_give(&table->slab, a->row);
     tide__arrival_free(table, old);
     return tide__word_gone(old, k, handed);
 }

@@ -287,7 +287,7 @@ void tide_table_share_stats(struct tide_table *table, struct tide_share_stats *o
     for (unsigned i = 0; i < TIDE__STRIPES; i++) {
         out->hits += atomic_load_explicit(&s->stripes[i].hits, memory_order_relaxed);
     }
-    out->keys = atomic_load_explicit(&s->index->slab.used, memory_order_relaxed);
+    out->keys = tide__slab_used(&s->index->slab);
     out->copies = atomic_load_explicit(&s->held, memory_order_relaxed);
     out->refused = atomic_load_explicit(&s->refused, memory_order_relaxed);
     out->updates_out = atomic_load_explicit(&s->updates_out, memory_order_relaxed);

@@ -25,8 +25,11 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
     const double floats[] = {(double)o->init_a,  (double)o->init_b, (double)o->lr,
                              (double)o->beta1,   (double)o->beta2,  (double)o->epsilon,
                              (double)o->sum_init};
-    tide_write_map(w, 13);
+    tide_write_map(w, 16);
     field_uint(w, "replicas", o->replicas);
+    field_uint(w, "durability", o->durability);
+    field_uint(w, "window_ns", o->window_ns);
+    field_uint(w, "window_bytes", o->window_bytes);
     field_uint(w, "keys", o->keys);
     field_uint(w, "slots", o->slots);
     field_uint(w, "init", o->init);
@@ -235,6 +238,11 @@ static void parse_options(struct fields *f, struct tide_table_options *o) {
     struct tide_reader copies;
     if (tide_read_field(&f->map, "replicas", &copies)) { /* earlier versions knew no copies */
         o->replicas = (uint8_t)get_uint(f, "replicas", UINT8_MAX);
+    }
+    if (tide_read_field(&f->map, "durability", &copies)) { /* nor windows */
+        o->durability = (uint8_t)get_uint(f, "durability", UINT8_MAX);
+        o->window_ns = get_uint(f, "window_ns", UINT64_MAX);
+        o->window_bytes = get_uint(f, "window_bytes", UINT64_MAX);
     }
     o->keys = (uint8_t)get_uint(f, "keys", UINT8_MAX);
     o->slots = (uint8_t)get_uint(f, "slots", UINT8_MAX);

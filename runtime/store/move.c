@@ -667,12 +667,12 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
 /* Departs the next slot. What its rows take is what their slab has less of then: nearly, for workers use it too. */
 static int depart_next(struct tide_store *store, struct departure *d) {
     struct tide_table *table = d->table;
-    const unsigned before = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    const unsigned before = tide__slab_used(&table->slab);
     int code = depart_slot(store, d, d->slots[d->at]);
     if (code < 0) {
         return code;
     }
-    const unsigned after = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    const unsigned after = tide__slab_used(&table->slab);
     const uint64_t bytes = after < before ? (uint64_t)(before - after) * table->row_floats * 4 : 0;
     d->bytes[d->at++] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
     d->turn_bytes += bytes;

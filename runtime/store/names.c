@@ -13,7 +13,7 @@ const char *tide_store_message_name(uint64_t op) {
         OP(DELTA),       OP(ASK),          OP(VALUE),       OP(FRESH),       OP(UNSUB),
         OP(TICK),        OP(TICK_FORWARD), OP(ROUTE),       OP(FENCE),       OP(FENCED),
         OP(SLOT_CLOCKS), OP(ROUND),        OP(ROUNDED),     OP(BOUND),       OP(REPL),
-        OP(ACKR),        OP(SNAP),         OP(LEASE_ASK),   OP(LEASE),       OP(GROUPS),
+        OP(ACKR),        OP(SNAP),         OP(LEASE_ASK),   OP(LEASE),       OP(GROUPS),      OP(SAFE),
         OP(REBUILD),     OP(REBUILT),      OP(COPY_FAILED), OP(CUT_ASK),     OP(CUT_TELL),
         OP(CUT_OPEN),    OP(CUT_SETTLE),   OP(CUT_WALK),    OP(CUT_COLLECT), OP(CUT_ABORT),
         OP(CUT_WALKING), OP(CUT_WROTE),

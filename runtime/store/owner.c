@@ -32,8 +32,9 @@ struct walk {
     struct tide__job *job;
     struct tide_table *table;
     uint32_t *to;    /* of each miss */
-    uint32_t *terms; /* of each miss for an OWNER, or STRAIGHT: under which that node has it */
-    uint32_t term;   /* of the key in hand */
+    uint32_t *terms; /* of each miss for an OWNER, or STRAIGHT: under which that node has it; of
+                        one that waits: the arrival record's number */
+    uint32_t term;   /* of the key in hand; QUEUE, ASKED: number of its arrival record */
     uint64_t now;
 };
 
@@ -193,6 +194,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         break;
     case TIDE__QUEUE:
         to = QUEUE;
+        walk->term = (uint32_t)*word;
         break;
     case TIDE__TO_HOME:
         to = job->own && is_operation(job) ? tide__locations_way(table, job, key, &walk->term) : 0;
@@ -205,6 +207,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
     case TIDE__ASK:
         *error = await(walk, word, &k);
         to = *error ? NO_MEMORY : ASKED | tide__route_home(route);
+        walk->term = (uint32_t)*word;
         if (!*error) {
             tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0, NULL, NULL);
         }
@@ -212,6 +215,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
     case TIDE__SEND_HAND:
         *error = hand(walk, key, word, &k, r);
         to = *error ? NO_MEMORY : job->kind == TIDE__LOCALIZE ? QUEUE : 0;
+        walk->term = (uint32_t)*word;
         break;
     case TIDE__GIVE:
         if (tide__word_state(*word) == TIDE__ARRIVING &&
@@ -283,9 +287,11 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
 
 /* ---- the rest of a job ---- */
 
-static void queue_part(struct walk *walk, const uint32_t *indices, size_t count) {
+static void queue_part(struct walk *walk, const struct part *keys) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
+    const uint32_t *indices = keys->indices;
+    const size_t count = keys->count;
     struct tide__job *part = tide__job_detach(job, indices, count);
     if (part) {
         part->waiters = tide_alloc(count * sizeof *part->waiters);
@@ -302,33 +308,16 @@ static void queue_part(struct walk *walk, const uint32_t *indices, size_t count)
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t key = tide__job_key_at(part, i), old = 0;
-        const uint32_t slot = tide__slot_of(table, key);
-        atomic_uint_fast64_t *word = NULL;
-        if (table->options.keys ==
-            TIDE_KEYS_DENSE) { /* only this thread ends an arrival: no lock */
-            old = atomic_load_explicit(tide__dense_words(table, slot) +
-                                           tide__place_of(table, slot, key),
-                                       memory_order_relaxed);
-        } else {
-            word = tide__key_lock(table, slot, key, &old);
-        }
         struct tide__waiter *w = &part->waiters[i];
         *w = (struct tide__waiter){.job = part, .index = i};
-        if (tide__word_state(old) == TIDE__ARRIVING && !tide__arrival_of(table, old)->here) {
-            struct tide__arrival *a = tide__arrival_of(table, old);
-            if (TIDE_MUTANT(reloc_queue_backwards) && a->first) {
-                w->next = a->first;
-                a->first = w;
-            } else {
-                *a->last = w;
-                a->last = &w->next;
-            }
-        } else { /* cannot be: nobody but this thread ends an arrival */
-            tide__waiter_done(table, w, TIDE_EREFUSED, "the row is not on its way");
-        }
-        if (word) {
-            tide__word_unlock(word, old);
+        /* only this thread ends an arrival, and uses its queue: no lock */
+        struct tide__arrival *a = tide__arrival_of(table, keys->terms[i]);
+        if (TIDE_MUTANT(reloc_queue_backwards) && a->first) {
+            w->next = a->first;
+            a->first = w;
+        } else {
+            *a->last = w;
+            a->last = &w->next;
         }
     }
     if (job->kind != TIDE__LOCALIZE) {
@@ -445,9 +434,9 @@ static void dispatch_part(struct walk *walk, const struct part *part, int error)
     if (part->to == PARK) {
         tide__job_park(walk->job, part->indices, part->count);
     } else if (part->to == QUEUE) {
-        queue_part(walk, part->indices, part->count);
+        queue_part(walk, part);
     } else if (part->to & ASKED) {
-        queue_part(walk, part->indices, part->count);
+        queue_part(walk, part);
         asked(walk->job, part);
     } else if (part->to == NO_MEMORY) {
         fail_part(walk, part->indices, part->count, error ? error : TIDE_ENOMEM, 0,
@@ -512,14 +501,15 @@ void tide__owner_job(struct tide__job *job) {
     int error = 0;
     tide__misses_init(&job->misses);
     table->parcels->hint = job->count;
+    struct tide__key_block block;
     for (uint32_t i = 0; i < job->count; i++) {
-        tide__owner_prefetch(table, job->keys, i, job->count);
         if (job->own && is_operation(job) && i + 8 < job->count) {
             tide__locations_prefetch(table, tide__job_key_at(job, i + 8));
         }
-        uint64_t key = tide__job_key_at(job, i), old;
-        uint32_t slot = tide__slot_of(table, key), to = NO_MEMORY;
-        atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+        uint64_t key, old;
+        uint32_t slot, to = NO_MEMORY;
+        atomic_uint_fast64_t *word =
+            tide__block_lock(table, &block, job->keys, i, job->count, &key, &slot, &old);
         if (word) {
             to = decide(&walk, i, slot, key, &old, &error);
             tide__word_unlock(word, old);

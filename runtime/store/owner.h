@@ -16,6 +16,7 @@ struct tide__parcels {
     struct parcel *first;
     struct tide__job *done; /* waited for rows and have them; answered at the end of the message */
     size_t hint;            /* keys of the message in hand */
+    uint64_t given, got, took_ns; /* rows of the message in hand, not counted yet */
 };
 
 /*
@@ -139,7 +140,18 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
                              uint32_t marks, const uint8_t *bytes, uint64_t now);
 bool tide__owner_dead(const struct tide_store *store, uint16_t node);
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]);
-void tide__owner_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count);
+
+/* The keys of a message one after the other: i = 0 .. count - 1, none left out. */
+enum { TIDE__BLOCK_KEYS = 32 };
+struct tide__key_block { /* what is on its way from memory; of dense tables */
+    atomic_uint_fast64_t *words[TIDE__BLOCK_KEYS];
+    uint64_t keys[TIDE__BLOCK_KEYS];
+    uint32_t slots[TIDE__BLOCK_KEYS];
+};
+/* Key i of `keys` (u64, unaligned), and its locked word; NULL: out of memory. */
+atomic_uint_fast64_t *tide__block_lock(struct tide_table *table, struct tide__key_block *block,
+                                       const uint8_t *keys, size_t i, size_t count, uint64_t *key,
+                                       uint32_t *slot, uint64_t *old);
 void tide__arrival_free(struct tide_table *table, uint64_t word);
 uint64_t tide__word_settled(struct tide_table *table, uint64_t word);
 

@@ -350,7 +350,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
     }
     bool waits = false, holds = false;
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-        if (e->phase == TIDE__CATALOG_FAILED) {
+        if (e->phase == TIDE__CATALOG_GONE) {
             continue;
         }
         if (e->phase != TIDE__CATALOG_READY) {

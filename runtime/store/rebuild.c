@@ -5,8 +5,8 @@
  * chain at once (pushes wait for it), and takes over from a dead home only when the controller
  * knows of it.
  */
+#include "store/at_risk.h"
 #include "store/move.h"
-#include "store/replica.h"
 
 enum { IN_FLIGHT_FEW = 16, IN_FLIGHT_MANY = 512, IN_FLIGHT_BYTES = 4 << 20, REPORT_EACH = 256 };
 enum { WAITS, JOINS, JOINED, DROPPED };
@@ -48,13 +48,16 @@ static void report(struct tide_table *table, struct tide__rebuild *order) {
     tide_free(slots);
 }
 
-/* 1: it is under way; 0: nothing is to be done; ENOMEM: not yet. */
+/* 1: it is under way; 0: nothing is to be done; ENOMEM, EBUSY: not yet. */
 static int join(struct tide_table *table, const struct tide__rebuild *order, uint32_t slot) {
     struct tide__replicas *replicas = table->replicas;
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
     if (!(route & TIDE__MINE) || table->slot_versions[slot] > order->version) {
         return 0;
+    }
+    if (order->node == 0 && replicas->at_risk && !tide__at_risk_tighten(table, slot)) {
+        return TIDE_EBUSY;
     }
     if (order->node == 0) {
         const int code = tide__replica_join(table, slot, false);
@@ -76,7 +79,7 @@ static int join(struct tide_table *table, const struct tide__rebuild *order, uin
 /* How many slots may join at a time: so many bytes of rows, as slots have them on average. Slots of
  * few rows must not take a round trip for each few of them. */
 static uint32_t in_flight_max(const struct tide_table *table) {
-    const uint64_t rows = atomic_load_explicit(&table->slab.used, memory_order_relaxed);
+    const uint64_t rows = tide__slab_used(&table->slab);
     const uint64_t bytes = rows * table->row_floats * sizeof(float) / TIDE_SLOT_COUNT + 1;
     const uint64_t most = IN_FLIGHT_BYTES / bytes;
     return most < IN_FLIGHT_FEW    ? IN_FLIGHT_FEW

@@ -26,6 +26,7 @@ void tide__recent_low(struct tide_store *store, uint16_t origin, uint64_t low) {
     struct tide__replication *r = store->replication;
     if (origin < TIDE__NODES && r->low[origin] < low) {
         r->low[origin] = low;
+        r->origins = origin >= r->origins ? origin + 1u : r->origins;
     }
 }
 
@@ -147,6 +148,25 @@ int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reade
         }
     }
     return code;
+}
+
+uint64_t *tide__recent_lows(const struct tide_store *store, uint32_t *count) {
+    const uint64_t *low = store->replication->low;
+    uint32_t found = 0;
+    *count = 0;
+    const uint32_t origins = store->replication->origins;
+    for (uint32_t origin = 0; origin < origins; origin++) {
+        found += low[origin] != 0;
+    }
+    uint64_t *pairs = found ? tide_alloc(2 * found * sizeof *pairs) : NULL;
+    for (uint32_t origin = 0; pairs && origin < origins; origin++) {
+        if (low[origin]) {
+            pairs[2 * *count] = origin;
+            pairs[2 * *count + 1] = low[origin];
+            ++*count;
+        }
+    }
+    return pairs;
 }
 
 void tide__recent_drop(struct tide_table *table, uint32_t slot) {

@@ -699,7 +699,7 @@ static int admit(const struct tide__pass *pass, struct request *requests) {
 /* Keys of the table are shared since the pass began. Whoever shares them does it under the lock of
  * the pending table: what is registered before is answered before the first copy is made. */
 static bool is_overtaken(const struct tide__pass *pass) {
-    return pass->unshared && tide__shared_of(pass->table);
+    return pass->unshared && tide__shared_of(pass->table) && !TIDE_MUTANT(share_first_copies);
 }
 
 /* From here on the entries may be answered. False: routes changed, or it was overtaken; nothing was

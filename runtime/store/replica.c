@@ -1,5 +1,5 @@
 /*
- * The home of slots with copies, durability strict: operations run here one after another, in the
+ * The home of slots with copies: operations run here one after another, in the
  * store actor, those of this node's workers too. A push is applied, numbered within its slot, and
  * sent down the chain of copies; it is answered when the last copy has it. A pull is answered at
  * once if nothing of its rows is on its way to the copies and the leases hold; else with the values
@@ -9,36 +9,17 @@
  * A push that comes a second time (its id is known) is answered like such a pull: behind the first
  * copy of it, never before.
  *
+ * With durability window pushes are applied in the same way, or by workers in place, and their rows
+ * shipped later (at_risk.h).
+ *
  * What is unanswered is kept, by token, until the last of the chain names it. When a group changes
  * it goes down the new chain; copies know by the number what they have. When this node is home no
  * more it is dropped: its origin sends it again, to the new home.
  */
+#include "store/at_risk.h"
 #include "store/cut.h"
-#include "store/replica.h"
 
 enum { RING_FIRST = 256, UNACKED_MAX = 0xfff000 };
-
-struct tide__wait { /* an answer that waits for copies */
-    struct tide__job job;
-    struct tide_table *table;
-    uint32_t left;
-    bool dead;  /* dropped: nobody is answered */
-    bool opens; /* a new home's barrier over the slots it takes over */
-    uint32_t slot_count;
-    uint32_t *slots;
-};
-
-struct tide__repl {
-    struct tide_table *table;
-    struct tide__wait *wait; /* NULL: of an order to rebuild */
-    uint64_t token, chain, sequence;
-    uint16_t origin;
-    uint8_t kind;
-    uint32_t count;
-    size_t row_bytes;
-    struct tide_blob *rows; /* NULL: a barrier or join. Never changes, so messages share it */
-    uint64_t *keys, *numbers;
-};
 
 uint64_t tide__chain_without(uint64_t chain, uint16_t node) {
     uint64_t rest = 0;
@@ -73,7 +54,12 @@ int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
         table->replicas->held[s] =
             (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
     }
-    return 0;
+    int code = table->options.durability == TIDE_DURABLE_WINDOW ? tide__at_risk_create(table) : 0;
+    if (code) {
+        tide_free(table->replicas);
+        table->replicas = NULL;
+    }
+    return code;
 }
 
 static void wait_free(struct tide__wait *wait) {
@@ -96,6 +82,7 @@ void tide__replicas_deinit(struct tide_table *table) {
             tide__recent_drop(table, s);
         }
         tide__rebuild_release(table);
+        tide__at_risk_destroy(table);
         tide_free(replicas);
     }
 }
@@ -174,10 +161,29 @@ static struct tide_blob *rows_at(const struct tide__repl *from, const uint32_t *
     return rows;
 }
 
+/* The ids of the slots that `repl` has a part of. */
+static void ids_at(const struct tide__repl *from, struct tide__repl *repl) {
+    struct tide__replicas *replicas = from->table->replicas;
+    tide__replicas_mark(replicas);
+    for (uint32_t i = 0; i < repl->count; i++) {
+        (void)tide__replicas_first(replicas, repl_slot(repl, i));
+    }
+    repl->id_count = 0;
+    for (uint32_t i = 0; i < from->id_count; i++) {
+        const uint64_t *id = from->ids + TIDE__ID_FIELDS * (size_t)i;
+        if (replicas->mark[id[0]] == replicas->mark_now) {
+            memcpy(repl->ids + TIDE__ID_FIELDS * (size_t)repl->id_count++, id,
+                   TIDE__ID_FIELDS * sizeof *id);
+        }
+    }
+}
+
 /* `count` entries at `indices`, ascending, of these, as one that goes down `chain`. */
 static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chain,
                                     const uint32_t *indices, uint32_t count) {
-    struct tide__repl *repl = tide_alloc(sizeof *repl + count * (2 * sizeof(uint64_t)));
+    const size_t id_fields = (size_t)from->id_count * TIDE__ID_FIELDS;
+    struct tide__repl *repl =
+        tide_alloc(sizeof *repl + (2 * (size_t)count + id_fields) * sizeof(uint64_t));
     struct tide_blob *rows = from->rows ? rows_at(from, indices, count) : NULL;
     if (!repl || (from->rows && !rows)) {
         tide_free(repl);
@@ -190,9 +196,13 @@ static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chai
     repl->rows = rows;
     repl->keys = (uint64_t *)(void *)(repl + 1);
     repl->numbers = repl->keys + count;
+    repl->ids = repl->numbers + count;
     for (uint32_t i = 0; i < count; i++) {
         repl->keys[i] = from->keys[indices[i]];
         repl->numbers[i] = from->numbers[indices[i]];
+    }
+    if (id_fields) {
+        ids_at(from, repl);
     }
     return repl;
 }
@@ -220,8 +230,16 @@ static void repl_go(struct tide__repl *repl) {
         .versions = (const uint8_t *)versions,
         .rows = repl->rows ? repl->rows->data : NULL,
         .blob = repl->rows,
-        .row_bytes = repl->row_bytes};
+        .row_bytes = repl->row_bytes,
+        .ids = (const uint8_t *)repl->ids,
+        .id_count = repl->id_count};
+    uint64_t *lows = NULL;
+    if (repl->kind == TIDE__REPL_ROWS) {
+        lows = tide__recent_lows(table->store, &message.low_count);
+        message.lows = (const uint8_t *)lows;
+    }
     (void)tide__repl_send(table, &message); /* unreachable: its death changes the group */
+    tide_free(lows);
     tide_free(versions);
 }
 
@@ -239,7 +257,7 @@ static void unacked_less(struct tide_table *table, uint64_t key) {
 
 static void slot_open(struct tide_table *table, uint32_t slot);
 
-static void wait_done(struct tide__wait *wait) {
+void tide__wait_done(struct tide__wait *wait) {
     struct tide_table *table = wait->table;
     if (--wait->left > 0) {
         return;
@@ -256,6 +274,8 @@ static void wait_done(struct tide__wait *wait) {
         if (!wait->dead) {
             tide__parked_retry(table);
         }
+    } else if (wait->flight) {
+        tide__at_risk_landed(table, wait->flight);
     } else if (!wait->dead) {
         tide__job_reply(&wait->job);
     }
@@ -264,21 +284,19 @@ static void wait_done(struct tide__wait *wait) {
 
 /* *takes*; all copies have it. */
 static void repl_done(struct tide__repl *repl) {
-    for (uint32_t i = 0; i < repl->count && repl->kind < TIDE__REPL_BARRIER; i++) {
+    for (uint32_t i = 0; i < repl->count && repl->kind < TIDE__REPL_ROWS; i++) {
         unacked_less(repl->table, repl->keys[i]);
     }
     if (repl->kind >= TIDE__REPL_BARRIER && !repl->wait) {
         tide__rebuild_joined(repl->table, (uint32_t)repl->keys[0]);
     }
     if (repl->wait) {
-        wait_done(repl->wait);
+        tide__wait_done(repl->wait);
     }
     repl_free(repl);
 }
 
-/* Sends entries down the chains of their slots, one message a chain; each counts in their wait.
- * ENOMEM: those that are left are not sent, and so not answered. */
-static int replicate(const struct tide__repl *all) {
+int tide__replicate(const struct tide__repl *all) {
     struct tide_table *table = all->table;
     uint32_t *rest = tide_alloc(2 * (size_t)all->count * sizeof *rest);
     uint32_t left = all->count, *part = rest + all->count;
@@ -366,13 +384,6 @@ void tide__replicas_mark(struct tide__replicas *replicas) {
     }
 }
 
-/* True the first time for a slot since tide__replicas_mark. */
-static bool first_mark(struct tide__replicas *replicas, uint32_t slot) {
-    bool first = replicas->mark[slot] != replicas->mark_now;
-    replicas->mark[slot] = replicas->mark_now;
-    return first;
-}
-
 /* A row for every key of a push, before any of them changes. */
 static int rows_reserve(struct tide_table *table, const struct tide__job *job,
                         const uint32_t *indices, uint32_t count) {
@@ -382,8 +393,7 @@ static int rows_reserve(struct tide_table *table, const struct tide__job *job,
         atomic_uint_fast64_t *word;
         uint64_t old;
         bool full = table->options.key_limit &&
-                    atomic_load_explicit(&table->slab.used, memory_order_relaxed) >=
-                        table->options.key_limit;
+                    tide__slab_used(&table->slab) >= table->options.key_limit;
         int code = tide__row_lock(table, slot, key, !full, &word, &old);
         if (code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED) {
             tide__word_unlock(word, old);
@@ -462,7 +472,9 @@ static void row_push(struct tide__job *job, uint32_t index, uint64_t key, uint32
     } else {
         tide__rule_apply(&table->options, row, delta);
     }
-    tide__word_unlock(word, old + (UINT64_C(1) << 32));
+    const uint64_t one = UINT64_C(1) << 32;
+    tide__word_unlock(word, table->replicas->at_risk ? tide__at_risk_note(table, key, old)
+                                                     : old + one);
 }
 
 /* Numbers and ids for the slots of a push that is new to them. */
@@ -471,7 +483,7 @@ static void push_number(struct tide__job *job, struct tide__repl *all) {
     tide__replicas_mark(replicas);
     for (uint32_t i = 0; i < all->count; i++) {
         const uint32_t slot = repl_slot(all, i);
-        if (first_mark(replicas, slot)) {
+        if (tide__replicas_first(replicas, slot)) {
             replicas->number[slot]++;
             tide__recent_add(job->table, slot, job->origin, job->sequence);
         }
@@ -479,14 +491,38 @@ static void push_number(struct tide__job *job, struct tide__repl *all) {
     }
 }
 
-static int push_fresh(struct tide__job *job, const uint32_t *indices, uint32_t count,
-                      struct tide__wait *wait) {
+/* Room for all that a push changes here. */
+static int push_reserve(struct tide__job *job, const uint32_t *indices, uint32_t count) {
     struct tide_table *table = job->table;
     int code = tide__job_prepare(job);
     code = code ? code : rows_reserve(table, job, indices, count);
     for (uint32_t i = 0; i < count && !code; i++) {
         code = tide__recent_reserve(table, tide__slot_of(table, tide__job_key_at(job, indices[i])));
     }
+    return code;
+}
+
+/* Durability window: the rows are listed, and go to the copies later. */
+static int push_at_risk(struct tide__job *job, const uint32_t *indices, uint32_t count) {
+    struct tide_table *table = job->table;
+    int code = push_reserve(job, indices, count);
+    code = code ? code : tide__at_risk_reserve(table, count);
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        const uint64_t key = tide__job_key_at(job, indices[i]);
+        const uint32_t slot = tide__slot_of(table, key);
+        if (tide__replicas_first(table->replicas, slot)) {
+            tide__recent_add(table, slot, job->origin, job->sequence);
+            tide__at_risk_id(table, slot, job->origin, job->sequence);
+        }
+        row_push(job, indices[i], key, slot);
+    }
+    return code;
+}
+
+static int push_fresh(struct tide__job *job, const uint32_t *indices, uint32_t count,
+                      struct tide__wait *wait) {
+    int code = push_reserve(job, indices, count);
     struct tide__repl *all = code ? NULL : push_entries(job, indices, count);
     if (!all) {
         return code ? code : tide_fail(TIDE_ENOMEM, "no memory for copies of a push");
@@ -496,7 +532,7 @@ static int push_fresh(struct tide__job *job, const uint32_t *indices, uint32_t c
         row_push(job, indices[i], all->keys[i], repl_slot(all, i));
     }
     all->wait = wait;
-    code = replicate(all);
+    code = tide__replicate(all);
     repl_free(all);
     return code;
 }
@@ -516,7 +552,7 @@ static int barrier(struct tide_table *table, struct tide__wait *wait, const uint
         numbers[i] = table->replicas->number[slots[i]];
     }
     all.count = count;
-    int code = count ? replicate(&all) : 0;
+    int code = count ? tide__replicate(&all) : 0;
     tide_free(numbers);
     return code;
 }
@@ -535,7 +571,7 @@ static void sort_push(const struct tide__job *job, const uint32_t *indices, uint
     tide__replicas_mark(replicas);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
-        bool first = first_mark(replicas, slot);
+        bool first = tide__replicas_first(replicas, slot);
         if (first) {
             replicas->marked[slot] =
                 (uint8_t)tide__recent_look(table, slot, job->origin, job->sequence);
@@ -552,8 +588,44 @@ static void sort_push(const struct tide__job *job, const uint32_t *indices, uint
     }
 }
 
-static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count) {
+/* A closed table: the answer waits until all that is listed by now is with the copies. */
+static int wait_for_copies(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
     struct tide_table *table = job->table;
+    wait->slots = tide_alloc((s->waits + 1) * sizeof *wait->slots);
+    if (!wait->slots) {
+        return tide_fail(TIDE_ENOMEM, "no memory for an answer");
+    }
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < s->waits; i++) {
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, s->wait_at[i]));
+        if (tide__replicas_first(table->replicas, slot)) {
+            wait->slots[wait->slot_count++] = slot;
+        }
+    }
+    wait->left++;
+    tide__at_risk_wait(table, wait);
+    return 0;
+}
+
+/* What of a push is new is applied; the answer waits as long as the table's durability wants. */
+static int push_sorted(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
+    struct tide_table *table = job->table;
+    const bool window = table->replicas->at_risk != NULL;
+    if (window) {
+        tide__at_risk_begin(table);
+    }
+    int code = s->fresh == 0 ? 0
+               : window      ? push_at_risk(job, s->fresh_at, s->fresh)
+                             : push_fresh(job, s->fresh_at, s->fresh, wait);
+    if (!code && window) {
+        code = tide__at_risk_open(table) ? 0 : wait_for_copies(job, s, wait);
+    } else if (!code) {
+        code = barrier(table, wait, s->known_slots, s->known);
+    }
+    return code;
+}
+
+static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count) {
     struct sorted s = {.wait_at = tide_alloc(3 * (size_t)count * sizeof(uint32_t))};
     if (!s.wait_at) {
         tide__job_error(job, TIDE_ENOMEM, "no memory for a push", indices, count);
@@ -563,10 +635,7 @@ static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t
     s.known_slots = s.fresh_at + count;
     sort_push(job, indices, count, &s);
     struct tide__wait *wait = s.waits ? wait_make(job, s.wait_at, s.waits) : NULL;
-    int code = wait && s.fresh ? push_fresh(job, s.fresh_at, s.fresh, wait) : 0;
-    if (wait && !code) {
-        code = barrier(table, wait, s.known_slots, s.known);
-    }
+    int code = wait ? push_sorted(job, &s, wait) : 0;
     if (wait && code) {
         tide__job_error(job, code, tide_error_message(), s.wait_at, s.waits);
         wait->dead = true;
@@ -576,7 +645,7 @@ static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t
         wait->dead = true;
     }
     if (wait) {
-        wait_done(wait);
+        tide__wait_done(wait);
     }
     tide_free(s.wait_at);
 }
@@ -606,7 +675,8 @@ static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job
         }
         uint64_t until = tide__lease_deadline(table, slot);
         deadline = until < deadline ? until : deadline;
-        if (tide__word_seen(old) && first_mark(table->replicas, slot)) {
+        if (tide__word_seen(old) && !table->replicas->at_risk &&
+            tide__replicas_first(table->replicas, slot)) {
             slots[asked++] = slot;
         }
     }
@@ -617,7 +687,7 @@ static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job
     tide__replicas_mark(table->replicas);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
-        if (first_mark(table->replicas, slot)) {
+        if (tide__replicas_first(table->replicas, slot)) {
             slots[asked++] = slot;
         }
     }
@@ -640,7 +710,7 @@ static void strict_pull(const struct tide__job *job, const uint32_t *indices, ui
         wait->dead = true;
     }
     if (wait) {
-        wait_done(wait);
+        tide__wait_done(wait);
     }
     tide_free(slots);
 }
@@ -711,7 +781,7 @@ static void retarget(struct tide__repl *repl, const uint64_t *changed) {
             atomic_load_explicit(&table->slots[repl_slot(repl, i)].route, memory_order_relaxed);
         if (route & TIDE__MINE) {
             kept[count++] = i;
-        } else if (repl->kind < TIDE__REPL_BARRIER) {
+        } else if (repl->kind < TIDE__REPL_ROWS) {
             unacked_less(table, repl->keys[i]);
         }
     }
@@ -721,11 +791,14 @@ static void retarget(struct tide__repl *repl, const uint64_t *changed) {
         repl->wait->dead |= drops;
     }
     const bool cancelled = !repl->wait && has_slot_of(changed, repl); /* with its order */
+    if (count && !part && repl->kind == TIDE__REPL_ROWS) {
+        tide__at_risk_give_up(table, repl->keys, repl->count);
+    }
     if (part && !cancelled) {
-        (void)replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */
+        (void)tide__replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */
     }
     if (repl->wait) {
-        wait_done(repl->wait);
+        tide__wait_done(repl->wait);
     }
     repl_free(part);
     tide_free(kept);
@@ -792,7 +865,7 @@ static void open_due(struct tide_table *table) {
     wait->slots = slots;
     wait->slot_count = count;
     wait->dead = barrier(table, wait, slots, count) != 0;
-    wait_done(wait);
+    tide__wait_done(wait);
 }
 
 void tide__replicas_advance(struct tide_table *table) {
@@ -809,5 +882,5 @@ int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins) {
                                     .count = 1,
                                     .keys = &entry[0],
                                     .numbers = &entry[1]};
-    return replicate(&join);
+    return tide__replicate(&join);
 }

@@ -60,16 +60,43 @@ void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, 
 void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w);
 int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reader *r);
 void tide__recent_drop(struct tide_table *table, uint32_t slot);
+/* The marks of all origins: u64 (origin, low) pairs; *gives*. NULL: there are none, or no memory. */
+uint64_t *tide__recent_lows(const struct tide_store *store, uint32_t *count);
 
 /* ---- replica.c: the home ---- */
 enum tide__repl_kind {
     TIDE__REPL_PUSH,
     TIDE__REPL_RAW,     /* rows with their state, as they are to be */
+    TIDE__REPL_ROWS,    /* the same, with ids of what has changed them (at_risk.h) */
     TIDE__REPL_BARRIER, /* keys are slots: is everything there? */
     TIDE__REPL_JOIN,    /* keys are slots: the last of the chain gets the slot's rows first */
 };
-struct tide__repl;
-struct tide__wait;
+struct tide__wait { /* an answer that waits for copies */
+    struct tide__wait *next; /* of a flight (at_risk.h) */
+    uint64_t losses;         /* tide__at_risk.losses when it began */
+    struct tide__job job;
+    struct tide_table *table;
+    uint32_t left;
+    bool dead;  /* dropped: nobody is answered */
+    bool opens; /* a new home's barrier over the slots it takes over */
+    uint32_t slot_count; /* of those, or of what is pushed with durability window */
+    uint32_t *slots;
+    struct tide__flight *flight; /* at_risk.h: this is of a shipment, and nobody's answer */
+};
+
+enum { TIDE__ID_FIELDS = 3 };
+struct tide__repl { /* what goes down a chain */
+    struct tide_table *table;
+    struct tide__wait *wait; /* NULL: of an order to rebuild */
+    uint64_t token, chain, sequence;
+    uint16_t origin;
+    uint8_t kind;
+    uint32_t count, id_count;
+    size_t row_bytes;
+    struct tide_blob *rows; /* NULL: a barrier or join. Never changes, so messages share it */
+    uint64_t *keys, *numbers;
+    uint64_t *ids; /* (slot, origin, sequence) */
+};
 enum tide__opening { TIDE__OPEN, TIDE__OPEN_AT, TIDE__OPEN_ASKED };
 
 struct tide__replicas { /* of a table */
@@ -87,6 +114,7 @@ struct tide__replicas { /* of a table */
     uint8_t marked[TIDE_SLOT_COUNT];
     struct tide__recent *recent[TIDE_SLOT_COUNT];
     struct tide__rebuild *rebuilds; /* the home's orders to bring in new copies */
+    struct tide__at_risk *at_risk;  /* at_risk.h; NULL: durability strict. Constant */
     uint32_t mark_now;
     uint32_t unopened; /* slots that are not TIDE__OPEN */
 };
@@ -96,6 +124,7 @@ struct tide__replication { /* of a store */
     atomic_uint_fast64_t lease_until[TIDE__NODES];
     uint64_t granted_until[TIDE__NODES]; /* the other way round */
     uint64_t low[TIDE__NODES];
+    uint32_t origins; /* above the highest that has a mark */
     struct tide__repl **ring; /* unanswered, by token */
     uint64_t first, next;     /* tokens */
     uint64_t capacity;        /* power of two */
@@ -106,7 +135,7 @@ struct tide__replication { /* of a store */
 int tide__replicas_init(struct tide_table *table, const uint64_t *chains);
 void tide__replicas_deinit(struct tide_table *table);
 void tide__replication_destroy(struct tide_store *store);
-/* An operation on a table of durability strict: nothing of it is left to do when it returns. */
+/* An operation on a table with copies: nothing of it is left to do when it returns. */
 void tide__strict_job(struct tide__job *job);
 void tide__replica_ack(struct tide_store *store, struct tide_reader *body);
 /* The groups of slots (a bit each) have changed: what was unanswered goes down the new chains. */
@@ -124,8 +153,18 @@ void tide__rebuild_release(struct tide_table *table);
 /* JOIN goes down the slot's chain, or a barrier; tide__rebuild_joined is called when it has come to
  * the end. ENOMEM. */
 int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins);
+/* Sends entries down the chains of their slots, one message a chain; each counts in their wait.
+ * ENOMEM: those that are left are not sent, and so not answered. */
+int tide__replicate(const struct tide__repl *all);
+void tide__wait_done(struct tide__wait *wait); /* one message fewer to wait for */
 /* A new operation: no slot is marked. */
 void tide__replicas_mark(struct tide__replicas *replicas);
+/* True the first time for a slot since tide__replicas_mark. */
+static inline bool tide__replicas_first(struct tide__replicas *replicas, uint32_t slot) {
+    bool first = replicas->mark[slot] != replicas->mark_now;
+    replicas->mark[slot] = replicas->mark_now;
+    return first;
+}
 /* To be called with i = 0, 1, ..: fetches what the next 32 keys (u64, unaligned) need. */
 void tide__rows_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count);
 /* FOUND and the word locked, NOT_FOUND (only without `create`) or an error. */
@@ -150,6 +189,8 @@ struct tide__repl_message {
     const uint8_t *keys, *numbers, *versions; /* u64, u64, u32, unaligned */
     const uint8_t *rows;                      /* NULL: none */
     struct tide_blob *blob;                   /* the same, shared with the message; or NULL */
+    const uint8_t *ids, *lows; /* ROWS: u64 (slot, origin, sequence) and (origin, low), unaligned */
+    uint32_t id_count, low_count;
     size_t row_bytes;
 };
 int tide__repl_send(struct tide_table *table, const struct tide__repl_message *message);

@@ -126,6 +126,8 @@ static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
         if (tide_table_find(node, m->tables[t].name, &table) == 0) {
             options.replicas = table->options.replicas; /* they are the cluster's, not the rows' */
             options.durability = table->options.durability;
+            options.window_ns = table->options.window_ns;
+            options.window_bytes = table->options.window_bytes;
         }
         code = tide_table_create(node, &options, &table);
         if (code == TIDE_EMISMATCH) {

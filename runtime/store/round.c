@@ -138,6 +138,7 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
         return clock;
     }
     peer->tick = clock;
+    tide__known_update(sync); /* its worker, which goes on when all have answered, looks at that */
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);
@@ -157,7 +158,7 @@ static void bring_up_to_date(struct tide__sync *sync) {
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
-        if (!c || !tide__is_eager(c)) {
+        if (!c) {
             continue;
         }
         tide__changed_send(c, TIDE_SLOT_COUNT);

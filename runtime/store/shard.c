@@ -9,8 +9,8 @@
  * answered with an error if its id could be read, else counted and dropped. A key out of range
  * never reaches a row.
  */
+#include "store/at_risk.h"
 #include "store/location.h"
-#include "store/replica.h"
 #include "store/shared.h"
 
 enum { REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
@@ -96,7 +96,10 @@ void tide__job_reply(struct tide__job *job) {
     struct tide_writer w;
     uint8_t buffer[128];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 7);
+    const bool at_risk = job->kind == TIDE__PUSH && job->table->replicas &&
+                         job->table->replicas->at_risk && job->origin != tide__store_self(store) &&
+                         tide__at_risk_given(job->table, job->origin, done);
+    tide_write_array(&w, at_risk ? 8 : 7);
     tide_write_uint(&w, TIDE__OP_REPLY);
     tide_write_uint(&w, job->id);
     tide_write_int(&w, 0);
@@ -142,6 +145,9 @@ void tide__job_reply(struct tide__job *job) {
         tide_write_typed_head(&w, code, done * floats);
     } else {
         tide_write_nil(&w);
+    }
+    if (at_risk) {
+        tide_write_uint(&w, job->table->id);
     }
     if (!w.error) {
         (void)tide__store_send(store, job->origin, TIDE_LANE_ANSWER, true, w.data, w.size,
@@ -445,12 +451,15 @@ static int process(struct tide__job *job) {
                               .patient = false,
                               .stamp = job->stamp,
                               .misses = &job->misses};
-    if (!code && (job->flags & TIDE__SUBSCRIBES)) {
+    if (!code && (job->flags & TIDE__SUBSCRIBES) && !TIDE_MUTANT(share_subscribes_late)) {
         code = tide__subscribe_job(job);
     }
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
         job->at = pass.at;
+    }
+    if (!code && (job->flags & TIDE__SUBSCRIBES) && TIDE_MUTANT(share_subscribes_late)) {
+        code = tide__subscribe_job(job);
     }
     if (code == TIDE_EBUSY) {
         return code;

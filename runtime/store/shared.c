@@ -114,8 +114,7 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
             s->table->options.cache_bytes ? s->table->options.cache_bytes : COPY_BYTES;
         uint32_t number;
         code = !create ? TIDE__NOT_FOUND
-               : atomic_load_explicit(&s->index->slab.used, memory_order_relaxed) >=
-                       limit / s->index->slab.stride
+               : tide__slab_used(&s->index->slab) >= limit / s->index->slab.stride
                    ? tide_fail(TIDE_EFULL, "table '%s' has as many shared keys here as fit",
                                s->table->name)
                    : tide__slab_take(&s->index->slab, &number);
@@ -292,7 +291,8 @@ static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i
         memcpy(pass->out + i * width, tide__cached_value(tide__shared_copy(k)),
                width * sizeof(float));
         code = SERVED;
-    } else if (k->state == TIDE__COPY_COMING && k->queued) {
+    } else if (k->state == TIDE__COPY_COMING && !TIDE_MUTANT(share_queue_passed) &&
+               (k->queued || (k->giving_up && !TIDE_MUTANT(share_give_up_overtaken)))) {
         code = NOT_YET; /* a push of this node is not at the owner */
     }
     tide__word_unlock(word, old);

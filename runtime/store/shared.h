@@ -61,7 +61,8 @@ struct tide__shared_key {
     bool all;          /* managed: for all nodes, not for those that were named */
     bool ends;         /* its copy goes when all of it is sent */
     bool listed;       /* the fiber is to look at it */
-    uint8_t spare[18];
+    bool giving_up;    /* COMING: its row does not come, and what was queued is on its way */
+    uint8_t spare[17];
 };
 _Static_assert(sizeof(struct tide__shared_key) % 64 == 0, "a copy follows, aligned");
 

@@ -5,7 +5,8 @@
  * is pushed to the owners first, and answered, before any row is pulled: so every row that comes
  * has in it all that this node ever sent, and what its workers pushed since is added to it again
  * (cached.c). The next round begins no sooner than 1/hz later, nor before this one has been
- * followed by a rest of several times its length, and only when there is something to do.
+ * followed by a rest of several times its length, a second at most, and only when there is
+ * something to do.
  */
 #include "store/intent.h"
 
@@ -17,6 +18,7 @@ enum {
     LOOK_NS = 200000,
     REST = 4, /* after a round, in times as long as it took: rounds leave most of the links to
                  others */
+    REST_MAX_NS = 1000000000, /* a round that was long waited for a node that stood still */
 };
 
 struct batch {
@@ -86,6 +88,7 @@ int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t 
                           bool *sent) {
     struct tide__ticket ticket;
     struct tide__misses misses;
+    *sent = false;
     tide__ticket_init(&ticket, s->table, kind, rows);
     tide__misses_init(&misses);
     struct tide__pass pass = {.table = s->table,
@@ -102,7 +105,9 @@ int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t 
                               .patient = true,
                               .stamp = TIDE_NO_CLOCK,
                               .misses = &misses};
-    int code = tide__pass_run(&pass, kind, &ticket, true, sent);
+    int code = TIDE_BUGGIFY(exchange_refused)
+                   ? tide_fail(TIDE_EBUSY, "no room for a message about copies")
+                   : tide__pass_run(&pass, kind, &ticket, true, sent);
     if (here) {
         memset(here, 0xff, (count + 63) / 64 * sizeof *here);
         for (size_t i = 0; i < misses.count; i++) {
@@ -181,7 +186,7 @@ static void updates_answered(struct batch *b, int code, bool sent) {
         struct tide__shared_key *k = lock(s, b->keys[i], &word, &old);
         TIDE_ASSERT(k); /* records stay */
         struct tide__cached *r = tide__shared_copy(k);
-        if (code && !sent && !is_here(b, i)) {
+        if (code && !sent && !is_here(b, i) && !TIDE_MUTANT(share_update_dropped)) {
             (void)tide__cached_unsend(&s->shape, r, 0);
             r->dirty = true;
             k->unsent_ns = b->since[i];
@@ -275,6 +280,7 @@ static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, c
         k->state = TIDE__COPY_HELD;
     }
     tide__cached_row(&s->shape, r, row, UINT64_MAX);
+    k->unseen_ns = TIDE_MUTANT(share_notice_overtaken) ? 0 : k->unseen_ns;
     while (queued) {
         struct tide__queued *next = queued->next;
         (void)tide__shared_push(s, k, key, queued->delta, b->scratch);
@@ -286,7 +292,21 @@ static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, c
     }
 }
 
-/* Pushes that waited for a row that does not come go the ordinary way, and what came after them. */
+/* A push that waited goes the ordinary way; what there is no room for now is tried again. */
+static int push_now(struct tide__shared *s, uint64_t key, struct tide__queued *queued) {
+    bool sent;
+    int code = tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+    while ((code == TIDE_EBUSY || code == TIDE_ENOMEM) && !sent) {
+        const int slept = tide_sleep(LOOK_NS);
+        code = slept ? slept
+                     : tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+    }
+    tide__share_count(&s->updates_failed, code != 0);
+    return code;
+}
+
+/* Pushes that waited for a row that does not come go the ordinary way, and what came after them.
+ * Until all have arrived no pull of this node may pass them. */
 static int give_up(struct tide__shared *s, uint64_t key) {
     int code = 0;
     for (bool more = true; more && !code;) {
@@ -296,18 +316,14 @@ static int give_up(struct tide__shared *s, uint64_t key) {
         TIDE_ASSERT(k);
         struct tide__queued *queued = k->queued;
         k->queued = k->queued_last = NULL;
-        more = queued != NULL;
+        k->giving_up = more = queued != NULL;
         if (!more) {
             forget(s, k, key);
         }
         tide__word_unlock(word, old);
         while (queued) {
             struct tide__queued *next = queued->next;
-            bool sent;
-            int failed =
-                tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
-            tide__share_count(&s->updates_failed, failed != 0);
-            code = failed == TIDE_ECANCELED ? failed : code;
+            code = push_now(s, key, queued) == TIDE_ECANCELED ? TIDE_ECANCELED : code;
             tide_free(queued);
             queued = next;
         }
@@ -333,43 +349,77 @@ static int row_failed(struct tide__shared *s, uint64_t key, uint64_t since, int 
     return coming ? give_up(s, key) : 0;
 }
 
-static int fetch(struct batch *b, size_t first, size_t count) {
+/* Is the row itself here? Then workers use it; also if it came while the pull waited for it. */
+static bool is_own(const struct batch *b, size_t i, uint64_t key) {
+    uint16_t owner;
+    return is_here(b, i) ||
+           (!TIDE_MUTANT(share_copy_beside_row) && tide_table_where(b->s->table, key, &owner) == 0 &&
+            owner == tide__store_self(b->s->table->store));
+}
+
+/* Rows that no answer has written begin like this. One that happens to is asked for again, alone.
+ */
+static const uint32_t not_come = 0x7fa0b1e5;
+
+/* *left: keys that failed, which are the first ones then. */
+static int fetch(struct batch *b, size_t first, size_t count, size_t *left) {
     struct tide__shared *s = b->s;
+    const size_t floats = s->shape.floats;
     bool sent;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(b->rows + i * floats, &not_come, sizeof not_come);
+    }
     int code = tide__shared_exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES),
                                      b->keys + first, count, b->rows, b->here, &sent);
+    const uint64_t now = now_of(s);
+    *left = 0;
     if (code == TIDE_ECANCELED) {
         return code;
     }
     if (code && count == 1) {
         return row_failed(s, b->keys[first], b->since[first], code);
     }
-    const uint64_t now = now_of(s);
-    for (size_t i = 0; i < count && !code; i++) {
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t key = b->keys[first + i], since = b->since[first + i];
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k = lock(s, b->keys[first + i], &word, &old);
-        TIDE_ASSERT(k);
-        k->ends |= is_here(b, i); /* then workers use the row itself */
-        tide__share_count(&s->rows_in, 1);
-        if (b->since[first + i]) {
-            age_add(&s->rows, now - b->since[first + i]);
+        if (code && memcmp(b->rows + i * floats, &not_come, sizeof not_come) == 0) {
+            b->keys[first + *left] = key;
+            b->since[first + (*left)++] = since;
+            continue;
         }
-        install(b, k, b->keys[first + i], b->rows + i * s->shape.floats);
+        struct tide__shared_key *k = lock(s, key, &word, &old);
+        TIDE_ASSERT(k);
+        k->ends |= is_own(b, i, key);
+        tide__share_count(&s->rows_in, 1);
+        if (since) {
+            age_add(&s->rows, now - since);
+        }
+        install(b, k, key, b->rows + i * floats);
         tide__word_unlock(word, old);
     }
-    return code;
+    return 0;
 }
 
-/* The rows of a batch; those of a dead node do not keep the others back. */
-static int fetch_all(struct batch *b) {
-    int code = b->count ? fetch(b, 0, b->count) : 0;
-    for (size_t i = 0; code && code != TIDE_ECANCELED && b->count > 1 && i < b->count; i++) {
-        int failed = fetch(b, i, 1);
-        code = failed == TIDE_ECANCELED ? failed : code;
+/* One key that cannot be had does not keep the others back: they are asked for by halves. */
+static int fetch_parts(struct batch *b, size_t first, size_t count) {
+    size_t before = count;
+    int code = fetch(b, first, before, &count);
+    while (!code && count && count < before) {
+        before = count;
+        code = fetch(b, first, before, &count);
     }
+    if (code || count == 0) {
+        return code;
+    }
+    code = fetch_parts(b, first, count / 2);
+    return code ? code : fetch_parts(b, first + count / 2, count - count / 2);
+}
+
+static int fetch_all(struct batch *b) {
+    const int code = b->count ? fetch_parts(b, 0, b->count) : 0;
     b->count = 0;
-    return code == TIDE_ECANCELED ? code : 0;
+    return code;
 }
 
 /* Copies of keys that have none: see shared.h. */
@@ -388,9 +438,10 @@ static int join(struct batch *b) {
         atomic_fetch_add_explicit(&s->held, 1, memory_order_relaxed);
         tide__word_unlock(word, old);
     }
-    int code = tide__shared_synchronize(s);
+    int code = TIDE_MUTANT(share_unsynchronized) ? 0 : tide__shared_synchronize(s);
     const uint64_t newest = tide__pending_newest(store);
-    while (!code && tide__pending_older(store, s->table, newest)) {
+    while (!code && !TIDE_MUTANT(share_pending_ignored) &&
+           tide__pending_older(store, s->table, newest)) {
         code = tide_sleep(LOOK_NS);
     }
     return code ? code : fetch_all(b);
@@ -413,7 +464,7 @@ static enum need need_of(struct tide__shared *s, struct tide__shared_key *k, uin
                    : NOTHING;
     }
     k->ends |= !k->wanted || leaving;
-    if (k->ends && !r->dirty && r->sent_count == 0) {
+    if (k->ends && ((!r->dirty && r->sent_count == 0) || TIDE_MUTANT(share_forgets_unsent))) {
         forget(s, k, key);
     } else if (k->ends) {
         tide__shared_list(s, k, key);
@@ -528,9 +579,9 @@ static int fiber_main(void *state) {
         atomic_store(&s->awake, false); /* before the list is taken */
         const uint64_t began = now_of(s);
         code = run_round(s);
-        const uint64_t ended = now_of(s), rest = ended + REST * (ended - began);
+        const uint64_t ended = now_of(s), rest = REST * (ended - began);
         next = began + TIDE_SECOND / s->share.hz;
-        next = rest > next ? rest : next;
+        next = ended + rest > next ? ended + (rest < REST_MAX_NS ? rest : REST_MAX_NS) : next;
         tide_lock(&s->lock);
         work = s->work_count > 0 || s->flush_wanted > s->flush_done;
         tide_unlock(&s->lock);
@@ -634,7 +685,7 @@ bool tide__shared_gone(struct tide_store *store) {
         struct tide__shared *s = table ? tide__shared_of(table) : NULL;
         if (s && atomic_load_explicit(&s->held, memory_order_relaxed) > 0) {
             list_copies(s, false);
-            gone = false;
+            gone = TIDE_MUTANT(share_leaves_unsent);
         }
     }
     return gone;
@@ -653,7 +704,7 @@ void tide__shared_member(struct tide_store *store, const struct tide_member *mem
         }
         if (s) { /* who told us of changes may have been the dead one */
             tide__subscriptions_member_gone(s, member->id);
-            list_copies(s, true);
+            list_copies(s, !TIDE_MUTANT(share_outlives_owner));
         }
     }
 }

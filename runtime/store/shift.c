@@ -215,7 +215,7 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
         atomic_store_explicit(&c->via[mine[i]], (unsigned short)home, memory_order_release);
         tide__copies_of_slot(c, mine[i], home == self ? fold : resend, &fenced);
         if (home == self) {
-            tide__floor_raise(c, mine[i], c->announced[mine[i]]);
+            tide__floor_raise(&c->floor[mine[i]], c->announced[mine[i]]);
         }
         /* pairs with home_lock of cache.c */
         atomic_store_explicit(&c->shifting[mine[i]], 0, memory_order_release);
@@ -533,6 +533,7 @@ static void forget_row(void *arg, struct tide__cached *r, atomic_uint_fast64_t *
                        uint64_t old) {
     (void)arg;
     r->valid = false;
+    r->subscribed = false;
     r->asked = false;
     tide__word_unlock(word, old);
 }

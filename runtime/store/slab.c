@@ -45,29 +45,52 @@ void tide__slab_deinit(struct tide__slab *slab) {
     }
 }
 
-int tide__slab_take(struct tide__slab *slab, uint32_t *row) {
-    int code = 0;
-    tide_lock(&slab->lock);
-    if (slab->free_first != UINT32_MAX) {
-        *row = slab->free_first;
-        memcpy(&slab->free_first, tide__slab_row(slab, *row), sizeof slab->free_first);
-    } else if (slab->next == UINT32_MAX - 1) {
-        code = TIDE_EFULL;
-    } else {
-        uint64_t biased = (uint64_t)slab->next + (UINT64_C(1) << slab->base_shift);
-        unsigned arena = 63u - (unsigned)__builtin_clzll(biased) - slab->base_shift;
-        if (!slab->arena[arena]) {
-            slab->arena[arena] = tide_map(arena_bytes(slab, arena), false);
-        }
-        if (slab->arena[arena]) {
-            *row = slab->next++;
-        } else {
-            code = TIDE_ENOMEM;
-        }
+/* The lock is held. *rows ever unused rows, or fewer, from number *first on; at least one. */
+static int take_new(struct tide__slab *slab, uint32_t *first, uint32_t *rows) {
+    if (slab->next == UINT32_MAX - 1) {
+        return TIDE_EFULL;
     }
+    const uint64_t biased = (uint64_t)slab->next + (UINT64_C(1) << slab->base_shift);
+    const unsigned arena = 63u - (unsigned)__builtin_clzll(biased) - slab->base_shift;
+    if (!slab->arena[arena]) {
+        slab->arena[arena] = tide_map(arena_bytes(slab, arena), false);
+    }
+    if (!slab->arena[arena]) {
+        return TIDE_ENOMEM;
+    }
+    const uint64_t left = (UINT64_C(2) << (arena + slab->base_shift)) - biased;
+    *rows = *rows < left ? *rows : (uint32_t)left;
+    *rows = *rows < UINT32_MAX - 1 - slab->next ? *rows : UINT32_MAX - 1 - slab->next;
+    *first = slab->next;
+    slab->next += *rows;
+    return 0;
+}
+
+static bool take_free(struct tide__slab *slab, uint32_t *row) {
+    if (slab->free_first == UINT32_MAX) {
+        return false;
+    }
+    *row = slab->free_first;
+    memcpy(&slab->free_first, tide__slab_row(slab, *row), sizeof slab->free_first);
+    return true;
+}
+
+static void give(struct tide__slab *slab, uint32_t row) {
+    memcpy(tide__slab_row(slab, row), &slab->free_first, sizeof slab->free_first);
+    slab->free_first = row;
+}
+
+static int no_row(const struct tide__slab *slab, int code) {
+    return tide_fail(code, "no memory for another row of %u floats", slab->row_floats);
+}
+
+int tide__slab_take(struct tide__slab *slab, uint32_t *row) {
+    uint32_t one = 1;
+    tide_lock(&slab->lock);
+    const int code = take_free(slab, row) ? 0 : take_new(slab, row, &one);
     tide_unlock(&slab->lock);
     if (code) {
-        return tide_fail(code, "no memory for another row of %u floats", slab->row_floats);
+        return no_row(slab, code);
     }
     atomic_fetch_add_explicit(&slab->used, 1, memory_order_relaxed);
     return 0;
@@ -75,10 +98,62 @@ int tide__slab_take(struct tide__slab *slab, uint32_t *row) {
 
 void tide__slab_give(struct tide__slab *slab, uint32_t row) {
     tide_lock(&slab->lock);
-    memcpy(tide__slab_row(slab, row), &slab->free_first, sizeof slab->free_first);
-    slab->free_first = row;
+    give(slab, row);
     tide_unlock(&slab->lock);
     atomic_fetch_sub_explicit(&slab->used, 1, memory_order_relaxed);
+}
+
+static uint32_t in_hand(const struct tide__slab *slab) {
+    return atomic_load_explicit(&slab->in_hand, memory_order_relaxed);
+}
+
+static void set_in_hand(struct tide__slab *slab, uint32_t count) {
+    atomic_store_explicit(&slab->in_hand, count, memory_order_relaxed); /* one thread writes */
+}
+
+/* Half a hand of rows, new ones so that the first comes last and is used first. */
+static int hand_fill(struct tide__slab *slab) {
+    uint32_t first = 0, count = 0, fresh = TIDE__HAND_ROWS / 2;
+    int code = 0;
+    tide_lock(&slab->lock);
+    while (count < TIDE__HAND_ROWS / 2 && take_free(slab, &slab->hand[count])) {
+        count++;
+    }
+    if (count == 0) {
+        code = take_new(slab, &first, &fresh);
+        count = code ? 0 : fresh;
+        for (uint32_t i = 0; i < count; i++) {
+            slab->hand[i] = first + count - 1 - i;
+        }
+    }
+    tide_unlock(&slab->lock);
+    set_in_hand(slab, count);
+    atomic_fetch_add_explicit(&slab->used, count, memory_order_relaxed);
+    return count ? 0 : no_row(slab, code);
+}
+
+int tide__hand_take(struct tide__slab *slab, uint32_t *row) {
+    const int code = in_hand(slab) ? 0 : hand_fill(slab);
+    if (!code) {
+        const uint32_t left = in_hand(slab) - 1;
+        *row = slab->hand[left];
+        set_in_hand(slab, left);
+    }
+    return code;
+}
+
+void tide__hand_give(struct tide__slab *slab, uint32_t row) {
+    uint32_t count = in_hand(slab);
+    if (count == TIDE__HAND_ROWS) {
+        tide_lock(&slab->lock);
+        while (count > TIDE__HAND_ROWS / 2) {
+            give(slab, slab->hand[--count]);
+        }
+        tide_unlock(&slab->lock);
+        atomic_fetch_sub_explicit(&slab->used, TIDE__HAND_ROWS - count, memory_order_relaxed);
+    }
+    slab->hand[count] = row;
+    set_in_hand(slab, count + 1);
 }
 
 uint64_t tide__slab_bytes(struct tide__slab *slab) {

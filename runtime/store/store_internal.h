@@ -24,6 +24,7 @@ enum {
     TIDE__PARKED_BYTES_MAX = 64 << 20,
     TIDE__PENDING_MAX = 1 << 20,
     TIDE__ARENAS = 32,
+    TIDE__HAND_ROWS = 64,
     TIDE__STRIPES = 16, /* of counters */
     TIDE__PASSED_MAX = 4,
 };
@@ -113,12 +114,25 @@ struct tide__slab {
     uint32_t next; /* rows ever taken; under the lock */
     uint32_t
         free_first; /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
-    atomic_uint used;
+    atomic_uint used; /* read it by tide__slab_used */
+    /* rows that the I/O thread has in hand: it takes the lock once for many */
+    atomic_uint in_hand; /* of `used` */
+    uint32_t hand[TIDE__HAND_ROWS];
 };
 void tide__slab_init(struct tide__slab *slab, uint32_t row_floats);
 void tide__slab_deinit(struct tide__slab *slab);
 int tide__slab_take(struct tide__slab *slab, uint32_t *row); /* contents undefined. EFULL, ENOMEM */
 void tide__slab_give(struct tide__slab *slab, uint32_t row);
+/* The same by the I/O thread, which alone may call these. */
+int tide__hand_take(struct tide__slab *slab, uint32_t *row);
+void tide__hand_give(struct tide__slab *slab, uint32_t row);
+/* Rows that somebody has taken. */
+static inline uint32_t tide__slab_used(const struct tide__slab *slab) {
+    /* `in_hand` grows first, so a limit that is compared with this is never reached too early */
+    const uint32_t used = atomic_load_explicit(&slab->used, memory_order_relaxed),
+                   in_hand = atomic_load_explicit(&slab->in_hand, memory_order_relaxed);
+    return used > in_hand ? used - in_hand : 0;
+}
 uint64_t tide__slab_bytes(struct tide__slab *slab);
 static inline float *tide__slab_row(const struct tide__slab *slab, uint32_t row) {
     uint64_t biased = (uint64_t)row + (UINT64_C(1) << slab->base_shift);
@@ -223,6 +237,10 @@ static inline void tide__stripe_add(unsigned stripe, atomic_uint_fast64_t *value
 }
 
 /* ---- slots.c ---- */
+static inline uint32_t tide__slot_spread(uint64_t key) { /* dense, TIDE_SLOTS_HASH */
+    return (uint32_t)(key + (((key >> 12) * UINT64_C(0x9e3779b97f4a7c15)) >> 52)) &
+           (TIDE_SLOT_COUNT - 1);
+}
 static inline uint32_t tide__slot_of(const struct tide_table *table, uint64_t key) {
     if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
         return (uint32_t)(tide_mix64(key) >> 52);
@@ -230,8 +248,7 @@ static inline uint32_t tide__slot_of(const struct tide_table *table, uint64_t ke
     if (table->options.slots == TIDE_SLOTS_RANGE) {
         return (uint32_t)((key << 12) / table->options.key_count);
     }
-    return (uint32_t)(key + (((key >> 12) * UINT64_C(0x9e3779b97f4a7c15)) >> 52)) &
-           (TIDE_SLOT_COUNT - 1);
+    return tide__slot_spread(key);
 }
 static inline uint64_t tide__range_first(const struct tide_table *table, uint32_t slot) {
     return (slot * table->options.key_count + TIDE_SLOT_COUNT - 1) >> 12;
@@ -502,7 +519,8 @@ enum tide__op {                             /* first element of every body */
                     TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
-                TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil] */
+                TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil]; of
+                                   pushes that are at risk: table (vanished.c) */
                 TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, round or 0, slots u32, homes u32,
                                    versions u32] */
                 TIDE__OP_MAP_DONE, /* [op, table, round] to the controller: nothing goes by the old homes
@@ -550,9 +568,9 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
                                    copy -> home */
                 TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
-                TIDE__OP_VALUE, /* [op, table, version, clock, applied, answer, keys u64, rows f32]
+                TIDE__OP_VALUE, /* [op, table, version, clock, applied, kind, keys u64, rows f32]
                                    home -> node */
-                TIDE__OP_FRESH, /* [op, table, clock, applied, slots as 512 bytes] home -> node */
+                TIDE__OP_FRESH, /* [op, table, clock, applied, pushed, slots as 512 bytes] home -> node */
                 TIDE__OP_UNSUB, /* [op, table, keys u64, versions u64] node -> home */
                 TIDE__OP_TICK,  /* [op, clock, highest clock] node -> all */
                 TIDE__OP_TICK_FORWARD, /* [op, table, origin, clock, slots] old -> new home */
@@ -564,19 +582,22 @@ enum tide__op {                             /* first element of every body */
                                          changed keys u64] old -> new home */
                 TIDE__OP_ROUND, /* [op, id, kind] node -> all */
                 TIDE__OP_ROUNDED, /* [op, id, clock] and back */
-                TIDE__OP_BOUND,   /* [op, table, staleness, age, bound of values] to all */
+                TIDE__OP_BOUND,   /* [op, table, change, model, staleness, age, bound of values] to all */
                 TIDE__OP_TRACE, /* [op, table, origin, number, keys u64] origin -> home, or old -> new
                                    home */
                 TIDE__OP_SEEN,    /* [op, table, version] node -> home */
                 TIDE__OP_VISIBLE, /* [op, table, number, keys u64] home -> origin */
                 /* tables with copies */
                 TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
-                                  low, keys u64, numbers u64, versions u32, rows binary|nil] */
+                                  low, keys u64, numbers u64, versions u32, rows binary|nil]; of
+                                  rows with ids: ids u64, lows u64 before the rows */
                 TIDE__OP_ACKR, /* [op, token] last of the chain -> home */
                 TIDE__OP_SNAP, /* [op, table, slot, version, part, number, keys u64, rows f32, ids
                                   u64, lows u64] last of the chain -> who joins it */
                 TIDE__OP_LEASE_ASK, /* [op, time] home -> copies */
                 TIDE__OP_LEASE,     /* [op, time] back */
+                TIDE__OP_SAFE, /* [op, table, pushes] home -> origin: so many of those it answered
+                                  are on all copies; to oneself: ship what is listed (at_risk.h) */
                 TIDE__OP_GROUPS, /* [op, table, who is gone, slots u32, homes u32, chains u64,
                                     versions u32] controller -> all, new home -> old */
                 TIDE__OP_REBUILD, /* [op, table, version, joiner, slots u32, none] controller -> home
@@ -601,6 +622,7 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_MANAGE, /* call to the controller: [op, table, technique, hz, threshold,
                                     clip, nodes u32, keys u64] */
                 TIDE__OP_TECHNIQUE, /* the same, controller -> all */
+                TIDE__OP_FORGET,    /* call of the controller to itself: [op] */
                 TIDE__OP_SHARE_FLUSH, /* call: [op, table]: what accumulated in copies is at the
                                          owners */
                 TIDE__OP_INTENT, /* [op, table, origin, hops, keys u64] to the home: the origin is

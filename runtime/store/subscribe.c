@@ -115,6 +115,10 @@ static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, u
 
 /* ---- owners ---- */
 
+static int no_room(int code, const struct tide_table *table) {
+    return tide_fail(code, "no room for more copies of rows of table '%s'", table->name);
+}
+
 static int subscribe(struct tide_table *table, uint64_t key, uint16_t node) {
     struct tide__shared *s;
     int code = tide__shared_create(table, &s);
@@ -126,12 +130,12 @@ static int subscribe(struct tide_table *table, uint64_t key, uint16_t node) {
     tide_unlock(&s->subscriptions->lock);
     /* with tide__row_changes: a row that is being made, which a pull reads without a latch */
     atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
-    return code ? tide_fail(code, "no room for more copies of rows of table '%s'", table->name) : 0;
+    return code ? no_room(code, table) : 0;
 }
 
 int tide__subscribe_job(const struct tide__job *job) {
     struct tide_table *table = job->table;
-    int code = 0;
+    int code = TIDE_BUGGIFY(subscription_refused) ? no_room(TIDE_EFULL, table) : 0;
     for (size_t i = 0; i < job->count && !code; i++) {
         const uint64_t key = tide__job_key_at(job, i);
         const uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route,
@@ -156,7 +160,8 @@ void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer
     tide_lock(&subs->lock);
     struct tide__node_set *sub = tide__node_set_find(&subs->sets, key);
     if (sub) {
-        any = fire(subs, sub, changer, tide_port_now(s->table->store->port));
+        any = fire(subs, sub, TIDE_MUTANT(share_all_are_changers) ? sub->nodes[0] : changer,
+                   tide_port_now(s->table->store->port));
     }
     tide_unlock(&subs->lock);
     if (any) {
@@ -168,7 +173,7 @@ void tide__shared_slot_left(struct tide_table *table, uint32_t slot) {
     struct tide__shared *s = tide__shared_of(table);
     bool any = false;
     tide__interest_slot_left(table, slot);
-    if (!s) {
+    if (!s || TIDE_MUTANT(share_slot_leaves_silently)) {
         return;
     }
     tide_lock(&s->subscriptions->lock);

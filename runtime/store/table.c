@@ -3,13 +3,15 @@
  * until the store ends, so a pointer to one is good from any thread. How all nodes come to have the
  * same tables: catalog.c.
  */
+#include "store/at_risk.h"
 #include "store/clocked.h"
 #include "store/generation.h"
 #include "store/heat.h"
 #include "store/intent.h"
-#include "store/replica.h"
 #include "store/shared.h"
 
+#define WINDOW_NS (TIDE_SECOND / 20)
+enum { WINDOW_BYTES = 4 << 20 };
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
 /* ---- options ---- */
@@ -33,6 +35,20 @@ static int check_durability(struct tide_table_options *o) {
         return bad_options(o, o->replicas ? "durability none has no copies: replicas = 0"
                                           : "this durability needs replicas = 1 or 2");
     }
+    if (o->durability != TIDE_DURABLE_WINDOW) {
+        if (o->window_ns || o->window_bytes) {
+            return bad_options(o, "window_ns and window_bytes are of durability window");
+        }
+    } else {
+        o->window_ns = o->window_ns ? o->window_ns : WINDOW_NS;
+        o->window_bytes = o->window_bytes ? o->window_bytes : WINDOW_BYTES;
+        if (o->window_ns < TIDE_WINDOW_NS_MIN || o->window_ns > TIDE_WINDOW_NS_MAX) {
+            return bad_options(o, "a window is 4 ms to 10 s long");
+        }
+        if (o->window_bytes < TIDE_WINDOW_BYTES_MIN || o->window_bytes > TIDE_WINDOW_BYTES_MAX) {
+            return bad_options(o, "a window has 64 KiB to 1 GiB");
+        }
+    }
     if (o->replicas && o->technique != TIDE_STATIC) {
         return tide_fail(TIDE_EUNSUPPORTED,
                          "table '%s': rows that relocate have no copies in this version: either "
@@ -48,7 +64,7 @@ int tide__options_check(struct tide_table_options *o) {
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
         o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
-        o->durability > TIDE_DURABLE_STRICT) {
+        o->durability > TIDE_DURABLE_WINDOW) {
         return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
@@ -99,14 +115,15 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
            a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
            a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
            a->seed == b->seed && a->replicas == b->replicas &&
-           a->durability == b->durability && memcmp(x, y, sizeof x) == 0 &&
+           a->durability == b->durability && a->window_ns == b->window_ns &&
+           a->window_bytes == b->window_bytes && memcmp(x, y, sizeof x) == 0 &&
            tide__consistency_equal(a, b);
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
                             o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, 16);
+    tide_write_array(w, o->window_ns ? 18 : 16);
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
@@ -116,6 +133,10 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
     tide_write_uint(w, o->technique);
     tide_write_uint(w, o->replicas);
     tide_write_uint(w, o->durability);
+    if (o->window_ns) {
+        tide_write_uint(w, o->window_ns);
+        tide_write_uint(w, o->window_bytes);
+    }
     tide_write_bool(w, o->refuse_nan);
     tide_write_uint(w, o->key_count);
     tide_write_uint(w, o->key_limit);
@@ -132,8 +153,9 @@ static uint8_t small(struct tide_reader *r) {
 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
-    if (tide_read_array(r) != 16) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 16");
+    const size_t fields = tide_read_array(r);
+    if (fields != 16 && fields != 18) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 16 or 18");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -145,6 +167,10 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->technique = small(r);
     o->replicas = small(r);
     o->durability = small(r);
+    if (fields == 18) {
+        o->window_ns = tide_read_uint(r);
+        o->window_bytes = tide_read_uint(r);
+    }
     o->refuse_nan = tide_read_bool(r);
     o->key_count = tide_read_uint(r);
     o->key_limit = tide_read_uint(r);
@@ -324,6 +350,24 @@ static int ask_controller(struct tide_store *store, const struct tide_table_opti
     return code;
 }
 
+int tide_tables_forget(struct tide_node *node) {
+    struct tide_store *store = tide_store_of(node);
+    struct tide_writer w;
+    uint8_t buffer[16];
+    struct tide_reply *reply = NULL;
+    if (!store || !store->net) {
+        return tide_fail(TIDE_EUNSUPPORTED, "this node has no cluster whose tables could be forgotten");
+    }
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 1);
+    tide_write_uint(&w, TIDE__OP_FORGET);
+    int code = tide_call(tide_address_make(tide__store_self(store), TIDE_ID_STORE), w.data, w.size,
+                         TIDE_CALL_TIMEOUT, &reply);
+    tide_reply_free(reply);
+    tide_writer_release(&w);
+    return code;
+}
+
 int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given,
                           struct tide_table **out) {
     struct tide_table_options options = *given;
@@ -401,7 +445,7 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .bytes_out = total(table, TIDE__BYTES_OUT),
         .bytes_in = total(table, TIDE__BYTES_IN),
         .not_finite = total(table, TIDE__NOT_FINITE),
-        .rows = atomic_load_explicit(&table->slab.used, memory_order_relaxed),
+        .rows = tide__slab_used(&table->slab),
         .memory_bytes = tide__slab_bytes(&table->slab) + sizeof *table +
                         atomic_load_explicit(&table->index_bytes, memory_order_relaxed),
         .localized = total(table, TIDE__LOCALIZED),
@@ -418,6 +462,7 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         out->relocate_hist[i] =
             atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
     }
+    tide__at_risk_stats(table, out);
 }
 
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {

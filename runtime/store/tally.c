@@ -11,7 +11,9 @@ struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worke
     while (t && (t->in_use || t->worker != worker->number)) {
         t = t->next;
     }
-    if (!t && (t = tide_alloc_zero(1, sizeof *t)) != NULL) {
+    /* a line is written by one worker: a neighbour would wait for it at every read */
+    if (!t && (t = tide_alloc_aligned(_Alignof(struct tide__tally), sizeof *t)) != NULL) {
+        memset(t, 0, sizeof *t);
         t->c = c;
         t->worker = worker->number;
         t->next = c->tallies;

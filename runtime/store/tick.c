@@ -46,7 +46,8 @@ uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t nod
 
 /* ---- FRESH ---- */
 
-static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any,
+/* `pushed`: what changed until then went to all who hold copies. */
+static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any, bool pushed,
                        const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     const uint16_t self = tide__store_self(c->table->store);
@@ -56,11 +57,12 @@ static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any,
         }
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 5);
+        tide_write_array(&w, 6);
         tide_write_uint(&w, TIDE__OP_FRESH);
         tide_write_uint(&w, c->table->id);
         tide_write_uint(&w, clock);
         tide_write_uint(&w, tide__slot_applied(c, any, p->id));
+        tide_write_bool(&w, pushed);
         tide_write_binary(&w, slots, TIDE_SLOT_COUNT / 8);
         (void)tide__sync_send(c->table->store, p->id, &w);
     }
@@ -70,10 +72,11 @@ static bool has(const uint8_t *slots, uint32_t slot) {
     return slots[slot / 8] >> (slot % 8) & 1;
 }
 
-/* [clock, applied, slots]; op and table are read. */
+/* [clock, applied, pushed, slots]; op and table are read. */
 void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
     size_t size = 0;
     uint64_t clock = tide_read_uint(r), applied = tide_read_uint(r);
+    const bool pushed = tide_read_bool(r);
     const uint8_t *slots = tide_read_binary(r, &size);
     if (r->error || size != TIDE_SLOT_COUNT / 8 || clock > TIDE_NO_CLOCK) {
         atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
@@ -84,7 +87,10 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
             if (atomic_load_explicit(&c->confirmed[s], memory_order_relaxed) < applied) {
                 atomic_store_explicit(&c->confirmed[s], applied, memory_order_relaxed);
             }
-            tide__floor_raise(c, s, (uint32_t)clock);
+            if (pushed || TIDE_MUTANT(fresh_of_fetched)) { /* first: whoever finds `floor` higher than this asks */
+                tide__floor_raise(&c->pushed_floor[s], (uint32_t)clock);
+            }
+            tide__floor_raise(&c->floor[s], (uint32_t)clock);
         }
     }
     tide__table_floor_update(c);
@@ -99,7 +105,7 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
     const uint16_t self = tide__store_self(c->table->store);
     const bool pushes = tide__is_eager(c);
     if (TIDE_MUTANT(fresh_before_values)) {
-        fresh_send(c, clock, slot < TIDE_SLOT_COUNT ? slot : TIDE_SLOT_COUNT, slots);
+        fresh_send(c, clock, slot, pushes, slots);
     }
     if (pushes) {
         tide__changed_send(c, slot);
@@ -108,13 +114,13 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
         if (slots[s / 64] >> (s % 64) & 1) {
             c->announced[s] = clock > c->announced[s] ? clock : c->announced[s];
             if (tide__via(c, s) == self) {
-                tide__floor_raise(c, s, clock);
+                tide__floor_raise(&c->floor[s], clock);
             }
         }
     }
     sync->announced = clock > sync->announced ? clock : sync->announced;
     if (!TIDE_MUTANT(fresh_before_values)) {
-        fresh_send(c, clock, slot < TIDE_SLOT_COUNT ? slot : TIDE_SLOT_COUNT, slots);
+        fresh_send(c, clock, slot, pushes, slots);
     }
 }
 
@@ -167,12 +173,16 @@ void tide__clocks_advance(struct tide__clocked *c) {
     }
 }
 
-void tide__ticks_changed(struct tide__sync *sync) {
+void tide__known_update(struct tide__sync *sync) {
     uint32_t known = TIDE_NO_CLOCK;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         known = !p->gone && p->tick < known ? p->tick : known;
     }
     atomic_store_explicit(&sync->known, known, memory_order_release); /* pairs with clock_may_end */
+}
+
+void tide__ticks_changed(struct tide__sync *sync) {
+    tide__known_update(sync);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(sync->store, id);

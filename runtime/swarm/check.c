@@ -12,7 +12,12 @@
  *   6  the last pulls, of every node, show the same; each push that returned well is there
  *
  * 1 to 4 are linearizability of a row whose operations are "add this element" and "read the set".
- * What failed may have happened, at any time, or not.
+ * What failed may have happened, at any time, or not. Of shared keys, which nodes read in copies,
+ * 3, 5 and 6 hold alone, as long as no update of a copy met a node that died.
+ *
+ * Durability window: a push that returned well may be gone when a node died, if its origin was told
+ * of as many. What is gone, and what was under way when a node died, counts for nothing in 1 to 5:
+ * pulls may have shown it before.
  */
 #include "swarm/world.h"
 
@@ -65,20 +70,22 @@ static void check_pair(struct world *w, const struct table *table, const struct 
                        const struct operation *other) {
     if (other->push >= 0) {
         bool has = (pull->set & bit_of(other)) != 0;
-        if (!has && other->ok && other->returned < pull->invoked) {
+        const bool judged = !table->shared || is_vouched(w->workers[other->worker], table);
+        if (!table->shared && !has && other->ok && other->returned < pull->invoked) {
             accuse(w, table, "linearizable", "a pull misses a push that had returned before", pull,
                    other);
         }
         if (has && other->invoked > pull->returned) {
             accuse(w, table, "linearizable", "a pull has a push that began after it", pull, other);
         }
-        if (other->worker == pull->worker && other->step < pull->step && other->ok && !has) {
+        if (other->worker == pull->worker && other->step < pull->step && other->ok && !has &&
+            judged) {
             accuse(w, table, "order", "a worker does not read its own push", pull, other);
         }
         if (other->worker == pull->worker && other->step > pull->step && has) {
             accuse(w, table, "order", "a pull has a later push of its own worker", pull, other);
         }
-    } else if (other->ok) {
+    } else if (other->ok && !table->shared) {
         if (other->returned < pull->invoked && (other->set & ~pull->set) != 0) {
             accuse(w, table, "linearizable", "a pull misses what an earlier one saw", pull, other);
         }
@@ -98,8 +105,9 @@ static void check_precedence(struct world *w, const struct table *table,
             if (a->push < 0 || b->push < 0 || !a->ok) {
                 continue;
             }
-            bool before = a->returned < b->invoked;
-            bool issued = a->worker == b->worker && a->step < b->step;
+            bool before = a->returned < b->invoked && !table->shared;
+            bool issued = a->worker == b->worker && a->step < b->step &&
+                          (!table->shared || is_vouched(w->workers[a->worker], table));
             for (size_t k = 0; (before || issued) && k < count; k++) {
                 const struct operation *pull = &list[k];
                 if (pull->push < 0 && pull->ok && (pull->set & bit_of(b)) != 0 &&
@@ -108,6 +116,57 @@ static void check_precedence(struct world *w, const struct table *table,
                            "a pull has a push but not one before it", pull, a);
                 }
             }
+        }
+    }
+}
+
+static bool spans_a_death(const struct world *w, const struct operation *push) {
+    bool spans = false;
+    for (unsigned i = 0; i < w->node_count && !spans; i++) {
+        const struct node *n = w->nodes[i];
+        spans = n->lost && push->invoked <= n->lost_at && push->returned >= n->lost_at;
+    }
+    return spans;
+}
+
+/* Takes what counts for nothing out of the operations of a key; `gone`: pushes of each node that
+ * returned well and are not there. How many are left. */
+static size_t forgive(const struct world *w, const struct table *table, struct operation *list,
+                      size_t count, uint32_t *gone) {
+    const uint64_t set = table->rest[list[0].key];
+    uint64_t nothing = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const bool push = list[i].push >= 0;
+        const bool is_gone = push && list[i].ok && !(set & bit_of(&list[i]));
+        for (unsigned n = 0; is_gone && n < w->node_count; n++) {
+            gone[n] += w->nodes[n] == w->workers[list[i].worker]->node;
+        }
+        if (is_gone || (push && spans_a_death(w, &list[i]))) {
+            nothing |= bit_of(&list[i]);
+        } else {
+            list[kept++] = list[i];
+        }
+    }
+    for (size_t i = 0; i < kept; i++) {
+        list[i].set &= ~nothing;
+    }
+    return kept;
+}
+
+static void check_told(struct world *w, unsigned t, const uint32_t *gone) {
+    for (unsigned n = 0; n < w->node_count; n++) {
+        const struct node *node = w->nodes[n];
+        struct tide_table *table;
+        struct tide_table_stats stats = {0};
+        if (node->state != NODE_UP || tide_table_find(node->node, w->tables[t].name, &table)) {
+            continue;
+        }
+        tide_table_stats(table, &stats);
+        if (gone[n] > stats.vanished) {
+            swarm_fail(w, "window", "%u pushes of %s to %s that had returned are gone, %llu were told",
+                       gone[n], node->name, w->tables[t].name,
+                       (unsigned long long)stats.vanished);
         }
     }
 }
@@ -127,17 +186,38 @@ static void check_key(struct world *w, struct table *table, const struct operati
     check_precedence(w, table, list, count);
 }
 
+static void check_table(struct world *w, struct table *table, uint32_t *gone) {
+    struct history *h = &table->history;
+    if (h->count > 0) {
+        qsort(h->list, h->count, sizeof *h->list, by_key);
+    }
+    for (size_t i = 0, n; i < h->count && !w->report->failed; i += n) {
+        for (n = 1; i + n < h->count && h->list[i + n].key == h->list[i].key;) {
+            n++;
+        }
+        check_key(w, table, h->list + i,
+                  table->rest ? forgive(w, table, h->list + i, n, gone) : n);
+    }
+}
+
+static bool has_window(const struct table *table) {
+    return table->options.durability == TIDE_DURABLE_WINDOW;
+}
+
 void check_histories(struct world *w) {
     for (unsigned t = 0; t < w->table_count; t++) {
-        struct history *h = &w->tables[t].history;
-        if (h->count > 0) {
-            qsort(h->list, h->count, sizeof *h->list, by_key);
+        if (!has_window(&w->tables[t])) {
+            check_table(w, &w->tables[t], NULL);
         }
-        for (size_t i = 0, n; i < h->count && !w->report->failed; i += n) {
-            for (n = 1; i + n < h->count && h->list[i + n].key == h->list[i].key;) {
-                n++;
-            }
-            check_key(w, &w->tables[t], h->list + i, n);
+    }
+}
+
+void check_windows(struct world *w) {
+    for (unsigned t = 0; t < w->table_count; t++) {
+        uint32_t gone[NODES_MAX] = {0};
+        if (has_window(&w->tables[t])) {
+            check_table(w, &w->tables[t], gone);
+            check_told(w, t, gone);
         }
     }
 }

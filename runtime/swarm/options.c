@@ -57,6 +57,9 @@ static const struct option {
     [SWARM_LEAVE_S] = {"leave_s", FAULT, 5, 30},
     [SWARM_JOIN_S] = {"join_s", FAULT, 5, 30},
     [SWARM_CRASH_S] = {"crash_s", FAULT, 10, 60},
+    [SWARM_SHARED] = {"shared", SHARE, 0, 0}, /* share of tables whose keys have copies where used */
+    [SWARM_DRIFT_PPM] = {"drift_ppm", SHARE, 0, 0}, /* no clock is off by more than this */
+    [SWARM_WINDOW] = {"window", SHARE, 0, 0}, /* share of tables with copies, durability window */
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -79,8 +82,21 @@ static const struct setting {
     {"copies", "crash_s", 12},
     {"copies", "join_s", 10},
     {"copies", "leave_s", 15},
+    {"shared", "shared", 0.85},
+    {"shared", "localizes", 0.3},
+    {"shared", "replicas", 0}, /* their leases would hide what is under way at rest */
+    {"window", "relocate", 0},
+    {"window", "replicas", 1},
+    {"window", "window", 1},
+    {"window", "counters", 0},
+    {"window", "crash_s", 12},
+    {"window", "join_s", 10},
+    {"window", "leave_s", 15},
+    {"clocks", "drift_ppm", 500}, /* any two differ by the thousandth that is promised, or less */
+    {"clocks", "replicas", 0.8},
+    {"clocks", "crash_s", 20},
 };
-static const char profile_names[] = "swarm calm overload elastic copies";
+static const char profile_names[] = "swarm calm overload elastic copies shared window clocks";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. */
 static const double crash_share = 0.3;

@@ -88,7 +88,7 @@ void check_running(struct world *w) {
     enum { KEYS = 8 };
     for (unsigned t = 0; t < w->table_count; t++) {
         const struct table *table = &w->tables[t];
-        for (unsigned i = 0; i < KEYS && table->options.technique == TIDE_RELOCATE; i++) {
+        for (unsigned i = 0; i < KEYS && moves(table); i++) {
             check_one_owner(w, table, (uint32_t)tide_random_below(&w->random, table->total));
         }
     }
@@ -158,9 +158,12 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
     struct tide_table *tables[TABLES_MAX];
     size_t count = tide_store_tables(store, tables, TABLES_MAX);
     for (size_t i = 0; i < count && i < TABLES_MAX; i++) {
-        if (tables[i]->relocates && atomic_load(&tables[i]->arrivals.used) != 0) {
+        if (tables[i]->relocates && tide__slab_used(&tables[i]->arrivals) != 0) {
             return say(why, size, "%s waits for %u rows of %s", node->name,
-                       atomic_load(&tables[i]->arrivals.used), tables[i]->name);
+                       tide__slab_used(&tables[i]->arrivals), tables[i]->name);
+        }
+        if (!shared_quiet(node, tables[i], why, size)) {
+            return false;
         }
     }
     return true;
@@ -194,6 +197,12 @@ bool is_redundant(const struct world *w, char *why, size_t size) {
                 nodes_in(w, NODE_UP) > w->tables[t].options.replicas) {
                 return say(why, size, "%s misses copies of %u slots of %s", n->name,
                            health.under_replicated, handle->name);
+            }
+            struct tide_table_stats stats;
+            tide_table_stats(handle, &stats);
+            if (stats.at_risk > 0) {
+                return say(why, size, "%s: %llu bytes of table %s are not on their copies", n->name,
+                           (unsigned long long)stats.at_risk, handle->name);
             }
             if (handle->replicas->unopened > 0) {
                 return say(why, size, "%s does not serve %u slots of %s yet", n->name,
@@ -281,8 +290,7 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     }
     struct tide_table *handle;
     TIDE_ASSERT(tide_table_find(at_home->node, table->name, &handle) == 0);
-    if (table->options.technique != TIDE_RELOCATE ||
-        tide_table_where(handle, key, &known) < 0) {
+    if (!moves(table) || tide_table_where(handle, key, &known) < 0) {
         return;
     }
     bool dead = node_of_id(w, known) == NULL;
@@ -294,8 +302,7 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     }
 }
 
-/* The row as this node has it, home or copy; NULL: it has none. */
-static const float *row_at(const struct table *table, const struct node *n, uint64_t key) {
+const float *row_at(const struct table *table, const struct node *n, uint64_t key) {
     struct tide_table *handle;
     if (tide_table_find(n->node, table->name, &handle) < 0) {
         return NULL;
@@ -417,7 +424,7 @@ static size_t dump_rows(const struct world *w, char *out, size_t size) {
         for (uint32_t k = 0; k < table->total && used + 200 < size; k++) {
             for (unsigned i = 0; i < w->node_count && used + 200 < size; i++) {
                 struct tide_table *handle;
-                if (!serves(w->nodes[i]) || table->options.technique != TIDE_RELOCATE ||
+                if (!serves(w->nodes[i]) || !moves(table) ||
                     tide_table_find(w->nodes[i]->node, table->name, &handle) < 0) {
                     continue;
                 }

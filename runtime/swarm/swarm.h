@@ -9,6 +9,7 @@
  *   echo.c      the actors they talk to
  *   faults.c    which faults, when, and that they stay within what can be recovered
  *   check.c     histories of operations: linearizable, ordered, exactly once
+ *   shared.c    tables whose keys have copies on several nodes: what workers do there, and its rules
  *   rest.c      nodes as they are: one owner, bounded memory, nothing left, who waits for whom
  *
  * Not part of libtide: it reads the insides of the rooms below. One thread.
@@ -58,6 +59,9 @@ enum swarm_option {
     SWARM_LEAVE_S,
     SWARM_JOIN_S,
     SWARM_CRASH_S,
+    SWARM_SHARED,
+    SWARM_DRIFT_PPM,
+    SWARM_WINDOW, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 

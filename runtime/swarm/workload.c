@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-enum kind { PULL, PUSH, LOCALIZE };
+enum kind { PULL, PUSH, LOCALIZE, MANAGE, INTENT };
 
 struct issued { /* an operation under way */
     struct tide_ticket ticket;
@@ -70,6 +70,13 @@ static void table_init(struct world *w, struct table *t, unsigned index) {
         .key_count = hashed ? 0 : t->total,
         .width = t->counts ? COUNTING_MAX : (uint32_t)option(w, SWARM_WIDTH),
         .seed = 1};
+    shared_table(w, t, index);
+    tide_random_seed(&random, tide_mix64(w->options.seed ^ (0x317d0 + index)));
+    if (copied && !t->counts && chance(&random, option(w, SWARM_WINDOW))) {
+        t->options.durability = TIDE_DURABLE_WINDOW;
+        t->options.window_ns = between(&random, 5, 200) * MS;
+        t->options.window_bytes = TIDE_WINDOW_BYTES_MIN;
+    }
     t->pushes = tide_alloc_zero(t->total, 1);
     TIDE_ASSERT(t->pushes != NULL);
     if (t->counts) {
@@ -110,12 +117,13 @@ void workload_deinit(struct world *w) {
         tide_free(table->issued);
         tide_free(table->acked);
         tide_free(table->history.list);
+        tide_free(table->rest);
     }
 }
 
 /* ---- results ---- */
 
-static const char *const names[] = {"pull", "push", "localize"};
+static const char *const names[] = {"pull", "push", "localize", "manage", "intent"};
 
 static void pulled_set(struct worker *worker, struct issued *op, unsigned i) {
     struct world *w = worker->world;
@@ -150,18 +158,25 @@ static void pulled_counts(struct worker *worker, struct issued *op, unsigned i) 
     for (unsigned c = 0; c < COUNTING_MAX; c++) {
         float value = op->rows[i * COUNTING_MAX + c];
         uint16_t issued = table->issued[op->numbers[i] * COUNTING_MAX + c];
-        uint16_t least = op->acked[i * COUNTING_MAX + c];
+        const bool own = c == worker->index;
+        /* Of copies it is its own pushes that a worker sees at once. */
+        const bool judged = !table->shared || (own && is_vouched(worker, table));
+        uint16_t least = judged ? op->acked[i * COUNTING_MAX + c] : 0;
         const char *wrong = NULL, *checker = "exactly_once";
         if (value != floorf(value) || value < 0 || value > (float)issued) {
             wrong = "is more than was pushed";
         } else if (value < (float)least) {
             wrong = "misses pushes that had returned before";
             checker = "linearizable";
-        } else if (value < (float)seen[c]) {
+        } else if (judged && value < (float)seen[c]) {
             wrong = "is less than this worker's last pull showed";
             checker = "order";
-        } else if (c == worker->index && value > (float)op->own[i]) {
+        } else if (own && value > (float)op->own[i]) {
             wrong = "has pushes of its own worker that were issued later";
+            checker = "order";
+        } else if (table->shared && own && value < (float)op->own[i] &&
+                   w->report->lost_nodes == 0 && worker->node->state == NODE_UP) {
+            wrong = "misses pushes of its own worker";
             checker = "order";
         }
         if (wrong != NULL) {
@@ -188,7 +203,7 @@ static void finished(struct worker *worker, struct issued *op, int code, const c
         }
         return;
     }
-    for (unsigned i = 0; i < op->count && op->kind != LOCALIZE; i++) {
+    for (unsigned i = 0; i < op->count && op->kind < LOCALIZE; i++) {
         if (op->kind == PULL && table->counts) {
             pulled_counts(worker, op, i);
         } else if (op->kind == PULL) {
@@ -210,7 +225,7 @@ static void finish_oldest(struct worker *worker) {
         (void)snprintf(worker->doing, sizeof worker->doing, "waits for %s of %s",
                        names[op->kind], worker->world->tables[op->table].name);
         code = tide_ticket_wait(&op->ticket);
-        op->returned = tide_node_now(worker->node->node);
+        op->returned = tide_sim_now(worker->world->sim);
         (void)snprintf(op->text, sizeof op->text, "%s", code < 0 ? tide_error_message() : "");
     }
     ring->first = (ring->first + 1) % ring->size;
@@ -250,7 +265,7 @@ static void prepare_push(struct worker *worker, struct issued *op) {
             op->rows[kept * width + worker->index] = 1;
             table->issued[number * COUNTING_MAX + worker->index]++;
         } else {
-            struct operation record = {.invoked = tide_node_now(worker->node->node),
+            struct operation record = {.invoked = tide_sim_now(worker->world->sim),
                                        .returned = TIDE_NEVER,
                                        .key = number,
                                        .step = op->step,
@@ -276,7 +291,7 @@ static void prepare_pull(struct worker *worker, struct issued *op) {
             op->own[i] = table->issued[row + worker->index];
             w->report->operations++;
         } else {
-            struct operation record = {.invoked = tide_node_now(worker->node->node),
+            struct operation record = {.invoked = tide_sim_now(worker->world->sim),
                                        .returned = TIDE_NEVER,
                                        .key = number,
                                        .step = op->step,
@@ -294,8 +309,12 @@ static int issue(struct worker *worker, struct issued *op, struct tide_ticket *t
         return tide_table_pull(table, op->keys, op->count, op->rows, ticket);
     case PUSH:
         return tide_table_push(table, op->keys, op->count, op->rows, 0, ticket);
-    default:
+    case LOCALIZE:
         return tide_table_localize(table, op->keys, op->count, ticket);
+    case MANAGE:
+        return shared_manage(worker, table, op->keys, op->count);
+    default:
+        return shared_intent(worker, table, op->keys, op->count);
     }
 }
 
@@ -313,7 +332,10 @@ static void operate(struct worker *worker, unsigned burst) {
     op->kind = chance(&worker->random, option(w, SWARM_LOCALIZES)) ? LOCALIZE
                : chance(&worker->random, option(w, SWARM_PUSHES))  ? PUSH
                                                                    : PULL;
-    op->sync = chance(&worker->random, option(w, SWARM_SYNC));
+    if (op->kind == LOCALIZE && w->tables[op->table].shared) {
+        op->kind += (uint8_t)tide_random_below(&worker->random, 3);
+    }
+    op->sync = chance(&worker->random, option(w, SWARM_SYNC)) || op->kind > LOCALIZE;
     op->step = ++worker->step;
     choose_keys(worker, op, burst);
     if (op->kind == PUSH) {
@@ -329,10 +351,13 @@ static void operate(struct worker *worker, unsigned burst) {
     (void)snprintf(worker->doing, sizeof worker->doing, "%s %u keys of %s", names[op->kind],
                    op->count, w->tables[op->table].name);
     op->code = issue(worker, op, op->sync ? NULL : &op->ticket);
-    op->returned = tide_node_now(worker->node->node);
+    op->returned = tide_sim_now(worker->world->sim);
     (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
     op->sync = op->sync || op->code < 0; /* a refused one has no ticket */
     ring->count++;
+    if (any_shared(w) && chance(&worker->random, 0.3)) {
+        shared_clocks(worker, 1);
+    }
 }
 
 /* ---- workers ---- */
@@ -365,19 +390,25 @@ static void run_burst(struct worker *worker, unsigned burst) {
     while (worker->ring->count > 0) {
         finish_oldest(worker);
     }
+    if (any_shared(w) && chance(&worker->random, 0.7)) {
+        shared_clocks(worker, INTENT_CLOCKS); /* its intents are over while it rests */
+    }
 }
 
 static int worker_main(void *state) {
     struct worker *worker = state;
     struct world *w = worker->world;
+    if (any_shared(w)) {
+        shared_begin(worker);
+    }
     for (unsigned burst = 0; goes_on(worker); burst++) {
-        uint64_t now = tide_node_now(worker->node->node);
+        uint64_t now = tide_sim_now(worker->world->sim);
         burst = next_burst(w, now, burst);
         uint64_t begins = burst < w->burst_count ? w->bursts[burst] : w->chaos_end + TIDE_SECOND;
         begins += tide_random_below(&worker->random, 50 * MS);
         (void)snprintf(worker->doing, sizeof worker->doing, "rests");
-        while (goes_on(worker) && begins > tide_node_now(worker->node->node)) {
-            uint64_t left = begins - tide_node_now(worker->node->node);
+        while (goes_on(worker) && begins > tide_sim_now(worker->world->sim)) {
+            uint64_t left = begins - tide_sim_now(worker->world->sim);
             (void)tide_sleep(left < 500 * MS ? left : 500 * MS);
         }
         run_burst(worker, burst);
@@ -388,6 +419,7 @@ static int worker_main(void *state) {
     while (worker->ring->count > 0) {
         finish_oldest(worker);
     }
+    tide_worker_end();
     (void)snprintf(worker->doing, sizeof worker->doing, "has ended");
     worker->ended = true;
     worker->node->running--;

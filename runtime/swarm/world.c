@@ -58,6 +58,19 @@ static void set_state(struct node *node, enum node_state state) {
     node->since = tide_sim_now(node->world->sim);
 }
 
+/* A life of a node may be another machine: its clock began at any time and runs at its own pace. */
+static void set_clock(const struct node *node) {
+    struct world *w = node->world;
+    const double most = option(w, SWARM_DRIFT_PPM) * 1000;
+    struct tide_random random;
+    if (most > 0) {
+        tide_random_seed(&random, tide_mix64(w->options.seed ^ (0xc10c << 8) ^ w->node_count));
+        uint64_t ahead = tide_random_below(&random, 1000000 * TIDE_SECOND);
+        double drift = (2 * tide_random_uniform(&random) - 1) * most;
+        tide_sim_set_clock(w->sim, node->name, ahead, (int64_t)drift);
+    }
+}
+
 static bool node_create(struct node *node) {
     struct world *w = node->world;
     static char
@@ -67,6 +80,7 @@ static bool node_create(struct node *node) {
         .join = node == w->nodes[0] ? NULL : tide_node_endpoint(w->nodes[0]->node),
         .workers = (unsigned)option(w, SWARM_THREADS),
         .loop = &no_loop};
+    set_clock(node);
     int code = tide_sim_port(w->sim, node->name, &node->port);
     o.port = node->port;
     code = code < 0 ? code : tide_node_create(&o, &node->node);
@@ -89,6 +103,7 @@ struct node *node_start(struct world *w, const char *name) {
 }
 
 static void node_end(struct node *node, enum node_state state) {
+    shared_forget(node);
     set_state(node, state);
     tide_node_destroy(node->node, 0); /* its fibers may still run meanwhile, and see that it ends */
     node->node = NULL;
@@ -106,6 +121,7 @@ void node_crash(struct node *node, uint64_t restart_at) {
     struct world *w = node->world;
     w->report->lost_nodes++;
     node->lost = true;
+    node->lost_at = tide_sim_now(w->sim);
     tide_sim_crash(w->sim, node->name);
     node_end(node, NODE_CRASHED);
     node->restart_at = restart_at;
@@ -212,6 +228,11 @@ static bool pass_until(struct world *w, uint64_t until, bool (*done)(struct worl
         }
     }
     return false;
+}
+
+bool world_pass(struct world *w, uint64_t ns) {
+    (void)pass_until(w, tide_sim_now(w->sim) + ns, NULL);
+    return !w->report->failed;
 }
 
 static void too_late(struct world *w, const char *what, const char *why) {
@@ -428,14 +449,31 @@ static bool all_looked(struct world *w) {
     return true;
 }
 
+/* For check_windows. */
+static void keep_rest(struct table *table, unsigned t) {
+    table->rest = tide_alloc(table->total * sizeof *table->rest);
+    TIDE_ASSERT(table->rest != NULL);
+    for (uint32_t k = 0; k < table->total; k++) {
+        table->rest[k] =
+            look_count == 0 || looks[0].lost[t][k] ? UINT64_MAX : looks[0].sets[t][k];
+    }
+}
+
 static void compare_one_hot(struct world *w, unsigned t) {
-    const struct table *table = &w->tables[t];
+    struct table *table = &w->tables[t];
+    const bool window = table->options.durability == TIDE_DURABLE_WINDOW;
+    if (window) {
+        keep_rest(table, t);
+    }
     for (size_t i = 0; i < table->history.count; i++) {
         const struct operation *o = &table->history.list[i];
         for (unsigned n = 0; n < look_count && o->push >= 0; n++) {
             const struct look *look = &looks[n];
             bool has = (look->sets[t][o->key] >> o->push) & 1;
-            if (o->ok && !has && !look->lost[t][o->key] && !may_lose(w, table)) {
+            const bool judged = table->shared ? is_vouched(w->workers[o->worker], table)
+                                              : !may_lose(w, table) &&
+                                                    !(window && w->report->lost_nodes > 0);
+            if (o->ok && !has && !look->lost[t][o->key] && judged) {
                 swarm_fail(
                     w, "exactly_once",
                     "table %s key %u: push %d of worker %u returned at %.6f s and is lost: %s "
@@ -462,7 +500,9 @@ static void compare_counts(struct world *w, unsigned t) {
         for (unsigned n = 0; n < look_count; n++) {
             uint16_t value = looks[n].counts[t][i];
             bool lost = looks[n].lost[t][i / COUNTING_MAX];
-            bool few = value < table->acked[i] && !may_lose(w, table);
+            bool few = value < table->acked[i] &&
+                       (table->shared ? is_vouched(w->workers[i % COUNTING_MAX], table)
+                                      : !may_lose(w, table));
             if (!lost && (few || value > table->issued[i])) {
                 swarm_fail(
                     w, "exactly_once",
@@ -542,9 +582,20 @@ static void run(struct world *w) {
         check_histories(w);
         check_messages(w);
         check_rest(w);
+        check_shared(w);
     }
     if (!w->report->failed) {
         look_at_all(w);
+    }
+    if (!w->report->failed && any_shared(w)) { /* looks made copies */
+        if (!pass_until(w, tide_sim_now(w->sim) + setup_max, is_over)) {
+            too_late(w, "having looked", "not everything is at rest again");
+        }
+        check_shared(w);
+        check_stillness(w);
+    }
+    if (!w->report->failed) {
+        check_windows(w);
     }
     if (w->report->failed) {
         describe(w);

@@ -6,6 +6,7 @@
 #include "store/store_internal.h"
 #include "store/owner.h"
 #include "store/replica.h"
+#include "store/shared.h"
 #include "swarm/swarm.h"
 
 #define MS UINT64_C(1000000)
@@ -20,6 +21,7 @@ enum {
     GENERATIONS = 24, /* one-hot rows fill up: the keys in use change with time */
     BURSTS_MAX = 256,
     LANES = 2, /* of casts: control, bulk */
+    INTENT_CLOCKS = 8, /* so far ahead workers intend at most */
 };
 
 enum node_state { NODE_OFF, NODE_JOINING, NODE_UP, NODE_LEAVING, NODE_CRASHED, NODE_GONE };
@@ -43,9 +45,11 @@ struct node { /* one life of a node */
     uint16_t id;
     uint8_t state;       /* enum node_state */
     bool lost;           /* crashed, or declared dead: its rows are gone */
+    uint64_t lost_at;
     uint64_t restart_at; /* crashed: when its next life begins; TIDE_NEVER */
     uint64_t since;      /* when `state` began */
     unsigned running;    /* workers */
+    bool forgot[TABLES_MAX]; /* its life is over, and so: updates of its copies may not have arrived */
 };
 
 /* One key of one operation. */
@@ -66,12 +70,14 @@ struct history {
 struct table {
     char name[16];
     struct tide_table_options options;
+    bool shared;      /* keys have copies where they are used */
     bool counts;      /* one coordinate a worker; else one-hot: one a push */
     uint32_t keys;    /* in use at one time */
     uint32_t total;   /* ever */
     uint8_t *pushes;  /* one-hot: issued, of each key */
     uint16_t *issued, *acked; /* counters: [key][worker]; acked: those that returned well */
     struct history history;   /* one-hot */
+    uint64_t *rest;           /* one-hot, durability window: [key] at rest; UINT64_MAX: not known */
 };
 
 struct worker {
@@ -128,6 +134,7 @@ struct node *node_start(struct world *w, const char *name); /* NULL: it has fail
 void node_leave(struct node *node);
 void node_crash(struct node *node, uint64_t restart_at);
 unsigned nodes_in(const struct world *w, enum node_state state);
+bool world_pass(struct world *w, uint64_t ns); /* false: something failed */
 struct node *node_named(const struct world *w, const char *name); /* its newest life */
 /* May acknowledged pushes of the table be gone? */
 bool may_lose(const struct world *w, const struct table *table);
@@ -140,6 +147,10 @@ bool excused(const struct world *w, const struct node *node, const struct table 
 void workload_init(struct world *w);
 void workload_deinit(struct world *w);
 bool workload_spawn(struct node *node); /* false: not yet */
+/* Do rows relocate? */
+static inline bool moves(const struct table *table) {
+    return table->options.technique == TIDE_RELOCATE || table->options.technique == TIDE_INTENT;
+}
 uint64_t key_of(const struct table *table, uint32_t number);
 int echo_spawn(struct node *node);
 void echo_message(struct worker *worker);
@@ -155,9 +166,27 @@ void faults_release(struct world *w);
 void history_add(struct world *w, struct table *table, const struct operation *operation,
                  size_t *index);
 void check_histories(struct world *w);
+void check_windows(struct world *w); /* the same, when `rest` is known */
 void check_messages(struct world *w);
 
+/* ---- shared.c ---- */
+void shared_table(const struct world *w, struct table *table, unsigned index);
+bool any_shared(const struct world *w);
+void shared_begin(struct worker *worker); /* it has clocks from now */
+void shared_clocks(struct worker *worker, unsigned count);
+/* Fibers. Techniques of some keys, or an intent to use them; drawn. */
+int shared_manage(struct worker *worker, struct tide_table *table, const uint64_t *keys, size_t count);
+int shared_intent(struct worker *worker, struct tide_table *table, const uint64_t *keys, size_t count);
+/* Must every push of the worker that returned well be in the row, unless the row is lost? */
+bool is_vouched(const struct worker *worker, const struct table *table);
+void shared_forget(struct node *node); /* its life ends */
+bool shared_quiet(const struct node *node, struct tide_table *table, char *why, size_t size);
+void check_shared(struct world *w);    /* at rest */
+void check_stillness(struct world *w); /* nothing is sent for copies at rest; lets time pass */
+
 /* ---- rest.c ---- */
+/* The row as this node has it, home, owner or replica; NULL: it has none. */
+const float *row_at(const struct table *table, const struct node *n, uint64_t key);
 void check_running(struct world *w); /* now and then, while everything moves */
 bool is_quiet(struct world *w, char *why, size_t size);
 /* Is every row of every table with copies where it should be, as often as it should be? */

@@ -25,5 +25,38 @@ end)
 LUA
 run 0 run twice.lua
 says out.txt 'row 1 is 3, row 2 is 3'
+
+# Clusters one after the other: each makes its tables anew, and is not told of the nodes before.
+cat >sweep.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {
+  name = "sweep",
+  tables = {
+    plain = tide.table {keys = tide.dense(10), width = 1},
+    moving = tide.table {keys = tide.dense(10), width = 1, technique = "relocate"},
+    clocked = tide.table {keys = tide.dense(10), width = 1, consistency = "ssp:1"},
+  },
+  worker = function(w)
+    for _, t in pairs(w.tables) do t:push({1}, {{1}}) end
+    w:clock()
+    w:report {examples = 1}
+  end,
+}
+tide.main(function()
+  for nodes = 1, 3 do
+    local cluster <close> = tide.cluster {nodes = nodes}
+    local run = cluster:start(job)
+    run:wait()
+    print(("%d nodes: %d %d %d"):format(nodes, run.tables.plain:pull({1})[1], run.tables.moving:pull({1})[1],
+      run.tables.clocked:pull({1})[1]))
+  end
+end)
+LUA
+for how in run sim; do
+  run 0 $how sweep.lua
+  says out.txt '1 nodes: 1 1 1'
+  says out.txt '2 nodes: 2 2 2'
+  says out.txt '3 nodes: 3 3 3'
+done
 nothing_left
 finish

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Hot keys have copies and what workers intend to use is at hand: by the script, by a policy, by intents; every push is
-# counted once, and what cannot be is refused.
+# counted once, and what cannot be is refused. What the policy saw and decided is in its journal.
 . "$(dirname "$0")/harness.sh"
 
 cat >shared.lua <<'LUA'
@@ -68,14 +68,21 @@ tide.main(function()
 end)
 LUA
 
+journal=''
 for by in script policy intent; do
     run 0 run shared.lua --by $by
     says out.txt 'worker 1 sum 28800 of 28800'
     [ "$by" = intent ] || ! grep -q "hits 0 " out.txt || fail "$by: a node has no copies"
     nothing_left
+    [ "$by" != policy ] || journal=$(ls -t .tide/runs/*/policies-counts.journal | head -1)
 done
 says out.txt "moved [1-9]"
 run 0 run shared.lua --rounds 20
 says out.txt 'refused.*EUNSUPPORTED'
+
+run 0 policy replay --journal "$journal"
+says out.txt '^identical +true$'
+run 0 policy replay placement/static --journal "$journal"
+says out.txt '^first_difference_tick +[0-9]'
 
 finish

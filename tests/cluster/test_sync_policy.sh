@@ -23,12 +23,13 @@ return {
 EOF
 cat > other.lua <<'EOF'
 return {api = 1, kind = "sync", name = "other", version = 1, every = 0.2, min_gap = 0.05,
-  init = function() return {} end, decide = function() return {consistency = "ssp:3"} end}
+  init = function() return {} end, decide = function() return {consistency = "bsp"} end}
 EOF
+sed 's/"bsp"/"ssp:3"/' other.lua > pulls.lua
 cat > sync.lua <<'EOF'
 local tide = require "tide"
 local opt = tide.options {policy = {"of the table", default = "mine.lua"}, table = {"it is of", default = "eager"},
-                          bound = {"of the table", default = "essp:0"}, clocks = {"clocks", default = 120}}
+                          bound = {"of the table", default = "essp:0"}, clocks = {"clocks", default = 240}}
 local keys = tide.range(0, 31)
 local job = tide.job {
   name = "sync", policies = {sync = {[opt.table] = opt.policy}},
@@ -66,6 +67,12 @@ tide.main(function()
     assert(run.policy.swap("other.lua", {scope = "eager"}))
     tide.sleep(0.4)
     print("refused", run.policy.list()[1].last_errors)
+    assert(run.policy.swap("pulls.lua", {scope = "eager"}))
+    for _ = 1, 400 do
+      if run.tables.eager:consistency() == "ssp:3" then break end
+      tide.sleep(0.02)
+    end
+    print("now", run.tables.eager:consistency())
     assert(run.policy.swap("sync/dynamic", {params = {most = 3}}))
   end
   local s = run:wait().staleness.eager
@@ -76,8 +83,9 @@ EOF
 run 0 run sync.lua
 says out.txt '^why	sync@eager	wait$'
 says out.txt 'there is no seat for batching policies here; there are: sync@eager'
-says out.txt '^refused	table `eager` keeps its model: essp:[0-9] cannot become ssp:3$'
-says out.txt '^bound	essp:[1-4]	workers	4	clocks	480	waited	true	pushed	true$'
+says out.txt '^refused	table `eager` keeps its model: essp:[0-9] cannot become bsp$'
+says out.txt '^now	ssp:3$'
+says out.txt '^bound	ssp:[1-4]	workers	4	clocks	960	waited	true	pushed	true$'
 says err.txt 'table sync\.eager, width 2'
 says err.txt 'worker +pulls +mean +var +share of pulls by age'
 says eager.svg 'How old the oldest row'

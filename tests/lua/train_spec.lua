@@ -286,7 +286,8 @@ describe("the controller of a run", function()
     local c = start_controller()
     from(c, 1, {op = "failed", error = {code = "T0508", name = "EDIED", message = "pull: n2 died"}})
     assert.is_nil(c.failed)
-    fake.members_list = {{name = "n1", state = "up"}, {name = "n2", state = "dead", reason = "connection lost"}}
+    fake.members_list = {{id = 1, name = "n2", state = "dead", reason = "it was of another cluster"},
+      {id = 2, name = "n1", state = "up"}, {id = 3, name = "n2", state = "dead", reason = "connection lost"}}
     c:handle {kind = "exit", call = fake.monitored["a:2"], name = "EDIED", text = "node died"}
     local event = events_of(c)[1]
     assert.equal("T0509", event.error.code)
@@ -347,8 +348,10 @@ end
 local function complete(chunk, fields) return {index = chunk.index, lease = chunk.lease, fields = fields or {}} end
 
 local function lose(c, node, reason)
-  fake.members_list = {{name = node, state = "dead", reason = reason or "connection lost"}}
-  c:handle {kind = "exit", call = fake.monitored[node == "n1" and "a:1" or "a:2"], name = "EDIED", text = "died"}
+  local id, agent = 3, "a:2"
+  if node == "n1" then id, agent = 2, "a:1" end
+  fake.members_list = {{id = id, name = node, state = "dead", reason = reason or "connection lost"}}
+  c:handle {kind = "exit", call = fake.monitored[agent], name = "EDIED", text = "died"}
 end
 
 describe("chunks", function()

@@ -52,6 +52,22 @@ local happens = {
   shell = function() os.execute("true") end,
   file = function() return io.open("x") end,
   check = function() sim.check("linearizable") end,
+  clocks = function()
+    sim.node("n1", {ahead = "100h", drift = 1e-3})
+    sim.node("n3", {ahead = "3s", drift = -1e-3})
+  end,
+  drifts = function() sim.node("n1", {drift = 0.5}) end,
+  holds = function() sim.check("time goes on", function() return tide.now() >= 0 end, {every = "1ms"}) end,
+  breaks = function()
+    sim.fault("pause", {node = "n3", at = "0.1s", time = "200ms"})
+    sim.check("early", function() return tide.now() < 0.3, "it is late" end, {every = "7ms"})
+  end,
+  raises = function() sim.check("broken", function() return nil + 1 end) end,
+  sums = function()
+    local sums = sim.check("sums", function() return tide.now() < 0.2, "none" end, {every = "1h"})
+    tide.sleep "300ms"
+    sums()
+  end,
 }
 local job = tide.job {
   name = "work", stop = {epochs = 20},
@@ -90,6 +106,9 @@ virtual_ms() { sed -n 's/^sim: seed .*virtual \([0-9]*\)\.\([0-9]\{3\}\).*/\1\2/
 work 0 nothing
 says out.txt 'sum.*14400'
 plain=$(virtual_ms)
+work 0 clocks # nothing goes by the clock of another node
+says out.txt 'sum.*14400'
+[ $(($(virtual_ms) - plain)) -lt 100 ] || fail "clocks that differ: $(virtual_ms) ms, without $plain"
 for what in pause short slow; do
     work 0 $what
     says out.txt 'sum.*14400' # nothing is lost, nothing is doubled
@@ -125,7 +144,21 @@ refused 2 bad 'at: `soon` is no time'
 refused 2 unknown 'fault `flood` is not known: crash, delay, disk, flip'
 refused 2 spoil 'disk: crash is a probability'
 refused 2 driver 'the driver cannot crash'
-refused 1 check 'sim.check is not built yet'
+refused 2 drifts 'drift: `0.5` is no number between'
+refused 2 check 'sim.check wants a name and a function'
+refused 1 raises 'check `broken` failed at 0\.1.*arithmetic on a nil value'
+
+# A check that fails ends the run: with the faults that were asked for, and the command that repeats it.
+work 0 holds
+says out.txt 'sum.*14400'
+for what in breaks sums; do
+    work 1 $what
+    says err.txt 'error\[T0220\].*check `(early|sums)` failed at 0\.3.*: (it is late|none)'
+    says err.txt "^sim: again: tide sim --seed 5 work.lua -- --what $what$"
+done
+run 1 sim --seeds 5..6 work.lua --what breaks
+says err.txt 'fault pause n3 at 0.1s'
+says err.txt '2 seeds, 2 failed'
 run 2 sim --seed x work.lua
 run 2 sim --seeds 5..1 work.lua
 run 2 sim work.lua --seed

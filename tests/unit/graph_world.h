@@ -14,6 +14,24 @@
 
 #include <cmocka.h>
 
+#ifdef TIDE_EMULATED /* kernels/cuda on the emulation of tests/cuda takes the fast device's place  \
+                      */
+#include "kernel.h"
+const struct tide_backend *tide_backend_entry(void);
+#define FAST "cuda"
+#else
+#define FAST "cpu"
+#endif
+
+static inline const struct tide_device *device_named(const char *name) {
+#ifdef TIDE_EMULATED
+    if (strcmp(name, FAST) == 0) {
+        return tide_backend_entry()->device;
+    }
+#endif
+    return tide_device_find(name);
+}
+
 __attribute__((unused)) static const struct tide_initial uniform = {TIDE_INITIAL_UNIFORM, 0.5};
 __attribute__((unused)) static const struct tide_initial zero = {TIDE_INITIAL_CONSTANT, 0};
 __attribute__((unused)) static const struct tide_initial one = {TIDE_INITIAL_CONSTANT, 1};
@@ -113,12 +131,40 @@ struct work {
     const struct tide_device *device;
     struct tide_plan *plan;
     struct tide_run *run;
-    void *parameters, *gradients, *states;
+    void *parameters, *gradients, *states; /* on the host */
+    struct {
+        void *parameters, *gradients, *states; /* where the device has them: perhaps the same */
+    } on;
     size_t elements;
 };
 
+static inline size_t state_bytes(const struct work *w) {
+    return (tide_program_state_elements(p) + 16) * w->device->element;
+}
+
+/* Parameters and states from the host to the device, if it has memory of its own. */
+static inline void give(struct work *w) {
+    const struct tide_memory *memory = w->device->memory;
+    size_t bytes = w->elements * w->device->element;
+    if (memory) {
+        assert_int_equal(memory->upload(NULL, w->on.parameters, w->parameters, bytes), 0);
+        assert_int_equal(memory->upload(NULL, w->on.states, w->states, state_bytes(w)), 0);
+    }
+}
+
+/* All three from the device. */
+static inline void fetch(struct work *w) {
+    const struct tide_memory *memory = w->device->memory;
+    size_t bytes = w->elements * w->device->element;
+    if (memory) {
+        assert_int_equal(memory->download(NULL, w->parameters, w->on.parameters, bytes), 0);
+        assert_int_equal(memory->download(NULL, w->gradients, w->on.gradients, bytes), 0);
+        assert_int_equal(memory->download(NULL, w->states, w->on.states, state_bytes(w)), 0);
+    }
+}
+
 static inline struct work start(const char *device, struct tide_plan_options options) {
-    struct work w = {.device = tide_device_find(device)};
+    struct work w = {.device = device_named(device)};
     assert_non_null(w.device);
     expect(tide_plan_create(p, w.device, &options, &w.plan));
     expect(tide_run_create(w.plan, 42, &w.run));
@@ -128,13 +174,31 @@ static inline struct work start(const char *device, struct tide_plan_options opt
     w.states = tide_alloc_aligned(64, (tide_program_state_elements(p) + 16) * w.device->element);
     memset(w.gradients, 0, (w.elements + 16) * w.device->element);
     tide_program_initialise(p, 7, w.device->element, w.parameters, w.states);
-    tide_run_bind_parameters(w.run, w.parameters, w.gradients, w.states);
+    w.on.parameters = w.parameters;
+    w.on.gradients = w.gradients;
+    w.on.states = w.states;
+    if (w.device->memory) {
+        w.on.parameters = w.device->memory->allocate(w.elements * w.device->element);
+        w.on.gradients = w.device->memory->allocate(w.elements * w.device->element);
+        w.on.states = w.device->memory->allocate(state_bytes(&w));
+        assert_true(w.on.parameters && w.on.gradients && w.on.states);
+        assert_int_equal(w.device->memory->upload(NULL, w.on.gradients, w.gradients,
+                                                  w.elements * w.device->element),
+                         0);
+        give(&w);
+    }
+    tide_run_bind_parameters(w.run, w.on.parameters, w.on.gradients, w.on.states);
     return w;
 }
 
 static inline void stop(struct work *w) {
     tide_run_destroy(w->run);
     tide_plan_destroy(w->plan);
+    if (w->device->memory) {
+        w->device->memory->release(w->on.parameters);
+        w->device->memory->release(w->on.gradients);
+        w->device->memory->release(w->on.states);
+    }
     tide_free(w->parameters);
     tide_free(w->gradients);
     tide_free(w->states);
@@ -189,6 +253,7 @@ static inline void release(struct batch *b) {
 
 static inline double loss_at(struct work *w, const struct batch *b) {
     expect(tide_run_step(w->run, b->rows, 1, NULL));
+    fetch(w);
     return tide_run_loss(w->run).sum;
 }
 

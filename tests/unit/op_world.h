@@ -1,4 +1,10 @@
-/* Operands for tests of operations: random values on a device and the same in float64. */
+/*
+ * Operands for tests of operations: random values on a device and the same in float64. Operands lie
+ * in the host's memory; a device with memory of its own gets copies for the call.
+ *
+ * With TIDE_EMULATED the device is kernels/cuda on the emulation of tests/cuda, and a call is made
+ * once for each order of threads: the results must be the same bits.
+ */
 #ifndef TIDE_TEST_OP_WORLD_H
 #define TIDE_TEST_OP_WORLD_H
 
@@ -12,6 +18,29 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#ifdef TIDE_EMULATED
+#include "cuda/emulate.h"
+#include "kernel.h"
+const struct tide_backend *tide_backend_entry(void);
+#endif
+
+/* The i-th device under test; NULL past the end. */
+static inline const struct tide_device *op_device(size_t i) {
+#ifdef TIDE_EMULATED
+    return i == 0 ? tide_backend_entry()->device : NULL;
+#else
+    static const char *const names[] = {"cpu-plain", "cpu-avx2", "cpu-avx512", "cuda"};
+    static const struct tide_device *found[TIDE_COUNT(names) + 1];
+    if (!found[0]) {
+        for (size_t k = 0, count = 0; k < TIDE_COUNT(names); k++) {
+            found[count] = tide_device_find(names[k]);
+            count += found[count] != NULL;
+        }
+    }
+    return found[i];
+#endif
+}
 
 enum op_type { OP_FLOAT, OP_IDS, OP_BYTES, OP_DOUBLE };
 
@@ -42,6 +71,147 @@ static inline size_t op_bytes(const struct op_shape *s, size_t element) {
                                         : 1;
     return s->rows * s->columns * one;
 }
+
+/* ---- calls ---- */
+
+static inline size_t op_operand_bytes(enum tide_op_code code, bool out, size_t i,
+                                      const struct tide_operand *operand, size_t element) {
+    bool loss = out && i == 0 && code >= TIDE_OP_XENT && code <= TIDE_OP_SUM_LOSS;
+    bool places = i == 1 && (out ? code == TIDE_OP_MAXPOOL : code == TIDE_OP_MAXPOOL_DX);
+    return operand->rows * operand->columns * (loss ? sizeof(double) : places ? 1 : element);
+}
+
+static inline void *op_queue(const struct tide_memory *memory) {
+    static void *queue; /* one for all calls */
+    if (!queue) {
+        assert_int_equal(memory->open(&queue), 0);
+    }
+    return queue;
+}
+
+struct op_copy {
+    void *host, *device;
+    size_t bytes;
+};
+
+/* The copy of an operand: the same for operands of the same place. */
+static inline void op_bring(const struct tide_memory *memory, struct op_copy *copies,
+                            struct tide_operand *operand, size_t bytes) {
+    struct op_copy *copy = copies;
+    while (copy->device && copy->host != operand->data) {
+        copy++;
+    }
+    if (!copy->device) {
+        *copy = (struct op_copy){operand->data, memory->allocate(bytes), bytes};
+        assert_non_null(copy->device);
+        assert_int_equal(memory->upload(op_queue(memory), copy->device, copy->host, bytes), 0);
+    }
+    operand->data = copy->device;
+}
+
+static inline int op_call_away(const struct tide_device *device, enum tide_op_code code,
+                               const struct tide_op_call *call) {
+    const struct tide_memory *memory = device->memory;
+    struct op_copy copies[TIDE_OP_INPUTS + TIDE_OP_OUTPUTS + 1] = {{NULL, NULL, 0}};
+    struct tide_op_call away = *call;
+    char text[256] = "";
+    away.queue = op_queue(memory);
+    for (size_t i = 0; i < TIDE_OP_INPUTS; i++) {
+        if (call->in[i].data) {
+            op_bring(memory, copies, &away.in[i],
+                     op_operand_bytes(code, false, i, &call->in[i], device->element));
+        }
+    }
+    for (size_t o = 0; o < TIDE_OP_OUTPUTS; o++) {
+        if (call->out[o].data) {
+            op_bring(memory, copies, &away.out[o],
+                     op_operand_bytes(code, true, o, &call->out[o], device->element));
+        }
+    }
+    away.scratch = memory->allocate(device->scratch(code, call));
+    int result = device->functions[code](&away);
+    for (struct op_copy *copy = copies; copy->device && result == 0; copy++) {
+        result = memory->download(away.queue, copy->host, copy->device, copy->bytes);
+    }
+    int finished = memory->finish(away.queue, text, sizeof(text));
+    for (struct op_copy *copy = copies; copy->device; copy++) {
+        memory->release(copy->device);
+    }
+    memory->release(away.scratch);
+    return result != 0 ? result : finished != 0 ? tide_fail(finished, "%s", text) : 0;
+}
+
+/* The operation on operands in the host's memory. */
+static inline int op_call(const struct tide_device *device, enum tide_op_code code,
+                          const struct tide_op_call *call) {
+    return device->memory ? op_call_away(device, code, call) : device->functions[code](call);
+}
+
+/* A copy of n floats in the device's memory; NULL of NULL. */
+static inline void *op_array(const struct tide_memory *memory, const float *host, size_t n) {
+    void *copy = host ? memory->allocate(n * sizeof(float)) : NULL;
+    assert_true(!host || (copy && memory->upload(NULL, copy, host, n * sizeof(float)) == 0));
+    return copy;
+}
+
+/* The update rule on arrays in the host's memory. */
+static inline void op_update(const struct tide_device *device, const struct tide_step *u, size_t n,
+                             float *w, const float *g, float *a, float *b) {
+    const struct tide_memory *memory = device->memory;
+    if (!memory) {
+        device->update(u, n, w, g, a, b);
+        return;
+    }
+    float *const host[] = {w, a, b};
+    void *copies[] = {op_array(memory, w, n), op_array(memory, a, n), op_array(memory, b, n)};
+    void *gradient = op_array(memory, g, n);
+    device->update(u, n, copies[0], gradient, copies[1], copies[2]);
+    for (size_t i = 0; i < TIDE_COUNT(copies); i++) {
+        assert_int_equal(memory->download(NULL, host[i], copies[i], n * sizeof(float)), 0);
+        memory->release(copies[i]);
+    }
+    memory->release(gradient);
+}
+
+static inline double op_norm2(const struct tide_device *device, size_t n, const float *x) {
+    if (!device->memory) {
+        return device->norm2(n, x);
+    }
+    void *copy = op_array(device->memory, x, n);
+    double sum = device->norm2(n, copy);
+    device->memory->release(copy);
+    return sum;
+}
+
+#ifdef TIDE_EMULATED
+/* Once more with the threads in other orders, from the operands as they were. */
+static inline void op_call_orders(const struct tide_device *device, enum tide_op_code code,
+                                  const struct tide_op_call *first, struct tide_op_call *fresh) {
+    for (int order = EMULATED_BACKWARDS; order < EMULATED_ORDERS; order++) {
+        struct tide_op_call call = *fresh;
+        for (size_t o = 0; o < TIDE_OP_OUTPUTS; o++) {
+            if (call.out[o].data) {
+                size_t bytes = op_operand_bytes(code, true, o, &call.out[o], device->element);
+                call.out[o].data = malloc(bytes + 1);
+                memcpy(call.out[o].data, fresh->out[o].data, bytes);
+            }
+        }
+        tide_emulated_order((enum emulated_order)order);
+        assert_int_equal(op_call(device, code, &call), 0);
+        tide_emulated_order(EMULATED_FORWARDS);
+        for (size_t o = 0; o < TIDE_OP_OUTPUTS; o++) {
+            if (call.out[o].data) {
+                size_t bytes = op_operand_bytes(code, true, o, &call.out[o], device->element);
+                if (memcmp(call.out[o].data, first->out[o].data, bytes) != 0) {
+                    fail_msg("%s: output %zu depends on the order of threads (%d)",
+                             tide_op_names[code], o, order);
+                }
+                free(call.out[o].data);
+            }
+        }
+    }
+}
+#endif
 
 /* Operands on both devices; [0] the device's, [1] the reference's, [2] the reference's of
  * magnitudes. */
@@ -162,7 +332,15 @@ static inline void op_check(const struct op_case *c, const struct tide_device *d
     const struct tide_device *reference = tide_device_find("reference");
     struct op_run run;
     op_prepare(&run, c, device, planted);
-    assert_int_equal(device->functions[c->code](&run.call[0]), 0);
+#ifdef TIDE_EMULATED
+    struct op_run fresh; /* the same operands */
+    op_prepare(&fresh, c, device, planted);
+#endif
+    assert_int_equal(op_call(device, c->code, &run.call[0]), 0);
+#ifdef TIDE_EMULATED
+    op_call_orders(device, c->code, &run.call[0], &fresh.call[0]);
+    op_release(&fresh, c);
+#endif
     assert_int_equal(reference->functions[c->code](&run.call[1]), 0);
     if (c->of == OF_SUM) {
         assert_int_equal(reference->functions[c->code](&run.call[2]), 0);

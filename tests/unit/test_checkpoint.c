@@ -337,6 +337,66 @@ static void cut_is_exact_with_copies(uint64_t seed) {
     close_cluster(&c);
 }
 
+/* All rows get one push; then they only move, without rest. */
+static void move_run(struct fiber *f) {
+    struct job *job = f->arg;
+    struct tide_table *table;
+    uint64_t keys[ROWS];
+    CHECK(f, tide_table_find(f->node, "counters", &table) == 0);
+    for (uint64_t k = 0; k < ROWS; k++) {
+        float row[WIDTH] = {0};
+        keys[k] = k;
+        row[f->index] = 1;
+        CHECK(f, tide_table_push(table, &k, 1, row, 0, NULL) == 0);
+    }
+    atomic_fetch_add(&job->clocks[f->index], 1);
+    while (!atomic_load(&job->stop)) {
+        shuffle(&f->random, keys, ROWS);
+        CHECK(f, tide_table_localize(table, keys, ROWS / 3, NULL) == 0);
+        (void)tide_sleep(tide_random_below(&f->random, 20000));
+    }
+}
+
+/* Nobody pushes while the generations are written: a row that is on its way from a node whose walk
+ * has not come to it, to one whose walk has passed, must be in one of their files. */
+static void rows_that_only_move_are_in_every_full_generation(void **state) {
+    (void)state;
+    enum { GENERATIONS = 4 };
+    struct cluster c;
+    struct fiber fibers[WORKERS], saver;
+    struct job job = {.relocate = true};
+    struct saving saving = {.options = {.cut = TIDE_CUT_FUZZY, .keep = 9, .full_every = 1}};
+    open_cluster(&c, true, 3, 1);
+    make_directories(&c, "/tmp/ckpt", GENERATIONS);
+    saving.options.dir = "/tmp/ckpt";
+    create(&c, counters(false, true));
+    for (unsigned w = 0; w < WORKERS; w++) {
+        start(&c, &fibers[w], 1 + w % 2, w, move_run, &job);
+    }
+    for (unsigned w = 0; w < WORKERS; w++) {
+        while (atomic_load(&job.clocks[w]) == 0) {
+            pause_cluster(&c, 1000000);
+        }
+    }
+    for (unsigned g = 0; g < GENERATIONS; g++) {
+        start(&c, &saver, 0, 77, save_run, &saving);
+        while (atomic_load(&c.running) > WORKERS) {
+            pause_cluster(&c, 100000);
+        }
+        assert_string_equal(saver.failure, "");
+    }
+    atomic_store(&job.stop, true);
+    finish(&c, fibers, WORKERS);
+    make_shared(&c, "/tmp/ckpt");
+    for (uint64_t g = GENERATIONS; g >= 1; g--) {
+        struct restoring r = {.dir = "/tmp/ckpt", .generation = g};
+        struct looking l = {.clock = 1, .workers = WORKERS};
+        run_alone(&c, 0, restore_run, &r);
+        run_alone(&c, (unsigned)g % 3, look_run, &l);
+    }
+    close_cluster(&c);
+}
+
 static void a_cut_of_rows_with_copies_is_exact(void **state) {
     (void)state;
     const char *asked = getenv("TIDE_TEST_SEEDS");
@@ -556,6 +616,65 @@ static void every_flipped_bit_is_detected(void **state) {
     close_cluster(&c);
 }
 
+static void wide_run(struct fiber *f) {
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "wide", &table) == 0);
+    float *row = calloc(table->width, sizeof *row);
+    for (uint64_t k = 0; k < table->options.key_count; k++) {
+        row[k] = 1;
+        CHECK(f, tide_table_push(table, &k, 1, row, 0, NULL) == 0);
+    }
+    free(row);
+}
+
+/* The file as its first `size` bytes, for a look. */
+static void verify_cut(struct tide_port *port, const char *path, const char *whole, size_t full,
+                       size_t size) {
+    const int flags = TIDE_FILE_WRITE | TIDE_FILE_TRUNCATE;
+    struct tide_file *file;
+    assert_int_equal(port->ops->file_open(port, path, flags, &file), 0);
+    assert_int_equal(size ? port->ops->file_write(file, whole, size, 0) : 0, 0);
+    port->ops->file_close(file);
+    if (verify(port, "/tmp/k", 1) != TIDE_EPROTO || !strstr(tide_error_message(), "/tmp/k")) {
+        fail_msg("%s cut from %zu to %zu bytes: %s", path, full, size, tide_error_message());
+    }
+}
+
+/* At every boundary of the blocks that are summed, of a disk's (in what is small), and beside. */
+static void a_file_cut_at_any_block_is_detected(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 1, 3);
+    create(&c, (struct tide_table_options){.name = "wide", .key_count = 8, .width = 100000});
+    run_alone(&c, 0, wide_run, NULL);
+    one_generation(&c, "/tmp/k", 1);
+    struct tide_port *port = c.ports[0];
+    struct files files = {0};
+    assert_int_equal(port->ops->file_list(port, "/tmp/k/000001", note_file, &files), 0);
+    size_t cuts = 0;
+    for (size_t i = 0; i < files.count; i++) {
+        char path[256], *whole;
+        size_t full;
+        snprintf(path, sizeof path, "/tmp/k/000001/%s", files.names[i]);
+        assert_int_equal(tide__file_slurp(port, path, 16 << 20, &whole, &full), 0);
+        const size_t step = full > TIDE__BLOCK_BYTES ? TIDE__BLOCK_BYTES : full > 4096 ? 4096 : 4;
+        for (size_t size = 0; size < full; size += step) {
+            for (size_t beside = size ? size - 1 : 0; beside <= size + 1 && beside < full; beside++) {
+                verify_cut(port, path, whole, full, beside);
+                cuts++;
+            }
+        }
+        struct tide_file *file;
+        assert_int_equal(port->ops->file_open(port, path, TIDE_FILE_WRITE, &file), 0);
+        assert_int_equal(port->ops->file_write(file, whole, full, 0), 0);
+        port->ops->file_close(file);
+        tide_free(whole);
+        assert_int_equal(verify(port, "/tmp/k", 1), 0);
+    }
+    assert_true(files.count == 3 && cuts > 12);
+    close_cluster(&c);
+}
+
 /* A newer damaged generation gives way to the one before, and is named. */
 static void the_newest_whole_generation_is_restored(void **state) {
     (void)state;
@@ -699,9 +818,11 @@ int main(void) {
         cmocka_unit_test(sums_agree_with_the_standard),
         cmocka_unit_test(a_cut_by_clocks_is_exact),
         cmocka_unit_test(a_cut_by_clocks_is_exact_under_seeds),
+        cmocka_unit_test(rows_that_only_move_are_in_every_full_generation),
         cmocka_unit_test(a_cut_of_rows_with_copies_is_exact),
         cmocka_unit_test(crashes_leave_the_newest_generation),
         cmocka_unit_test(every_flipped_bit_is_detected),
+        cmocka_unit_test(a_file_cut_at_any_block_is_detected),
         cmocka_unit_test(the_newest_whole_generation_is_restored),
         cmocka_unit_test(tables_of_other_options_are_refused),
         cmocka_unit_test(cut_files_are_named),

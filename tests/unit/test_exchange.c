@@ -134,31 +134,47 @@ static void leave(struct fiber *f, struct tide_exchange *x, uint64_t step) {
     }
 }
 
-static void arrive(struct fiber *f, struct tide_exchange *x, uint64_t step) {
+/* A layer has come: what every worker adds up to is what there is now. */
+static void check_layer(struct fiber *f, struct tide_exchange *x, uint64_t step, size_t l) {
     struct meeting *m = f->arg;
     const float *g = tide_exchange_gradients(x);
     double tolerance = m->format == TIDE_WIRE_F32 || m->format == TIDE_FORMAT_SPARSE ? 1e-5
                        : m->format == TIDE_WIRE_F16                                  ? 5e-3
                                                                                      : 4e-2;
-    for (size_t l = 0; l < LAYERS; l++) {
-        CHECK(f, tide_exchange_need(x, step, l) == 0);
-        if (path_of(m, step, l) == TIDE_PATH_FACTOR) {
-            multiply(x, m, step, l);
+    if (path_of(m, step, l) == TIDE_PATH_FACTOR) {
+        multiply(x, m, step, l);
+    }
+    m->hashes[f->index][step] +=
+        tide_hash(g + layers[l].first, layers[l].count * sizeof *g, l); /* in any order */
+    for (size_t e = layers[l].first; e < layers[l].first + layers[l].count; e++) {
+        double sum = 0;
+        if (m->settles) {
+            m->totals[f->index][e] += (double)g[e];
+            continue;
         }
-        m->hashes[f->index][step] =
-            tide_hash(g + layers[l].first, layers[l].count * sizeof *g, m->hashes[f->index][step]);
-        for (size_t e = layers[l].first; e < layers[l].first + layers[l].count; e++) {
-            double sum = 0;
-            if (m->settles) {
-                m->totals[f->index][e] += (double)g[e];
-                continue;
-            }
-            for (uint32_t r = 0; r < m->workers; r++) {
-                sum += (double)gradient(r, step, l, e);
-            }
-            if (!(fabs((double)g[e] - sum) <= tolerance * (1 + fabs(sum)))) {
-                snprintf(f->failure, sizeof f->failure, "step %d layer %zu element %zu: %g, not %g",
-                         (int)step, l, e, (double)g[e], sum);
+        for (uint32_t r = 0; r < m->workers; r++) {
+            sum += (double)gradient(r, step, l, e);
+        }
+        if (!(fabs((double)g[e] - sum) <= tolerance * (1 + fabs(sum)))) {
+            snprintf(f->failure, sizeof f->failure, "step %d layer %zu element %zu: %g, not %g",
+                     (int)step, l, e, (double)g[e], sum);
+            return;
+        }
+    }
+}
+
+/* Every layer once: as they come in odd steps, in their order in the others. */
+static void arrive(struct fiber *f, struct tide_exchange *x, uint64_t step) {
+    bool taken[LAYERS] = {false};
+    for (size_t l = 0; l < LAYERS; l++) {
+        while (!taken[l]) {
+            size_t which = l;
+            CHECK(f, step % 2 == 0 || tide_exchange_next(x, step, l, &which) == 0);
+            CHECK(f, which < LAYERS && !taken[which]);
+            CHECK(f, tide_exchange_need(x, step, which) == 0);
+            taken[which] = true;
+            check_layer(f, x, step, which);
+            if (f->failure[0]) {
                 return;
             }
         }
@@ -497,7 +513,9 @@ static void die_run(struct fiber *f) {
     leave(f, x, 1);
     int code = 0;
     for (size_t l = 0; l < LAYERS && code == 0; l++) {
-        code = tide_exchange_need(x, 1, l);
+        size_t which;
+        code = tide_exchange_next(x, 1, l, &which);
+        code = code == 0 ? tide_exchange_need(x, 1, which) : code;
     }
     CHECK(f, code == TIDE_EDIED && strstr(tide_error_message(), "worker 2 has gone"));
     tide_exchange_release(x);

@@ -4,6 +4,12 @@
  */
 #include "graph_world.h"
 
+#ifdef TIDE_EMULATED
+enum { SEEDS = 30 };
+#else
+enum { SEEDS = 300 };
+#endif
+
 /* Central differences in float64 against the program's gradients: every parameter and float input,
  * up to 12 elements of each. Returns the worst relative error. */
 static double gradient_error(struct batch *b) {
@@ -306,7 +312,7 @@ static void random_program(struct tide_random *random) {
 static void random_programs_agree_fused_or_not(void **cmocka_state) {
     (void)cmocka_state;
     size_t regions[2] = {0, 0}, bytes[2] = {0, 0};
-    for (uint64_t seed = 0; seed < 300; seed++) {
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct tide_random random;
         tide_random_seed(&random, seed);
         random_program(&random);
@@ -314,9 +320,9 @@ static void random_programs_agree_fused_or_not(void **cmocka_state) {
         add_input(&b, "x", false, 6);
         add_input(&b, "y", false, 6);
         struct work w[3] = {
-            start("cpu", (struct tide_plan_options){0}),
-            start("cpu", (struct tide_plan_options){.no_reuse = true}),
-            start("cpu", (struct tide_plan_options){.no_fusion = true, .no_reuse = true})};
+            start(FAST, (struct tide_plan_options){0}),
+            start(FAST, (struct tide_plan_options){.no_reuse = true}),
+            start(FAST, (struct tide_plan_options){.no_fusion = true, .no_reuse = true})};
         double loss[3];
         for (size_t i = 0; i < 3; i++) {
             bind(&w[i], &b);
@@ -416,6 +422,7 @@ static void train_golden(const struct golden_run *g, const char *device,
             set_golden(&w, &g->parameters[i]);
         }
     }
+    give(&w);
     tide_run_fold(w.run, fold ? g->rate : 0);
     for (size_t t = 0; t < steps; t++) {
         size_t first = t * g->batch % 256;
@@ -431,7 +438,7 @@ static void train_golden(const struct golden_run *g, const char *device,
         }
         for (size_t i = 0; t == 0 && !fold && i < g->parameter_count; i++) {
             struct tide_parameter_place place = find(g->parameters[i].name);
-            double norm = sqrt(w.device->norm2(place.count, (char *)w.gradients +
+            double norm = sqrt(w.device->norm2(place.count, (char *)w.on.gradients +
                                                                 place.first * w.device->element)) /
                           loss.count;
             if (!(fabs(norm - g->parameters[i].norm) <= 1e-4 * norm)) {
@@ -444,8 +451,8 @@ static void train_golden(const struct golden_run *g, const char *device,
             struct tide_parameter_place place = tide_program_parameter_at(p, i);
             size_t at = place.first * w.device->element;
             if (!tide_run_folded(w.run, i)) {
-                w.device->update(&u, place.count, (char *)w.parameters + at,
-                                 (char *)w.gradients + at, NULL, NULL);
+                w.device->update(&u, place.count, (char *)w.on.parameters + at,
+                                 (char *)w.on.gradients + at, NULL, NULL);
             }
         }
     }
@@ -455,15 +462,21 @@ static void train_golden(const struct golden_run *g, const char *device,
 }
 
 static void on_all_devices(const struct golden_run *g, size_t reference_steps) {
-    static const char *const devices[] = {"cpu-plain", "cpu-avx2", "cpu-avx512"};
+#ifdef TIDE_EMULATED /* slow */
+    static const char *const devices[] = {FAST};
+    const size_t steps = 1, folded = 2;
+#else
+    static const char *const devices[] = {"cpu-plain", "cpu-avx2", "cpu-avx512", "cuda"};
+    const size_t steps = 8, folded = 8;
+    train_golden(g, FAST, (struct tide_plan_options){.no_fusion = true, .no_reuse = true}, false,
+                 steps);
+#endif
     for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        if (tide_device_find(devices[d])) {
-            train_golden(g, devices[d], (struct tide_plan_options){0}, false, 8);
+        if (device_named(devices[d])) {
+            train_golden(g, devices[d], (struct tide_plan_options){0}, false, steps);
         }
     }
-    train_golden(g, "cpu", (struct tide_plan_options){.no_fusion = true, .no_reuse = true}, false,
-                 8);
-    train_golden(g, "cpu", (struct tide_plan_options){0}, true, 8);
+    train_golden(g, FAST, (struct tide_plan_options){0}, true, folded);
     train_golden(g, "reference", (struct tide_plan_options){0}, false, reference_steps);
 }
 

@@ -1,18 +1,23 @@
-/* Operations: every instruction set that this machine runs against plain loops in float64. */
+/* Operations: every instruction set and device of this machine against plain loops in float64; and,
+ * as test_cuda_ops, the CUDA kernels on an emulated device. */
 #include "op_world.h"
 
-static const char *const devices[] = {"cpu-plain", "cpu-avx2", "cpu-avx512"};
-
 static void on_devices(const struct op_case *c, bool planted) {
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        if (device) {
-            op_check(c, device, planted);
-        }
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        op_check(c, device, planted);
     }
 }
 
 static const size_t sizes[] = {0, 1, 3, 17, 64, 513};
+
+/* The next pair of rows and columns: all sizes by all but 0, then a wide one. */
+static bool next_shape(size_t *at, size_t *rows, size_t *columns) {
+    const size_t wide = TIDE_COUNT(sizes) - 1, pairs = TIDE_COUNT(sizes) * wide;
+    *rows = *at < pairs ? sizes[*at / wide] : 3;
+    *columns = *at < pairs ? sizes[1 + *at % wide] : 1500;
+    return (*at)++ <= pairs;
+}
 
 /* ---- regions ---- */
 
@@ -87,18 +92,15 @@ static void regions_broadcast_rows_columns_and_constants(void **state) {
 
 static void a_region_may_write_over_its_source(void **state) {
     (void)state;
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        if (!device) {
-            continue;
-        }
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
         struct op_case c = mixed_region(67, 50);
         c.out_count = c.attributes.region.out_count = 1;
         struct op_run run;
         op_prepare(&run, &c, device, false);
         free(run.call[0].out[0].data);
         run.call[0].out[0].data = run.call[0].in[0].data;
-        assert_int_equal(device->functions[TIDE_OP_MAP](&run.call[0]), 0);
+        assert_int_equal(op_call(device, TIDE_OP_MAP, &run.call[0]), 0);
         assert_int_equal(tide_device_find("reference")->functions[TIDE_OP_MAP](&run.call[1]), 0);
         op_compare(&run, &c, 0, device->name);
         run.call[0].out[0].data = NULL;
@@ -273,9 +275,8 @@ static void pools_agree(void **state) {
 
 static void normalisations_agree(void **state) {
     (void)state;
-    for (size_t i = 1; i < TIDE_COUNT(sizes); i++) {
-        for (size_t j = 1; j < TIDE_COUNT(sizes); j++) {
-            size_t n = sizes[i], k = sizes[j];
+    for (size_t at = 0, n, k; next_shape(&at, &n, &k);) {
+        if (n > 0) {
             const struct op_shape x = {n, k, 0, 0, 0}, row = {1, k, 0, 0, 0}, one = {1, k, 0, 0, 1};
             const struct op_shape per = {n, 1, 0, 0, 0}, some = {n, 1, 0, 0, 1};
             struct op_case eval = {.what = "batchnorm_eval",
@@ -330,9 +331,7 @@ static void normalisations_agree(void **state) {
     }
 }
 
-static void batch_norm_moves_the_running_statistics(void **state) {
-    (void)state;
-    const struct tide_device *device = tide_device_find("cpu");
+static void check_running_statistics(const struct tide_device *device) {
     float x[8] = {1, 10, 2, 20, 3, 30, 4, 40}, gamma[2] = {1, 1}, beta[2] = {0, 0};
     float mean[2] = {0, 0}, var[2] = {1, 1}, y[8], m[2], inv[2], scratch[64];
     struct tide_attributes attributes = {.eps = 1e-5, .rate = 0.1};
@@ -341,80 +340,83 @@ static void batch_norm_moves_the_running_statistics(void **state) {
         .scratch = scratch,
         .in = {{x, 4, 2}, {gamma, 1, 2}, {beta, 1, 2}, {mean, 1, 2}, {var, 1, 2}},
         .out = {{y, 4, 2}, {m, 1, 2}, {inv, 1, 2}}};
-    assert_int_equal(device->functions[TIDE_OP_BATCHNORM](&call), 0);
+    assert_int_equal(op_call(device, TIDE_OP_BATCHNORM, &call), 0);
     assert_float_equal(mean[0], 0.25f, 1e-6f);
     assert_float_equal(mean[1], 2.5f, 1e-5f);
     assert_float_equal(var[0], 0.9f + 0.1f * 5 / 3, 1e-6f); /* unbiased */
     assert_float_equal(m[1], 25, 1e-5f);
 }
 
+static void batch_norm_moves_the_running_statistics(void **state) {
+    (void)state;
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        check_running_statistics(device);
+    }
+}
+
 static void softmax_and_losses_agree(void **state) {
     (void)state;
-    for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
-        for (size_t j = 1; j < TIDE_COUNT(sizes); j++) {
-            size_t n = sizes[i], k = sizes[j];
-            const struct op_shape z = {n, k, 0, 0, 0}, labels = {n, 1, OP_IDS, (uint32_t)k, 0};
-            const struct op_shape loss = {1, 3, OP_DOUBLE, 0, 0};
-            struct op_case soft = {.what = "softmax",
-                                   .code = TIDE_OP_SOFTMAX,
-                                   .in_count = 1,
-                                   .out_count = 1,
-                                   .in = {z},
-                                   .out = {z},
-                                   .eps = 8};
-            on_devices(&soft, false);
-            struct op_case dx = {.what = "softmax_dx",
-                                 .code = TIDE_OP_SOFTMAX_DX,
-                                 .in_count = 2,
-                                 .out_count = 1,
-                                 .in = {z, z},
-                                 .out = {z},
-                                 .eps = 64,
-                                 .of = OF_ALL};
-            on_devices(&dx, false);
-            struct op_case xent = {.what = "xent",
-                                   .code = TIDE_OP_XENT,
-                                   .in_count = 2,
-                                   .out_count = 2,
-                                   .in = {z, labels},
-                                   .out = {loss, z},
-                                   .eps = 8,
-                                   .of = OF_ALL};
-            on_devices(&xent, false);
-            for (int code = TIDE_OP_SIGMOID_XENT; code <= TIDE_OP_SUM_LOSS; code++) {
-                struct op_case c = {.what = tide_op_names[code],
-                                    .code = (enum tide_op_code)code,
-                                    .in_count = 2,
-                                    .out_count = 2,
-                                    .in = {z, z},
-                                    .out = {loss, z},
-                                    .eps = 32,
-                                    .of = OF_ALL};
-                on_devices(&c, false);
-            }
+    for (size_t at = 0, n, k; next_shape(&at, &n, &k);) {
+        const struct op_shape z = {n, k, 0, 0, 0}, labels = {n, 1, OP_IDS, (uint32_t)k, 0};
+        const struct op_shape loss = {1, 3, OP_DOUBLE, 0, 0};
+        struct op_case soft = {.what = "softmax",
+                               .code = TIDE_OP_SOFTMAX,
+                               .in_count = 1,
+                               .out_count = 1,
+                               .in = {z},
+                               .out = {z},
+                               .eps = 8};
+        on_devices(&soft, false);
+        struct op_case dx = {.what = "softmax_dx",
+                             .code = TIDE_OP_SOFTMAX_DX,
+                             .in_count = 2,
+                             .out_count = 1,
+                             .in = {z, z},
+                             .out = {z},
+                             .eps = 64,
+                             .of = OF_ALL};
+        on_devices(&dx, false);
+        struct op_case xent = {.what = "xent",
+                               .code = TIDE_OP_XENT,
+                               .in_count = 2,
+                               .out_count = 2,
+                               .in = {z, labels},
+                               .out = {loss, z},
+                               .eps = 8,
+                               .of = OF_ALL};
+        on_devices(&xent, false);
+        for (int code = TIDE_OP_SIGMOID_XENT; code <= TIDE_OP_SUM_LOSS; code++) {
+            struct op_case c = {.what = tide_op_names[code],
+                                .code = (enum tide_op_code)code,
+                                .in_count = 2,
+                                .out_count = 2,
+                                .in = {z, z},
+                                .out = {loss, z},
+                                .eps = 32,
+                                .of = OF_ALL};
+            on_devices(&c, false);
         }
     }
 }
 
 static void labels_outside_their_range_are_refused(void **state) {
     (void)state;
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        if (!device) {
-            continue;
-        }
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
         float z[8] = {0}, dz[8];
         double loss[3];
         int32_t labels[2] = {3, 4};
         struct tide_op_call call = {.in = {{z, 2, 4}, {labels, 2, 1}},
                                     .out = {{loss, 1, 3}, {dz, 2, 4}}};
-        assert_int_equal(device->functions[TIDE_OP_XENT](&call), TIDE_EINVAL);
+        assert_int_equal(op_call(device, TIDE_OP_XENT, &call), TIDE_EINVAL);
         assert_non_null(strstr(tide_error_message(), "example 2 has label 4, outside 0..3"));
         labels[1] = -2;
-        assert_int_equal(device->functions[TIDE_OP_XENT](&call), TIDE_EINVAL);
-        assert_int_equal(device->functions[TIDE_OP_EMBED](&(struct tide_op_call){
-                             .in = {{z, 2, 4}, {labels, 2, 1}}, .out = {{dz, 2, 4}}}),
-                         TIDE_EINVAL);
+        assert_int_equal(op_call(device, TIDE_OP_XENT, &call), TIDE_EINVAL);
+        assert_int_equal(
+            op_call(device, TIDE_OP_EMBED,
+                    &(struct tide_op_call){.in = {{z, 2, 4}, {labels, 2, 1}}, .out = {{dz, 2, 4}}}),
+            TIDE_EINVAL);
         assert_non_null(strstr(tide_error_message(), "index 1 is 3, outside 0..1"));
     }
 }
@@ -423,64 +425,61 @@ static void labels_outside_their_range_are_refused(void **state) {
 
 static void rows_and_columns_agree(void **state) {
     (void)state;
-    for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
-        for (size_t j = 1; j < TIDE_COUNT(sizes); j++) {
-            size_t n = sizes[i], k = sizes[j];
-            const struct op_shape x = {n, k, 0, 0, 0}, per = {n, 1, 0, 0, 0}, row = {1, k, 0, 0, 0};
-            const struct op_shape ids = {n, 1, OP_IDS, 17, 0}, table = {17, k, 0, 0, 0};
-            const struct op_shape two = {n, k + 17, 0, 0, 0}, rest = {n, 17, 0, 0, 0};
-            const struct op_shape image = {n * 6, k, 0, 0, 0};
-            const struct op_case cases[] = {
-                {"row_sums", TIDE_OP_ROW_SUMS, {0}, 1, 1, {x}, {per}, 4, OF_SUM, false},
-                {"column_sums", TIDE_OP_COLUMN_SUMS, {0}, 1, 1, {x}, {row}, 4, OF_SUM, false},
-                {"mean_pixels",
-                 TIDE_OP_MEAN_PIXELS,
-                 {.group = 6},
-                 1,
-                 1,
-                 {image},
-                 {x},
-                 4,
-                 OF_SUM,
-                 false},
-                {"mean_pixels_dx",
-                 TIDE_OP_MEAN_PIXELS_DX,
-                 {.group = 6},
-                 1,
-                 1,
-                 {x},
-                 {image},
-                 2,
-                 0,
-                 false},
-                {"embed", TIDE_OP_EMBED, {0}, 2, 1, {table, ids}, {x}, 0, 0, false},
-                {"embed_dw",
-                 TIDE_OP_EMBED_DW,
-                 {0},
-                 2,
-                 1,
-                 {x, ids},
-                 {table},
-                 (double)n + 2,
-                 OF_SUM,
-                 false},
-                {"slice",
-                 TIDE_OP_SLICE,
-                 {.first = 9, .count = (uint32_t)k},
-                 1,
-                 1,
-                 {two},
-                 {x},
-                 0,
-                 0,
-                 false},
-                {"slice_dx", TIDE_OP_SLICE_DX, {.first = 9}, 1, 1, {x}, {two}, 0, 0, false},
-                {"concat", TIDE_OP_CONCAT, {0}, 2, 1, {x, rest}, {two}, 0, 0, false},
-                {"dropout", TIDE_OP_DROPOUT, {.keep = 0.6, .id = 2}, 1, 1, {x}, {x}, 2, 0, false},
-            };
-            for (size_t c = 0; c < TIDE_COUNT(cases); c++) {
-                on_devices(&cases[c], false);
-            }
+    for (size_t at = 0, n, k; next_shape(&at, &n, &k);) {
+        const struct op_shape x = {n, k, 0, 0, 0}, per = {n, 1, 0, 0, 0}, row = {1, k, 0, 0, 0};
+        const struct op_shape ids = {n, 1, OP_IDS, 17, 0}, table = {17, k, 0, 0, 0};
+        const struct op_shape two = {n, k + 17, 0, 0, 0}, rest = {n, 17, 0, 0, 0};
+        const struct op_shape image = {n * 6, k, 0, 0, 0};
+        const struct op_case cases[] = {
+            {"row_sums", TIDE_OP_ROW_SUMS, {0}, 1, 1, {x}, {per}, 4, OF_SUM, false},
+            {"column_sums", TIDE_OP_COLUMN_SUMS, {0}, 1, 1, {x}, {row}, 4, OF_SUM, false},
+            {"mean_pixels",
+             TIDE_OP_MEAN_PIXELS,
+             {.group = 6},
+             1,
+             1,
+             {image},
+             {x},
+             4,
+             OF_SUM,
+             false},
+            {"mean_pixels_dx",
+             TIDE_OP_MEAN_PIXELS_DX,
+             {.group = 6},
+             1,
+             1,
+             {x},
+             {image},
+             2,
+             0,
+             false},
+            {"embed", TIDE_OP_EMBED, {0}, 2, 1, {table, ids}, {x}, 0, 0, false},
+            {"embed_dw",
+             TIDE_OP_EMBED_DW,
+             {0},
+             2,
+             1,
+             {x, ids},
+             {table},
+             (double)n + 2,
+             OF_SUM,
+             false},
+            {"slice",
+             TIDE_OP_SLICE,
+             {.first = 9, .count = (uint32_t)k},
+             1,
+             1,
+             {two},
+             {x},
+             0,
+             0,
+             false},
+            {"slice_dx", TIDE_OP_SLICE_DX, {.first = 9}, 1, 1, {x}, {two}, 0, 0, false},
+            {"concat", TIDE_OP_CONCAT, {0}, 2, 1, {x, rest}, {two}, 0, 0, false},
+            {"dropout", TIDE_OP_DROPOUT, {.keep = 0.6, .id = 2}, 1, 1, {x}, {x}, 2, 0, false},
+        };
+        for (size_t c = 0; c < TIDE_COUNT(cases); c++) {
+            on_devices(&cases[c], false);
         }
     }
 }
@@ -500,7 +499,7 @@ static void dropout_keeps_the_share_it_is_told(void **state) {
                                     .out = {{y, N, 1}},
                                     .seed = 9,
                                     .step = step};
-        assert_int_equal(tide_device_find("cpu")->functions[TIDE_OP_DROPOUT](&call), 0);
+        assert_int_equal(op_call(op_device(0), TIDE_OP_DROPOUT, &call), 0);
         for (size_t i = 0; i < N; i++) {
             kept[step] += y[i] > 0;
             both += step == 1 && y[i] > 0 && x[i] > 1;
@@ -520,9 +519,9 @@ static void update_rules_agree(void **state) {
     (void)state;
     enum { N = 1003 };
     const struct tide_device *reference = tide_device_find("reference");
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        for (int rule = 0; device && rule < TIDE_RULE_COUNT; rule++) {
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        for (int rule = 0; rule < TIDE_RULE_COUNT; rule++) {
             float w[N], g[N], a[N] = {0}, b[N] = {0};
             static double rw[N], rg[N], ra[N], rb[N];
             struct tide_random random;
@@ -539,7 +538,7 @@ static void update_rules_agree(void **state) {
                     g[i] = (float)(tide_random_uniform(&random) - 0.5);
                     rg[i] = (double)g[i];
                 }
-                device->update(&u, N, w, g, a, b);
+                op_update(device, &u, N, w, g, a, b);
                 reference->update(&u, N, rw, rg, ra, rb);
             }
             for (size_t i = 0; i < N; i++) {
@@ -562,14 +561,12 @@ static void norms_add_up(void **state) {
     for (size_t i = 0; i < TIDE_COUNT(x); i++) {
         want += (double)(x[i] * x[i]);
     }
-    for (size_t d = 0; d < TIDE_COUNT(devices); d++) {
-        const struct tide_device *device = tide_device_find(devices[d]);
-        if (device) {
-            assert_true(fabs(device->norm2(TIDE_COUNT(x), x) - want) < 1e-6 * want);
-            x[17] = NAN;
-            assert_true(isnan(device->norm2(TIDE_COUNT(x), x)));
-            x[17] = 17 % 7;
-        }
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        assert_true(fabs(op_norm2(device, TIDE_COUNT(x), x) - want) < 1e-6 * want);
+        x[17] = NAN;
+        assert_true(isnan(op_norm2(device, TIDE_COUNT(x), x)));
+        x[17] = 17 % 7;
     }
 }
 

@@ -436,6 +436,84 @@ static bool never(void *arg) {
     return false;
 }
 
+struct alarm { /* an executor that wants to be woken every second of its clock */
+    struct tide_port *port;
+    uint64_t asked, late_max, first, last;
+    unsigned turns;
+};
+
+static uint64_t alarm_turn(void *arg) {
+    struct alarm *a = arg;
+    uint64_t now = tide_port_now(a->port);
+    assert_true(now >= a->asked && (a->turns == 0 || now > a->last));
+    if (a->turns++ == 0) {
+        a->first = now;
+    } else if (now - a->asked > a->late_max) {
+        a->late_max = now - a->asked;
+    }
+    a->last = now;
+    return a->asked = now + TIDE_SECOND;
+}
+
+static void clocks_that_differ_show_and_wake_by_their_own_time(void **state) {
+    static const struct {
+        uint64_t ahead;
+        int64_t ppb;
+        unsigned turns;
+    } cases[] = {{0, 0, 1001},
+                 {5 * TIDE_SECOND, 0, 1001},
+                 {12345678901, 1000000, 1002},
+                 {1, -1000000, 1000},
+                 {UINT64_C(77777777777777), 9999999, 1011},
+                 {3, -9999999, 991},
+                 {0, 1, 1001}};
+    (void)state;
+    struct tide_sim *sim;
+    struct alarm alarms[TIDE_COUNT(cases)] = {0};
+    struct tide_executor *executors[TIDE_COUNT(cases)];
+    struct tide_sim_options o = {.seed = 1};
+    assert_int_equal(tide_sim_create(&o, &sim), 0);
+    for (unsigned i = 0; i < TIDE_COUNT(cases); i++) {
+        char name[8];
+        snprintf(name, sizeof name, "n%u", i);
+        tide_sim_set_clock(sim, name, cases[i].ahead, cases[i].ppb);
+        assert_int_equal(tide_sim_port(sim, name, &alarms[i].port), 0);
+        struct tide_executor_options e = {.turn = alarm_turn, .arg = &alarms[i], .core = -1};
+        assert_int_equal(
+            alarms[i].port->ops->executor_start(alarms[i].port, &e, &executors[i]), 0);
+    }
+    tide_sim_run(sim, 1000 * TIDE_SECOND + MS, NULL, NULL);
+    for (unsigned i = 0; i < TIDE_COUNT(cases); i++) {
+        assert_true(alarms[i].first >= cases[i].ahead && alarms[i].first < cases[i].ahead + MS);
+        assert_int_equal(alarms[i].turns, cases[i].turns);
+        assert_true(alarms[i].late_max <= 1);
+        alarms[i].port->ops->executor_stop(executors[i]);
+        alarms[i].port->ops->destroy(alarms[i].port);
+    }
+    tide_sim_destroy(sim);
+}
+
+static void no_two_lives_of_any_nodes_draw_the_same(void **state) {
+    enum { NODES = 40, LIVES = 4 };
+    uint64_t seeds[NODES * LIVES];
+    (void)state;
+    struct tide_sim *sim;
+    struct tide_sim_options o = {.seed = 4};
+    assert_int_equal(tide_sim_create(&o, &sim), 0);
+    for (unsigned i = 0; i < NODES * LIVES; i++) {
+        char name[8];
+        struct tide_port *port;
+        snprintf(name, sizeof name, "n%u", 1 + i % NODES);
+        assert_int_equal(tide_sim_port(sim, name, &port), 0);
+        seeds[i] = port->seed;
+        port->ops->destroy(port);
+        for (unsigned k = 0; k < i; k++) {
+            assert_true(seeds[k] != seeds[i]);
+        }
+    }
+    tide_sim_destroy(sim);
+}
+
 static void a_world_without_events_ends_the_run(void **state) {
     (void)state;
     struct tide_sim *sim;
@@ -469,6 +547,8 @@ int main(void) {
         cmocka_unit_test(network_cards_take_one_segment_after_the_other),
         cmocka_unit_test(calls_come_at_their_time_and_observers_see_every_event),
         cmocka_unit_test(files_that_a_node_lacks_are_read_from_the_input),
+        cmocka_unit_test(clocks_that_differ_show_and_wake_by_their_own_time),
+        cmocka_unit_test(no_two_lives_of_any_nodes_draw_the_same),
         cmocka_unit_test(a_world_without_events_ends_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,13 +191,50 @@ static void layers_are_needed_upwards_and_ready_downwards(void **cmocka_state) {
     add_input(&b, "y", true, 1);
     bind(&w, &b);
     struct seen seen = {.text = ""};
-    struct tide_run_hooks hooks = {&seen, on_need, on_ready, NULL};
+    struct tide_run_hooks hooks = {.arg = &seen, .need = on_need, .ready = on_ready};
     expect(tide_run_step(w.run, 4, 0, &hooks));
     assert_string_equal(seen.text,
                         "need conv1, need fc1, need fc2, ready fc2, ready fc1, ready conv1, ");
     seen = (struct seen){.fail_at = 4};
     assert_int_equal(tide_run_step(w.run, 4, 0, &hooks), TIDE_ECANCELED);
     assert_string_equal(seen.text, "need conv1, need fc1, need fc2, ready fc2, ");
+    stop(&w);
+    release(&b);
+    tide_program_destroy(p);
+}
+
+static int on_work(void *arg, struct tide_work work) {
+    struct tide_work *sum = arg;
+    sum->flops += work.flops;
+    sum->bytes += work.bytes;
+    return 0;
+}
+
+/* Products and convolutions of four rows, by hand; the rest of the net comes on top, and is little. */
+static void the_work_of_a_step_is_counted(void **cmocka_state) {
+    (void)cmocka_state;
+    struct tide_op_call call = {.attributes = &(struct tide_attributes){.ta = true},
+                                .in = {{NULL, 7, 3}, {NULL, 7, 5}},
+                                .out = {{NULL, 3, 5}}};
+    struct tide_work work = tide_op_work(TIDE_OP_MM, &call, 4);
+    assert_float_equal(work.flops, 2 * 7 * 3 * 5, 0);
+    assert_float_equal(work.bytes, 4 * (7 * 3 + 7 * 5 + 3 * 5), 0);
+    call.accumulate = true; /* what is added to is read, too */
+    assert_float_equal(tide_op_work(TIDE_OP_MM, &call, 4).bytes, work.bytes + 4 * 3 * 5, 0);
+    work = tide_update_work(TIDE_RULE_MOMENTUM, 10, 4);
+    assert_float_equal(work.bytes, 5 * 10 * 4, 0);
+    small_net();
+    struct work w = start("cpu", (struct tide_plan_options){0});
+    struct batch b = {.rows = 4};
+    add_input(&b, "x", false, 64);
+    add_input(&b, "y", true, 1);
+    bind(&w, &b);
+    struct tide_work sum = {0, 0};
+    struct tide_run_hooks hooks = {.arg = &sum, .work = on_work};
+    expect(tide_run_step(w.run, 4, 0, &hooks));
+    double products = 2 * (2. * 4 * 64 * 16 * 9) + 3 * (2. * 4 * 1024 * 32) + 3 * (2. * 4 * 32 * 5);
+    assert_true(sum.flops > products && sum.flops < 1.2 * products);
+    assert_true(sum.bytes > 4. * 1024 * 32 * 4 && sum.bytes < 4. * 1024 * 32 * 4 * 3);
     stop(&w);
     release(&b);
     tide_program_destroy(p);
@@ -238,7 +275,7 @@ static void a_gradient_is_offered_as_factors_instead(void **cmocka_state) {
     memcpy(plain, own, place.count * sizeof(float));
     memset(own, 0, place.count * sizeof(float));
     struct factors *f = calloc(1, sizeof(*f));
-    struct tide_run_hooks hooks = {f, NULL, NULL, on_factors};
+    struct tide_run_hooks hooks = {.arg = f, .factors = on_factors};
     for (size_t i = 0; i < tide_program_parameter_count(p); i++) {
         if (tide_program_parameter_at(p, i).first == place.first) {
             expect(tide_run_offer_factors(w.run, i, true));
@@ -450,6 +487,7 @@ int main(void) {
         cmocka_unit_test(shape_errors_name_layer_shapes_and_line),
         cmocka_unit_test(what_is_missing_at_run_time_is_named),
         cmocka_unit_test(layers_are_needed_upwards_and_ready_downwards),
+        cmocka_unit_test(the_work_of_a_step_is_counted),
         cmocka_unit_test(a_gradient_is_offered_as_factors_instead),
         cmocka_unit_test(parameters_of_a_layer_lie_together),
         cmocka_unit_test(a_step_of_a_size_seen_before_allocates_nothing),

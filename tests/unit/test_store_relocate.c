@@ -130,7 +130,7 @@ static void nothing_is_left(struct cluster *c, const char *name) {
         if (c->nodes[n]) {
             tide_table_stats(table_of(c, n, name), &s);
             assert_int_equal(s.surprises, 0);
-            assert_int_equal(atomic_load(&table_of(c, n, name)->arrivals.used), 0);
+            assert_int_equal(tide__slab_used(&table_of(c, n, name)->arrivals), 0);
             in += s.relocated_in;
             out += s.relocated_out;
             assert_true(s.relocated_in == 0 || s.relocate_ns_sum / s.relocated_in > 0);

@@ -5,7 +5,7 @@
  */
 #include "cpu/isa/approx.h"
 
-enum { TILE = 512, REGISTERS = TIDE_REGION_SOURCES + TIDE_REGION_MICROS };
+enum { TILE = 512, REGISTERS = TIDE_REGION_REGISTERS };
 
 typedef void (*micro_function)(size_t n, float *out, const float *a, const float *b,
                                const float *c);

@@ -101,22 +101,26 @@ local function world_of(o)
       fixed and "" or (", NIC %gGbit"):format(nic * 8e-9), o.net and ", network " .. o.net or "")
 end
 
----Writes what kernels cost here, for sim.compute.
+---Writes what computing costs here, for sim.compute.
 local function write_costs(context, path)
-  local kernels = context.core.sim_calibrated()
+  local kernels, work = context.core.sim_calibrated()
   local names = require("tide.text").sorted_keys(kernels)
-  if #names == 0 then
+  if #names == 0 and not work then
     return nil, errors.new("T0219", {message = "--calibrate: no call of a kernel could be measured; run the script "
       .. "with --nodes 1 --workers 1, where no kernel waits for rows of other nodes"})
   end
   local file, problem = open(path, "w")
   if not file then return nil, errors.new("T0205", {message = "--calibrate: " .. problem}) end
-  file:write(context.core.json_encode {schema = "tide.costs/1", kernels = kernels}, "\n")
+  file:write(context.core.json_encode {schema = "tide.costs/1", kernels = kernels, work = work}, "\n")
   file:close()
   for _, name in ipairs(names) do
     local k <const> = kernels[name]
     context:say(("calibrate: %-16s %g us a call, %.4g us a row (%d calls, %d rows, %.3f s)"):format(name,
       k.call_s * 1e6, k.row_s * 1e6, k.calls, k.rows, k.seconds))
+  end
+  if work then
+    context:say(("calibrate: %-16s %.4g ps a flop, %.4g ps a byte (%d operations, %.3f s)"):format("programs",
+      work.flop_s * 1e12, work.byte_s * 1e12, work.calls, work.seconds))
   end
   return true
 end
@@ -357,7 +361,7 @@ return {
     {name = "jobs", short = "j", type = "integer", min = 1, max = 64, doc = "runs at a time with --seeds"},
     {name = "check-determinism", doc = "run twice and compare all events"},
     {name = "profile", type = "string", value = "NAME",
-     doc = "the built-in workload: swarm, calm, overload, elastic"},
+     doc = "the built-in workload: swarm, calm, overload, elastic, copies, window"},
     {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
     {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
     {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},
@@ -368,7 +372,7 @@ return {
     {name = "nic", type = "string", value = "B", doc = "bandwidth of each node, such as 25Gbit"},
     {name = "net", type = "string", value = "FILE", doc = "Lua file that returns the network, as for sim.net"},
     {name = "calibrate", type = "string", value = "FILE",
-     doc = "measure the kernels of this run and write their costs there, for sim.compute"},
+     doc = "measure what this run computes and write the costs there, for sim.compute"},
     {name = "nodes", type = "integer", min = 1, max = 4095, doc = "nodes, if the script does not say"},
     {name = "workers", short = "w", type = "integer", min = 1, max = 256,
      doc = "workers of each node, if the script does not say"},

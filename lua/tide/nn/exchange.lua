@@ -43,6 +43,16 @@ function exchange.describe(program)
   return tensors
 end
 
+---Values that a layer sends out of a worker in a step, by the formulas of docs/exchange.md.
+---@param t table of describe()
+---@param path string "ps", "ring" or "factor"
+---@param workers integer
+---@param rank number examples of a worker in a step
+function exchange.values_out(t, path, workers, rank)
+  if path == "factor" and t.row_values > 0 then return (workers - 1) * (rank * t.row_values + t.rest) end
+  return 2 * t.values * (workers - 1) / workers
+end
+
 ---@param w tide.worker
 ---@param model table tide.nn.model, or tide.factors.model, which has `tensors` of its own
 ---@return tide.nn.exchange
@@ -51,8 +61,7 @@ function exchange.new(w, model)
                              product_s = {}, told_at = core.now(), told = {steps = 0}}, exchange)
   self.core = assert(core.exchange {rank = w.rank, workers = w.workers, elements = model.layout.keys * KEY,
                                     layers = self.tensors})
-  model.gradients = self.core:gradients(KEY)
-  model.train:bind(model.parameters, model.gradients, model.states)
+  model:stage(self.core:gradients(KEY))
   self.core:connect(w:barrier("exchange", self.core:address()))
   self.core:plan(w.comm or self:all("ps", "f32"))
   self:offer()
@@ -90,14 +99,12 @@ function exchange:update(l, folded)
   end
 end
 
----Waits for a layer's gradients of the last step and updates its parameters.
-function exchange:arrive(l)
+---A layer whose gradients of the last step are here: updates its parameters.
+function exchange:take(l)
   local p <const> = self.pending
-  if not p or p.arrived[l] then return end
   p.arrived[l] = true
   local factor <const> = p.paths[l] == "factor"
   local began <const> = core.now()
-  local waited <const> = factor and self.core:stats().waited_s
   local folded
   if factor and self.folds and p.scale > 0 then
     local rate <const> = self.model:rate(p.step)
@@ -106,9 +113,16 @@ function exchange:arrive(l)
   else
     folded = self.core:need(l, p.step, factor)
   end
-  self.product_s[l] = factor and core.now() - began - (self.core:stats().waited_s - waited) or 0
+  self.product_s[l] = factor and core.now() - began or 0
   if not self.model.clip then self:update(l, folded) end
   if self.model.updated then self.model:updated(l) end
+end
+
+---Waits for a layer's gradients of the last step and updates its parameters. While they are on their way, those of
+---others are worked on that are here: that has to be done anyway, and hides the waiting.
+function exchange:arrive(l)
+  local p <const> = self.pending
+  while p and not p.arrived[l] do self:take(self.core:next(l, p.step)) end
 end
 
 ---The global norm needs every gradient before any update.

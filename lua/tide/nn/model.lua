@@ -7,7 +7,8 @@ local KEY <const> = 1024 -- elements of a row of parameters: a key of a table
 local STATES <const> = {sgd = 0, momentum = 1, nesterov = 1, adagrad = 1, rmsprop = 1, adam = 2, adamw = 2}
 
 ---@class tide.nn.model
----@field parameters table tensor keys x 1024: all parameters, in the program's layout
+---@field parameters table tensor keys x 1024: all parameters, in the program's layout. On a device with memory of its
+---own they are what the last fetch or parameter(...) saw, unless the model is `staged`
 ---@field gradients table tensor of the same layout: of the last batch, summed over its examples
 ---@field states table tensor of rows of 1024: running statistics
 ---@field layout table see program:layout()
@@ -31,19 +32,58 @@ end
 function model.new(program, o)
   local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
                              optimizer = o.optimizer, clip = o.clip, steps = 0}, model)
+  local found, err = core.device(self.device)
+  if not found then
+    local known <const> = self.device == "cuda"
+    error(script.error(known and "T0904" or "T0903", err.message,
+      {help = known and 'device = "cpu" computes the same' or nil}), 0)
+  end
   self.layout = program.core:layout()
   local float <const> = self.device == "reference" and "f64" or "f32"
   local keys <const> = self.layout.keys
   self.parameters, self.gradients = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
   self.states = core.tensor(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
   program.core:initialise(self.device, self.seed, self.parameters, self.states)
+  -- `on`: the same where the device finds them. `memory`: the update rule's, there too.
+  self.on = {parameters = core.place(self.device, self.parameters), states = core.place(self.device, self.states),
+             gradients = core.place(self.device, self.gradients)}
   self.memory = {}
-  for i = 1, self.optimizer and STATES[self.optimizer.rule] or 0 do self.memory[i] = core.tensor(float, keys, KEY) end
+  for i = 1, self.optimizer and STATES[self.optimizer.rule] or 0 do
+    self.memory[i] = core.place(self.device, core.tensor(float, keys, KEY))
+  end
   self.train = checked(program.core:plan(self.device, "train", o.mask_seed or self.seed))
-  self.train:bind(self.parameters, self.gradients, self.states)
+  self.train:bind(self.on.parameters, self.on.gradients, self.on.states)
   self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
-  self.eval:bind(self.parameters, nil, self.states)
+  self.eval:bind(self.on.parameters, nil, self.on.states)
   return self
+end
+
+---From now on parameters and gradients are the host's: `gradients` (a tensor) is filled layer by layer while a step
+---runs, updates are made on the host, and a device with memory of its own gets a layer's parameters when it needs them.
+function model:stage(gradients)
+  self.gradients = gradients
+  if self.on.parameters == self.parameters then
+    self.on.gradients = gradients
+    self.train:bind(self.parameters, gradients, self.states)
+    return
+  end
+  self:fetch()
+  self.staged = true
+  self.train:stage(self.parameters, gradients)
+  self.eval:stage(self.parameters)
+  for i in ipairs(self.memory) do self.memory[i] = core.tensor("f32", self.layout.keys, KEY) end
+end
+
+---What is in the device's memory, to `parameters` and `states`.
+function model:fetch()
+  if not self.staged then core.fetch(self.on.parameters, self.parameters) end
+  core.fetch(self.on.states, self.states)
+end
+
+---`parameters` and `states`, as they were changed, to the device's memory.
+function model:give()
+  if not self.staged then core.give(self.on.parameters, self.parameters) end
+  core.give(self.on.states, self.states)
 end
 
 ---A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors.
@@ -79,17 +119,18 @@ end
 ---Applies the update rule to the elements first .. first + count - 1 (from 0) of all arrays.
 ---@param scale number of the gradient: 1 / global count, less if it is clipped
 ---@param step integer from 1
----@param gradients? table tensor, in place of the model's own
-function model:update(first, count, scale, step, gradients)
+function model:update(first, count, scale, step)
   local optimizer <const> = self.optimizer
   local rule = {rule = optimizer.rule, rate = self:rate(step), scale = scale, mu = optimizer.mu, step = step,
                 beta2 = optimizer.beta2, eps = optimizer.eps}
+  local device, on = self.device, self.on
+  if self.staged then device, on = "cpu", self end
   for i, p in ipairs(self.layout.parameters) do
     local from, to = math.max(first, p.first), math.min(first + count, p.first + p.count)
     if from < to and not (self.folding and self.train:folded(i)) then
       rule.decay = p.rows > 1 and optimizer.decay or 0 -- of matrices alone
-      core.span("update", core.update, self.device, rule, from, to - from, self.parameters,
-        gradients or self.gradients, self.memory[1], self.memory[2])
+      core.span("update", core.update, device, rule, from, to - from, on.parameters, on.gradients, self.memory[1],
+        self.memory[2])
     end
   end
 end
@@ -123,7 +164,7 @@ function model:step(batch)
     self:scale(r.loss * r.loss, 1) -- refuses what is not finite
     scale = r.count > 0 and 1 / r.count or 0
   else
-    scale = self:scale(core.norm2(self.device, 0, all, self.gradients), r.count)
+    scale = self:scale(core.norm2(self.device, 0, all, self.on.gradients), r.count)
   end
   self:update(0, all, scale, self.steps)
   return r
@@ -134,6 +175,7 @@ end
 function model:gradients_of(batch)
   self.train:fold(0)
   self:backward(batch)
+  core.fetch(self.on.gradients, self.gradients)
   local all = {}
   for _, p in ipairs(self.layout.parameters) do
     all[p.name] = self.gradients:view(p.first + 1, p.rows, p.columns):copy()
@@ -141,9 +183,11 @@ function model:gradients_of(batch)
   return all
 end
 
----A parameter: shares storage with the model.
+---A parameter: shares storage with the model; on a device with memory of its own with `parameters`, so that changes
+---count after give().
 ---@return table tensor rows x columns
 function model:parameter(name)
+  if not self.staged then core.fetch(self.on.parameters, self.parameters) end
   for _, p in ipairs(self.layout.parameters) do
     if p.name == name then return self.parameters:view(p.first + 1, p.rows, p.columns) end
   end

@@ -22,7 +22,7 @@ trainer.__index = trainer
 
 local function new_trainer(w, o)
   local self = setmetatable({w = w, sums = w.tables.sums, step = 0}, trainer)
-  self.model = o.program:compile {seed = w.seed, mask_seed = w.seed * 1000003 + w.rank, optimizer = o.optimizer,
+  self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank, optimizer = o.optimizer,
                                   clip = o.clip}
   self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
@@ -43,12 +43,14 @@ end
 function trainer:average_states()
   local states <const>, keys <const> = self.model.states, replica.range(0, self.state_rows)
   if self.model.layout.states == 0 then return end
+  self.model:fetch()
   if self.w.workers > 1 then
     add_rows(self, keys, states, 1 / self.w.workers)
     self.w:barrier "states"
     self.sums:pull(keys, {into = states})
     self.w:barrier "mean states"
     if self.w.rank == 1 then add_rows(self, keys, states, -1) end -- exactly zero is left
+    self.model:give()
   end
   if self.w.rank == 1 then self.w.tables.states:push(keys, states) end
 end
@@ -66,6 +68,7 @@ end
 ---@return table figures of the exchange since the last time
 function trainer:settle()
   if not self.exchange then
+    self.model:fetch()
     self.replica:store()
     self:average_states()
     return {}
@@ -110,11 +113,11 @@ local function evaluate(w)
 end
 
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
-                       clip = true, seed = true, comm = true}
+                       clip = true, seed = true, comm = true, device = true}
 
 ---A job that trains `program` (inputs "x" and "y") on `data` (parts "train.x", "train.y", "test.x", "test.y").
 ---@param o table {name, program, data, batch (of all workers together), epochs, optimizer, clip?, seed?, comm?: name of
----a policy, or {policy =, params =}: how gradients travel, default "comm/hybrid"}
+---a policy, or {policy =, params =}: how gradients travel, default "comm/hybrid", device?: of every worker's model}
 ---@return tide.job
 function train.job(o)
   for key in pairs(o) do

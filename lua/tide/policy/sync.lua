@@ -12,9 +12,9 @@ local ASK_S <const> = 5
 local WINDOW_S <const> = 2 -- what a view tells is of so many seconds, or a sample more
 
 ---@param consistency string
----@return string "ssp", "essp", ..; with ":flat" if its bound stays
+---@return string "bsp", "ssp" (essp too: they change into each other), ..; with ":flat" if its bound stays
 local function model_of(consistency)
-  return consistency:match "^%a+" .. (consistency:match ":flat$" or "")
+  return consistency:match "^%a+":gsub("^essp$", "ssp") .. (consistency:match ":flat$" or "")
 end
 
 ---@param policies string|table for all tables with clocks, or by table

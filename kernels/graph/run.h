@@ -1,0 +1,76 @@
+/* What run.c and away.c share: a run, and its part for devices with memory of their own. */
+#ifndef TIDE_GRAPH_RUN_H
+#define TIDE_GRAPH_RUN_H
+
+#include "graph/plan.h"
+
+struct tide_run;
+
+/* Something the host is told of when the device has come so far. */
+struct notice {
+    uint64_t ticket;
+    uint32_t layer; /* ready; NONE: the factors of operation `node` */
+    size_t node;
+};
+enum { NOTICES_MAX = TIDE_TICKETS / 2 };
+
+/* Host memory that copies land in. It grows; a step of a size seen before allocates nothing. */
+struct landing {
+    char *data;
+    size_t bytes;
+};
+
+/* Of devices with memory of their own; memory NULL: the rest is unused. */
+struct away {
+    const struct tide_memory *memory;
+    void *queue;
+    size_t *input_places;   /* by input: bytes a row, in the arena behind everything else */
+    size_t input_bytes;     /* of all, a row */
+    const void *parameters; /* staged: on the host; NULL: not */
+    void *gradients;
+    double *losses;          /* three a loss, as they were downloaded */
+    bool counted;            /* the first loss's are, of this step */
+    struct landing *factors; /* by operation: its two operands */
+    struct landing output;
+    struct notice notices[NOTICES_MAX]; /* a ring, in the order they were asked for */
+    size_t first, count;
+};
+
+struct tide_run {
+    const struct tide_plan *plan;
+    uint64_t seed;
+    void *parameters, *gradients, *states;
+    const void **inputs;        /* by input number */
+    struct tide_op_call *calls; /* by operation, for `rows` */
+    char *arena, *scratch;
+    size_t capacity, scratch_bytes; /* rows; bytes */
+    size_t rows;                    /* of the last step */
+    size_t prepared;                /* rows the calls' sizes are for; SIZE_MAX: none */
+    double fold_rate;
+    bool *offered; /* by operation: its factors are handed out in its place */
+    struct away away;
+};
+
+/* ---- run.c ---- */
+void *tide__run_address(const struct tide_run *run, uint32_t value, size_t rows);
+struct tide_operand tide__run_operand(const struct tide_run *run, uint32_t value, size_t rows);
+
+/* ---- away.c ---- */
+int tide__away_open(struct tide_run *run);
+void tide__away_close(struct tide_run *run);
+size_t tide__away_input_bytes(const struct tide_run *run, size_t capacity);
+int tide__away_send_inputs(struct tide_run *run, size_t rows);
+/* Before the layer's first reading, after its hook. */
+int tide__away_need(struct tide_run *run, uint32_t layer);
+/* The hooks `ready` and `factors` are called from `deliver`, in the order of these. */
+int tide__away_ready(struct tide_run *run, uint32_t layer, const struct tide_run_hooks *hooks);
+int tide__away_factors(struct tide_run *run, size_t node, const struct tide_run_hooks *hooks);
+/* Calls what is due; wait: everything. */
+int tide__away_deliver(struct tide_run *run, const struct tide_run_hooks *hooks, bool wait);
+/* The end of a step that went as `code` says: the losses, and the device's own failures. */
+int tide__away_finish(struct tide_run *run, int code);
+/* The first loss in the middle of a step; waits for it. */
+int tide__away_count(struct tide_run *run);
+const void *tide__away_output(struct tide_run *run, const struct tide_operand *output);
+
+#endif

@@ -1,0 +1,516 @@
+/* See at_risk.h. Who counts what was answered and what was lost: vanished.c. */
+#include "store/at_risk_internal.h"
+
+#define LEASES_LOOK (TIDE_SECOND / 200)
+#define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
+enum { PART_BYTES = 1 << 20, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
+enum { TICKS = 4 /* a window */, IDLE_TICKS = 16 };
+
+/* Of those that began at this home and were at it all the time. */
+static bool still_ours(const struct tide__at_risk *a, const struct tide__wait *wait) {
+    bool ours = true;
+    for (uint32_t i = 0; i < wait->slot_count && ours; i++) {
+        ours = a->lost_at[wait->slots[i]] <= wait->losses;
+    }
+    return ours;
+}
+
+static void waits_end(struct tide__at_risk *a, struct tide__wait *waits, bool answered) {
+    for (struct tide__wait *next; waits; waits = next) {
+        next = waits->next;
+        waits->dead |= !answered || !still_ours(a, waits);
+        tide__wait_done(waits);
+    }
+}
+
+int tide__at_risk_create(struct tide_table *table) {
+    struct tide__at_risk *a = tide_alloc_aligned(_Alignof(struct tide__at_risk), sizeof *a);
+    if (!a) {
+        return tide_fail(TIDE_ENOMEM, "no memory for the window of table '%s'", table->name);
+    }
+    memset(a, 0, sizeof *a);
+    a->flights_end = &a->flights;
+    table->replicas->at_risk = a;
+    return 0;
+}
+
+void tide__at_risk_destroy(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    if (!a) {
+        return;
+    }
+    while (a->flights) {
+        struct tide__flight *next = a->flights->next;
+        waits_end(a, a->flights->waits, false);
+        tide_free(a->flights);
+        a->flights = next;
+    }
+    waits_end(a, a->waits, false);
+    for (unsigned i = 0; i < TIDE_COUNT(a->lists); i++) {
+        tide_free(a->lists[i].keys);
+    }
+    tide_free(a->ids);
+    tide_free(a->gathered);
+    tide_free(a->peers);
+    tide_free(a);
+}
+
+static size_t row_bytes(const struct tide_table *table) {
+    return table->row_floats * sizeof(float);
+}
+
+/* ---- lists ---- */
+
+/* Lock held. */
+static int list_grow(struct tide__risk_list *list, uint32_t room) {
+    uint32_t capacity = list->capacity ? list->capacity : FIRST_ROOM;
+    while (capacity < room) {
+        capacity *= 2;
+    }
+    uint64_t *keys = tide_realloc(list->keys, capacity * sizeof *keys);
+    if (!keys) {
+        return tide_fail(TIDE_ENOMEM, "no memory to list rows that copies lack");
+    }
+    list->keys = keys;
+    list->capacity = capacity;
+    return 0;
+}
+
+static int list_add(struct tide_table *table, struct tide__risk_list *list, uint64_t key) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    int code = 0;
+    tide_lock(&list->lock);
+    if (list->count == list->capacity) {
+        code = list_grow(list, list->count + 1);
+    }
+    if (!code) {
+        list->keys[list->count++] = key;
+        atomic_fetch_add_explicit(&a->bytes, row_bytes(table), memory_order_relaxed);
+    }
+    tide_unlock(&list->lock);
+    return code;
+}
+
+int tide__at_risk_list(struct tide_table *table, uint64_t key, uint64_t *word) {
+    if (TIDE_LIKELY(tide__word_seen(*word))) {
+        return 0;
+    }
+    int code = list_add(table, &table->replicas->at_risk->lists[tide__stripe()], key);
+    *word |= code ? 0 : SEEN_ONE;
+    return code;
+}
+
+bool tide__at_risk_enter(struct tide_table *table, unsigned *guard) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    *guard = tide__stripe();
+    /* sequentially consistent, both: whoever closes the table sees this pass, or the pass sees it
+     * closed (tide__at_risk_tighten) */
+    atomic_fetch_add(&a->lists[*guard].passing, 1);
+    const uint64_t until = atomic_load(&a->until);
+    const bool open =
+        tide_port_now(table->store->port) < until &&
+        atomic_load_explicit(&a->bytes, memory_order_relaxed) < table->options.window_bytes;
+    if (!open && !TIDE_MUTANT(window_unbounded)) {
+        atomic_fetch_sub(&a->lists[*guard].passing, 1);
+        return false;
+    }
+    return true;
+}
+
+void tide__at_risk_leave(struct tide_table *table, unsigned guard) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    atomic_fetch_sub(&a->lists[guard].passing, 1);
+    if (atomic_load_explicit(&a->bytes, memory_order_relaxed) >= table->options.window_bytes / 2 &&
+        !atomic_exchange_explicit(&a->hurried, true, memory_order_relaxed)) {
+        struct tide_writer w;
+        uint8_t buffer[32];
+        tide_writer_init(&w, buffer, sizeof buffer);
+        tide_write_array(&w, 3);
+        tide_write_uint(&w, TIDE__OP_SAFE);
+        tide_write_uint(&w, table->id);
+        tide_write_uint(&w, 0);
+        (void)tide__store_send_writer(table->store, tide__store_self(table->store), &w); /* else: the timer */
+    }
+}
+
+int tide__at_risk_reserve(struct tide_table *table, uint32_t count) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__risk_list *list = &a->lists[TIDE__STRIPES];
+    tide_lock(&list->lock);
+    int code = list->count + count > list->capacity ? list_grow(list, list->count + count) : 0;
+    tide_unlock(&list->lock);
+    if (!code && a->id_count + count > a->id_room) {
+        const size_t room = 2 * (a->id_count + count);
+        struct tide__risk_id *ids = tide_realloc(a->ids, room * sizeof *ids);
+        a->ids = ids ? ids : a->ids;
+        a->id_room = ids ? room : a->id_room;
+        code = ids ? 0 : tide_fail(TIDE_ENOMEM, "no memory for operation ids");
+    }
+    return code;
+}
+
+uint64_t tide__at_risk_note(struct tide_table *table, uint64_t key, uint64_t word) {
+    if (!tide__word_seen(word)) {
+        int code = list_add(table, &table->replicas->at_risk->lists[TIDE__STRIPES], key);
+        TIDE_ASSERT(code == 0); /* reserved */
+        word |= SEEN_ONE;
+    }
+    return word;
+}
+
+void tide__at_risk_id(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    TIDE_ASSERT(a->id_count < a->id_room); /* reserved */
+    a->ids[a->id_count++] = (struct tide__risk_id){slot, origin, sequence};
+}
+
+/* ---- open or not ---- */
+
+static bool anything_listed(struct tide__at_risk *a) {
+    bool any = false;
+    for (unsigned i = 0; i < TIDE_COUNT(a->lists) && !any; i++) {
+        tide_lock(&a->lists[i].lock);
+        any = a->lists[i].count > 0;
+        tide_unlock(&a->lists[i].lock);
+    }
+    return any;
+}
+
+/* Until when all who hold copies of slots of this home let it serve. */
+static uint64_t leases_end(const struct tide_table *table) {
+    uint64_t end = TIDE_NEVER, known = 0; /* known: the chain that was looked at last */
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        const uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
+        const uint64_t chain =
+            atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
+        if ((route & TIDE__MINE) && chain != known) {
+            const uint64_t until = tide__lease_deadline(table, s);
+            end = until < end ? until : end;
+            known = chain;
+        }
+    }
+    return end;
+}
+
+static void look_again(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    const uint64_t now = tide_port_now(table->store->port); /* before the lists are looked at */
+    if (!a->flights && !anything_listed(a)) {
+        a->safe = now;
+        tide__at_risk_all_safe(a);
+    }
+    if (now >= a->leases_looked + LEASES_LOOK || now >= a->leases) {
+        a->leases_looked = now;
+        a->leases = leases_end(table);
+    }
+    const uint64_t end = a->safe + table->options.window_ns;
+    atomic_store(&a->until, a->tight_count ? 0 : end < a->leases ? end : a->leases);
+}
+
+static void tick_later(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    a->ticking = tide_timer_start(table->options.window_ns / TICKS, &a->timer) == 0;
+}
+
+void tide__at_risk_begin(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    if (!a->ticking) {
+        a->idle = 0;
+        tick_later(table);
+    }
+    if (tide_port_now(table->store->port) >= atomic_load(&a->until)) {
+        look_again(table);
+    }
+}
+
+bool tide__at_risk_open(struct tide_table *table) {
+    const struct tide__at_risk *a = table->replicas->at_risk;
+    return TIDE_MUTANT(window_unbounded) ||
+           (tide_port_now(table->store->port) < atomic_load(&a->until) &&
+            atomic_load_explicit(&a->bytes, memory_order_relaxed) < table->options.window_bytes);
+}
+
+bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    if (TIDE_MUTANT(window_leaves_open)) {
+        return true;
+    }
+    a->tight_count += !a->tight[slot];
+    a->tight[slot] = true;
+    atomic_store(&a->until, 0); /* see tide__at_risk_enter */
+    for (unsigned i = 0; i < TIDE__STRIPES; i++) {
+        if (atomic_load(&a->lists[i].passing)) {
+            return false;
+        }
+    }
+    tide__at_risk_ship(table);
+    return true;
+}
+
+void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    a->tight_count -= a->tight[slot];
+    a->tight[slot] = false;
+    a->leases = 0; /* other nodes grant them */
+    if (goes) {
+        a->lost_at[slot] = ++a->losses;
+    }
+}
+
+/* ---- rows go ---- */
+
+/* All listed keys; *whole: really all. Their number. */
+static size_t gather(struct tide__at_risk *a, bool *whole) {
+    size_t count = 0;
+    *whole = true;
+    for (unsigned i = 0; i < TIDE_COUNT(a->lists); i++) {
+        struct tide__risk_list *list = &a->lists[i];
+        tide_lock(&list->lock);
+        const size_t wanted = 2 * (count + list->count);
+        if (wanted > a->gathered_room) {
+            uint64_t *grown = tide_realloc(a->gathered, 2 * wanted * sizeof *grown);
+            a->gathered = grown ? grown : a->gathered;
+            a->gathered_room = grown ? 2 * wanted : a->gathered_room;
+        }
+        if (wanted <= a->gathered_room) {
+            memcpy(a->gathered + count, list->keys, list->count * sizeof *list->keys);
+            count += list->count;
+            list->count = 0;
+        } else {
+            *whole = false;
+        }
+        tide_unlock(&list->lock);
+    }
+    return count;
+}
+
+/* Those of a slot together: `sorted`, and where each slot ends in `ends`. How many slots. */
+static uint32_t group(struct tide_table *table, size_t count) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    uint32_t slots = 0, at = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t slot = tide__slot_of(table, a->gathered[i]);
+        if (a->places[slot]++ == 0) {
+            a->slots[slots++] = slot;
+        }
+    }
+    for (uint32_t i = 0; i < slots; i++) {
+        const uint32_t begin = at;
+        at += a->places[a->slots[i]];
+        a->places[a->slots[i]] = begin;
+        a->ends[i] = at;
+    }
+    a->sorted = a->gathered + count;
+    for (size_t i = 0; i < count; i++) {
+        a->sorted[a->places[tide__slot_of(table, a->gathered[i])]++] = a->gathered[i];
+    }
+    for (uint32_t i = 0; i < slots; i++) {
+        a->places[a->slots[i]] = 0;
+    }
+    return slots;
+}
+
+/* The listed row of a key that this node is home of, into `out` unless that is NULL; it is listed
+ * no more. */
+static bool take_row(struct tide_table *table, uint64_t key, void *out) {
+    const uint32_t slot = tide__slot_of(table, key);
+    const uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    if (tide__row_lock(table, slot, key, false, &word, &old) != TIDE__FOUND) {
+        return false;
+    }
+    const bool goes =
+        (route & TIDE__MINE) && tide__word_state(old) == TIDE__OWNED && tide__word_seen(old);
+    if (goes && out) {
+        memcpy(out, tide__slab_row(&table->slab, (uint32_t)old), row_bytes(table));
+    }
+    tide__word_unlock(word, goes ? old & ~TIDE__WORD_SEEN : old);
+    return goes;
+}
+
+/* Ids of operations in the slots that are marked, and may come again. */
+static void take_ids(struct tide_table *table, struct tide__repl *all) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    const struct tide__replicas *replicas = table->replicas;
+    const uint64_t *low = table->store->replication->low;
+    for (size_t i = 0; i < a->id_count && !TIDE_MUTANT(window_ids_stay); i++) {
+        const struct tide__risk_id *id = &a->ids[i];
+        if (replicas->mark[id->slot] == replicas->mark_now && id->sequence >= low[id->origin]) {
+            uint64_t *entry = all->ids + TIDE__ID_FIELDS * all->id_count++;
+            entry[0] = id->slot;
+            entry[1] = id->origin;
+            entry[2] = id->sequence;
+        }
+    }
+}
+
+void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
+    struct tide__replicas *replicas = table->replicas;
+    tide__replicas_mark(replicas);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t slot = tide__slot_of(table, keys[i]);
+        const uint32_t route =
+            atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+        uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
+        (void)take_row(table, keys[i], NULL);
+        for (; (route & TIDE__MINE) && tide__replicas_first(replicas, slot) && chain; chain >>= 16) {
+            tide__copy_fail(table, slot, (uint16_t)chain);
+        }
+    }
+}
+
+/* `count` keys, of whole slots. */
+static int ship_part(struct tide_table *table, const uint64_t *keys, size_t count,
+                     struct tide__wait *wait) {
+    struct tide__replicas *replicas = table->replicas;
+    struct tide__at_risk *a = replicas->at_risk;
+    const size_t bytes = row_bytes(table);
+    struct tide__repl all = {.table = table,
+                             .wait = wait,
+                             .kind = TIDE__REPL_ROWS,
+                             .row_bytes = bytes,
+                             .rows = tide_blob_create(count * bytes)};
+    uint64_t *memory =
+        tide_alloc((2 * count + TIDE__ID_FIELDS * a->id_count + 1) * sizeof *memory);
+    int code = all.rows && memory && count * bytes <= PART_MAX
+                   ? 0
+                   : tide_fail(TIDE_ENOMEM, "no memory for rows that copies lack");
+    all.keys = memory;
+    all.numbers = memory + count;
+    all.ids = memory + 2 * count;
+    tide__replicas_mark(replicas);
+    for (size_t i = 0; i < count && !code; i++) {
+        tide__rows_prefetch(table, (const uint8_t *)keys, i, count);
+        if (take_row(table, keys[i], (char *)all.rows->data + all.count * bytes)) {
+            const uint32_t slot = tide__slot_of(table, keys[i]);
+            replicas->number[slot] += tide__replicas_first(replicas, slot);
+            all.numbers[all.count] = replicas->number[slot];
+            all.keys[all.count++] = keys[i];
+        }
+    }
+    if (!code && all.count) {
+        all.rows->size = all.count * bytes;
+        take_ids(table, &all);
+        code = tide__replicate(&all);
+    }
+    tide_free(memory);
+    tide_blob_unref(all.rows);
+    return code;
+}
+
+static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size_t count,
+                            struct tide__wait *wait) {
+    if (ship_part(table, keys, count, wait)) {
+        tide__at_risk_give_up(table, keys, count);
+    }
+}
+
+/* A slot's rows go in one message, with the ids of what has changed them. */
+static void ship_gathered(struct tide_table *table, size_t count, struct tide__wait *wait) {
+    const struct tide__at_risk *a = table->replicas->at_risk;
+    const size_t most = PART_BYTES / row_bytes(table) + 1;
+    const uint32_t slots = group(table, count);
+    size_t first = 0, end = 0;
+    for (uint32_t i = 0; i < slots; i++) {
+        if (end > first && a->ends[i] - first > most) {
+            ship_or_give_up(table, a->sorted + first, end - first, wait);
+            first = end;
+        }
+        end = a->ends[i];
+    }
+    if (end > first) {
+        ship_or_give_up(table, a->sorted + first, end - first, wait);
+    }
+}
+
+void tide__at_risk_ship(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    const uint64_t bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
+    struct tide__flight *flight =
+        tide_alloc_zero(1, sizeof *flight + a->peer_count * sizeof flight->given[0]);
+    struct tide__wait *wait = flight ? tide_alloc_zero(1, sizeof *wait) : NULL;
+    if (!wait) { /* it stays listed: with the next tick */
+        tide_free(flight);
+        return;
+    }
+    bool whole;
+    flight->at = tide_port_now(table->store->port); /* what is answered by now is listed */
+    tide__at_risk_mark_given(a, flight);
+    atomic_store_explicit(&a->hurried, false, memory_order_relaxed);
+    const size_t count = gather(a, &whole);
+    if (bytes > atomic_load_explicit(&a->bytes_most, memory_order_relaxed)) {
+        atomic_store_explicit(&a->bytes_most, bytes, memory_order_relaxed);
+    }
+    flight->bytes = count * row_bytes(table);
+    flight->whole = whole;
+    *a->flights_end = flight;
+    a->flights_end = &flight->next;
+    flight->waits = a->waits;
+    a->waits = NULL;
+    wait->table = table;
+    wait->left = 1;
+    wait->flight = flight;
+    ship_gathered(table, count, wait);
+    a->id_count = whole ? 0 : a->id_count;
+    tide__wait_done(wait);
+}
+
+void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    wait->losses = a->losses;
+    wait->next = a->waits;
+    a->waits = wait;
+    if (!a->flights) { /* else with those that wait then */
+        tide__at_risk_ship(table);
+    }
+}
+
+void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    atomic_fetch_sub_explicit(&a->bytes, flight->bytes, memory_order_relaxed);
+    flight->landed = true;
+    while (a->flights && a->flights->landed) {
+        flight = a->flights;
+        if (flight->whole) {
+            a->safe = flight->at > a->safe ? flight->at : a->safe;
+            tide__at_risk_given_safe(a, flight);
+        }
+        a->flights = flight->next;
+        a->flights_end = a->flights ? a->flights_end : &a->flights;
+        waits_end(a, flight->waits, true);
+        tide_free(flight);
+    }
+    look_again(table);
+    if (a->waits && !a->flights) {
+        tide__at_risk_ship(table);
+    }
+}
+
+static void tick(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    const bool busy = anything_listed(a);
+    if ((busy || a->waits) && !a->flights) {
+        tide__at_risk_ship(table);
+    }
+    look_again(table);
+    tide__at_risk_tell(table);
+    a->idle = busy || a->flights ? 0 : a->idle + 1;
+    a->ticking = false;
+    if (a->idle < IDLE_TICKS) { /* else the next push starts it again */
+        tick_later(table);
+    }
+}
+
+bool tide__at_risk_timer(struct tide_store *store, uint64_t timer) {
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide__at_risk *a = table && table->replicas ? table->replicas->at_risk : NULL;
+        if (a && a->ticking && a->timer == timer) {
+            tick(table);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,73 @@
+/* What at_risk.c and vanished.c share. */
+#ifndef TIDE_STORE_AT_RISK_INTERNAL_H
+#define TIDE_STORE_AT_RISK_INTERNAL_H
+
+#include "store/at_risk.h"
+
+/* A push between two nodes is counted at both ends. */
+struct tide__risk_peer {
+    /* as home: pushes of that node answered; how many of them are safe; and it knows of */
+    uint64_t given, given_safe, told;
+    /* as origin: pushes that node answered; how many of them it said are safe */
+    uint64_t taken, taken_safe;
+};
+
+struct tide__flight { /* what was listed at a time, on its way */
+    struct tide__flight *next;
+    uint64_t at, bytes;
+    bool landed, whole; /* whole: nothing that was listed then stayed behind */
+    struct tide__wait *waits; /* answers that wait for it, and for those before */
+    size_t count;
+    uint64_t given[]; /* by peer */
+};
+
+struct tide__risk_list {
+    _Alignas(128) struct tide_lock lock;
+    uint32_t count, capacity; /* under the lock */
+    uint64_t *keys;
+    atomic_uint passing; /* workers that push in place */
+};
+
+struct tide__risk_id {
+    uint32_t slot;
+    uint16_t origin;
+    uint64_t sequence;
+};
+
+struct tide__at_risk {
+    /* any thread */
+    struct tide__risk_list lists[TIDE__STRIPES + 1]; /* by stripe; the last: the store actor's */
+    atomic_uint_fast64_t until; /* pushes are answered at once */
+    atomic_uint_fast64_t bytes; /* of rows that are listed, or on their way */
+    atomic_uint_fast64_t bytes_most, vanished;
+    atomic_bool hurried; /* the store actor is told to ship */
+    /* I/O thread */
+    uint64_t safe;
+    uint64_t leases, leases_looked; /* until when they hold; when that was looked up */
+    struct tide__flight *flights, **flights_end; /* in order */
+    struct tide__wait *waits; /* for the next flight */
+    uint64_t losses;                   /* of slots, to other homes */
+    uint64_t lost_at[TIDE_SLOT_COUNT]; /* `losses` with the last one of the slot */
+    struct tide__risk_id *ids; /* applied since the last shipment */
+    size_t id_count, id_room;
+    uint64_t *gathered, *sorted; /* sorted: the second half */
+    size_t gathered_room;
+    uint32_t places[TIDE_SLOT_COUNT]; /* by slot; 0 between two shipments */
+    uint32_t slots[TIDE_SLOT_COUNT], ends[TIDE_SLOT_COUNT];
+    struct tide__risk_peer *peers; /* by node */
+    size_t peer_count;
+    uint64_t timer;
+    bool ticking;
+    unsigned idle; /* ticks with nothing to do */
+    uint32_t tight_count;
+    bool tight[TIDE_SLOT_COUNT];
+};
+
+/* ---- vanished.c ---- */
+void tide__at_risk_mark_given(struct tide__at_risk *a, struct tide__flight *flight);
+void tide__at_risk_given_safe(struct tide__at_risk *a, const struct tide__flight *flight);
+void tide__at_risk_all_safe(struct tide__at_risk *a);
+/* Origins hear what is safe. */
+void tide__at_risk_tell(struct tide_table *table);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * How far a worker that only pushes gets ahead of the slowest one: as far as the least bound of the
+ * tables says that it used since it began. Both ports.
+ */
+#include "store/clocked.h"
+#include "store_world.h"
+
+enum { LOOSE_S = 3, PATIENCE = 2000, TICK_NS = 1000000 };
+
+struct limit {
+    atomic_uint begun, clock; /* of the fast worker */
+};
+
+static struct tide_table *used(struct fiber *f, const char *name) {
+    struct tide_table *table = NULL;
+    if (tide_table_find(f->node, name, &table) && !f->failure[0]) {
+        snprintf(f->failure, sizeof f->failure, "no table '%s'", name);
+    }
+    return table;
+}
+
+static void begin(struct fiber *f, struct limit *limit) {
+    CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
+    atomic_fetch_add(&limit->begun, 1);
+    while (atomic_load(&limit->begun) < 2) {
+        (void)tide_sleep(TICK_NS);
+    }
+}
+
+static void push_and_clock(struct fiber *f, struct limit *limit, struct tide_table *table) {
+    const uint64_t key = 1;
+    const float one = 1;
+    CHECK(f, tide_table_push(table, &key, 1, &one, 0, NULL) == 0);
+    const int clock = tide_clock();
+    CHECK(f, clock > 0);
+    atomic_store(&limit->clock, (unsigned)clock);
+}
+
+static void fast_run(struct fiber *f) {
+    struct limit *limit = f->arg;
+    begin(f, limit);
+    for (int i = 0; i <= LOOSE_S && !f->failure[0]; i++) {
+        push_and_clock(f, limit, used(f, "loose"));
+    }
+    for (int i = 0; i < 2 && !f->failure[0]; i++) {
+        push_and_clock(f, limit, used(f, "exact"));
+    }
+    tide_worker_end();
+}
+
+static bool reaches(struct limit *limit, unsigned clock) {
+    for (int i = 0; i < PATIENCE && atomic_load(&limit->clock) < clock; i++) {
+        (void)tide_sleep(10 * TICK_NS);
+    }
+    return atomic_load(&limit->clock) == clock;
+}
+
+/* It stays at clock 0 until the other one is as far ahead as it may be, then ends one clock after
+ * the other. */
+static void slow_run(struct fiber *f) {
+    struct limit *limit = f->arg;
+    begin(f, limit);
+    CHECK(f, reaches(limit, LOOSE_S + 1)); /* 'exact' is none of its business so far */
+    (void)tide_sleep(20 * TICK_NS);
+    CHECK(f, atomic_load(&limit->clock) == LOOSE_S + 1); /* it is now */
+    for (int clock = 1; clock <= LOOSE_S; clock++) {
+        CHECK(f, tide_clock() == clock);
+    }
+    (void)tide_sleep(20 * TICK_NS);
+    CHECK(f, atomic_load(&limit->clock) == LOOSE_S + 1);
+    CHECK(f, tide_clock() == LOOSE_S + 1);
+    CHECK(f, reaches(limit, LOOSE_S + 2));
+    tide_worker_end();
+}
+
+static void limit_holds(bool simulated, uint64_t seed) {
+    struct cluster c;
+    open_cluster(&c, simulated, 2, seed);
+    static const char *const tables[][2] = {{"exact", "bsp"}, {"loose", "ssp:3"}};
+    for (size_t i = 0; i < TIDE_COUNT(tables); i++) {
+        struct tide_table_options o = {.name = tables[i][0], .width = 1, .key_count = 8};
+        assert_int_equal(tide_consistency_parse(tables[i][1], &o.consistency), 0);
+        create(&c, o);
+    }
+    struct limit limit = {.clock = 0};
+    struct fiber fibers[2];
+    start(&c, &fibers[0], 0, 0, fast_run, &limit);
+    start(&c, &fibers[1], 1, 1, slow_run, &limit);
+    finish(&c, fibers, 2);
+    close_cluster(&c);
+}
+
+static void only_tables_that_a_worker_uses_hold_it_up_simulated(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        limit_holds(true, seed);
+    }
+}
+
+static void only_tables_that_a_worker_uses_hold_it_up_real(void **state) {
+    (void)state;
+    limit_holds(false, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_tables_that_a_worker_uses_hold_it_up_simulated),
+        cmocka_unit_test(only_tables_that_a_worker_uses_hold_it_up_real),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,444 @@
+/*
+ * Durability window: pushes are answered before the copies have them, within a bound of time and of
+ * bytes; what a death then loses is within it, and told; nothing is doubled, and nothing is lost
+ * without a death. Pushes are one-hot rows, so that every one can be read. Seeded, in the simulator;
+ * `--seeds N` for more, `--first N`.
+ */
+#include "store_world.h"
+
+#include "store/at_risk.h"
+
+enum { KEYS = 6, FIBERS = 6, PUSHES = 10, WIDTH = FIBERS * PUSHES, OPS = PUSHES * KEYS };
+#define MS UINT64_C(1000000)
+#define WINDOW (40 * MS)
+
+static uint64_t seeds_wanted, seed_first = 1;
+
+static uint64_t seeds(uint64_t usual) {
+    return seeds_wanted ? seeds_wanted : usual;
+}
+
+struct push {
+    uint64_t key, returned; /* TIDE_NEVER: it failed, or nobody knows */
+    unsigned place;
+};
+
+struct worker {
+    struct fiber fiber;
+    struct push pushes[OPS];
+    unsigned count;
+    bool dies; /* its node is killed */
+    uint64_t seed, pause_max;
+};
+
+struct world {
+    struct cluster c, lost; /* lost.running: workers on nodes that crash: nobody waits for them */
+    struct worker workers[FIBERS];
+    unsigned nodes, victim; /* nodes: no victim */
+    uint64_t seed;
+    unsigned vanished;
+};
+
+static void failed(const struct world *w, const char *what) {
+    fail_msg("seed %llu: %s", (unsigned long long)w->seed, what);
+}
+
+/* False: one failed that must not. */
+static bool land(const struct worker *w, struct tide_ticket *tickets, struct push **in_flight,
+                 unsigned count) {
+    bool good = true;
+    for (unsigned i = 0; i < count; i++) {
+        const int code = tide_ticket_wait(&tickets[i]);
+        in_flight[i]->returned = code ? TIDE_NEVER : tide_node_now(w->fiber.node);
+        good &= code == 0 || w->dies;
+    }
+    return good;
+}
+
+static void worker_run(struct fiber *f) {
+    struct worker *w = f->arg;
+    struct tide_table *table;
+    struct tide_ticket tickets[4];
+    struct push *in_flight[4];
+    static float rows[FIBERS][4][WIDTH];
+    unsigned flying = 0, used[KEYS] = {0};
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    tide_random_seed(&f->random, w->seed * 1000 + f->index);
+    while (w->count < OPS / 2) {
+        uint64_t key = tide_random_below(&f->random, KEYS);
+        if (used[key] == PUSHES) {
+            continue;
+        }
+        struct push *push = &w->pushes[w->count++];
+        float *row = rows[f->index][flying];
+        *push = (struct push){key, TIDE_NEVER, f->index * PUSHES + used[key]++};
+        memset(row, 0, sizeof rows[0][0]);
+        row[push->place] = 1;
+        in_flight[flying] = push;
+        int code = tide_table_push(table, &push->key, 1, row, 0, &tickets[flying]);
+        CHECK(f, code == 0 || w->dies);
+        flying += code == 0;
+        if (flying == TIDE_COUNT(tickets) || key % 2) {
+            CHECK(f, land(w, tickets, in_flight, flying));
+            flying = 0;
+        }
+        (void)tide_sleep(tide_random_below(&f->random, w->pause_max));
+    }
+    CHECK(f, land(w, tickets, in_flight, flying));
+}
+
+static void begin(struct world *w, uint64_t seed, unsigned nodes, unsigned victim, bool dies,
+                  bool simulated) {
+    memset(w, 0, sizeof *w);
+    w->seed = seed;
+    w->nodes = nodes;
+    w->victim = victim;
+    open_cluster(&w->c, simulated, nodes, seed);
+    create(&w->c, (struct tide_table_options){.name = "hot",
+                                              .key_count = KEYS,
+                                              .width = WIDTH,
+                                              .replicas = (uint8_t)(1 + seed % 2),
+                                              .update = seed % 3 ? TIDE_UPDATE_ADD : TIDE_UPDATE_SGD,
+                                              .lr = -1,
+                                              .durability = TIDE_DURABLE_WINDOW,
+                                              .window_ns = WINDOW});
+    for (unsigned i = 0; i < FIBERS; i++) {
+        struct worker *worker = &w->workers[i];
+        worker->seed = seed;
+        worker->pause_max = 12 * MS;
+        worker->dies = i % nodes == victim;
+        start(&w->c, &worker->fiber, i % nodes, i, worker_run, worker);
+        if (worker->dies && dies) {
+            worker->fiber.cluster = &w->lost;
+            atomic_fetch_add(&w->lost.running, 1);
+            atomic_fetch_sub(&w->c.running, 1);
+        }
+    }
+}
+
+/* ---- the verdict ---- */
+
+/* What is there, on every node that is left: each push at most once. What was answered and is not
+ * there vanished. */
+static void final_run(struct fiber *f) {
+    struct world *w = f->arg;
+    struct tide_table *table;
+    float rows[KEYS][WIDTH];
+    struct tide_table_stats stats;
+    unsigned vanished = 0;
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        CHECK(f, tide_table_pull(table, &key, 1, rows[key], NULL) == 0);
+        for (unsigned i = 0; i < WIDTH; i++) {
+            CHECK(f, rows[key][i] == 0 || rows[key][i] == 1);
+        }
+    }
+    for (uint64_t key = 0; key < KEYS; key++) {
+        uint64_t first = TIDE_NEVER, last = 0;
+        for (unsigned i = 0; i < FIBERS; i++) {
+            for (unsigned j = 0; j < w->workers[i].count; j++) {
+                const struct push *p = &w->workers[i].pushes[j];
+                if (p->key != key || p->returned == TIDE_NEVER || rows[key][p->place] == 1) {
+                    continue;
+                }
+                CHECK(f, w->victim < w->nodes); /* else nobody died */
+                first = p->returned < first ? p->returned : first;
+                last = p->returned > last ? p->returned : last;
+                vanished += w->workers[i].fiber.node == f->node;
+                w->vanished++;
+            }
+        }
+        CHECK(f, last == 0 || last - first <= WINDOW + 10 * MS); /* and the way of an answer */
+    }
+    tide_table_stats(table, &stats);
+    if (vanished > stats.vanished) {
+        snprintf(f->failure, sizeof f->failure, "%u answered pushes vanished, %llu were told",
+                 vanished, (unsigned long long)stats.vanished);
+    }
+    CHECK(f, w->victim < w->nodes || stats.vanished == 0);
+    CHECK(f, stats.at_risk == 0 && stats.at_risk_most <= stats.at_risk_bound);
+}
+
+static bool raw_row(struct tide_table *table, uint64_t key, float row[WIDTH]) {
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    memset(row, 0, WIDTH * sizeof *row);
+    if (tide__row_lock(table, tide__slot_of(table, key), key, false, &word, &old) != TIDE__FOUND) {
+        return false;
+    }
+    bool there = tide__word_state(old) == TIDE__OWNED;
+    if (there) {
+        memcpy(row, tide__slab_row(&table->slab, (uint32_t)old), WIDTH * sizeof *row);
+    }
+    tide__word_unlock(word, old);
+    return there;
+}
+
+/* All that hold a row hold the same. */
+static void copies_are_equal(const struct world *w) {
+    for (uint64_t key = 0; key < KEYS; key++) {
+        float rows[2][WIDTH];
+        unsigned held = 0;
+        for (unsigned n = 0; n < w->nodes; n++) {
+            if (n != w->victim && w->c.nodes[n] &&
+                raw_row(table_of((struct cluster *)&w->c, n, "hot"), key, rows[held > 0])) {
+                held++;
+                if (held > 1 && memcmp(rows[0], rows[1], sizeof rows[0]) != 0) {
+                    failed(w, "a copy differs from its owner");
+                }
+            }
+        }
+        if (held == 1) {
+            failed(w, "a row has no copy");
+        }
+    }
+}
+
+static bool is_whole(struct world *w) {
+    struct tide_table_health health;
+    bool whole = true;
+    for (unsigned n = 0; n < w->nodes; n++) {
+        if (n != w->victim) {
+            tide_table_health(table_of(&w->c, n, "hot"), &health);
+            whole &= !health.under_replicated && !health.lost_count;
+        }
+    }
+    return whole;
+}
+
+static void end_world(struct world *w) {
+    for (int i = 0; i < 60000 && atomic_load(&w->c.running) > 0; i++) {
+        pause_cluster(&w->c, MS);
+    }
+    if (atomic_load(&w->c.running) > 0) {
+        failed(w, "workers do not end");
+    }
+    for (unsigned i = 0; i < FIBERS; i++) {
+        if (w->workers[i].fiber.failure[0]) {
+            failed(w, w->workers[i].fiber.failure);
+        }
+    }
+    pause_cluster(&w->c, w->victim < w->nodes ? 4000 * MS : 500 * MS);
+    for (int i = 0; i < 5000 && !is_whole(w); i++) {
+        pause_cluster(&w->c, MS);
+    }
+    pause_cluster(&w->c, 300 * MS);
+    const unsigned before = w->vanished;
+    for (unsigned n = 0; n < w->nodes; n++) {
+        struct fiber f;
+        if (n == w->victim) {
+            continue;
+        }
+        w->vanished = before;
+        start(&w->c, &f, n, 0, final_run, w);
+        for (int i = 0; i < 20000 && atomic_load(&w->c.running) > 0; i++) {
+            pause_cluster(&w->c, MS);
+        }
+        if (f.failure[0] || atomic_load(&w->c.running) > 0) {
+            failed(w, f.failure[0] ? f.failure : "the last look does not end");
+        }
+    }
+    copies_are_equal(w);
+    close_cluster(&w->c);
+}
+
+/* ---- tests ---- */
+
+static void nothing_is_lost_without_a_death(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(10); seed++) {
+        struct world w;
+        begin(&w, seed, 3 + seed % 2, 9, false, true);
+        for (unsigned i = 0; i < 15 && seed % 2; i++) {
+            const char *const names[] = {"n1", "n2", "n3"};
+            pause_cluster(&w.c, 7 * MS);
+            tide_sim_reset(w.c.sim, names[i % 3], names[(i + 1 + i / 3 % 2) % 3]);
+        }
+        end_world(&w);
+    }
+}
+
+static void nothing_is_lost_on_real_threads(void **state) {
+    (void)state;
+    struct world w;
+    begin(&w, 2, 3, 9, false, false);
+    end_world(&w);
+}
+
+static void a_death_loses_what_was_at_risk_and_that_is_told(void **state) {
+    (void)state;
+    unsigned vanished = 0;
+    for (uint64_t seed = seed_first; seed <= seeds(30); seed++) {
+        struct world w;
+        const char *const names[] = {"n1", "n2", "n3", "n4"};
+        const unsigned victim = 1 + (unsigned)(seed % 3);
+        begin(&w, seed, 4, victim, true, true);
+        pause_cluster(&w.c, (20 + seed * 7 % 150) * MS);
+        tide_sim_crash(w.c.sim, names[victim]);
+        end_world(&w);
+        vanished += w.vanished;
+    }
+    assert_true(vanished > 0 || seeds_wanted); /* or it is no window */
+}
+
+static void who_leaves_loses_nothing(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(12); seed++) {
+        struct world w;
+        const unsigned victim = 1 + (unsigned)(seed % 3);
+        begin(&w, seed, 4, victim, false, true);
+        pause_cluster(&w.c, (20 + seed * 13 % 100) * MS);
+        tide_net_leave(tide_net_of(w.c.nodes[victim]));
+        int code, left = TIDE_MEMBER_UP;
+        for (int i = 0; i < 30000 && left != TIDE_MEMBER_LEFT; i++) {
+            char reason[200];
+            pause_cluster(&w.c, MS);
+            left = tide_net_state(tide_net_of(w.c.nodes[victim]), &code, reason, sizeof reason);
+        }
+        if (left != TIDE_MEMBER_LEFT) {
+            failed(&w, "it does not come to leave");
+        }
+        end_world(&w);
+        if (w.vanished) {
+            failed(&w, "answered pushes are lost, and nobody died");
+        }
+    }
+}
+
+/* ---- the bound ---- */
+
+struct cut_off {
+    struct cluster *c;
+    uint64_t key; /* at home on the first node */
+    unsigned answered, answered_late;
+    bool healed;
+    float *row;
+    size_t keys_a_call;
+};
+
+static void pusher_run(struct fiber *f) {
+    struct cut_off *cut = f->arg;
+    struct tide_table *table;
+    uint64_t keys[64];
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    const uint64_t begun = tide_node_now(f->node);
+    size_t at = 0;
+    for (size_t k = 0; k < table->options.key_count && at < cut->keys_a_call; k++) {
+        uint16_t home;
+        CHECK(f, tide_table_where(table, k, &home) == 0);
+        if (home == 1) {
+            keys[at++] = k;
+        }
+    }
+    CHECK(f, at == cut->keys_a_call);
+    while (!cut->healed) {
+        CHECK(f, tide_table_push(table, keys, at, cut->row, 0, NULL) == 0);
+        if (!cut->healed) {
+            cut->answered++;
+            cut->answered_late += tide_node_now(f->node) > begun + WINDOW + WINDOW / 2;
+        }
+        (void)tide_sleep(MS);
+    }
+}
+
+/* A home is cut off from its copies: how many pushes it answers. */
+static struct cut_off push_cut_off(size_t keys_a_call, uint32_t width, uint64_t window_ns,
+                                   uint64_t window_bytes, struct tide_table_stats *stats) {
+    struct cluster c;
+    struct fiber f;
+    struct cut_off cut = {.keys_a_call = keys_a_call, .row = calloc(keys_a_call * width, 4)};
+    open_cluster(&c, true, 3, 3);
+    create(&c, (struct tide_table_options){.name = "hot",
+                                           .key_count = 2000,
+                                           .width = width,
+                                           .replicas = 1,
+                                           .durability = TIDE_DURABLE_WINDOW,
+                                           .window_ns = window_ns,
+                                           .window_bytes = window_bytes});
+    cut.c = &c;
+    pause_cluster(&c, 250 * MS); /* leases */
+    tide_sim_partition(c.sim, "n1", "n2", true);
+    tide_sim_partition(c.sim, "n1", "n3", true);
+    start(&c, &f, 0, 0, pusher_run, &cut);
+    pause_cluster(&c, 200 * MS);
+    tide_table_stats(table_of(&c, 0, "hot"), stats);
+    cut.healed = true;
+    tide_sim_partition(c.sim, "n1", "n2", false);
+    tide_sim_partition(c.sim, "n1", "n3", false);
+    finish(&c, &f, 1);
+    free(cut.row);
+    close_cluster(&c);
+    return cut;
+}
+
+static void pushes_wait_when_the_window_is_over(void **state) {
+    (void)state;
+    struct tide_table_stats stats;
+    struct cut_off cut = push_cut_off(1, WIDTH, WINDOW, 0, &stats);
+    assert_true(cut.answered >= 5); /* before the copies have them */
+    assert_int_equal(cut.answered_late, 0);
+    assert_true(stats.at_risk > 0);
+}
+
+static void pushes_wait_when_so_many_bytes_are_at_risk(void **state) {
+    (void)state;
+    struct tide_table_stats stats;
+    const size_t call = 9 * 1000 * sizeof(float); /* more than half a window: it is shipped at once */
+    struct cut_off cut = push_cut_off(9, 1000, TIDE_SECOND, TIDE_WINDOW_BYTES_MIN, &stats);
+    assert_in_range(cut.answered, 2, 3);
+    assert_in_range(stats.at_risk, TIDE_WINDOW_BYTES_MIN, TIDE_WINDOW_BYTES_MIN + 2 * call);
+}
+
+static void windows_that_make_no_sense_are_refused(void **state) {
+    (void)state;
+    const struct tide_table_options good = {
+        .name = "t", .key_count = 1, .width = 1, .replicas = 1, .durability = TIDE_DURABLE_WINDOW};
+    struct tide_table_options bad[6];
+    for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
+        bad[i] = good;
+    }
+    bad[0].replicas = 0;
+    bad[1].window_ns = TIDE_WINDOW_NS_MIN - 1;
+    bad[2].window_ns = TIDE_WINDOW_NS_MAX + 1;
+    bad[3].window_bytes = TIDE_WINDOW_BYTES_MIN - 1;
+    bad[4].window_bytes = TIDE_WINDOW_BYTES_MAX + 1;
+    bad[5].durability = TIDE_DURABLE_STRICT;
+    bad[5].window_ns = WINDOW;
+    for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
+        assert_int_equal(tide__options_check(&bad[i]), TIDE_EINVAL);
+    }
+    struct tide_table_options fine = good;
+    assert_int_equal(tide__options_check(&fine), 0);
+    assert_int_equal(fine.window_ns, 50 * MS);
+    assert_int_equal(fine.window_bytes, 4 << 20);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_lost_without_a_death),
+        cmocka_unit_test(nothing_is_lost_on_real_threads),
+        cmocka_unit_test(a_death_loses_what_was_at_risk_and_that_is_told),
+        cmocka_unit_test(who_leaves_loses_nothing),
+        cmocka_unit_test(pushes_wait_when_the_window_is_over),
+        cmocka_unit_test(pushes_wait_when_so_many_bytes_are_at_risk),
+        cmocka_unit_test(windows_that_make_no_sense_are_refused),
+    };
+    program = argv[0];
+    tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
+    for (; argc > 2 && strncmp(argv[1], "--", 2) == 0; argc -= 2, argv += 2) {
+        if (strcmp(argv[1], "--seeds") == 0) {
+            seeds_wanted = strtoull(argv[2], NULL, 10);
+        } else if (strcmp(argv[1], "--first") == 0) {
+            seed_first = strtoull(argv[2], NULL, 10);
+        }
+#ifdef TIDE_MUTANTS
+        if (strcmp(argv[1], "--mutant") == 0) {
+            tide__mutant = argv[2];
+        }
+#endif
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
