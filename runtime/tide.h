@@ -586,6 +586,10 @@ struct tide_store_load {
     uint64_t busy_ns;        /* spent on them */
 };
 void tide_node_load(struct tide_node *node, struct tide_store_load *out);
+/* How long this node has had operations under way to the store of another one since its start, ns: what it asked that
+ * one for, the network between them and all that queues there included. Rows of relocating tables, which go by this
+ * node's own store, count for that. Any thread. */
+uint64_t tide_node_waited(struct tide_node *node, unsigned home);
 /* A test aid, for servers that are slower than others: from now on each key that this node's store serves to another
  * node takes it `ns` more, during which it does nothing else; 0: none. Any thread. */
 void tide_node_serve_cost(struct tide_node *node, uint64_t ns);

@@ -438,6 +438,7 @@ enum { TIDE__HOME_MESSAGES = 1024, TIDE__HOME_BYTES = 4 << 20 };
 struct tide__home_credit { /* under the lock */
     uint32_t messages;     /* under way */
     uint64_t bytes;
+    uint64_t since, waited_ns; /* since when something is under way; how long it was before that */
     struct tide__admission_waiter *first; /* in line */
 };
 struct tide__admission {
@@ -455,6 +456,8 @@ int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messa
                          uint64_t bytes);
 void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages,
                             uint64_t bytes);
+/* How long something has been under way to `home`, ns since the start. Any thread. */
+uint64_t tide__admission_waited(struct tide_store *store, uint16_t home);
 
 int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket);
 
