@@ -18,6 +18,7 @@ local opt = tide.options {
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
   technique  = {"rows stay; entities go where they are used next; relations have copies everywhere; or both, by intent",
                 default = "static", choices = {"static", "relocate", "replicate", "intent"}},
+  cluster    = {"each worker gets triples of few relations, whose rows stay on its node", default = false},
   nodes      = {"node processes on this machine", default = 4},
   workers    = {"workers of each node", default = 1},
   seed       = {"of initial values, orders and draws", default = 1},
@@ -40,6 +41,25 @@ local function rank(w, part, limit)
     model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = triples,
     known = known, first = 0, count = rows, entity_count = w.data.entity_count,
   }
+end
+
+---Triples of this worker. Clustered by relation, the rows of its relations come to it once, and those of relations that
+---had to be cut over several workers have copies on all nodes.
+local function triples_of(w)
+  if not opt.cluster then return w.data:part "train" end
+  local triples, own, shared = w.data:clustered("train", 2)
+  w.tables.relations:localize(own)
+  if #shared > 0 then assert(w.tables.relations:manage(shared, "replicate")) end
+  return triples
+end
+
+---First row (from 0) and number of rows of each call of the kernel.
+local function calls_of(triples, size)
+  local calls = {}
+  for first = 0, triples:rows() - 1, size do
+    calls[#calls + 1] = {first, math.min(size, triples:rows() - first)}
+  end
+  return calls
 end
 
 ---This worker will use the entities of some triples in clock `clock`.
@@ -65,19 +85,19 @@ local job = tide.job {
       entities  = tide.table {keys = tide.dense(d.entity_count), width = width, init = init, update = update,
                               technique = opt.technique == "replicate" and "static" or opt.technique},
       relations = tide.table {keys = tide.dense(d.relation_count), init = init, update = update,
-                              technique = (opt.technique == "replicate" or opt.technique == "intent") and "replicate"
+                              technique = opt.cluster and "relocate"
+                                or (opt.technique == "replicate" or opt.technique == "intent") and "replicate"
                                 or "static",
                               width = opt.model == "rescal" and width * width or width},
     }
   end,
 
   worker = function(w)                       -- on every worker, on its own fiber; calls that wait suspend only it
-    local train, triples = tide.kernel "kge_train", w.data:part "train"
-    local per_call, clock = opt.mode == "batched" and 4 * opt.batch or 1000, 0
+    local train, triples = tide.kernel "kge_train", triples_of(w)
+    local clock, calls = 0, calls_of(triples, opt.mode == "batched" and 4 * opt.batch or 1000)
     for epoch = 1, opt.epochs do
       triples:shuffle(w.seed + 1000 * w.rank + epoch)
-      local loss, examples, calls = 0, 0, {}
-      for first, count in w.data:batches("train", per_call) do calls[#calls + 1] = {first, count} end
+      local loss, examples = 0, 0
       for i = 1, opt.technique == "intent" and math.min(AHEAD, #calls) or 0 do
         intend(w, clock + i - 1, triples, table.unpack(calls[i]))
       end

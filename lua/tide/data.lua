@@ -93,6 +93,18 @@ function set:cut(rank, workers, seed)
   }, set)
 end
 
+---The part cut so that rows with one value in a column are one worker's, as far as that keeps pieces alike. On the
+---driver: the whole part, whose values are all its own.
+---@param name string
+---@param column integer 1-based
+---@return table tensor one example a row, in the order of the file
+---@return integer[] own values that no other worker has
+---@return integer[] shared values that other workers have as well
+function set:clustered(name, column)
+  local cut = rawget(self, "cut_by") or {rank = 1, workers = 1}
+  return require("tide.data.cluster").piece(set.whole(self, name), column, cut.rank, cut.workers)
+end
+
 ---Iterates over a part in batches: first row (from 0, as kernels count) and number of rows.
 ---@param name string
 ---@param size integer rows in a batch

@@ -15,6 +15,12 @@ local NODES <const> = {
   {key = "location_stale", title = "stale", format = "count"},
 }
 
+local COPIES <const> = {
+  {key = "node"}, {key = "copies", format = "count"}, {key = "hits", title = "served", format = "count"},
+  {key = "updates_out", title = "updates", format = "count"}, {key = "rows_in", title = "rows in", format = "count"},
+  {key = "unsent_mean_ms", title = "unsent ms"}, {key = "behind_mean_ms", title = "behind ms"},
+}
+
 local KEYS <const> = {
   {key = "key"}, {key = "accesses", format = "count"}, {key = "share", format = "share"},
   {key = "reads", format = "count"}, {key = "writes", format = "count"}, {key = "by"},
@@ -47,6 +53,20 @@ function locality.look(cluster, name, parts, top)
   return {hottest = hottest, relocate_p50_s = heat.quantile(times, 0.5), relocate_p99_s = heat.quantile(times, 0.99)}
 end
 
+-- Copies of hot keys, of the nodes that have shared any.
+local function copies_of(parts)
+  local rows <const> = {}
+  for _, part in ipairs(parts) do
+    local s <const> = part.shared
+    if s and s.keys > 0 then
+      rows[#rows + 1] = {node = part.node, copies = s.copies, hits = s.hits, updates_out = s.updates_out,
+        rows_in = s.rows_in, unsent_mean_ms = ("%.3g"):format(s.unsent_mean_ms),
+        behind_mean_ms = ("%.3g"):format(s.behind_mean_ms)}
+    end
+  end
+  return rows
+end
+
 ---@param parts table[]
 ---@param found table of locality.look
 ---@param o? table as of table_view.lines
@@ -57,6 +77,8 @@ function locality.text(parts, found, o)
     lines[#lines + 1] = ("\nrows come in %.3g ms (median; 99 %% within %.3g ms)"):format(1e3 * found.relocate_p50_s,
       1e3 * found.relocate_p99_s)
   end
+  local copies <const> = copies_of(parts)
+  if #copies > 0 then lines[#lines + 1] = "\n" .. table.concat(table_view.lines(copies, COPIES, o), "\n") end
   if #found.hottest > 0 then
     lines[#lines + 1] = "\n" .. table.concat(table_view.lines(found.hottest, KEYS, o), "\n")
   end

@@ -182,6 +182,8 @@ function summary:table(fields)
   return setmetatable({rows = {self}, fields = fields}, printable)
 end
 
+function summary:__tostring() return tostring(self:table()) end
+
 ---A printable table of one row a node.
 ---@param fields? string[]
 ---@return table

@@ -451,15 +451,12 @@ static int process(struct tide__job *job) {
                               .patient = false,
                               .stamp = job->stamp,
                               .misses = &job->misses};
-    if (!code && (job->flags & TIDE__SUBSCRIBES) && !TIDE_MUTANT(share_subscribes_late)) {
+    if (!code && (job->flags & TIDE__SUBSCRIBES)) {
         code = tide__subscribe_job(job);
     }
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
         job->at = pass.at;
-    }
-    if (!code && (job->flags & TIDE__SUBSCRIBES) && TIDE_MUTANT(share_subscribes_late)) {
-        code = tide__subscribe_job(job);
     }
     if (code == TIDE_EBUSY) {
         return code;

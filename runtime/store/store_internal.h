@@ -157,6 +157,7 @@ enum tide__counter {
     TIDE__NOT_FINITE,
     TIDE__LOCALIZED,
     TIDE__LOCALIZE_NOOP,
+    TIDE__INTENTS_LEFT,
     TIDE__RELOCATED_IN,
     TIDE__RELOCATED_OUT,
     TIDE__RELOCATE_NS,
@@ -565,8 +566,8 @@ enum tide__op {                             /* first element of every body */
                                        the term of the last node, and the nodes */
                 TIDE__OP_MEMBERS,   /* [op, node] to oneself: the member has changed; 0: any */
                 /* tables with clocks; slots as u32 */
-                TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
-                                   copy -> home */
+                TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, blocks of
+                                   each row u32 (none: all), rows f32] copy -> home */
                 TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
                 TIDE__OP_VALUE, /* [op, table, version, clock, applied, kind, keys u64, rows f32]
                                    home -> node */

@@ -84,6 +84,8 @@ static const struct setting {
     {"copies", "leave_s", 15},
     {"shared", "shared", 0.85},
     {"shared", "localizes", 0.3},
+    {"shared", "leave_s", 10},
+    {"shared", "join_s", 8},
     {"shared", "replicas", 0}, /* their leases would hide what is under way at rest */
     {"window", "relocate", 0},
     {"window", "replicas", 1},

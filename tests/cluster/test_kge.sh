@@ -31,4 +31,18 @@ says out.txt 'what next'
 says err.txt 'tide: again: tide run '
 [ -s out.entities.safetensors ] && [ -s out.relations.safetensors ] || fail "the tables were not written"
 nothing_left
+
+# Clustered by relation, each node has the rows of its relations, and the result is as good.
+rescal() {
+    run 0 run "$root/examples/kge.lua" --data data --model rescal --dim 16 --batch 128 --neg 32 --nodes 2 --epochs 8 \
+        --json "$@"
+}
+rescal
+scattered=$(value wire_bytes)
+rescal --cluster
+more "$scattered" "$(value wire_bytes)" || fail "clustered: $(value wire_bytes) bytes on the wire, $scattered without"
+more "$(value mrr)" 0.3 || fail "clustered: MRR $(value mrr)"
+run 0 run "$root/examples/kge.lua" --data data --dim 8 --epochs 2 --nodes 2 --cluster --technique intent
+says out.txt 'MRR 0\.[0-9]+'
+nothing_left
 finish

@@ -106,6 +106,19 @@ ckpt|fails|-DLOWCUT
 ckpt|fails|-DHASTY
 ckpt|fails|-DONEVER
 ckpt|fails|-DLATETELL
+shared|holds|
+shared|holds|-DOPS=4 -DPUSHES=1 -DMOVES=1
+shared|holds|-DTOGGLES=4 -DPUSHES=1 -DMOVES=1 -DOPS=2
+shared|fails|-DUNSYNC
+shared|fails|-DNOPENDING
+shared|fails|-DPASSQUEUE
+shared|fails|-DPASSGIVEUP
+shared|fails|-DLATESUB
+shared|fails|-DLATECLEAR
+shared|fails|-DSILENTMOVE
+shared|fails|-DFORGETUNSENT
+shared|fails|-DNOACC
+shared|fails|-DCHANGERALL
 inbox|holds|
 inbox|holds|-DNOPENDING
 inbox|holds|-DLATEWAKE

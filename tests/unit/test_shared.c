@@ -276,7 +276,8 @@ static void all_saw_all_run(struct fiber *f) {
     }
 }
 
-/* Operations are late at `site`, between the look for copies and the way to the owner. */
+/* What is unlikely at `site` happens: operations are late between the look for copies and the way to
+ * the owner, or the owner has no room for a subscription. */
 static void arm(const char *site, uint64_t seed) {
     do {
         seed += 100;
@@ -285,14 +286,14 @@ static void arm(const char *site, uint64_t seed) {
     tide__buggify_set(seed, 0.2);
 }
 
-static void copies_come_and_go(bool simulated, struct work *w) {
+static void copies_come_and_go(bool simulated, const char *site, struct work *w) {
     struct cluster c;
     open_cluster(&c, simulated, 3, w->seed);
     create(&c, (struct tide_table_options){
                    .name = "w", .key_count = KEYS, .width = EAGER, .technique = w->technique});
     struct fiber fibers[EAGER + 1];
     if (simulated) {
-        arm("shared_late", w->seed);
+        arm(site, w->seed);
     }
     for (unsigned i = 0; i < EAGER; i++) {
         start(&c, &fibers[i], i % 3, i, eager_run, w);
@@ -310,11 +311,12 @@ static void copies_come_and_go(bool simulated, struct work *w) {
 
 static void a_worker_sees_its_pushes_while_copies_come_and_go(void **state) {
     (void)state;
-    copies_come_and_go(false, &(struct work){.seed = 1});
-    copies_come_and_go(false, &(struct work){.seed = 2, .technique = TIDE_RELOCATE});
-    for (uint64_t seed = 1; seed <= 12; seed++) {
-        copies_come_and_go(true, &(struct work){.seed = seed});
-        copies_come_and_go(true, &(struct work){.seed = seed, .technique = TIDE_RELOCATE});
+    copies_come_and_go(false, NULL, &(struct work){.seed = 1});
+    copies_come_and_go(false, NULL, &(struct work){.seed = 2, .technique = TIDE_RELOCATE});
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        const char *site = seed % 2 ? "shared_late" : "subscription_refused";
+        copies_come_and_go(true, site, &(struct work){.seed = seed});
+        copies_come_and_go(true, site, &(struct work){.seed = seed, .technique = TIDE_RELOCATE});
     }
 }
 

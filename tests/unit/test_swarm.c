@@ -53,7 +53,7 @@ static void a_seed_does_the_same_again_and_another_does_not(void **state) {
 
 static void some_seeds_of_each_profile_pass(void **state) {
     (void)state;
-    static const char *const profiles[] = {"calm", "swarm", "elastic"};
+    static const char *const profiles[] = {"calm", "swarm", "elastic", "shared"};
     static struct swarm_report r;
     for (size_t p = 0; p < TIDE_COUNT(profiles); p++) {
         for (uint64_t seed = 10; seed < 13; seed++) {
@@ -71,10 +71,18 @@ static void some_seeds_of_each_profile_pass(void **state) {
 
 static struct swarm_report verdict;
 
-/* What check_histories says of operations on one key. */
-static const char *judge(const struct operation *operations, size_t count) {
+/* What check_histories says of operations on one key, of a table whose keys are shared or not;
+ * `lossy`: the workers' node counts an update that did not arrive. */
+static const char *judge_table(const struct operation *operations, size_t count, bool shared,
+                               bool lossy) {
     struct world *w = tide_alloc_zero(1, sizeof *w);
     assert_non_null(w);
+    struct node node = {.world = w, .forgot = {lossy}};
+    struct worker worker = {.world = w, .node = &node};
+    for (unsigned i = 0; i < 8; i++) {
+        w->workers[i] = &worker;
+    }
+    w->tables[0].shared = shared;
     memset(&verdict, 0, sizeof verdict);
     w->report = &verdict;
     assert_int_equal(tide_sim_create(NULL, &w->sim), 0);
@@ -88,6 +96,10 @@ static const char *judge(const struct operation *operations, size_t count) {
     tide_free(w->tables[0].history.list);
     tide_free(w);
     return verdict.failed ? verdict.checker : "";
+}
+
+static const char *judge(const struct operation *operations, size_t count) {
+    return judge_table(operations, count, false, false);
 }
 
 #define PUSH(who, number, began, ended, coordinate)                                                \
@@ -131,6 +143,22 @@ static void histories_that_cannot_be_are_found(void **state) {
     assert_string_equal(judge(overtaken, 3), "order");
 }
 
+static void of_shared_keys_workers_must_see_their_own_pushes_alone(void **state) {
+    (void)state;
+    const struct operation apart[] = {PUSH(1, 1, 10, 20, 0), PUSH(2, 1, 10, 20, 1),
+                                      PULL(1, 2, 30, 40, 1), PULL(2, 2, 30, 40, 2)};
+    assert_string_equal(judge_table(apart, 4, true, false), "");
+    assert_string_equal(judge(apart, 4), "linearizable");
+    const struct operation unread[] = {PUSH(1, 1, 10, 20, 0), PULL(1, 2, 30, 40, 0)};
+    assert_string_equal(judge_table(unread, 2, true, false), "order");
+    assert_string_equal(judge_table(unread, 2, true, true), "");
+    const struct operation foreseen[] = {PUSH(1, 1, 40, 50, 0), PULL(2, 1, 21, 30, 1)};
+    assert_string_equal(judge_table(foreseen, 2, true, true), "linearizable");
+    const struct operation overtaken[] = {PUSH(1, 1, 10, 20, 0), PUSH(1, 2, 30, 40, 1),
+                                          PULL(2, 1, 50, 60, 2)};
+    assert_string_equal(judge_table(overtaken, 3, true, false), "order");
+}
+
 static void a_run_that_fails_says_where_and_how_the_nodes_stand(void **state) {
     (void)state;
     static struct swarm_report r;
@@ -154,6 +182,7 @@ int main(void) {
         cmocka_unit_test(some_seeds_of_each_profile_pass),
         cmocka_unit_test(histories_that_can_be_are_accepted),
         cmocka_unit_test(histories_that_cannot_be_are_found),
+        cmocka_unit_test(of_shared_keys_workers_must_see_their_own_pushes_alone),
         cmocka_unit_test(a_run_that_fails_says_where_and_how_the_nodes_stand),
     };
     tide_log_set(TIDE_LOG_ERROR, ignore, NULL);
