@@ -1,4 +1,4 @@
-/* Whether intents are acted on: blocks, trials and verdicts of one worker, by a clock of the test. */
+/* Whether intents are acted on: blocks, trials and verdicts of one, by a clock of the test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
