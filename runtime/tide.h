@@ -550,7 +550,6 @@ struct tide_table_stats {
     uint64_t not_finite;                  /* pushed rows with a NaN or infinity */
     uint64_t rows, memory_bytes;
     uint64_t localized, localize_noop;        /* keys of localize calls; those on static tables */
-    uint64_t intents_left; /* keys of intents that were not acted on: so it was quicker */
     uint64_t relocated_in, relocated_out;     /* rows that came and went */
     uint64_t relocate_ns_sum, relocate_ns_max; /* from the request to the row's arrival */
     uint64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* rows by that time: [0] below 512 ns, then two an octave */
