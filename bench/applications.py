@@ -58,4 +58,5 @@ def main():
                   f"{row['epoch_s_median']:.3f} s an epoch{peer}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

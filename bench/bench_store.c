@@ -439,7 +439,7 @@ static void remote_accesses(struct tide_node *node) {
 static const struct {
     const char *name;
     void (*run)(struct tide_node *node);
-} groups[] = {{"strict", strict_rows},
+} groups[] = {{"strict", copied_rows},
               {"relocation", relocations},
               {"copies", shared},
               {"remote", remote_accesses}};

@@ -37,3 +37,4 @@ for script in swap migrate; do
   (cd "$work" && "$build/tide" run "$here/$script.lua" "$@" 2>"$script.log") || cat "$work/$script.log" >&2
 done
 "$here/applications.py" "$build/tide" "$@"
+"$here/allocation.py" "$build" "$@"

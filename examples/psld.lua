@@ -1,7 +1,9 @@
 -- Parameter servers of different speed, and who balances them. Workers pull and push a model of ResNet-50's shape in
--- synchronous iterations; from iteration `from` on one server takes `factor` times as long for a row. Who decides
--- where rows are: a shipped placement policy, or an assignment that other systems use and never change.
+-- synchronous iterations; from iteration `from` on one server takes `factor` times as long for a row, or has so much
+-- less of a core, or of its link. Who decides where rows are: a shipped placement policy, or an assignment that other
+-- systems use and never change.
 --   tide run examples/psld.lua --who psld        tide sim examples/psld.lua --who static --factor 10
+--   tide sim examples/psld.lua --slow link --cost 0 --width 256        bench/psld_link.sh, with real links
 local tide = require "tide"
 local opt = tide.options {
   who = {"psld, static, hash, lpt, or a rule: round-robin, mxnet, byteps, byteps-naive, oracle", default = "psld"},
@@ -9,7 +11,10 @@ local opt = tide.options {
   iterations = {"how many", default = 400}, from = {"iteration at which one server becomes slow", default = 20},
   factor = {"how many times slower", default = 4.0},
   wander = {"iterations after which the next server is slow instead; 0: never", default = 0},
-  cost = {"what a served row takes a server, us", default = 15},
+  cost = {"what a served row takes a server, us", default = 15}, width = {"values of a row", default = 16},
+  slow = {"what is slow", default = "serve", choices = {"serve", "cpu", "link"}},
+  mbit = {"bandwidth of a server's link, with --slow link", default = 100.0},
+  cut = {"command that gives a server another bandwidth: its name and Mbit/s are added", default = ""},
 }
 
 -- ResNet-50's tensors, each cut into rows that stand for 16,384 parameters. {first row, rows, parameters} of each.
@@ -46,9 +51,9 @@ local SHIPPED <const> = {psld = "placement/psld", lpt = "placement/lpt", static 
                          hash = "placement/hash"}
 local job = tide.job {
   name = "psld", stop = {epochs = opt.iterations}, policies = {placement = SHIPPED[opt.who] or "placement/static"},
-  tables = {model = {keys = {"dense", rows}, width = 16, slots = "range"}},
+  tables = {model = {keys = {"dense", rows}, width = opt.width, slots = "range"}},
   worker = function(w)
-    local keys, delta = {}, tide.tensor.zeros("f32", rows, 16)
+    local keys, delta = {}, tide.tensor.zeros("f32", rows, opt.width)
     for i = 1, rows do keys[i] = i - 1 end
     while not w:stopping() do
       local began <const> = tide.now()
@@ -107,6 +112,19 @@ local function slow_at(n)
   return opt.wander > 0 and (n - opt.from) // opt.wander % opt.servers + 1 or 1
 end
 
+-- Makes a server `factor` times slower than the others; 1: as fast.
+local set = {}
+function set.serve(cluster, name, factor) cluster:serve_cost(name, opt.cost * factor * 1e-6) end
+function set.cpu(cluster, name, factor) cluster:cpu_share(name, 1 / factor) end
+function set.link(_, name, factor)
+  local sim <const>, mbit = require "tide.sim", opt.mbit / factor
+  if sim.active then
+    sim.node(name, {nic = ("%gMbit"):format(mbit)})
+  else
+    assert(os.execute(("%s %s %g"):format(opt.cut, name, mbit)), "--cut must name a command that works")
+  end
+end
+
 local function median(list)
   table.sort(list)
   return list[#list // 2 + 1] or 0
@@ -133,7 +151,10 @@ tide.main(function()
   for _, node in ipairs(cluster:agents()) do
     if node.name:find "^s" then servers[#servers + 1] = node end
   end
-  for _, s in ipairs(servers) do cluster:serve_cost(s.name, opt.cost * 1e-6) end
+  for _, s in ipairs(servers) do
+    set.serve(cluster, s.name, 1)
+    set[opt.slow](cluster, s.name, 1)
+  end
   local run = cluster:start(job)
   local model <const> = run.tables.model
   if rules[opt.who] then assign(model, servers, rules[opt.who]) end
@@ -142,8 +163,8 @@ tide.main(function()
     if began then times[r.n - 1] = tide.now() - began end
     local now_slow = slow_at(r.n)
     if now_slow ~= slow then
-      if slow then cluster:serve_cost(servers[slow].name, opt.cost * 1e-6) end
-      if now_slow then cluster:serve_cost(servers[now_slow].name, opt.cost * opt.factor * 1e-6) end
+      if slow then set[opt.slow](cluster, servers[slow].name, 1) end
+      if now_slow then set[opt.slow](cluster, servers[now_slow].name, opt.factor) end
       slow = now_slow
       if opt.who == "oracle" then assign(model, servers, knowing(slow)) end
     end

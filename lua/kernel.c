@@ -151,17 +151,24 @@ static void check_names(lua_State *L, const struct tide_kernel *kernel) {
     }
 }
 
-/* Data points of a call: what the kernel says it has done, else what it was asked to do. */
-static double rows_done(lua_State *L, const struct tide_result *results, int count) {
+static const double *result_named(const char *name, const struct tide_result *results, int count) {
     for (int i = 0; i < count; i++) {
-        if (strcmp(results[i].name, "count") == 0) {
-            return results[i].value;
+        if (strcmp(results[i].name, name) == 0) {
+            return &results[i].value;
         }
     }
+    return NULL;
+}
+
+/* Data points of a call: what the kernel says it has counted, else what it was asked for, else the
+ * examples that it says it has seen. */
+static double rows_done(lua_State *L, const struct tide_result *results, int count) {
+    const double *counted = result_named("count", results, count),
+                 *examples = result_named("examples", results, count);
     lua_getfield(L, 1, "count");
-    double rows = lua_tonumber(L, -1);
+    const double asked = lua_tonumber(L, -1);
     lua_pop(L, 1);
-    return rows;
+    return counted ? *counted : asked > 0 || !examples ? asked : *examples;
 }
 
 static int kernel_call(lua_State *L) {

@@ -414,6 +414,16 @@ static int core_load(lua_State *L) {
     return 1;
 }
 
+/* core.waited(id) -> seconds that this node has had operations under way to that node's store */
+static int core_waited(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    lua_Integer id = luaL_checkinteger(L, 1);
+    luaL_argcheck(L, id >= 0 && id <= UINT16_MAX, 1, "the id of a node");
+    uint64_t ns = host->node ? tide_node_waited(host->node, (unsigned)id) : 0;
+    lua_pushnumber(L, (double)ns * 1e-9);
+    return 1;
+}
+
 /* Begins to leave: slots are handed on first; then this node's own entry says "left". */
 static int core_leave(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
@@ -469,6 +479,7 @@ void tide__lua_open_node(lua_State *L) {
         {"actors", core_actors},
         {"rss", core_rss},
         {"load", core_load},
+        {"waited", core_waited},
         {"serve_cost", core_serve_cost},
         {"leave", core_leave},
         {"interrupted", core_interrupted},

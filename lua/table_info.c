@@ -40,6 +40,7 @@ static void push_stats(lua_State *L, struct tide_table *table) {
         {"memory_bytes", s.memory_bytes},
         {"localized", s.localized},
         {"localize_noop", s.localize_noop},
+        {"intents_left", s.intents_left},
         {"relocated_in", s.relocated_in},
         {"relocated_out", s.relocated_out},
         {"relocate_ns_sum", s.relocate_ns_sum},

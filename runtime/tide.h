@@ -550,6 +550,7 @@ struct tide_table_stats {
     uint64_t not_finite;                  /* pushed rows with a NaN or infinity */
     uint64_t rows, memory_bytes;
     uint64_t localized, localize_noop;        /* keys of localize calls; those on static tables */
+    uint64_t intents_left; /* keys of intents that were not acted on: so it was quicker */
     uint64_t relocated_in, relocated_out;     /* rows that came and went */
     uint64_t relocate_ns_sum, relocate_ns_max; /* from the request to the row's arrival */
     uint64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* rows by that time: [0] below 512 ns, then two an octave */
@@ -585,6 +586,10 @@ struct tide_store_load {
     uint64_t busy_ns;        /* spent on them */
 };
 void tide_node_load(struct tide_node *node, struct tide_store_load *out);
+/* How long this node has had operations under way to the store of another one since its start, ns: what it asked that
+ * one for, the network between them and all that queues there included. Rows of relocating tables, which go by this
+ * node's own store, count for that. Any thread. */
+uint64_t tide_node_waited(struct tide_node *node, unsigned home);
 /* A test aid, for servers that are slower than others: from now on each key that this node's store serves to another
  * node takes it `ns` more, during which it does nothing else; 0: none. Any thread. */
 void tide_node_serve_cost(struct tide_node *node, uint64_t ns);

@@ -2,15 +2,22 @@
 # Mistakes planted at TIDE_MUTANT(name) (a build with -DTIDE_MUTANTS=ON): each must be found within SEEDS seeds of its
 # profile, by a checker that fits, and the program without a mistake passes the seeds that found them. Mistakes in what
 # the workload does not use (checkpoints, clocks, terms), or that it meets too rarely, must be found by a unit test.
+# Some need a moment that a profile seldom comes to: settings behind it, separated by commas, make it come sooner.
 #   tests/mutants.sh BUILD [NAME...]     SEEDS=1000 JOBS=2
+# A name takes a few seconds when it is found at once, and as long as SEEDS seeds when it is not.
 set -u
 build=${1:?usage: tests/mutants.sh BUILD [NAME...]}
 shift
 seeds=${SEEDS:-1000}
 jobs=${JOBS:-2}
 
-# name, profile, the checkers that may find it
-mutants='
+# words PROFILE,SETTING,...: the options of tide sim
+words() { sed 's/^/--profile /; s/,/ --set /g' <<<"$1"; }
+
+# name, profile and settings, the checkers that may find it
+leaving=leave_s=1,join_s=1.5,latency_us=50000,jitter=1
+parking=leave_s=1,join_s=1.5,relocate=0,replicas=0,nodes=5,messages=0,depth=12,fibers=2
+mutants="
 session_resume_early        swarm    session|exactly_once|membership|order
 session_resume_late         swarm    session|exactly_once|answers|progress|membership
 session_never_trim          swarm    memory|progress
@@ -20,8 +27,8 @@ flow_room_not_told          overload progress|session|answers
 member_impatient            swarm    membership
 leave_at_once               elastic  answers|linearizable|exactly_once|one_owner|order|progress
 leave_without_answers       elastic  answers|one_owner|exactly_once|progress
-leave_any_answer            elastic  answers|one_owner|exactly_once|progress
-leave_before_arrivals       elastic  answers|one_owner|exactly_once|progress
+leave_any_answer            elastic,$leaving answers|one_owner|exactly_once|progress
+leave_before_arrivals       elastic,$leaving answers|one_owner|exactly_once|progress
 leave_undrained             elastic  answers|one_owner|exactly_once|progress
 reloc_home_records_late     swarm    .
 reloc_requester_forwards    swarm    order|linearizable|answers|progress
@@ -37,15 +44,13 @@ location_term_ignored       swarm    order|linearizable|answers|progress
 move_fence_ignored          elastic  order|linearizable|answers
 move_rows_not_awaited       elastic  .
 move_parked_forgotten       elastic  answers|progress
-move_waits_for_itself       elastic  answers|progress
+move_waits_for_itself       elastic,$parking answers|progress
 move_directory_left_behind  elastic  .
 loss_successors_not_told    swarm    answers|progress
 loss_trail_ignored          swarm    answers|progress
 early_ack                   copies   linearizable|exactly_once|order
-no_fence                    copies   copies|linearizable|exactly_once|order|progress
 no_id_check                 copies   exactly_once|copies|linearizable|order
 no_resend                   copies   answers|progress
-lease_ignored               copies   linearizable|order
 not_settled                 elastic  fencing
 retarget_alone              elastic  fencing
 move_parked_last            elastic  order|linearizable
@@ -64,7 +69,7 @@ intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once
 window_leaves_open          window   window
-'
+"
 # name, the test that must fail
 unit='
 tick_before_deltas            test_clocked
@@ -82,6 +87,14 @@ no_term_check                 test_succession
 slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
 reloc_passer_forgotten        test_store_loss
+no_fence                      test_store_replica
+lease_ignored                 test_store_replica
+ring_entry_twice              test_clocked
+vap_bound_doubled             test_vap
+vap_clock_free                test_vap
+vap_home_unnoted              test_vap
+vap_unbounded                 test_vap
+vap_visible_early             test_vap
 move_trail_of_row_here        test_store_loss
 share_first_copies            test_shared
 share_pending_ignored         test_shared
@@ -95,11 +108,15 @@ failed=0 found=''
 while read -r name profile checkers; do
     [ -n "$name" ] || continue
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
-    out=$(timeout 900 "$build/tide" sim --profile "$profile" --seeds "0..$((seeds - 1))" --jobs "$jobs" \
+    # shellcheck disable=SC2046
+    out=$(timeout 3600 "$build/tide" sim $(words "$profile") --seeds "0..$((seeds - 1))" --jobs "$jobs" \
         --failures-max 1 --mutant "$name" 2>&1)
     line=$(sed -n 's/^seed \([0-9]*\) FAILED: \(.*\)$/\1 \2/p' <<<"$out" | head -1)
     seed=${line%% *} checker=${line#* }
-    if [ -z "$line" ]; then
+    if [ -z "$line" ] && ! grep -q " seeds, 0 failed" <<<"$out"; then
+        echo "UNKNOWN    $name: the seeds of $profile were not run to their end"
+        failed=$((failed + 1))
+    elif [ -z "$line" ]; then
         echo "NOT FOUND  $name: $seeds seeds of $profile pass"
         failed=$((failed + 1))
     elif ! grep -Eq "$checkers" <<<"$checker"; then
@@ -124,7 +141,8 @@ while read -r name test; do
     fi
 done <<<"$unit"
 for one in $found; do
-    timeout 300 "$build/tide" sim --profile "${one%%:*}" --seed "${one##*:}" >/dev/null 2>&1 || {
+    # shellcheck disable=SC2046
+    timeout 300 "$build/tide" sim $(words "${one%%:*}") --seed "${one##*:}" >/dev/null 2>&1 || {
         echo "UNMUTATED  seed ${one##*:} of ${one%%:*} fails without a mistake"
         failed=$((failed + 1))
     }

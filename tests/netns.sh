@@ -1,5 +1,5 @@
-# Network namespaces for real processes behind limited links. Sourced by tests/sim_vs_netns.sh and bench/ddp.sh; needs
-# root, ip and tc.
+# Network namespaces for real processes behind limited links. Sourced by tests/sim_vs_netns.sh, bench/ddp.sh and
+# bench/psld_link.sh; needs root, ip and tc.
 #
 # The program keeps to loopback addresses, so namespace K has 127.0.0.(K + 1) on its interface instead of on lo; other
 # programs find it under 10.77.0.(K + 1).
@@ -66,20 +66,31 @@ netns_limit() {
     done
 }
 
-# netns_start COUNT: a controller in namespace 0, nodes n1.. with one worker each in the others; the cluster is $cluster.
+# netns_controller: a controller in namespace 0; the cluster is $cluster.
 netns_starts=0
-netns_start() {
-    local k port
+netns_controller() {
+    local k
     netns_starts=$((netns_starts + 1))
     cluster=lab$netns_starts
-    port=$((7000 + netns_starts))
+    netns_port=$((7000 + netns_starts))
     inside 0 "$tide" node --controller --nodes 0 --no-store --workers 0 --cluster $cluster \
-        --listen tcp:127.0.0.1:$port >controller.log 2>&1 &
+        --listen tcp:127.0.0.1:$netns_port >controller.log 2>&1 &
     for ((k = 0; k < 100; k++)); do [ -e "$XDG_RUNTIME_DIR/tide/$cluster/endpoint" ] && break; sleep 0.1; done
     [ -e "$XDG_RUNTIME_DIR/tide/$cluster/endpoint" ] || { cat controller.log >&2; exit 1; }
-    for ((k = 1; k <= $1; k++)); do
-        inside "$k" "$tide" node --join tcp:127.0.0.1:$port --cluster $cluster --name "n$k" --workers 1 \
-            --listen "tcp:127.0.0.$((k + 1)):$port" >"n$k.log" 2>&1 &
-        sleep 0.5
-    done
+}
+
+# netns_node K NAME OPTIONS...: a node of it in namespace K.
+netns_node() {
+    local k=$1 name=$2
+    shift 2
+    inside "$k" "$tide" node --join tcp:127.0.0.1:$netns_port --cluster $cluster --name "$name" "$@" \
+        --listen "tcp:127.0.0.$((k + 1)):$netns_port" >"$name.log" 2>&1 &
+    sleep 0.5
+}
+
+# netns_start COUNT: a controller and nodes n1.. with one worker each.
+netns_start() {
+    local k
+    netns_controller
+    for ((k = 1; k <= $1; k++)); do netns_node "$k" "n$k" --workers 1; done
 }

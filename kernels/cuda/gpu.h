@@ -35,7 +35,8 @@
 GPU_ACROSS(float)
 GPU_ACROSS(double)
 GPU_ACROSS(int)
-enum { GPU_TILE_BYTES = 32 << 20 };
+/* Gathered taps at a time; elements of one elementwise launch, for which blocks do not run out. */
+enum { GPU_TILE_BYTES = 32 << 20, GPU_PIECE = 1 << 28 };
 #else
 #include "cuda/emulated.h"
 #endif

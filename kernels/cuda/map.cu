@@ -6,7 +6,7 @@
  */
 #include "cuda/gpu.h"
 
-enum { SHARED_MAX = 48 << 10, PIECE = 1 << 30 };
+enum { SHARED_MAX = 48 << 10 };
 
 struct map_call {
     struct tide_region region;
@@ -147,11 +147,11 @@ int tide_cuda_map(const struct tide_op_call *call) {
     if (rows == 0 || columns == 0) {
         return 0;
     }
-    if (columns > PIECE) {
+    if (columns > GPU_PIECE) {
         return TIDE_EINVAL;
     }
     m.columns = gpu_divisor_of((uint32_t)columns);
-    const size_t most = PIECE / columns; /* indices fit 31 bits */
+    const size_t most = GPU_PIECE / columns;
     for (size_t r = 0; r < rows; r += most) {
         const size_t n = rows - r < most ? rows - r : most;
         size_t next = 0;

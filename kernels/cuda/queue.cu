@@ -17,6 +17,7 @@ int tide_cuda_check(struct tide_cuda_queue *queue, cudaError_t error) {
     if (queue && !queue->reason[0]) {
         snprintf(queue->reason, sizeof(queue->reason), "CUDA: %s", cudaGetErrorString(error));
     }
+    cudaGetLastError(); /* or the next launch is blamed for it */
     return error == cudaErrorMemoryAllocation ? TIDE_ENOMEM : TIDE_EIO;
 }
 
@@ -32,7 +33,7 @@ struct tide_cuda_queue *tide_cuda_default_queue(void) {
 static void *allocate(size_t bytes) {
     void *memory = NULL;
     if (cudaMalloc(&memory, bytes ? bytes : 1) != cudaSuccess) {
-        cudaGetLastError(); /* or the next launch is blamed for it */
+        cudaGetLastError();
         return NULL;
     }
     return memory;
@@ -180,6 +181,7 @@ static int over(void *queue_, uint64_t ticket, bool wait) {
     cudaEvent_t event = queue->tickets[ticket % TIDE_TICKETS];
     cudaError_t error = wait ? cudaEventSynchronize(event) : cudaEventQuery(event);
     if (error == cudaErrorNotReady) {
+        cudaGetLastError(); /* no failure, but remembered like one */
         return 0;
     }
     return error == cudaSuccess ? 1 : tide_cuda_check(queue, error);

@@ -23,14 +23,16 @@ function ops.status()
           now = core.now()}
 end
 
----What this node's store has done for others, in all and by slot of the named tables: {tables={names}, slots=bool}.
+---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
+---had something under way to each other store: {tables={names}, slots=bool, homes={ids}}.
 function ops.served(request)
   local answer = core.load()
   answer.now = core.now()
   for _, actor in ipairs(core.actors()) do
     if actor.type == "store" then answer.queue = actor.mailbox_messages end
   end
-  answer.bytes, answer.served = {}, {}
+  answer.bytes, answer.served, answer.waited = {}, {}, {}
+  for i, id in ipairs(request.homes or {}) do answer.waited[i] = core.waited(id) end
   for _, name in ipairs(request.tables) do
     local handle = core.table_find(name)
     if handle then

@@ -6,7 +6,8 @@
 -- worker reported of a chunk counts with its completion: the sums of a pass hold every example once.
 --
 -- A dispatch policy may queue chunks for workers (assign): what is queued for one worker nobody else gets; what is not
--- goes to whoever asks, in order.
+-- goes to whoever asks, in order. It may also ask for chunks of another size (resize): from the next pass on, for what
+-- is out is a range of this pass.
 local core = require "tide.core"
 local data = require "tide.data"
 
@@ -20,7 +21,8 @@ local PER_WORKER <const> = 8 -- chunks a pass by default: what a loss costs agai
 function chunks.new(count, o)
   local pieces = math.max(1, math.min(count, o.chunks or PER_WORKER * o.workers))
   return setmetatable({
-    count = count, pieces = pieces, seed = o.seed, pass = 0, order = {}, next = 1, back = {}, held = {}, done = {},
+    count = count, declared = pieces, pieces = pieces,
+    seed = o.seed, pass = 0, order = {}, next = 1, back = {}, held = {}, done = {},
     missing = 0, leases = 0, redone = 0, sums = {}, queues = {}, queued = {},
   }, chunks)
 end
@@ -28,6 +30,7 @@ end
 ---Starts the next pass over the data. Its order depends on the seed and the pass alone.
 function chunks:begin()
   self.pass = self.pass + 1
+  if self.size then self.pieces = (self.count + self.size - 1) // self.size end
   self.order, self.next, self.back, self.held, self.done, self.missing = {}, 1, {}, {}, {}, self.pieces
   self.queues, self.queued = {}, {}
   for i = 1, self.pieces do self.order[i] = i end
@@ -37,6 +40,13 @@ function chunks:begin()
     self.order[i], self.order[j] = self.order[j], self.order[i]
   end
 end
+
+---From the next pass on chunks have so many examples at most.
+---@param size integer
+function chunks:resize(size) self.size = math.max(1, math.min(size, self.count)) end
+
+---@return integer examples that a chunk has at most, of those to come
+function chunks:size_wanted() return self.size or (self.count + self.pieces - 1) // self.pieces end
 
 ---@return boolean whether every chunk of the pass is done
 function chunks:over() return self.missing == 0 end
@@ -171,9 +181,10 @@ end
 
 ---How far the run is: what a checkpoint keeps. Taken before its cut is announced, so that all that a chunk pushed is in
 ---the checkpoint if the chunk counts as done here; what was done since is done again.
----@return table record {count, pieces, pass, done = {index...}, sums}
+---@return table record {count, declared, pieces, size, pass, done = {index...}, sums}
 function chunks:record()
-  local record = {count = self.count, pieces = self.pieces, pass = self.pass, done = {}, sums = {}}
+  local record = {count = self.count, declared = self.declared, pieces = self.pieces, size = self.size,
+                  pass = self.pass, done = {}, sums = {}}
   for index = 1, self.pieces do
     if self.done[index] then record.done[#record.done + 1] = index end
   end
@@ -186,12 +197,14 @@ end
 ---@return boolean? ok
 ---@return string? problem
 function chunks:restore(record)
-  if record.count ~= self.count or record.pieces ~= self.pieces then
-    return nil, ("the checkpoint's data is %d examples in %d chunks, the job's %d in %d"):format(record.count,
-      record.pieces, self.count, self.pieces)
+  local declared <const> = record.declared or record.pieces -- older records: none was resized
+  if record.count ~= self.count or declared ~= self.declared then
+    return nil, ("the checkpoint's data is %d examples in %d chunks, the job's %d in %d"):format(record.count, declared,
+      self.count, self.declared)
   end
-  self.pass = record.pass - 1
+  self.pass, self.pieces = record.pass - 1, record.pieces -- of the pass that went on
   if record.pass > 0 then self:begin() else self.pass = 0 end
+  self.size = record.size
   for _, index in ipairs(record.done) do
     self.done[index] = true
     self.missing = self.missing - 1

@@ -730,6 +730,7 @@ end
 local HOTTEST <const> = 40 -- keys a node and table: of these the hottest of all nodes come out
 
 ---Counters of all nodes that are there, each with what it was when the run began, and their hottest keys by table.
+---What a node says is encoded: a message holds a bounded number of values, and there may be a thousand nodes.
 function from_driver.counters(self, _, message)
   local nodes, hottest, names = {}, {}, {}
   for _, name in pairs(self.a.tables) do
@@ -740,9 +741,10 @@ function from_driver.counters(self, _, message)
     local now, err
     if not node.lost then now, err = core.call(node.agent, {op = "status"}, CALL_S) end
     if now then
-      nodes[#nodes + 1] = {name = node.name, before = counted(self.baseline[node.name]), after = counted(now)}
+      nodes[#nodes + 1] = core.encode {name = node.name, before = counted(self.baseline[node.name]),
+                                       after = counted(now)}
       local hot = core.call(node.agent, {op = "hottest", tables = names, count = HOTTEST}, CALL_S)
-      for name, answer in pairs(hot or {}) do hottest[name][node.name] = answer end
+      for name, answer in pairs(hot or {}) do hottest[name][node.name] = core.encode(answer) end
     elseif err and not LOST[err.name or ""] then
       return core.answer_error(message, err)
     end

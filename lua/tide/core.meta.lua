@@ -24,6 +24,7 @@ function core.actors() end            --> array of {address="1:77", name=,type=,
 function core.rss() end               --> bytes
 function core.leave() end             -- this node hands its slots on and leaves; its entry in members() says when it has
 function core.load() end              --> {messages=, keys=, busy_s=}: what this node's store has done for other nodes
+function core.waited(id) end          --> seconds that this node has had operations under way to the store of another one
 function core.serve_cost(s) end       -- test aid: each key served to another node takes this node's store so much longer
 
 ---- actors. Addresses are strings "node:id".

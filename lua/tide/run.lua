@@ -363,6 +363,10 @@ end
 function run:summary()
   local counters, err = core.call(self.controller, {op = "counters"}, POLL_S)
   if not counters then error(errors.from(err), 2) end
+  for i, node in ipairs(counters.nodes) do counters.nodes[i] = core.decode(node) end
+  for _, answers in pairs(counters.hottest) do
+    for name, answer in pairs(answers) do answers[name] = core.decode(answer) end
+  end
   return summary.new(self, counters)
 end
 

@@ -92,13 +92,17 @@ static bool is_ours(struct tide_net *net, struct tide_stream *stream,
            identity->uid == net->port->ops->user(net->port);
 }
 
-static size_t count_strangers(const struct tide_net *net) {
+/* Are there too many that have not said who they are? All members may come at one moment: when the
+ * workers of a large cluster first use a server's rows. */
+static bool is_crowded(const struct tide_net *net) {
+    const size_t most =
+        net->member_count > UNAUTHENTICATED_MAX ? net->member_count : UNAUTHENTICATED_MAX;
     size_t count = 0;
     for (const struct tide_link *link = net->links; link != NULL; link = link->next) {
         count += link->purpose == LINK_ACCEPTED &&
                  (link->state == LINK_GREETING || link->state == LINK_PARKED);
     }
-    return count;
+    return count >= most;
 }
 
 bool tide__link_may_log(struct tide_net *net) {
@@ -114,13 +118,11 @@ bool tide__link_may_log(struct tide_net *net) {
 void tide__link_accepted(void *arg, struct tide_stream *stream) {
     struct tide_net *net = arg;
     struct tide_peer_identity identity;
-    if (net->finished || count_strangers(net) >= UNAUTHENTICATED_MAX ||
-        !is_ours(net, stream, &identity)) {
+    const bool crowded = is_crowded(net);
+    if (net->finished || crowded || !is_ours(net, stream, &identity)) {
         if (!net->finished && tide__link_may_log(net)) {
             tide_log(TIDE_LOG_WARN, net->name, "refused a connection: %s",
-                     count_strangers(net) >= UNAUTHENTICATED_MAX
-                         ? "too many that have not said hello"
-                         : "of another user");
+                     crowded ? "too many that have not said hello" : "of another user");
         }
         return; /* what nobody takes the port closes */
     }

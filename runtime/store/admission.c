@@ -7,6 +7,9 @@
  * every queue behind the origin is bounded by what was admitted. Of a relocating table the home is
  * this node's own store actor, through which all its operations go.
  *
+ * It also knows how long anything has been under way to a home, which is how fast that one is seen
+ * from here: its store, the network between, and everything that queues there.
+ *
  * A fiber waits in line; a handler, which must not wait, is told EBUSY. An operation that is larger
  * than the whole credit goes alone. An operation on several homes takes their credit in the order
  * of node ids, and credit returns without the help of any fiber: nobody waits in a circle.
@@ -49,19 +52,23 @@ static bool fits(const struct tide__admission *a, const struct tide__home_credit
            (c->messages + messages <= a->messages_max && c->bytes + bytes <= a->bytes_max);
 }
 
-static void note_most(struct tide__admission *a, const struct tide__home_credit *c) {
+/* Lock held. */
+static void use_credit(struct tide_store *store, struct tide__home_credit *c, uint32_t messages,
+                       uint64_t bytes) {
+    struct tide__admission *a = &store->admission;
+    c->since = c->messages == 0 ? tide_port_now(store->port) : c->since;
+    c->messages += messages;
+    c->bytes += bytes;
     a->bytes_most = c->bytes > a->bytes_most ? c->bytes : a->bytes_most;
 }
 
 /* Lock held: whoever waits first goes first. The wake happens under the lock, without which no
  * waiter leaves. */
-static void grant(struct tide__admission *a, struct tide__home_credit *c) {
+static void grant(struct tide_store *store, struct tide__home_credit *c) {
     struct tide__admission_waiter *w;
-    while ((w = c->first) != NULL && fits(a, c, w->messages, w->bytes)) {
+    while ((w = c->first) != NULL && fits(&store->admission, c, w->messages, w->bytes)) {
         c->first = w->next;
-        c->messages += w->messages;
-        c->bytes += w->bytes;
-        note_most(a, c);
+        use_credit(store, c, w->messages, w->bytes);
         w->granted = true;
         tide_fiber_wake(w->fiber);
     }
@@ -88,7 +95,7 @@ static int wait_in_line(struct tide_store *store, struct tide__home_credit *c,
         granted = w->granted;
         if (!granted && code) {
             leave_line(c, w);
-            grant(a, c); /* who stood behind a large one may fit */
+            grant(store, c); /* who stood behind a large one may fit */
         }
         tide_unlock(&a->lock);
     }
@@ -115,9 +122,7 @@ int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messa
     struct tide__home_credit *c = credit_of(a, home);
     bool now = c && !c->first && fits(a, c, messages, bytes);
     if (now) {
-        c->messages += messages;
-        c->bytes += bytes;
-        note_most(a, c);
+        use_credit(store, c, messages, bytes);
     } else if (c && w.fiber) {
         struct tide__admission_waiter **end = &c->first;
         while (*end) {
@@ -153,6 +158,19 @@ void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t me
     TIDE_ASSERT(c && c->messages >= messages && c->bytes >= bytes);
     c->messages -= messages;
     c->bytes -= bytes;
-    grant(a, c);
+    if (c->messages == 0) {
+        c->waited_ns += tide_port_now(store->port) - c->since;
+    }
+    grant(store, c);
     tide_unlock(&a->lock);
+}
+
+uint64_t tide__admission_waited(struct tide_store *store, uint16_t home) {
+    struct tide__admission *a = &store->admission;
+    tide_lock(&a->lock);
+    const struct tide__home_credit *page = a->pages[home >> 8], *c = page ? &page[home & 255] : NULL;
+    uint64_t ns = c ? c->waited_ns : 0;
+    ns += c && c->messages > 0 ? tide_port_now(store->port) - c->since : 0;
+    tide_unlock(&a->lock);
+    return ns;
 }

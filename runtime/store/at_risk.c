@@ -272,12 +272,12 @@ static size_t gather(struct tide__at_risk *a, bool *whole) {
             a->gathered = grown ? grown : a->gathered;
             a->gathered_room = grown ? 2 * wanted : a->gathered_room;
         }
-        if (wanted <= a->gathered_room) {
+        if (list->count && wanted <= a->gathered_room) {
             memcpy(a->gathered + count, list->keys, list->count * sizeof *list->keys);
             count += list->count;
             list->count = 0;
         } else {
-            *whole = false;
+            *whole &= list->count == 0;
         }
         tide_unlock(&list->lock);
     }

@@ -661,14 +661,11 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
     if (code != TIDE__FOUND) {
         return code;
     }
-    for (size_t i = 0; i < count; i++) {
-        p.row[columns[i]] += values[i];
-    }
     if (p.record) {
-        float *acc = tide__cached_acc(&c->shape, p.record);
-        for (size_t i = 0; i < count; i++) {
-            acc[columns[i]] += values[i];
-        }
+        tide__cached_add(&c->shape, p.record, columns, values, count);
+    }
+    for (size_t i = 0; i < count && !p.record; i++) {
+        p.row[columns[i]] += values[i];
     }
     write_unlock(c, key, &p, values, count);
     if (c->model == TIDE_ASYNC) {

@@ -1,10 +1,54 @@
 /* The algebra of copies; see cached.h. */
 #include "store/cached.h"
 
+enum { BLOCKS = 16 };
+
 struct tide__cached_shape tide__cached_shape(const struct tide_table_options *options) {
     bool steps = options->update == TIDE_UPDATE_ADAGRAD && options->consistency.model != TIDE_BSP;
     uint32_t sums = steps ? options->width : 0;
-    return (struct tide__cached_shape){.options = options, .floats = options->width + sums};
+    struct tide__cached_shape shape = {.options = options, .floats = options->width + sums};
+    while (shape.floats > (size_t)BLOCKS << shape.shift) {
+        shape.shift++;
+    }
+    const uint32_t blocks = (shape.floats + (1u << shape.shift) - 1) >> shape.shift;
+    shape.all = (uint16_t)((1u << blocks) - 1);
+    return shape;
+}
+
+/* ---- blocks ---- */
+
+/* The next block of a set, taken out of it: its first float in a row, *floats* how many it has. */
+static uint32_t block_next(const struct tide__cached_shape *shape, uint16_t *blocks,
+                           uint32_t *floats) {
+    const uint32_t first = (uint32_t)__builtin_ctz(*blocks) << shape->shift;
+    const uint32_t rest = shape->floats - first, most = 1u << shape->shift;
+    *floats = rest < most ? rest : most;
+    *blocks = (uint16_t)(*blocks & (*blocks - 1));
+    return first;
+}
+
+size_t tide__blocks_floats(const struct tide__cached_shape *shape, uint16_t blocks) {
+    size_t sum = 0;
+    if (blocks == shape->all) {
+        return shape->floats;
+    }
+    while (blocks) {
+        uint32_t floats;
+        (void)block_next(shape, &blocks, &floats);
+        sum += floats;
+    }
+    return sum;
+}
+
+void tide__blocks_spread(const struct tide__cached_shape *shape, uint16_t blocks,
+                         const void *packed, float *row) {
+    const char *at = packed;
+    memset(row, 0, shape->floats * sizeof *row);
+    while (blocks) {
+        uint32_t floats, first = block_next(shape, &blocks, &floats);
+        memcpy(row + first, at, floats * sizeof *row);
+        at += floats * sizeof *row;
+    }
 }
 
 size_t tide__cached_bytes(const struct tide__cached_shape *shape) {
@@ -52,6 +96,30 @@ static void act(const struct tide__cached_shape *shape, float *row, const void *
     }
 }
 
+static void add_sent(const struct tide__cached_shape *shape, float *row,
+                     const struct tide__sent *sent) {
+    uint16_t blocks = sent->blocks;
+    const float *delta = sent->delta;
+    if (blocks == shape->all) {
+        add(row, delta, shape->floats);
+        return;
+    }
+    while (blocks) {
+        uint32_t floats, first = block_next(shape, &blocks, &floats);
+        add(row + first, delta, floats);
+        delta += floats;
+    }
+}
+
+static void act_sent(const struct tide__cached_shape *shape, float *row,
+                     const struct tide__sent *sent) {
+    if (sent->blocks == shape->all) {
+        act(shape, row, sent->delta);
+    } else { /* rule add */
+        add_sent(shape, row, sent);
+    }
+}
+
 void tide__cached_apply(const struct tide__cached_shape *shape, float *row, const void *delta) {
     act(shape, row, delta);
 }
@@ -59,6 +127,7 @@ void tide__cached_apply(const struct tide__cached_shape *shape, float *row, cons
 void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
                         const void *delta, float *scratch) {
     float *value = tide__cached_value(r), *acc = tide__cached_acc(shape, r);
+    r->blocks = shape->all;
     switch (shape->options->update) {
     case TIDE_UPDATE_ASSIGN:
         memcpy(acc, delta, shape->floats * sizeof *acc);
@@ -80,6 +149,16 @@ void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cach
     }
 }
 
+void tide__cached_add(const struct tide__cached_shape *shape, struct tide__cached *r,
+                      const uint32_t *columns, const float *values, size_t count) {
+    float *value = tide__cached_value(r), *acc = tide__cached_acc(shape, r);
+    for (size_t i = 0; i < count; i++) {
+        value[columns[i]] += values[i];
+        acc[columns[i]] += values[i];
+        r->blocks = (uint16_t)(r->blocks | 1u << (columns[i] >> shape->shift));
+    }
+}
+
 static int ring_grow(struct tide__cached *r) {
     const size_t capacity = r->sent_capacity ? r->sent_capacity * (size_t)2 : 2;
     if (capacity > UINT16_MAX) {
@@ -95,16 +174,25 @@ static int ring_grow(struct tide__cached *r) {
 }
 
 int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
-                       uint64_t number, struct tide_blob *rows, float *delta) {
-    const size_t bytes = shape->floats * sizeof(float);
-    float *acc = tide__cached_acc(shape, r);
+                      uint16_t blocks, uint64_t number, struct tide_blob *rows, float *delta) {
+    float *acc = tide__cached_acc(shape, r), *to = delta;
     if (r->sent_count == r->sent_capacity && ring_grow(r)) {
         return TIDE_ENOMEM;
     }
-    memcpy(delta, acc, bytes);
-    memset(acc, 0, bytes);
-    r->sent[r->sent_count++] =
-        (struct tide__sent){.number = number, .delta = delta, .rows = tide_blob_ref(rows)};
+    for (uint16_t left = blocks; left;) {
+        uint32_t floats = shape->floats, first = 0;
+        if (left == shape->all) {
+            left = 0;
+        } else {
+            first = block_next(shape, &left, &floats);
+        }
+        memcpy(to, acc + first, floats * sizeof *to);
+        memset(acc + first, 0, floats * sizeof *to);
+        to += floats;
+    }
+    r->sent[r->sent_count++] = (struct tide__sent){
+        .number = number, .delta = delta, .rows = tide_blob_ref(rows), .blocks = blocks};
+    r->blocks = 0;
     r->dirty = false;
     return 0;
 }
@@ -120,9 +208,11 @@ bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__ca
     const bool any = kept < r->sent_count;
     for (uint32_t i = kept; i < r->sent_count; i++) {
         if (!assigns) {
-            add(acc, r->sent[i].delta, shape->floats);
+            add_sent(shape, acc, &r->sent[i]);
+            r->blocks = (uint16_t)(r->blocks | r->sent[i].blocks);
         } else if (!r->dirty) { /* the last one counts, and acc is younger than all */
             memcpy(acc, r->sent[i].delta, shape->floats * sizeof *acc);
+            r->blocks = shape->all;
         }
         tide_blob_unref(r->sent[i].rows);
     }
@@ -139,7 +229,7 @@ void tide__cached_row(const struct tide__cached_shape *shape, struct tide__cache
     }
     const bool acts = shape->options->update != TIDE_UPDATE_ADAM;
     for (uint32_t i = 0; acts && i < r->sent_count; i++) {
-        act(shape, value, r->sent[i].delta);
+        act_sent(shape, value, &r->sent[i]);
     }
     if (acts && r->dirty) {
         act(shape, value, tide__cached_acc(shape, r));

@@ -12,6 +12,9 @@
  * delta of `width` floats; of `adagrad` the whole row is copied, and the result (values and sums)
  * is what accumulates and travels; `adam` does not act here.
  *
+ * A row has up to 16 blocks of floats. Where single columns are added (rule `add`), only the blocks
+ * of acc that were touched are sent.
+ *
  * No locks, no messages: whoever uses a record holds its latch.
  */
 #ifndef TIDE_STORE_CACHED_H
@@ -21,8 +24,9 @@
 
 struct tide__sent {
     uint64_t number;
-    const float *delta;
+    const float *delta;     /* the blocks that were sent, one behind the other */
     struct tide_blob *rows; /* of the message; shared */
+    uint16_t blocks;
 };
 
 struct tide__cached { /* all but the values in one line of the caches */
@@ -36,6 +40,7 @@ struct tide__cached { /* all but the values in one line of the caches */
     uint32_t used_clock; /* of the newest read */
     uint32_t asked_need; /* of the request under way */
     uint32_t settled;    /* number of the settling it came after */
+    uint16_t blocks;     /* of acc: those that were touched */
     atomic_bool in_use;
     bool valid; /* a row has come */
     bool asked; /* a request is under way */
@@ -50,6 +55,8 @@ _Static_assert(offsetof(struct tide__cached, data) == 64, "the head of a copy is
 struct tide__cached_shape {
     const struct tide_table_options *options;
     uint32_t floats; /* of a row that travels */
+    uint32_t shift;  /* a block has 1 << shift floats, the last one perhaps fewer */
+    uint16_t all;    /* blocks of a row, a bit each */
 };
 struct tide__cached_shape tide__cached_shape(const struct tide_table_options *options);
 size_t tide__cached_bytes(const struct tide__cached_shape *shape);
@@ -67,10 +74,18 @@ static inline float *tide__cached_acc(const struct tide__cached_shape *shape,
 /* A push by a worker. `scratch`: shape->floats floats (adagrad). */
 void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
                         const void *delta, float *scratch);
-/* acc goes to `delta`, a place of the rows of message `number` (shared), and is empty then. ENOMEM,
- * ELIMIT (too many are not confirmed): nothing changed. */
+/* Adds to single columns of the value and of what is to be sent; rule `add`. */
+void tide__cached_add(const struct tide__cached_shape *shape, struct tide__cached *r,
+                      const uint32_t *columns, const float *values, size_t count);
+/* These blocks of acc, all that were touched, go to `delta`, a place of the rows of message
+ * `number` (shared), and acc is empty then. ENOMEM, ELIMIT (too many are not confirmed): nothing
+ * changed. */
 int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
-                       uint64_t number, struct tide_blob *rows, float *delta);
+                      uint16_t blocks, uint64_t number, struct tide_blob *rows, float *delta);
+size_t tide__blocks_floats(const struct tide__cached_shape *shape, uint16_t blocks);
+/* Copies blocks to their places in a row whose rest is 0. */
+void tide__blocks_spread(const struct tide__cached_shape *shape, uint16_t blocks,
+                         const void *packed, float *row);
 /* The messages up to `number` have been applied: in later rows they are contained. */
 void tide__cached_confirm(struct tide__cached *r, uint64_t number);
 /* What was sent in messages after `number` accumulates again. False: nothing was. */

@@ -241,6 +241,7 @@ int tide_clock(void) {
             return code;
         }
     }
+    tide__trial_clock(&worker->trial, worker->clock - 1, tide_port_now(worker->store->port));
     tell(worker->store);
     return (int)worker->clock;
 }

@@ -7,6 +7,7 @@
 #define TIDE_STORE_CLOCK_H
 
 #include "store/store.h"
+#include "store/trial.h"
 
 #define TIDE_NO_CLOCK UINT32_MAX /* no worker; as the clock of a node: it holds nobody up */
 
@@ -21,6 +22,7 @@ struct tide__worker {
     struct tide__overlay *overlays; /* bsp: what it pushed in this interval */
     struct tide__tally *tallies;    /* what it saw of tables with clocks */
     uint64_t waited_ns;             /* for the clock that it is about to end */
+    struct tide__trial trial;       /* of its intents */
 };
 
 /* Called one after the other, in the order in which they were added; each may be NULL. */

@@ -233,6 +233,10 @@ struct tide__clocked {
 static inline bool tide__is_eager(const struct tide__clocked *c) {
     return c->model == TIDE_ESSP || c->model == TIDE_BSP || c->model == TIDE_VAP;
 }
+/* Of one message. */
+static inline size_t tide__chunk_rows(const struct tide__clocked *c) {
+    return TIDE__CHUNK_BYTES / (c->shape.floats * sizeof(float) + sizeof(uint64_t)) + 1;
+}
 /* Pulls wait for clocks. */
 static inline bool tide__has_clock_bound(const struct tide__clocked *c) {
     return c->model != TIDE_ASYNC && c->model != TIDE_VAP;
@@ -259,7 +263,8 @@ int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide
 void tide__floor_raise(atomic_uint *floor, uint32_t clock);
 void tide__table_floor_update(struct tide__clocked *c);
 
-void tide__bound_tell(struct tide__clocked *c, uint16_t to); /* I/O: what is in force, if it changed */
+/* I/O: what is in force, to a node that knows how the table was made; nothing if it is that. */
+void tide__bound_tell(struct tide__clocked *c, uint16_t to);
 
 /* ---- tally.c ---- */
 struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worker *worker);

@@ -30,7 +30,10 @@ struct batch { /* a DELTA on its way to being sent */
     uint16_t node;
     uint64_t number;
     uint32_t count, most;
+    bool whole; /* all blocks of all rows */
+    size_t floats;
     struct tide_blob *rows; /* NULL: it is empty */
+    uint32_t *blocks;       /* of each row, behind the keys */
     uint64_t keys[];
 };
 
@@ -38,11 +41,11 @@ static void batch_send(struct tide__clocked *c, struct batch *b) {
     if (!b->rows) {
         return;
     }
-    const size_t floats = b->count * (size_t)c->shape.floats;
+    const size_t floats = b->floats;
     struct tide_writer w;
     uint8_t head[64];
     tide_writer_init(&w, head, sizeof head);
-    tide_write_array(&w, 8);
+    tide_write_array(&w, 9);
     tide_write_uint(&w, TIDE__OP_DELTA);
     tide_write_uint(&w, c->table->id);
     tide_write_uint(&w, tide__store_self(c->table->store));
@@ -50,6 +53,7 @@ static void batch_send(struct tide__clocked *c, struct batch *b) {
     tide_write_uint(&w, 0);
     tide_write_uint(&w, 0);
     tide_write_typed(&w, TIDE_U64, b->keys, b->count);
+    tide_write_typed(&w, TIDE_U32, b->blocks, b->whole ? 0 : b->count);
     tide_write_typed_head(&w, TIDE_F32, floats);
     b->rows->size = floats * sizeof(float);
     atomic_fetch_add_explicit(&c->deltas_out, b->count, memory_order_relaxed);
@@ -60,25 +64,28 @@ static void batch_send(struct tide__clocked *c, struct batch *b) {
     }
     tide_blob_unref(b->rows);
     b->rows = NULL;
-    b->count = 0;
 }
 
 /* With room for one more row, of at most `left` that follow; NULL: out of memory. */
 static struct batch *batch_for(struct tide__clocked *c, struct batch **batches, uint16_t node,
                                size_t left) {
-    const size_t row = c->shape.floats * sizeof(float);
-    const uint32_t most = (uint32_t)(TIDE__CHUNK_BYTES / (row + sizeof(uint64_t))) + 1;
+    const size_t row = c->shape.floats * sizeof(float), most = tide__chunk_rows(c);
+    const size_t bytes = sizeof(struct batch) + most * (sizeof(uint64_t) + sizeof(uint32_t));
     struct batch *b = *batches;
     while (b && b->node != node) {
         b = b->next;
     }
-    if (!b && (b = tide_alloc(sizeof *b + most * sizeof b->keys[0])) != NULL) {
-        *b = (struct batch){.next = *batches, .node = node, .most = most};
+    if (!b && (b = tide_alloc(bytes)) != NULL) {
+        *b = (struct batch){.next = *batches, .node = node, .most = (uint32_t)most};
+        b->blocks = (uint32_t *)(void *)(b->keys + most);
         *batches = b;
     }
     if (b && !b->rows) {
         b->rows = tide_blob_create((left < most ? left : most) * row);
         b->number = ++tide__sync_of(c->table->store)->number;
+        b->count = 0;
+        b->floats = 0;
+        b->whole = true;
     }
     return b && b->rows ? b : NULL;
 }
@@ -91,10 +98,14 @@ static bool pack(struct tide__clocked *c, struct tide__cached *r, uint64_t key, 
         return false;
     }
     struct batch *b = batch_for(c, batches, tide__via(c, slot), left);
-    float *row = b ? (float *)b->rows->data + (size_t)b->count * c->shape.floats : NULL;
-    if (!b || tide__cached_send(&c->shape, r, b->number, b->rows, row)) {
+    float *row = b ? (float *)b->rows->data + b->floats : NULL;
+    const uint16_t blocks = r->blocks;
+    if (!b || tide__cached_send(&c->shape, r, blocks, b->number, b->rows, row)) {
         return false;
     }
+    b->blocks[b->count] = blocks;
+    b->whole = b->whole && blocks == c->shape.all;
+    b->floats += tide__blocks_floats(&c->shape, blocks);
     if (c->vap) {
         tide__vap_packed(c, key, b->number);
     }

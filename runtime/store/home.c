@@ -7,6 +7,7 @@
  * not be told: its copy shows the same value.
  */
 #include "store/clocked.h"
+#include "store/shift.h"
 #include "store/vap.h"
 
 #include <math.h>
@@ -283,7 +284,7 @@ static void delta_write(const struct tide__clocked *c, const struct delta *d, co
                         size_t count, struct tide_writer *w) {
     const size_t row = c->shape.floats * sizeof(float);
     tide_writer_init(w, NULL, 0);
-    tide_write_array(w, 8);
+    tide_write_array(w, 9);
     tide_write_uint(w, TIDE__OP_DELTA);
     tide_write_uint(w, c->table->id);
     tide_write_uint(w, d->origin);
@@ -295,6 +296,7 @@ static void delta_write(const struct tide__clocked *c, const struct delta *d, co
     for (size_t i = 0; keys && i < count; i++) {
         memcpy(keys + i * 8, d->keys + (size_t)at[i] * 8, 8);
     }
+    tide_write_typed(w, TIDE_U32, NULL, 0);
     tide_write_typed_head(w, TIDE_F32, count * c->shape.floats);
     uint8_t *rows = tide_write_reserve(w, count * row);
     for (size_t i = 0; rows && i < count; i++) {
@@ -409,30 +411,66 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
     tide_free(elsewhere);
 }
 
-/* [origin, number, stamp, worker, keys, rows]; op and table are read. */
+/* Whole rows of those of which some blocks came; NULL: they do not fit together, or no memory. */
+static float *rows_spread(const struct tide__clocked *c, const uint8_t *blocks, size_t count,
+                          const uint8_t *packed, size_t floats) {
+    const size_t width = c->shape.floats;
+    float *rows = c->table->options.update == TIDE_UPDATE_ADD
+                      ? tide_alloc((count * width + 1) * sizeof *rows)
+                      : NULL;
+    size_t used = 0;
+    for (size_t i = 0; rows && i < count; i++) {
+        const uint32_t some = tide__number_at(blocks, i);
+        const size_t more = some & ~(uint32_t)c->shape.all
+                                ? SIZE_MAX
+                                : tide__blocks_floats(&c->shape, (uint16_t)some);
+        if (more > floats - used) {
+            used = SIZE_MAX;
+            break;
+        }
+        tide__blocks_spread(&c->shape, (uint16_t)some, packed + used * sizeof *rows,
+                            rows + i * width);
+        used += more;
+    }
+    if (used != floats) {
+        tide_free(rows);
+        rows = NULL;
+    }
+    return rows;
+}
+
+/* [origin, number, stamp, worker, keys, blocks, rows]; op and table are read. */
 void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
                          const struct tide_message *message) {
     struct tide_table *table = c->table;
-    size_t floats = 0;
+    size_t floats = 0, blocks_count = 0;
+    float *spread = NULL;
     uint64_t origin = tide_read_uint(r);
     struct delta d = {.origin = origin <= UINT16_MAX ? (uint16_t)origin : 0};
     d.number = tide_read_uint(r);
     d.stamp = tide_read_uint(r);
     d.worker = tide_read_uint(r);
     d.keys = tide_read_typed(r, TIDE_U64, &d.count);
+    const uint8_t *blocks = tide_read_typed(r, TIDE_U32, &blocks_count);
     d.rows = tide_read_typed(r, TIDE_F32, &floats);
-    bool good = !r->error && d.origin && floats % c->shape.floats == 0 &&
+    if (!r->error && blocks_count && blocks_count == d.count && d.count <= tide__chunk_rows(c)) {
+        spread = rows_spread(c, blocks, d.count, d.rows, floats);
+        d.rows = (const uint8_t *)spread;
+        floats = spread ? d.count * c->shape.floats : 0;
+    }
+    bool good = !r->error && d.origin && (d.rows || !d.count) && floats % c->shape.floats == 0 &&
                 floats / c->shape.floats == d.count && d.stamp <= INT32_MAX &&
                 d.worker <= UINT32_MAX && (d.worker != 0) == (c->model == TIDE_BSP);
     for (size_t i = 0; good && table->options.keys == TIDE_KEYS_DENSE && i < d.count; i++) {
         good = key_at(d.keys, i) < table->options.key_count;
     }
-    if (!good) {
+    if (good) {
+        tide__table_count(table, TIDE__BYTES_IN, message->size);
+        delta_apply(c, from, &d);
+    } else {
         atomic_fetch_add_explicit(&table->store->malformed, 1, memory_order_relaxed);
-        return;
     }
-    tide__table_count(table, TIDE__BYTES_IN, message->size);
-    delta_apply(c, from, &d);
+    tide_free(spread);
 }
 
 /* ---- VALUE out ---- */
@@ -443,7 +481,7 @@ enum { PUSHED, ANSWERED, SUBSCRIBED };
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
                        const uint64_t *keys, size_t count, bool answer) {
     const bool subscribe = answer && tide__is_eager(c);
-    const size_t floats = c->shape.floats, most = TIDE__CHUNK_BYTES / (floats * 4 + 8) + 1;
+    const size_t floats = c->shape.floats, most = tide__chunk_rows(c);
     for (size_t at = 0; at < count;) {
         size_t part = count - at < most ? count - at : most;
         struct tide_writer w;

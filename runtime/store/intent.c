@@ -599,7 +599,7 @@ void tide__advice_message(struct tide_store *store, struct tide_reader *r) {
 
 int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key_count,
                       uint32_t clock_begin, uint32_t clock_end) {
-    const struct tide__worker *worker = tide__worker_current();
+    struct tide__worker *worker = tide__worker_current();
     struct tide__intents *n;
     int code = tide__check_keys(table, keys, key_count);
     if (code) {
@@ -611,6 +611,10 @@ int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key
     if (!table->relocates || !table->store->net || clock_end <= worker->clock ||
         clock_begin >= clock_end || key_count == 0) {
         tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
+        return 0;
+    }
+    if (!tide__trial_intent(&worker->trial, worker->clock, clock_begin, clock_end, key_count)) {
+        tide__table_count(table, TIDE__INTENTS_LEFT, key_count);
         return 0;
     }
     code = intents_of(table, &n);

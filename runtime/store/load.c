@@ -61,6 +61,11 @@ void tide_node_load(struct tide_node *node, struct tide_store_load *out) {
     }
 }
 
+uint64_t tide_node_waited(struct tide_node *node, unsigned home) {
+    struct tide_store *store = tide_store_of(node);
+    return store && home <= UINT16_MAX ? tide__admission_waited(store, (uint16_t)home) : 0;
+}
+
 void tide_node_serve_cost(struct tide_node *node, uint64_t ns) {
     struct tide_store *store = tide_store_of(node);
     if (store) {

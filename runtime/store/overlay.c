@@ -134,7 +134,7 @@ static void contribution_send(struct tide__clocked *c, uint16_t to, uint16_t ori
                               size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 8);
+    tide_write_array(&w, 9);
     tide_write_uint(&w, TIDE__OP_DELTA);
     tide_write_uint(&w, c->table->id);
     tide_write_uint(&w, origin);
@@ -142,6 +142,7 @@ static void contribution_send(struct tide__clocked *c, uint16_t to, uint16_t ori
     tide_write_uint(&w, stamp);
     tide_write_uint(&w, (uint64_t)worker + 1);
     tide_write_typed(&w, TIDE_U64, keys, count);
+    tide_write_typed(&w, TIDE_U32, NULL, 0);
     tide_write_typed(&w, TIDE_F32, rows, count * c->table->width);
     atomic_fetch_add_explicit(&c->deltas_out, count, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->delta_bytes, w.size, memory_order_relaxed);
@@ -151,7 +152,7 @@ static void contribution_send(struct tide__clocked *c, uint16_t to, uint16_t ori
 static void overlay_send(struct tide__overlay *o, struct tide__worker *worker) {
     struct tide__clocked *c = o->c;
     const uint16_t self = tide__store_self(c->table->store);
-    const size_t width = c->table->width, most = TIDE__CHUNK_BYTES / (width * 4 + 8) + 1;
+    const size_t width = c->table->width, most = tide__chunk_rows(c);
     uint64_t *keys = tide_alloc(o->count * sizeof *keys + 1);
     float *rows = tide_alloc(o->count * width * sizeof *rows + 1);
     bool *sent = tide_alloc_zero(o->count + 1, sizeof *sent);

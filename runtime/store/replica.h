@@ -1,6 +1,6 @@
 /*
  * Copies of rows on other nodes, as the files about them share it: recent.c (operation ids),
- * lease.c, replica.c (the home's side), copy.c (the copies' side), failover.c (what a change of a
+ * lease.c, replica.c and strict.c (the home's side), copy.c (the copies' side), failover.c (what a change of a
  * slot's group does to a node), groups.c (the controller, who decides the groups).
  *
  * A slot's group is its home and a chain of nodes that hold copies, in the order in which the
@@ -63,7 +63,7 @@ void tide__recent_drop(struct tide_table *table, uint32_t slot);
 /* The marks of all origins: u64 (origin, low) pairs; *gives*. NULL: there are none, or no memory. */
 uint64_t *tide__recent_lows(const struct tide_store *store, uint32_t *count);
 
-/* ---- replica.c: the home ---- */
+/* ---- replica.c, strict.c: the home ---- */
 enum tide__repl_kind {
     TIDE__REPL_PUSH,
     TIDE__REPL_RAW,     /* rows with their state, as they are to be */
@@ -157,6 +157,9 @@ int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins);
  * ENOMEM: those that are left are not sent, and so not answered. */
 int tide__replicate(const struct tide__repl *all);
 void tide__wait_done(struct tide__wait *wait); /* one message fewer to wait for */
+/* Behind all that went before in these slots. ENOMEM. */
+int tide__barrier(struct tide_table *table, struct tide__wait *wait, const uint32_t *slots,
+                  uint32_t count);
 /* A new operation: no slot is marked. */
 void tide__replicas_mark(struct tide__replicas *replicas);
 /* True the first time for a slot since tide__replicas_mark. */

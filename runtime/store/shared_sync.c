@@ -228,7 +228,7 @@ static bool update_pack(struct batch *b, struct tide__shared_key *k, uint64_t ke
                      now_of(s) - k->unsent_ns >= TIDE__SHARE_HOLD_NS ||
                      largest(tide__cached_acc(&s->shape, r), s->table->width) >= s->share.threshold;
     float *row = b->rows + b->count * s->shape.floats;
-    if (!due || tide__cached_send(&s->shape, r, ++s->number, b->blob, row)) {
+    if (!due || tide__cached_send(&s->shape, r, s->shape.all, ++s->number, b->blob, row)) {
         return false;
     }
     r->dirty = false;

@@ -157,6 +157,7 @@ enum tide__counter {
     TIDE__NOT_FINITE,
     TIDE__LOCALIZED,
     TIDE__LOCALIZE_NOOP,
+    TIDE__INTENTS_LEFT,
     TIDE__RELOCATED_IN,
     TIDE__RELOCATED_OUT,
     TIDE__RELOCATE_NS,
@@ -437,6 +438,7 @@ enum { TIDE__HOME_MESSAGES = 1024, TIDE__HOME_BYTES = 4 << 20 };
 struct tide__home_credit { /* under the lock */
     uint32_t messages;     /* under way */
     uint64_t bytes;
+    uint64_t since, waited_ns; /* since when something is under way; how long it was before that */
     struct tide__admission_waiter *first; /* in line */
 };
 struct tide__admission {
@@ -454,6 +456,8 @@ int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messa
                          uint64_t bytes);
 void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages,
                             uint64_t bytes);
+/* How long something has been under way to `home`, ns since the start. Any thread. */
+uint64_t tide__admission_waited(struct tide_store *store, uint16_t home);
 
 int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket);
 
@@ -562,8 +566,8 @@ enum tide__op {                             /* first element of every body */
                                        the term of the last node, and the nodes */
                 TIDE__OP_MEMBERS,   /* [op, node] to oneself: the member has changed; 0: any */
                 /* tables with clocks; slots as u32 */
-                TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, rows f32]
-                                   copy -> home */
+                TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, blocks of
+                                   each row u32 (none: all), rows f32] copy -> home */
                 TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
                 TIDE__OP_VALUE, /* [op, table, version, clock, applied, kind, keys u64, rows f32]
                                    home -> node */

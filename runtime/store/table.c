@@ -450,6 +450,7 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
                         atomic_load_explicit(&table->index_bytes, memory_order_relaxed),
         .localized = total(table, TIDE__LOCALIZED),
         .localize_noop = total(table, TIDE__LOCALIZE_NOOP),
+        .intents_left = total(table, TIDE__INTENTS_LEFT),
         .relocated_in = total(table, TIDE__RELOCATED_IN),
         .relocated_out = total(table, TIDE__RELOCATED_OUT),
         .relocate_ns_sum = total(table, TIDE__RELOCATE_NS),

@@ -87,7 +87,8 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
             if (atomic_load_explicit(&c->confirmed[s], memory_order_relaxed) < applied) {
                 atomic_store_explicit(&c->confirmed[s], applied, memory_order_relaxed);
             }
-            if (pushed || TIDE_MUTANT(fresh_of_fetched)) { /* first: whoever finds `floor` higher than this asks */
+            /* first: whoever finds `floor` higher than this asks */
+            if (pushed || TIDE_MUTANT(fresh_of_fetched)) {
                 tide__floor_raise(&c->pushed_floor[s], (uint32_t)clock);
             }
             tide__floor_raise(&c->floor[s], (uint32_t)clock);

@@ -125,6 +125,6 @@ void emulated_launch(unsigned blocks, size_t shared, bool meet, cudaStream_t str
     static uint64_t name##_block;                                                                  \
     emulated_fresh(name, sizeof(name), &name##_block)
 #define GPU_SHARED_REST(type, name) type *name = (type *)emulated_shared()
-enum { GPU_TILE_BYTES = 1 << 14 }; /* small, so that small tests see several tiles */
+enum { GPU_TILE_BYTES = 1 << 14, GPU_PIECE = 1 << 13 }; /* small, so that small tests see several */
 
 #endif

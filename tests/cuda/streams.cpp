@@ -37,6 +37,7 @@ struct emulated_event {
 };
 
 static struct emulated_stream *streams;
+static thread_local cudaError_t last; /* what cudaGetLastError tells, once */
 
 static void run_to(struct emulated_stream *stream, uint64_t place) {
     if (stream->running && stream->done < place) {
@@ -94,7 +95,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     if (*memory) {
         memset(*memory, 0xff, bytes); /* NaN: nobody may count on zeros */
     }
-    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+    return *memory ? cudaSuccess : (last = cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFree(void *memory) {
@@ -194,7 +195,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     turn own;
-    return !event->stream || event->stream->done >= event->place ? cudaSuccess : cudaErrorNotReady;
+    const bool over = !event->stream || event->stream->done >= event->place;
+    return over ? cudaSuccess : (last = cudaErrorNotReady); /* as CUDA does */
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -208,7 +210,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 /* ---- the device ---- */
 
 cudaError_t cudaGetLastError(void) {
-    return cudaSuccess;
+    const cudaError_t was = last;
+    last = cudaSuccess;
+    return was;
 }
 
 const char *cudaGetErrorString(cudaError_t error) {

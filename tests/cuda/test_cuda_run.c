@@ -87,7 +87,8 @@ static struct seen staged_step(const char *device, bool factors) {
     struct work w = start(device, (struct tide_plan_options){0});
     struct batch b = deep_batch(&w);
     struct seen seen = {.w = &w, .fail_at = SIZE_MAX};
-    struct tide_run_hooks hooks = {&seen, on_need, on_ready, on_factors};
+    struct tide_run_hooks hooks = {
+        .arg = &seen, .need = on_need, .ready = on_ready, .factors = on_factors};
     tide_run_stage(w.run, w.parameters, w.gradients);
     for (size_t i = 0; factors && i < tide_program_parameter_count(p); i++) {
         if (tide_program_parameter_at(p, i).rows > 1) {
@@ -134,7 +135,7 @@ static void a_hook_ends_the_step_and_the_next_one_works(void **state) {
     struct work w = start("cuda", (struct tide_plan_options){0});
     struct batch b = deep_batch(&w);
     struct seen seen = {.w = &w, .fail_at = 3};
-    struct tide_run_hooks hooks = {&seen, NULL, on_ready, NULL};
+    struct tide_run_hooks hooks = {.arg = &seen, .ready = on_ready};
     tide_run_stage(w.run, w.parameters, w.gradients);
     assert_int_equal(tide_run_step(w.run, ROWS, 1, &hooks), TIDE_ECANCELED);
     assert_int_equal(seen.ready_count, 4);

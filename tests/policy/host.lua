@@ -1,5 +1,6 @@
 -- The policy host on a driver of its own: virtual time, workers whose time is a line in their batch.
 local core = require "tide.core"
+local chunks = require "tide.chunks"
 local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
@@ -158,6 +159,45 @@ case("boa: an example that changed hands to learn something goes back when that 
   assert(changed >= 4, "it has stopped to look")
   assert(off <= 40, off)
   h:close()
+end)
+
+case("chunks: another size from the next pass on, every example once, also where a record goes on", function()
+  local function new() return chunks.new(1000, {workers = 2, seed = 7, chunks = 10}) end
+  local function pass_of(set, stop_at) -- sizes of the chunks that were handed out, examples seen
+    local sizes, seen = {}, {}
+    while not set:over() and #sizes ~= stop_at do
+      local c = set:take(1, 0)
+      sizes[#sizes + 1] = c.count
+      for e = c.first, c.first + c.count - 1 do seen[#seen + 1] = e end
+      assert(set:finish {index = c.index, lease = c.lease, fields = {n = c.count}})
+    end
+    return sizes, seen
+  end
+  local set = new()
+  set:begin()
+  set:resize(300)
+  assert(set:size_wanted() == 300 and #pass_of(set) == 10 and set:take_sums().n == 1000)
+  set:begin()
+  local sizes, seen = pass_of(set, 3)
+  assert(#sizes == 3)
+  local record = core.plain_decode(core.plain_encode(set:record()))
+  local again = new()
+  assert(again:restore(record))
+  local rest, more = pass_of(again)
+  table.move(more, 1, #more, #seen + 1, seen)
+  table.sort(seen)
+  assert(#sizes + #rest == 4 and #seen == 1000 and seen[1] < seen[2])
+  for i = 2, 1000 do assert(seen[i] == seen[i - 1] + 1, "an example is missing or twice") end
+  assert(again:take_sums().n == 1000)
+  again:begin()
+  assert(#pass_of(again) == 4)
+  again:resize(5000)
+  again:begin()
+  assert(#pass_of(again) == 1)
+  local ok, why = chunks.new(1000, {workers = 2, seed = 7, chunks = 4}):restore(record)
+  assert(not ok and why:find "in 10 chunks, the job's 1000 in 4")
+  record.declared, record.pieces, record.size, record.done = nil, 10, nil, {} -- of a program before this one
+  assert(new():restore(record))
 end)
 
 case("a policy that is wrong is refused with the reason, and nothing changes", function()

@@ -33,7 +33,7 @@ function worlds.sync()
   return {table = {id = 1, consistency = "ssp:3"}, staleness = {max = 4}, workers = {{id = 1}, {id = 2}, {id = 3}}}
 end
 function worlds.dispatch()
-  return {workers = {{id = 1}, {id = 2}}, chunks = {{id = 1, left = 10}, {id = 2, left = 10, taken_by = 1}, {id = 3, left = 0}}}
+  return {job = {examples = 1 << 20}, workers = {{id = 1}, {id = 2}}, chunks = {{id = 1, left = 10}, {id = 2, left = 10, taken_by = 1}, {id = 3, left = 0}}}
 end
 
 local ok <const> = "ok"
@@ -146,7 +146,7 @@ local tables = {
     {{}, ok}, {{queue = {[1] = {1}, [2] = {2}}}, ok}, {{queue = {[1] = {}}}, ok}, {{backup = {{chunk = 2, worker = 2}}}, ok}, {{chunk_examples = 100}, ok}, {{queue = {[1] = {1, 2}}}, ok},
     {{queue = {[1] = {1, 1}}}, "PLAN_LIMIT", "queued twice"}, {{queue = {[1] = {1}, [2] = {1}}}, "PLAN_LIMIT", "plan.queue[2][1] = 1 this chunk is queued twice"}, {{queue = {[1] = {3}}}, "PLAN_UNKNOWN", "chunk is done"},
     {{queue = {[1] = {9}}}, "PLAN_UNKNOWN", "no such chunk"}, {{queue = {[7] = {1}}}, "PLAN_UNKNOWN", "no such worker"}, {{queue = {[1] = 1}}, "PLAN_SHAPE", "must be a list"}, {{queue = {1, 2}}, "PLAN_SHAPE", "must be a list"},
-    {{backup = {{chunk = 2, worker = 1}}}, "PLAN_LIMIT", "works on it already"}, {{backup = {{chunk = 2}}}, "PLAN_SHAPE", "worker is missing"}, {{backup = {{chunk = 9, worker = 1}}}, "PLAN_UNKNOWN", "no such chunk"}, {{chunk_examples = 0}, "PLAN_SHAPE", "1 or more"},
+    {{backup = {{chunk = 2, worker = 1}}}, "PLAN_LIMIT", "works on it already"}, {{backup = {{chunk = 2}}}, "PLAN_SHAPE", "worker is missing"}, {{backup = {{chunk = 9, worker = 1}}}, "PLAN_UNKNOWN", "no such chunk"}, {{chunk_examples = 0}, "PLAN_SHAPE", "1 or more"}, {{chunk_examples = 15}, "PLAN_LIMIT", "65536 chunks at most"}, {{chunk_examples = 16}, ok},
     {{queue = {[1] = {8}}}, ok, gone = {chunks = 8}}, {{queue = {[8] = {1}}}, ok, gone = {workers = 8}}, {{backup = {{chunk = 8, worker = 1}}}, ok, gone = {chunks = 8}}, {{queues = {}}, "PLAN_SHAPE", "no field"},
   },
 }

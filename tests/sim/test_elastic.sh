@@ -22,6 +22,17 @@ psld --who psld --factor 1
 calm=$(at_end)
 [ "$calm" -le 26 ] || fail "without a straggler psld takes $calm ms"
 
+# A quarter of the others' bandwidth: the server is not busy, and slow all the same.
+link=(--slow link --cost 0 --width 256)
+psld --who static "${link[@]}"
+static=$(at_end)
+psld --who psld "${link[@]}"
+psld=$(at_end)
+[ $((psld * 2)) -le "$static" ] || fail "behind a slow link psld takes $psld ms, static $static"
+psld --who psld --factor 1 "${link[@]}"
+calm=$(at_end)
+[ "$calm" -le 110 ] || fail "with equal links psld takes $calm ms"
+
 # BOA: speeds 1 : 1.6 : 3; the step that others are measured by, 404 ms; the straggler moves at step 40.
 settled() { sed -n 's/.*: median \([0-9]*\)\.[0-9] ms, the best split gives \([0-9]*\)\.[0-9] ms$/\1 \2/p' out.txt; }
 run 0 sim --seed 3 "$examples/boa.lua"

@@ -232,5 +232,47 @@ run 0 sim --seed 3 chunked.lua -- --policy dispatch/earliest-finish
 says out.txt '^pass 4 640 ms$'
 says out.txt '^silent v1$'
 says out.txt '^pass 6 12[0-9][0-9] ms$' # all that nobody has begun for worker 1: the others wait, nothing is lost
+
+# Chunks of another size, from the next pass on; every pass has every example once, whatever their size.
+cat >coarse.lua <<'END'
+return {api = 1, kind = "dispatch", name = "coarse", version = 1, every = 0.05,
+  init = function() return {} end,
+  decide = function(_, view)
+    if view.job.pass < 2 then return {} end
+    return {chunk_examples = view.job.pass < 4 and 130 or 1000000}
+  end}
+END
+cat >sized.lua <<'END'
+local tide = require "tide"
+local job = tide.job {
+  name = "sized", data = 960, chunks = 16, stop = {epochs = 6}, policies = {dispatch = "coarse.lua"},
+  worker = function(w)
+    for _ = 1, 6 do
+      local most, count = 0, 0
+      for chunk in w:chunks() do
+        tide.sleep(chunk.count * 0.001)
+        most, count = math.max(most, chunk.count), count + 1
+        chunk:report {examples = chunk.count, chunks = 1, places = chunk.first * chunk.count
+          + chunk.count * (chunk.count - 1) // 2}
+      end
+      w:report {loss = 1}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run = cluster:start(job)
+  for r in run:events "report" do
+    assert(r.examples == 960 and (r.places == 960 * 961 // 2 or r.places == 960 * 959 // 2), "examples missing or twice")
+    print(("pass %d chunks %d"):format(r.n, r.chunks))
+  end
+  assert(#run.policy.history "dispatch" == 1 and run.policy.list()[1].errors == 0)
+end)
+END
+run 0 sim --seed 3 sized.lua
+says out.txt '^pass 2 chunks 16$'
+says out.txt '^pass 3 chunks 8$'
+says out.txt '^pass 4 chunks 8$'
+says out.txt '^pass 6 chunks 1$'
 [ ! -e .tide ] || fail "a simulated run has left something on this disk"
 finish

@@ -179,8 +179,17 @@ static void a_home_that_cannot_keep_up_slows_its_callers_and_nothing_else(void *
         pause_cluster(&c, TIDE_SECOND / 2);
         tide_net_members(tide_net_of(c.nodes[0]), NULL, 0, &view_before);
         uint64_t normal = done_in(&c, &load, TIDE_SECOND);
+        unsigned slow_id = tide_node_id(c.nodes[1]), other_id = tide_node_id(c.nodes[2]);
+        uint64_t waited = tide_node_waited(c.nodes[0], slow_id);
+        uint64_t other_waited = tide_node_waited(c.nodes[0], other_id);
+        assert_true(waited > 0 && other_waited > 0);
         tide_sim_set_slowness(c.sim, "n2", 5000); /* a turn of it takes 5 ms */
         uint64_t slow = done_in(&c, &load, 6 * TIDE_SECOND) / 6;
+        waited = tide_node_waited(c.nodes[0], slow_id) - waited;
+        other_waited = tide_node_waited(c.nodes[0], other_id) - other_waited;
+        assert_true(waited > 5 * TIDE_SECOND && waited <= 6 * TIDE_SECOND);
+        assert_true(other_waited < waited / 4);
+        assert_int_equal(tide_node_waited(c.nodes[0], 60000), 0); /* nobody's id */
         struct tide__admission *a = &tide_store_of(c.nodes[0])->admission;
         assert_true(a->bytes_most <= few_bytes && a->waits > 0);
         tide_sim_set_slowness(c.sim, "n2", 1);

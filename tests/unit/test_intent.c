@@ -241,11 +241,54 @@ static void one_owns_two_share_and_the_last_owns(void **state) {
     }
 }
 
+/* ---- trials ---- */
+
+static void trial_run(struct fiber *f) {
+    const uint32_t *clocks = f->arg;
+    struct tide_table *table;
+    uint64_t keys[KEYS];
+    CHECK(f, tide_table_find(f->node, "w", &table) == 0);
+    CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        keys[key] = key;
+    }
+    for (uint32_t clock = 0; clock < *clocks && !f->failure[0]; clock++) {
+        CHECK(f, tide_table_intent(table, keys, KEYS, clock + 1, clock + 2) == 0);
+        (void)tide_sleep(2000000);
+        CHECK(f, tide_clock() == (int)clock + 1);
+    }
+    tide_worker_end();
+}
+
+/* 50 ms are 25 clocks of 2 ms, so a block has 32; the first trial begins at clock 256, and rests in
+ * three of the seven blocks. */
+static void intents_are_left_alone_now_and_then_to_see_whether_they_pay(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t clocks, left; /* keys */
+    } cases[] = {{256, 0}, {384, 31 * KEYS}, {1000, 96 * KEYS}};
+    for (size_t i = 0; i < TIDE_COUNT(cases); i++) {
+        struct cluster c;
+        struct fiber fiber;
+        struct tide_table_stats stats;
+        uint32_t clocks = cases[i].clocks;
+        open_cluster(&c, true, 2, 1);
+        create(&c, (struct tide_table_options){
+                       .name = "w", .key_count = KEYS, .width = WIDTH, .technique = TIDE_INTENT});
+        start(&c, &fiber, 0, 0, trial_run, &clocks);
+        finish(&c, &fiber, 1);
+        tide_table_stats(table_of(&c, 0, "w"), &stats);
+        assert_in_range(stats.intents_left, cases[i].left, cases[i].left + 2 * KEYS);
+        close_cluster(&c);
+    }
+}
+
 int main(void) {
 #ifdef TIDE_MUTANTS
     tide__mutant = getenv("TIDE_MUTANT");
 #endif
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(intents_are_left_alone_now_and_then_to_see_whether_they_pay),
         cmocka_unit_test(the_window_is_a_quantile_of_the_clocks_of_two_rounds),
         cmocka_unit_test(the_window_follows_the_workers_pace),
         cmocka_unit_test(what_workers_intend_to_use_is_at_hand_and_sums_stay_right),

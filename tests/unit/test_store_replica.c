@@ -604,6 +604,9 @@ int main(int argc, char **argv) {
     };
     program = argv[0];
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     for (; argc > 2 && strncmp(argv[1], "--", 2) == 0; argc -= 2, argv += 2) {
         if (strcmp(argv[1], "--seeds") == 0) {
             seeds_wanted = strtoull(argv[2], NULL, 10);

@@ -47,8 +47,9 @@ end
 ---@param o {print: fun(text: string): any, live: fun(text: string?), say: fun(text: string), role: string}
 ---@return table client, not connected
 function client.new(o)
-  return setmetatable({id = new_id(), role = o.role, print = o.print, live = o.live, say = o.say,
-                       page = o.print, next_id = 0, expected = {}, interrupts = core.interrupted(), ended_by = function() return nil end}, client)
+  return setmetatable({id = new_id(), role = o.role, print = o.print, live = o.live, say = o.say, page = o.print,
+                       next_id = 0, expected = {}, interrupts = core.interrupted(),
+                       ended_by = function() return nil end}, client)
 end
 
 ---Opens the session on a node of the cluster.

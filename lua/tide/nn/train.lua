@@ -22,8 +22,8 @@ trainer.__index = trainer
 
 local function new_trainer(w, o)
   local self = setmetatable({w = w, sums = w.tables.sums, step = 0}, trainer)
-  self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank, optimizer = o.optimizer,
-                                  clip = o.clip}
+  self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
+                                  optimizer = o.optimizer, clip = o.clip}
   self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
   if w.workers > 1 then self.exchange = exchange.new(w, self.model) end

@@ -24,6 +24,7 @@ function dispatch:expect(rank) self.speeds[rank] = {examples = {}, seconds = {}}
 function dispatch:fill(view, want)
   local set <const> = self.controller.chunks
   view.chunks, view.queue, view.job.pass = set:list(), {}, set.pass
+  view.job.examples, view.job.chunk_examples = set.count, set:size_wanted()
   for _, chunk in ipairs(view.chunks) do chunk.since = chunk.since and chunk.since - self.started_at end
   for _, w in ipairs(view.workers) do
     local waits = self.controller.workers[w.id].waits
@@ -40,6 +41,10 @@ end
 ---@return true|nil, string? why
 function dispatch:apply(action)
   if action.field == "backup" then return nil, "what two workers push of one chunk would count twice" end
+  if action.field == "chunk_examples" then
+    self.controller.chunks:resize(action.value)
+    return true
+  end
   if action.field ~= "queue" then return nil, ("a job cannot carry out `%s` here"):format(action.field) end
   local w = self.controller.workers[action.id]
   if w.state == "running" and (not w.waits or w.waits.kind == "chunk") then -- else it takes none now

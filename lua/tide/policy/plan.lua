@@ -315,8 +315,15 @@ function rules.sync(c, p, now)
   end
 end
 
-function rules.dispatch(c, p)
+local CHUNKS_MOST <const> = 65536 -- of a pass
+
+function rules.dispatch(c, p, now)
   local seen = {}
+  local examples <const> = (now.job or {}).examples
+  if p.chunk_examples and examples and examples > CHUNKS_MOST * p.chunk_examples then
+    fail(c, "PLAN_LIMIT", "plan.chunk_examples", p.chunk_examples,
+      ("a pass of %d examples has %d chunks at most"):format(examples, CHUNKS_MOST))
+  end
   local workers = {}
   for worker in pairs(p.queue or {}) do workers[#workers + 1] = worker end
   table.sort(workers)
@@ -381,6 +388,7 @@ local function of_tensors(field)
   end
 end
 current.path, current.format = of_tensors "path", of_tensors "format"
+function current.chunk_examples(now) return (now.job or {}).chunk_examples end
 function current.queue(now) return now.queue end
 function current.consistency(now) return (now.table or {}).consistency end
 

@@ -77,15 +77,33 @@ function servers:sample_heat()
   self.heat_at = core.now()
 end
 
+-- The seconds of each second that the node which waited longest for a store had operations under way to it.
+local function note_waits(steps, homes, answer, before)
+  local seconds <const> = before and answer.now - before.now or 0
+  for i, id in ipairs(homes) do
+    local was <const> = before and before.waited[id]
+    if was and seconds > 0 then steps[id] = math.max(steps[id] or 0, (answer.waited[i] - was) / seconds) end
+  end
+  local by_id = {}
+  for i, id in ipairs(homes) do by_id[id] = answer.waited[i] end
+  answer.waited = by_id
+end
+
 function servers:sample()
   if self.wants_heat then self:sample_heat() end
-  local names, rates, whole = {}, {}, true
+  local names, rates, whole, homes, steps = {}, {}, true, {}, {}
   for i, t in ipairs(self.tables) do names[i], rates[i] = t.name, {} end
   for _, node in ipairs(self.nodes) do
-    local answer = node.store and not node.lost
-      and core.call(node.agent, {op = "served", tables = names, slots = true}, ASK_S)
+    if node.store and not node.lost then homes[#homes + 1] = node.id end
+  end
+  for _, node in ipairs(self.nodes) do
+    local answer = not node.lost and core.call(node.agent, {op = "served", tables = node.store and names or {},
+      slots = true, homes = homes}, ASK_S)
     local before = self.last[node.id]
-    if answer and before and answer.now > before.now then
+    if answer then note_waits(steps, homes, answer, before) end
+    if not node.store then -- rows are elsewhere: it only asks
+      self.last[node.id] = answer or before
+    elseif answer and before and answer.now > before.now then
       local seconds = answer.now - before.now
       self.load[node.id] = {ops_per_s = (answer.keys - before.keys) / seconds, bytes = answer.bytes,
         cpu_s = (answer.busy_s - before.busy_s) / seconds, queue = answer.queue}
@@ -102,6 +120,7 @@ function servers:sample()
     end
     self.last[node.id] = answer or self.last[node.id]
   end
+  for id, load in pairs(self.load) do load.step_s = steps[id] end
   if whole then
     for i, t in ipairs(self.tables) do t.rates = rates[i] end
     self.measured_at = core.now()
@@ -134,7 +153,7 @@ function servers:fill(view, kind, want)
       view.nodes[#view.nodes + 1] = {id = node.id, name = node.name, state = state, slots = node.workers}
       if state ~= "down" then
         view.servers[#view.servers + 1] = {id = node.id, node = node.id, state = state, bytes = bytes,
-          ops_per_s = load.ops_per_s, cpu_s = load.cpu_s, queue = load.queue}
+          ops_per_s = load.ops_per_s, cpu_s = load.cpu_s, step_s = load.step_s, queue = load.queue}
       end
     end
   end

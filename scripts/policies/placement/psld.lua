@@ -1,7 +1,8 @@
 -- PSLD: balances parameter servers by what each of them is seen to serve. Reconstructed from the paper's abstract.
 --
 --  * service rate of a server: keys it served per second of being busy, median of the last `window` decisions, with
---    a confidence half-width of 1.96 s / sqrt(n).
+--    a confidence half-width of 1.96 s / sqrt(n). Where workers wait for servers `network` times as long as these are
+--    busy it is the network that decides, and the seconds count that somebody waited for the server.
 --  * act only when sure: a burst is no straggler. Even if the server that ends last is as fast as its interval allows
 --    it ends `gain` later than all would end together, and that for two decisions in a row.
 --  * exploit: steepest descent from the server that ends last to the one that would end first, the heaviest slot that
@@ -12,11 +13,11 @@
 --  * explore: with probability `explore` one slot goes to the server whose estimate is oldest. One that is empty
 --    gets a slot after `probe` decisions, then after twice as many, and so on until it is found to be faster.
 local policy = {
-  api = 1, kind = "placement", name = "psld", version = 3,
+  api = 1, kind = "placement", name = "psld", version = 4,
   params = {
     window = 8, gain = 1.05, explore = 0.02, probe = 4, moves = 1024,
     horizon = 50, horizon_s = 30, -- iterations; seconds, where nothing is reported that tells how long one is
-    interference = 1.0, bytes_per_s = 100e6,
+    interference = 1.0, bytes_per_s = 100e6, network = 3.0,
   },
   needs = { "server.load", "slot.rates" }, every = 0.5, on = { "join", "leave" }, min_gap = 0.2,
 }
@@ -29,10 +30,14 @@ function policy.init(params, saved)
 end
 
 local function observe(st, view)
+  local cpu_s, step_s = 0, 0
+  for _, s in ipairs(view.servers) do cpu_s, step_s = cpu_s + (s.cpu_s or 0), step_s + (s.step_s or 0) end
+  local network = step_s > st.params.network * cpu_s
+  if network ~= st.network then st.rates, st.network = st.network ~= nil and {} or st.rates, network end
   for _, s in ipairs(view.servers) do
-    local list = st.rates[s.id] or {}
-    if s.ops_per_s and s.cpu_s and s.cpu_s > 0 and s.ops_per_s > 0 then
-      list[#list + 1] = s.ops_per_s / s.cpu_s
+    local list, busy_s = st.rates[s.id] or {}, network and s.step_s or s.cpu_s
+    if s.ops_per_s and busy_s and busy_s > 0 and s.ops_per_s > 0 then
+      list[#list + 1] = s.ops_per_s / busy_s
       if #list > st.params.window then table.remove(list, 1) end
       st.seen[s.id] = view.now
     end

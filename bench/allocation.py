@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""allocation.py BUILD [--json] [--repeats N] [--only WORDS]: the figures that the allocation of parameters is judged by,
+one line a row: what was measured here, what was aimed at, and their ratio (below 1: reached).
+
+Epochs are the median of all epochs of N runs (3); peers' figures, from which most aims follow, are of another machine
+with two cores. --only: rows whose name has one of the words, with commas between.
+"""
+import importlib.util
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from bisect import bisect_left
+from itertools import accumulate
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+spec = importlib.util.spec_from_file_location("applications", os.path.join(HERE, "applications.py"))
+applications = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(applications)
+
+LAYOUTS = ((1, 1), (1, 2), (2, 1))
+KGE = ["kge.lua", "--mode", "steps", "--dim", "100", "--neg", "10", "--lr", "0.1", "--eval-limit", "100", "--epochs", "3"]
+
+
+def zipf(size, power):
+    sums = list(accumulate((i + 1) ** -power for i in range(size)))
+    return lambda draw: bisect_left(sums, draw.random() * sums[-1])
+
+
+def write_graph(directory, entities, relations, parts):
+    """Triples of a graph in which subject and relation fix one of 20 classes of the object."""
+    draw, entity, relation = random.Random(2), zipf(entities, 0.6), zipf(relations, 1.0)
+    for name, count in zip(("train", "valid", "test"), parts):
+        with open(os.path.join(directory, name + ".txt"), "w", encoding="ascii") as file:
+            for _ in range(count):
+                s, r = entity(draw), relation(draw)
+                c = (s % 20 + r) % 20
+                o = c + 20 * (entity(draw) // 20)
+                file.write(f"{s}\t{r}\t{o if o < entities else c}\n")
+    return directory
+
+
+class Table:
+    def __init__(self, build, words):
+        self.build, self.json = build, "--json" in words
+        self.repeats = int(words[words.index("--repeats") + 1]) if "--repeats" in words else 3
+        self.only = words[words.index("--only") + 1].split(",") if "--only" in words else [""]
+
+    def wants(self, name):
+        return any(word in name for word in self.only)
+
+    def row(self, name, unit, value, aim, more_is_better=False):
+        ratio = aim / value if more_is_better else value / aim
+        if self.json:
+            print(json.dumps({"bench": "allocation", "row": name, "unit": unit, "value": value, "aim": aim, "ratio": ratio}),
+                  flush=True)
+        else:
+            print(f"{name:52} {value:10.4g} {unit:9} aim {aim:8.4g}  ratio {ratio:.2f}", flush=True)
+
+    def epochs(self, name, arguments, layout, aim):
+        if not self.wants(name):
+            return
+        try:
+            times = [t for _ in range(self.repeats)
+                     for t in applications.epochs_of(os.path.join(self.build, "tide"), arguments, *layout)]
+        except subprocess.TimeoutExpired as late:
+            print(f"{name}: not done in {late.timeout:.0f} s", file=sys.stderr)
+            return
+        self.row(name, "s", statistics.median(times), aim)
+
+    def relocation(self):
+        lines = subprocess.run([os.path.join(self.build, "bench", "bench_store"), "--net", "tcp", "--only", "relocation",
+                                "--json"], capture_output=True, text=True, timeout=300, check=True).stdout.splitlines()
+        rows = {r["row"]: r["value"] for r in map(json.loads, lines)}
+        self.row("relocation, one key of 10 floats, p50", "us", rows["relocate 1 key, 10 floats, p50"], 40)
+        self.row("relocation, 1000 keys of 10 floats a call", "keys/s", rows["relocate 1000 keys a call, 10 floats"], 4e6,
+                 True)
+        lines = subprocess.run([os.path.join(self.build, "bench", "bench_echo"), "--json"], capture_output=True, text=True,
+                               timeout=300, check=True).stdout.splitlines()
+        bare = [r["value"] for r in map(json.loads, lines) if r["bench"] == "libuv" and "4 MB" in r["row"]]
+        if bare:
+            self.row("relocation, 1000 keys of 1000 floats a call", "MB/s",
+                     rows["relocate 1000 keys a call, 1000 floats"] * 4000 / 1e6, 0.85 * bare[0], True)
+
+    def processor_time(self, nodes, aim):
+        """User and system time of all processes, for one run over the same cells, start and end included."""
+        script = [os.path.join(self.build, "tide"), "run", os.path.join(applications.EXAMPLES, "mf.lua"),
+                  *applications.MF[1:], "--generate", "mf1m", "--workers", "1", "--json", "--epochs", "20",
+                  "--technique", "relocate"]
+        times = []
+        for count in (1, nodes):
+            best = None
+            for _ in range(self.repeats):
+                before = os.times()
+                subprocess.run(script + ["--nodes", str(count)], stdin=subprocess.DEVNULL, capture_output=True, timeout=300,
+                               check=True)
+                after = os.times()
+                used = after.children_user + after.children_system - before.children_user - before.children_system
+                best = min(best or used, used)
+            times.append(best)
+        self.row(f"processor time, MF 1M, {nodes} nodes over one", "x", times[1] / times[0], aim)
+
+
+def main():
+    words = sys.argv[1:]
+    if not words or words[0].startswith("-"):
+        sys.exit(__doc__)
+    table = Table(os.path.realpath(words[0]), words[1:])
+    mf1m, mf100k = (applications.MF + ["--generate", size] for size in ("mf1m", "mf100k"))
+    for layout, peer in zip(LAYOUTS, (0.79, 0.65, 0.66)):
+        technique = ["--technique", "relocate"] if layout[0] > 1 else []
+        table.epochs("MF 1M {}x{}".format(*layout), mf1m + technique, layout, 0.6 * peer)
+    table.epochs("MF 100k 2x1, rows stay", mf100k, (2, 1), 6)
+    table.epochs("MF 100k 2x1, rows relocate", mf100k + ["--technique", "relocate"], (2, 1), 0.03)
+    with tempfile.TemporaryDirectory() as directory:
+        graphs = (("ComplEx", 10000, 50, (20000, 1000, 1000), (1.44, 1.31, 1.14)),
+                  ("RESCAL", 2000, 20, (4000, 200, 200), (8.9, 9.1, 5.3)))
+        for model, entities, relations, parts, peers in graphs:
+            data = os.path.join(directory, model)
+            os.mkdir(data)
+            write_graph(data, entities, relations, parts)
+            for layout, peer in zip(LAYOUTS[:2], peers):
+                table.epochs("{} d=100 {}x{}".format(model, *layout),
+                             KGE + ["--data", data, "--model", model.lower()], layout, 0.6 * peer)
+            for technique in ("relocate", "replicate", "intent"):
+                table.epochs(f"{model} d=100 2x1, {technique}",
+                             KGE + ["--data", data, "--model", model.lower(), "--technique", technique], (2, 1),
+                             0.6 * peers[2])
+    for layout, peer in zip(LAYOUTS, (1.87, 1.75, 2.49)):
+        table.epochs("word2vec d=100 {}x{}".format(*layout), ["word2vec.lua", "--data", "generated", "--epochs", "3"],
+                     layout, 0.6 * peer)
+    for technique in ("replicate", "intent"):
+        table.epochs(f"word2vec d=100 2x1, {technique}",
+                     ["word2vec.lua", "--data", "generated", "--epochs", "3", "--technique", technique], (2, 1), 0.6 * 2.49)
+    if table.wants("relocation"):
+        table.relocation()
+    for nodes in (4, 8):
+        if table.wants("processor time"):
+            table.processor_time(nodes, 1.3)
+
+
+if __name__ == "__main__":
+    main()

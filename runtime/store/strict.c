@@ -1,0 +1,401 @@
+/*
+ * The home of slots with copies: operations run here one after another, in the store actor, those of
+ * this node's workers too. A push is applied, numbered within its slot, and sent down the chain of
+ * copies; it is answered when the last copy has it. A pull is answered at once if nothing of its
+ * rows is on its way to the copies and the leases hold; else with the values it found, when a
+ * barrier behind all that went before has come back: what a reader sees cannot vanish.
+ *
+ * A push that comes a second time (its id is known) is answered like such a pull: behind the first
+ * copy of it, never before.
+ *
+ * With durability window pushes are applied in the same way, or by workers in place, and their rows
+ * shipped later (at_risk.h).
+ */
+#include "store/at_risk.h"
+#include "store/cut.h"
+
+enum { UNACKED_MAX = 0xfff000 };
+
+/* An answer for the keys at `indices`. NULL: out of memory, and said so. */
+static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t *indices,
+                                    uint32_t count) {
+    struct tide__wait *wait = tide_alloc_zero(1, sizeof *wait);
+    uint32_t *positions = tide_alloc(count * sizeof *positions);
+    if (!wait || !positions) {
+        tide_free(wait);
+        tide_free(positions);
+        tide__job_error(job, TIDE_ENOMEM, "no memory for an answer", indices, count);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        positions[i] = tide__job_position_at(job, indices[i]);
+    }
+    wait->table = job->table;
+    wait->left = 1;
+    wait->job.table = job->table;
+    wait->job.id = job->id;
+    wait->job.origin = job->origin;
+    wait->job.kind = job->kind;
+    wait->job.raw = job->raw;
+    wait->job.flags = job->flags;
+    wait->job.count = count;
+    wait->job.copy = (uint8_t *)positions;
+    wait->job.positions = wait->job.copy;
+    tide__misses_init(&wait->job.misses);
+    return wait;
+}
+
+/* A row for every key of a push, before any of them changes. */
+static int rows_reserve(struct tide_table *table, const struct tide__job *job,
+                        const uint32_t *indices, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t key = tide__job_key_at(job, indices[i]);
+        const uint32_t slot = tide__slot_of(table, key);
+        atomic_uint_fast64_t *word;
+        uint64_t old;
+        bool full = table->options.key_limit &&
+                    tide__slab_used(&table->slab) >= table->options.key_limit;
+        int code = tide__row_lock(table, slot, key, !full, &word, &old);
+        if (code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED) {
+            tide__word_unlock(word, old);
+            if (tide__word_seen(old) > UNACKED_MAX) {
+                return tide_fail(TIDE_EBUSY, "too many pushes to one key wait for its copies");
+            }
+            continue;
+        }
+        if (code == TIDE__FOUND) {
+            uint32_t row = 0;
+            code = full ? TIDE_EFULL : tide__slab_take(&table->slab, &row);
+            if (!code) {
+                tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+                old = tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW,
+                                       NULL, NULL);
+            }
+            tide__word_unlock(word, old);
+        }
+        if (full) {
+            return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
+                             table->name, (unsigned long long)table->options.key_limit);
+        }
+        if (code < 0) {
+            return code;
+        }
+    }
+    return 0;
+}
+
+/* The push's rows as they came, one after another, with what goes to the copies. */
+static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *indices,
+                                       uint32_t count) {
+    const struct tide__repl head = {.table = job->table,
+                                    .origin = job->origin,
+                                    .sequence = job->sequence,
+                                    .kind = job->raw ? TIDE__REPL_RAW : TIDE__REPL_PUSH,
+                                    .row_bytes = tide__job_wire_row(job)};
+    struct tide__repl *all = tide_alloc(sizeof *all + count * (2 * sizeof(uint64_t)));
+    struct tide_blob *rows = tide_blob_create(count * head.row_bytes);
+    if (!all || !rows) {
+        tide_free(all);
+        tide_blob_unref(rows);
+        return NULL;
+    }
+    *all = head;
+    all->rows = rows;
+    all->keys = (uint64_t *)(void *)(all + 1);
+    all->numbers = all->keys + count;
+    if (count == job->count) {
+        memcpy(rows->data, job->rows, count * head.row_bytes);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        all->keys[i] = tide__job_key_at(job, indices[i]);
+        if (count < job->count) {
+            memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
+                   head.row_bytes);
+        }
+    }
+    all->count = count;
+    return all;
+}
+
+static void row_push(struct tide__job *job, uint32_t index, uint64_t key, uint32_t slot) {
+    struct tide_table *table = job->table;
+    const size_t floats = tide__job_floats(job);
+    const uint8_t *delta = (job->deltas ? (const uint8_t *)job->deltas : job->rows) +
+                           (size_t)index * floats * sizeof(float);
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    int code = tide__row_lock(table, slot, key, false, &word, &old);
+    TIDE_ASSERT(code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED); /* reserved */
+    float *row = tide__slab_row(&table->slab, (uint32_t)old);
+    tide__cut_push(table, key, &old, row, false, job->stamp, job->raw ? NULL : delta);
+    if (job->raw) {
+        memcpy(row, delta, floats * sizeof *row);
+    } else {
+        tide__rule_apply(&table->options, row, delta);
+    }
+    const uint64_t one = UINT64_C(1) << 32;
+    tide__word_unlock(word, table->replicas->at_risk ? tide__at_risk_note(table, key, old)
+                                                     : old + one);
+}
+
+/* Numbers and ids for the slots of a push that is new to them. */
+static void push_number(struct tide__job *job, struct tide__repl *all) {
+    struct tide__replicas *replicas = job->table->replicas;
+    tide__replicas_mark(replicas);
+    for (uint32_t i = 0; i < all->count; i++) {
+        const uint32_t slot = tide__slot_of(job->table, all->keys[i]);
+        if (tide__replicas_first(replicas, slot)) {
+            replicas->number[slot]++;
+            tide__recent_add(job->table, slot, job->origin, job->sequence);
+        }
+        all->numbers[i] = replicas->number[slot];
+    }
+}
+
+/* Room for all that a push changes here. */
+static int push_reserve(struct tide__job *job, const uint32_t *indices, uint32_t count) {
+    struct tide_table *table = job->table;
+    int code = tide__job_prepare(job);
+    code = code ? code : rows_reserve(table, job, indices, count);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        code = tide__recent_reserve(table, tide__slot_of(table, tide__job_key_at(job, indices[i])));
+    }
+    return code;
+}
+
+/* Durability window: the rows are listed, and go to the copies later. */
+static int push_at_risk(struct tide__job *job, const uint32_t *indices, uint32_t count) {
+    struct tide_table *table = job->table;
+    int code = push_reserve(job, indices, count);
+    code = code ? code : tide__at_risk_reserve(table, count);
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        const uint64_t key = tide__job_key_at(job, indices[i]);
+        const uint32_t slot = tide__slot_of(table, key);
+        if (tide__replicas_first(table->replicas, slot)) {
+            tide__recent_add(table, slot, job->origin, job->sequence);
+            tide__at_risk_id(table, slot, job->origin, job->sequence);
+        }
+        row_push(job, indices[i], key, slot);
+    }
+    return code;
+}
+
+static int push_fresh(struct tide__job *job, const uint32_t *indices, uint32_t count,
+                      struct tide__wait *wait) {
+    int code = push_reserve(job, indices, count);
+    struct tide__repl *all = code ? NULL : push_entries(job, indices, count);
+    if (!all) {
+        return code ? code : tide_fail(TIDE_ENOMEM, "no memory for copies of a push");
+    }
+    push_number(job, all);
+    for (uint32_t i = 0; i < count; i++) {
+        row_push(job, indices[i], all->keys[i], tide__slot_of(job->table, all->keys[i]));
+    }
+    all->wait = wait;
+    code = tide__replicate(all);
+    tide_blob_unref(all->rows);
+    tide_free(all);
+    return code;
+}
+
+/* What of a push is new here: the keys at `fresh`, first in their order; `known`: slots that have
+ * it. */
+struct sorted {
+    uint32_t waits, fresh, known; /* counts */
+    uint32_t *wait_at, *fresh_at, *known_slots;
+};
+
+static void sort_push(const struct tide__job *job, const uint32_t *indices, uint32_t count,
+                      struct sorted *s) {
+    struct tide_table *table = job->table;
+    struct tide__replicas *replicas = table->replicas;
+    tide__replicas_mark(replicas);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
+        bool first = tide__replicas_first(replicas, slot);
+        if (first) {
+            replicas->marked[slot] =
+                (uint8_t)tide__recent_look(table, slot, job->origin, job->sequence);
+        }
+        if (first && replicas->marked[slot] == TIDE__ID_KNOWN) {
+            s->known_slots[s->known++] = slot;
+        }
+        if (replicas->marked[slot] != TIDE__ID_OVER) { /* else its origin waits no more */
+            s->wait_at[s->waits++] = indices[i];
+        }
+        if (replicas->marked[slot] == TIDE__ID_FRESH) {
+            s->fresh_at[s->fresh++] = indices[i];
+        }
+    }
+}
+
+/* A closed table: the answer waits until all that is listed by now is with the copies. */
+static int wait_for_copies(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
+    struct tide_table *table = job->table;
+    wait->slots = tide_alloc((s->waits + 1) * sizeof *wait->slots);
+    if (!wait->slots) {
+        return tide_fail(TIDE_ENOMEM, "no memory for an answer");
+    }
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < s->waits; i++) {
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, s->wait_at[i]));
+        if (tide__replicas_first(table->replicas, slot)) {
+            wait->slots[wait->slot_count++] = slot;
+        }
+    }
+    wait->left++;
+    tide__at_risk_wait(table, wait);
+    return 0;
+}
+
+/* What of a push is new is applied; the answer waits as long as the table's durability wants. */
+static int push_sorted(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
+    struct tide_table *table = job->table;
+    const bool window = table->replicas->at_risk != NULL;
+    if (window) {
+        tide__at_risk_begin(table);
+    }
+    int code = s->fresh == 0 ? 0
+               : window      ? push_at_risk(job, s->fresh_at, s->fresh)
+                             : push_fresh(job, s->fresh_at, s->fresh, wait);
+    if (!code && window) {
+        code = tide__at_risk_open(table) ? 0 : wait_for_copies(job, s, wait);
+    } else if (!code) {
+        code = tide__barrier(table, wait, s->known_slots, s->known);
+    }
+    return code;
+}
+
+static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count) {
+    struct sorted s = {.wait_at = tide_alloc(3 * (size_t)count * sizeof(uint32_t))};
+    if (!s.wait_at) {
+        tide__job_error(job, TIDE_ENOMEM, "no memory for a push", indices, count);
+        return;
+    }
+    s.fresh_at = s.wait_at + count;
+    s.known_slots = s.fresh_at + count;
+    sort_push(job, indices, count, &s);
+    struct tide__wait *wait = s.waits ? wait_make(job, s.wait_at, s.waits) : NULL;
+    int code = wait ? push_sorted(job, &s, wait) : 0;
+    if (wait && code) {
+        tide__job_error(job, code, tide_error_message(), s.wait_at, s.waits);
+        wait->dead = true;
+    }
+    if (wait && TIDE_MUTANT(early_ack) && !wait->dead) {
+        tide__job_reply(&wait->job);
+        wait->dead = true;
+    }
+    if (wait) {
+        tide__wait_done(wait);
+    }
+    tide_free(s.wait_at);
+}
+
+/* Values into the answer, and the slots that have to be asked about. */
+static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job,
+                            const uint32_t *indices, uint32_t count, uint32_t *slots) {
+    struct tide_table *table = job->table;
+    const size_t floats = tide__job_floats(job);
+    uint32_t asked = 0;
+    uint64_t deadline = TIDE_NEVER;
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t key = tide__job_key_at(job, indices[i]);
+        const uint32_t slot = tide__slot_of(table, key);
+        float *out = (float *)wait->job.values->data + i * floats;
+        atomic_uint_fast64_t *word;
+        uint64_t old = 0;
+        int code = tide__row_lock(table, slot, key, false, &word, &old);
+        if (code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED) {
+            memcpy(out, tide__slab_row(&table->slab, (uint32_t)old), floats * sizeof *out);
+        } else {
+            tide__row_init(&table->options, key, out, job->raw);
+        }
+        if (code == TIDE__FOUND) {
+            tide__word_unlock(word, old);
+        }
+        uint64_t until = tide__lease_deadline(table, slot);
+        deadline = until < deadline ? until : deadline;
+        if (tide__word_seen(old) && !table->replicas->at_risk &&
+            tide__replicas_first(table->replicas, slot)) {
+            slots[asked++] = slot;
+        }
+    }
+    if (tide_port_now(table->store->port) < deadline) {
+        return asked;
+    }
+    asked = 0;
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
+        if (tide__replicas_first(table->replicas, slot)) {
+            slots[asked++] = slot;
+        }
+    }
+    return asked;
+}
+
+static void strict_pull(const struct tide__job *job, const uint32_t *indices, uint32_t count) {
+    struct tide__wait *wait = wait_make(job, indices, count);
+    uint32_t *slots = wait ? tide_alloc(count * sizeof *slots) : NULL;
+    if (wait) {
+        wait->job.values = tide_blob_create(count * tide__job_floats(job) * sizeof(float));
+    }
+    int code = TIDE_ENOMEM;
+    if (slots && wait->job.values) {
+        uint32_t asked = pull_values(wait, job, indices, count, slots);
+        code = tide__barrier(job->table, wait, slots, asked);
+    }
+    if (wait && code) {
+        tide__job_error(job, code, "no memory for an answer", indices, count);
+        wait->dead = true;
+    }
+    if (wait) {
+        tide__wait_done(wait);
+    }
+    tide_free(slots);
+}
+
+void tide__strict_job(struct tide__job *job) {
+    struct tide_table *table = job->table;
+    struct tide_store *store = table->store;
+    const uint32_t mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN;
+    const unsigned state = store->member_state[job->origin];
+    uint32_t *served = tide_alloc(job->count * sizeof *served), count = 0, missed = 0;
+    tide__recent_low(store, job->origin, job->low);
+    tide__misses_init(&job->misses);
+    bool dead = job->origin != tide__store_self(store) &&
+                (state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT);
+    uint32_t *misses = served ? tide_alloc(job->count * sizeof *misses) : NULL;
+    for (uint32_t i = 0; misses && i < job->count && !dead; i++) {
+        tide__rows_prefetch(table, job->keys, i, job->count);
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, i));
+        uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+        if ((route & mask) == TIDE__MINE) {
+            served[count++] = i;
+        } else {
+            misses[missed++] = i;
+        }
+    }
+    if (!misses) {
+        tide__job_error(job, TIDE_ENOMEM, "no memory for an operation", NULL, job->count);
+    } else if (missed) {
+        tide__job_pass_misses(job, misses, missed);
+    }
+    if (count) {
+        tide__table_count(table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
+                          job->origin == tide__store_self(store) ? 0 : count);
+        if (job->kind == TIDE__PULL) {
+            strict_pull(job, served, count);
+        } else {
+            strict_push(job, served, count);
+        }
+    }
+    if (job->own && !job->queued_once) {
+        /* release: what it did before; pairs with the acquire of tide__pass_pull */
+        atomic_fetch_add_explicit(&table->self_handled, 1, memory_order_release);
+    }
+    tide_free(misses);
+    tide_free(served);
+}
