@@ -611,17 +611,6 @@ void tide_table_health(struct tide_table *table, struct tide_table_health *out);
 int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
 /* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
 void tide_worker_end(void);
-/* Ends the calling worker's interval; returns its new clock. EINVAL: the calling fiber is no worker. */
-int tide_clock(void);
-
-/*
- * Clocks. A worker is a fiber that said so; it counts intervals of its work from `clock` on, and what it pushes in
- * interval c has stamp c. Consistency models, intents and exact checkpoints are told in these clocks.
- */
-/* The calling fiber is worker `worker` of the run from now. EINVAL: it is one already, or no fiber of a node. */
-int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
-/* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
-void tide_worker_end(void);
 /* The calling fiber's clock; -1: it is no worker. It may begin at a higher clock than it asked for: a clock that others
  * were told is over stays over. Any thread. */
 int64_t tide_worker_clock(void);
