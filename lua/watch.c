@@ -23,20 +23,19 @@ static int core_event(lua_State *L) {
     return 0;
 }
 
-static void push_events(lua_State *L, const struct tide_event *events, size_t count) {
-    lua_createtable(L, (int)count, 0);
-    for (size_t i = 0; i < count; i++) {
-        lua_createtable(L, 0, 4);
-        lua_pushinteger(L, (lua_Integer)events[i].number);
-        lua_setfield(L, -2, "number");
-        lua_pushnumber(L, (lua_Number)events[i].wall_ns / 1e9);
-        lua_setfield(L, -2, "time");
-        lua_pushstring(L, events[i].kind);
-        lua_setfield(L, -2, "kind");
-        lua_pushstring(L, events[i].text);
-        lua_setfield(L, -2, "text");
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
+/* Element `at` of the table on top: {number=, time=, [field]=, text=}. */
+static void push_line(lua_State *L, size_t at, uint64_t number, uint64_t wall_ns, const char *field,
+                      const char *value, const char *text) {
+    lua_createtable(L, 0, 4);
+    lua_pushinteger(L, (lua_Integer)number);
+    lua_setfield(L, -2, "number");
+    lua_pushnumber(L, (lua_Number)wall_ns / 1e9);
+    lua_setfield(L, -2, "time");
+    lua_pushstring(L, value);
+    lua_setfield(L, -2, field);
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, "text");
+    lua_rawseti(L, -2, (lua_Integer)at);
 }
 
 /* core.events(after) -> {{number=, time=, kind=, text=}, ..}, oldest first */
@@ -48,7 +47,11 @@ static int core_events(lua_State *L) {
     size_t count =
         host->node ? tide_events(tide_system_of(host->node), (uint64_t)after, events, EVENTS_MAX)
                    : 0;
-    push_events(L, events, count);
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        push_line(L, i + 1, events[i].number, events[i].wall_ns, "kind", events[i].kind,
+                  events[i].text);
+    }
     return 1;
 }
 
@@ -61,16 +64,8 @@ static int core_logged(lua_State *L) {
     size_t count = tide_log_recent(lines, TIDE_LOG_KEPT);
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0; i < count; i++) {
-        lua_createtable(L, 0, 4);
-        lua_pushinteger(L, (lua_Integer)lines[i].number);
-        lua_setfield(L, -2, "number");
-        lua_pushnumber(L, (lua_Number)lines[i].wall_ns / 1e9);
-        lua_setfield(L, -2, "time");
-        lua_pushstring(L, levels[lines[i].level]);
-        lua_setfield(L, -2, "level");
-        lua_pushstring(L, lines[i].text);
-        lua_setfield(L, -2, "text");
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
+        push_line(L, i + 1, lines[i].number, lines[i].wall_ns, "level", levels[lines[i].level],
+                  lines[i].text);
     }
     return 1;
 }

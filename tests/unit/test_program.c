@@ -182,13 +182,19 @@ static void small_net(void) {
     expect(tide_program_differentiate(p, false));
 }
 
+/* Inputs and labels for it. */
+static struct batch small_batch(uint32_t rows) {
+    struct batch b = {.rows = rows};
+    add_input(&b, "x", false, 64);
+    add_input(&b, "y", true, 1);
+    return b;
+}
+
 static void layers_are_needed_upwards_and_ready_downwards(void **cmocka_state) {
     (void)cmocka_state;
     small_net();
     struct work w = start("cpu", (struct tide_plan_options){0});
-    struct batch b = {.rows = 4};
-    add_input(&b, "x", false, 64);
-    add_input(&b, "y", true, 1);
+    struct batch b = small_batch(4);
     bind(&w, &b);
     struct seen seen = {.text = ""};
     struct tide_run_hooks hooks = {.arg = &seen, .need = on_need, .ready = on_ready};
@@ -225,9 +231,7 @@ static void the_work_of_a_step_is_counted(void **cmocka_state) {
     assert_float_equal(work.bytes, 5 * 10 * 4, 0);
     small_net();
     struct work w = start("cpu", (struct tide_plan_options){0});
-    struct batch b = {.rows = 4};
-    add_input(&b, "x", false, 64);
-    add_input(&b, "y", true, 1);
+    struct batch b = small_batch(4);
     bind(&w, &b);
     struct tide_work sum = {0, 0};
     struct tide_run_hooks hooks = {.arg = &sum, .work = on_work};
@@ -264,9 +268,7 @@ static void a_gradient_is_offered_as_factors_instead(void **cmocka_state) {
     (void)cmocka_state;
     small_net();
     struct work w = start("cpu", (struct tide_plan_options){0});
-    struct batch b = {.rows = 4};
-    add_input(&b, "x", false, 64);
-    add_input(&b, "y", true, 1);
+    struct batch b = small_batch(4);
     bind(&w, &b);
     expect(tide_run_step(w.run, 4, 0, NULL));
     const struct tide_parameter_place place = find("w1");
@@ -319,9 +321,7 @@ static void a_step_of_a_size_seen_before_allocates_nothing(void **cmocka_state) 
     (void)cmocka_state;
     small_net();
     struct work w = start("cpu", (struct tide_plan_options){0});
-    struct batch b = {.rows = 16};
-    add_input(&b, "x", false, 64);
-    add_input(&b, "y", true, 1);
+    struct batch b = small_batch(16);
     bind(&w, &b);
     expect(tide_run_step(w.run, 16, 0, NULL));
     struct tide_plan_figures f = tide_plan_figures(w.plan);
@@ -345,9 +345,7 @@ static void evaluation_neither_drops_nor_moves_statistics(void **cmocka_state) {
     small_net();
     struct work w = start("cpu", (struct tide_plan_options){.kind = TIDE_PLAN_EVALUATE});
     struct work t = start("cpu", (struct tide_plan_options){0});
-    struct batch b = {.rows = 6};
-    add_input(&b, "x", false, 64);
-    add_input(&b, "y", true, 1);
+    struct batch b = small_batch(6);
     bind(&w, &b);
     bind(&t, &b);
     size_t elements = tide_program_state_elements(p), rows, columns;
@@ -396,9 +394,7 @@ static void a_plan_serves_several_threads(void **cmocka_state) {
     (void)cmocka_state;
     small_net();
     struct runner r[3];
-    struct batch b = {.rows = 4};
-    add_input(&b, "x", false, 64);
-    add_input(&b, "y", true, 1);
+    struct batch b = small_batch(4);
     struct tide_plan *own[3];
     for (size_t i = 0; i < 3; i++) {
         r[i] = (struct runner){start("cpu", (struct tide_plan_options){0}), &b, 0};

@@ -4,6 +4,7 @@
  * bit. Pushes are one-hot rows, so that every one can be read. Seeded, in the simulator; `--seeds
  * N` for more, `--first N`.
  */
+#include "seeded.h"
 #include "store_world.h"
 
 #include "store/replica.h"
@@ -12,7 +13,6 @@ enum { KEYS = 6, FIBERS = 8, PUSHES = 7, WIDTH = FIBERS * PUSHES, OPS = 40, ASYN
 #define USUAL_PAUSE UINT64_C(30000000)
 _Static_assert(WIDTH <= 64, "a set is 64 bits");
 
-static uint64_t seeds_wanted, seed_first = 1;
 static bool real_threads; /* instead of the simulator */
 
 struct op {
@@ -353,10 +353,6 @@ static unsigned some_node(struct world *w) { /* not the controller */
     return 1 + (unsigned)tide_random_below(&w->random, w->nodes - 1);
 }
 
-static uint64_t seeds(uint64_t usual) {
-    return seeds_wanted ? seeds_wanted : usual;
-}
-
 /* ---- tests ---- */
 
 static void pushes_reach_their_copies_without_faults(void **state) {
@@ -607,20 +603,6 @@ int main(int argc, char **argv) {
 #ifdef TIDE_MUTANTS
     tide__mutant = getenv("TIDE_MUTANT");
 #endif
-    for (; argc > 2 && strncmp(argv[1], "--", 2) == 0; argc -= 2, argv += 2) {
-        if (strcmp(argv[1], "--seeds") == 0) {
-            seeds_wanted = strtoull(argv[2], NULL, 10);
-        } else if (strcmp(argv[1], "--first") == 0) {
-            seed_first = strtoull(argv[2], NULL, 10);
-        }
-#ifdef TIDE_MUTANTS
-        if (strcmp(argv[1], "--mutant") == 0) {
-            tide__mutant = argv[2];
-        }
-#endif
-    }
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    seeded_options(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
  * without a death. Pushes are one-hot rows, so that every one can be read. Seeded, in the simulator;
  * `--seeds N` for more, `--first N`.
  */
+#include "seeded.h"
 #include "store_world.h"
 
 #include "store/at_risk.h"
@@ -11,12 +12,6 @@
 enum { KEYS = 6, FIBERS = 6, PUSHES = 10, WIDTH = FIBERS * PUSHES, OPS = PUSHES * KEYS };
 #define MS UINT64_C(1000000)
 #define WINDOW (40 * MS)
-
-static uint64_t seeds_wanted, seed_first = 1;
-
-static uint64_t seeds(uint64_t usual) {
-    return seeds_wanted ? seeds_wanted : usual;
-}
 
 struct push {
     uint64_t key, returned; /* TIDE_NEVER: it failed, or nobody knows */
@@ -497,20 +492,6 @@ int main(int argc, char **argv) {
     };
     program = argv[0];
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
-    for (; argc > 2 && strncmp(argv[1], "--", 2) == 0; argc -= 2, argv += 2) {
-        if (strcmp(argv[1], "--seeds") == 0) {
-            seeds_wanted = strtoull(argv[2], NULL, 10);
-        } else if (strcmp(argv[1], "--first") == 0) {
-            seed_first = strtoull(argv[2], NULL, 10);
-        }
-#ifdef TIDE_MUTANTS
-        if (strcmp(argv[1], "--mutant") == 0) {
-            tide__mutant = argv[2];
-        }
-#endif
-    }
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    seeded_options(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
