@@ -43,6 +43,7 @@ local function train(cluster, job)
 end
 
 tide.main(function()
+  sim.compute {flops = 1e15, memory = 1e15} -- what travels is compared
   local cluster <close> = tide.cluster {nodes = 4}
   local seconds, sums = {}, {}
   for i, job in ipairs(jobs) do
@@ -52,7 +53,7 @@ tide.main(function()
   assert(sums[2] == sums[3] and sums[3] == sums[4] and math.abs(sums[1] - sums[2]) < 1e-5)
   if opt.fault == "none" then
     assert(seconds[2] < seconds[1] / 2 and seconds[3] < seconds[1] / 2, "factors are slow")
-    assert(seconds[4] < seconds[2] / 2, "factors without zeros are slow")
+    assert(seconds[4] < seconds[2] / 4, "factors without zeros are slow")
     print "quicker"
   end
 end)
