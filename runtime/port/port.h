@@ -91,7 +91,8 @@ struct tide_port_ops {
     void (*listener_close)(struct tide_listener *);
     int (*connect)(struct tide_executor *, const char *endpoint, const struct tide_stream_events *, void *arg, struct tide_stream **);
     void (*stream_accept)(struct tide_stream *, const struct tide_stream_events *, void *arg); /* inside `accepted`; else the stream is closed */
-    /* Takes as many bytes as fit now, returns how many (0..total) or a negative code; short: `writable` follows. */
+    /* Takes as many bytes as fit now, returns how many (0..total) or a negative code; short: `writable` follows. Bytes
+     * for a peer that has gone are taken and lost: `closed` follows once what it sent before has been read. */
     ssize_t (*stream_write)(struct tide_stream *, const struct tide_iovec *, size_t count);
     void (*stream_resume)(struct tide_stream *);
     void (*stream_close)(struct tide_stream *); /* `closed` follows with 0 */

@@ -49,6 +49,7 @@ struct tide_stream {
     bool connecting;
     bool reading;    /* false between a refused buffer and resume */
     bool want_write; /* the last write was short */
+    bool broken;     /* nobody takes what is written; reading comes to the end */
     bool handle_open;
     bool delivered;
     struct tide_stream *closing_next;
@@ -263,24 +264,38 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
     update_mask(s);
 }
 
+static size_t size_of(const struct tide_iovec *iov, size_t count) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        size += iov[i].size;
+    }
+    return size;
+}
+
+/* The peer has gone. What it sent before is still here to be read, and may say why it went: the
+ * end is found by reading, behind it. */
+static bool is_gone(int error_number) {
+    return error_number == EPIPE || error_number == ECONNRESET || error_number == ETIMEDOUT;
+}
+
 ssize_t tide__real_stream_write(struct tide_stream *s, const struct tide_iovec *iov, size_t count) {
     tide__real_check_thread(s->executor);
     if (s->fd < 0) {
         return tide_fail(TIDE_ECLOSED, "the connection is closed");
     }
     size_t taken = 0;
-    while (!s->connecting && count > 0) {
-        size_t batch = count < IOV_MAX ? count : IOV_MAX, wanted = 0;
-        for (size_t i = 0; i < batch; i++) {
-            wanted += iov[i].size;
-        }
+    while (!s->connecting && !s->broken && count > 0) {
+        size_t batch = count < IOV_MAX ? count : IOV_MAX, wanted = size_of(iov, batch);
         struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = batch};
         ssize_t n;
         do {
             n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
         } while (n < 0 && errno == EINTR);
+        if (n < 0 && is_gone(errno)) {
+            s->broken = true;
+            break;
+        }
         if (n < 0 && errno != EAGAIN && errno != ENOBUFS) {
-            /* What the peer sent before it went is lost to us, as it is with any reset. */
             int code = tide__real_fail(errno, "writing to", "a stream");
             finish(s, code);
             return code;
@@ -291,6 +306,9 @@ ssize_t tide__real_stream_write(struct tide_stream *s, const struct tide_iovec *
         }
         iov += batch;
         count -= batch;
+    }
+    if (s->broken) {
+        return (ssize_t)(taken + size_of(iov, count));
     }
     if (count > 0) {
         s->want_write = true;

@@ -101,6 +101,9 @@ struct client {
     size_t total, sent, received;
     size_t pieces; /* buffers a write */
     bool started, connected, short_seen;
+    bool deaf; /* refuses buffers until it has spoken */
+    int spoken;
+    atomic_int speak; /* so many words to nobody; it listens after the last of two */
     int writables, surplus, mismatches;
     int reason; /* as `closed` tells */
     uint8_t in[100000];
@@ -119,6 +122,7 @@ struct link {
     bool hold;    /* refuse buffers until released */
     bool hang_up; /* close as soon as accepted */
     bool refuse;  /* do not take what is accepted */
+    const char *last_words; /* said before it hangs up */
     int listen_code, accepted, server_reason;
     struct tide_peer_identity peer;
     atomic_bool ready[2]; /* executors[i] is stored */
@@ -183,6 +187,10 @@ static void server_accepted(void *arg, struct tide_stream *stream) {
     l->stream = stream;
     l->w->ports[1]->ops->stream_accept(stream, &server_events, l);
     l->w->ports[1]->ops->stream_peer(stream, &l->peer);
+    if (l->last_words != NULL) {
+        struct tide_iovec iov = {l->last_words, strlen(l->last_words)};
+        assert_int_equal(l->w->ports[1]->ops->stream_write(stream, &iov, 1), iov.size);
+    }
     if (l->hang_up) {
         l->w->ports[1]->ops->stream_close(stream);
         assert_false(atomic_load(&l->server_closed)); /* never from inside a call */
@@ -255,7 +263,7 @@ static void client_connected(void *arg, struct tide_stream *stream) {
 static void client_buffer(void *arg, void **data, size_t *size) {
     struct client *c = arg;
     *data = c->in;
-    *size = sizeof c->in;
+    *size = c->deaf ? 0 : sizeof c->in;
 }
 
 static void client_received(void *arg, size_t size) {
@@ -300,6 +308,16 @@ static uint64_t client_turn(void *arg) {
                                                       c, &c->stream),
                          0);
         assert_false(c->connected);
+    }
+    if (c->connected && c->spoken < atomic_load(&c->speak) && c->stream != NULL) {
+        struct tide_iovec iov = {"hello?", 6};
+        assert_int_equal(l->w->ports[0]->ops->stream_write(c->stream, &iov, 1), iov.size);
+        c->spoken++;
+        if (c->spoken == 2) {
+            c->deaf = false;
+            l->w->ports[0]->ops->stream_resume(c->stream);
+        }
+        return 0;
     }
     return TIDE_NEVER;
 }
@@ -442,6 +460,34 @@ static void the_end_of_the_peer_is_eclosed(void **state) {
             }
             link_close(l);
         }
+    }
+}
+
+/* Of TCP, the first words to nobody bring the reset, and the next ones meet it. */
+static void the_last_words_of_a_peer_are_heard_by_one_who_was_speaking(void **state) {
+    (void)state;
+    EACH_WORLD(w) {
+        world_open(&w, &world_kinds[kind_]);
+        struct link *l = link_new();
+        l->hang_up = true;
+        l->last_words = "farewell";
+        l->client.deaf = true;
+        l->client.data = (const uint8_t *)"farewell!"; /* one more: the end is the peer's */
+        l->client.total = l->client.sent = 9;
+        link_open(l, &w);
+        assert_true(world_wait(&w, &l->listening));
+        link_connect(l);
+        assert_true(world_wait(&w, &l->server_closed));
+        for (int i = 1; i <= 2; i++) {
+            atomic_store(&l->client.speak, i);
+            tide_executor_wake(w.ports[0], l->executors[0]);
+            world_sleep(&w, 20000000);
+        }
+        assert_true(world_wait(&w, &l->client.closed));
+        assert_int_equal(l->client.received, 8);
+        assert_int_equal(l->client.mismatches, 0);
+        assert_int_not_equal(l->client.reason, 0);
+        link_close(l);
     }
 }
 
@@ -676,6 +722,7 @@ int main(void) {
         cmocka_unit_test(bytes_come_back_whole_and_in_order),
         cmocka_unit_test(a_reader_that_stops_makes_writes_short_until_it_resumes),
         cmocka_unit_test(the_end_of_the_peer_is_eclosed),
+        cmocka_unit_test(the_last_words_of_a_peer_are_heard_by_one_who_was_speaking),
         cmocka_unit_test(a_connection_to_nobody_is_unreachable),
         cmocka_unit_test(a_second_listener_on_an_address_is_refused),
         cmocka_unit_test(malformed_endpoints_are_the_callers_mistake),
