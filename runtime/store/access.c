@@ -244,27 +244,6 @@ static inline int lock_moving(const struct tide__pass *pass, const struct block 
     }
 }
 
-typedef float float8 __attribute__((vector_size(32), aligned(1), may_alias));
-
-static inline void copy_floats(float *to, const float *from, size_t count) {
-    if (count < 8 || count > 256) {
-        if (count < 8) {
-            for (size_t i = 0; i < count; i++) {
-                memcpy(to + i, from + i, sizeof *to);
-            }
-            return;
-        }
-        memcpy(to, from, count * sizeof *to);
-        return;
-    }
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        *(float8 *)(void *)(to + i) = *(const float8 *)(const void *)(from + i);
-    }
-    /* the last eight once more instead of a loop over the rest */
-    *(float8 *)(void *)(to + count - 8) = *(const float8 *)(const void *)(from + count - 8);
-}
-
 static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass,
                                                            const bool moving) {
     struct tide_table *table = pass->table;
@@ -290,7 +269,7 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             }
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED)) {
-                    copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
+                    tide__copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
                     tide__word_unlock(word, old);
                 } else {
                     tide__word_unlock(word, old);

@@ -1,6 +1,6 @@
 /*
  * One key that changes its owner: its word, its arrival record, its row; the worker's part and the
- * store actor's. What is decided where: relocate.c; about what: owner.c, handover.c.
+ * store actor's. What is decided where: relocate.h; about what: owner.c, handover.c.
  */
 #include "store/location.h"
 #include "store/owner.h"
@@ -53,46 +53,9 @@ atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, ui
     return word;
 }
 
-struct tide__relocation tide__key_view(struct tide_table *table, uint32_t slot, uint64_t word) {
-    const uint16_t self = tide__store_self(table->store);
-    struct tide__relocation k = {.self = self,
-                                 .home = tide__route_of(table, slot) & TIDE__MINE,
-                                 .term = tide__word_seen(word)};
-    k.owner = k.home ? self : 0;
-    k.owner_term = k.term;
-    if (tide__word_state(word) == TIDE__OWNED) {
-        k.state = TIDE__HELD;
-    } else if (tide__word_state(word) == TIDE__ARRIVING) {
-        const struct tide__arrival *a = tide__arrival_of(table, word);
-        k.state = a->here ? TIDE__HELD : TIDE__COMING;
-        if (!a->here) {
-            k.owner = a->owner;
-            k.owner_term = a->owner_term;
-            k.next = a->next;
-            k.next_term = a->next_term;
-        }
-    } else if (word & TIDE__WORD_AWAY) {
-        k.owner = tide__word_owner(word);
-    }
-    return k;
-}
-
-/* The row is not here. */
-uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k, uint32_t handed) {
-    if (k->home && k->owner != k->self && k->owner != 0) {
-        return tide__word_bare(old, k->owner_term) | TIDE__WORD_AWAY | (uint32_t)k->owner << 16 |
-               handed;
-    }
-    return tide__word_bare(old, k->term) | handed;
-}
-
-void tide__arrival_free(struct tide_table *table, uint64_t word) {
-    tide__hand_give(&table->arrivals, (uint32_t)word);
-}
-
 /* The word of a row that is here: the workers', unless operations are on their way or it is held.
  * Then the record is not used any more. */
-static uint64_t settled(struct tide_table *table, uint64_t word) {
+static inline uint64_t settled(struct tide_table *table, uint64_t word) {
     const struct tide__arrival *a = tide__arrival_of(table, word);
     return !a->here || a->held || a->own
                ? word
@@ -100,7 +63,7 @@ static uint64_t settled(struct tide_table *table, uint64_t word) {
                      a->row;
 }
 
-uint64_t tide__word_settled(struct tide_table *table, uint64_t word) {
+static inline uint64_t settle(struct tide_table *table, uint64_t word) {
     const uint64_t now = settled(table, word);
     if (now != word) {
         tide__arrival_free(table, word);
@@ -108,28 +71,16 @@ uint64_t tide__word_settled(struct tide_table *table, uint64_t word) {
     return now;
 }
 
-/* An arrival record for a locked word without a row. */
-int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row) {
-    uint32_t number;
-    int code = tide__hand_take(&table->arrivals, &number);
-    if (code) {
-        return code;
-    }
-    uint32_t handed = tide__word_handed(*word);
-    *word =
-        tide__word_base(*word, tide__word_seen(*word)) | (uint64_t)TIDE__ARRIVING << 60 | number;
-    struct tide__arrival *a = tide__arrival_of(table, *word);
-    *a = (struct tide__arrival){.own = handed, .row = row};
-    a->last = &a->first;
-    return 0;
+uint64_t tide__word_settled(struct tide_table *table, uint64_t word) {
+    return settle(table, word);
 }
 
-int tide__row_take(struct tide_table *table, uint32_t *row) {
-    if (table->options.key_limit && tide__slab_used(&table->slab) >= table->options.key_limit) {
+int tide__row_limit(const struct tide_table *table) {
+    if (tide__slab_used(&table->slab) >= table->options.key_limit) {
         return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
                          table->name, (unsigned long long)table->options.key_limit);
     }
-    return tide__hand_take(&table->slab, row);
+    return 0;
 }
 
 /* A row for a locked word that has none and waits for none. */
@@ -250,17 +201,60 @@ int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float
     return 0;
 }
 
-void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code,
-                       const char *text) {
-    struct tide__job *job = w->job;
-    if (code) {
-        tide__job_error(job, code, text, &w->index, 1);
-        job->failed[w->index] = 1;
-    }
+static inline void one_less(struct tide_table *table, struct tide__job *job) {
     if (--job->left == 0) {
         job->next = table->parcels->done;
         table->parcels->done = job;
     }
+}
+
+void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code,
+                       const char *text) {
+    if (code) {
+        tide__job_error(w->job, code, text, &w->index, 1);
+        w->job->failed[w->index] = 1;
+        w->job->failures++;
+    }
+    one_less(table, w->job);
+}
+
+/* [0] below 512 ns; from there on two an octave: [1] from 512 ns, [2] from 768 ns, .. */
+static unsigned bucket_of(uint64_t ns) {
+    if (ns < 512) {
+        return 0;
+    }
+    const unsigned octave = 63u - (unsigned)__builtin_clzll(ns);
+    const unsigned bucket = 1 + 2 * (octave - 9) + ((ns >> (octave - 1)) & 1);
+    return bucket < TIDE_RELOCATE_BUCKETS ? bucket : TIDE_RELOCATE_BUCKETS - 1;
+}
+
+/* Rows that took equally long, for they were asked for together and came together. */
+static void count_took(struct tide_table *table) {
+    struct tide__parcels *parcels = table->parcels;
+    const uint64_t took = parcels->took;
+    if (parcels->same == 0) {
+        return;
+    }
+    parcels->got += parcels->same;
+    parcels->took_ns += parcels->same * took;
+    atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
+    atomic_store_explicit(bucket,
+                          atomic_load_explicit(bucket, memory_order_relaxed) + parcels->same,
+                          memory_order_relaxed);
+    if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
+        atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
+    }
+    parcels->same = 0;
+}
+
+static inline void count_time(struct tide_table *table, const struct tide__arrival *a,
+                              uint64_t now) {
+    const uint64_t took = now - a->asked_at;
+    if (took != table->parcels->took) {
+        count_took(table);
+        table->parcels->took = took;
+    }
+    table->parcels->same++;
 }
 
 /* Answers what waited and has all its rows. */
@@ -271,6 +265,7 @@ void tide__owner_finish(struct tide_table *table) {
         tide__table_count(table, TIDE__RELOCATED_OUT, parcels->given);
         parcels->given = 0;
     }
+    count_took(table);
     if (parcels->got) {
         tide__table_count(table, TIDE__RELOCATED_IN, parcels->got);
         tide__table_count(table, TIDE__RELOCATE_NS, parcels->took_ns);
@@ -282,7 +277,7 @@ void tide__owner_finish(struct tide_table *table) {
         job->next = NULL;
         tide__misses_init(&job->misses);
         uint32_t *at = NULL;
-        for (uint32_t i = 0; i < job->count; i++) {
+        for (uint32_t i = 0; job->failures && i < job->count; i++) {
             if (job->failed[i] && (at || (at = tide_alloc(job->count * sizeof *at)))) {
                 job->misses.at = at;
                 at[job->misses.count++] = i;
@@ -316,8 +311,12 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         struct tide__kept *second;
         const float *at = tide__slab_row(&table->slab, row);
         term |= tide__cut_give(table, key, old, at, &second);
-        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, at, second ? second->row : NULL);
-        tide_free(second);
+        if (TIDE_LIKELY(!second)) {
+            tide__parcel_row(table, to, key, term, at);
+        } else {
+            tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, at, second->row);
+            tide_free(second);
+        }
     }
     if (!none && TIDE_MUTANT(reloc_row_left_behind) && tide__word_state(old) == TIDE__OWNED) {
         return old;
@@ -325,9 +324,9 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     if (!none) {
         tide__hand_give(&table->slab, row);
     }
-    if (k->home) {
+    if (k->home && table->trails->count) {
         tide__trail_passed(table, key, k->self);
-    } else {
+    } else if (!k->home) {
         const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, key)));
         tide__locations_gave(table, key, to == home ? 0 : to, term & TIDE__TERM_MASK);
     }
@@ -336,28 +335,6 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     }
     table->parcels->given++;
     return tide__word_gone(old, k, handed);
-}
-
-/* [0] below 512 ns; from there on two an octave: [1] from 512 ns, [2] from 768 ns, .. */
-static unsigned bucket_of(uint64_t ns) {
-    if (ns < 512) {
-        return 0;
-    }
-    const unsigned octave = 63u - (unsigned)__builtin_clzll(ns);
-    const unsigned bucket = 1 + 2 * (octave - 9) + ((ns >> (octave - 1)) & 1);
-    return bucket < TIDE_RELOCATE_BUCKETS ? bucket : TIDE_RELOCATE_BUCKETS - 1;
-}
-
-static void count_time(struct tide_table *table, const struct tide__arrival *a, uint64_t now) {
-    uint64_t took = now - a->asked_at;
-    table->parcels->got++;
-    table->parcels->took_ns += took;
-    atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
-    atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
-        atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
-    }
 }
 
 /* What relocate() decided about a row that came for an ARRIVING word: bytes NULL: the initial one.
@@ -369,7 +346,7 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     float *row = tide__slab_row(&table->slab, a->row);
     const size_t row_bytes = table->row_floats * sizeof *row;
     if (bytes) {
-        memcpy(row, bytes, row_bytes);
+        tide__copy_floats(row, bytes, table->row_floats);
     } else {
         tide__row_init(&table->options, key, row, true);
     }
@@ -379,10 +356,12 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w;
          w = next) {
         next = w->next;
-        int code = w->job->kind == TIDE__LOCALIZE
-                       ? 0
-                       : tide__owner_run(w->job, w->index, &old, row, false);
-        tide__waiter_done(table, w, code, "no memory for the answer");
+        if (w->job->kind == TIDE__LOCALIZE) {
+            one_less(table, w->job);
+        } else {
+            int code = tide__owner_run(w->job, w->index, &old, row, false);
+            tide__waiter_done(table, w, code, "no memory for the answer");
+        }
     }
     a->first = NULL;
     a->last = &a->first;
@@ -397,13 +376,8 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
                          tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0, key,
                          0, NULL, NULL);
     }
-    return tide__word_settled(table, tide__word_base(old, k->term) |
-                                         (uint64_t)TIDE__ARRIVING << 60 | (uint32_t)old);
-}
-
-bool tide__owner_dead(const struct tide_store *store, uint16_t node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_DEAD ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEFT;
+    return settle(table, tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 |
+                             (uint32_t)old);
 }
 
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
@@ -412,9 +386,8 @@ void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
     (void)snprintf(text, 160, "node %s died, and with it the row", name);
 }
 
-/* The words of the next keys, then their rows. */
-static void fetch(struct tide_table *table, struct tide__key_block *block, const uint8_t *keys,
-                  size_t count) {
+void tide__block_fetch(struct tide_table *table, struct tide__key_block *block,
+                       const uint8_t *keys, size_t count) {
     const bool range = table->options.slots == TIDE_SLOTS_RANGE;
     for (size_t i = 0; i < count; i++) {
         uint64_t key;
@@ -439,25 +412,4 @@ static void fetch(struct tide_table *table, struct tide__key_block *block, const
             __builtin_prefetch(tide__slab_row(&table->arrivals, (uint32_t)word), 1);
         }
     }
-}
-
-atomic_uint_fast64_t *tide__block_lock(struct tide_table *table, struct tide__key_block *block,
-                                       const uint8_t *keys, size_t i, size_t count, uint64_t *key,
-                                       uint32_t *slot, uint64_t *old) {
-    if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
-        memcpy(key, keys + i * sizeof *key, sizeof *key);
-        *slot = tide__slot_of(table, *key);
-        return tide__key_lock(table, *slot, *key, old);
-    }
-    const size_t at = i % TIDE__BLOCK_KEYS;
-    if (at == 0) {
-        fetch(table, block, keys + i * sizeof *key,
-              count - i < TIDE__BLOCK_KEYS ? count - i : TIDE__BLOCK_KEYS);
-    }
-    *key = block->keys[at];
-    *slot = block->slots[at];
-    while (block->words[at] && tide__word_lock(block->words[at], false, old)) {
-        tide_pause();
-    }
-    return block->words[at];
 }

@@ -163,10 +163,9 @@ void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint6
     *word = with_flags(cut, *word, taken, true);
 }
 
-uint32_t tide__cut_give(struct tide_table *table, uint64_t key, uint64_t word, const float *row,
-                        struct tide__kept **second) {
-    uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
-    const bool taken = is_taken(cut, word) || tide__cut_phase(cut) == TIDE__CUT_IDLE;
+uint32_t tide__cut_give_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word,
+                             const float *row, struct tide__kept **second) {
+    const bool taken = is_taken(cut, word);
     uint32_t sequence = tide__cut_sequence(cut), marks = 0;
     *second = NULL;
     if (tide__cut_phase(cut) == TIDE__CUT_WALK && !taken) {
@@ -189,17 +188,13 @@ uint32_t tide__cut_give(struct tide_table *table, uint64_t key, uint64_t word, c
            (word & TIDE__WORD_DIRTY ? TIDE__MARK_DIRTY : 0);
 }
 
-uint64_t tide__cut_arrive(struct tide_table *table, uint64_t key, uint64_t word, uint32_t marks,
-                          const float *row, const void *second) {
-    uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
+uint64_t tide__cut_arrive_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word,
+                               uint32_t marks, const float *row, const void *second) {
     const unsigned phase = tide__cut_phase(cut);
     const bool same = (marks >> 24 & 15u) == tide__cut_sequence(cut);
     bool dirty = marks & TIDE__MARK_DIRTY;
     if (marks & TIDE__CUT_NO_ROW) { /* nobody pushed to it */
         return with_flags(cut, word, phase != TIDE__CUT_TOLD, false);
-    }
-    if (phase == TIDE__CUT_IDLE) {
-        return with_flags(cut, word, true, dirty);
     }
     if (same) {
         if (second) {

@@ -94,15 +94,38 @@ static inline void tide__cut_push(struct tide_table *table, uint64_t key, uint64
     tide__cut_split(table, cut, key, word, row, made, stamp, delta);
 }
 
+/* See the two below: while a generation is being written. */
+uint32_t tide__cut_give_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word,
+                             const float *row, struct tide__kept **second);
+uint64_t tide__cut_arrive_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word,
+                               uint32_t marks, const float *row, const void *second);
+
 /* A row leaves; its word is locked. The marks to send with it, and its second version, to be freed
  * (NULL: it is not split). */
-uint32_t tide__cut_give(struct tide_table *table, uint64_t key, uint64_t word, const float *row,
-                        struct tide__kept **second);
+static inline uint32_t tide__cut_give(struct tide_table *table, uint64_t key, uint64_t word,
+                                      const float *row, struct tide__kept **second) {
+    const uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
+    if (TIDE_LIKELY(tide__cut_phase(cut) == TIDE__CUT_IDLE)) {
+        *second = NULL;
+        return TIDE__MARK_SEQUENCE(tide__cut_sequence(cut)) |
+               (word & TIDE__WORD_DIRTY ? TIDE__MARK_DIRTY : 0);
+    }
+    return tide__cut_give_busy(table, cut, key, word, row, second);
+}
+
 /* A row has come, with its marks and `second` (NULL: none), or, of marks TIDE__CUT_NO_ROW, was made
  * here: the word with its flags. */
 #define TIDE__CUT_NO_ROW 0x80000000u
-uint64_t tide__cut_arrive(struct tide_table *table, uint64_t key, uint64_t word, uint32_t marks,
-                          const float *row, const void *second);
+static inline uint64_t tide__cut_arrive(struct tide_table *table, uint64_t key, uint64_t word,
+                                        uint32_t marks, const float *row, const void *second) {
+    const uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
+    if (TIDE_LIKELY(tide__cut_phase(cut) == TIDE__CUT_IDLE)) {
+        const bool dirty = !(marks & TIDE__CUT_NO_ROW) && (marks & TIDE__MARK_DIRTY);
+        return (word & ~(TIDE__WORD_TAKEN | TIDE__WORD_DIRTY)) | (cut & TIDE__WORD_TAKEN) |
+               (dirty ? TIDE__WORD_DIRTY : 0);
+    }
+    return tide__cut_arrive_busy(table, cut, key, word, marks, row, second);
+}
 /* A copy of a row whose home is another node is made or changed; its word is locked: the word with
  * its flags. Copies are marked like rows, and neither kept aside nor written: a generation in which
  * the home changes fails, and the next one is full. */

@@ -27,11 +27,15 @@ static bool read_columns(struct tide_table *table, struct tide_reader *r, struct
     size_t terms = 0;
     c->keys = tide_read_typed(r, TIDE_U64, &c->count);
     c->terms = tide_read_typed(r, TIDE_U32, &terms);
-    bool good = !r->error && c->count > 0 && terms == c->count;
-    for (size_t i = 0; i < c->count && good && table->options.keys == TIDE_KEYS_DENSE; i++) {
-        good = key_in(c, i) < table->options.key_count;
+    if (r->error || c->count == 0 || terms != c->count) {
+        return false;
     }
-    return good;
+    const uint64_t limit = table->options.key_count;
+    bool bad = false;
+    for (size_t i = 0; table->options.keys == TIDE_KEYS_DENSE && i < c->count; i++) {
+        bad |= key_in(c, i) >= limit;
+    }
+    return !bad;
 }
 
 /* How many rows come with a key: none, one, or with it its second version. */
@@ -40,10 +44,14 @@ static size_t rows_of(uint32_t term) {
 }
 
 static bool read_rows(const struct tide_table *table, struct tide_reader *r, struct columns *c) {
-    size_t wanted = 0;
+    size_t wanted = c->count;
+    uint32_t marks = 0;
     c->rows = tide_read_typed(r, TIDE_F32, &c->floats);
     for (size_t i = 0; i < c->count; i++) {
-        wanted += rows_of(term_in(c, i));
+        marks |= term_in(c, i);
+    }
+    for (size_t i = 0; rows_of(marks) != 1 && i < c->count; i++) {
+        wanted += rows_of(term_in(c, i)) - 1;
     }
     return !r->error && wanted * table->row_floats == c->floats;
 }
@@ -76,12 +84,14 @@ static void on_hand(struct tide_table *table, uint16_t node, const struct column
 
 static void on_xfer(struct tide_table *table, uint16_t from, const struct columns *c) {
     const uint64_t now = tide_port_now(table->store->port);
+    const size_t row_bytes = table->row_floats * sizeof(float);
+    const bool dead = table->store->told_dead[from];
     const uint8_t *row = c->rows;
     struct tide__key_block block;
     for (size_t i = 0; i < c->count; i++) {
         const uint32_t term = term_in(c, i);
         const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
-        row += rows_of(term) * table->row_floats * sizeof(float);
+        row += rows_of(term) * row_bytes;
         uint64_t key, old;
         uint32_t slot;
         atomic_uint_fast64_t *word =
@@ -92,8 +102,7 @@ static void on_xfer(struct tide_table *table, uint16_t from, const struct column
         struct tide__relocation k = tide__key_view(table, slot, old);
         struct tide__relocate_event event = {TIDE__EVENT_XFER, 0, term & TIDE__TERM_MASK};
         struct tide__relocate_result r = tide__relocate(&k, event);
-        if (!table->store->told_dead[from] &&
-            (r.act == TIDE__INSTALL || r.act == TIDE__INSTALL_AND_GIVE)) {
+        if (!dead && (r.act == TIDE__INSTALL || r.act == TIDE__INSTALL_AND_GIVE)) {
             old = tide__owner_install(table, old, key, &k, r, term, bytes, now);
         } else {
             tide__table_count(table, TIDE__SURPRISES, 1);

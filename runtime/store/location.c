@@ -147,9 +147,13 @@ void tide__locations_prefetch(struct tide_table *table, uint64_t key) {
     __builtin_prefetch(place_of(table, key), 1);
 }
 
+bool tide__locations_in_use(const struct tide_table *table) {
+    return table->locations && table->locations->straight > 0;
+}
+
 bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key,
                           bool home, bool gone) {
-    if (!table->locations || table->locations->straight == 0) {
+    if (!tide__locations_in_use(table)) {
         return false;
     }
     struct tide__location *e = find(table, key);

@@ -63,6 +63,8 @@ struct tide__job;
 struct tide__locations; /* of a table; made with the first entry */
 
 void tide__locations_prefetch(struct tide_table *table, uint64_t key);
+/* Is anything of this node under way to an owner, straight? While nothing is, nobody has to wait. */
+bool tide__locations_in_use(const struct tide_table *table);
 /* Must an own operation wait, before anything else is decided about it? `gone`: the row is not here. */
 bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key,
                           bool home, bool gone);

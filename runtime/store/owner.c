@@ -1,5 +1,5 @@
 /*
- * Keys that change their owner (technique "relocate"): what relocate.c decides, done to key words,
+ * Keys that change their owner (technique "relocate"): what relocate.h decides, done to key words,
  * rows, waiting operations and messages. In the store actor, except where a worker is named.
  *
  * A worker serves keys this node owns in place, as in a static table. Everything else it hands to
@@ -31,6 +31,8 @@ enum {
 struct walk {
     struct tide__job *job;
     struct tide_table *table;
+    struct tide__relocate_event event; /* what the job is to a key */
+    bool operation;                    /* pull or push */
     uint32_t *to;    /* of each miss */
     uint32_t *terms; /* of each miss for an OWNER, or STRAIGHT: under which that node has it; of
                         one that waits: the arrival record's number */
@@ -54,10 +56,6 @@ static struct tide__relocate_event event_of(const struct tide__job *job) {
                                     [TIDE__LOC] = TIDE__EVENT_LOC,
                                     [TIDE__OFFER] = TIDE__EVENT_OFFER};
     return (struct tide__relocate_event){.kind = kinds[job->kind], .node = job->origin};
-}
-
-static bool is_operation(const struct tide__job *job) {
-    return job->kind == TIDE__PULL || job->kind == TIDE__PUSH;
 }
 
 /* An operation on a row that is here, or on one at home that nobody ever touched. */
@@ -99,7 +97,7 @@ static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t k
 }
 
 /* This node wants the key: what arrives has a place. */
-static int await(struct walk *walk, uint64_t *word, const struct tide__relocation *k) {
+static inline int await(struct walk *walk, uint64_t *word, const struct tide__relocation *k) {
     struct tide_table *table = walk->table;
     uint32_t row;
     int code = tide__row_take(table, &row);
@@ -145,7 +143,7 @@ static int hand(struct walk *walk, uint64_t key, uint64_t *word, const struct ti
     }
     write_owner(table, word, k);
     tide__trail_add(table, key, r.to, (r.term - 1) & TIDE__TERM_MASK, r.node);
-    tide__parcel_add(table, TIDE__OP_HAND, r.to, r.node, key, r.term, NULL, NULL);
+    tide__parcel_key(table, TIDE__OP_HAND, r.to, r.node, key, r.term);
     return 0;
 }
 
@@ -156,22 +154,52 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
     const struct tide_store *store = walk->table->store;
     const uint16_t home = tide__route_home(route);
     const bool gone = k->state == TIDE__GONE;
-    const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
-    const bool held =
-        tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
-    const bool fenced =
-        (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
     *to = 0;
-    if ((fenced && (gone || held)) || ((route & TIDE__AWAITED) && (wish || gone))) {
-        *to = PARK;
-    } else if (job->kind != TIDE__OFFER && k->home && k->owner != k->self && k->owner != 0 &&
-               (gone || job->kind == TIDE__LOC) && tide__owner_dead(store, k->owner)) {
+    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | TIDE__AWAITED))) {
+        const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
+        const bool held =
+            tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
+        const bool fenced =
+            (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
+        if ((fenced && (gone || held)) || ((route & TIDE__AWAITED) && (wish || gone))) {
+            *to = PARK;
+            return true;
+        }
+    }
+    if (k->home && k->owner != k->self && k->owner != 0 && job->kind != TIDE__OFFER &&
+        (gone || job->kind == TIDE__LOC) && tide__owner_dead(store, k->owner)) {
         *to = DIED | k->owner;
-    } else if (job->kind == TIDE__LOCALIZE && !k->home && gone && tide__owner_dead(store, home)) {
-        *to = DIED | home;
-    } else if (!(job->kind == TIDE__LOCALIZE && store->leaving && gone)) {
+        return true;
+    }
+    if (job->kind != TIDE__LOCALIZE || !gone) {
         return false;
-    } /* else: what comes now would have to go again */
+    }
+    if (!k->home && tide__owner_dead(store, home)) {
+        *to = DIED | home;
+        return true;
+    }
+    return store->leaving; /* what comes now would have to go again */
+}
+
+/* A worker wants the key, which is neither here nor at home here, and nothing stands in the way: what
+ * relocate() would come to, of most keys of most calls. False: it is to look. */
+static inline bool ask(struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word, uint32_t *to,
+                       int *error) {
+    struct tide_table *table = walk->table;
+    const uint32_t route = tide__route_of(table, slot);
+    const uint16_t home = tide__route_home(route);
+    if (tide__word_state(*word) != TIDE__ABSENT ||
+        (route & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) ||
+        tide__owner_dead(table->store, home)) {
+        return false;
+    }
+    const struct tide__relocation k = {.home = false};
+    *error = await(walk, word, &k);
+    *to = *error ? NO_MEMORY : ASKED | home;
+    walk->term = (uint32_t)*word;
+    if (!*error) {
+        tide__parcel_key(table, TIDE__OP_LOC, home, 0, key, 0);
+    }
     return true;
 }
 
@@ -186,7 +214,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
     if (decided(walk, &k, route, *word, &to)) {
         return to;
     }
-    struct tide__relocate_result r = tide__relocate(&k, event_of(job));
+    struct tide__relocate_result r = tide__relocate(&k, walk->event);
     switch (r.act) {
     case TIDE__RUN:
         *error = run_here(walk, index, slot, key, word);
@@ -197,7 +225,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         walk->term = (uint32_t)*word;
         break;
     case TIDE__TO_HOME:
-        to = job->own && is_operation(job) ? tide__locations_way(table, job, key, &walk->term) : 0;
+        to = job->own && walk->operation ? tide__locations_way(table, job, key, &walk->term) : 0;
         to = to ? to | STRAIGHT : tide__route_home(route);
         break;
     case TIDE__TO_OWNER:
@@ -209,7 +237,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         to = *error ? NO_MEMORY : ASKED | tide__route_home(route);
         walk->term = (uint32_t)*word;
         if (!*error) {
-            tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0, NULL, NULL);
+            tide__parcel_key(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0);
         }
         break;
     case TIDE__SEND_HAND:
@@ -268,12 +296,12 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
     if (job->terms) {
         return run_or_return(walk, index, slot, key, word, &k, error);
     }
-    if (job->own && !job->returned && (is_operation(job) || job->kind == TIDE__LOCALIZE) &&
+    if (job->own && !job->returned && (walk->operation || job->kind == TIDE__LOCALIZE) &&
         tide__locations_wait(table, job, key, k.home, k.state == TIDE__GONE)) {
         return PARK;
     }
     uint32_t to = relocate(walk, index, slot, key, word, k, error);
-    if (to != PARK && job->own && is_operation(job)) {
+    if (to != PARK && job->own && walk->operation) {
         *word = tide__taken_back(table, *word);
     }
     if (job->returned && to != PARK) {
@@ -417,14 +445,21 @@ static void forward_part(struct walk *walk, const struct part *part) {
 /* The wish is at the home until the row comes: when the slot moves, or its home leaves, it is waited for
  * like operations that went there. */
 static void asked(const struct tide__job *job, const struct part *part) {
+    struct tide_store *store = job->table->store;
+    const struct tide__way way = {.via = tide__store_self(store), .leg = 1};
+    if (job->id == 0) {
+        return;
+    }
+    if (part->count == job->count) {
+        tide__pending_at(store, job->id, way, (uint16_t)part->to, job->positions, job->count);
+        return;
+    }
     uint32_t *positions = tide_alloc(part->count * sizeof *positions);
     for (size_t i = 0; positions && i < part->count; i++) {
         positions[i] = tide__job_position_at(job, part->indices[i]);
     }
-    if (positions && job->id) {
-        const struct tide__way way = {.via = tide__store_self(job->table->store), .leg = 1};
-        tide__pending_at(job->table->store, job->id, way, (uint16_t)part->to, positions,
-                         part->count);
+    if (positions) {
+        tide__pending_at(store, job->id, way, (uint16_t)part->to, positions, part->count);
     }
     tide_free(positions);
 }
@@ -452,6 +487,16 @@ static void dispatch_part(struct walk *walk, const struct part *part, int error)
 /* What was missed, destination by destination, in order. */
 static void dispatch(struct walk *walk, int error) {
     struct tide__misses *m = &walk->job->misses;
+    size_t same = 0;
+    while (same < m->count && walk->to[same] == walk->to[0]) {
+        same++;
+    }
+    if (same == m->count) {
+        const struct part all = {
+            .indices = m->at, .terms = walk->terms, .count = m->count, .to = walk->to[0]};
+        dispatch_part(walk, &all, error);
+        return;
+    }
     uint32_t *indices = tide_alloc(2 * m->count * sizeof *indices), *terms = indices + m->count;
     if (!indices) {
         fail_part(walk, m->at, m->count, TIDE_ENOMEM, 0, "no memory to pass an operation on");
@@ -496,14 +541,19 @@ static int note_miss(struct walk *walk, uint32_t index, uint32_t to) {
 void tide__owner_job(struct tide__job *job) {
     struct tide_table *table = job->table;
     struct tide_store *store = table->store;
-    struct walk walk = {.job = job, .table = table};
+    struct walk walk = {.job = job,
+                        .table = table,
+                        .event = event_of(job),
+                        .operation = job->kind == TIDE__PULL || job->kind == TIDE__PUSH};
     const bool answered = job->kind != TIDE__LOC && job->kind != TIDE__OFFER;
+    const bool asks = job->own && job->kind == TIDE__LOCALIZE && !job->returned &&
+                      !store->leaving && !tide__locations_in_use(table);
     int error = 0;
     tide__misses_init(&job->misses);
     table->parcels->hint = job->count;
     struct tide__key_block block;
     for (uint32_t i = 0; i < job->count; i++) {
-        if (job->own && is_operation(job) && i + 8 < job->count) {
+        if (job->own && walk.operation && i + 8 < job->count) {
             tide__locations_prefetch(table, tide__job_key_at(job, i + 8));
         }
         uint64_t key, old;
@@ -511,7 +561,9 @@ void tide__owner_job(struct tide__job *job) {
         atomic_uint_fast64_t *word =
             tide__block_lock(table, &block, job->keys, i, job->count, &key, &slot, &old);
         if (word) {
-            to = decide(&walk, i, slot, key, &old, &error);
+            if (!asks || !ask(&walk, slot, key, &old, &to, &error)) {
+                to = decide(&walk, i, slot, key, &old, &error);
+            }
             tide__word_unlock(word, old);
         }
         if (to && note_miss(&walk, i, to)) {

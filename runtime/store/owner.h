@@ -11,12 +11,22 @@
 
 #define TIDE__NO_ROW 0x80000000u /* in a term on the wire: the row is the initial one, or none */
 
-struct parcel;
+/* Keys, terms and rows of one message. */
+struct tide__parcel {
+    struct tide__parcel *next;
+    uint64_t *keys;
+    uint32_t *terms;
+    struct tide_blob *rows;
+    size_t count, capacity, row_count, row_capacity; /* rows: room for one more than that */
+    uint16_t to, about;
+    uint8_t op;
+};
 struct tide__parcels {
-    struct parcel *first;
+    struct tide__parcel *first; /* the newest */
     struct tide__job *done; /* waited for rows and have them; answered at the end of the message */
     size_t hint;            /* keys of the message in hand */
     uint64_t given, got, took_ns; /* rows of the message in hand, not counted yet */
+    uint64_t same, took; /* of them, those that took this long, and are not in `got` yet */
 };
 
 /*
@@ -26,6 +36,33 @@ struct tide__parcels {
  */
 void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
                       uint32_t term, const float *row, const float *second);
+/* The same, of the newest parcel and without a row: most keys of a message go the way of the one
+ * before. */
+static inline void tide__parcel_key(struct tide_table *table, int op, uint16_t to, uint16_t about,
+                                    uint64_t key, uint32_t term) {
+    struct tide__parcel *p = table->parcels->first;
+    if (TIDE_UNLIKELY(!p || p->op != op || p->to != to || p->about != about ||
+                      p->count == p->capacity)) {
+        tide__parcel_add(table, op, to, about, key, term, NULL, NULL);
+        return;
+    }
+    p->keys[p->count] = key;
+    p->terms[p->count++] = term;
+}
+/* XFER with its row. */
+static inline void tide__parcel_row(struct tide_table *table, uint16_t to, uint64_t key,
+                                    uint32_t term, const float *row) {
+    struct tide__parcel *p = table->parcels->first;
+    if (TIDE_UNLIKELY(!p || p->op != TIDE__OP_XFER || p->to != to || p->count == p->capacity ||
+                      p->row_count >= p->row_capacity)) {
+        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, row, NULL);
+        return;
+    }
+    tide__copy_floats((float *)p->rows->data + p->row_count++ * table->row_floats, row,
+                      table->row_floats);
+    p->keys[p->count] = key;
+    p->terms[p->count++] = term;
+}
 void tide__parcels_send(struct tide_table *table);
 void tide__parcels_free(struct tide_table *table);
 
@@ -108,6 +145,9 @@ static inline struct tide__arrival *tide__arrival_of(const struct tide_table *ta
 static inline uint32_t tide__route_of(const struct tide_table *table, uint32_t slot) {
     return atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
 }
+static inline void tide__arrival_free(struct tide_table *table, uint64_t word) {
+    tide__hand_give(&table->arrivals, (uint32_t)word);
+}
 /* Of a row that stays here: with its flags for checkpoints. */
 static inline uint64_t tide__word_base(uint64_t old, uint32_t seen) {
     return (old & (TIDE__WORD_PRESENT | TIDE__WORD_TAKEN | TIDE__WORD_DIRTY)) |
@@ -119,10 +159,59 @@ static inline uint64_t tide__word_bare(uint64_t old, uint32_t seen) {
 
 atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, uint64_t key,
                                      uint64_t *old);
-struct tide__relocation tide__key_view(struct tide_table *table, uint32_t slot, uint64_t word);
-uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k, uint32_t handed);
-int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row);
-int tide__row_take(struct tide_table *table, uint32_t *row);
+static inline struct tide__relocation tide__key_view(struct tide_table *table, uint32_t slot,
+                                                     uint64_t word) {
+    const uint16_t self = tide__store_self(table->store);
+    struct tide__relocation k = {.self = self,
+                                 .home = tide__route_of(table, slot) & TIDE__MINE,
+                                 .term = tide__word_seen(word)};
+    k.owner = k.home ? self : 0;
+    k.owner_term = k.term;
+    if (tide__word_state(word) == TIDE__OWNED) {
+        k.state = TIDE__HELD;
+    } else if (tide__word_state(word) == TIDE__ARRIVING) {
+        const struct tide__arrival *a = tide__arrival_of(table, word);
+        k.state = a->here ? TIDE__HELD : TIDE__COMING;
+        if (!a->here) {
+            k.owner = a->owner;
+            k.owner_term = a->owner_term;
+            k.next = a->next;
+            k.next_term = a->next_term;
+        }
+    } else if (word & TIDE__WORD_AWAY) {
+        k.owner = tide__word_owner(word);
+    }
+    return k;
+}
+/* The row is not here. */
+static inline uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k,
+                                       uint32_t handed) {
+    if (k->home && k->owner != k->self && k->owner != 0) {
+        return tide__word_bare(old, k->owner_term) | TIDE__WORD_AWAY | (uint32_t)k->owner << 16 |
+               handed;
+    }
+    return tide__word_bare(old, k->term) | handed;
+}
+/* An arrival record for a locked word without a row. */
+static inline int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row) {
+    uint32_t number;
+    int code = tide__hand_take(&table->arrivals, &number);
+    if (code) {
+        return code;
+    }
+    const uint32_t handed = tide__word_handed(*word);
+    *word =
+        tide__word_base(*word, tide__word_seen(*word)) | (uint64_t)TIDE__ARRIVING << 60 | number;
+    struct tide__arrival *a = tide__arrival_of(table, *word);
+    *a = (struct tide__arrival){.own = handed, .row = row};
+    a->last = &a->first;
+    return 0;
+}
+int tide__row_limit(const struct tide_table *table); /* EFULL */
+static inline int tide__row_take(struct tide_table *table, uint32_t *row) {
+    const int code = TIDE_UNLIKELY(table->options.key_limit) ? tide__row_limit(table) : 0;
+    return code ? code : tide__hand_take(&table->slab, row);
+}
 int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uint32_t row);
 /* One operation of a worker more, or less, on its way to the store actor; the word is locked. False:
  * there are too many. */
@@ -138,7 +227,10 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
 uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
                              const struct tide__relocation *k, struct tide__relocate_result r,
                              uint32_t marks, const uint8_t *bytes, uint64_t now);
-bool tide__owner_dead(const struct tide_store *store, uint16_t node);
+static inline bool tide__owner_dead(const struct tide_store *store, uint16_t node) {
+    return store->member_state[node] == 1 + TIDE_MEMBER_DEAD ||
+           store->member_state[node] == 1 + TIDE_MEMBER_LEFT;
+}
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]);
 
 /* The keys of a message one after the other: i = 0 .. count - 1, none left out. */
@@ -148,11 +240,33 @@ struct tide__key_block { /* what is on its way from memory; of dense tables */
     uint64_t keys[TIDE__BLOCK_KEYS];
     uint32_t slots[TIDE__BLOCK_KEYS];
 };
+/* The words of the next keys, then their rows. */
+void tide__block_fetch(struct tide_table *table, struct tide__key_block *block,
+                       const uint8_t *keys, size_t count);
 /* Key i of `keys` (u64, unaligned), and its locked word; NULL: out of memory. */
-atomic_uint_fast64_t *tide__block_lock(struct tide_table *table, struct tide__key_block *block,
-                                       const uint8_t *keys, size_t i, size_t count, uint64_t *key,
-                                       uint32_t *slot, uint64_t *old);
-void tide__arrival_free(struct tide_table *table, uint64_t word);
+static inline atomic_uint_fast64_t *tide__block_lock(struct tide_table *table,
+                                                     struct tide__key_block *block,
+                                                     const uint8_t *keys, size_t i, size_t count,
+                                                     uint64_t *key, uint32_t *slot,
+                                                     uint64_t *old) {
+    if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
+        memcpy(key, keys + i * sizeof *key, sizeof *key);
+        *slot = tide__slot_of(table, *key);
+        return tide__key_lock(table, *slot, *key, old);
+    }
+    const size_t at = i % TIDE__BLOCK_KEYS;
+    if (at == 0) {
+        tide__block_fetch(table, block, keys + i * sizeof *key,
+                          count - i < TIDE__BLOCK_KEYS ? count - i : TIDE__BLOCK_KEYS);
+    }
+    *key = block->keys[at];
+    *slot = block->slots[at];
+    atomic_uint_fast64_t *word = block->words[at];
+    while (word && tide__word_lock(word, false, old)) {
+        tide_pause();
+    }
+    return word;
+}
 uint64_t tide__word_settled(struct tide_table *table, uint64_t word);
 
 #endif

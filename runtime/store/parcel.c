@@ -3,25 +3,16 @@
 
 enum { XFER_BYTES = 1 << 20, KEYS_MAX = 1 << 17 };
 
-struct parcel {
-    struct parcel *next;
-    uint64_t *keys;
-    uint32_t *terms;
-    struct tide_blob *rows;
-    size_t count, capacity, row_count, row_capacity;
-    uint16_t to, about;
-    uint8_t op;
-};
-
-static void parcel_free(struct parcel *p) {
+static void parcel_free(struct tide__parcel *p) {
     tide_free(p->keys);
     tide_blob_unref(p->rows);
     tide_free(p);
 }
 
-static struct parcel *parcel_make(struct tide_table *table, int op, uint16_t to, uint16_t about) {
+static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16_t to, uint16_t about) {
     size_t hint = table->parcels->hint < 16 ? 16 : table->parcels->hint;
-    struct parcel *p = tide_alloc_zero(1, sizeof *p);
+    hint = hint < KEYS_MAX ? hint : KEYS_MAX;
+    struct tide__parcel *p = tide_alloc_zero(1, sizeof *p);
     uint64_t *keys = p ? tide_alloc(hint * (sizeof *keys + sizeof(uint32_t))) : NULL;
     if (!keys) {
         tide_free(p);
@@ -39,7 +30,7 @@ static struct parcel *parcel_make(struct tide_table *table, int op, uint16_t to,
 }
 
 /* As a job of kind LOC or OFFER. */
-static void write_wish(struct tide_table *table, const struct parcel *p, struct tide_writer *w) {
+static void write_wish(struct tide_table *table, const struct tide__parcel *p, struct tide_writer *w) {
     tide_write_array(w, 9);
     tide_write_uint(w, p->op);
     tide_write_uint(w, table->id);
@@ -52,7 +43,7 @@ static void write_wish(struct tide_table *table, const struct parcel *p, struct 
     tide_write_typed(w, TIDE_U64, p->keys, p->count);
 }
 
-static void parcel_send(struct tide_table *table, struct parcel *p) {
+static void parcel_send(struct tide_table *table, struct tide__parcel *p) {
     struct tide_store *store = table->store;
     struct tide_writer w;
     uint8_t buffer[512];
@@ -93,15 +84,15 @@ static void parcel_send(struct tide_table *table, struct parcel *p) {
 
 void tide__parcels_send(struct tide_table *table) {
     while (table->parcels->first) {
-        struct parcel *p = table->parcels->first;
+        struct tide__parcel *p = table->parcels->first;
         table->parcels->first = p->next;
         parcel_send(table, p);
         parcel_free(p);
     }
 }
 
-static struct parcel *find(struct tide_table *table, int op, uint16_t to, uint16_t about) {
-    for (struct parcel *p = table->parcels->first; p; p = p->next) {
+static struct tide__parcel *find(struct tide_table *table, int op, uint16_t to, uint16_t about) {
+    for (struct tide__parcel *p = table->parcels->first; p; p = p->next) {
         if (p->op == op && p->to == to && p->about == about) {
             return p;
         }
@@ -109,7 +100,7 @@ static struct parcel *find(struct tide_table *table, int op, uint16_t to, uint16
     return parcel_make(table, op, to, about);
 }
 
-static bool grow(struct parcel *p) {
+static bool grow(struct tide__parcel *p) {
     size_t capacity = p->capacity * 2;
     uint64_t *keys = tide_alloc(capacity * (sizeof *keys + sizeof(uint32_t)));
     if (keys) {
@@ -124,7 +115,7 @@ static bool grow(struct parcel *p) {
     return keys;
 }
 
-static bool add_row(struct tide_table *table, struct parcel *p, const float *row) {
+static bool add_row(struct tide_table *table, struct tide__parcel *p, const float *row) {
     const size_t bytes = table->row_floats * sizeof *row;
     if (!p->rows) {
         size_t most = XFER_BYTES / bytes + 1, hint = table->parcels->hint;
@@ -139,10 +130,10 @@ static bool add_row(struct tide_table *table, struct parcel *p, const float *row
 
 void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
                       uint32_t term, const float *row, const float *second) {
-    struct parcel *p = find(table, op, to, about);
+    struct tide__parcel *p = find(table, op, to, about);
     if (p && (p->count == KEYS_MAX || (row && p->rows && p->row_count >= p->row_capacity))) {
         /* Full: it goes now. Order between parcels of one message does not matter. */
-        struct parcel **at = &table->parcels->first;
+        struct tide__parcel **at = &table->parcels->first;
         while (*at != p) {
             at = &(*at)->next;
         }
@@ -163,7 +154,7 @@ void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t ab
 
 void tide__parcels_free(struct tide_table *table) {
     while (table->parcels && table->parcels->first) {
-        struct parcel *p = table->parcels->first;
+        struct tide__parcel *p = table->parcels->first;
         table->parcels->first = p->next;
         parcel_free(p);
     }
@@ -253,7 +244,7 @@ void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint
 
 void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node) {
     struct tide__trails *t = table->trails;
-    struct tide__trail *trail = t->capacity ? &t->places[place_of(t, key)] : NULL;
+    struct tide__trail *trail = t->count ? &t->places[place_of(t, key)] : NULL;
     uint16_t at = trail && trail->count ? find_node(trail, node) : UINT16_MAX;
     if (at == UINT16_MAX || at + 1 == trail->count) { /* it is the owner, or gives to the owner */
         tide__trail_end(table, key);

@@ -10,8 +10,7 @@
 #ifndef TIDE_STORE_RELOCATE_H
 #define TIDE_STORE_RELOCATE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 enum { TIDE__TERM_MASK = 0xffffff }; /* terms are serial numbers of 24 bits */
 
@@ -73,8 +72,174 @@ static inline uint32_t tide__term_next(uint32_t term) {
     return (term + 1u) & TIDE__TERM_MASK;
 }
 
-/* Changes *key as the event demands; what is left to do is the result. */
-struct tide__relocate_result tide__relocate(struct tide__relocation *key,
-                                            struct tide__relocate_event event);
+static inline struct tide__relocate_result tide__act(enum tide__relocate_act what) {
+    return (struct tide__relocate_result){.act = (uint8_t)what};
+}
+
+static inline bool tide__here_by_default(const struct tide__relocation *key) {
+    return key->home && key->state == TIDE__GONE && key->owner == key->self;
+}
+
+static inline struct tide__relocate_result tide__on_operation(const struct tide__relocation *key) {
+    if (key->state == TIDE__HELD || tide__here_by_default(key)) {
+        return tide__act(TIDE__RUN);
+    }
+    if (key->state == TIDE__COMING && !TIDE_MUTANT(reloc_requester_forwards)) {
+        return tide__act(TIDE__QUEUE);
+    }
+    struct tide__relocate_result r = tide__act(key->home ? TIDE__TO_OWNER : TIDE__TO_HOME);
+    r.node = key->home ? key->owner : 0;
+    return r;
+}
+
+/* The home records `node` as owner, before anything is sent. */
+static inline struct tide__relocate_result tide__record(struct tide__relocation *key,
+                                                        uint16_t node,
+                                                        enum tide__relocate_act what) {
+    struct tide__relocate_result r = tide__act(what);
+    r.to = key->owner;
+    r.node = node;
+    if (!TIDE_MUTANT(reloc_home_records_late)) {
+        key->owner = node;
+    }
+    r.term = key->owner_term = tide__term_next(key->owner_term);
+    return r;
+}
+
+static inline struct tide__relocate_result tide__on_localize(struct tide__relocation *key) {
+    if (key->state == TIDE__HELD || tide__here_by_default(key)) {
+        return tide__act(TIDE__HERE);
+    }
+    if (key->state == TIDE__COMING) {
+        return tide__act(TIDE__QUEUE);
+    }
+    key->state = TIDE__COMING;
+    key->next = 0;
+    return key->home ? tide__record(key, key->self, TIDE__SEND_HAND) : tide__act(TIDE__ASK);
+}
+
+static inline struct tide__relocate_result tide__on_loc(struct tide__relocation *key,
+                                                        uint16_t node) {
+    if (!key->home) {
+        return tide__act(TIDE__TO_HOME);
+    }
+    if (key->owner == node) {
+        return tide__act(TIDE__DROP);
+    }
+    if (key->owner ==
+        0) { /* it became home while it waits: nobody has the row, it was never made */
+        if (node != key->self) {
+            return tide__record(key, node, TIDE__GIVE);
+        }
+        struct tide__relocate_result r = tide__record(key, node, TIDE__INSTALL);
+        key->term = r.term;
+        key->state = TIDE__HELD;
+        return r;
+    }
+    if (key->owner != key->self) {
+        if (node == key->self && key->state == TIDE__GONE) {
+            return tide__on_localize(key);
+        }
+        return tide__record(key, node, TIDE__SEND_HAND);
+    }
+    if (key->state != TIDE__COMING) {
+        key->state = TIDE__GONE;
+        return tide__record(key, node, TIDE__GIVE);
+    }
+    if (key->next) {
+        return tide__act(TIDE__SURPRISE); /* then the owner of record were that successor */
+    }
+    struct tide__relocate_result r = tide__record(key, node, TIDE__NOTED);
+    key->next = node;
+    key->next_term = r.term;
+    return r;
+}
+
+static inline struct tide__relocate_result tide__on_hand(struct tide__relocation *key, uint16_t node,
+                                         uint32_t term) {
+    if (!tide__term_newer(term, key->term)) {
+        return tide__act(TIDE__DROP);
+    }
+    struct tide__relocate_result r = tide__act(TIDE__GIVE);
+    r.node = node;
+    r.term = term;
+    if (key->state == TIDE__HELD) {
+        if (term != tide__term_next(key->term)) {
+            return tide__act(TIDE__SURPRISE);
+        }
+        key->state = TIDE__GONE;
+        return r;
+    }
+    if (term == tide__term_next(key->term)) {
+        return tide__act(TIDE__DROP); /* given already: a duplicate */
+    }
+    if (key->state == TIDE__COMING && !key->next) {
+        key->next = node;
+        key->next_term = term;
+        r.act = TIDE__NOTED;
+        return r;
+    }
+    bool again = key->state == TIDE__COMING && key->next == node && key->next_term == term;
+    return tide__act(again ? TIDE__DROP : TIDE__SURPRISE);
+}
+
+static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation *key, uint32_t term) {
+    if (key->state != TIDE__COMING || !tide__term_newer(term, key->term)) {
+        return tide__act(TIDE__DROP);
+    }
+    struct tide__relocate_result r = tide__act(TIDE__INSTALL);
+    key->term = term;
+    key->state = TIDE__HELD;
+    if (key->next && key->next_term == tide__term_next(term) && !TIDE_MUTANT(reloc_keeps_noted)) {
+        r.act = TIDE__INSTALL_AND_GIVE;
+        r.node = key->next;
+        r.term = key->next_term;
+        key->state = TIDE__GONE;
+    }
+    key->next = 0;
+    return r;
+}
+
+static inline struct tide__relocate_result tide__on_offer(struct tide__relocation *key, uint16_t node) {
+    if (!key->home) {
+        return tide__act(TIDE__TO_HOME);
+    }
+    return key->owner == node && key->owner != key->self && key->state == TIDE__GONE
+               ? tide__on_localize(key)
+               : tide__act(TIDE__DROP);
+}
+
+static inline struct tide__relocate_result tide__on_lost(struct tide__relocation *key) {
+    if (key->state != TIDE__COMING) {
+        return tide__act(TIDE__DROP);
+    }
+    key->state = TIDE__GONE;
+    key->next = 0;
+    return tide__act(TIDE__FAILED);
+}
+
+/* Changes *key as the event demands; what is left to do is the result. Inlined: most callers know
+ * what kind of event it is. */
+static inline __attribute__((always_inline)) struct tide__relocate_result
+tide__relocate(struct tide__relocation *key, struct tide__relocate_event event) {
+    switch (event.kind) {
+    case TIDE__EVENT_OPERATION:
+        return tide__on_operation(key);
+    case TIDE__EVENT_LOCALIZE:
+        return tide__on_localize(key);
+    case TIDE__EVENT_LOC:
+        return tide__on_loc(key, event.node);
+    case TIDE__EVENT_HAND:
+        return tide__on_hand(key, event.node, event.term);
+    case TIDE__EVENT_XFER:
+        return tide__on_xfer(key, event.term);
+    case TIDE__EVENT_OFFER:
+        return tide__on_offer(key, event.node);
+    case TIDE__EVENT_LOST:
+        return tide__on_lost(key);
+    default:
+        return tide__act(TIDE__SURPRISE);
+    }
+}
 
 #endif

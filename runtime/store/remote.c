@@ -117,6 +117,15 @@ struct tide__pending *tide__pending_take(struct tide__pending_table *t, uint64_t
     return p;
 }
 
+/* Unaligned; NULL: all, in order. */
+static inline uint32_t position_at(const void *positions, size_t i) {
+    uint32_t position = (uint32_t)i;
+    if (positions) {
+        memcpy(&position, (const char *)positions + i * sizeof position, sizeof position);
+    }
+    return position;
+}
+
 /* Rows of an answer into the caller's memory. False: the answer does not fit the question. */
 static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t count, int rows_code,
                     const uint8_t *rows, size_t row_bytes) {
@@ -126,10 +135,7 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        uint32_t position = (uint32_t)i;
-        if (positions) {
-            memcpy(&position, positions + i * sizeof position, sizeof position);
-        }
+        const uint32_t position = position_at(positions, i);
         if (position >= p->count) {
             return false;
         }
@@ -152,21 +158,23 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
 static size_t settle(struct tide_store *store, struct tide__pending *p, const uint8_t *positions,
                      size_t count) {
     const uint16_t self = tide__store_self(store);
+    uint16_t *ats = p->at;
+    const uint32_t known = p->count;
     size_t fresh = 0;
+    uint32_t out = 0;
     tide_lock(&store->pending.lock);
     for (size_t i = 0; i < count; i++) {
-        uint32_t position = (uint32_t)i;
-        if (positions) {
-            memcpy(&position, positions + i * sizeof position, sizeof position);
-        }
-        if (position >= p->count) {
+        const uint32_t position = position_at(positions, i);
+        if (position >= known) {
             fresh = SIZE_MAX;
             break;
         }
-        fresh += p->at[position] != 0 || TIDE_MUTANT(reloc_counts_answers);
-        p->out -= p->at[position] != 0 && p->at[position] != self;
-        p->at[position] = 0;
+        const uint16_t at = ats[position];
+        fresh += at != 0 || TIDE_MUTANT(reloc_counts_answers);
+        out += at != 0 && at != self;
+        ats[position] = 0;
     }
+    p->out -= out;
     tide_unlock(&store->pending.lock);
     return fresh;
 }
@@ -324,6 +332,25 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
     }
 }
 
+/* Lock held. Keys of the entry are at `node` now. */
+static void pass_keys(struct tide__pending *p, uint16_t self, struct tide__way way, uint16_t node,
+                      const void *positions, size_t count) {
+    uint16_t *at = p->at;
+    struct tide__way *ways = p->way;
+    const uint32_t known = p->count;
+    uint32_t out = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t position = position_at(positions, i);
+        /* Each leg is told by another node, so that the word of an earlier one may come later. */
+        if (position < known && at[position] != 0 && way.leg > ways[position].leg) {
+            out += (uint32_t)(node != self) - (uint32_t)(at[position] != self);
+            at[position] = node;
+            ways[position] = way;
+        }
+    }
+    p->out += out;
+}
+
 void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node,
                       const void *positions, size_t count) {
     struct tide__pending_table *t = &store->pending;
@@ -332,16 +359,8 @@ void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way wa
     tide_lock(&t->lock);
     struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
     const uint16_t dead = is_gone(t, node) ? node : is_gone(t, way.via) ? way.via : 0;
-    for (size_t i = 0; p && p->id == id && p->way && i < count; i++) {
-        uint32_t position;
-        memcpy(&position, (const char *)positions + i * sizeof position, sizeof position);
-        /* Each leg is told by another node, so that the word of an earlier one may come later. */
-        if (position < p->count && p->at[position] != 0 && way.leg > p->way[position].leg) {
-            p->out += node != self;
-            p->out -= p->at[position] != self;
-            p->at[position] = node;
-            p->way[position] = way;
-        }
+    if (p && p->id == id && p->way) {
+        pass_keys(p, self, way, node, positions, count);
     }
     if (p && p->id == id && p->sent == 0) {
         p->sent = ++t->sequence;
@@ -600,6 +619,28 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                       : 0;
 }
 
+static size_t keys_a_message(const struct tide__pass *pass, enum tide__kind kind) {
+    const size_t floats = pass->raw ? pass->table->row_floats : pass->table->width;
+    return kind == TIDE__LOCALIZE ? LOCALIZE_KEYS
+                                  : TIDE__MESSAGE_BYTES / (floats * sizeof(float) + 16) + 1;
+}
+
+/* See group(), of a table that relocates: all to the own store actor, which alone knows where a key is
+ * to be had. */
+static int group_own(const struct tide__pass *pass, enum tide__kind kind,
+                     struct tide__ticket *ticket, struct request **out) {
+    const struct tide__misses *m = pass->misses;
+    const uint16_t self = tide__store_self(pass->table->store);
+    const size_t most = keys_a_message(pass, kind);
+    int code = 0;
+    for (size_t at = 0; at < m->count && !code; at += most) {
+        const size_t count = m->count - at < most ? m->count - at : most;
+        code = make_request(pass, kind, ticket, self, m->at + at, count, out);
+        out = *out ? &(*out)->next : out;
+    }
+    return code;
+}
+
 /* Messages for the misses of a pass. *stale: a route changed meanwhile, or a key is served here
  * now. */
 static int group(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket,
@@ -607,6 +648,9 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
     struct tide_table *table = pass->table;
     const struct tide__misses *m = pass->misses;
     const uint16_t self = tide__store_self(table->store);
+    if (table->relocates) {
+        return group_own(pass, kind, ticket, out);
+    }
     uint32_t small[NODES_SMALL] = {0}, *start = small;
     uint16_t *node = NULL, highest = 0;
     uint32_t *order = tide_alloc(m->count * (sizeof *order + sizeof *node));
@@ -626,9 +670,8 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
             code = tide__lost_fail(table, tide__slot_of(table, key), key);
             goto out;
         }
-        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->relocates && !table->replicas;
-        /* Of a relocating table only the store actor knows where a key is to be had. */
-        bool own = table->relocates || (route & (TIDE__WORKER_HOLD | TIDE__MINE));
+        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->replicas;
+        bool own = route & (TIDE__WORKER_HOLD | TIDE__MINE);
         node[i] = own ? self : tide__route_home(route);
         highest = node[i] > highest ? node[i] : highest;
     }
@@ -649,9 +692,7 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
     for (size_t i = 0; i < m->count; i++) {
         order[start[node[i]]++] = m->at[i]; /* start[n] becomes the end of n's keys */
     }
-    const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
-    const size_t most =
-        kind == TIDE__LOCALIZE ? LOCALIZE_KEYS : TIDE__MESSAGE_BYTES / (row_bytes + 16) + 1;
+    const size_t most = keys_a_message(pass, kind);
     for (unsigned n = 0, at = 0; n <= highest && !code; n++) {
         while (at < start[n] && !code) {
             size_t count = start[n] - at < most ? start[n] - at : most;

@@ -185,15 +185,23 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
     } else if (tide__job_has_terms(job->table, job->kind)) {
         tide_write_nil(w);
     }
-    tide_write_typed_head(w, TIDE_U32, count);
-    uint8_t *positions = tide_write_reserve(w, count * 4);
-    for (size_t i = 0; positions && i < count; i++) {
-        uint32_t position = tide__job_position_at(job, indices[i]);
-        memcpy(positions + i * 4, &position, 4);
+    const bool all = count == job->count;
+    if (all && !job->positions) {
+        tide_write_nil(w);
+    } else {
+        tide_write_typed_head(w, TIDE_U32, count);
+        uint8_t *positions = tide_write_reserve(w, count * 4);
+        for (size_t i = 0; positions && i < count; i++) {
+            uint32_t position = tide__job_position_at(job, indices[i]);
+            memcpy(positions + i * 4, &position, 4);
+        }
     }
     tide_write_typed_head(w, TIDE_U64, count);
     uint8_t *keys = tide_write_reserve(w, count * 8);
-    for (size_t i = 0; keys && i < count; i++) {
+    if (keys && all) {
+        memcpy(keys, job->keys, count * 8);
+    }
+    for (size_t i = 0; keys && !all && i < count; i++) {
         memcpy(keys + i * 8, job->keys + (size_t)indices[i] * 8, 8);
     }
     if (job->kind == TIDE__PUSH) {

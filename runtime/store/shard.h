@@ -33,6 +33,7 @@ struct tide__job {
     struct tide__waiter *waiters;
     uint8_t *failed; /* of each key; answered already */
     uint32_t left;   /* keys not yet run */
+    uint32_t failures; /* keys with `failed` */
     struct tide__misses misses;
     uint8_t *copy; /* the message, once it had to wait */
     size_t copy_bytes;

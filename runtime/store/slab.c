@@ -6,9 +6,15 @@
  * touched, so doubling wastes no memory. Rows are aligned to cache lines only where that costs at
  * most 15 %. Free rows form a list through their first word.
  */
-#include "store/store_internal.h"
+#include "store/slab.h"
 
-enum { ARENA_BYTES_MIN = 64 << 10 };
+#include <string.h>
+
+enum {
+    ARENA_BYTES_MIN = 64 << 10,
+    HAND_BYTES = 1 << 20, /* of rows in hand, which workers cannot have */
+    HAND_MOVE = 32        /* rows between the hand and the others, in one go */
+};
 
 static uint32_t row_stride(uint32_t row_floats) {
     const uint32_t bytes = row_floats * 4;
@@ -29,7 +35,12 @@ void tide__slab_init(struct tide__slab *slab, uint32_t row_floats) {
     while (((uint64_t)slab->stride << slab->base_shift) < ARENA_BYTES_MIN) {
         slab->base_shift++;
     }
+    slab->first_rows = UINT64_C(1) << slab->base_shift;
     slab->free_first = UINT32_MAX;
+    slab->hand_rows = HAND_BYTES / slab->stride;
+    slab->hand_rows = slab->hand_rows < 2 * HAND_MOVE    ? 2 * HAND_MOVE
+                      : slab->hand_rows < TIDE__HAND_ROWS ? slab->hand_rows
+                                                          : TIDE__HAND_ROWS;
 }
 
 static size_t arena_bytes(const struct tide__slab *slab, unsigned arena) {
@@ -50,10 +61,13 @@ static int take_new(struct tide__slab *slab, uint32_t *first, uint32_t *rows) {
     if (slab->next == UINT32_MAX - 1) {
         return TIDE_EFULL;
     }
-    const uint64_t biased = (uint64_t)slab->next + (UINT64_C(1) << slab->base_shift);
+    const uint64_t biased = slab->next + slab->first_rows;
     const unsigned arena = 63u - (unsigned)__builtin_clzll(biased) - slab->base_shift;
     if (!slab->arena[arena]) {
+        const uint64_t before = (slab->first_rows << arena) - slab->first_rows; /* rows */
         slab->arena[arena] = tide_map(arena_bytes(slab, arena), false);
+        slab->row_0[arena + slab->base_shift] =
+            (uintptr_t)slab->arena[arena] - before * slab->stride;
     }
     if (!slab->arena[arena]) {
         return TIDE_ENOMEM;
@@ -103,20 +117,16 @@ void tide__slab_give(struct tide__slab *slab, uint32_t row) {
     atomic_fetch_sub_explicit(&slab->used, 1, memory_order_relaxed);
 }
 
-static uint32_t in_hand(const struct tide__slab *slab) {
-    return atomic_load_explicit(&slab->in_hand, memory_order_relaxed);
-}
-
 static void set_in_hand(struct tide__slab *slab, uint32_t count) {
     atomic_store_explicit(&slab->in_hand, count, memory_order_relaxed); /* one thread writes */
 }
 
-/* Half a hand of rows, new ones so that the first comes last and is used first. */
-static int hand_fill(struct tide__slab *slab) {
-    uint32_t first = 0, count = 0, fresh = TIDE__HAND_ROWS / 2;
+/* New ones so that the first comes last and is used first. */
+int tide__hand_fill(struct tide__slab *slab) {
+    uint32_t first = 0, count = 0, fresh = HAND_MOVE;
     int code = 0;
     tide_lock(&slab->lock);
-    while (count < TIDE__HAND_ROWS / 2 && take_free(slab, &slab->hand[count])) {
+    while (count < HAND_MOVE && take_free(slab, &slab->hand[count])) {
         count++;
     }
     if (count == 0) {
@@ -132,28 +142,15 @@ static int hand_fill(struct tide__slab *slab) {
     return count ? 0 : no_row(slab, code);
 }
 
-int tide__hand_take(struct tide__slab *slab, uint32_t *row) {
-    const int code = in_hand(slab) ? 0 : hand_fill(slab);
-    if (!code) {
-        const uint32_t left = in_hand(slab) - 1;
-        *row = slab->hand[left];
-        set_in_hand(slab, left);
+void tide__hand_spill(struct tide__slab *slab) {
+    const uint32_t left = slab->hand_rows - HAND_MOVE;
+    tide_lock(&slab->lock);
+    for (uint32_t i = left; i < slab->hand_rows; i++) {
+        give(slab, slab->hand[i]);
     }
-    return code;
-}
-
-void tide__hand_give(struct tide__slab *slab, uint32_t row) {
-    uint32_t count = in_hand(slab);
-    if (count == TIDE__HAND_ROWS) {
-        tide_lock(&slab->lock);
-        while (count > TIDE__HAND_ROWS / 2) {
-            give(slab, slab->hand[--count]);
-        }
-        tide_unlock(&slab->lock);
-        atomic_fetch_sub_explicit(&slab->used, TIDE__HAND_ROWS - count, memory_order_relaxed);
-    }
-    slab->hand[count] = row;
-    set_in_hand(slab, count + 1);
+    tide_unlock(&slab->lock);
+    atomic_fetch_sub_explicit(&slab->used, HAND_MOVE, memory_order_relaxed);
+    set_in_hand(slab, left);
 }
 
 uint64_t tide__slab_bytes(struct tide__slab *slab) {

@@ -13,6 +13,7 @@
 #define TIDE_STORE_INTERNAL_H
 
 #include "store/clock.h"
+#include "store/slab.h"
 #include "store/store.h"
 
 #include <string.h>
@@ -23,8 +24,6 @@ enum {
     TIDE__MESSAGE_BYTES = 4 << 20, /* operations are cut so that neither direction exceeds this */
     TIDE__PARKED_BYTES_MAX = 64 << 20,
     TIDE__PENDING_MAX = 1 << 20,
-    TIDE__ARENAS = 32,
-    TIDE__HAND_ROWS = 64,
     TIDE__STRIPES = 16, /* of counters */
     TIDE__PASSED_MAX = 4,
 };
@@ -102,44 +101,6 @@ struct tide__slot {
     struct tide_lock latch;
     atomic_uint_fast64_t served; /* keys of others' operations that came here; written by the I/O thread */
 };
-
-/* Rows of fixed size in arenas that double, so that a row number becomes an address by one bit
- * scan. */
-struct tide__slab {
-    uint32_t row_floats;
-    uint32_t stride;           /* bytes */
-    uint32_t base_shift;       /* the first arena has 1 << base_shift rows */
-    char *arena[TIDE__ARENAS]; /* written under the lock, before a key word names a row of it */
-    struct tide_lock lock;
-    uint32_t next; /* rows ever taken; under the lock */
-    uint32_t
-        free_first; /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
-    atomic_uint used; /* read it by tide__slab_used */
-    /* rows that the I/O thread has in hand: it takes the lock once for many */
-    atomic_uint in_hand; /* of `used` */
-    uint32_t hand[TIDE__HAND_ROWS];
-};
-void tide__slab_init(struct tide__slab *slab, uint32_t row_floats);
-void tide__slab_deinit(struct tide__slab *slab);
-int tide__slab_take(struct tide__slab *slab, uint32_t *row); /* contents undefined. EFULL, ENOMEM */
-void tide__slab_give(struct tide__slab *slab, uint32_t row);
-/* The same by the I/O thread, which alone may call these. */
-int tide__hand_take(struct tide__slab *slab, uint32_t *row);
-void tide__hand_give(struct tide__slab *slab, uint32_t row);
-/* Rows that somebody has taken. */
-static inline uint32_t tide__slab_used(const struct tide__slab *slab) {
-    /* `in_hand` grows first, so a limit that is compared with this is never reached too early */
-    const uint32_t used = atomic_load_explicit(&slab->used, memory_order_relaxed),
-                   in_hand = atomic_load_explicit(&slab->in_hand, memory_order_relaxed);
-    return used > in_hand ? used - in_hand : 0;
-}
-uint64_t tide__slab_bytes(struct tide__slab *slab);
-static inline float *tide__slab_row(const struct tide__slab *slab, uint32_t row) {
-    uint64_t biased = (uint64_t)row + (UINT64_C(1) << slab->base_shift);
-    unsigned arena = 63u - (unsigned)__builtin_clzll(biased) - slab->base_shift;
-    return (float *)(void *)(slab->arena[arena] +
-                             (biased - (UINT64_C(1) << (arena + slab->base_shift))) * slab->stride);
-}
 
 /* ---- counters: padded stripes, one a thread as far as they go ---- */
 enum tide__counter {
@@ -298,6 +259,28 @@ void tide__slots_deinit(struct tide_table *table);
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
 void tide__row_add(float *row, const void *delta, size_t count); /* unaligned */
+typedef float tide__float8 __attribute__((vector_size(32), aligned(1), may_alias));
+/* memcpy of floats at any alignment, for rows: without a call where they are short. */
+static inline void tide__copy_floats(void *to, const void *from, size_t count) {
+    char *out = to;
+    const char *in = from;
+    if (count < 8) {
+        for (size_t i = 0; i < count; i++) {
+            memcpy(out + i * 4, in + i * 4, 4);
+        }
+        return;
+    }
+    if (count > 256) {
+        memcpy(out, in, count * 4);
+        return;
+    }
+    for (size_t i = 0; i + 8 <= count; i += 8) {
+        *(tide__float8 *)(void *)(out + i * 4) = *(const tide__float8 *)(const void *)(in + i * 4);
+    }
+    /* the last eight once more instead of a loop over the rest */
+    *(tide__float8 *)(void *)(out + (count - 8) * 4) =
+        *(const tide__float8 *)(const void *)(in + (count - 8) * 4);
+}
 /* A raw row: in place of the one that is there, or (TIDE__SUMS) added to it. */
 void tide__row_put(const struct tide_table *table, float *row, const void *from, uint8_t flags);
 float tide__square_sum(const void *values, size_t count); /* floats, at any alignment */
@@ -787,7 +770,11 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
 void tide__table_destroy(struct tide_table *table);
 void tide__table_publish(struct tide_store *store, struct tide_table *table);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id);
-uint16_t tide__store_self(struct tide_store *store);
+uint16_t tide__store_learn_self(struct tide_store *store);
+static inline uint16_t tide__store_self(struct tide_store *store) {
+    const unsigned self = atomic_load_explicit(&store->self, memory_order_relaxed);
+    return TIDE_LIKELY(self) ? (uint16_t)self : tide__store_learn_self(store);
+}
 bool tide__store_is_controller(struct tide_store *store);
 /* The store actor, which alone may send and set timers, is to look at the members, at who commands,
  * and at what was recorded. Any thread. */

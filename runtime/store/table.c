@@ -511,9 +511,10 @@ size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size
 
 /* ---- the store ---- */
 
-uint16_t tide__store_self(struct tide_store *store) {
-    unsigned self = atomic_load_explicit(&store->self, memory_order_relaxed);
-    if (!self && store->node) { /* a joiner learns its id later than it makes its store */
+/* A joiner learns its id later than it makes its store. */
+uint16_t tide__store_learn_self(struct tide_store *store) {
+    unsigned self = 0;
+    if (store->node) {
         self = store->net ? tide_net_self(store->net) : tide_node_id(store->node);
         atomic_store_explicit(&store->self, self, memory_order_relaxed);
     }
