@@ -41,6 +41,19 @@ void tide__misses_release(struct tide__misses *misses) {
     misses->count = 0;
 }
 
+/* Room for `count` of an empty list. ENOMEM. */
+static int misses_reserve(struct tide__misses *misses, size_t count) {
+    if (count > misses->capacity) {
+        uint32_t *at = tide_alloc(count * sizeof *at);
+        if (!at) {
+            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys", count);
+        }
+        misses->at = at;
+        misses->capacity = count;
+    }
+    return 0;
+}
+
 int tide__misses_add(struct tide__misses *misses, size_t position) {
     if (misses->count == misses->capacity) {
         bool small = misses->at == misses->small;
@@ -244,6 +257,27 @@ static inline int lock_moving(const struct tide__pass *pass, const struct block 
     }
 }
 
+typedef float float8 __attribute__((vector_size(32), aligned(1), may_alias));
+
+static inline void copy_floats(float *to, const float *from, size_t count) {
+    if (count < 8 || count > 256) {
+        if (count < 8) {
+            for (size_t i = 0; i < count; i++) {
+                memcpy(to + i, from + i, sizeof *to);
+            }
+            return;
+        }
+        memcpy(to, from, count * sizeof *to);
+        return;
+    }
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        *(float8 *)(void *)(to + i) = *(const float8 *)(const void *)(from + i);
+    }
+    /* the last eight once more instead of a loop over the rest */
+    *(float8 *)(void *)(to + count - 8) = *(const float8 *)(const void *)(from + count - 8);
+}
+
 static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass,
                                                            const bool moving) {
     struct tide_table *table = pass->table;
@@ -269,7 +303,7 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             }
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED)) {
-                    tide__copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
+                    copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
                     tide__word_unlock(word, old);
                 } else {
                     tide__word_unlock(word, old);
@@ -586,6 +620,29 @@ int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_c
     return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
 }
 
+/* Which of the keys from..end - 1 are not owned: what is (a look without a lock) costs no message. */
+static void look(struct tide_table *table, const struct tide__shared *shared, const uint64_t *keys,
+                 size_t from, size_t end, struct tide__misses *misses) {
+    atomic_uint_fast64_t *at[BLOCK];
+    for (size_t i = from; i < end; i++) {
+        const uint32_t slot = tide__slot_of(table, keys[i]);
+        atomic_uint_fast64_t *words =
+            table->options.keys == TIDE_KEYS_DENSE
+                ? atomic_load_explicit(&table->slots[slot].index, memory_order_acquire)
+                : NULL;
+        at[i - from] = words ? words + tide__place_of(table, slot, keys[i]) : NULL;
+        __builtin_prefetch(at[i - from]);
+    }
+    for (size_t i = from; i < end; i++) {
+        const uint64_t word =
+            at[i - from] ? atomic_load_explicit(at[i - from], memory_order_acquire) : 0;
+        if (tide__word_state(word) != TIDE__OWNED &&
+            !(shared && tide__shared_stays(table, keys[i]))) {
+            misses->at[misses->count++] = (uint32_t)i;
+        }
+    }
+}
+
 int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t key_count,
                         struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
@@ -602,20 +659,9 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
     const struct tide__shared *shared = tide__shared_of(table);
     struct tide__misses misses;
     tide__misses_init(&misses);
-    for (size_t i = 0; i < key_count && !code; i++) {
-        /* What is owned already (a look without a lock) costs no message. */
-        uint32_t slot = tide__slot_of(table, keys[i]);
-        atomic_uint_fast64_t *words =
-            table->options.keys == TIDE_KEYS_DENSE
-                ? atomic_load_explicit(&table->slots[slot].index, memory_order_acquire)
-                : NULL;
-        uint64_t word = words ? atomic_load_explicit(words + tide__place_of(table, slot, keys[i]),
-                                                     memory_order_acquire)
-                              : 0;
-        if (tide__word_state(word) != TIDE__OWNED &&
-            !(shared && tide__shared_stays(table, keys[i]))) {
-            code = tide__misses_add(&misses, i);
-        }
+    code = misses_reserve(&misses, key_count);
+    for (size_t i = 0; i < key_count && !code; i += BLOCK) {
+        look(table, shared, keys, i, key_count - i < BLOCK ? key_count : i + BLOCK, &misses);
     }
     tide__table_count(table, TIDE__LOCALIZED, key_count);
     if (!code && misses.count) {

@@ -346,7 +346,7 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     float *row = tide__slab_row(&table->slab, a->row);
     const size_t row_bytes = table->row_floats * sizeof *row;
     if (bytes) {
-        tide__copy_floats(row, bytes, table->row_floats);
+        memcpy(row, bytes, row_bytes);
     } else {
         tide__row_init(&table->options, key, row, true);
     }

@@ -203,6 +203,25 @@ static inline bool ask(struct walk *walk, uint32_t slot, uint64_t key, uint64_t 
     return true;
 }
 
+/* Another node wants the key, which is here, at home, and in nobody's way: it goes there, as
+ * relocate() would have it. False: it is to look. */
+static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word) {
+    struct tide_table *table = walk->table;
+    const uint16_t to = walk->job->origin;
+    if (tide__word_state(*word) != TIDE__OWNED ||
+        (tide__route_of(table, slot) & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) !=
+            TIDE__MINE) {
+        return false;
+    }
+    struct tide__relocation k = tide__key_view(table, slot, *word);
+    const struct tide__relocate_event event = {.kind = TIDE__EVENT_LOC, .node = to};
+    const struct tide__relocate_result r = tide__relocate(&k, event);
+    if (r.act == TIDE__GIVE) {
+        *word = tide__owner_give(table, *word, &k, key, to, r.term);
+    }
+    return true;
+}
+
 /* 0: done here. Else where it goes, and under which term its owner has it. The word is locked and stays
  * so. */
 static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
@@ -546,6 +565,7 @@ void tide__owner_job(struct tide__job *job) {
                         .event = event_of(job),
                         .operation = job->kind == TIDE__PULL || job->kind == TIDE__PUSH};
     const bool answered = job->kind != TIDE__LOC && job->kind != TIDE__OFFER;
+    const bool wishes = job->kind == TIDE__LOC && !job->returned && !job->terms;
     const bool asks = job->own && job->kind == TIDE__LOCALIZE && !job->returned &&
                       !store->leaving && !tide__locations_in_use(table);
     int error = 0;
@@ -561,7 +581,9 @@ void tide__owner_job(struct tide__job *job) {
         atomic_uint_fast64_t *word =
             tide__block_lock(table, &block, job->keys, i, job->count, &key, &slot, &old);
         if (word) {
-            if (!asks || !ask(&walk, slot, key, &old, &to, &error)) {
+            if (wishes && grant(&walk, slot, key, &old)) {
+                to = 0;
+            } else if (!asks || !ask(&walk, slot, key, &old, &to, &error)) {
                 to = decide(&walk, i, slot, key, &old, &error);
             }
             tide__word_unlock(word, old);

@@ -58,8 +58,8 @@ static inline void tide__parcel_row(struct tide_table *table, uint16_t to, uint6
         tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, row, NULL);
         return;
     }
-    tide__copy_floats((float *)p->rows->data + p->row_count++ * table->row_floats, row,
-                      table->row_floats);
+    memcpy((float *)p->rows->data + p->row_count++ * table->row_floats, row,
+           table->row_floats * sizeof *row);
     p->keys[p->count] = key;
     p->terms[p->count++] = term;
 }

@@ -259,28 +259,6 @@ void tide__slots_deinit(struct tide_table *table);
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
 void tide__row_add(float *row, const void *delta, size_t count); /* unaligned */
-typedef float tide__float8 __attribute__((vector_size(32), aligned(1), may_alias));
-/* memcpy of floats at any alignment, for rows: without a call where they are short. */
-static inline void tide__copy_floats(void *to, const void *from, size_t count) {
-    char *out = to;
-    const char *in = from;
-    if (count < 8) {
-        for (size_t i = 0; i < count; i++) {
-            memcpy(out + i * 4, in + i * 4, 4);
-        }
-        return;
-    }
-    if (count > 256) {
-        memcpy(out, in, count * 4);
-        return;
-    }
-    for (size_t i = 0; i + 8 <= count; i += 8) {
-        *(tide__float8 *)(void *)(out + i * 4) = *(const tide__float8 *)(const void *)(in + i * 4);
-    }
-    /* the last eight once more instead of a loop over the rest */
-    *(tide__float8 *)(void *)(out + (count - 8) * 4) =
-        *(const tide__float8 *)(const void *)(in + (count - 8) * 4);
-}
 /* A raw row: in place of the one that is there, or (TIDE__SUMS) added to it. */
 void tide__row_put(const struct tide_table *table, float *row, const void *from, uint8_t flags);
 float tide__square_sum(const void *values, size_t count); /* floats, at any alignment */
