@@ -640,6 +640,8 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     }
     if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
         tide__clocked_ready(table);
+    } else if (table && ready) { /* a new controller tells of it again, for all nodes have it now */
+        tide__manage_recall(table);
     }
     if (table && ready) {
         atomic_store_explicit(&table->ready, true,

@@ -226,7 +226,8 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         on_members(store, &r);
         break;
     case TIDE__OP_TECHNIQUE:
-        tide__manage_message(store, from, &r);
+    case TIDE__OP_RECALL:
+        tide__manage_message(store, from, (int)op, &r);
         break;
     case TIDE__OP_INTENT:
     case TIDE__OP_DONE:

@@ -2,7 +2,8 @@
  * Techniques of keys: one call to the controller, which checks it and tells all nodes; each keeps
  * what it is told with its records (shared.h). The controller, which is a node like others, tells
  * it to who joins. Techniques decide about speed alone and are not recorded: a controller that was
- * started again has none to tell to joiners until somebody manages anew.
+ * started again, which is a new node, hears of them from the keys' homes when its tables are there,
+ * and passes on what it hears to those that joined after it.
  */
 #include "store/catalog.h"
 #include "store/replica.h"
@@ -124,7 +125,7 @@ struct told {
     size_t count;
 };
 
-static void tell(struct told *t, uint16_t node, uint8_t technique, bool all) {
+static void tell(struct told *t, int op, uint16_t node, uint8_t technique, bool all) {
     static const uint32_t nobody = 0;
     struct order o = {.table = t->s->table,
                       .technique = technique,
@@ -135,61 +136,155 @@ static void tell(struct told *t, uint16_t node, uint8_t technique, bool all) {
                       .key_count = t->count};
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    (void)order_write(&w, TIDE__OP_TECHNIQUE, &o);
+    (void)order_write(&w, op, &o);
     (void)tide__store_send_writer(t->s->table->store, node, &w);
     t->count = 0;
 }
 
 struct telling {
     struct told *told;
+    int op;
     uint16_t node;
     uint8_t technique;
     bool all;
+    uint16_t for_the_dead; /* RECALL: this node tells of keys without a home too */
 };
+
+/* Is this node to tell a new controller of the key? */
+static bool tells(const struct telling *t, uint64_t key) {
+    const struct tide_table *table = t->told->s->table;
+    const uint16_t home = tide__route_home(
+        atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
+    const uint16_t teller = lives(table->store, home) ? home : t->for_the_dead;
+    return teller == tide__store_self(table->store);
+}
 
 static void tell_key(struct tide__shared *s, struct tide__shared_key *k, uint64_t key, void *arg) {
     struct telling *t = arg;
     (void)s;
-    if (k->technique == 1 + t->technique && k->all == t->all) {
+    if (k->technique == 1 + t->technique && k->all == t->all &&
+        (t->op != TIDE__OP_RECALL || tells(t, key))) {
         t->told->keys[t->told->count++] = key;
         if (t->told->count == TELL_KEYS) {
-            tell(t->told, t->node, t->technique, t->all);
+            tell(t->told, t->op, t->node, t->technique, t->all);
         }
     }
 }
 
+/* All that this node knows of the table's keys, or, of op RECALL, has to tell. */
+static void tell_table(struct tide_table *table, int op, uint16_t node) {
+    struct tide__shared *s = tide__shared_of(table);
+    struct told *told = s ? tide_alloc(sizeof *told) : NULL;
+    uint16_t lowest = 1;
+    while (lowest < TIDE__NODES - 1 && !lives(table->store, lowest)) {
+        lowest++;
+    }
+    for (unsigned class = 0; told && class < 2 * (TIDE_INTENT + 1); class ++) {
+        struct telling t = {.told = told,
+                            .op = op,
+                            .node = node,
+                            .technique = (uint8_t)(class / 2),
+                            .all = class % 2,
+                            .for_the_dead = lowest};
+        told->s = s;
+        told->count = 0;
+        tide__shared_each(s, tell_key, &t);
+        if (told->count) {
+            tell(told, op, node, t.technique, t.all);
+        }
+    }
+    tide_free(told);
+}
+
 void tide__manage_tell(struct tide_store *store, uint16_t node) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    if (node == tide__store_self(store)) {
-        return;
-    }
-    for (unsigned id = 1; id <= count; id++) {
+    for (unsigned id = 1; id <= count && node != tide__store_self(store); id++) {
         struct tide_table *table = tide__table_by_id(store, id);
-        struct told *told = table && tide__shared_of(table) ? tide_alloc(sizeof *told) : NULL;
-        for (unsigned class = 0; told && class < 2 * (TIDE_INTENT + 1); class ++) {
-            struct telling t = {
-                .told = told, .node = node, .technique = (uint8_t)(class / 2), .all = class % 2};
-            told->s = tide__shared_of(table);
-            told->count = 0;
-            tide__shared_each(told->s, tell_key, &t);
-            if (told->count) {
-                tell(told, node, t.technique, t.all);
-            }
+        if (table) {
+            tell_table(table, TIDE__OP_TECHNIQUE, node);
         }
-        tide_free(told);
+    }
+}
+
+void tide__manage_recall(struct tide_table *table) {
+    const uint16_t controller = tide_net_controller(table->store->net);
+    if (controller > tide__store_self(table->store)) {
+        tell_table(table, TIDE__OP_RECALL, controller);
     }
 }
 
 /* ---- nodes ---- */
 
+/* The key's technique is this from now on. False: no room for its record. */
+static bool carry_out(struct tide__shared *s, const struct order *o, uint64_t key, bool named,
+                      bool only_if_unknown, bool *known) {
+    struct tide__shared_key *k;
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    if (tide__shared_lock(s, key, true, true, &word, &old, &k) != TIDE__FOUND) {
+        tide__share_count(&s->refused, 1);
+        return false;
+    }
+    *known = k->technique != 0;
+    if (!*known || !only_if_unknown) {
+        k->technique = (uint8_t)(1 + o->technique);
+        k->all = o->node_count == 0;
+        k->wanted = o->technique == TIDE_REPLICATE && named;
+        tide__shared_list(s, k, key);
+    }
+    tide__word_unlock(word, old);
+    return true;
+}
+
+/* The same as TECHNIQUE, from homes to a new controller, and from it to those that joined after it:
+ * of keys that have had no orders since. */
+static void recalled(struct tide__shared *s, const struct order *o) {
+    struct tide_store *store = s->table->store;
+    struct told *told = tide_alloc(sizeof *told);
+    const bool commands = tide__catalog_commands(store);
+    for (size_t i = 0; told && i < o->key_count;) {
+        bool known = true;
+        told->s = s;
+        told->count = 0;
+        for (; i < o->key_count && told->count < TELL_KEYS; i++) {
+            memcpy(&told->keys[told->count], o->keys + i * sizeof told->keys[0],
+                   sizeof told->keys[0]);
+            if (carry_out(s, o, told->keys[told->count], o->node_count == 0, true, &known)) {
+                told->count += !known;
+            }
+        }
+        const size_t count = told->count;
+        for (unsigned node = tide__store_self(store) + 1u; commands && count && node < TIDE__NODES;
+             node++) {
+            if (lives(store, node)) {
+                told->count = count;
+                tell(told, TIDE__OP_RECALL, (uint16_t)node, o->technique, o->node_count == 0);
+            }
+        }
+    }
+    tide_free(told);
+}
+
 /* [table, technique, hz, threshold, clip, nodes, keys]; the op is read. */
-void tide__manage_message(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+void tide__manage_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
     struct order o;
     struct tide__shared *s = NULL;
-    int code = from == tide_net_controller(store->net) ? order_read(store, r, &o) : TIDE_EREFUSED;
+    const bool recall = op == TIDE__OP_RECALL;
+    const bool heard = from == tide_net_controller(store->net) ||
+                       (recall && tide__catalog_commands(store));
+    int code = heard ? order_read(store, r, &o) : TIDE_EREFUSED;
     code = code ? code : tide__shared_create(o.table, &s);
     if (code) {
         atomic_fetch_add_explicit(&store->malformed, code == TIDE_EPROTO, memory_order_relaxed);
+        return;
+    }
+    if (!recall || !s->managed) {
+        s->share = o.share;
+    }
+    s->managed |= !recall;
+    if (recall) {
+        recalled(s, &o);
+        tide__shared_wake(s);
         return;
     }
     bool named = o.node_count == 0;
@@ -198,22 +293,11 @@ void tide__manage_message(struct tide_store *store, uint16_t from, struct tide_r
         memcpy(&node, o.nodes + i * sizeof node, sizeof node);
         named |= node == tide__store_self(store);
     }
-    s->share = o.share;
     for (size_t i = 0; i < o.key_count; i++) {
-        struct tide__shared_key *k;
-        atomic_uint_fast64_t *word;
-        uint64_t old, key;
+        uint64_t key;
+        bool known;
         memcpy(&key, o.keys + i * sizeof key, sizeof key);
-        code = tide__shared_lock(s, key, true, true, &word, &old, &k);
-        if (code != TIDE__FOUND) {
-            tide__share_count(&s->refused, 1);
-            continue;
-        }
-        k->technique = (uint8_t)(1 + o.technique);
-        k->all = o.node_count == 0;
-        k->wanted = o.technique == TIDE_REPLICATE && named;
-        tide__shared_list(s, k, key);
-        tide__word_unlock(word, old);
+        (void)carry_out(s, &o, key, named, false, &known);
     }
     tide__shared_wake(s);
 }

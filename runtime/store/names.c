@@ -16,7 +16,9 @@ const char *tide_store_message_name(uint64_t op) {
         OP(ACKR),        OP(SNAP),         OP(LEASE_ASK),   OP(LEASE),       OP(GROUPS),      OP(SAFE),
         OP(REBUILD),     OP(REBUILT),      OP(COPY_FAILED), OP(CUT_ASK),     OP(CUT_TELL),
         OP(CUT_OPEN),    OP(CUT_SETTLE),   OP(CUT_WALK),    OP(CUT_COLLECT), OP(CUT_ABORT),
-        OP(CUT_WALKING), OP(CUT_WROTE),
+        OP(CUT_WALKING), OP(CUT_WROTE),    OP(TRACE),       OP(SEEN),        OP(VISIBLE),
+        OP(MANAGE),      OP(TECHNIQUE),    OP(RECALL),      OP(FORGET),      OP(SHARE_FLUSH),
+        OP(INTENT),      OP(DONE),         OP(ADVICE),      OP(NOTICE),
     };
 #undef OP
     return op < TIDE__OP_COUNT ? names[op] : NULL;

@@ -9,7 +9,8 @@ static void parcel_free(struct tide__parcel *p) {
     tide_free(p);
 }
 
-static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16_t to, uint16_t about) {
+static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16_t to,
+                                        uint16_t about) {
     size_t hint = table->parcels->hint < 16 ? 16 : table->parcels->hint;
     hint = hint < KEYS_MAX ? hint : KEYS_MAX;
     struct tide__parcel *p = tide_alloc_zero(1, sizeof *p);
@@ -30,7 +31,8 @@ static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16
 }
 
 /* As a job of kind LOC or OFFER. */
-static void write_wish(struct tide_table *table, const struct tide__parcel *p, struct tide_writer *w) {
+static void write_wish(struct tide_table *table, const struct tide__parcel *p,
+                       struct tide_writer *w) {
     tide_write_array(w, 9);
     tide_write_uint(w, p->op);
     tide_write_uint(w, table->id);

@@ -155,8 +155,8 @@ static inline struct tide__relocate_result tide__on_loc(struct tide__relocation 
     return r;
 }
 
-static inline struct tide__relocate_result tide__on_hand(struct tide__relocation *key, uint16_t node,
-                                         uint32_t term) {
+static inline struct tide__relocate_result tide__on_hand(struct tide__relocation *key,
+                                                         uint16_t node, uint32_t term) {
     if (!tide__term_newer(term, key->term)) {
         return tide__act(TIDE__DROP);
     }
@@ -183,7 +183,8 @@ static inline struct tide__relocate_result tide__on_hand(struct tide__relocation
     return tide__act(again ? TIDE__DROP : TIDE__SURPRISE);
 }
 
-static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation *key, uint32_t term) {
+static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation *key,
+                                                         uint32_t term) {
     if (key->state != TIDE__COMING || !tide__term_newer(term, key->term)) {
         return tide__act(TIDE__DROP);
     }
@@ -200,7 +201,8 @@ static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation
     return r;
 }
 
-static inline struct tide__relocate_result tide__on_offer(struct tide__relocation *key, uint16_t node) {
+static inline struct tide__relocate_result tide__on_offer(struct tide__relocation *key,
+                                                          uint16_t node) {
     if (!key->home) {
         return tide__act(TIDE__TO_HOME);
     }

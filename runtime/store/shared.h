@@ -111,6 +111,7 @@ struct tide__shared {
     /* I/O */
     struct tide__subscriptions *subscriptions;
     struct tide__share share;
+    bool managed; /* by an order; `share` is of the last one */
     tide_address fiber; /* 0: it has ended */
     uint64_t number;    /* of the last update that was sent */
     uint64_t flush_wanted, flush_done;
@@ -204,7 +205,9 @@ void tide__subscriptions_member_gone(struct tide__shared *s, uint16_t node);
 /* ---- manage.c ---- */
 int tide__manage_call(struct tide_store *store, const struct tide_message *message,
                       struct tide_reader *body);
-void tide__manage_message(struct tide_store *store, uint16_t from, struct tide_reader *r);
+void tide__manage_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r);
 void tide__manage_tell(struct tide_store *store, uint16_t node); /* controller: a new member */
+/* A controller has come that has not been here as long as this node: what it is to know. */
+void tide__manage_recall(struct tide_table *table);
 
 #endif

@@ -591,6 +591,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_DONE,   /* the same: no more */
                 TIDE__OP_ADVICE, /* [op, table, own or copy, keys u64] home -> who is interested */
                 TIDE__OP_NOTICE, /* [op, table, keys u64, ages in us u64] owner -> copies: changed */
+                TIDE__OP_RECALL, /* as TECHNIQUE: home -> a controller that was started again -> who
+                                    joined after it */
                 TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);

@@ -8,6 +8,7 @@ enum { VIEWS_MAX = 256, WORK_KEYS = 500 };
 
 #include "control_world.h"
 #include "store/replica.h"
+#include "store/shared.h"
 
 #include <stdlib.h>
 
@@ -338,6 +339,86 @@ static void nobody_dies_of_a_restart_of_the_controller(void **unused) {
     }
 }
 
+enum { EVERYWHERE = 100, MANAGED = 150, RATE = 7 };
+
+/* Keys below EVERYWHERE have copies on all nodes, those below MANAGED at this one. */
+static int manage_run(void *arg) {
+    struct work *w = arg;
+    struct tide_table_options o = {
+        .name = w->table, .key_count = WORK_KEYS, .width = 1, .technique = TIDE_RELOCATE};
+    struct tide_table *table;
+    const uint16_t here = tide_node_id(w->node);
+    const struct tide_share_options all = {.rate = RATE},
+                                    named = {.rate = RATE, .nodes = &here, .node_count = 1};
+    uint64_t keys[MANAGED];
+    for (unsigned i = 0; i < MANAGED; i++) {
+        keys[i] = i;
+    }
+    TRY(w, tide_table_create(w->node, &o, &table));
+    TRY(w, tide_table_manage(table, keys, EVERYWHERE, TIDE_REPLICATE, &all));
+    TRY(w, tide_table_manage(table, keys + EVERYWHERE, MANAGED - EVERYWHERE, TIDE_REPLICATE,
+                             &named));
+    atomic_store(&w->done, true);
+    return 0;
+}
+
+/* What the node knows is what was ordered, and it has the copies that it is to have. */
+static bool knows_techniques(struct tide_node *node, const char *name) {
+    struct tide_table *table;
+    unsigned known = 0, copies = 0;
+    if (tide_table_find(node, name, &table)) {
+        return false;
+    }
+    for (uint64_t key = 0; key < WORK_KEYS; key++) {
+        bool copy;
+        const bool replicate = tide_table_technique(table, key, &copy) == TIDE_REPLICATE;
+        assert_false(replicate && key >= MANAGED);
+        assert_false(copy && key >= EVERYWHERE);
+        known += replicate;
+        copies += copy;
+    }
+    return known == MANAGED && copies == EVERYWHERE && tide__shared_of(table)->share.hz == RATE;
+}
+
+/* The joiner may be there before the controller has heard of the techniques itself. */
+static void who_joins_after_a_restart_of_the_controller_learns_techniques(void **unused) {
+    (void)unused;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct cluster c;
+        struct work w = {.table = "m"};
+        open_cluster(&c, seed, NEVER, 0);
+        for (unsigned i = 0; i < 4; i++) {
+            start_patiently(&c, i);
+        }
+        w.node = c.nodes[1];
+        struct tide_actor_options o = {.type = "manage",
+                                       .run = manage_run,
+                                       .state = &w,
+                                       .role = TIDE_ROLE_COMPUTE,
+                                       .stack_bytes = 1 << 20};
+        assert_int_equal(tide_spawn(w.node, &o, NULL), 0);
+        for (unsigned i = 0; i < 4000 && !atomic_load(&w.done); i++) {
+            go_on(&c, 5 * MS);
+        }
+        if (!atomic_load(&w.done) || w.failure[0] != 0) {
+            fail_msg("seed %llu: %s", (unsigned long long)seed, w.failure);
+        }
+        tide_sim_set_latency(c.sim, MS, 60 * MS);
+        (void)crash();
+        go_on(&c, 2 * MS);
+        assert_int_equal(c.restarts, 1);
+        start_patiently(&c, 4);
+        await_state(&c, "n5", TIDE_MEMBER_UP);
+        for (unsigned tries = 0; !knows_techniques(c.nodes[4], "m"); tries++) {
+            if (tries == 2000) {
+                fail_msg("seed %llu: n5 does not know the techniques", (unsigned long long)seed);
+            }
+            go_on(&c, 5 * MS);
+        }
+        close_cluster(&c);
+    }
+}
+
 /* The one that dials, the higher id, has given the session up; the lowest, which dials nobody, asks.
  */
 static void who_was_declared_dead_hears_it_from_a_restarted_controller(void **unused) {
@@ -564,7 +645,10 @@ static void groups_survive_a_controller_that_crashes_at_any_time(void **unused) 
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) { /* those whose name it matches */
+        cmocka_set_test_filter(argv[1]);
+    }
 #ifdef TIDE_MUTANTS
     tide__mutant = getenv("TIDE_MUTANT");
 #endif
@@ -577,6 +661,7 @@ int main(void) {
         cmocka_unit_test(a_controller_that_crashes_at_any_time_goes_on),
         cmocka_unit_test(groups_survive_a_controller_that_crashes_at_any_write),
         cmocka_unit_test(groups_survive_a_controller_that_crashes_at_any_time),
+        cmocka_unit_test(who_joins_after_a_restart_of_the_controller_learns_techniques),
         cmocka_unit_test(a_view_of_an_older_term_changes_nothing),
         cmocka_unit_test(a_controller_that_is_cut_off_declares_nobody_dead),
         cmocka_unit_test(the_word_of_one_member_about_another_is_not_enough),
