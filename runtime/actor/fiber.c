@@ -147,7 +147,9 @@ void fiber_resume(struct scheduler *s, struct tide_fiber *fiber) {
     atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
     s->current_fiber = fiber;
     struct tide_error_slot *previous = tide__error_slot_swap(&fiber->error);
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_ASKED);
     context_switch(&s->main_context, &fiber->context, false);
+    tide__memory_swap(use);
     tide__error_slot_swap(previous);
     s->current_fiber = NULL;
 }
@@ -193,9 +195,8 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
         return 0;
     }
     fiber->timed_out = false;
-    if (deadline != TIDE_NEVER && timer_arm(s, &fiber->deadline, deadline) < 0) {
-        atomic_store_explicit(&fiber->state, FIBER_RUNNING, memory_order_relaxed);
-        return TIDE_ENOMEM;
+    if (deadline != TIDE_NEVER) {
+        timer_arm(s, &fiber->deadline, deadline);
     }
     atomic_store_explicit(&fiber->waits_for, why, memory_order_relaxed);
     atomic_store_explicit(&fiber->waits_since, s->now, memory_order_relaxed);

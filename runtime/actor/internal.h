@@ -79,7 +79,7 @@ struct timer {
     void (*fire)(struct scheduler *s, struct timer *timer);
     uint32_t position; /* in the heap, from 1; 0: not armed */
 };
-int timer_arm(struct scheduler *s, struct timer *timer, uint64_t when);
+void timer_arm(struct scheduler *s, struct timer *timer, uint64_t when);
 void timer_disarm(struct scheduler *s, struct timer *timer);
 void timers_fire(struct scheduler *s, uint64_t now);
 

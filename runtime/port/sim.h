@@ -1,7 +1,7 @@
 /* Private to the simulator: the event heap, nodes and executors (sim.c), streams (sim_stream.c),
  * the network between them (sim_net.c, sim_bulk.c, sim_fabric.c), files (sim_file.c) and what their
- * disk keeps of them (sim_disk.c), clocks that differ (sim_clock.c), faults and settings
- * (sim_fault.c). */
+ * disk keeps of them (sim_disk.c), clocks that differ (sim_clock.c), memory that is short
+ * (sim_memory.c), faults and settings (sim_fault.c). */
 #ifndef TIDE_PORT_SIM_H
 #define TIDE_PORT_SIM_H
 
@@ -89,6 +89,8 @@ struct sim_node {
     struct sim_names names, durable; /* durable: those a crash certainly leaves */
     struct tide_sim_disk disk;
     struct tide_random disk_random;
+    struct tide_sim_memory memory;
+    struct tide_random memory_random;
 };
 
 struct sim_port {
@@ -195,6 +197,13 @@ unsigned tide__sim_links(struct tide_sim *sim, const struct sim_node *from,
 void tide__sim_couple(struct tide_sim *sim);
 void tide__sim_net_changed(struct tide_sim *sim); /* cards or the core are others */
 void tide__sim_flow_changed(void *arg, struct fabric_flow *flow, double rate); /* sim_bulk.c */
+
+/* sim_memory.c */
+/* Of the simulator itself, whoever's turn it is; asserts that memory lasts. Zeroed. */
+void *tide__sim_alloc(size_t size);
+/* Around what a node runs. Gives, and takes, who ran before. */
+struct sim_node *tide__sim_memory_enter(struct sim_node *node);
+void tide__sim_memory_leave(struct sim_node *before);
 
 /* sim_fault.c */
 void tide__sim_call_event(struct tide_sim *sim, const struct sim_event *event);

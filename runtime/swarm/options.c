@@ -60,6 +60,7 @@ static const struct option {
     [SWARM_SHARED] = {"shared", SHARE, 0, 0}, /* share of tables whose keys have copies where used */
     [SWARM_DRIFT_PPM] = {"drift_ppm", SHARE, 0, 0}, /* no clock is off by more than this */
     [SWARM_WINDOW] = {"window", SHARE, 0, 0}, /* share of tables with copies, durability window */
+    [SWARM_MEMORY_S] = {"memory_s", FAULT, 3, 20},
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -74,9 +75,11 @@ static const struct setting {
     {"overload", "depth", 16},
     {"overload", "messages", 0.6},
     {"overload", "crash_s", 0},
+    {"overload", "memory_s", 0},
     {"elastic", "leave_s", 6},
     {"elastic", "join_s", 5},
     {"elastic", "crash_s", 0},
+    {"elastic", "memory_s", 0},
     {"copies", "relocate", 0},
     {"copies", "replicas", 1},
     {"copies", "crash_s", 12},
@@ -100,8 +103,9 @@ static const struct setting {
 };
 static const char profile_names[] = "swarm calm overload elastic copies shared window clocks";
 
-/* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. */
-static const double crash_share = 0.3;
+/* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. So
+ * do nodes that are short of memory. */
+static const double crash_share = 0.3, memory_share = 0.2;
 
 const char *swarm_profiles(void) {
     return profile_names;
@@ -119,7 +123,9 @@ static double draw(uint64_t seed, const struct option *o) {
     struct tide_random random;
     tide_random_seed(&random, tide_hash(o->name, strlen(o->name), tide_mix64(seed)));
     double chance = tide_random_uniform(&random), at = tide_random_uniform(&random);
-    double on = o == &options[SWARM_CRASH_S] ? crash_share : 0.5;
+    double on = o == &options[SWARM_CRASH_S]    ? crash_share
+                : o == &options[SWARM_MEMORY_S] ? memory_share
+                                                : 0.5;
     if ((o->kind == FAULT && chance >= on) || (o->kind == LIMITED && chance >= 0.5)) {
         return 0;
     }

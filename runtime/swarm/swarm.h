@@ -61,7 +61,8 @@ enum swarm_option {
     SWARM_CRASH_S,
     SWARM_SHARED,
     SWARM_DRIFT_PPM,
-    SWARM_WINDOW, /* new ones go to the end: faults are drawn by their place */
+    SWARM_WINDOW,
+    SWARM_MEMORY_S, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 

@@ -118,13 +118,22 @@ void node_leave(struct node *node) {
 }
 
 void node_crash(struct node *node, uint64_t restart_at) {
-    struct world *w = node->world;
-    w->report->lost_nodes++;
-    node->lost = true;
-    node->lost_at = tide_sim_now(w->sim);
-    tide_sim_crash(w->sim, node->name);
-    node_end(node, NODE_CRASHED);
     node->restart_at = restart_at;
+    tide_sim_crash(node->world->sim, node->name);
+    node_end(node, NODE_CRASHED);
+}
+
+/* Also of those that end for want of memory, in the middle of a turn. */
+static void crashed(void *arg, const char *name) {
+    struct world *w = arg;
+    struct node *node = node_named(w, name);
+    if (node != NULL) { /* else the stranger */
+        w->report->lost_nodes++;
+        w->lost_too_many = w->lost_too_many || faults_lost_too_many(w);
+        node->lost = true;
+        node->lost_at = tide_sim_now(w->sim);
+        set_state(node, NODE_CRASHED);
+    }
 }
 
 bool may_lose(const struct world *w, const struct table *table) {
@@ -135,6 +144,9 @@ bool excused(const struct world *w, const struct node *node, const struct table 
              const char *text) {
     if (node->state != NODE_UP) {
         return true; /* it leaves */
+    }
+    if (node->short_once && (code == TIDE_ENOMEM || strcmp(text, tide_error_name(code)) == 0)) {
+        return true; /* there may have been no memory for the text */
     }
     if (table != NULL && table->options.replicas > 0) {
         return code == TIDE_ELOST && w->lost_too_many;
@@ -172,6 +184,9 @@ static void attend_joining(struct node *node, int state, int code, const char *r
 static void attend(struct node *node) {
     struct world *w = node->world;
     uint64_t now = tide_sim_now(w->sim);
+    if (node->state == NODE_CRASHED && node->node != NULL) {
+        node_end(node, NODE_CRASHED);
+    }
     if (node->state == NODE_CRASHED && now >= node->restart_at && w->node_count < NODES_MAX) {
         node->state = NODE_GONE; /* the next life is another */
         (void)node_start(w, node->name);
@@ -623,6 +638,7 @@ void swarm_run(const struct swarm_options *options, struct swarm_report *report,
     if (observe != NULL) {
         tide_sim_observe(w->sim, observe, arg);
     }
+    tide_sim_on_crash(w->sim, crashed, w);
     tide__buggify_set(options->seed, option(w, SWARM_BUGGIFY));
     workload_init(w);
     run(w);

@@ -46,7 +46,8 @@ struct node { /* one life of a node */
     uint8_t state;       /* enum node_state */
     bool lost;           /* crashed, or declared dead: its rows are gone */
     uint64_t lost_at;
-    uint64_t restart_at; /* crashed: when its next life begins; TIDE_NEVER */
+    uint64_t restart_at; /* crashed, or about to: when its next life begins; TIDE_NEVER */
+    bool short_once;     /* of memory: what its workers ask for may fail */
     uint64_t since;      /* when `state` began */
     unsigned running;    /* workers */
     bool forgot[TABLES_MAX]; /* its life is over, and so: updates of its copies may not have arrived */
@@ -160,6 +161,7 @@ void faults_plan(struct world *w);
 uint64_t faults_next(const struct world *w); /* when the next is due, or TIDE_NEVER */
 void faults_due(struct world *w);
 void faults_heal(struct world *w);
+bool faults_lost_too_many(const struct world *w); /* at one time, for some table with copies */
 void faults_release(struct world *w);
 
 /* ---- check.c ---- */
