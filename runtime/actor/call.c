@@ -218,9 +218,7 @@ void tide_call_cancel(uint64_t id) {
 /* ---- the callee's side ---- */
 
 void open_call_add(struct actor *actor, const struct tide_message *message) {
-    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL); /* its caller would never hear of this actor's end */
-    struct open_call *open = tide_alloc(sizeof *open);
-    tide__memory_swap(use);
+    struct open_call *open = tide_alloc_vital(sizeof *open); /* or its caller may never hear of this actor's end */
     *open = (struct open_call){.next = actor->open_calls, .from = message->from, .call = message->call};
     actor->open_calls = open;
 }

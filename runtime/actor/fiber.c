@@ -79,6 +79,7 @@ int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), 
     fiber->labelled = 0;
     fiber->title[0] = 0;
     fiber->local = NULL;
+    fiber->memory = TIDE_MEMORY_ASKED;
     fiber->error.code = 0;
     fiber->error.text[0] = 0;
     atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
@@ -147,9 +148,9 @@ void fiber_resume(struct scheduler *s, struct tide_fiber *fiber) {
     atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
     s->current_fiber = fiber;
     struct tide_error_slot *previous = tide__error_slot_swap(&fiber->error);
-    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_ASKED);
+    enum tide_memory_use use = tide__memory_swap(fiber->memory);
     context_switch(&s->main_context, &fiber->context, false);
-    tide__memory_swap(use);
+    fiber->memory = tide__memory_swap(use);
     tide__error_slot_swap(previous);
     s->current_fiber = NULL;
 }

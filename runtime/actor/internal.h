@@ -141,6 +141,7 @@ struct tide_fiber {
     bool ended, receiving, main, timed_out, cancelled;
     struct tide_fiber_local *local;
     struct tide_error_slot error;
+    enum tide_memory_use memory; /* while it does not run */
 };
 void fiber_resume(struct scheduler *s, struct tide_fiber *fiber); /* until it suspends or ends */
 int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), void *arg, size_t stack,

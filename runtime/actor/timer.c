@@ -38,9 +38,7 @@ void timer_arm(struct scheduler *s, struct timer *timer, uint64_t when) {
     if (s->heap_size + 1 >= s->heap_capacity) {
         uint32_t capacity = s->heap_capacity == 0 ? 64 : s->heap_capacity * 2;
         /* Nobody waits for a timer alone: who could not arm one would leave behind what is under way for it. */
-        enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
-        s->heap = tide_realloc(s->heap, capacity * sizeof(struct timer *));
-        tide__memory_swap(use);
+        s->heap = tide_realloc_vital(s->heap, capacity * sizeof(struct timer *));
         s->heap_capacity = capacity;
     }
     s->heap_size++;

@@ -69,6 +69,20 @@ void *tide_realloc(void *memory, size_t size) {
     return checked(is_refused() ? NULL : realloc(memory, size != 0 ? size : 1), size);
 }
 
+void *tide_alloc_vital(size_t size) {
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
+    void *memory = tide_alloc_zero(1, size);
+    tide__memory_swap(use);
+    return memory;
+}
+
+void *tide_realloc_vital(void *memory, size_t size) {
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
+    memory = tide_realloc(memory, size);
+    tide__memory_swap(use);
+    return memory;
+}
+
 void tide_free(void *memory) {
     free(memory);
 }
