@@ -23,6 +23,7 @@ session_resume_late         swarm    session|exactly_once|answers|progress|membe
 session_never_trim          swarm    memory|progress
 flow_credit_lost            swarm    progress|session
 refund_forgotten            swarm,memory_s=3 progress|session
+queue_unbounded             overload memory
 flow_waiters_not_woken      overload progress|session|answers
 flow_room_not_told          overload progress|session|answers
 member_impatient            swarm    membership

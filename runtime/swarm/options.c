@@ -61,6 +61,7 @@ static const struct option {
     [SWARM_DRIFT_PPM] = {"drift_ppm", SHARE, 0, 0}, /* no clock is off by more than this */
     [SWARM_WINDOW] = {"window", SHARE, 0, 0}, /* share of tables with copies, durability window */
     [SWARM_MEMORY_S] = {"memory_s", FAULT, 3, 20},
+    [SWARM_QUEUE_KIB] = {"queue_kib", LIMITED, 1, 1024}, /* of operations of one node under way */
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -74,6 +75,7 @@ static const struct setting {
     {"overload", "burst", 24},
     {"overload", "depth", 16},
     {"overload", "messages", 0.6},
+    {"overload", "queue_kib", 2},
     {"overload", "crash_s", 0},
     {"overload", "memory_s", 0},
     {"elastic", "leave_s", 6},

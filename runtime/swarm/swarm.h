@@ -62,7 +62,8 @@ enum swarm_option {
     SWARM_SHARED,
     SWARM_DRIFT_PPM,
     SWARM_WINDOW,
-    SWARM_MEMORY_S, /* new ones go to the end: faults are drawn by their place */
+    SWARM_MEMORY_S,
+    SWARM_QUEUE_KIB, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 

@@ -79,6 +79,7 @@ static bool node_create(struct node *node) {
         .name = node->name,
         .join = node == w->nodes[0] ? NULL : tide_node_endpoint(w->nodes[0]->node),
         .workers = (unsigned)option(w, SWARM_THREADS),
+        .queue_limit = (uint64_t)option(w, SWARM_QUEUE_KIB) << 10,
         .loop = &no_loop};
     set_clock(node);
     int code = tide_sim_port(w->sim, node->name, &node->port);

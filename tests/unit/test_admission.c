@@ -22,7 +22,7 @@ static void nothing_is_held(struct cluster *c, unsigned node) {
     tide_lock(&a->lock);
     for (unsigned page = 0; page < TIDE_COUNT(a->pages); page++) {
         for (unsigned i = 0; a->pages[page] && i < 256; i++) {
-            struct tide__home_credit *credit = &a->pages[page][i];
+            struct tide__credit *credit = &a->pages[page][i];
             assert_true(credit->messages == 0 && credit->bytes == 0 && !credit->first);
         }
     }
