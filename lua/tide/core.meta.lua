@@ -205,7 +205,7 @@ function core.simulated() end         --> whether a world is open, whether this 
 function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), flows=, trace=path}
 function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=, flows=, flow_computations=, flow_splits=, latency_min=, latency_max=, nic=} | nil
 function core.sim_close() end
-function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=}: made soon, in place of a process
+function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=, queue_limit=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
 ---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c

@@ -259,7 +259,8 @@ static void commit_row(struct tide__clocked *c, struct tide__staged **first, siz
 
 void tide__staged_commit(struct tide__clocked *c) {
     /* Eight bytes beside each contribution. */
-    struct tide__staged **ripe = tide_alloc_vital((c->staged_count + 1) * sizeof(struct tide__staged *));
+    struct tide__staged **ripe =
+        tide_alloc_vital((c->staged_count + 1) * sizeof(struct tide__staged *));
     size_t count = 0;
     for (struct tide__staged **at = &c->staged; *at;) {
         struct tide__staged *s = *at;

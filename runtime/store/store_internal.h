@@ -446,8 +446,9 @@ struct tide__admission {
     uint64_t waits, bytes_most;      /* fibers that had to wait; most under way to one home */
     uint32_t messages_max;           /* of a home */
     uint64_t bytes_max;
-    struct tide__credit all;              /* of whole operations, on whatever homes; only with a limit */
-    uint64_t all_max, all_most, all_waits; /* 0: no limit; written before anything is under way */
+    struct tide__credit all;         /* of whole operations, on whatever homes; with a limit only */
+    uint64_t all_max;                /* 0: no limit; written before anything is under way */
+    uint64_t all_most, all_waits;
 };
 void tide__admission_init(struct tide__admission *admission);
 void tide__admission_deinit(struct tide__admission *admission);
