@@ -207,6 +207,9 @@ struct tide_sim_memory {
     double vital; /* where the runtime cannot go on (base.h): the node crashes */
 };
 void tide_sim_set_memory(struct tide_sim *sim, const char *node, const struct tide_sim_memory *memory);
+/* All nodes reach one disk below `path`, as on a file server: its settings and damages are those of the node `path`, and
+ * it keeps what is written there when a node crashes. Once, before it is used. */
+void tide_sim_share(struct tide_sim *sim, const char *path);
 /* Damage at rest: one bit of a file changes; a file loses its end. path NULL: any file that has bytes. False: none. */
 bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path);
 bool tide_sim_truncate(struct tide_sim *sim, const char *node, const char *path);

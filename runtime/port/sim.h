@@ -146,6 +146,8 @@ struct tide_sim {
     bool coupling;        /* SIM_COUPLE is in the heap */
     uint16_t free_port;
     struct tide_sim_disk disk; /* of nodes that are made from now on */
+    struct sim_node *shared;   /* whose disk all reach, below the path; NULL: there is none */
+    char shared_path[SIM_NAME_MAX];
     uint64_t charged;          /* what the operations of this turn add to its cost */
     void (*on_crash)(void *arg, const char *node);
     void *on_crash_arg;
@@ -253,6 +255,7 @@ void tide__sim_disk_sync_parent(struct sim_node *node, const char *path);
 int tide__sim_directory_sync(struct tide_port *port, const char *path);
 
 /* sim_file.c */
+struct sim_node *tide__sim_disk_of(struct tide_port *port, const char *path);
 void tide__sim_files_init(struct sim_node *node);
 void tide__sim_files_deinit(struct sim_node *node);
 int tide__sim_file_open(struct tide_port *port, const char *path, int flags,

@@ -62,6 +62,8 @@ static const struct option {
     [SWARM_WINDOW] = {"window", SHARE, 0, 0}, /* share of tables with copies, durability window */
     [SWARM_MEMORY_S] = {"memory_s", FAULT, 3, 20},
     [SWARM_QUEUE_KIB] = {"queue_kib", LIMITED, 1, 1024}, /* of operations of one node under way */
+    [SWARM_CHECKPOINT_S] = {"checkpoint_s", SHARE, 0, 0}, /* mean rest between two; 0: none */
+    [SWARM_DISK] = {"disk", SHARE, 0, 0}, /* share of operations on files that fail */
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -99,11 +101,17 @@ static const struct setting {
     {"window", "crash_s", 12},
     {"window", "join_s", 10},
     {"window", "leave_s", 15},
+    {"disk", "checkpoint_s", 1},
+    {"disk", "disk", 0.01},
+    {"disk", "join_s", 10},
+    {"disk", "leave_s", 15},
+    {"disk", "crash_s", 0}, /* rows that are gone would be in no generation */
+    {"disk", "memory_s", 0},
     {"clocks", "drift_ppm", 500}, /* any two differ by the thousandth that is promised, or less */
     {"clocks", "replicas", 0.8},
     {"clocks", "crash_s", 20},
 };
-static const char profile_names[] = "swarm calm overload elastic copies shared window clocks";
+static const char profile_names[] = "swarm calm overload elastic copies shared window clocks disk";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. So
  * do nodes that are short of memory. */

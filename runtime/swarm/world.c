@@ -336,6 +336,9 @@ static void set_up(struct world *w) {
 }
 
 static bool is_settled(const struct world *w) {
+    if (!saver_ended(w)) {
+        return false;
+    }
     for (unsigned i = 0; i < w->node_count; i++) {
         const struct node *n = w->nodes[i];
         if (n->state != NODE_UP && n->state != NODE_GONE &&
@@ -363,6 +366,7 @@ static void heal(struct world *w) {
     uint64_t until = w->chaos_end + (uint64_t)((option(w, SWARM_HEAL_S) + ways) * 1e9);
     w->healing = true;
     faults_heal(w);
+    saver_heal(w);
     for (unsigned i = 0; i < w->node_count; i++) { /* the dead come back, those who should */
         struct node *n = w->nodes[i];
         if (n->state == NODE_CRASHED && n->restart_at != TIDE_NEVER) {
@@ -575,6 +579,7 @@ static void release(struct world *w) {
     faults_release(w);
     tide_sim_destroy(w->sim);
     workload_deinit(w);
+    saver_release(w);
     for (unsigned i = 0; i < w->node_count; i++) {
         tide_free(w->nodes[i]->echo);
         tide_free(w->nodes[i]);
@@ -590,6 +595,7 @@ static void run(struct world *w) {
     }
     w->chaos_end = tide_sim_now(w->sim) + (uint64_t)(option(w, SWARM_CHAOS_S) * 1e9);
     faults_plan(w);
+    saver_start(w);
     (void)pass_until(w, w->chaos_end, NULL);
     if (!w->report->failed) {
         heal(w);
@@ -612,6 +618,10 @@ static void run(struct world *w) {
     }
     if (!w->report->failed) {
         check_windows(w);
+    }
+    if (!w->report->failed && saver_restore(w) &&
+        !pass_until(w, tide_sim_now(w->sim) + 600 * TIDE_SECOND, saver_restored)) {
+        too_late(w, "bringing back the newest generation", "it does not end");
     }
     if (w->report->failed) {
         describe(w);
@@ -642,6 +652,7 @@ void swarm_run(const struct swarm_options *options, struct swarm_report *report,
     tide_sim_on_crash(w->sim, crashed, w);
     tide__buggify_set(options->seed, option(w, SWARM_BUGGIFY));
     workload_init(w);
+    saver_init(w);
     run(w);
     tide__buggify_set(0, 0);
     report->hash = tide_sim_hash(w->sim);

@@ -113,6 +113,7 @@ struct world {
     uint64_t chaos_end, event_limit;
     struct tide_random random;
     struct faults *faults;
+    struct saver *saver; /* NULL: nothing is saved */
 };
 
 static inline double option(const struct world *w, enum swarm_option o) {
@@ -185,6 +186,16 @@ void shared_forget(struct node *node); /* its life ends */
 bool shared_quiet(const struct node *node, struct tide_table *table, char *why, size_t size);
 void check_shared(struct world *w);    /* at rest */
 void check_stillness(struct world *w); /* nothing is sent for copies at rest; lets time pass */
+
+/* ---- saver.c ---- */
+bool saves(const struct world *w);
+void saver_init(struct world *w);
+void saver_release(struct world *w);
+void saver_start(struct world *w);
+void saver_heal(struct world *w);
+bool saver_ended(const struct world *w);
+bool saver_restore(struct world *w);
+bool saver_restored(struct world *w);
 
 /* ---- rest.c ---- */
 /* The row as this node has it, home, owner or replica; NULL: it has none. */
