@@ -113,8 +113,8 @@ static int ask(void *state) {
 
 static void answer_again(bool simulated) {
     struct talk talk = {0};
+    tide__memory_refuses = refuse; /* before there are threads */
     struct tide_node *node = world_open(simulated, 1);
-    tide__memory_refuses = refuse;
     struct tide_actor_options o = {
         .type = "answerer", .handle = answer, .state = &talk, .role = TIDE_ROLE_COMPUTE};
     assert_int_equal(tide_spawn(node, &o, &talk.callee), 0);
@@ -151,8 +151,8 @@ static int sleep_all(void *state) {
 
 static void sleep_on(bool simulated) {
     struct talk talk = {0};
+    tide__memory_refuses = refuse; /* before there are threads */
     struct tide_node *node = world_open(simulated, 1);
-    tide__memory_refuses = refuse;
     struct tide_actor_options o = {
         .type = "sleeper", .run = sleep_all, .state = &talk, .role = TIDE_ROLE_COMPUTE};
     assert_int_equal(tide_spawn(node, &o, NULL), 0);
