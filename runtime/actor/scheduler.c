@@ -322,9 +322,13 @@ static void handle_one(struct scheduler *s, struct actor *actor, struct message 
         open_call_add(actor, in);
     }
     const bool own = atomic_load_explicit(&actor->id, memory_order_relaxed) <= TIDE_ID_STORE; /* of the runtime */
-    enum tide_memory_use use = tide__memory_swap(own ? TIDE_MEMORY_VITAL : TIDE_MEMORY_ASKED);
+    if (!own) {
+        (void)tide__memory_swap(TIDE_MEMORY_ASKED);
+    }
     int rc = actor->handle(actor->state, in);
-    tide__memory_swap(use);
+    if (!own) {
+        (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* the turn's */
+    }
     message_destroy(m);
     mailbox_handled(s, actor, bytes);
     if (rc < 0) {
