@@ -110,6 +110,12 @@ static int core_node_start(lua_State *L) {
         return luaL_error(L, "node_start: workers = %I is not in 0..256", workers);
     }
     o.workers = (unsigned)workers;
+    lua_getfield(L, 1, "queue_limit");
+    lua_Integer queue_limit = luaL_optinteger(L, -1, 0);
+    if (queue_limit < 0) {
+        return luaL_error(L, "node_start: queue_limit = %I is no number of bytes", queue_limit);
+    }
+    o.queue_limit = (uint64_t)queue_limit;
     lua_getfield(L, 1, "seed");
     o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
     struct tide_port *port = NULL;
@@ -397,6 +403,30 @@ static int core_rss(lua_State *L) {
     return 1;
 }
 
+/* {limit_bytes=, bytes=, most_bytes=, waits=} of this node's operations under way; nil without a queue limit */
+static int core_queue(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    struct tide_store *store = host->node ? tide_store_of(host->node) : NULL;
+    struct tide_store_queue queue = {0};
+    if (store) {
+        tide_store_queue(store, &queue);
+    }
+    if (queue.limit == 0) {
+        lua_pushnil(L);
+        return 1;
+    }
+    lua_createtable(L, 0, 4);
+    lua_pushinteger(L, (lua_Integer)queue.limit);
+    lua_setfield(L, -2, "limit_bytes");
+    lua_pushinteger(L, (lua_Integer)queue.bytes);
+    lua_setfield(L, -2, "bytes");
+    lua_pushinteger(L, (lua_Integer)queue.most);
+    lua_setfield(L, -2, "most_bytes");
+    lua_pushinteger(L, (lua_Integer)queue.waits);
+    lua_setfield(L, -2, "waits");
+    return 1;
+}
+
 /* {messages=, keys=, busy_s=} of what the store did for other nodes */
 static int core_load(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
@@ -478,6 +508,7 @@ void tide__lua_open_node(lua_State *L) {
         {"links", core_links},
         {"actors", core_actors},
         {"rss", core_rss},
+        {"queue", core_queue},
         {"load", core_load},
         {"waited", core_waited},
         {"serve_cost", core_serve_cost},

@@ -144,7 +144,10 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                   .client = o->client};
     rc = rc < 0 ? rc : tide_net_create(node->system, &no, &node->net);
     rc = rc < 0 ? rc : tide_store_create(node->system, node->net, &node->store);
-    rc = rc < 0 ? rc : tide_net_join(node->net);
+    if (rc == 0) {
+        tide_store_limit(node->store, o->queue_limit);
+        rc = tide_net_join(node->net);
+    }
     return rc < 0 || o->loop != NULL ? rc : wait_joined(node);
 }
 

@@ -141,6 +141,9 @@ struct tide_node_options {
     uint64_t seed;       /* of the random streams; 0: from the operating system */
     void *loop;          /* host's uv_loop_t that runs the node's I/O; NULL: a thread of its own */
     const void *port;    /* struct tide_port; NULL: the real one. The simulator passes its own */
+    uint64_t queue_limit; /* bytes of operations on rows of other nodes (keys and rows, both ways) that this node may
+                             have under way at one time; beyond it fibers wait and handlers get EBUSY. An operation
+                             that is larger goes alone. 0: no limit but each home's 4 MiB */
 };
 
 /*

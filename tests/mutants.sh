@@ -22,6 +22,8 @@ session_resume_early        swarm    session|exactly_once|membership|order
 session_resume_late         swarm    session|exactly_once|answers|progress|membership
 session_never_trim          swarm    memory|progress
 flow_credit_lost            swarm    progress|session
+refund_forgotten            swarm,memory_s=3 progress|session
+queue_unbounded             overload memory
 flow_waiters_not_woken      overload progress|session|answers
 flow_room_not_told          overload progress|session|answers
 member_impatient            swarm    membership

@@ -64,6 +64,10 @@ local function node_row(member, row)
   if answer then
     node.rss_bytes, node.actors, node.tables = answer.rss_bytes, count(answer.actors), count(answer.tables)
     node.uptime_s = answer.uptime_s
+    if answer.queue then
+      node.queue_bytes, node.queue_limit_bytes = answer.queue.bytes, answer.queue.limit_bytes
+      node.queue_waits = answer.queue.waits
+    end
     local mailbox = 0
     for _, actor in ipairs(answer.actors or {}) do mailbox = mailbox + (actor.mailbox_messages or 0) end
     node.mailbox_messages = mailbox

@@ -60,6 +60,8 @@ struct tide_route {
      * EUNREACHABLE. Replies and system frames are not asked for. With `waiter`, EBUSY means: tide_fiber_wake(waiter)
      * is called when to try again. */
     int (*admit)(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, size_t window, struct tide_fiber *waiter);
+    /* Any thread: what was admitted will not be sent. May be NULL where admit reserves nothing. */
+    void (*refund)(void *arg, uint16_t node, enum tide_lane lane, size_t bytes);
     /* I/O thread: *takes* the message and sends it, or fails it (calls get EUNREACHABLE by tide_system_fail_call). */
     void (*send)(void *arg, struct tide_outgoing *message);
     /* I/O thread, at the end of each turn: write what gathered. Returns when to be called again, as a turn does. */

@@ -194,15 +194,12 @@ int tide_call_start(tide_address to, const void *data, size_t size, uint64_t tim
     call->deadline.fire = start_deadline;
     s->current->calls = true;
     int rc = call_open(s, call, to, data, size);
-    if (rc == 0 && timeout < TIDE_NEVER) {
-        rc = timer_arm(s, &call->deadline, tide_port_now(s->system->port) + timeout);
-        if (rc < 0) {
-            call_remove(s, call);
-        }
-    }
     if (rc < 0) {
         tide_free(call);
         return rc;
+    }
+    if (timeout < TIDE_NEVER) {
+        timer_arm(s, &call->deadline, tide_port_now(s->system->port) + timeout);
     }
     *id = call->id;
     return 0;
@@ -221,24 +218,27 @@ void tide_call_cancel(uint64_t id) {
 /* ---- the callee's side ---- */
 
 void open_call_add(struct actor *actor, const struct tide_message *message) {
-    struct open_call *open = tide_alloc(sizeof *open);
-    if (open == NULL) {
-        return; /* the call can still be answered in time by its deadline */
-    }
+    struct open_call *open = tide_alloc_vital(sizeof *open); /* or its caller may never hear of this actor's end */
     *open = (struct open_call){.next = actor->open_calls, .from = message->from, .call = message->call};
     actor->open_calls = open;
 }
 
-bool open_call_take(struct actor *actor, tide_address from, uint64_t call) {
-    for (struct open_call **at = &actor->open_calls; *at != NULL; at = &(*at)->next) {
-        if ((*at)->call == call && (*at)->from == from) {
-            struct open_call *open = *at;
-            *at = open->next;
-            tide_free(open);
-            return true;
-        }
+static struct open_call **open_call_at(struct actor *actor, tide_address from, uint64_t call) {
+    struct open_call **at = &actor->open_calls;
+    while (*at != NULL && ((*at)->call != call || (*at)->from != from)) {
+        at = &(*at)->next;
     }
-    return false;
+    return at;
+}
+
+bool open_call_take(struct actor *actor, tide_address from, uint64_t call) {
+    struct open_call **at = open_call_at(actor, from, call), *open = *at;
+    if (open == NULL) {
+        return false;
+    }
+    *at = open->next;
+    tide_free(open);
+    return true;
 }
 
 static int not_open(void) {
@@ -248,7 +248,7 @@ static int not_open(void) {
 int tide_answer(tide_address from, uint64_t call, const void *data, size_t size) {
     struct scheduler *s = tide__scheduler;
     TIDE_ASSERT(s != NULL && s->current != NULL);
-    if (!open_call_take(s->current, from, call)) {
+    if (*open_call_at(s->current, from, call) == NULL) {
         return not_open();
     }
     if (!is_local(s->system, from)) {
@@ -260,7 +260,11 @@ int tide_answer(tide_address from, uint64_t call, const void *data, size_t size)
                                     .kind = TIDE_FRAME_REPLY,
                                     .lane = TIDE_LANE_ANSWER,
                                     .prepaid = true};
-        return outgoing_post(s->system, &out);
+        int rc = outgoing_post(s->system, &out);
+        if (rc != TIDE_ENOMEM) { /* it may be answered again */
+            (void)open_call_take(s->current, from, call);
+        }
+        return rc;
     }
     struct scheduler *target = scheduler_of(s->system, from);
     struct message *m = message_create(s, size);
@@ -270,6 +274,7 @@ int tide_answer(tide_address from, uint64_t call, const void *data, size_t size)
     if (size > 0) {
         memcpy(message_bytes(m), data, size);
     }
+    (void)open_call_take(s->current, from, call);
     m->op = OP_REPLY;
     m->u.in = (struct tide_message){.from = actor_address(s->current),
                                     .to = from,

@@ -121,14 +121,22 @@ struct machine {
     void *arg;
 };
 
+/* Not drawn for by the simulator, so that builds for sanitizers do what others do. */
+static struct machine *machine_create(void) {
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
+    struct machine *m = tide_alloc_zero(1, sizeof *m);
+    tide__memory_swap(use);
+    TIDE_ASSERT(m != NULL);
+    return m;
+}
+
 static void trampoline(unsigned high, unsigned low) {
     struct machine *m = (struct machine *)(((uintptr_t)high << 16 << 16) | (uintptr_t)low);
     m->entry(m->arg);
 }
 
 static void prepare(struct context *context, void (*entry)(void *), void *arg) {
-    struct machine *m = tide_alloc_zero(1, sizeof *m);
-    TIDE_ASSERT(m != NULL);
+    struct machine *m = machine_create();
     context->ucontext = m;
     m->entry = entry;
     m->arg = arg;
@@ -141,8 +149,7 @@ static void prepare(struct context *context, void (*entry)(void *), void *arg) {
 
 static void leave(struct context *from, struct context *to) {
     if (from->ucontext == NULL) {
-        from->ucontext = tide_alloc_zero(1, sizeof(struct machine));
-        TIDE_ASSERT(from->ucontext != NULL);
+        from->ucontext = machine_create();
     }
     swapcontext(&((struct machine *)from->ucontext)->context, &((struct machine *)to->ucontext)->context);
 }

@@ -79,6 +79,7 @@ int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), 
     fiber->labelled = 0;
     fiber->title[0] = 0;
     fiber->local = NULL;
+    fiber->memory = TIDE_MEMORY_ASKED;
     fiber->error.code = 0;
     fiber->error.text[0] = 0;
     atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
@@ -147,7 +148,9 @@ void fiber_resume(struct scheduler *s, struct tide_fiber *fiber) {
     atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
     s->current_fiber = fiber;
     struct tide_error_slot *previous = tide__error_slot_swap(&fiber->error);
+    enum tide_memory_use use = tide__memory_swap(fiber->memory);
     context_switch(&s->main_context, &fiber->context, false);
+    fiber->memory = tide__memory_swap(use);
     tide__error_slot_swap(previous);
     s->current_fiber = NULL;
 }
@@ -193,9 +196,8 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
         return 0;
     }
     fiber->timed_out = false;
-    if (deadline != TIDE_NEVER && timer_arm(s, &fiber->deadline, deadline) < 0) {
-        atomic_store_explicit(&fiber->state, FIBER_RUNNING, memory_order_relaxed);
-        return TIDE_ENOMEM;
+    if (deadline != TIDE_NEVER) {
+        timer_arm(s, &fiber->deadline, deadline);
     }
     atomic_store_explicit(&fiber->waits_for, why, memory_order_relaxed);
     atomic_store_explicit(&fiber->waits_since, s->now, memory_order_relaxed);

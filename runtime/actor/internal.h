@@ -79,7 +79,7 @@ struct timer {
     void (*fire)(struct scheduler *s, struct timer *timer);
     uint32_t position; /* in the heap, from 1; 0: not armed */
 };
-int timer_arm(struct scheduler *s, struct timer *timer, uint64_t when);
+void timer_arm(struct scheduler *s, struct timer *timer, uint64_t when);
 void timer_disarm(struct scheduler *s, struct timer *timer);
 void timers_fire(struct scheduler *s, uint64_t now);
 
@@ -141,6 +141,7 @@ struct tide_fiber {
     bool ended, receiving, main, timed_out, cancelled;
     struct tide_fiber_local *local;
     struct tide_error_slot error;
+    enum tide_memory_use memory; /* while it does not run */
 };
 void fiber_resume(struct scheduler *s, struct tide_fiber *fiber); /* until it suspends or ends */
 int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), void *arg, size_t stack,

@@ -321,7 +321,14 @@ static void handle_one(struct scheduler *s, struct actor *actor, struct message 
     if (in->kind == TIDE_CALL) {
         open_call_add(actor, in);
     }
+    const bool own = atomic_load_explicit(&actor->id, memory_order_relaxed) <= TIDE_ID_STORE; /* of the runtime */
+    if (!own) {
+        (void)tide__memory_swap(TIDE_MEMORY_ASKED);
+    }
     int rc = actor->handle(actor->state, in);
+    if (!own) {
+        (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* the turn's */
+    }
     message_destroy(m);
     mailbox_handled(s, actor, bytes);
     if (rc < 0) {
@@ -475,11 +482,13 @@ uint64_t scheduler_turn(void *arg) {
     struct scheduler *s = arg;
     struct scheduler *previous = tide__scheduler; /* the simulator runs all nodes on one thread */
     tide__scheduler = s;
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     s->now = tide_port_now(s->system->port);
     drain_inbox(s);
     timers_fire(s, s->now);
     run_actors(s);
     uint64_t next = end_of_turn(s);
+    tide__memory_swap(use);
     tide__scheduler = previous;
     return next;
 }

@@ -67,7 +67,12 @@ int tide_system_send(struct tide_system *system, const struct tide_outgoing *pro
     }
     struct tide_outgoing m = *prototype;
     m.prepaid = prepaid;
-    return outgoing_post(system, &m);
+    int rc = outgoing_post(system, &m);
+    if (rc < 0 && !prepaid && system->route.refund != NULL && !TIDE_MUTANT(refund_forgotten)) {
+        system->route.refund(system->route.arg, tide_address_node(m.to), (enum tide_lane)m.lane,
+                             TIDE_FRAME_HEAD + tide_outgoing_body(&m));
+    }
+    return rc;
 }
 
 /* ---- local ---- */
@@ -283,10 +288,8 @@ static void signal_remote(struct scheduler *s, enum message_op op, tide_address 
     tide_writer_release(&w);
 }
 
-void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_address from, uint64_t call, int code,
-                 const char *text) {
-    text = text == NULL ? "" : text;
-    TIDE_ASSERT(s != NULL);
+static void send_signal(struct scheduler *s, enum message_op op, tide_address to, tide_address from, uint64_t call,
+                        int code, const char *text) {
     if (!is_local(s->system, to)) {
         signal_remote(s, op, to, from, call, code, text);
         return;
@@ -314,6 +317,15 @@ void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_
     } else { /* through the own inbox too: a chain of exits must not become a recursion */
         inbox_push(target, m);
     }
+}
+
+/* Who waits for one, of an end or an answer, would wait for ever: nobody can go on without. */
+void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_address from, uint64_t call, int code,
+                 const char *text) {
+    TIDE_ASSERT(s != NULL);
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
+    send_signal(s, op, to, from, call, code, text == NULL ? "" : text);
+    tide__memory_swap(use);
 }
 
 /* ---- from other nodes ---- */

@@ -32,21 +32,17 @@ static void sift_down(struct scheduler *s, struct timer *timer, uint32_t positio
     place(s, timer, position);
 }
 
-int timer_arm(struct scheduler *s, struct timer *timer, uint64_t when) {
+void timer_arm(struct scheduler *s, struct timer *timer, uint64_t when) {
     timer_disarm(s, timer);
     timer->when = when;
     if (s->heap_size + 1 >= s->heap_capacity) {
         uint32_t capacity = s->heap_capacity == 0 ? 64 : s->heap_capacity * 2;
-        struct timer **heap = tide_realloc(s->heap, capacity * sizeof(struct timer *));
-        if (heap == NULL) {
-            return TIDE_ENOMEM;
-        }
-        s->heap = heap;
+        /* Nobody waits for a timer alone: who could not arm one would leave behind what is under way for it. */
+        s->heap = tide_realloc_vital(s->heap, capacity * sizeof(struct timer *));
         s->heap_capacity = capacity;
     }
     s->heap_size++;
     sift_up(s, timer, s->heap_size);
-    return 0;
 }
 
 void timer_disarm(struct scheduler *s, struct timer *timer) {
@@ -84,12 +80,6 @@ static void actor_timer_fire(struct scheduler *s, struct timer *timer) {
     }
     *at = t->next;
     struct message *m = message_create(s, 0);
-    if (m == NULL) { /* out of memory: the actor gets its tick a little later */
-        t->next = actor->timers;
-        actor->timers = t;
-        (void)timer_arm(s, timer, s->now + TIDE_SECOND / 100);
-        return;
-    }
     m->u.in = (struct tide_message){
         .to = actor_address(actor), .call = t->id, .kind = TIDE_TIMER, .lane = TIDE_LANE_CONTROL};
     tide_free(t);
@@ -106,11 +96,7 @@ int tide_timer_start(uint64_t delay, uint64_t *id) {
     t->timer.fire = actor_timer_fire;
     t->actor = s->current;
     t->id = ++s->next_id;
-    int rc = timer_arm(s, &t->timer, tide_port_now(s->system->port) + delay);
-    if (rc < 0) {
-        tide_free(t);
-        return rc;
-    }
+    timer_arm(s, &t->timer, tide_port_now(s->system->port) + delay);
     t->next = s->current->timers;
     s->current->timers = t;
     if (id != NULL) {

@@ -1,7 +1,8 @@
 /*
  * The only place of runtime/ that asks the C library or the kernel for memory. Failure leaves
- * ENOMEM in the error slot and returns NULL; a size of zero gives a pointer that may be freed, so
- * that callers need no special case.
+ * ENOMEM in the error slot and returns NULL, or ends the process where the runtime cannot go on
+ * (TIDE_MEMORY_VITAL); a size of zero gives a pointer that may be freed, so that callers need no
+ * special case.
  */
 #include "base/base.h"
 
@@ -10,26 +11,46 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+bool (*tide__memory_refuses)(enum tide_memory_use use);
+static _Thread_local enum tide_memory_use current_use;
+
+enum tide_memory_use tide__memory_swap(enum tide_memory_use use) {
+    enum tide_memory_use before = current_use;
+    current_use = use;
+    return before;
+}
+
+static bool is_refused(void) {
+    return TIDE_UNLIKELY(tide__memory_refuses != NULL) && tide__memory_refuses(current_use);
+}
+
 static void *checked(void *memory, size_t size) {
-    if (TIDE_UNLIKELY(memory == NULL)) {
-        tide_fail(TIDE_ENOMEM, "out of memory: %zu bytes", size);
+    if (TIDE_LIKELY(memory != NULL)) {
+        return memory;
     }
-    return memory;
+    if (current_use == TIDE_MEMORY_VITAL) {
+        fprintf(stderr, "tide: out of memory: %zu bytes, without which this process cannot go on\n",
+                size);
+        fflush(stderr);
+        abort();
+    }
+    tide_fail(TIDE_ENOMEM, "out of memory: %zu bytes", size);
+    return NULL;
 }
 
 void *tide_alloc(size_t size) {
-    return checked(malloc(size != 0 ? size : 1), size);
+    return checked(is_refused() ? NULL : malloc(size != 0 ? size : 1), size);
 }
 
 void *tide_alloc_zero(size_t count, size_t size) {
     if (count == 0 || size == 0) {
         count = size = 1;
     }
-    void *memory = calloc(count, size);
-    if (TIDE_UNLIKELY(memory == NULL)) {
-        tide_fail(TIDE_ENOMEM, "out of memory: %zu x %zu bytes", count, size);
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        bytes = SIZE_MAX;
     }
-    return memory;
+    return checked(is_refused() ? NULL : calloc(count, size), bytes);
 }
 
 void *tide_alloc_aligned(size_t alignment, size_t size) {
@@ -38,14 +59,28 @@ void *tide_alloc_aligned(size_t alignment, size_t size) {
     if (alignment < sizeof(void *)) {
         alignment = sizeof(void *);
     }
-    if (posix_memalign(&memory, alignment, size != 0 ? size : 1) != 0) {
+    if (is_refused() || posix_memalign(&memory, alignment, size != 0 ? size : 1) != 0) {
         memory = NULL;
     }
     return checked(memory, size);
 }
 
 void *tide_realloc(void *memory, size_t size) {
-    return checked(realloc(memory, size != 0 ? size : 1), size);
+    return checked(is_refused() ? NULL : realloc(memory, size != 0 ? size : 1), size);
+}
+
+void *tide_alloc_vital(size_t size) {
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
+    void *memory = tide_alloc_zero(1, size);
+    tide__memory_swap(use);
+    return memory;
+}
+
+void *tide_realloc_vital(void *memory, size_t size) {
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
+    memory = tide_realloc(memory, size);
+    tide__memory_swap(use);
+    return memory;
 }
 
 void tide_free(void *memory) {
@@ -63,6 +98,9 @@ char *tide_strdup(const char *text) {
 
 void *tide_map(size_t size, bool guard) {
     TIDE_ASSERT(size > 0);
+    if (is_refused()) {
+        return checked(NULL, size);
+    }
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {

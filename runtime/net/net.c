@@ -234,6 +234,10 @@ static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, si
     return tide__peer_admit(peer, lane, bytes, window, waiter);
 }
 
+static void refund(void *arg, uint16_t node, enum tide_lane lane, size_t bytes) {
+    tide__peer_credit(tide__peer(arg, node), lane, bytes);
+}
+
 static void send(void *arg, struct tide_outgoing *message) {
     tide__peer_send(arg, message);
 }
@@ -404,7 +408,7 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
     TIDE_ASSERT(tide_address_id(net->members_actor) == TIDE_ID_MEMBERS);
     *out = net;
     struct tide_route route = {
-        .arg = net, .admit = admit, .send = send, .flush = flush, .close = close_all};
+        .arg = net, .admit = admit, .refund = refund, .send = send, .flush = flush, .close = close_all};
     tide_system_set_route(system, &route);
     poke(net);
     uint64_t until = tide__net_now(net) + 5 * TIDE_SECOND;

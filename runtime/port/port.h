@@ -201,6 +201,15 @@ struct tide_sim_disk {
     uint64_t capacity;              /* bytes of all files; a write beyond fails with ENOSPC; 0: no limit */
 };
 void tide_sim_set_disk(struct tide_sim *sim, const char *node, const struct tide_sim_disk *disk); /* NULL: every node */
+/* How short a node is of memory: probabilities that an allocation of its turns fails. */
+struct tide_sim_memory {
+    double asked; /* of what its users call: it reports ENOMEM */
+    double vital; /* where the runtime cannot go on (base.h): the node crashes */
+};
+void tide_sim_set_memory(struct tide_sim *sim, const char *node, const struct tide_sim_memory *memory);
+/* All nodes reach one disk below `path`, as on a file server: its settings and damages are those of the node `path`, and
+ * it keeps what is written there when a node crashes. Once, before it is used. */
+void tide_sim_share(struct tide_sim *sim, const char *path);
 /* Damage at rest: one bit of a file changes; a file loses its end. path NULL: any file that has bytes. False: none. */
 bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path);
 bool tide_sim_truncate(struct tide_sim *sim, const char *node, const char *path);

@@ -20,7 +20,9 @@ static const uint64_t wall_start = UINT64_C(1700000000) * TIDE_SECOND;
 void tide__sim_grow(void **array, size_t count, size_t *room, size_t element) {
     if (count == *room) {
         *room = *room != 0 ? 2 * *room : 16;
+        enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
         *array = tide_realloc(*array, *room * element);
+        tide__memory_swap(use);
         TIDE_ASSERT(*array != NULL);
     }
 }
@@ -170,7 +172,9 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     e->in_turn = true;
     e->woken = false;
     sim->charged = 0;
+    struct sim_node *before = tide__sim_memory_enter(e->node);
     uint64_t next = e->options.turn(e->options.arg);
+    tide__sim_memory_leave(before);
     e->in_turn = false;
     e->busy_until = sim->now + sim->charged + tide__sim_charged(e) +
                     (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
@@ -480,6 +484,7 @@ int tide_sim_port(struct tide_sim *sim, const char *name, struct tide_port **out
     }
     /* A second port of a name is the node started again: other random numbers, the same files. */
     node->crashed = false;
+    node->memory = (struct tide_sim_memory){0};
     node->incarnation++;
     p->node = node;
     node->port = p;

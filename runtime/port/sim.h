@@ -1,7 +1,7 @@
 /* Private to the simulator: the event heap, nodes and executors (sim.c), streams (sim_stream.c),
  * the network between them (sim_net.c, sim_bulk.c, sim_fabric.c), files (sim_file.c) and what their
- * disk keeps of them (sim_disk.c), clocks that differ (sim_clock.c), faults and settings
- * (sim_fault.c). */
+ * disk keeps of them (sim_disk.c), clocks that differ (sim_clock.c), memory that is short
+ * (sim_memory.c), faults and settings (sim_fault.c). */
 #ifndef TIDE_PORT_SIM_H
 #define TIDE_PORT_SIM_H
 
@@ -89,6 +89,8 @@ struct sim_node {
     struct sim_names names, durable; /* durable: those a crash certainly leaves */
     struct tide_sim_disk disk;
     struct tide_random disk_random;
+    struct tide_sim_memory memory;
+    struct tide_random memory_random;
 };
 
 struct sim_port {
@@ -144,6 +146,8 @@ struct tide_sim {
     bool coupling;        /* SIM_COUPLE is in the heap */
     uint16_t free_port;
     struct tide_sim_disk disk; /* of nodes that are made from now on */
+    struct sim_node *shared;   /* whose disk all reach, below the path; NULL: there is none */
+    char shared_path[SIM_NAME_MAX];
     uint64_t charged;          /* what the operations of this turn add to its cost */
     void (*on_crash)(void *arg, const char *node);
     void *on_crash_arg;
@@ -196,6 +200,13 @@ void tide__sim_couple(struct tide_sim *sim);
 void tide__sim_net_changed(struct tide_sim *sim); /* cards or the core are others */
 void tide__sim_flow_changed(void *arg, struct fabric_flow *flow, double rate); /* sim_bulk.c */
 
+/* sim_memory.c */
+/* Of the simulator itself, whoever's turn it is; asserts that memory lasts. Zeroed. */
+void *tide__sim_alloc(size_t size);
+/* Around what a node runs. Gives, and takes, who ran before. */
+struct sim_node *tide__sim_memory_enter(struct sim_node *node);
+void tide__sim_memory_leave(struct sim_node *before);
+
 /* sim_fault.c */
 void tide__sim_call_event(struct tide_sim *sim, const struct sim_event *event);
 void tide__sim_call_drop(void *object);
@@ -244,6 +255,7 @@ void tide__sim_disk_sync_parent(struct sim_node *node, const char *path);
 int tide__sim_directory_sync(struct tide_port *port, const char *path);
 
 /* sim_file.c */
+struct sim_node *tide__sim_disk_of(struct tide_port *port, const char *path);
 void tide__sim_files_init(struct sim_node *node);
 void tide__sim_files_deinit(struct sim_node *node);
 int tide__sim_file_open(struct tide_port *port, const char *path, int flags,

@@ -64,8 +64,7 @@ bool tide__sim_bulk_takes(struct tide_stream *s, struct sim_segment *segment) {
         return false;
     }
     if (s->bulk == NULL) {
-        s->bulk = tide_alloc_zero(1, sizeof *s->bulk);
-        TIDE_ASSERT(s->bulk != NULL);
+        s->bulk = tide__sim_alloc(sizeof *s->bulk);
         s->bulk->stream = s;
     }
     s->bulk->head = segment;

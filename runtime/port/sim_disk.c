@@ -358,7 +358,7 @@ void tide__sim_disk_sync_parent(struct sim_node *node, const char *path) {
 }
 
 int tide__sim_directory_sync(struct tide_port *port, const char *path) {
-    struct sim_node *node = ((struct sim_port *)port)->node;
+    struct sim_node *node = tide__sim_disk_of(port, path);
     const struct sim_inode *inode = tide__sim_names_get(&node->names, path);
     if (port->crashed) {
         return tide_fail(TIDE_EIO, "syncing %s: the node has crashed", path);

@@ -5,7 +5,9 @@
 static void grow(void **array, size_t count, size_t *room, size_t element) {
     if (count == *room) {
         *room = *room != 0 ? 2 * *room : 64;
+        enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
         *array = tide_realloc(*array, *room * element);
+        tide__memory_swap(use);
         TIDE_ASSERT(*array != NULL); /* a tool of tests: memory lasts */
     }
 }

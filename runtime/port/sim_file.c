@@ -10,15 +10,24 @@
 #include <string.h>
 
 struct tide_file {
-    struct sim_node *node;
+    struct sim_node *node;   /* whose disk it is on */
+    struct sim_node *opener; /* itself, unless the file is shared */
     struct sim_inode *inode; /* NULL: `input` is read instead */
     struct tide_file *input;
     int flags;
-    unsigned incarnation; /* of the node when it was opened */
+    unsigned incarnation; /* of the opener when it was opened */
 };
 
 static struct sim_node *node_of(struct tide_port *port) {
     return ((struct sim_port *)port)->node;
+}
+
+struct sim_node *tide__sim_disk_of(struct tide_port *port, const char *path) {
+    struct sim_node *node = node_of(port), *shared = node->sim->shared;
+    const size_t length = shared != NULL ? strlen(node->sim->shared_path) : 0;
+    bool there = shared != NULL && strncmp(path, node->sim->shared_path, length) == 0 &&
+                 (path[length] == '/' || path[length] == '\0');
+    return there ? shared : node;
 }
 
 static struct sim_inode *find(const struct sim_node *node, const char *path) {
@@ -27,7 +36,7 @@ static struct sim_inode *find(const struct sim_node *node, const char *path) {
 
 /* The life that opened the file is over. */
 static bool stale(const struct tide_file *file) {
-    return file->node->crashed || file->incarnation != file->node->incarnation;
+    return file->opener->crashed || file->incarnation != file->opener->incarnation;
 }
 
 static int gone(const char *what, const char *path) {
@@ -64,13 +73,24 @@ static bool parent_exists(const struct sim_node *node, const char *path) {
     return inode != NULL && inode->directory;
 }
 
+static void make_present(struct sim_node *node, const char *path) {
+    struct sim_inode *inode;
+    TIDE_ASSERT(create(node, path, true, &inode) == 0);
+    TIDE_ASSERT(tide__sim_names_set(&node->durable, path, inode) == 0);
+}
+
+void tide_sim_share(struct tide_sim *sim, const char *path) {
+    TIDE_ASSERT(path[0] == '/' && strlen(path) < sizeof sim->shared_path && sim->shared == NULL);
+    (void)snprintf(sim->shared_path, sizeof sim->shared_path, "%s", path);
+    sim->shared = tide__sim_setting_of(sim, path);
+    make_present(sim->shared, path);
+}
+
 void tide__sim_files_init(struct sim_node *node) {
     static const char *const present[] = {"/",    "/home",    "/run",    "/tmp",
                                           "/var", "/var/lib", "/var/tmp"};
     for (size_t i = 0; i < TIDE_COUNT(present); i++) {
-        struct sim_inode *inode;
-        TIDE_ASSERT(create(node, present[i], true, &inode) == 0);
-        TIDE_ASSERT(tide__sim_names_set(&node->durable, present[i], inode) == 0);
+        make_present(node, present[i]);
     }
 }
 
@@ -85,7 +105,7 @@ static int open_input(struct sim_node *node, const char *path, struct tide_file 
     if (file == NULL) {
         return TIDE_ENOMEM;
     }
-    *file = (struct tide_file){.node = node, .incarnation = node->incarnation};
+    *file = (struct tide_file){.node = node, .opener = node, .incarnation = node->incarnation};
     int code = input->ops->file_open(input, path, TIDE_FILE_READ, &file->input);
     if (code < 0) {
         tide_free(file);
@@ -111,11 +131,11 @@ static void empty(struct sim_node *node, struct sim_inode *inode) {
 
 int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
                         struct tide_file **out) {
-    struct sim_node *node = node_of(port);
+    struct sim_node *node = tide__sim_disk_of(port, path), *opener = node_of(port);
     struct sim_inode *inode = find(node, path);
     bool creates = (flags & (TIDE_FILE_CREATE | TIDE_FILE_EXCLUSIVE)) != 0;
     if (inode == NULL && node->sim->options.input != NULL && flags == TIDE_FILE_READ) {
-        return open_input(node, path, out);
+        return open_input(opener, path, out);
     }
     if (port->crashed) {
         return gone("opening", path);
@@ -142,8 +162,11 @@ int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
         empty(node, inode);
     }
     inode->refs++;
-    *file = (struct tide_file){
-        .node = node, .inode = inode, .flags = flags, .incarnation = node->incarnation};
+    *file = (struct tide_file){.node = node,
+                               .opener = opener,
+                               .inode = inode,
+                               .flags = flags,
+                               .incarnation = opener->incarnation};
     *out = file;
     return 0;
 }
@@ -244,7 +267,7 @@ void tide__sim_file_close(struct tide_file *file) {
 }
 
 int tide__sim_file_info(struct tide_port *port, const char *path, struct tide_file_info *out) {
-    const struct sim_inode *inode = find(node_of(port), path);
+    const struct sim_inode *inode = find(tide__sim_disk_of(port, path), path);
     struct tide_port *input = node_of(port)->sim->options.input;
     if (inode == NULL && input != NULL) {
         return input->ops->file_info(input, path, out);
@@ -270,7 +293,7 @@ static int move_name(struct sim_node *node, const char *from, const char *to) {
 }
 
 int tide__sim_file_rename(struct tide_port *port, const char *from, const char *to) {
-    struct sim_node *node = node_of(port);
+    struct sim_node *node = tide__sim_disk_of(port, from); /* `to` is on the same one */
     const struct sim_inode *inode = find(node, from), *old = find(node, to);
     if (port->crashed) {
         return gone("renaming", from);
@@ -295,7 +318,7 @@ int tide__sim_file_rename(struct tide_port *port, const char *from, const char *
 }
 
 int tide__sim_file_unlink(struct tide_port *port, const char *path) {
-    struct sim_node *node = node_of(port);
+    struct sim_node *node = tide__sim_disk_of(port, path);
     bool found, torn;
     size_t at = tide__sim_names_find(&node->names, path, &found);
     if (port->crashed) {
@@ -321,7 +344,7 @@ int tide__sim_file_unlink(struct tide_port *port, const char *path) {
 
 int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode) {
     (void)mode;
-    struct sim_node *node = node_of(port);
+    struct sim_node *node = tide__sim_disk_of(port, path);
     struct sim_inode *inode = find(node, path);
     if (port->crashed) {
         return gone("making directory", path);
@@ -341,7 +364,7 @@ int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode
 
 int tide__sim_file_list(struct tide_port *port, const char *path,
                         void (*entry)(void *arg, const char *name), void *arg) {
-    struct sim_node *node = node_of(port);
+    struct sim_node *node = tide__sim_disk_of(port, path);
     const struct sim_inode *inode = find(node, path);
     if (inode == NULL || !inode->directory) {
         return tide_fail(inode == NULL ? TIDE_ENOENT : TIDE_EINVAL, "listing %s: no such directory",

@@ -65,10 +65,7 @@ static void free_stream(struct tide_stream *s) {
 }
 
 static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
-    struct tide_stream *s = tide_alloc_zero(1, sizeof *s);
-    if (s == NULL) {
-        return NULL;
-    }
+    struct tide_stream *s = tide__sim_alloc(sizeof *s);
     s->executor = e;
     s->reading = true;
     s->last = &s->first;
@@ -191,8 +188,7 @@ static void send_segment(struct tide_stream *to, struct sim_segment *segment,
 static void send_end(struct tide_stream *s) {
     struct tide_stream *to = s->peer;
     if (to != NULL && !to->finished && !s->broken) {
-        struct sim_segment *segment = tide_alloc_zero(1, sizeof *segment);
-        TIDE_ASSERT(segment != NULL);
+        struct sim_segment *segment = tide__sim_alloc(sizeof *segment);
         segment->end = true;
         send_segment(to, segment, &s->random);
     }
@@ -444,11 +440,8 @@ int tide__sim_connect(struct tide_executor *e, const char *endpoint,
     }
     struct tide_stream *s =
         create(e, tide_mix64(sim->options.seed ^ tide_mix64(++sim->connections)));
-    if (s == NULL) {
-        return TIDE_ENOMEM;
-    }
-    s->target = tide_strdup(endpoint);
-    TIDE_ASSERT(s->target != NULL);
+    const size_t length = strlen(endpoint) + 1;
+    s->target = memcpy(tide__sim_alloc(length), endpoint, length);
     s->events = events;
     s->arg = arg;
     s->began = sim->now;
@@ -542,11 +535,8 @@ ssize_t tide__sim_stream_write(struct tide_stream *s, const struct tide_iovec *i
     if (size == 0) {
         return 0;
     }
-    struct sim_segment *segment = tide_alloc(sizeof *segment + size);
-    if (segment == NULL) {
-        return TIDE_ENOMEM;
-    }
-    *segment = (struct sim_segment){.size = size};
+    struct sim_segment *segment = tide__sim_alloc(sizeof *segment + size);
+    segment->size = size;
     for (size_t at = 0; at < size; iov++) {
         size_t n = iov->size < size - at ? iov->size : size - at;
         if (n > 0) {
@@ -640,8 +630,7 @@ static void cut_short(struct tide_stream *s) {
     *at = NULL;
     s->last = at;
     s->on_way = keep;
-    struct sim_segment *end = tide_alloc_zero(1, sizeof *end);
-    TIDE_ASSERT(end != NULL);
+    struct sim_segment *end = tide__sim_alloc(sizeof *end);
     end->end = true;
     if (spare == 0) {
         send_segment(s, end, &s->random);

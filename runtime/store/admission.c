@@ -13,6 +13,9 @@
  * A fiber waits in line; a handler, which must not wait, is told EBUSY. An operation that is larger
  * than the whole credit goes alone. An operation on several homes takes their credit in the order
  * of node ids, and credit returns without the help of any fiber: nobody waits in a circle.
+ *
+ * A node may have a limit for all of its operations together (queue_limit). An operation takes its
+ * whole share of that before any home's credit, and so waits for it while it holds nothing.
  */
 #include "store/store_internal.h"
 
@@ -37,8 +40,8 @@ void tide__admission_deinit(struct tide__admission *a) {
 }
 
 /* Lock held. NULL: out of memory. */
-static struct tide__home_credit *credit_of(struct tide__admission *a, uint16_t home) {
-    struct tide__home_credit *page = a->pages[home >> 8];
+static struct tide__credit *credit_of(struct tide__admission *a, uint16_t home) {
+    struct tide__credit *page = a->pages[home >> 8];
     if (!page) {
         page = a->pages[home >> 8] = tide_alloc_zero(256, sizeof *page);
     }
@@ -46,25 +49,29 @@ static struct tide__home_credit *credit_of(struct tide__admission *a, uint16_t h
 }
 
 /* Lock held. */
-static bool fits(const struct tide__admission *a, const struct tide__home_credit *c,
-                 uint32_t messages, uint64_t bytes) {
-    return c->messages == 0 ||
-           (c->messages + messages <= a->messages_max && c->bytes + bytes <= a->bytes_max);
+static bool fits(const struct tide__admission *a, const struct tide__credit *c, uint32_t messages,
+                 uint64_t bytes) {
+    const bool all = c == &a->all;
+    const uint64_t bytes_max = all ? a->all_max : a->bytes_max;
+    return c->messages == 0 || ((all || c->messages + messages <= a->messages_max) &&
+                                c->bytes + bytes <= bytes_max) ||
+           (all && TIDE_MUTANT(queue_unbounded));
 }
 
 /* Lock held. */
-static void use_credit(struct tide_store *store, struct tide__home_credit *c, uint32_t messages,
+static void use_credit(struct tide_store *store, struct tide__credit *c, uint32_t messages,
                        uint64_t bytes) {
     struct tide__admission *a = &store->admission;
+    uint64_t *most = c == &a->all ? &a->all_most : &a->bytes_most;
     c->since = c->messages == 0 ? tide_port_now(store->port) : c->since;
     c->messages += messages;
     c->bytes += bytes;
-    a->bytes_most = c->bytes > a->bytes_most ? c->bytes : a->bytes_most;
+    *most = c->bytes > *most ? c->bytes : *most;
 }
 
 /* Lock held: whoever waits first goes first. The wake happens under the lock, without which no
  * waiter leaves. */
-static void grant(struct tide_store *store, struct tide__home_credit *c) {
+static void grant(struct tide_store *store, struct tide__credit *c) {
     struct tide__admission_waiter *w;
     while ((w = c->first) != NULL && fits(&store->admission, c, w->messages, w->bytes)) {
         c->first = w->next;
@@ -75,7 +82,19 @@ static void grant(struct tide_store *store, struct tide__home_credit *c) {
 }
 
 /* Lock held. */
-static void leave_line(struct tide__home_credit *c, const struct tide__admission_waiter *w) {
+static void give(struct tide_store *store, struct tide__credit *c, uint32_t messages,
+                 uint64_t bytes) {
+    TIDE_ASSERT(c && c->messages >= messages && c->bytes >= bytes);
+    c->messages -= messages;
+    c->bytes -= bytes;
+    if (c->messages == 0) {
+        c->waited_ns += tide_port_now(store->port) - c->since;
+    }
+    grant(store, c);
+}
+
+/* Lock held. */
+static void leave_line(struct tide__credit *c, const struct tide__admission_waiter *w) {
     struct tide__admission_waiter **at = &c->first;
     while (*at != w) {
         at = &(*at)->next;
@@ -83,33 +102,50 @@ static void leave_line(struct tide__home_credit *c, const struct tide__admission
     *at = w->next;
 }
 
-static int wait_in_line(struct tide_store *store, struct tide__home_credit *c,
-                        struct tide__admission_waiter *w, uint16_t home) {
+/* 0, or why the fiber did not get what it waited for; then it is not in line any more. */
+static int wait_in_line(struct tide_store *store, struct tide__credit *c,
+                        struct tide__admission_waiter *w, const char *what) {
     struct tide__admission *a = &store->admission;
     uint64_t deadline = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
     int code = 0;
     bool granted = false;
     while (!granted && !code) {
-        code = tide_fiber_suspend(deadline, "credit of the key's home");
+        code = tide_fiber_suspend(deadline, what);
         tide_lock(&a->lock);
         granted = w->granted;
         if (!granted && code) {
             leave_line(c, w);
             grant(store, c); /* who stood behind a large one may fit */
+        } else if (granted && code) {
+            give(store, c, w->messages, w->bytes);
         }
         tide_unlock(&a->lock);
     }
-    if (granted && code) {
-        tide__admission_return(store, home, w->messages, w->bytes);
+    return code;
+}
+
+/* Lock held. True: it has the credit; else a fiber is in line. */
+static bool take_or_stand(struct tide_store *store, struct tide__credit *c,
+                          struct tide__admission_waiter *w) {
+    struct tide__admission *a = &store->admission;
+    if (!c->first && fits(a, c, w->messages, w->bytes)) {
+        use_credit(store, c, w->messages, w->bytes);
+        return true;
     }
-    if (code) {
-        char name[96];
-        tide__node_text(store, home, name);
-        return tide_fail(code, "waiting for credit of node %s: %s", name,
-                         code == TIDE_ETIMEDOUT ? "it has answered too little for 30 s"
-                                                : "the fiber is being ended");
+    if (w->fiber) {
+        struct tide__admission_waiter **end = &c->first;
+        while (*end) {
+            end = &(*end)->next;
+        }
+        *end = w;
+        *(c == &a->all ? &a->all_waits : &a->waits) += 1;
     }
-    return 0;
+    return false;
+}
+
+static const char *reason(int code) {
+    return code == TIDE_ETIMEDOUT ? "too little was answered for 30 s"
+                                  : "the fiber is being ended";
 }
 
 int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages,
@@ -119,18 +155,8 @@ int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messa
     struct tide__admission_waiter w = {
         .fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
     tide_lock(&a->lock);
-    struct tide__home_credit *c = credit_of(a, home);
-    bool now = c && !c->first && fits(a, c, messages, bytes);
-    if (now) {
-        use_credit(store, c, messages, bytes);
-    } else if (c && w.fiber) {
-        struct tide__admission_waiter **end = &c->first;
-        while (*end) {
-            end = &(*end)->next;
-        }
-        *end = &w;
-        a->waits++;
-    }
+    struct tide__credit *c = credit_of(a, home);
+    bool now = c && take_or_stand(store, c, &w);
     uint32_t messages_there = c ? c->messages : 0;
     uint64_t bytes_there = c ? c->bytes : 0;
     tide_unlock(&a->lock);
@@ -140,35 +166,83 @@ int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messa
     if (now) {
         return 0;
     }
-    if (!w.fiber) {
+    int code = w.fiber ? wait_in_line(store, c, &w, "credit of the key's home") : TIDE_EBUSY;
+    if (code) {
         char name[96];
         tide__node_text(store, home, name);
-        return tide_fail(TIDE_EBUSY, "node %s has not answered what it was asked: %u messages, "
+        return w.fiber
+                   ? tide_fail(code, "waiting for credit of node %s: %s", name, reason(code))
+                   : tide_fail(code, "node %s has not answered what it was asked: %u messages, "
                                      "%llu bytes are under way",
-                         name, (unsigned)messages_there, (unsigned long long)bytes_there);
+                               name, (unsigned)messages_there, (unsigned long long)bytes_there);
     }
-    return wait_in_line(store, c, &w, home);
+    return 0;
 }
 
 void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages,
                             uint64_t bytes) {
     struct tide__admission *a = &store->admission;
     tide_lock(&a->lock);
-    struct tide__home_credit *c = credit_of(a, home);
-    TIDE_ASSERT(c && c->messages >= messages && c->bytes >= bytes);
-    c->messages -= messages;
-    c->bytes -= bytes;
-    if (c->messages == 0) {
-        c->waited_ns += tide_port_now(store->port) - c->since;
+    give(store, credit_of(a, home), messages, bytes);
+    if (a->all_max > 0) {
+        give(store, &a->all, messages, bytes);
     }
-    grant(store, c);
+    tide_unlock(&a->lock);
+}
+
+int tide__admission_enter(struct tide_store *store, uint32_t messages, uint64_t bytes) {
+    struct tide__admission *a = &store->admission;
+    if (a->all_max == 0) {
+        return 0;
+    }
+    struct tide__admission_waiter w = {
+        .fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
+    tide_lock(&a->lock);
+    bool now = take_or_stand(store, &a->all, &w);
+    uint64_t there = a->all.bytes;
+    tide_unlock(&a->lock);
+    if (now) {
+        return 0;
+    }
+    if (!w.fiber) {
+        return tide_fail(TIDE_EBUSY,
+                         "%llu bytes of this node's operations are under way; its queue limit is "
+                         "%llu",
+                         (unsigned long long)there, (unsigned long long)a->all_max);
+    }
+    int code = wait_in_line(store, &a->all, &w, "room in the node's queue limit");
+    return code ? tide_fail(code, "waiting for room in the node's queue limit of %llu bytes: %s",
+                            (unsigned long long)a->all_max, reason(code))
+                : 0;
+}
+
+void tide__admission_leave(struct tide_store *store, uint32_t messages, uint64_t bytes) {
+    struct tide__admission *a = &store->admission;
+    if (a->all_max > 0) {
+        tide_lock(&a->lock);
+        give(store, &a->all, messages, bytes);
+        tide_unlock(&a->lock);
+    }
+}
+
+void tide_store_limit(struct tide_store *store, uint64_t bytes) {
+    store->admission.all_max = bytes;
+}
+
+void tide_store_queue(struct tide_store *store, struct tide_store_queue *out) {
+    struct tide__admission *a = &store->admission;
+    tide_lock(&a->lock);
+    *out = (struct tide_store_queue){.limit = a->all_max,
+                                     .bytes = a->all.bytes,
+                                     .most = a->all_most,
+                                     .waits = a->all_waits};
     tide_unlock(&a->lock);
 }
 
 uint64_t tide__admission_waited(struct tide_store *store, uint16_t home) {
     struct tide__admission *a = &store->admission;
     tide_lock(&a->lock);
-    const struct tide__home_credit *page = a->pages[home >> 8], *c = page ? &page[home & 255] : NULL;
+    const struct tide__credit *page = a->pages[home >> 8], *c = page ? &page[home & 255] : NULL;
     uint64_t ns = c ? c->waited_ns : 0;
     ns += c && c->messages > 0 ? tide_port_now(store->port) - c->since : 0;
     tide_unlock(&a->lock);

@@ -58,9 +58,8 @@ void tide__list_add(struct tide__list *list, uint64_t item) {
     tide_lock(&list->lock);
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? list->capacity * 2 : 256;
-        uint64_t *grown = tide_realloc(list->at, capacity * sizeof *grown);
-        TIDE_ASSERT(grown); /* eight bytes beside a record or a watch that we got */
-        list->at = grown;
+        /* Eight bytes beside a record or a watch that we got. */
+        list->at = tide_realloc_vital(list->at, capacity * sizeof *list->at);
         list->capacity = capacity;
     }
     list->at[list->count++] = item;

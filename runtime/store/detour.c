@@ -18,8 +18,8 @@ struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16
         return NULL;
     }
     const uint32_t count = d ? d->count : 0;
-    struct tide__detours *grown = tide_realloc(d, sizeof *d + (count + 1) * sizeof d->at[0]);
-    TIDE_ASSERT(grown); /* sixteen bytes; without it a clock would lie */
+    /* Sixteen bytes; without it a clock would lie. */
+    struct tide__detours *grown = tide_realloc_vital(d, sizeof *d + (count + 1) * sizeof d->at[0]);
     c->detoured += count == 0;
     grown->count = count + 1;
     grown->at[count] = (struct tide__detour){.node = node};
@@ -68,8 +68,8 @@ bool tide__undeclared(struct tide__clocked *c) {
 void tide__declare(struct tide__clocked *c, uint16_t node, uint32_t slot, bool straight) {
     struct tide__declared *d = declared_of(c, node);
     if (!d) {
-        d = tide_alloc_zero(1, sizeof *d);
-        TIDE_ASSERT(d); /* half a kilobyte a node and table; without it a clock would lie */
+        /* Half a kilobyte a node and table; without it a clock would lie. */
+        d = tide_alloc_vital(sizeof *d);
         d->node = node;
         d->next = c->declared;
         c->declared = d;

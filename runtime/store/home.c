@@ -337,9 +337,9 @@ static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct
 /* vap: the keys of a DELTA that are here, all of which have been applied, but those elsewhere. */
 static void delta_trace(struct tide__clocked *c, const struct delta *d, const uint32_t *elsewhere,
                         size_t elsewhere_count) {
-    uint64_t *keys = tide_alloc((d->count + 1) * sizeof *keys);
+    /* Smaller than the message; without it the origin would wait for ever. */
+    uint64_t *keys = tide_alloc_vital((d->count + 1) * sizeof *keys);
     size_t count = 0, next = 0;
-    TIDE_ASSERT(keys); /* smaller than the message; without it the origin would wait for ever */
     for (size_t i = 0; i < d->count; i++) {
         if (next < elsewhere_count && elsewhere[next] == i) {
             next++;
@@ -550,9 +550,8 @@ struct rows { /* (node, key) pairs that are to go out */
 static void rows_add(struct rows *rows, uint16_t node, uint64_t key) {
     if (rows->count == rows->capacity) {
         size_t capacity = rows->capacity ? rows->capacity * 2 : 1024;
-        struct tide__watch_row *grown = tide_realloc(rows->at, capacity * sizeof *grown);
-        TIDE_ASSERT(grown); /* sixteen bytes beside a watcher */
-        rows->at = grown;
+        /* Sixteen bytes beside a watcher. */
+        rows->at = tide_realloc_vital(rows->at, capacity * sizeof *rows->at);
         rows->capacity = capacity;
     }
     rows->at[rows->count++] = (struct tide__watch_row){.key = key, .node = node};

@@ -467,6 +467,7 @@ static int intents_main(void *state) {
     struct tide__intents *n = state;
     struct tide_port *port = n->table->store->port;
     bool busy = false;
+    (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* who intends waits for it */
     for (;;) {
         const struct tide_message *message;
         int code = tide_receive(busy ? tide_port_now(port) + ROUND_NS : TIDE_NEVER, &message);

@@ -153,10 +153,10 @@ static void overlay_send(struct tide__overlay *o, struct tide__worker *worker) {
     struct tide__clocked *c = o->c;
     const uint16_t self = tide__store_self(c->table->store);
     const size_t width = c->table->width, most = tide__chunk_rows(c);
-    uint64_t *keys = tide_alloc(o->count * sizeof *keys + 1);
-    float *rows = tide_alloc(o->count * width * sizeof *rows + 1);
-    bool *sent = tide_alloc_zero(o->count + 1, sizeof *sent);
-    TIDE_ASSERT(keys && rows && sent); /* a lost contribution would make every later value wrong */
+    /* A lost contribution would make every later value wrong. */
+    uint64_t *keys = tide_alloc_vital(o->count * sizeof *keys + 1);
+    float *rows = tide_alloc_vital(o->count * width * sizeof *rows + 1);
+    bool *sent = tide_alloc_vital((o->count + 1) * sizeof *sent);
     for (uint32_t first = 0; first < o->count; first++) {
         const uint16_t via = tide__via(c, tide__slot_of(c->table, o->keys[first]));
         size_t count = 0;
@@ -258,9 +258,10 @@ static void commit_row(struct tide__clocked *c, struct tide__staged **first, siz
 }
 
 void tide__staged_commit(struct tide__clocked *c) {
-    struct tide__staged **ripe = tide_alloc((c->staged_count + 1) * sizeof(struct tide__staged *));
+    /* Eight bytes beside each contribution. */
+    struct tide__staged **ripe =
+        tide_alloc_vital((c->staged_count + 1) * sizeof(struct tide__staged *));
     size_t count = 0;
-    TIDE_ASSERT(ripe); /* eight bytes beside each contribution */
     for (struct tide__staged **at = &c->staged; *at;) {
         struct tide__staged *s = *at;
         const uint32_t slot = tide__slot_of(c->table, s->key);

@@ -717,24 +717,35 @@ static uint32_t bytes_of(const struct request *r, const struct tide__pass *pass)
     return (uint32_t)(r->body.size + (r->tail ? r->tail->size : 0) + answer);
 }
 
-/* Credit for all messages of a call; they are in the order of their nodes. */
+/* Room and credit for all messages of a call; they are in the order of their nodes. */
 static int admit(const struct tide__pass *pass, struct request *requests) {
-    for (struct request *r = requests, *end; r; r = end) {
+    struct tide_store *store = pass->table->store;
+    uint32_t left_messages = 0;
+    uint64_t left = 0;
+    for (struct request *r = requests; r; r = r->next) {
+        left_messages++;
+        left += bytes_of(r, pass);
+    }
+    int code = tide__admission_enter(store, left_messages, left);
+    for (struct request *r = requests, *end; r && !code; r = end) {
         uint32_t messages = 0;
         uint64_t bytes = 0;
         for (end = r; end && end->node == r->node; end = end->next) {
             messages++;
             bytes += bytes_of(end, pass);
         }
-        int code = tide__admission_take(pass->table->store, r->node, messages, bytes);
+        code = tide__admission_take(store, r->node, messages, bytes);
         if (code) {
+            tide__admission_leave(store, left_messages, left);
             return code;
         }
         for (struct request *m = r; m != end; m = m->next) {
             m->pending->admitted = bytes_of(m, pass);
         }
+        left_messages -= messages;
+        left -= bytes;
     }
-    return 0;
+    return code;
 }
 
 /* Keys of the table are shared since the pass began. Whoever shares them does it under the lock of

@@ -51,8 +51,7 @@ static struct tide__seer *seer(struct tide__vap *v, uint16_t node) {
         s = s->next;
     }
     if (!s) {
-        s = tide_alloc_zero(1, sizeof *s);
-        TIDE_ASSERT(s); /* forty bytes a node; without it a bound would not hold */
+        s = tide_alloc_vital(sizeof *s); /* forty bytes a node; without it a bound would not hold */
         s->node = node;
         s->next = v->seers;
         v->seers = s;
@@ -147,9 +146,9 @@ void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number,
         visible_send(c, origin, number, keys, count);
         return;
     }
+    /* Smaller than the message; without it the origin would wait for ever. */
     struct tide__trace *t =
-        tide_alloc(sizeof *t + nodes * sizeof t->nodes[0] + count * sizeof *keys);
-    TIDE_ASSERT(t); /* smaller than the message; without it the origin would wait for ever */
+        tide_alloc_vital(sizeof *t + nodes * sizeof t->nodes[0] + count * sizeof *keys);
     *t = (struct tide__trace){.origin = origin, .number = number, .key_count = count};
     for (struct tide__seer *s = v->seers; s; s = s->next) {
         if (s->marked) {

@@ -173,9 +173,8 @@ void tide__shared_list(struct tide__shared *s, struct tide__shared_key *k, uint6
     tide_lock(&s->lock);
     if (s->work_count == s->work_capacity) {
         size_t capacity = s->work_capacity ? s->work_capacity * 2 : 256;
-        uint64_t *grown = tide_realloc(s->work, capacity * sizeof *grown);
-        TIDE_ASSERT(grown); /* eight bytes beside a record of hundreds that we got */
-        s->work = grown;
+        /* Eight bytes beside a record of hundreds that we got. */
+        s->work = tide_realloc_vital(s->work, capacity * sizeof *s->work);
         s->work_capacity = capacity;
     }
     s->work[s->work_count++] = key;

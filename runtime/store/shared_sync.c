@@ -567,6 +567,7 @@ static int fiber_main(void *state) {
     uint64_t next = 0;
     bool work = false;
     int code = 0;
+    (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* copies that nobody brings up to date are wrong */
     while (!code) {
         bool woken = work;
         code = wait(work ? next : TIDE_NEVER, &woken);

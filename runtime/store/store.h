@@ -13,6 +13,14 @@ enum { TIDE_SLOT_COUNT = TIDE_SLOTS };
 struct tide_store;
 
 int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out);
+/* At most so many bytes of this node's operations are under way at one time; 0: no limit. Before the
+ * node joins. */
+void tide_store_limit(struct tide_store *store, uint64_t bytes);
+struct tide_store_queue {
+    uint64_t limit, bytes, most; /* 0: there is none; now; ever */
+    uint64_t waits;              /* fibers that had to wait for room */
+};
+void tide_store_queue(struct tide_store *store, struct tide_store_queue *out); /* any thread */
 void tide_store_destroy(struct tide_store *store);        /* after tide_system_stop */
 struct tide_store *tide_store_of(struct tide_node *node); /* provided by node.c */
 

@@ -98,9 +98,8 @@ static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, u
     if (sub->first == sub->count) { /* the first ones since they were told last */
         if (subs->fired_count == subs->fired_capacity) {
             size_t capacity = subs->fired_capacity ? subs->fired_capacity * 2 : 256;
-            uint64_t *grown = tide_realloc(subs->fired, capacity * sizeof *grown);
-            TIDE_ASSERT(grown); /* eight bytes beside a subscription that we got */
-            subs->fired = grown;
+            /* Eight bytes beside a subscription that we got. */
+            subs->fired = tide_realloc_vital(subs->fired, capacity * sizeof *subs->fired);
             subs->fired_capacity = capacity;
         }
         subs->fired[subs->fired_count++] = sub->key;

@@ -385,8 +385,8 @@ void tide__vap_retrace(struct tide__clocked *c, uint16_t home, const uint32_t *s
         most += l->count; /* those that come in the meantime leave with the next flush */
     }
     tide_unlock(&v->lock);
-    uint64_t *keys = tide_alloc((most + 1) * sizeof *keys);
-    TIDE_ASSERT(keys); /* without it a worker would wait for ever */
+    /* Without it a worker would wait for ever. */
+    uint64_t *keys = tide_alloc_vital((most + 1) * sizeof *keys);
     const uint64_t number = ++sync->number;
     tide_lock(&v->lock);
     for (struct tide__ledger *l = v->ledgers; l; l = l->next) {

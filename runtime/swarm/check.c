@@ -28,7 +28,9 @@ void history_add(struct world *w, struct table *table, const struct operation *o
     struct history *h = &table->history;
     if (h->count == h->room) {
         size_t room = h->room > 0 ? 2 * h->room : 1024;
+        enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
         void *grown = tide_realloc(h->list, room * sizeof *h->list);
+        tide__memory_swap(use);
         TIDE_ASSERT(grown != NULL);
         h->list = grown;
         h->room = room;

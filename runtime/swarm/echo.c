@@ -44,7 +44,9 @@ static int echo_handle(void *state, const struct tide_message *m) {
         struct tide_writer out;
         tide_writer_init(&out, answer, sizeof answer);
         tide_write_uint(&out, number);
+        enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL); /* who asks waits for it */
         (void)tide_answer(m->from, m->call, out.data, out.size);
+        tide__memory_swap(use);
         return 0;
     }
     uint32_t *heard = &echo->heard[worker][lane];
@@ -107,7 +109,9 @@ void echo_message(struct worker *worker) {
     most = lane == 0 && most > 60000 ? 60000 : most;
     size_t size = (size_t)tide_random_below(&worker->random, most + 1);
     uint64_t number = calls ? ++worker->step : worker->sent[n][lane] + 1u;
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
     uint8_t *buffer = tide_alloc(size + HEAD_BYTES);
+    tide__memory_swap(use);
     TIDE_ASSERT(buffer != NULL);
     struct tide_writer body;
     tide_writer_init(&body, buffer, size + HEAD_BYTES);

@@ -26,7 +26,7 @@ struct undo {
     uint64_t at; /* 0: empty */
     uint8_t option;
     unsigned a, b; /* nodes */
-    bool oneway;
+    bool dies; /* memory: it may have ended */
 };
 
 struct faults {
@@ -44,7 +44,7 @@ struct faults {
     char target[200]; /* endpoint the stranger is to dial */
     bool reckless;    /* crashes ask nobody */
     unsigned losses;  /* since all rows had their copies */
-    struct tide_random random;
+    struct tide_random random, shortages;
 };
 
 static void note(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -90,6 +90,7 @@ void faults_plan(struct world *w) {
     w->faults = f;
     tide_random_seed(&f->random, tide_mix64(w->options.seed ^ 0xfa017));
     f->reckless = chance(&f->random, reckless_share);
+    tide_random_seed(&f->shortages, tide_mix64(w->options.seed ^ 0x5407));
     uint64_t start = tide_sim_now(w->sim);
     for (unsigned o = 0; o < SWARM_OPTIONS; o++) {
         if (!swarm_option_is_fault(o) || o == SWARM_BUGGIFY || option(w, o) == 0) {
@@ -258,24 +259,69 @@ static bool deaths_known(const struct world *w) {
     return true;
 }
 
-static void crash(struct world *w) {
+bool faults_lost_too_many(const struct world *w) {
+    return w->faults != NULL && w->faults->losses > losses_max(w);
+}
+
+/* May one more node be lost? */
+static bool may_lose_one(struct world *w) {
     struct faults *f = w->faults;
     char why[200];
-    const unsigned a = pick(w, false, false, UINT_MAX), most = losses_max(w);
-    const bool back = chance(&f->random, 0.7);
-    const uint64_t at = tide_sim_now(w->sim) + between(&f->random, 0, 20 * TIDE_SECOND);
-    if (a == UINT_MAX || nodes_in(w, NODE_UP) <= 2 || w->node_count + NODES_UP_MAX >= NODES_MAX) {
-        return;
+    if (nodes_in(w, NODE_UP) <= 2 || w->node_count + NODES_UP_MAX >= NODES_MAX) {
+        return false;
     }
     if (f->losses > 0 && deaths_known(w) && is_redundant(w, why, sizeof why)) {
         f->losses = 0;
     }
-    if (f->losses >= most && !f->reckless) {
+    return f->losses < losses_max(w) || f->reckless;
+}
+
+static void crash(struct world *w) {
+    struct faults *f = w->faults;
+    const unsigned a = pick(w, false, false, UINT_MAX);
+    const bool back = chance(&f->random, 0.7);
+    const uint64_t at = tide_sim_now(w->sim) + between(&f->random, 0, 20 * TIDE_SECOND);
+    if (a == UINT_MAX || !may_lose_one(w)) {
         return;
     }
-    w->lost_too_many = w->lost_too_many || ++f->losses > most;
+    f->losses++;
     note(w, "%s crashes", w->nodes[a]->name);
     node_crash(w->nodes[a], back ? at : TIDE_NEVER);
+}
+
+/* For a while some allocations of a node fail: most times those that its workers' calls make, now
+ * and then those without which it cannot go on, and then it is as lost as one that crashes. */
+static void shortage(struct world *w) {
+    struct tide_random *random = &w->faults->shortages;
+    const unsigned a = (unsigned)tide_random_below(random, w->node_count);
+    struct node *node = w->nodes[a];
+    struct tide_sim_memory memory = {.asked = exp(-tide_random_uniform(random) * log(1000))};
+    const bool dies = chance(random, 0.2), back = chance(random, 0.7);
+    const uint64_t lasts = between(random, 50 * MS, 3000 * MS);
+    const uint64_t at = tide_sim_now(w->sim) + between(random, 0, 20 * TIDE_SECOND);
+    if (node->state != NODE_UP || !undo_room(w) ||
+        (dies && (node == w->nodes[0] || !may_lose_one(w)))) {
+        return;
+    }
+    if (dies) {
+        w->faults->losses++;
+        memory.vital = memory.asked;
+        node->restart_at = back ? at : TIDE_NEVER;
+    }
+    node->short_once = true;
+    tide_sim_set_memory(w->sim, node->name, &memory);
+    undo_later(w, (struct undo){.option = SWARM_MEMORY_S, .a = a, .dies = dies},
+               lasts);
+    note(w, "%s gets no memory, %.1f %% of the time, for %.1f s%s", node->name,
+         100 * memory.asked, (double)lasts / 1e9, dies ? ", and may end of it" : "");
+}
+
+static void enough(struct world *w, struct node *node, bool dies) {
+    static const struct tide_sim_memory memory = {0};
+    tide_sim_set_memory(w->sim, node->name, &memory);
+    if (dies && !node->lost && w->faults->losses > 0) {
+        w->faults->losses--;
+    }
 }
 
 static void happen(struct world *w, enum swarm_option kind) {
@@ -334,6 +380,9 @@ static void happen(struct world *w, enum swarm_option kind) {
     case SWARM_CRASH_S:
         crash(w);
         break;
+    case SWARM_MEMORY_S:
+        shortage(w);
+        break;
     default:
         break;
     }
@@ -346,6 +395,8 @@ static void undo(struct world *w, const struct undo *u) {
         tide_sim_cut(w->sim, b, a, false);
     } else if (u->option == SWARM_SLOW_S) {
         tide_sim_set_slowness(w->sim, a, usual_slowness(w, w->nodes[u->a]));
+    } else if (u->option == SWARM_MEMORY_S) {
+        enough(w, w->nodes[u->a], u->dies);
     } else {
         set_latency(w, 1);
     }

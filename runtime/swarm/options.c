@@ -60,6 +60,10 @@ static const struct option {
     [SWARM_SHARED] = {"shared", SHARE, 0, 0}, /* share of tables whose keys have copies where used */
     [SWARM_DRIFT_PPM] = {"drift_ppm", SHARE, 0, 0}, /* no clock is off by more than this */
     [SWARM_WINDOW] = {"window", SHARE, 0, 0}, /* share of tables with copies, durability window */
+    [SWARM_MEMORY_S] = {"memory_s", FAULT, 3, 20},
+    [SWARM_QUEUE_KIB] = {"queue_kib", LIMITED, 1, 1024}, /* of operations of one node under way */
+    [SWARM_CHECKPOINT_S] = {"checkpoint_s", SHARE, 0, 0}, /* mean rest between two; 0: none */
+    [SWARM_DISK] = {"disk", SHARE, 0, 0}, /* share of operations on files that fail */
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -73,10 +77,13 @@ static const struct setting {
     {"overload", "burst", 24},
     {"overload", "depth", 16},
     {"overload", "messages", 0.6},
+    {"overload", "queue_kib", 2},
     {"overload", "crash_s", 0},
+    {"overload", "memory_s", 0},
     {"elastic", "leave_s", 6},
     {"elastic", "join_s", 5},
     {"elastic", "crash_s", 0},
+    {"elastic", "memory_s", 0},
     {"copies", "relocate", 0},
     {"copies", "replicas", 1},
     {"copies", "crash_s", 12},
@@ -94,14 +101,21 @@ static const struct setting {
     {"window", "crash_s", 12},
     {"window", "join_s", 10},
     {"window", "leave_s", 15},
+    {"disk", "checkpoint_s", 1},
+    {"disk", "disk", 0.01},
+    {"disk", "join_s", 10},
+    {"disk", "leave_s", 15},
+    {"disk", "crash_s", 0}, /* rows that are gone would be in no generation */
+    {"disk", "memory_s", 0},
     {"clocks", "drift_ppm", 500}, /* any two differ by the thousandth that is promised, or less */
     {"clocks", "replicas", 0.8},
     {"clocks", "crash_s", 20},
 };
-static const char profile_names[] = "swarm calm overload elastic copies shared window clocks";
+static const char profile_names[] = "swarm calm overload elastic copies shared window clocks disk";
 
-/* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. */
-static const double crash_share = 0.3;
+/* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. So
+ * do nodes that are short of memory. */
+static const double crash_share = 0.3, memory_share = 0.2;
 
 const char *swarm_profiles(void) {
     return profile_names;
@@ -119,7 +133,9 @@ static double draw(uint64_t seed, const struct option *o) {
     struct tide_random random;
     tide_random_seed(&random, tide_hash(o->name, strlen(o->name), tide_mix64(seed)));
     double chance = tide_random_uniform(&random), at = tide_random_uniform(&random);
-    double on = o == &options[SWARM_CRASH_S] ? crash_share : 0.5;
+    double on = o == &options[SWARM_CRASH_S]    ? crash_share
+                : o == &options[SWARM_MEMORY_S] ? memory_share
+                                                : 0.5;
     if ((o->kind == FAULT && chance >= on) || (o->kind == LIMITED && chance >= 0.5)) {
         return 0;
     }

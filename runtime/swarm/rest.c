@@ -58,8 +58,26 @@ static void check_one_owner(struct world *w, const struct table *table, uint32_t
 
 /* ---- bounds ---- */
 
+/* What is under way of a node's operations is within its limit, but for one operation alone. */
+static void check_queue(struct world *w, const struct node *node) {
+    const uint64_t limit = (uint64_t)option(w, SWARM_QUEUE_KIB) << 10;
+    const struct tide__ticket *ticket = NULL;
+    uint64_t bytes = 0;
+    bool alone = true;
+    for (const struct tide__pending *p = tide_store_of(node->node)->pending.first; p; p = p->next) {
+        bytes += p->admitted;
+        alone = alone && (!ticket || !p->ticket || p->ticket == ticket);
+        ticket = p->ticket ? p->ticket : ticket;
+    }
+    if (limit > 0 && bytes > limit && !alone) {
+        swarm_fail(w, "memory", "%s has operations of %llu bytes under way, its limit is %llu",
+             node->name, (unsigned long long)bytes, (unsigned long long)limit);
+    }
+}
+
 static void check_bounds(struct world *w, struct node *node) {
     const struct tide_store *store = tide_store_of(node->node);
+    check_queue(w, node);
     for (const struct tide_session *s = tide_net_of(node->node)->sessions; s != NULL; s = s->next) {
         if (s->outbox.ring_frames > TIDE_RING_FRAMES + TIDE_OUTBOX_VECTORS ||
             s->outbox.ring_bytes > TIDE_RING_BYTES + TIDE_OUTBOX_UNIT) {

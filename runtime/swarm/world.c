@@ -79,6 +79,7 @@ static bool node_create(struct node *node) {
         .name = node->name,
         .join = node == w->nodes[0] ? NULL : tide_node_endpoint(w->nodes[0]->node),
         .workers = (unsigned)option(w, SWARM_THREADS),
+        .queue_limit = (uint64_t)option(w, SWARM_QUEUE_KIB) << 10,
         .loop = &no_loop};
     set_clock(node);
     int code = tide_sim_port(w->sim, node->name, &node->port);
@@ -118,13 +119,22 @@ void node_leave(struct node *node) {
 }
 
 void node_crash(struct node *node, uint64_t restart_at) {
-    struct world *w = node->world;
-    w->report->lost_nodes++;
-    node->lost = true;
-    node->lost_at = tide_sim_now(w->sim);
-    tide_sim_crash(w->sim, node->name);
-    node_end(node, NODE_CRASHED);
     node->restart_at = restart_at;
+    tide_sim_crash(node->world->sim, node->name);
+    node_end(node, NODE_CRASHED);
+}
+
+/* Also of those that end for want of memory, in the middle of a turn. */
+static void crashed(void *arg, const char *name) {
+    struct world *w = arg;
+    struct node *node = node_named(w, name);
+    if (node != NULL) { /* else the stranger */
+        w->report->lost_nodes++;
+        w->lost_too_many = w->lost_too_many || faults_lost_too_many(w);
+        node->lost = true;
+        node->lost_at = tide_sim_now(w->sim);
+        set_state(node, NODE_CRASHED);
+    }
 }
 
 bool may_lose(const struct world *w, const struct table *table) {
@@ -135,6 +145,9 @@ bool excused(const struct world *w, const struct node *node, const struct table 
              const char *text) {
     if (node->state != NODE_UP) {
         return true; /* it leaves */
+    }
+    if (node->short_once && (code == TIDE_ENOMEM || strcmp(text, tide_error_name(code)) == 0)) {
+        return true; /* there may have been no memory for the text */
     }
     if (table != NULL && table->options.replicas > 0) {
         return code == TIDE_ELOST && w->lost_too_many;
@@ -172,6 +185,9 @@ static void attend_joining(struct node *node, int state, int code, const char *r
 static void attend(struct node *node) {
     struct world *w = node->world;
     uint64_t now = tide_sim_now(w->sim);
+    if (node->state == NODE_CRASHED && node->node != NULL) {
+        node_end(node, NODE_CRASHED);
+    }
     if (node->state == NODE_CRASHED && now >= node->restart_at && w->node_count < NODES_MAX) {
         node->state = NODE_GONE; /* the next life is another */
         (void)node_start(w, node->name);
@@ -320,6 +336,9 @@ static void set_up(struct world *w) {
 }
 
 static bool is_settled(const struct world *w) {
+    if (!saver_ended(w)) {
+        return false;
+    }
     for (unsigned i = 0; i < w->node_count; i++) {
         const struct node *n = w->nodes[i];
         if (n->state != NODE_UP && n->state != NODE_GONE &&
@@ -347,6 +366,7 @@ static void heal(struct world *w) {
     uint64_t until = w->chaos_end + (uint64_t)((option(w, SWARM_HEAL_S) + ways) * 1e9);
     w->healing = true;
     faults_heal(w);
+    saver_heal(w);
     for (unsigned i = 0; i < w->node_count; i++) { /* the dead come back, those who should */
         struct node *n = w->nodes[i];
         if (n->state == NODE_CRASHED && n->restart_at != TIDE_NEVER) {
@@ -559,6 +579,7 @@ static void release(struct world *w) {
     faults_release(w);
     tide_sim_destroy(w->sim);
     workload_deinit(w);
+    saver_release(w);
     for (unsigned i = 0; i < w->node_count; i++) {
         tide_free(w->nodes[i]->echo);
         tide_free(w->nodes[i]);
@@ -574,6 +595,7 @@ static void run(struct world *w) {
     }
     w->chaos_end = tide_sim_now(w->sim) + (uint64_t)(option(w, SWARM_CHAOS_S) * 1e9);
     faults_plan(w);
+    saver_start(w);
     (void)pass_until(w, w->chaos_end, NULL);
     if (!w->report->failed) {
         heal(w);
@@ -596,6 +618,10 @@ static void run(struct world *w) {
     }
     if (!w->report->failed) {
         check_windows(w);
+    }
+    if (!w->report->failed && saver_restore(w) &&
+        !pass_until(w, tide_sim_now(w->sim) + 600 * TIDE_SECOND, saver_restored)) {
+        too_late(w, "bringing back the newest generation", "it does not end");
     }
     if (w->report->failed) {
         describe(w);
@@ -623,8 +649,10 @@ void swarm_run(const struct swarm_options *options, struct swarm_report *report,
     if (observe != NULL) {
         tide_sim_observe(w->sim, observe, arg);
     }
+    tide_sim_on_crash(w->sim, crashed, w);
     tide__buggify_set(options->seed, option(w, SWARM_BUGGIFY));
     workload_init(w);
+    saver_init(w);
     run(w);
     tide__buggify_set(0, 0);
     report->hash = tide_sim_hash(w->sim);

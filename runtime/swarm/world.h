@@ -46,7 +46,8 @@ struct node { /* one life of a node */
     uint8_t state;       /* enum node_state */
     bool lost;           /* crashed, or declared dead: its rows are gone */
     uint64_t lost_at;
-    uint64_t restart_at; /* crashed: when its next life begins; TIDE_NEVER */
+    uint64_t restart_at; /* crashed, or about to: when its next life begins; TIDE_NEVER */
+    bool short_once;     /* of memory: what its workers ask for may fail */
     uint64_t since;      /* when `state` began */
     unsigned running;    /* workers */
     bool forgot[TABLES_MAX]; /* its life is over, and so: updates of its copies may not have arrived */
@@ -112,6 +113,7 @@ struct world {
     uint64_t chaos_end, event_limit;
     struct tide_random random;
     struct faults *faults;
+    struct saver *saver; /* NULL: nothing is saved */
 };
 
 static inline double option(const struct world *w, enum swarm_option o) {
@@ -160,6 +162,7 @@ void faults_plan(struct world *w);
 uint64_t faults_next(const struct world *w); /* when the next is due, or TIDE_NEVER */
 void faults_due(struct world *w);
 void faults_heal(struct world *w);
+bool faults_lost_too_many(const struct world *w); /* at one time, for some table with copies */
 void faults_release(struct world *w);
 
 /* ---- check.c ---- */
@@ -183,6 +186,16 @@ void shared_forget(struct node *node); /* its life ends */
 bool shared_quiet(const struct node *node, struct tide_table *table, char *why, size_t size);
 void check_shared(struct world *w);    /* at rest */
 void check_stillness(struct world *w); /* nothing is sent for copies at rest; lets time pass */
+
+/* ---- saver.c ---- */
+bool saves(const struct world *w);
+void saver_init(struct world *w);
+void saver_release(struct world *w);
+void saver_start(struct world *w);
+void saver_heal(struct world *w);
+bool saver_ended(const struct world *w);
+bool saver_restore(struct world *w);
+bool saver_restored(struct world *w);
 
 /* ---- rest.c ---- */
 /* The row as this node has it, home, owner or replica; NULL: it has none. */

@@ -22,7 +22,7 @@ static void nothing_is_held(struct cluster *c, unsigned node) {
     tide_lock(&a->lock);
     for (unsigned page = 0; page < TIDE_COUNT(a->pages); page++) {
         for (unsigned i = 0; a->pages[page] && i < 256; i++) {
-            struct tide__home_credit *credit = &a->pages[page][i];
+            struct tide__credit *credit = &a->pages[page][i];
             assert_true(credit->messages == 0 && credit->bytes == 0 && !credit->first);
         }
     }
@@ -125,6 +125,78 @@ static void a_handler_is_told_that_a_home_is_busy_and_a_large_operation_goes_alo
     assert_int_equal(tide__admission_take(store, 1, 1, 1), TIDE_EBUSY);
     tide__admission_return(store, 1, few_messages, few_messages);
     nothing_is_held(&c, 0);
+    close_cluster(&c);
+}
+
+/* ---- all homes together ---- */
+
+/* An operation on both other homes takes its share before any home's credit: nobody waits while he
+ * holds what another needs. */
+static void limited(bool simulated, enum tide_technique technique, uint64_t seed) {
+    enum { LIMIT = 12 << 10 };
+    struct cluster c;
+    struct fiber fibers[FIBERS];
+    struct tide_store_queue queue;
+    double sum = 0;
+    open_cluster(&c, simulated, 3, seed);
+    create(&c, (struct tide_table_options){
+                   .name = "t", .key_count = KEYS, .width = WIDTH, .technique = (uint8_t)technique});
+    struct tide_store *store = tide_store_of(c.nodes[0]);
+    limit(&c, 0);
+    tide_lock(&store->admission.lock);
+    tide_store_limit(store, LIMIT);
+    tide_unlock(&store->admission.lock);
+    for (unsigned i = 0; i < FIBERS; i++) {
+        start(&c, &fibers[i], 0, i, push_run, NULL);
+    }
+    finish(&c, fibers, FIBERS);
+    run_alone(&c, 2, sum_run, &sum);
+    assert_true(sum == 1.0 * FIBERS * ROUNDS * 4 * SPAN * WIDTH);
+    tide_store_queue(store, &queue);
+    assert_int_equal(queue.limit, LIMIT);
+    assert_int_equal(queue.bytes, 0);
+    assert_true(queue.most > LIMIT / 2 && queue.most <= LIMIT); /* no call is larger */
+    assert_true(queue.waits > 0);
+    nothing_is_held(&c, 0);
+    close_cluster(&c);
+}
+
+static void a_node_stays_within_its_queue_limit_simulated(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        limited(true, seed % 2 ? TIDE_STATIC : TIDE_RELOCATE, seed);
+    }
+}
+
+static void a_node_stays_within_its_queue_limit_real(void **state) {
+    (void)state;
+    limited(false, TIDE_STATIC, 1);
+    limited(false, TIDE_RELOCATE, 1);
+}
+
+static void a_handler_is_told_of_the_queue_limit_and_a_large_operation_goes_alone(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_store_queue queue;
+    open_cluster(&c, true, 1, 1);
+    struct tide_store *store = tide_store_of(c.nodes[0]);
+    assert_int_equal(tide__admission_enter(store, 1, 1 << 30), 0); /* there is no limit */
+    tide_store_queue(store, &queue);
+    assert_true(queue.limit == 0 && queue.bytes == 0 && queue.most == 0);
+    tide_store_limit(store, 1000);
+    assert_int_equal(tide__admission_enter(store, 2, 5000), 0);
+    assert_int_equal(tide__admission_enter(store, 1, 1), TIDE_EBUSY);
+    assert_non_null(strstr(tide_error_message(), "5000 bytes of this node's operations"));
+    assert_int_equal(tide__admission_take(store, 1, 1, 4000), 0);
+    tide__admission_return(store, 1, 1, 4000); /* its home's credit and its share */
+    assert_int_equal(tide__admission_enter(store, 1, 1), TIDE_EBUSY);
+    tide__admission_leave(store, 1, 1000);
+    assert_int_equal(tide__admission_enter(store, 1, 600), 0);
+    assert_int_equal(tide__admission_enter(store, 1, 401), TIDE_EBUSY);
+    assert_int_equal(tide__admission_enter(store, 1, 400), 0);
+    tide__admission_leave(store, 2, 1000);
+    tide_store_queue(store, &queue);
+    assert_true(queue.bytes == 0 && queue.most == 5000 && queue.waits == 0);
     close_cluster(&c);
 }
 
@@ -235,6 +307,9 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_under_way_stays_within_the_credit_simulated),
         cmocka_unit_test(what_is_under_way_stays_within_the_credit_real),
+        cmocka_unit_test(a_node_stays_within_its_queue_limit_simulated),
+        cmocka_unit_test(a_node_stays_within_its_queue_limit_real),
+        cmocka_unit_test(a_handler_is_told_of_the_queue_limit_and_a_large_operation_goes_alone),
         cmocka_unit_test(a_handler_is_told_that_a_home_is_busy_and_a_large_operation_goes_alone),
         cmocka_unit_test(a_home_that_cannot_keep_up_slows_its_callers_and_nothing_else),
         cmocka_unit_test(who_stands_in_line_for_a_home_that_dies_is_told),

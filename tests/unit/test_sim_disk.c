@@ -253,6 +253,64 @@ static void a_crash_within_an_operation_never_harms_who_syncs_before_renaming(vo
     assert_true(crashed > SEEDS && finished > SEEDS / 2 && mixed > 10);
 }
 
+/* ---- a disk that nodes share ---- */
+
+static void write_byte(struct tide_port *port, const char *path, uint8_t byte, bool sync) {
+    struct tide_file *f;
+    assert_int_equal(port->ops->file_open(port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE, &f), 0);
+    assert_int_equal(port->ops->file_write(f, &byte, 1, 0), 0);
+    assert_true(!sync || port->ops->file_sync(f) == 0);
+    port->ops->file_close(f);
+}
+
+static int read_byte(struct tide_port *port, const char *path) {
+    struct tide_file *f;
+    uint8_t byte = 0;
+    if (port->ops->file_open(port, path, TIDE_FILE_READ, &f) < 0) {
+        return -1;
+    }
+    assert_int_equal(port->ops->file_read(f, &byte, 1, 0), 1);
+    port->ops->file_close(f);
+    return byte;
+}
+
+static void all_nodes_reach_what_one_writes_to_a_shared_disk(void **state) {
+    (void)state;
+    struct tide_sim *sim;
+    struct tide_port *a, *b;
+    assert_int_equal(tide_sim_create(&(struct tide_sim_options){.seed = 3}, &sim), 0);
+    assert_int_equal(tide_sim_port(sim, "a", &a), 0);
+    assert_int_equal(tide_sim_port(sim, "b", &b), 0);
+    tide_sim_share(sim, "/pool");
+    assert_int_equal(a->ops->file_mkdir(a, "/pool/x", 0700), 0);
+    write_byte(a, "/pool/x/f", 7, false);
+    write_byte(a, "/tmp/f", 8, false);
+    write_byte(a, "/poolside", 9, false); /* another name that begins so */
+    assert_int_equal(read_byte(b, "/pool/x/f"), 7);
+    assert_int_equal(read_byte(b, "/tmp/f"), -1);
+    assert_int_equal(read_byte(b, "/poolside"), -1);
+    assert_int_equal(b->ops->file_rename(b, "/pool/x/f", "/pool/x/g"), 0);
+    assert_int_equal(read_byte(a, "/pool/x/g"), 7);
+    struct tide_file *kept;
+    assert_int_equal(a->ops->file_open(a, "/pool/x/g", TIDE_FILE_WRITE, &kept), 0);
+    tide_sim_crash(sim, "a");
+    assert_int_equal(read_byte(b, "/pool/x/g"), 7); /* the server did not crash */
+    assert_int_equal(a->ops->file_write(kept, "x", 1, 0), TIDE_EIO);
+    a->ops->file_close(kept);
+    assert_int_equal(b->ops->file_mkdir(b, "/pool/y", 0700), 0);
+    write_byte(b, "/pool/y/kept", 5, true);
+    assert_int_equal(b->ops->directory_sync(b, "/pool"), 0);
+    assert_int_equal(b->ops->directory_sync(b, "/pool/y"), 0);
+    tide_sim_crash(sim, "/pool");
+    assert_int_equal(read_byte(b, "/pool/y/kept"), 5);
+    tide_sim_set_disk(sim, "/pool", &(struct tide_sim_disk){.write_error = 1});
+    assert_int_equal(b->ops->file_unlink(b, "/pool/y/kept"), TIDE_EIO);
+    write_byte(b, "/tmp/own", 1, false);
+    a->ops->destroy(a);
+    b->ops->destroy(b);
+    tide_sim_destroy(sim);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_that_are_not_synced_are_kept_lost_or_torn),
@@ -261,6 +319,7 @@ int main(void) {
         cmocka_unit_test(a_failed_sync_loses_what_it_was_to_keep),
         cmocka_unit_test(errors_a_full_disk_and_damage_happen_when_asked_for),
         cmocka_unit_test(a_crash_within_an_operation_never_harms_who_syncs_before_renaming),
+        cmocka_unit_test(all_nodes_reach_what_one_writes_to_a_shared_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

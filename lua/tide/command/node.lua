@@ -21,6 +21,8 @@ return {
      doc = "unix:PATH or tcp:127.0.0.1:PORT (default: a socket in the run directory)"},
     {name = "workers", short = "w", type = "integer", min = 0, max = 256, doc = "compute threads (default 1)"},
     {name = "no-store", doc = "hold no parameter rows"},
+    {name = "queue-limit", type = "size",
+     doc = "what this node's operations may have under way (default: 4 MiB for each home)"},
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
@@ -56,7 +58,8 @@ return {
     return require("tide.cluster").node_main {
       join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
-      node_workers = o.node_workers, state = o.state, controllers = o.controllers, timeout_s = context.timeout_s,
+      node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
+      timeout_s = context.timeout_s,
     }
   end,
 }
