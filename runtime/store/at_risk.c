@@ -128,7 +128,10 @@ bool tide__at_risk_enter(struct tide_table *table, unsigned *guard) {
 void tide__at_risk_leave(struct tide_table *table, unsigned guard) {
     struct tide__at_risk *a = table->replicas->at_risk;
     atomic_fetch_sub(&a->lists[guard].passing, 1);
-    if (atomic_load_explicit(&a->bytes, memory_order_relaxed) >= table->options.window_bytes / 2 &&
+    /* what is on its way already does not go faster for more, small shipments behind it */
+    const uint64_t flying = atomic_load_explicit(&a->flying, memory_order_relaxed);
+    if (atomic_load_explicit(&a->bytes, memory_order_relaxed) >=
+            flying + table->options.window_bytes / 2 &&
         !atomic_exchange_explicit(&a->hurried, true, memory_order_relaxed)) {
         struct tide_writer w;
         uint8_t buffer[32];
@@ -268,8 +271,10 @@ bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot) {
     if (!close_passes(a)) {
         return false;
     }
-    tide__at_risk_ship(table);
-    return !anything_listed(a); /* there was memory for all */
+    if (anything_listed(a)) {
+        tide__at_risk_ship(table);
+    }
+    return !anything_listed(a); /* else memory is short */
 }
 
 void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
@@ -471,6 +476,7 @@ void tide__at_risk_ship(struct tide_table *table) {
     }
     flight->bytes = count * row_bytes(table);
     flight->whole = whole;
+    atomic_fetch_add_explicit(&a->flying, flight->bytes, memory_order_relaxed);
     *a->flights_end = flight;
     a->flights_end = &flight->next;
     flight->waits = a->waits;
@@ -503,6 +509,7 @@ static void waits_again(struct tide__at_risk *a, struct tide__wait *waits) {
 
 void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight) {
     struct tide__at_risk *a = table->replicas->at_risk;
+    atomic_fetch_sub_explicit(&a->flying, flight->bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&a->bytes, flight->bytes, memory_order_relaxed);
     flight->landed = true;
     bool whole = true;
