@@ -316,7 +316,15 @@ static double median_of(double *values, size_t count) {
 /* ---- copies ---- */
 
 enum { COPY_ROUNDS = 3, COPY_ROWS = 20000, COPY_WIDTH = 100, ZIPF_KEYS = 1 << 17 };
-static const char *const durabilities[] = {"no copies", "window", "strict"};
+static const struct {
+    const char *name;
+    uint8_t durability;
+    uint64_t window_bytes; /* 0: as many as there are by default */
+} kinds[] = {{"no copies", TIDE_DURABLE_NONE, 0},
+             {"window", TIDE_DURABLE_WINDOW, 0},
+             {"window of 64 MiB", TIDE_DURABLE_WINDOW, 64 << 20},
+             {"strict", TIDE_DURABLE_STRICT, 0}};
+enum { KINDS = TIDE_COUNT(kinds) };
 
 /* As many of each key as Zipf(1.1) has it, in places that have nothing to do with its home. */
 static uint64_t *zipf_keys(void) {
@@ -338,40 +346,41 @@ static uint64_t *zipf_keys(void) {
  * copies. */
 static void copied(struct tide_table *const *tables, const char *what, const uint64_t *keys,
                    size_t count, bool in) {
-    double rates[3][COPY_ROUNDS], times[3][COPY_ROUNDS];
+    double rates[KINDS][COPY_ROUNDS], times[KINDS][COPY_ROUNDS];
     for (int round = 0; round < COPY_ROUNDS; round++) {
-        for (int d = 0; d < 3; d++) {
+        for (int d = 0; d < KINDS; d++) {
             rates[d][round] = outstanding(tables[d], keys, count, KEYS_A_CALL, in);
             times[d][round] = rates[0][round] / rates[d][round];
         }
     }
-    for (int d = 0; d < 3; d++) {
+    for (int d = 0; d < KINDS; d++) {
         char text[80];
-        snprintf(text, sizeof text, "%s, %s, 64 x 100", what, durabilities[d]);
+        snprintf(text, sizeof text, "%s, %s, 64 x 100", what, kinds[d].name);
         report_row(text, "keys/s", median_of(rates[d], COPY_ROUNDS));
         if (d) {
-            snprintf(text, sizeof text, "  time of %s over none, median", durabilities[d]);
+            snprintf(text, sizeof text, "  time of %s over none, median", kinds[d].name);
             report_row(text, "x", median_of(times[d], COPY_ROUNDS));
         }
     }
 }
 
 /* Pushes to rows of two nodes, and pulls of those that are at home here, 100 floats each: without
- * copies, with one that follows, and with one that is waited for. */
+ * copies, with one that follows, and with one that is waited for. The rows of a node are 4 MB: they
+ * fill the bytes of the default window, so that nearly each push has to send its row. */
 static void copied_rows(struct tide_node *node) {
-    struct tide_table *tables[3];
+    struct tide_table *tables[KINDS];
     uint64_t *keys = malloc(COPY_ROWS * sizeof *keys), *here = malloc(COPY_ROWS * sizeof *here),
              *zipf = zipf_keys();
-    static const uint8_t durable[] = {TIDE_DURABLE_NONE, TIDE_DURABLE_WINDOW, TIDE_DURABLE_STRICT};
     size_t here_count = 0;
-    for (int d = 0; d < 3; d++) {
+    for (int d = 0; d < KINDS; d++) {
         char name[16];
         snprintf(name, sizeof name, "copies%d", d);
         struct tide_table_options options = {.name = name,
                                              .key_count = COPY_ROWS,
                                              .width = COPY_WIDTH,
                                              .replicas = d > 0,
-                                             .durability = durable[d]};
+                                             .durability = kinds[d].durability,
+                                             .window_bytes = kinds[d].window_bytes};
         if (tide_table_create(node, &options, &tables[d])) {
             fail_loudly("create");
         }

@@ -71,6 +71,7 @@ intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once
 window_leaves_open          window   window
+window_shows_ahead          window   linearizable
 "
 # name, the test that must fail
 unit='
@@ -80,6 +81,7 @@ fresh_before_values           test_clocked
 fresh_of_fetched              test_clocked
 bound_off_by_one              test_clocked
 window_unbounded              test_store_window
+window_idles_open             test_store_window
 dead_worker_counted           test_clocked
 joiner_forgotten              test_clock_limit
 manifest_before_shards        test_checkpoint

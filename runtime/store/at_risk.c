@@ -3,6 +3,7 @@
 
 #define LEASES_LOOK (TIDE_SECOND / 200)
 #define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
+#define TIGHT_ONE_MORE ((UINT64_C(1) << 32) + 1)
 enum { PART_BYTES = 1 << 20, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
 enum { TICKS = 4 /* a window */, IDLE_TICKS = 16 };
 
@@ -100,6 +101,13 @@ int tide__at_risk_list(struct tide_table *table, uint64_t key, uint64_t *word) {
     return code;
 }
 
+uint64_t tide__at_risk_going(const struct tide_table *table) {
+    const struct tide__at_risk *a = table->replicas->at_risk;
+    /* acquire: pairs with tide__at_risk_regroup, before which the slot got its new route. Of a row
+     * that changed since a slot is about to go that is seen too, by the lock of its word. */
+    return a ? atomic_load_explicit(&a->going, memory_order_acquire) : 0;
+}
+
 bool tide__at_risk_enter(struct tide_table *table, unsigned *guard) {
     struct tide__at_risk *a = table->replicas->at_risk;
     *guard = tide__stripe();
@@ -120,7 +128,10 @@ bool tide__at_risk_enter(struct tide_table *table, unsigned *guard) {
 void tide__at_risk_leave(struct tide_table *table, unsigned guard) {
     struct tide__at_risk *a = table->replicas->at_risk;
     atomic_fetch_sub(&a->lists[guard].passing, 1);
-    if (atomic_load_explicit(&a->bytes, memory_order_relaxed) >= table->options.window_bytes / 2 &&
+    /* what is on its way already does not go faster for more, small shipments behind it */
+    const uint64_t flying = atomic_load_explicit(&a->flying, memory_order_relaxed);
+    if (atomic_load_explicit(&a->bytes, memory_order_relaxed) >=
+            flying + table->options.window_bytes / 2 &&
         !atomic_exchange_explicit(&a->hurried, true, memory_order_relaxed)) {
         struct tide_writer w;
         uint8_t buffer[32];
@@ -204,7 +215,10 @@ static void look_again(struct tide_table *table) {
         a->leases = leases_end(table);
     }
     const uint64_t end = a->safe + table->options.window_ns;
-    atomic_store(&a->until, a->tight_count ? 0 : end < a->leases ? end : a->leases);
+    const bool goes = (uint32_t)atomic_load_explicit(&a->going, memory_order_relaxed) > 0;
+    /* without ticks nobody would ship what workers list */
+    const bool ticks = a->ticking || TIDE_MUTANT(window_idles_open);
+    atomic_store(&a->until, goes || !ticks ? 0 : end < a->leases ? end : a->leases);
 }
 
 static void tick_later(struct tide_table *table) {
@@ -230,27 +244,45 @@ bool tide__at_risk_open(struct tide_table *table) {
             atomic_load_explicit(&a->bytes, memory_order_relaxed) < table->options.window_bytes);
 }
 
+/* No worker begins to push in place; false: some are still at it. */
+static bool close_passes(struct tide__at_risk *a) {
+    bool none = true;
+    atomic_store(&a->until, 0); /* see tide__at_risk_enter */
+    for (unsigned i = 0; i < TIDE__STRIPES && none; i++) {
+        none = atomic_load(&a->lists[i].passing) == 0;
+    }
+    return none;
+}
+
+bool tide__at_risk_goes(const struct tide_table *table, uint32_t slot) {
+    const struct tide__at_risk *a = table->replicas->at_risk;
+    return a->tight[slot] && !TIDE_MUTANT(window_shows_ahead);
+}
+
 bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot) {
     struct tide__at_risk *a = table->replicas->at_risk;
     if (TIDE_MUTANT(window_leaves_open)) {
         return true;
     }
-    a->tight_count += !a->tight[slot];
-    a->tight[slot] = true;
-    atomic_store(&a->until, 0); /* see tide__at_risk_enter */
-    for (unsigned i = 0; i < TIDE__STRIPES; i++) {
-        if (atomic_load(&a->lists[i].passing)) {
-            return false;
-        }
+    if (!a->tight[slot]) {
+        a->tight[slot] = true;
+        atomic_fetch_add_explicit(&a->going, TIGHT_ONE_MORE, memory_order_relaxed);
     }
-    tide__at_risk_ship(table);
-    return true;
+    if (!close_passes(a)) {
+        return false;
+    }
+    if (anything_listed(a)) {
+        tide__at_risk_ship(table);
+    }
+    return !anything_listed(a); /* else memory is short */
 }
 
 void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
     struct tide__at_risk *a = table->replicas->at_risk;
-    a->tight_count -= a->tight[slot];
-    a->tight[slot] = false;
+    if (a->tight[slot]) {
+        a->tight[slot] = false;
+        atomic_fetch_sub_explicit(&a->going, 1, memory_order_release); /* see tide__at_risk_going */
+    }
     a->leases = 0; /* other nodes grant them */
     if (goes) {
         a->lost_at[slot] = ++a->losses;
@@ -444,6 +476,7 @@ void tide__at_risk_ship(struct tide_table *table) {
     }
     flight->bytes = count * row_bytes(table);
     flight->whole = whole;
+    atomic_fetch_add_explicit(&a->flying, flight->bytes, memory_order_relaxed);
     *a->flights_end = flight;
     a->flights_end = &flight->next;
     flight->waits = a->waits;
@@ -466,23 +499,36 @@ void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait) {
     }
 }
 
+static void waits_again(struct tide__at_risk *a, struct tide__wait *waits) {
+    struct tide__wait **end = &a->waits;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = waits;
+}
+
 void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight) {
     struct tide__at_risk *a = table->replicas->at_risk;
+    atomic_fetch_sub_explicit(&a->flying, flight->bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&a->bytes, flight->bytes, memory_order_relaxed);
     flight->landed = true;
+    bool whole = true;
     while (a->flights && a->flights->landed) {
         flight = a->flights;
-        if (flight->whole) {
-            a->safe = flight->at > a->safe ? flight->at : a->safe;
-            tide__at_risk_given_safe(a, flight);
-        }
+        whole = flight->whole;
         a->flights = flight->next;
         a->flights_end = a->flights ? a->flights_end : &a->flights;
-        waits_end(a, flight->waits, true);
+        if (whole) {
+            a->safe = flight->at > a->safe ? flight->at : a->safe;
+            tide__at_risk_given_safe(a, flight);
+            waits_end(a, flight->waits, true);
+        } else { /* for lack of memory: with the next tick */
+            waits_again(a, flight->waits);
+        }
         tide_free(flight);
     }
     look_again(table);
-    if (a->waits && !a->flights) {
+    if (a->waits && !a->flights && whole) {
         tide__at_risk_ship(table);
     }
 }
@@ -493,13 +539,13 @@ static void tick(struct tide_table *table) {
     if ((busy || a->waits) && !a->flights) {
         tide__at_risk_ship(table);
     }
+    a->idle = busy || a->flights || a->waits ? 0 : a->idle + 1;
+    a->ticking = false;
+    if (a->idle < IDLE_TICKS || !close_passes(a) || anything_listed(a)) {
+        tick_later(table);
+    } /* else the next push comes to the store actor, and starts it again */
     look_again(table);
     tide__at_risk_tell(table);
-    a->idle = busy || a->flights ? 0 : a->idle + 1;
-    a->ticking = false;
-    if (a->idle < IDLE_TICKS) { /* else the next push starts it again */
-        tick_later(table);
-    }
 }
 
 bool tide__at_risk_timer(struct tide_store *store, uint64_t timer) {

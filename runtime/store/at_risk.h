@@ -16,7 +16,9 @@
  * them are safe; when it dies, the others have vanished (tide_table_stats.vanished): as many, or
  * fewer.
  *
- * A home that is to go on purpose is closed first (tide__at_risk_tighten), and nothing is lost.
+ * A home that is to go on purpose is closed first (tide__at_risk_tighten), and nothing is lost. What
+ * it applies from then on the next home may get from the origins again, in another order: so pulls
+ * of the slots that go wait for the copies too, and what they show stays.
  *
  * I/O thread 0 unless marked.
  */
@@ -35,6 +37,9 @@ void tide__at_risk_destroy(struct tide_table *table);
 /* A pass that pushes in place begins; false: the table is closed. *guard: for the end. */
 bool tide__at_risk_enter(struct tide_table *table, unsigned *guard);
 void tide__at_risk_leave(struct tide_table *table, unsigned guard);
+/* How many slots are about to go to another home; in the high half: how many ever were. What was
+ * read in place may be shown if the low half was 0 before, and all is the same afterwards. */
+uint64_t tide__at_risk_going(const struct tide_table *table);
 /* The row of a locked word changes: its word afterwards, in *word. ENOMEM. */
 int tide__at_risk_list(struct tide_table *table, uint64_t key, uint64_t *word);
 
@@ -44,11 +49,13 @@ int tide__at_risk_reserve(struct tide_table *table, uint32_t count);
 /* The same as tide__at_risk_list. */
 uint64_t tide__at_risk_note(struct tide_table *table, uint64_t key, uint64_t word);
 void tide__at_risk_id(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
-/* A push is about to be applied. */
+/* A push is about to be applied, or an answer is to wait. */
 void tide__at_risk_begin(struct tide_table *table);
 /* May pushes be answered that are not on the copies? */
 bool tide__at_risk_open(struct tide_table *table);
-/* The push is answered when all that is listed is with the copies; unless a slot of it goes to
+/* The slot is about to go: nothing of it may be shown that is not with the copies. */
+bool tide__at_risk_goes(const struct tide_table *table, uint32_t slot);
+/* The operation is answered when all that is listed is with the copies; unless a slot of it goes to
  * another home first: then its origin sends it there. One message of `wait` is this. */
 void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait);
 /* Everything that is listed goes down the chains. */
@@ -57,10 +64,11 @@ void tide__at_risk_ship(struct tide_table *table);
 void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_t count);
 /* Everything of the flight is with the copies, or nobody's any more. *takes* it. */
 void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight);
-/* The slot is about to go to another home: nothing of the table is answered from now on before it
- * is with the copies, until the slot's group changes. False: workers are still at it, ask again. */
+/* The slot is about to go to another home: no push to the table and no pull of the slot is answered
+ * from now on before what it is about is with the copies, until the slot's group changes. False:
+ * workers are still at it, or memory is short: ask again. */
 bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot);
-/* The slot's group has changed; `goes`: this node was home, and is no more. */
+/* The slot's group and route have changed; `goes`: this node was home, and is no more. */
 void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes);
 /* Is it the timer of a table? Then what it is for is done. */
 bool tide__at_risk_timer(struct tide_store *store, uint64_t timer);

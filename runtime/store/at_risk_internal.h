@@ -39,7 +39,9 @@ struct tide__at_risk {
     struct tide__risk_list lists[TIDE__STRIPES + 1]; /* by stripe; the last: the store actor's */
     atomic_uint_fast64_t until; /* pushes are answered at once */
     atomic_uint_fast64_t bytes; /* of rows that are listed, or on their way */
+    atomic_uint_fast64_t flying; /* those on their way; written by the I/O thread */
     atomic_uint_fast64_t bytes_most, vanished;
+    atomic_uint_fast64_t going; /* see tide__at_risk_going; written by the I/O thread */
     atomic_bool hurried; /* the store actor is told to ship */
     /* I/O thread */
     uint64_t safe;
@@ -59,8 +61,7 @@ struct tide__at_risk {
     uint64_t timer;
     bool ticking;
     unsigned idle; /* ticks with nothing to do */
-    uint32_t tight_count;
-    bool tight[TIDE_SLOT_COUNT];
+    bool tight[TIDE_SLOT_COUNT]; /* about to go */
 };
 
 /* ---- vanished.c ---- */

@@ -171,6 +171,10 @@ static void takes_over(struct change *c, uint32_t slot, uint16_t old_home, uint6
     note_deposed(c, old_home);
 }
 
+static bool is_mine(const struct tide_table *table, uint32_t slot) {
+    return atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed) & TIDE__MINE;
+}
+
 /* One slot, under the pending lock. */
 static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t chain,
                         uint32_t version) {
@@ -182,9 +186,6 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     const uint64_t old_chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
     const bool lost = chain == TIDE__LOST_CHAIN;
     const uint64_t bit = UINT64_C(1) << (slot % 64);
-    if (replicas->at_risk) {
-        tide__at_risk_regroup(table, slot, (route & TIDE__MINE) && (home != self || lost));
-    }
     table->slot_versions[slot] = version;
     atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
     if (home == old_home && !lost) {
@@ -223,8 +224,12 @@ static void apply(struct change *c) {
         memcpy(&chain, c->chains + i * 8, 8);
         memcpy(&version, c->versions + i * 4, 4);
         if (version > table->slot_versions[slot]) {
+            const bool was_mine = is_mine(table, slot);
             change_slot(c, slot, (uint16_t)home, chain, version);
             tide__raise_version(table, version);
+            if (table->replicas->at_risk) {
+                tide__at_risk_regroup(table, slot, was_mine && !is_mine(table, slot));
+            }
         }
     }
     tide__routes_end(table);

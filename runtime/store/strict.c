@@ -230,16 +230,18 @@ static void sort_push(const struct tide__job *job, const uint32_t *indices, uint
     }
 }
 
-/* A closed table: the answer waits until all that is listed by now is with the copies. */
-static int wait_for_copies(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
+/* Durability window: the answer for these keys waits until all that is listed by now is with the
+ * copies. */
+static int wait_for_copies(const struct tide__job *job, const uint32_t *indices, uint32_t count,
+                           struct tide__wait *wait) {
     struct tide_table *table = job->table;
-    wait->slots = tide_alloc((s->waits + 1) * sizeof *wait->slots);
+    wait->slots = tide_alloc((count + 1) * sizeof *wait->slots);
     if (!wait->slots) {
         return tide_fail(TIDE_ENOMEM, "no memory for an answer");
     }
     tide__replicas_mark(table->replicas);
-    for (uint32_t i = 0; i < s->waits; i++) {
-        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, s->wait_at[i]));
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
         if (tide__replicas_first(table->replicas, slot)) {
             wait->slots[wait->slot_count++] = slot;
         }
@@ -260,7 +262,7 @@ static int push_sorted(struct tide__job *job, const struct sorted *s, struct tid
                : window      ? push_at_risk(job, s->fresh_at, s->fresh)
                              : push_fresh(job, s->fresh_at, s->fresh, wait);
     if (!code && window) {
-        code = tide__at_risk_open(table) ? 0 : wait_for_copies(job, s, wait);
+        code = tide__at_risk_open(table) ? 0 : wait_for_copies(job, s->wait_at, s->waits, wait);
     } else if (!code) {
         code = tide__barrier(table, wait, s->known_slots, s->known);
     }
@@ -292,7 +294,7 @@ static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t
     tide_free(s.wait_at);
 }
 
-/* Values into the answer, and the slots that have to be asked about. */
+/* Values into the answer, and the slots that have to be asked about by a barrier. */
 static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job,
                             const uint32_t *indices, uint32_t count, uint32_t *slots) {
     struct tide_table *table = job->table;
@@ -336,6 +338,15 @@ static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job
     return asked;
 }
 
+static bool any_goes(const struct tide__job *job, const uint32_t *indices, uint32_t count) {
+    bool any = false;
+    for (uint32_t i = 0; i < count && !any; i++) {
+        const uint64_t key = tide__job_key_at(job, indices[i]);
+        any = tide__at_risk_goes(job->table, tide__slot_of(job->table, key));
+    }
+    return any;
+}
+
 static void strict_pull(const struct tide__job *job, const uint32_t *indices, uint32_t count) {
     struct tide__wait *wait = wait_make(job, indices, count);
     uint32_t *slots = wait ? tide_alloc(count * sizeof *slots) : NULL;
@@ -346,6 +357,10 @@ static void strict_pull(const struct tide__job *job, const uint32_t *indices, ui
     if (slots && wait->job.values) {
         uint32_t asked = pull_values(wait, job, indices, count, slots);
         code = tide__barrier(job->table, wait, slots, asked);
+    }
+    if (!code && job->table->replicas->at_risk && any_goes(job, indices, count)) {
+        tide__at_risk_begin(job->table);
+        code = wait_for_copies(job, indices, count, wait);
     }
     if (wait && code) {
         tide__job_error(job, code, "no memory for an answer", indices, count);

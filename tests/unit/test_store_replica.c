@@ -600,9 +600,6 @@ int main(int argc, char **argv) {
     };
     program = argv[0];
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     seeded_options(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

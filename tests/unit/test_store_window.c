@@ -300,6 +300,44 @@ static void who_leaves_loses_nothing(void **state) {
     }
 }
 
+/* The home ships no more when nothing has changed for a while: whatever is pushed around that time
+ * goes to the copies too. */
+static void now_and_then_run(struct fiber *f) {
+    struct tide_table *table;
+    struct tide_table_stats stats;
+    uint64_t key = 0;
+    uint16_t home = 0;
+    const float row[WIDTH] = {1};
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    while (tide_table_where(table, key, &home) == 0 && home != 1) {
+        key++;
+    }
+    CHECK(f, home == 1);
+    for (uint64_t pause = 3 * WINDOW; pause < 6 * WINDOW; pause += WINDOW / 20) {
+        CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+        (void)tide_sleep(pause);
+        CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+        (void)tide_sleep(8 * WINDOW);
+        tide_table_stats(table, &stats);
+        CHECK(f, stats.at_risk == 0);
+    }
+}
+
+static void what_is_pushed_now_and_then_is_shipped(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 3, 1);
+    create(&c, (struct tide_table_options){.name = "hot",
+                                           .key_count = 100,
+                                           .width = WIDTH,
+                                           .replicas = 1,
+                                           .durability = TIDE_DURABLE_WINDOW,
+                                           .window_ns = WINDOW});
+    pause_cluster(&c, 250 * MS); /* leases */
+    run_alone(&c, 0, now_and_then_run, NULL);
+    close_cluster(&c);
+}
+
 /* ---- the bound ---- */
 
 struct cut_off {
@@ -485,6 +523,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(nothing_is_lost_on_real_threads),
         cmocka_unit_test(a_death_loses_what_was_at_risk_and_that_is_told),
         cmocka_unit_test(who_leaves_loses_nothing),
+        cmocka_unit_test(what_is_pushed_now_and_then_is_shipped),
         cmocka_unit_test(pushes_wait_when_the_window_is_over),
         cmocka_unit_test(pushes_wait_when_so_many_bytes_are_at_risk),
         cmocka_unit_test(damaged_shipments_are_refused),
