@@ -73,6 +73,7 @@ window_leaves_open          window   window
 # name, the test that must fail
 unit='
 tick_before_deltas            test_clocked
+tick_before_parts             test_clocked
 tick_before_route             test_clocked
 fresh_before_values           test_clocked
 fresh_of_fetched              test_clocked
