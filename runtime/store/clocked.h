@@ -5,8 +5,8 @@
  * and go), overlay.c (bsp), vap.c and seen.c (vap), tally.c (what workers saw) and managed.c (what
  * leaves before its clock).
  *
- *   worker     pushes to its node's copies; at clock() the node's slowest worker packs what
- *              accumulated: DELTA to each home, then TICK to everybody
+ *   worker     pushes to its node's copies; what accumulated leaves when the node's slowest worker
+ *              calls clock(): DELTA to each home, then TICK to everybody
  *   home       applies DELTA; a slot's clock is the minimum over the nodes of their ticks: the rows
  *              hold every push of a smaller stamp. When it rises: VALUE with the rows that changed
  *              to who holds copies (essp), answers to who asked for newer rows, then FRESH

@@ -1,11 +1,12 @@
 /*
- * What leaves a node at a clock: what accumulated in the copies is packed (one sequence of DELTAs to
- * each home), then TICK goes to every node. Nobody waits for an answer.
+ * What leaves a node at a clock: what accumulated in the copies is packed (one sequence of DELTAs
+ * to each home), then TICK goes to every node. Nobody waits for an answer.
  *
  * A few rows are packed by the worker that moves the node's clock, on its own thread. Of more it
- * makes the list, and the I/O thread packs them part by part, while the worker goes on: with a bound
- * of a clock or more it needs none of it yet. What it pushes meanwhile may leave along with them,
- * ahead of its clock, as early sends do. With a bound of 0 it would wait for them: so it packs.
+ * makes the list, and the I/O thread packs them part by part, while the worker goes on: with a
+ * bound of a clock or more it needs none of it yet. What it pushes meanwhile may leave along with
+ * them, ahead of its clock, as early sends do. With a bound of 0 it would wait for them: so it
+ * packs.
  *
  * Packing and sending happen under one lock of the node, so DELTAs leave in the order of their
  * numbers and a TICK behind those it closes, whichever thread sends. Between two parts the lock is
@@ -66,8 +67,8 @@ static void batch_send(struct tide__clocked *c, struct tide__batch *b) {
 }
 
 /* With room for one more row, of at most `left` that follow; NULL: out of memory. */
-static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch **batches, uint16_t node,
-                               size_t left) {
+static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch **batches,
+                                     uint16_t node, size_t left) {
     const size_t row = c->shape.floats * sizeof(float), most = tide__chunk_rows(c);
     const size_t bytes = sizeof(struct tide__batch) + most * (sizeof(uint64_t) + sizeof(uint32_t));
     struct tide__batch *b = *batches;

@@ -111,8 +111,8 @@ static void world_open(struct world *w, const struct kind *kind) {
         FUZZ_CHECK(tide_sim_port(w->sim, name, &w->ports[i]) == 0);
         const struct tide_node_options options = {.name = name,
                                                   .listen = listen,
-                                                  .join = i ? tide_node_endpoint(w->nodes[0])
-                                                            : NULL,
+                                                  .join =
+                                                      i ? tide_node_endpoint(w->nodes[0]) : NULL,
                                                   .port = w->ports[i],
                                                   .workers = 1};
         FUZZ_CHECK(tide_node_create(&options, &w->nodes[i]) == 0);
