@@ -76,6 +76,7 @@ window_shows_ahead          window   linearizable
 # name, the test that must fail
 unit='
 tick_before_deltas            test_clocked
+tick_before_parts             test_clocked
 tick_before_route             test_clocked
 fresh_before_values           test_clocked
 fresh_of_fetched              test_clocked

@@ -158,6 +158,9 @@ int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
     *worker = (struct tide__worker){
         .local = {.end = worker_end}, .store = store, .number = number, .clock = clock};
     tide_lock(&c->lock);
+    if (c->watches && c->told != TIDE_NO_CLOCK && worker->clock < c->told) {
+        worker->clock = c->told; /* others, who wait for it, were told since the watches answered */
+    }
     struct tide__worker **at = &c->first;
     while (*at && (*at)->number <= number) {
         at = &(*at)->next;

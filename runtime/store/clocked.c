@@ -302,8 +302,8 @@ void tide__clocked_destroy(struct tide_table *table) {
     if (!c) {
         return;
     }
+    tide__copies_of_slot(c, TIDE_SLOT_COUNT, forget_copy, NULL);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        tide__copies_of_slot(c, s, forget_copy, NULL);
         tide__watches_clear(&c->watches[s]);
         tide_free(c->detours[s]);
     }
@@ -327,6 +327,7 @@ void tide__clocked_destroy(struct tide_table *table) {
     tide__tallies_free(c);
     tide__table_destroy(c->index);
     tide_free(c->dirty.at);
+    tide__leaving_free(&c->leaving);
     tide_free(c->changed.at);
     tide_free(c);
 }
@@ -385,6 +386,10 @@ void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
     }
     if (!sync || !tide__party(sync, from)) {
         return; /* a table that this node is about to hear of, or a client */
+    }
+    if (op == TIDE__OP_PART) {
+        tide__part_message(sync);
+        return;
     }
     if (op == TIDE__OP_TICK || op == TIDE__OP_ROUNDED) {
         (op == TIDE__OP_TICK ? tide__tick_message : tide__round_answer)(sync, from, r);

@@ -5,8 +5,8 @@
  * and go), overlay.c (bsp), vap.c and seen.c (vap), tally.c (what workers saw) and managed.c (what
  * leaves before its clock).
  *
- *   worker     pushes to its node's copies; at clock() the node's slowest worker packs what
- *              accumulated: DELTA to each home, then TICK to everybody
+ *   worker     pushes to its node's copies; what accumulated leaves when the node's slowest worker
+ *              calls clock(): DELTA to each home, then TICK to everybody
  *   home       applies DELTA; a slot's clock is the minimum over the nodes of their ticks: the rows
  *              hold every push of a smaller stamp. When it rises: VALUE with the rows that changed
  *              to who holds copies (essp), answers to who asked for newer rows, then FRESH
@@ -91,6 +91,8 @@ struct tide__sync {
     uint64_t number;      /* of the last DELTA; under `flushing` */
     uint32_t ticked;      /* under `flushing`: what the others were told */
     uint32_t highest;     /* under `flushing`: no worker of this node had a clock of this or more */
+    uint32_t leaves;      /* under `flushing`: clock to tell when all `leaving` has left, if so */
+    bool leaving;
     struct tide_lock lock; /* of the two below */
     struct tide__waiting *waiting;
     _Atomic(struct tide__party *) peers; /* written on I/O only */
@@ -178,6 +180,13 @@ struct tide__list { /* any thread, under the lock */
 };
 void tide__list_add(struct tide__list *list, uint64_t item);
 
+struct tide__batch;
+struct tide__leaving { /* updates that leave in this order, part by part */
+    uint64_t *records;
+    size_t next, count;
+    struct tide__batch *batches; /* by home: not full yet */
+};
+
 struct tide__clocked {
     struct tide_table *table;
     struct tide__cached_shape shape;
@@ -200,6 +209,7 @@ struct tide__clocked {
     atomic_uchar shifting[TIDE_SLOT_COUNT]; /* it is about to send it elsewhere */
     atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
     struct tide__list dirty; /* records to be sent */
+    struct tide__leaving leaving; /* of a clock; under the flush lock */
     uint32_t hand;           /* of the evictor; under the lock of `dirty` */
     atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, answer_bytes,
         delta_bytes;
@@ -311,7 +321,8 @@ static inline void tide__fetch_word(const struct tide_table *table, uint32_t slo
 /* The record is clean or of no use any more: it is freed and the word unlocked. */
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old);
 void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old);
-/* Calls each(arg, record, word, old) for the copies of a slot, latched; `each` unlocks. */
+/* Calls each(arg, record, word, old) for the copies of a slot (TIDE_SLOT_COUNT: of all), latched;
+ * `each` unlocks. */
 void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
                           void (*each)(void *arg, struct tide__cached *r,
                                        atomic_uint_fast64_t *word, uint64_t old),
@@ -321,15 +332,17 @@ void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
 void tide__evict(struct tide__clocked *c, uint32_t clock, bool full);
 
 /* ---- flush.c ---- */
-void tide__flush_lock(struct tide__sync *sync);
-bool tide__flush_try(struct tide__sync *sync);
+void tide__flush_lock(struct tide__sync *sync); /* and what of a clock has not left leaves */
+bool tide__flush_try(struct tide__sync *sync);  /* a clock may have left in part */
 void tide__flush_unlock(struct tide__sync *sync);
 void tide__flush_table(struct tide__clocked *c); /* lock held: what accumulated leaves */
 /* Lock held: what accumulated in these records leaves, as far as it may. */
-void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_t count);
+void tide__flush_records(struct tide__clocked *c, uint64_t *records, size_t count);
+void tide__leaving_free(struct tide__leaving *leaving);
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
 void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
 void tide__clock_changed(void *sync, uint32_t clock);
+void tide__part_message(struct tide__sync *sync);
 /* A worker that only pushes is no further ahead of the slowest than one that reads, as the least
  * bound of the tables says that it used: others, of earlier runs perhaps, are none of its business.
  * May suspend. */

@@ -1,10 +1,16 @@
 /*
- * What leaves a node at a clock: the worker that moves the node's clock packs, on its own thread,
- * what accumulated in the copies (one sequence of DELTAs to each home), and then says TICK to every
- * node. It waits for no answer.
+ * What leaves a node at a clock: what accumulated in the copies is packed (one sequence of DELTAs
+ * to each home), then TICK goes to every node. Nobody waits for an answer.
+ *
+ * A few rows are packed by the worker that moves the node's clock, on its own thread. Of more it
+ * makes the list, and the I/O thread packs them part by part, while the worker goes on: with a
+ * bound of a clock or more it needs none of it yet. What it pushes meanwhile may leave along with
+ * them, ahead of its clock, as early sends do. With a bound of 0 it would wait for them: so it
+ * packs.
  *
  * Packing and sending happen under one lock of the node, so DELTAs leave in the order of their
- * numbers and a TICK behind those it closes, whichever thread sends. The holder never suspends.
+ * numbers and a TICK behind those it closes, whichever thread sends. Between two parts the lock is
+ * free; who takes it then first packs the rest. The holder never suspends.
  */
 #include "store/clocked.h"
 #include "store/vap.h"
@@ -13,20 +19,14 @@ bool tide__flush_try(struct tide__sync *sync) {
     return !atomic_exchange_explicit(&sync->flushing, true, memory_order_acquire);
 }
 
-void tide__flush_lock(struct tide__sync *sync) {
-    while (!tide__flush_try(sync)) {
-        tide_pause();
-    }
-}
-
 void tide__flush_unlock(struct tide__sync *sync) {
     atomic_store_explicit(&sync->flushing, false, memory_order_release); /* pairs with flush_try */
 }
 
 /* ---- deltas ---- */
 
-struct batch { /* a DELTA on its way to being sent */
-    struct batch *next;
+struct tide__batch { /* a DELTA on its way to being sent */
+    struct tide__batch *next;
     uint16_t node;
     uint64_t number;
     uint32_t count, most;
@@ -37,7 +37,7 @@ struct batch { /* a DELTA on its way to being sent */
     uint64_t keys[];
 };
 
-static void batch_send(struct tide__clocked *c, struct batch *b) {
+static void batch_send(struct tide__clocked *c, struct tide__batch *b) {
     if (!b->rows) {
         return;
     }
@@ -67,16 +67,16 @@ static void batch_send(struct tide__clocked *c, struct batch *b) {
 }
 
 /* With room for one more row, of at most `left` that follow; NULL: out of memory. */
-static struct batch *batch_for(struct tide__clocked *c, struct batch **batches, uint16_t node,
-                               size_t left) {
+static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch **batches,
+                                     uint16_t node, size_t left) {
     const size_t row = c->shape.floats * sizeof(float), most = tide__chunk_rows(c);
-    const size_t bytes = sizeof(struct batch) + most * (sizeof(uint64_t) + sizeof(uint32_t));
-    struct batch *b = *batches;
+    const size_t bytes = sizeof(struct tide__batch) + most * (sizeof(uint64_t) + sizeof(uint32_t));
+    struct tide__batch *b = *batches;
     while (b && b->node != node) {
         b = b->next;
     }
     if (!b && (b = tide_alloc(bytes)) != NULL) {
-        *b = (struct batch){.next = *batches, .node = node, .most = (uint32_t)most};
+        *b = (struct tide__batch){.next = *batches, .node = node, .most = (uint32_t)most};
         b->blocks = (uint32_t *)(void *)(b->keys + most);
         *batches = b;
     }
@@ -92,12 +92,12 @@ static struct batch *batch_for(struct tide__clocked *c, struct batch **batches, 
 
 /* Latched. False: it cannot be sent now and stays dirty. `left`: rows that follow, with it. */
 static bool pack(struct tide__clocked *c, struct tide__cached *r, uint64_t key, size_t left,
-                 struct batch **batches) {
+                 struct tide__batch **batches) {
     const uint32_t slot = tide__slot_of(c->table, key);
     if (atomic_load_explicit(&c->shifting[slot], memory_order_relaxed)) {
         return false;
     }
-    struct batch *b = batch_for(c, batches, tide__via(c, slot), left);
+    struct tide__batch *b = batch_for(c, batches, tide__via(c, slot), left);
     float *row = b ? (float *)b->rows->data + b->floats : NULL;
     const uint16_t blocks = r->blocks;
     if (!b || tide__cached_send(&c->shape, r, blocks, b->number, b->rows, row)) {
@@ -139,19 +139,16 @@ static size_t put_in_order(struct tide__clocked *c, uint64_t *records, size_t co
     return kept;
 }
 
-void tide__flush_table(struct tide__clocked *c) {
+/* What accumulated until now is to leave. */
+static struct tide__leaving leaving_list(struct tide__clocked *c) {
     tide__late_send(c);
     tide_lock(&c->dirty.lock);
-    uint64_t *dirty = c->dirty.at;
-    size_t count = c->dirty.count;
+    struct tide__leaving l = {.records = c->dirty.at, .count = c->dirty.count};
     c->dirty.at = NULL;
     c->dirty.count = c->dirty.capacity = 0;
     tide_unlock(&c->dirty.lock);
-    tide__flush_records(c, dirty, put_in_order(c, dirty, count));
-    tide_free(dirty);
-    if (c->vap) {
-        tide__vap_flush(c);
-    }
+    l.count = put_in_order(c, l.records, l.count);
+    return l;
 }
 
 /* Records lie one behind the other, the words that lead to them anywhere. */
@@ -177,37 +174,69 @@ static void fetch_ahead(struct tide__clocked *c, const uint64_t *records, size_t
     }
 }
 
-void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_t count) {
-    struct batch *batches = NULL;
-    for (size_t i = 0; i < count; i++) {
-        fetch_ahead(c, records, count, i);
-        struct tide__cached *r = tide__copy_at(c, (uint32_t)records[i]), *found;
-        uint64_t old;
-        atomic_uint_fast64_t *word;
-        const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
-        if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
-            tide__copy_lock(c, key, false, true, &word, &old, &found) != TIDE__FOUND) {
-            continue;
-        }
-        if (found == r) {
-            tide__cached_confirm(r,
-                                  atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
-                                                       memory_order_relaxed));
-            if (r->dirty && !pack(c, r, key, count - i, &batches)) {
-                tide__dirty_add(c, r, old);
-            }
-        }
-        tide__word_unlock(word, old);
+static void record_leaves(struct tide__clocked *c, struct tide__leaving *l, size_t i) {
+    struct tide__cached *r = tide__copy_at(c, (uint32_t)l->records[i]), *found;
+    uint64_t old;
+    atomic_uint_fast64_t *word;
+    const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
+    if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
+        tide__copy_lock(c, key, false, true, &word, &old, &found) != TIDE__FOUND) {
+        return;
     }
-    while (batches) {
-        struct batch *next = batches->next;
-        batch_send(c, batches);
-        tide_free(batches);
-        batches = next;
+    if (found == r) {
+        tide__cached_confirm(r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
+                                                     memory_order_relaxed));
+        if (r->dirty && !pack(c, r, key, l->count - i, &l->batches)) {
+            tide__dirty_add(c, r, old);
+        }
+    }
+    tide__word_unlock(word, old);
+}
+
+/* The next rows leave, so many at most. False: there are more. */
+static bool leave(struct tide__clocked *c, struct tide__leaving *l, size_t most) {
+    const size_t end = l->count - l->next > most ? l->next + most : l->count;
+    for (; l->next < end; l->next++) {
+        fetch_ahead(c, l->records, l->count, l->next);
+        record_leaves(c, l, l->next);
+    }
+    while (end == l->count && l->batches) {
+        struct tide__batch *b = l->batches;
+        batch_send(c, b);
+        l->batches = b->next;
+        tide_free(b);
+    }
+    return end == l->count;
+}
+
+void tide__flush_records(struct tide__clocked *c, uint64_t *records, size_t count) {
+    struct tide__leaving l = {.records = records, .count = count};
+    (void)leave(c, &l, count);
+}
+
+void tide__flush_table(struct tide__clocked *c) {
+    struct tide__leaving l = leaving_list(c);
+    (void)leave(c, &l, l.count);
+    tide_free(l.records);
+    if (c->vap) {
+        tide__vap_flush(c);
     }
 }
 
-/* ---- clocks ---- */
+void tide__leaving_free(struct tide__leaving *l) {
+    while (l->batches) {
+        struct tide__batch *next = l->batches->next;
+        if (l->batches->rows) {
+            tide_blob_unref(l->batches->rows);
+        }
+        tide_free(l->batches);
+        l->batches = next;
+    }
+    tide_free(l->records);
+    *l = (struct tide__leaving){.records = NULL};
+}
+
+/* ---- ticks ---- */
 
 static void tick_to(struct tide__sync *sync, uint16_t node) {
     struct tide_writer w;
@@ -236,10 +265,104 @@ void tide__tick_tell(struct tide__sync *sync, uint16_t node) {
     tide__flush_unlock(sync);
 }
 
+/* ---- parts ---- */
+
+/* What of a clock's updates has not left: the next part of a table's, and TICK behind the last.
+ * False: there is more. Lock held. */
+static bool part_leaves(struct tide__sync *sync) {
+    const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide__clocked *c = table ? table->clocked : NULL;
+        if (!c || !c->leaving.records) {
+            continue;
+        }
+        const size_t rows = TIDE_BUGGIFY(clock_in_parts) ? 3 : tide__chunk_rows(c);
+        if (leave(c, &c->leaving, rows)) {
+            tide__leaving_free(&c->leaving);
+        }
+        return false;
+    }
+    sync->leaving = false;
+    sync->highest = tide__highest_clock(sync->store);
+    tide__tick_send(sync, sync->leaves);
+    return true;
+}
+
+static void rest_leaves(struct tide__sync *sync) {
+    while (sync->leaving && !part_leaves(sync)) {
+    }
+}
+
+void tide__flush_lock(struct tide__sync *sync) {
+    while (!tide__flush_try(sync)) {
+        tide_pause();
+    }
+    rest_leaves(sync);
+}
+
+/* To the I/O thread: a part. Whoever has the lock by then packs the rest. */
+static void part_ask(struct tide__sync *sync) {
+    struct tide_writer w;
+    uint8_t buffer[16];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 1);
+    tide_write_uint(&w, TIDE__OP_PART);
+    if (tide__sync_send(sync->store, tide__store_self(sync->store), &w)) {
+        tide__flush_lock(sync);
+        tide__flush_unlock(sync);
+    }
+}
+
+void tide__part_message(struct tide__sync *sync) {
+    if (tide__flush_try(sync)) {
+        const bool more = sync->leaving && !part_leaves(sync);
+        tide__flush_unlock(sync);
+        if (more) {
+            part_ask(sync);
+        }
+    }
+}
+
+/* ---- clocks ---- */
+
+/* How far the worker may be ahead of the slowest, as the tables say that it used; UINT32_MAX: any
+ * way. */
+static uint32_t slack_of(const struct tide__worker *worker) {
+    uint32_t slack = UINT32_MAX;
+    for (const struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
+        if (tide__has_clock_bound(t->c)) {
+            uint32_t s = atomic_load_explicit(&t->c->staleness, memory_order_relaxed);
+            slack = s < slack ? s : slack;
+        }
+    }
+    return slack;
+}
+
+/* Lists what leaves at a clock; how many bytes it may come to. Lock held. */
+static size_t clock_leaves(struct tide__sync *sync, uint32_t clock) {
+    const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    size_t bytes = 0;
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide__clocked *c = table ? table->clocked : NULL;
+        if (c && c->vap) {
+            tide__flush_table(c); /* it is waited for */
+        } else if (c) {
+            c->leaving = leaving_list(c);
+            bytes += c->leaving.count * c->shape.floats * sizeof(float);
+        }
+    }
+    sync->leaves = clock;
+    sync->leaving = true;
+    return bytes;
+}
+
 /* A watch of clock.h: on the thread of a worker that moved the node's clock. */
 void tide__clock_changed(void *arg, uint32_t clock) {
     struct tide__sync *sync = arg;
     struct tide_store *store = sync->store;
+    const struct tide__worker *worker = tide__worker_current();
     tide__flush_lock(sync);
     if (clock < sync->ticked && sync->ticked != TIDE_NO_CLOCK) {
         tide__flush_unlock(sync); /* a worker that begins: it was raised to what was ticked */
@@ -248,16 +371,19 @@ void tide__clock_changed(void *arg, uint32_t clock) {
     if (TIDE_MUTANT(tick_before_deltas)) {
         tide__tick_send(sync, clock);
     }
-    unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
-        if (table && table->clocked) {
-            tide__flush_table(table->clocked);
-        }
+    const bool many = clock_leaves(sync, clock) > TIDE__CHUNK_BYTES || TIDE_BUGGIFY(clock_in_parts);
+    if (!many || clock == TIDE_NO_CLOCK || !worker || slack_of(worker) == 0) {
+        rest_leaves(sync);
     }
-    sync->highest = tide__highest_clock(store);
-    tide__tick_send(sync, clock);
+    const bool in_parts = sync->leaving;
+    if (in_parts && TIDE_MUTANT(tick_before_parts)) {
+        tide__tick_send(sync, clock);
+    }
     tide__flush_unlock(sync);
+    if (in_parts) {
+        part_ask(sync);
+    }
+    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count && clock != TIDE_NO_CLOCK; id++) {
         struct tide_table *table = tide__table_by_id(store, id);
         if (table && table->clocked) {
@@ -267,13 +393,7 @@ void tide__clock_changed(void *arg, uint32_t clock) {
 }
 
 int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker) {
-    uint32_t slack = UINT32_MAX;
-    for (const struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
-        if (tide__has_clock_bound(t->c)) {
-            uint32_t s = atomic_load_explicit(&t->c->staleness, memory_order_relaxed);
-            slack = s < slack ? s : slack;
-        }
-    }
+    const uint32_t slack = slack_of(worker);
     if (slack == UINT32_MAX) {
         return 0;
     }

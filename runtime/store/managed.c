@@ -192,6 +192,10 @@ static void deltas_send(struct tide__clocked *c, struct tide__sync *sync, struct
     if (room == 0 || !tide__flush_try(sync)) { /* a clock is being packed */
         return;
     }
+    if (sync->leaving) {
+        tide__flush_unlock(sync);
+        return;
+    }
     const size_t window = window_look(m, &c->dirty, window_of(c, room), order);
     size_t count = 0, picked = 0;
     for (uint32_t i = 0; i < window; i++) {

@@ -551,6 +551,7 @@ enum tide__op {                             /* first element of every body */
                                          changed keys u64] old -> new home */
                 TIDE__OP_ROUND, /* [op, id, kind] node -> all */
                 TIDE__OP_ROUNDED, /* [op, id, clock] and back */
+                TIDE__OP_PART,    /* [op] to oneself: the next part of a clock's updates leaves */
                 TIDE__OP_BOUND,   /* [op, table, change, model, staleness, age, bound of values] to all */
                 TIDE__OP_TRACE, /* [op, table, origin, number, keys u64] origin -> home, or old -> new
                                    home */

@@ -189,8 +189,86 @@ EXCHANGES = {
     "plan-bad": b"\x95\5\2\0\x94\1\2\3\4\x94\7\xc4\2\0\7\xc4\2\0\2\xc4\2\0\0",
 }
 
+
+
+def uint(value):
+    return b"\xcf" + struct.pack(">Q", value)
+
+
+def typed(code, form, values):
+    body = struct.pack("<%d%s" % (len(values), form), *values)
+    return b"\xc8" + struct.pack(">HB", len(body), code) + body
+
+
+def f32(*values):
+    return typed(1, "f", values)
+
+
+def u64(*values):
+    return typed(7, "Q", values)
+
+
+def u32(*values):
+    return typed(9, "I", values)
+
+
+# As in runtime/store/store_internal.h, from DELTA on.
+CLOCKED_OPS = ("delta ask value fresh unsub tick tick_forward route fence fenced slot_clocks round rounded part bound "
+               "trace seen visible").split()
+
+
+# The table is 0: essp of 20 columns (ten blocks of two), 1: ssp, adagrad, hashed, 2: bsp, 3: vap.
+def clocked(table, *messages):
+    out = bytes([table])
+    for op, *fields in messages:
+        body = b"".join(uint(v) if isinstance(v, int) else v for v in fields)
+        out += bytes([CLOCKED_OPS.index(op)]) + struct.pack("<H", len(body)) + body
+    return out
+
+
+ALL_SLOTS = b"\xc5" + struct.pack(">H", 512) + b"\xff" * 512
+NO, YES = b"\xc2", b"\xc3"
+CLOCKED = {
+    "delta": clocked(0, ("delta", 1, 9, 0, 0, u64(3), u32(), f32(*range(20)))),
+    "delta-blocks": clocked(0, ("delta", 1, 9, 0, 0, u64(3, 4), u32(1, 0x204), f32(*range(6)))),
+    "delta-no-block": clocked(0, ("delta", 1, 9, 0, 0, u64(3), u32(0), f32())),
+    "delta-blocks-beyond": clocked(0, ("delta", 1, 9, 0, 0, u64(3), u32(0x401), f32(*range(4)))),
+    "delta-blocks-high": clocked(0, ("delta", 1, 9, 0, 0, u64(3), u32(0x10001), f32(*range(2)))),
+    "delta-blocks-short": clocked(0, ("delta", 1, 9, 0, 0, u64(3, 4), u32(1, 0x3ff), f32(*range(6)))),
+    "delta-blocks-long": clocked(0, ("delta", 1, 9, 0, 0, u64(3), u32(1), f32(*range(20)))),
+    "delta-blocks-fewer": clocked(0, ("delta", 1, 9, 0, 0, u64(3, 4), u32(1), f32(*range(4)))),
+    "delta-blocks-of-adagrad": clocked(1, ("delta", 1, 9, 0, 0, u64(3), u32(1), f32(1))),
+    "delta-key-outside": clocked(0, ("delta", 1, 9, 0, 0, u64(16), u32(), f32(*range(20)))),
+    "delta-staged": clocked(2, ("delta", 1, 0, 1, 1, u64(5, 5), u32(), f32(*range(6))), ("tick", 2, 3)),
+    "delta-staged-blocks": clocked(2, ("delta", 1, 0, 1, 1, u64(5), u32(1), f32(1))),
+    "delta-of-adagrad": clocked(1, ("delta", 2, 9, 0, 0, u64(1 << 40), u32(), f32(*range(6)))),
+    "delta-of-nobody": clocked(0, ("delta", 65536, 9, 0, 0, u64(3), u32(), f32(*range(20)))),
+    "asked": clocked(0, ("ask", 2, 0, u64(1, 2, 3)), ("delta", 1, 9, 0, 0, u64(1), u32(2), f32(1, 2)),
+                     ("tick", 2, 3), ("unsub", u64(1, 2), u64(0, 1 << 60))),
+    "asked-parked": clocked(0, ("ask", 1, 1 << 30, u64(1)), ("ask", 65535, 0, u64(1)), ("tick", 1 << 30, 1 << 30)),
+    "asked-outside": clocked(0, ("ask", 2, 0, u64(99)), ("ask", 0, 0, u64(1))),
+    "value": clocked(0, ("value", 1 << 40, 1, 9, 2, u64(*range(16)), f32(*range(320)))),
+    "value-outside": clocked(0, ("value", 1 << 40, 1, 9, 0, u64(16), f32(*range(20)))),
+    "value-short": clocked(0, ("value", 1 << 40, 1, 9, 1, u64(1, 2), f32(*range(20)))),
+    "value-of-adagrad": clocked(1, ("value", 1 << 40, 1, 9, 2, u64(*range(16)), f32(*range(96)))),
+    "fresh": clocked(0, ("fresh", 3, 9, YES, ALL_SLOTS), ("fresh", 4, 9, NO, ALL_SLOTS[:-1])),
+    "tick": clocked(0, ("tick", (1 << 32) - 1, 7), ("tick", 1 << 32, 7), ("tick", 1, 1)),
+    "tick-forward": clocked(0, ("tick_forward", 7, 2, u32(0, 4095)), ("tick_forward", 7, 2, u32(4096))),
+    "route": clocked(0, ("route", 2, 9, YES, u32(*range(8))), ("route", 2, 9, NO, u32(4096))),
+    "fence": clocked(0, ("fence", u32(2), 0, u32(1, 2), u64()), ("fence", u32(0), 0, u32(1), u64())),
+    "fenced": clocked(0, ("fenced", u32(), 2, u32(*range(64)), u64(*range(64))), ("fenced", u32(), 0, u32(1), u64(1))),
+    "fenced-homes": clocked(3, ("fenced", u32(), 1, u32(*range(512)), u64(*range(512)))),
+    "slot-clocks": clocked(0, ("slot_clocks", 1, 2, 3, u32(1), u32(2), u64(3), u64(4), u32(1), u32(2), u64(5), u64(6))),
+    "round": clocked(0, ("round", 3, 1), ("round", 4, 2), ("round", 4, 9), ("rounded", 1, 5)),
+    "part": clocked(0, ("part",)),
+    "bound": clocked(0, ("bound", 1 << 20, 3, 5, 50, b"\xcb" + struct.pack(">d", 1.0)),
+                     ("bound", 1 << 20, 5, 0, 50, b"\xcb" + struct.pack(">d", float("nan")))),
+    "trace": clocked(3, ("trace", 1, 9, u64(1, 2)), ("seen", 1 << 20), ("visible", 1 << 40, u64(1, 2))),
+    "trace-of-essp": clocked(0, ("trace", 1, 9, u64(1)), ("trace", 1, 9, u64(99))),
+}
+
 for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
                        ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("libsvm", LIBSVMS),
-                      ("manifest", MANIFESTS)):
+                      ("manifest", MANIFESTS), ("clocked", CLOCKED)):
     for seed, content in seeds.items():
         write(target, seed, content)

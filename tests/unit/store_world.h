@@ -235,4 +235,18 @@ HELPER void shuffle(struct tide_random *random, uint64_t *keys, size_t count) {
     }
 }
 
+/* What is unlikely at `site`, TIDE_BUGGIFY(site), happens from now on with that probability, and by
+ * the seed at other places. */
+static inline void unlikely_begins(const char *site, uint64_t seed, double probability) {
+    do {
+        seed += 100;
+        tide__buggify_set(seed, 1);
+    } while (!tide__buggify_hit(site));
+    tide__buggify_set(seed, probability);
+}
+
+static inline void unlikely_ends(void) {
+    tide__buggify_set(0, 0);
+}
+
 #endif

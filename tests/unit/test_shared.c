@@ -278,14 +278,6 @@ static void all_saw_all_run(struct fiber *f) {
 
 /* What is unlikely at `site` happens: operations are late between the look for copies and the way to
  * the owner, or the owner has no room for a subscription. */
-static void arm(const char *site, uint64_t seed) {
-    do {
-        seed += 100;
-        tide__buggify_set(seed, 1);
-    } while (!tide__buggify_hit(site));
-    tide__buggify_set(seed, 0.2);
-}
-
 static void copies_come_and_go(bool simulated, const char *site, struct work *w) {
     struct cluster c;
     open_cluster(&c, simulated, 3, w->seed);
@@ -293,7 +285,7 @@ static void copies_come_and_go(bool simulated, const char *site, struct work *w)
                    .name = "w", .key_count = KEYS, .width = EAGER, .technique = w->technique});
     struct fiber fibers[EAGER + 1];
     if (simulated) {
-        arm(site, w->seed);
+        unlikely_begins(site, w->seed, 0.2);
     }
     for (unsigned i = 0; i < EAGER; i++) {
         start(&c, &fibers[i], i % 3, i, eager_run, w);
@@ -301,7 +293,7 @@ static void copies_come_and_go(bool simulated, const char *site, struct work *w)
     start(&c, &fibers[EAGER], (unsigned)w->seed % 3, EAGER, toggle_run, w);
     finish(&c, fibers, EAGER + 1);
     if (simulated) {
-        tide__buggify_set(0, 0);
+        unlikely_ends();
     }
     for (unsigned n = 0; n < 3; n++) {
         run_alone(&c, n, all_saw_all_run, w);
@@ -330,14 +322,14 @@ static void copies_begin_while_pushes_are_on_their_way(void **state) {
         create(&c, (struct tide_table_options){
                        .name = "w", .key_count = KEYS, .width = WIDTH, .technique = w.technique});
         struct fiber fibers[3 * EACH + 1];
-        arm("remote_late", seed);
+        unlikely_begins("remote_late", seed, 0.2);
         for (unsigned i = 0; i < 3 * EACH; i++) {
             start(&c, &fibers[i], i % 3, i, push_run, &w);
         }
         pause_cluster(&c, seed * 500000);
         start(&c, &fibers[3 * EACH], 0, 3 * EACH, share_run, &w);
         finish(&c, fibers, 3 * EACH + 1);
-        tide__buggify_set(0, 0);
+        unlikely_ends();
         for (unsigned n = 0; n < 3; n++) {
             run_alone(&c, n, sums_run, &w);
         }
