@@ -121,7 +121,7 @@ static int start_walker(struct tide_store *store, struct tide__generation *g) {
                                          .run = walker_main,
                                          .state = walker,
                                          .release = tide_free,
-                                         .role = TIDE_ROLE_CONTROL};
+                                         .role = TIDE_ROLE_DISK};
     tide_address address;
     int code = tide_spawn(store->node, &options, &address);
     if (code) {
