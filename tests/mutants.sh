@@ -79,6 +79,7 @@ fresh_of_fetched              test_clocked
 bound_off_by_one              test_clocked
 window_unbounded              test_store_window
 dead_worker_counted           test_clocked
+joiner_forgotten              test_clock_limit
 manifest_before_shards        test_checkpoint
 no_sync_before_rename         test_checkpoint
 sums_not_verified             test_checkpoint

@@ -68,6 +68,7 @@ struct tide__party {
     struct tide__party *next; /* ascending by id; never freed before the store */
     uint16_t id;
     bool gone;        /* I/O: dead or left */
+    bool joins;       /* I/O: counted in, and its first tick is yet to come */
     uint32_t tick;    /* I/O: its clock; TIDE_NO_CLOCK: it has no workers */
     uint64_t applied; /* I/O: number of its last DELTA that came here */
     atomic_bool lost; /* any thread: as `gone` */

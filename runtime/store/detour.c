@@ -153,6 +153,9 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     }
     const bool first = !declared_of(c, from);
     struct tide__party *party = tide__party(tide__sync_of(c->table->store), from);
+    if (party->joins && !TIDE_MUTANT(joiner_forgotten)) { /* said before its first tick */
+        clock = party->tick;
+    }
     party->tick = (uint32_t)clock;
     /* What it sent here came before; what it sent by another way was applied, or is sent again. */
     party->applied = party->applied > number ? party->applied : number;

@@ -17,7 +17,7 @@ static void ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__
     tide_write_uint(&w, TIDE__OP_ROUND);
     tide_write_uint(&w, id);
     tide_write_uint(&w, kind);
-    (void)tide__sync_send(sync->store, node, &w);
+    (void)tide__sync_send_in_line(sync->store, node, &w, NULL);
 }
 
 /* Fibers, one at a time on a node. */
@@ -94,9 +94,9 @@ int tide__round(struct tide__sync *sync, enum tide__round kind, uint32_t *clock)
         return 0;
     }
     code = round_run(sync, kind, clock);
-    if (!code && kind == TIDE__ROUND_JOIN) {
+    if (kind == TIDE__ROUND_JOIN) {
         tide__flush_lock(sync);
-        tide__tick_send(sync, *clock);
+        tide__tick_send(sync, code ? TIDE_NO_CLOCK : *clock); /* who was asked waits no more */
         tide__flush_unlock(sync);
     }
     if (!code && kind == TIDE__ROUND_SETTLE) {
@@ -138,6 +138,7 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
         return clock;
     }
     peer->tick = clock;
+    peer->joins = true;
     tide__known_update(sync); /* its worker, which goes on when all have answered, looks at that */
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {

@@ -228,6 +228,7 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
         return;
     }
     peer->tick = (uint32_t)clock;
+    peer->joins = false;
     if (atomic_load(&sync->closed) < highest) {
         atomic_store(&sync->closed, (uint32_t)highest);
     }

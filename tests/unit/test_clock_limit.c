@@ -1,6 +1,7 @@
 /*
  * How far a worker that only pushes gets ahead of the slowest one: as far as the least bound of the
- * tables says that it used since it began. Both ports.
+ * tables says that it used since it began; also when another table comes as the workers begin. Both
+ * ports.
  */
 #include "store/clocked.h"
 #include "store_world.h"
@@ -9,6 +10,7 @@ enum { LOOSE_S = 3, PATIENCE = 2000, TICK_NS = 1000000 };
 
 struct limit {
     atomic_uint begun, clock; /* of the fast worker */
+    uint64_t begin_ns;        /* after another table is made; 0: none is */
 };
 
 static struct tide_table *used(struct fiber *f, const char *name) {
@@ -20,10 +22,11 @@ static struct tide_table *used(struct fiber *f, const char *name) {
 }
 
 static void begin(struct fiber *f, struct limit *limit) {
+    (void)tide_sleep(limit->begin_ns);
     CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
     atomic_fetch_add(&limit->begun, 1);
     while (atomic_load(&limit->begun) < 2) {
-        (void)tide_sleep(TICK_NS);
+        (void)tide_sleep(TICK_NS / 500); /* it goes on at once */
     }
 }
 
@@ -73,7 +76,15 @@ static void slow_run(struct fiber *f) {
     tide_worker_end();
 }
 
-static void limit_holds(bool simulated, uint64_t seed) {
+/* Each node that hears of it tells the others what it knows of its own workers. */
+static void make_another_run(struct fiber *f) {
+    struct tide_table_options o = {.name = "later", .width = 1, .key_count = 8};
+    CHECK(f, tide_consistency_parse("ssp:3", &o.consistency) == 0);
+    struct tide_table *table;
+    CHECK(f, tide_table_create(f->node, &o, &table) == 0);
+}
+
+static void limit_holds(bool simulated, uint64_t seed, uint64_t begin_ns) {
     struct cluster c;
     open_cluster(&c, simulated, 2, seed);
     static const char *const tables[][2] = {{"exact", "bsp"}, {"loose", "ssp:3"}};
@@ -82,29 +93,43 @@ static void limit_holds(bool simulated, uint64_t seed) {
         assert_int_equal(tide_consistency_parse(tables[i][1], &o.consistency), 0);
         create(&c, o);
     }
-    struct limit limit = {.clock = 0};
-    struct fiber fibers[2];
+    struct limit limit = {.begin_ns = begin_ns};
+    struct fiber fibers[3];
+    if (begin_ns != 0) {
+        start(&c, &fibers[2], 0, 2, make_another_run, NULL);
+    }
     start(&c, &fibers[0], 0, 0, fast_run, &limit);
     start(&c, &fibers[1], 1, 1, slow_run, &limit);
-    finish(&c, fibers, 2);
+    finish(&c, fibers, begin_ns != 0 ? 3 : 2);
     close_cluster(&c);
 }
 
 static void only_tables_that_a_worker_uses_hold_it_up_simulated(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        limit_holds(true, seed);
+        limit_holds(true, seed, 0);
+    }
+}
+
+static void a_table_that_comes_as_workers_begin_frees_nobody(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        limit_holds(true, seed, seed * 10000);
     }
 }
 
 static void only_tables_that_a_worker_uses_hold_it_up_real(void **state) {
     (void)state;
-    limit_holds(false, 1);
+    limit_holds(false, 1, 0);
 }
 
 int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_tables_that_a_worker_uses_hold_it_up_simulated),
+        cmocka_unit_test(a_table_that_comes_as_workers_begin_frees_nobody),
         cmocka_unit_test(only_tables_that_a_worker_uses_hold_it_up_real),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

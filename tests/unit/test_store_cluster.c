@@ -707,7 +707,7 @@ static void out_of_range_run(struct fiber *f) {
     tide_write_typed(&w, TIDE_U64, &key, 1);
     tide_write_typed(&w, TIDE_F32, &row, 1);
     CHECK(f, tide_send(tide_address_make(2, TIDE_ID_STORE), TIDE_LANE_STORE, w.data, w.size) == 0);
-    for (int i = 0; i < 1000 && atomic_load(&store->replies_unknown) == unknown; i++) {
+    for (int i = 0; i < 10000 && atomic_load(&store->replies_unknown) == unknown; i++) {
         (void)tide_sleep(TIDE_SECOND / 1000);
     }
     CHECK(f, atomic_load(&store->replies_unknown) ==
