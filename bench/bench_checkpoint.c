@@ -120,8 +120,7 @@ static int fill_main(void *state) {
 }
 
 /* One call of a worker, timed. */
-static void timed(struct worker *w, enum kind kind, const uint64_t *keys, float *rows,
-                  int *clock) {
+static void timed(struct worker *w, enum kind kind, const uint64_t *keys, float *rows, int *clock) {
     uint64_t began = report_now(), busy = report_processor_time();
     bool under_way = atomic_load_explicit(&bench.under_way, memory_order_relaxed);
     int code = kind == PUSH   ? tide_table_push(bench.table, keys, KEYS_A_CALL, rows, 0, NULL)
@@ -189,11 +188,11 @@ static int save_main(void *state) {
 }
 
 static int create_main(void *state) {
-    const struct tide_table_options options = {
-        .name = "w",
-        .keys = bench.hashed ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE,
-        .key_count = bench.hashed ? 0 : bench.rows,
-        .width = WIDTH};
+    const struct tide_table_options options = {.name = "w",
+                                               .keys = bench.hashed ? TIDE_KEYS_HASHED
+                                                                    : TIDE_KEYS_DENSE,
+                                               .key_count = bench.hashed ? 0 : bench.rows,
+                                               .width = WIDTH};
     (void)state;
     if (tide_table_create(bench.node, &options, &bench.table)) {
         fail_loudly("create");
@@ -287,7 +286,8 @@ static void forget_times(void) {
 static double quantile(bool under_way, enum kind kind, double share) {
     double all = 0, seen = 0;
     for (size_t i = 0; i < WORKERS * BUCKETS; i++) {
-        all += (double)atomic_load(&workers[i / BUCKETS].times[under_way][kind].buckets[i % BUCKETS]);
+        all +=
+            (double)atomic_load(&workers[i / BUCKETS].times[under_way][kind].buckets[i % BUCKETS]);
     }
     for (size_t i = 0; i < BUCKETS; i++) {
         for (unsigned w = 0; w < WORKERS; w++) {
@@ -337,8 +337,7 @@ static void period(const char *name) {
     add_since(&with, &begin);
     double rest = bench.seconds / 2 - with.seconds;
     quiet(rest > 0 ? rest : 0, &without);
-    const double rate = without.calls / without.seconds,
-                 took = with.seconds + without.seconds,
+    const double rate = without.calls / without.seconds, took = with.seconds + without.seconds,
                  others = (without.process - without.busy) / without.seconds;
     snprintf(what, sizeof what, "%s: time to write", name);
     report_row(what, "s", saved.seconds);

@@ -1,4 +1,5 @@
-/* Work that belongs on another thread of the node: a short-lived actor does it, the caller waits on its fiber. */
+/* Work that belongs on another thread of the node: a short-lived actor does it, the caller waits on
+ * its fiber. */
 #include "actor/internal.h"
 
 /* Shared by the caller and the hop; the last to leave frees it. */
@@ -36,7 +37,8 @@ static void hop_release(void *state) {
     hop_leave(hop);
 }
 
-int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg)) {
+int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg,
+             void (*drop)(void *arg)) {
     struct hop *hop = tide_alloc_zero(1, sizeof *hop);
     if (!hop) {
         drop(arg);

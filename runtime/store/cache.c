@@ -79,7 +79,7 @@ static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) 
 /* ---- one row ---- */
 
 struct place {
-    float *row;                   /* `width` values, latched */
+    float *row;                  /* `width` values, latched */
     struct tide__cached *record; /* NULL: at home */
     atomic_uint_fast64_t *word;
     uint64_t old;
@@ -127,8 +127,8 @@ static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool 
             return code;
         }
         tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-        p->old = tide__cut_arrive(table, key, tide__word_owned(p->old, row), TIDE__CUT_NO_ROW,
-                                  NULL, NULL);
+        p->old = tide__cut_arrive(table, key, tide__word_owned(p->old, row), TIDE__CUT_NO_ROW, NULL,
+                                  NULL);
     }
     p->row = tide__slab_row(&table->slab, (uint32_t)p->old);
     p->record = NULL;
@@ -218,8 +218,7 @@ static int ask(struct access *a, uint64_t *keys, size_t count) {
     struct tide_store *store = c->table->store;
     int code = 0;
     a->fetches += count;
-    if (tide__slab_used(&c->index->slab) >=
-        c->table->options.cache_bytes / c->index->slab.stride) {
+    if (tide__slab_used(&c->index->slab) >= c->table->options.cache_bytes / c->index->slab.stride) {
         tide__evict(c, a->worker->clock, true);
     }
     while (count) {
@@ -425,8 +424,8 @@ static int write_admitted(struct access *a, uint64_t key, const float *delta, st
         if (TIDE_LIKELY(!c->vap) || code != TIDE__FOUND) {
             return code;
         }
-        int admitted = tide__vap_admit(c, a->worker, key, delta, !p->record,
-                                       p->old & TIDE__WORD_WATCHED);
+        int admitted =
+            tide__vap_admit(c, a->worker, key, delta, !p->record, p->old & TIDE__WORD_WATCHED);
         if (admitted == 1) {
             return code;
         }

@@ -77,8 +77,7 @@ static struct batch *batch_for(struct tide__clocked *c, struct batch **batches, 
         b = b->next;
     }
     if (!b && (b = tide_alloc(bytes)) != NULL) {
-        *b = (struct batch){
-            .next = *batches, .node = node, .stamp = stamp, .most = (uint32_t)most};
+        *b = (struct batch){.next = *batches, .node = node, .stamp = stamp, .most = (uint32_t)most};
         b->blocks = (uint32_t *)(void *)(b->keys + most);
         *batches = b;
     }
@@ -195,8 +194,8 @@ void tide__flush_records(struct tide__clocked *c, const uint64_t *records, size_
         }
         if (found == r) {
             tide__cached_confirm(r,
-                                  atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
-                                                       memory_order_relaxed));
+                                 atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
+                                                      memory_order_relaxed));
             if (r->dirty && !pack(c, r, key, count - i, &batches)) {
                 tide__dirty_add(c, r, old);
             }

@@ -151,8 +151,8 @@ static uint64_t weigh(const struct tide__clocked *c, uint64_t word, const void *
                : word;
 }
 
-uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word,
-                           const void *values, size_t count) {
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word, const void *values,
+                           size_t count) {
     if (!(word & TIDE__WORD_CHANGED)) {
         tide__list_add(&c->changed, key);
     }
@@ -214,8 +214,8 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
             return code;
         }
         tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-        old = tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW, NULL,
-                               NULL);
+        old =
+            tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW, NULL, NULL);
     }
     float *row = tide__slab_row(&table->slab, (uint32_t)old);
     tide__cut_change(table, key, &old, row, false, stamp, by_delta, delta);
@@ -393,10 +393,10 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
             elsewhere[elsewhere_count++] = (uint32_t)i;
             continue;
         }
-        int code = d->worker ? tide__stage(c, key, (uint32_t)d->stamp, d->origin,
-                                           (uint32_t)d->worker, d->rows + i * row)
-                             : tide__home_apply(c, key, d->rows + i * row, (uint32_t)d->stamp,
-                                                d->origin);
+        int code = d->worker
+                       ? tide__stage(c, key, (uint32_t)d->stamp, d->origin, (uint32_t)d->worker,
+                                     d->rows + i * row)
+                       : tide__home_apply(c, key, d->rows + i * row, (uint32_t)d->stamp, d->origin);
         if (code) {
             tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
                      "an update of table '%s' is lost: %s", c->table->name, tide_error_message());

@@ -252,7 +252,8 @@ static void parse_options(struct fields *f, struct tide_table_options *o) {
         o->window_ns = get_uint(f, "window_ns", UINT64_MAX);
         o->window_bytes = get_uint(f, "window_bytes", UINT64_MAX);
     }
-    if (tide_read_field(&f->map, "consistency", &copies)) { /* nor how tables with clocks are kept */
+    if (tide_read_field(&f->map, "consistency",
+                        &copies)) { /* nor how tables with clocks are kept */
         char text[TIDE_CONSISTENCY_TEXT];
         get_text(f, "consistency", text, sizeof text);
         if (tide_consistency_parse(text, &o->consistency)) {

@@ -154,8 +154,8 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
     }
 }
 
-/* The generation that is being written, if there is one, fails: a slot changes its home, and updates
- * that come by another way are told apart no more, or come after the walk. */
+/* The generation that is being written, if there is one, fails: a slot changes its home, and
+ * updates that come by another way are told apart no more, or come after the walk. */
 static void no_cut(struct tide_table *table) {
     if (tide__cut_phase(atomic_load_explicit(&table->cut, memory_order_relaxed)) !=
         TIDE__CUT_IDLE) {

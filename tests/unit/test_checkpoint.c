@@ -272,9 +272,9 @@ static void a_cut_by_clocks_is_exact_under_seeds(void **state) {
     const char *asked = getenv("TIDE_TEST_SEEDS");
     const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 12 / SLOWER;
     for (uint64_t seed = 1; seed <= seeds; seed++) {
-        cut_is_exact(
-            true, seed,
-            (struct job){.hashed = seed & 1, .relocate = seed & 2, .async = seed & 4}, NULL);
+        cut_is_exact(true, seed,
+                     (struct job){.hashed = seed & 1, .relocate = seed & 2, .async = seed & 4},
+                     NULL);
     }
 }
 
@@ -700,7 +700,8 @@ static void a_file_cut_at_any_block_is_detected(void **state) {
         assert_int_equal(tide__file_slurp(port, path, 16 << 20, &whole, &full), 0);
         const size_t step = full > TIDE__BLOCK_BYTES ? TIDE__BLOCK_BYTES : full > 4096 ? 4096 : 4;
         for (size_t size = 0; size < full; size += step) {
-            for (size_t beside = size ? size - 1 : 0; beside <= size + 1 && beside < full; beside++) {
+            for (size_t beside = size ? size - 1 : 0; beside <= size + 1 && beside < full;
+                 beside++) {
                 verify_cut(port, path, whole, full, beside);
                 cuts++;
             }
