@@ -82,6 +82,16 @@ static void worker_run(struct fiber *f) {
     free(rows);
 }
 
+/* However long their threads take to begin. */
+static void wait_all_count(struct cluster *c, struct job *job) {
+    for (unsigned w = 0; w < WORKERS; w++) {
+        for (int i = 0; i < 60000 && atomic_load(&job->clocks[w]) == 0; i++) {
+            pause_cluster(c, 1000000);
+        }
+        assert_true(atomic_load(&job->clocks[w]) > 0);
+    }
+}
+
 struct saving {
     struct tide_checkpoint_options options;
     struct tide_checkpoint_info info;
@@ -234,6 +244,7 @@ static void cut_is_exact(bool simulated, uint64_t seed, struct job job, const ch
     for (unsigned w = 0; w < WORKERS; w++) {
         start(&c, &fibers[w], 1 + w % 2, w, worker_run, &job);
     }
+    wait_all_count(&c, &job);
     for (unsigned g = 0; g < GENERATIONS; g++) {
         pause_cluster(&c, 3000000);
         start(&c, &saver, 0, 77, save_run, &saving);
@@ -337,6 +348,7 @@ static void cut_is_exact_with_copies(uint64_t seed) {
     for (unsigned w = 0; w < WORKERS; w++) {
         start(&c, &fibers[w], w % 2, w, worker_run, &job);
     }
+    wait_all_count(&c, &job);
     for (unsigned g = 1; g <= GENERATIONS; g++) {
         pause_cluster(&c, 3000000);
         start(&c, &saver, 0, 77, save_run, &saving);
