@@ -1,11 +1,13 @@
 /*
- * Checkpoints under load: one node, two workers that push rows of Zipf(1.1) keys and end a clock
- * every 100 pushes, at most 4 clocks apart, while generations are written to a directory (--dir,
- * default /tmp). The longest time of one push of 100 keys with and without a checkpoint, by the
- * clock (which on a shared machine shows the others as well) and of the thread's processor (which
- * shows what it spins), what a checkpoint a minute costs in throughput, and how much smaller an
- * incremental generation is. --rows N, of 64 floats each (default 400,000: 102 MB; 4,000,000 are a
- * gigabyte).
+ * Checkpoints under load: one node, two workers that in turn push and pull 100 rows of Zipf(1.1)
+ * keys and end a clock every 100 calls, at most 4 clocks apart, while generations are written to a
+ * directory (--dir, default /tmp). A period of --seconds (default 10; 60 is a checkpoint a minute)
+ * goes by, with one generation begun in the middle of it, for a full one and for an incremental
+ * one. Told is how long pushes, pulls and ends of clocks took while it was written and otherwise,
+ * in the same period; what the period lost in throughput; and, which holds on a shared machine too,
+ * the processor time that workers took for a call and all other threads took together. At last, how
+ * much smaller incremental generations are. --rows N, of 64 floats each (default 400,000: 102 MB;
+ * 4,000,000 are a gigabyte); --hashed: keys in a hashed table.
  */
 #include "actor/actor.h"
 #include "bench/report.h"
@@ -23,24 +25,49 @@ enum {
     CALLS_A_CLOCK = 100,
     WORKERS = 2,
     STALENESS = 4,
-    SAMPLES = 1 << 22
+    SAMPLES = 1 << 22,
+    BUCKETS = 400, /* 16 an octave from 1 us on: an answer is 4.4 % too long at most */
+    BUCKETS_AN_OCTAVE = 16
 };
+
+enum kind { PUSH, PULL, CLOCK, KINDS };
+static const char *const kind_names[] = {"push", "pull", "end of a clock"};
+
+/* One worker's thread writes, the main thread reads. */
+struct times {
+    atomic_uint_fast64_t buckets[BUCKETS], longest_ns, longest_busy_ns;
+};
+
+static struct worker {
+    struct times times[2][KINDS]; /* [a checkpoint is under way] */
+    atomic_uint_fast64_t calls, busy_ns;
+} workers[WORKERS];
 
 static struct {
     struct tide_node *node;
     struct tide_table *table;
     uint64_t rows, *keys; /* samples */
-    atomic_uint_fast64_t calls, longest_ns, longest_busy_ns;
+    double seconds;
     atomic_int clocks[WORKERS];
-    atomic_bool stop;
+    atomic_bool stop, under_way;
     atomic_uint running;
+    bool hashed;
     char dir[256];
-} bench = {.rows = 400000};
+} bench = {.rows = 400000, .seconds = 10};
 
 static void raise_to(atomic_uint_fast64_t *longest, uint64_t took) {
     if (took > atomic_load_explicit(longest, memory_order_relaxed)) {
         atomic_store_explicit(longest, took, memory_order_relaxed);
     }
+}
+
+static void note(struct times *times, uint64_t took, uint64_t busy) {
+    double octaves = log2((double)(took < 1000 ? 1000 : took) / 1000);
+    size_t bucket = (size_t)(octaves * BUCKETS_AN_OCTAVE);
+    atomic_fetch_add_explicit(&times->buckets[bucket < BUCKETS ? bucket : BUCKETS - 1], 1,
+                              memory_order_relaxed);
+    raise_to(&times->longest_ns, took);
+    raise_to(&times->longest_busy_ns, busy);
 }
 
 static void fail_loudly(const char *what) {
@@ -92,27 +119,39 @@ static int fill_main(void *state) {
     return 0;
 }
 
+/* One call of a worker, timed. */
+static void timed(struct worker *w, enum kind kind, const uint64_t *keys, float *rows, int *clock) {
+    uint64_t began = report_now(), busy = report_processor_time();
+    bool under_way = atomic_load_explicit(&bench.under_way, memory_order_relaxed);
+    int code = kind == PUSH   ? tide_table_push(bench.table, keys, KEYS_A_CALL, rows, 0, NULL)
+               : kind == PULL ? tide_table_pull(bench.table, keys, KEYS_A_CALL, rows, NULL)
+                              : (*clock = tide_clock());
+    if (code < 0) {
+        fail_loudly(kind_names[kind]);
+    }
+    busy = report_processor_time() - busy;
+    atomic_fetch_add_explicit(&w->busy_ns, busy, memory_order_relaxed);
+    /* begun before or ended after counts as meanwhile */
+    under_way |= atomic_load_explicit(&bench.under_way, memory_order_relaxed);
+    note(&w->times[under_way][kind], report_now() - began, busy);
+}
+
 static int worker_main(void *state) {
     const uint32_t number = (uint32_t)(uintptr_t)state;
-    float *rows = calloc(KEYS_A_CALL * WIDTH, sizeof *rows);
+    struct worker *w = &workers[number];
+    float *deltas = calloc(KEYS_A_CALL * WIDTH, sizeof *deltas),
+          *rows = calloc(KEYS_A_CALL * WIDTH, sizeof *rows);
     size_t at = number * (SAMPLES / WORKERS);
+    int clock = 0;
     if (tide_worker_begin(bench.node, number, 0)) {
         fail_loudly("begin");
     }
     for (unsigned i = 1; !atomic_load_explicit(&bench.stop, memory_order_relaxed); i++) {
-        uint64_t began = report_now(), busy = report_processor_time();
-        if (tide_table_push(bench.table, bench.keys + at, KEYS_A_CALL, rows, 0, NULL)) {
-            fail_loudly("push");
-        }
-        raise_to(&bench.longest_ns, report_now() - began);
-        raise_to(&bench.longest_busy_ns, report_processor_time() - busy);
-        atomic_fetch_add_explicit(&bench.calls, 1, memory_order_relaxed);
+        timed(w, i % 2 ? PUSH : PULL, bench.keys + at, i % 2 ? deltas : rows, NULL);
+        atomic_fetch_add_explicit(&w->calls, 1, memory_order_relaxed);
         at = (at + KEYS_A_CALL) % (SAMPLES - KEYS_A_CALL);
         if (i % CALLS_A_CLOCK == 0) {
-            int clock = tide_clock();
-            if (clock < 0) {
-                fail_loudly("clock");
-            }
+            timed(w, CLOCK, NULL, NULL, &clock);
             atomic_store(&bench.clocks[number], clock);
             while (clock > atomic_load(&bench.clocks[1 - number]) + STALENESS &&
                    !atomic_load_explicit(&bench.stop, memory_order_relaxed)) {
@@ -120,6 +159,7 @@ static int worker_main(void *state) {
             }
         }
     }
+    free(deltas);
     free(rows);
     atomic_fetch_sub(&bench.running, 1);
     return 0;
@@ -148,8 +188,11 @@ static int save_main(void *state) {
 }
 
 static int create_main(void *state) {
-    const struct tide_table_options options = {
-        .name = "w", .key_count = bench.rows, .width = WIDTH};
+    const struct tide_table_options options = {.name = "w",
+                                               .keys = bench.hashed ? TIDE_KEYS_HASHED
+                                                                    : TIDE_KEYS_DENSE,
+                                               .key_count = bench.hashed ? 0 : bench.rows,
+                                               .width = WIDTH};
     (void)state;
     if (tide_table_create(bench.node, &options, &bench.table)) {
         fail_loudly("create");
@@ -182,46 +225,146 @@ static void alone(tide_fiber_main run, void *state) {
     wait_running(0);
 }
 
-/* Calls a second and the longest of them while `seconds` pass, or while a checkpoint is written. */
-static double watch(double seconds, struct saved *saved, double *longest_ms, double *busy_ms) {
-    atomic_store(&bench.longest_ns, 0);
-    atomic_store(&bench.longest_busy_ns, 0);
-    uint64_t calls = atomic_load(&bench.calls), began = report_now();
-    if (saved) {
-        spawn(save_main, saved, TIDE_ROLE_CONTROL, 0);
-        wait_running(WORKERS);
-    } else {
-        usleep((useconds_t)(seconds * 1e6));
+/* ---- a period with one checkpoint ---- */
+
+static uint64_t calls_made(void) {
+    uint64_t sum = 0;
+    for (unsigned w = 0; w < WORKERS; w++) {
+        sum += atomic_load(&workers[w].calls);
     }
-    double took = (double)(report_now() - began) / 1e9;
-    *longest_ms = (double)atomic_load(&bench.longest_ns) / 1e6;
-    *busy_ms = (double)atomic_load(&bench.longest_busy_ns) / 1e6;
-    return (double)(atomic_load(&bench.calls) - calls) / took;
+    return sum;
+}
+
+static uint64_t workers_busy(void) {
+    uint64_t sum = 0;
+    for (unsigned w = 0; w < WORKERS; w++) {
+        sum += atomic_load(&workers[w].busy_ns);
+    }
+    return sum;
+}
+
+/* A stretch of time, or the sum of several. */
+struct stretch {
+    double seconds, calls, busy, process; /* busy: of workers in calls; process: of all threads */
+};
+
+static struct stretch now(void) {
+    return (struct stretch){.seconds = (double)report_now() / 1e9,
+                            .calls = (double)calls_made(),
+                            .busy = (double)workers_busy() / 1e9,
+                            .process = (double)report_time_of(CLOCK_PROCESS_CPUTIME_ID) / 1e9};
+}
+
+static void add_since(struct stretch *sum, const struct stretch *since) {
+    const struct stretch to = now();
+    sum->seconds += to.seconds - since->seconds;
+    sum->calls += to.calls - since->calls;
+    sum->busy += to.busy - since->busy;
+    sum->process += to.process - since->process;
+}
+
+static void quiet(double seconds, struct stretch *sum) {
+    const struct stretch begin = now();
+    usleep((useconds_t)(seconds * 1e6));
+    add_since(sum, &begin);
+}
+
+static void forget_times(void) {
+    for (unsigned w = 0; w < WORKERS; w++) {
+        for (int k = 0; k < 2 * KINDS; k++) {
+            struct times *t = &workers[w].times[k / KINDS][k % KINDS];
+            atomic_store(&t->longest_ns, 0);
+            atomic_store(&t->longest_busy_ns, 0);
+            for (size_t i = 0; i < BUCKETS; i++) {
+                atomic_store(&t->buckets[i], 0);
+            }
+        }
+    }
+}
+
+/* The end of the bucket below which `share` of the times of all workers lie, in us. */
+static double quantile(bool under_way, enum kind kind, double share) {
+    double all = 0, seen = 0;
+    for (size_t i = 0; i < WORKERS * BUCKETS; i++) {
+        all +=
+            (double)atomic_load(&workers[i / BUCKETS].times[under_way][kind].buckets[i % BUCKETS]);
+    }
+    for (size_t i = 0; i < BUCKETS; i++) {
+        for (unsigned w = 0; w < WORKERS; w++) {
+            seen += (double)atomic_load(&workers[w].times[under_way][kind].buckets[i]);
+        }
+        if (seen >= all * share) {
+            return exp2((double)(i + 1) / BUCKETS_AN_OCTAVE);
+        }
+    }
+    return 0;
+}
+
+static void report_times(bool under_way) {
+    for (enum kind kind = 0; kind < KINDS; kind++) {
+        static const double shares[] = {0.5, 0.99, 0.999};
+        char what[80];
+        uint64_t longest = 0, longest_busy = 0;
+        for (unsigned w = 0; w < WORKERS; w++) {
+            const struct times *t = &workers[w].times[under_way][kind];
+            uint64_t wall = atomic_load(&t->longest_ns), busy = atomic_load(&t->longest_busy_ns);
+            longest = wall > longest ? wall : longest;
+            longest_busy = busy > longest_busy ? busy : longest_busy;
+        }
+        const char *when = under_way ? "meanwhile" : "otherwise";
+        for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+            snprintf(what, sizeof what, "  %s, %s: p%g", kind_names[kind], when, shares[i] * 100);
+            report_row(what, "us", quantile(under_way, kind, shares[i]));
+        }
+        snprintf(what, sizeof what, "  %s, %s: longest", kind_names[kind], when);
+        report_row(what, "us", (double)longest / 1e3);
+        snprintf(what, sizeof what, "  %s, %s: longest of processor", kind_names[kind], when);
+        report_row(what, "us", (double)longest_busy / 1e3);
+    }
+}
+
+static void period(const char *name) {
+    struct saved saved = {0};
+    struct stretch without = {0}, with = {0};
+    char what[80];
+    forget_times();
+    quiet(bench.seconds / 2, &without);
+    const struct stretch begin = now();
+    atomic_store(&bench.under_way, true);
+    spawn(save_main, &saved, TIDE_ROLE_CONTROL, 0);
+    wait_running(WORKERS);
+    atomic_store(&bench.under_way, false);
+    add_since(&with, &begin);
+    double rest = bench.seconds / 2 - with.seconds;
+    quiet(rest > 0 ? rest : 0, &without);
+    const double rate = without.calls / without.seconds, took = with.seconds + without.seconds,
+                 others = (without.process - without.busy) / without.seconds;
+    snprintf(what, sizeof what, "%s: time to write", name);
+    report_row(what, "s", saved.seconds);
+    snprintf(what, sizeof what, "%s: bytes", name);
+    report_row(what, "MB", (double)saved.info.bytes / 1e6);
+    report_times(false);
+    report_times(true);
+    report_row("  throughput meanwhile / otherwise", "", with.calls / with.seconds / rate);
+    report_row("  period", "s", took);
+    report_row("  throughput lost in the period", "%",
+               (1 - (with.calls + without.calls) / (rate * took)) * 100);
+    report_row("  the same at one a minute", "%",
+               (1 - with.calls / (rate * with.seconds)) * with.seconds / 60 * 100);
+    report_row("  processor time of a call, meanwhile / otherwise", "",
+               with.busy / with.calls / (without.busy / without.calls));
+    report_row("  processor time of the other threads for it", "s",
+               with.process - with.busy - others * with.seconds);
 }
 
 static void under_load(void) {
-    static const char *const names[] = {"full", "incremental, 5 s of pushes later"};
     for (unsigned w = 0; w < WORKERS; w++) {
         spawn(worker_main, (void *)(uintptr_t)w, TIDE_ROLE_COMPUTE, w);
     }
-    for (int i = 0; i < 2; i++) {
-        struct saved saved = {0};
-        char what[80];
-        double quiet_ms, longest_ms, quiet_busy_ms, busy_ms;
-        double rate = watch(5, NULL, &quiet_ms, &quiet_busy_ms),
-               during = watch(0, &saved, &longest_ms, &busy_ms);
-        snprintf(what, sizeof what, "%s: time to write", names[i]);
-        report_row(what, "s", saved.seconds);
-        snprintf(what, sizeof what, "%s: bytes", names[i]);
-        report_row(what, "MB", (double)saved.info.bytes / 1e6);
-        report_row("  longest push of 100 keys before", "ms", quiet_ms);
-        report_row("  longest push of 100 keys meanwhile", "ms", longest_ms);
-        report_row("  the same of the processor, before", "ms", quiet_busy_ms);
-        report_row("  the same of the processor, meanwhile", "ms", busy_ms);
-        report_row("  throughput meanwhile / before", "", during / rate);
-        report_row("  loss at one a minute", "%",
-                   (rate - during) * saved.seconds / rate / 60 * 100);
-    }
+    struct stretch warm_up = {0};
+    quiet(1, &warm_up);
+    period("full");
+    period("incremental");
     atomic_store(&bench.stop, true);
     wait_running(0);
 }
@@ -251,9 +394,12 @@ static void incremental(const char *what, size_t count) {
 int main(int argc, char **argv) {
     const char *base = "/tmp";
     report_init(argc, argv, "checkpoint");
-    for (int i = 1; i + 1 < argc; i++) {
-        bench.rows = strcmp(argv[i], "--rows") == 0 ? strtoull(argv[i + 1], NULL, 10) : bench.rows;
-        base = strcmp(argv[i], "--dir") == 0 ? argv[i + 1] : base;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        bench.rows = strcmp(argv[i], "--rows") == 0 ? strtoull(value, NULL, 10) : bench.rows;
+        bench.seconds = strcmp(argv[i], "--seconds") == 0 ? strtod(value, NULL) : bench.seconds;
+        bench.hashed |= strcmp(argv[i], "--hashed") == 0;
+        base = strcmp(argv[i], "--dir") == 0 ? value : base;
     }
     snprintf(bench.dir, sizeof bench.dir, "%s/tide-bench-checkpoint-%d", base, (int)getpid());
     draw_keys();

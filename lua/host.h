@@ -210,12 +210,6 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
 /* *gives* the whole file, zero-terminated. Blocks the thread. */
 int tide__lua_file_read(struct tide_port *port, const char *path, char **out, size_t *size);
 
-/* ---- process.c ---- */
-/* Runs work(arg) on the node's first I/O thread and waits; `arg` is heap memory that `drop` frees
- * when nobody needs it: after this returned 0 it is the caller's again, else it is gone. */
-int tide__lua_on_io(struct tide_node *node, void (*work)(void *arg), void *arg,
-                    void (*drop)(void *arg));
-
 /* ---- the parts of tide.core: each adds its functions to the table on top of the stack ---- */
 void tide__lua_open_value(lua_State *L);
 void tide__lua_open_tensor(lua_State *L);

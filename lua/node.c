@@ -48,7 +48,7 @@ static void on_io(struct tide_node *node, void (*work)(void *)) {
     struct tide_system **system = tide_alloc(sizeof(struct tide_system *));
     if (system) {
         *system = tide_system_of(node);
-        if (tide__lua_on_io(node, work, system, tide_free) == 0) {
+        if (tide_hop(node, TIDE_ROLE_IO, work, system, tide_free) == 0) {
             tide_free(system);
         }
     }
@@ -358,7 +358,7 @@ static int core_links(lua_State *L) {
 }
 
 static void push_actor(lua_State *L, const struct tide_actor_info *info, uint64_t now) {
-    static const char *const roles[] = {"io", "compute", "control"};
+    static const char *const roles[] = {"io", "compute", "control", "disk"};
     lua_createtable(L, 0, 11);
     tide__lua_push_address(L, info->address);
     lua_setfield(L, -2, "address");

@@ -1,82 +1,12 @@
 /*
  * What must happen on an I/O thread: child processes and signals. A piece of work hops there as a
- * short-lived actor; the caller waits on its fiber.
+ * short-lived actor (tide_hop).
  */
 #include "host.h"
 
 #include <string.h>
 
 static const char process_metatable; /* its address is the registry key */
-
-/* ---- hops ---- */
-
-/* Shared by the caller and the hop; the last to leave frees it. */
-struct hop {
-    atomic_uint holders;
-    atomic_bool done; /* release: pairs with the caller's acquire; what work wrote is seen */
-    void (*work)(void *arg);
-    void (*drop)(void *arg);
-    void *arg; /* NULL once the caller has it back */
-    struct tide_fiber *waiter;
-};
-
-static void hop_leave(struct hop *hop) {
-    if (atomic_fetch_sub_explicit(&hop->holders, 1, memory_order_acq_rel) == 1) {
-        if (hop->arg) {
-            hop->drop(hop->arg);
-        }
-        tide_free(hop);
-    }
-}
-
-static int hop_run(void *state) {
-    struct hop *hop = state;
-    hop->work(hop->arg);
-    return 0;
-}
-
-static void hop_release(void *state) {
-    struct hop *hop = state;
-    struct tide_fiber *waiter = hop->waiter;
-    atomic_store_explicit(&hop->done, true, memory_order_release);
-    if (waiter) {
-        tide_fiber_wake(waiter);
-    }
-    hop_leave(hop);
-}
-
-int tide__lua_on_io(struct tide_node *node, void (*work)(void *arg), void *arg,
-                    void (*drop)(void *arg)) {
-    struct hop *hop = tide_alloc_zero(1, sizeof *hop);
-    if (!hop) {
-        drop(arg);
-        return TIDE_ENOMEM;
-    }
-    *hop = (struct hop){.work = work, .drop = drop, .arg = arg, .waiter = tide_fiber_current()};
-    atomic_init(&hop->holders, 2);
-    struct tide_actor_options o = {
-        .type = "hop", .run = hop_run, .state = hop, .release = hop_release, .role = TIDE_ROLE_IO};
-    int code = tide_spawn(node, &o, NULL);
-    if (code < 0) {
-        drop(arg);
-        tide_free(hop);
-        return code;
-    }
-    struct tide_port *port = tide_system_port(tide_system_of(node));
-    while (code == 0 && !atomic_load_explicit(&hop->done, memory_order_acquire)) {
-        if (hop->waiter) {
-            code = tide_fiber_suspend(TIDE_NEVER, "the I/O thread");
-        } else {
-            port->ops->pause(port, 200000);
-        }
-    }
-    if (atomic_load_explicit(&hop->done, memory_order_acquire)) {
-        hop->arg = NULL; /* the hop has let go of it */
-        code = 0;
-    }
-    hop_leave(hop);
-    return code;
-}
 
 /* ---- processes ---- */
 
@@ -228,7 +158,7 @@ static int core_process(lua_State *L) {
         return tide__lua_failure(L, tide_fail(TIDE_ENOMEM, "out of memory"));
     }
     start->dies_with_parent = !survive;
-    int code = tide__lua_on_io(host->node, start_work, start, start_drop);
+    int code = tide_hop(host->node, TIDE_ROLE_IO, start_work, start, start_drop);
     if (code == 0) {
         code = start->code < 0 ? tide_fail(start->code, "%s", start->reason) : 0;
         if (code == 0) {
@@ -289,7 +219,7 @@ static int process_signal(lua_State *L) {
     }
     *s = (struct signalling){.child = child, .signal = signal};
     atomic_fetch_add_explicit(&child->holders, 1, memory_order_relaxed);
-    int code = tide__lua_on_io(host->node, signal_work, s, signal_drop);
+    int code = tide_hop(host->node, TIDE_ROLE_IO, signal_work, s, signal_drop);
     if (code == 0) {
         code = s->code < 0
                    ? tide_fail(s->code, "process %d does not take signal %d", child->pid, signal)

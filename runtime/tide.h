@@ -170,7 +170,8 @@ typedef int (*tide_handler)(void *state, const struct tide_message *message);
 /* Body of a fiber actor; may block in tide_call, tide_receive, tide_sleep, table calls. Its return is the exit reason. */
 typedef int (*tide_fiber_main)(void *state);
 
-enum tide_role { TIDE_ROLE_IO, TIDE_ROLE_COMPUTE, TIDE_ROLE_CONTROL };
+/* DISK: what waits for files. A node without such a thread (a client) runs it on the control thread. */
+enum tide_role { TIDE_ROLE_IO, TIDE_ROLE_COMPUTE, TIDE_ROLE_CONTROL, TIDE_ROLE_DISK };
 
 struct tide_actor_options {
     const char *name;       /* registered on this node, or NULL */

@@ -89,6 +89,7 @@ manifest_before_shards        test_checkpoint
 no_sync_before_rename         test_checkpoint
 sums_not_verified             test_checkpoint
 update_after_the_cut_included test_checkpoint
+sides_of_the_cut_mixed        test_checkpoint
 no_term_check                 test_succession
 slot_move_order               test_store_cluster
 pull_overtaken                test_store_order

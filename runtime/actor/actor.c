@@ -70,14 +70,12 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
 /* ---- spawning ---- */
 
 static struct scheduler *choose(struct tide_system *system, const struct tide_actor_options *o) {
-    unsigned first = 0;
-    unsigned count = system->io;
-    if (o->role == TIDE_ROLE_COMPUTE && system->compute > 0) {
-        first = system->io;
-        count = system->compute;
-    } else if (o->role != TIDE_ROLE_IO && system->control > 0) {
-        first = system->io + system->compute;
-        count = system->control;
+    /* the first that there is */
+    const enum tide_role roles[] = {o->role <= TIDE_ROLE_DISK ? (enum tide_role)o->role : TIDE_ROLE_CONTROL,
+                                    TIDE_ROLE_CONTROL, TIDE_ROLE_IO};
+    unsigned first = 0, count = 0;
+    for (unsigned i = 0; count == 0; i++) {
+        first = tide__role_threads(system, roles[i], &count);
     }
     return system->schedulers[first + o->thread % count];
 }

@@ -17,7 +17,7 @@ struct tide_fiber;
 struct tide_system_options {
     struct tide_port *port;
     const char *node_name;
-    unsigned io, compute, control; /* how many threads of each role (control: 0 or 1) */
+    unsigned io, compute, control, disk; /* how many threads of each role (control, disk: 0 or 1) */
     void *loop;                    /* host's loop for the first I/O thread */
 };
 int tide_system_create(const struct tide_system_options *options, struct tide_node *node, struct tide_system **out);
@@ -97,6 +97,10 @@ int tide_fiber_suspend(uint64_t deadline, const char *why);
 void tide_fiber_wake(struct tide_fiber *fiber);
 /* Makes present and later suspensions of a fiber of the calling actor answer ECANCELED. It must not have ended. */
 void tide_fiber_cancel(struct tide_fiber *fiber);
+/* Runs work(arg) in a short-lived fiber on the node's first thread of `role` and waits (a fiber suspends, the outside
+ * pauses); `arg` is heap memory that `drop` frees when nobody needs it: after this returned 0 it is the caller's again,
+ * else it is gone. ENOMEM, ECLOSED; ECANCELED: the caller is being ended, the work goes on. Not in handlers. */
+int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
 /* A further fiber of the calling actor (Lua's tide.spawn): shares its state, address and mailbox. */
 int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out);
 /* What a room above keeps with a fiber: one record, embedded anywhere. `end` is called once, on the fiber's thread, when

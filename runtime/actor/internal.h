@@ -247,8 +247,8 @@ struct tide_system {
     struct tide_node *node;
     char node_name[64];
     atomic_uint node_id;
-    unsigned io, compute, control, count;
-    struct scheduler *schedulers[SCHEDULERS_MAX]; /* io first, then compute, then control */
+    unsigned io, compute, control, disk, count;
+    struct scheduler *schedulers[SCHEDULERS_MAX]; /* io first, then compute, control, disk */
     struct tide_route route;
     atomic_bool routed, stopping;
     atomic_uint taps; /* open ones of all actors: while there are any, messages carry their time */
@@ -279,6 +279,8 @@ void mailbox_handled(struct scheduler *s, struct actor *actor, size_t bytes);
 bool is_local(const struct tide_system *system, tide_address who);
 tide_address actor_address(const struct actor *actor);
 int scheduler_create(struct tide_system *system, unsigned index, enum tide_role role);
+/* Where the threads of a role begin, and how many there are. */
+unsigned tide__role_threads(const struct tide_system *system, enum tide_role role, unsigned *count);
 void scheduler_release(struct scheduler *s);
 /* Ends all actors without running them: the node crashed in the simulator. */
 void scheduler_abandon(struct scheduler *s);

@@ -3,9 +3,28 @@
 
 #include <string.h>
 
+unsigned tide__role_threads(const struct tide_system *system, enum tide_role role, unsigned *count) {
+    const unsigned counts[] = {system->io, system->compute, system->control, system->disk};
+    unsigned first = 0;
+    for (unsigned r = 0; r < (unsigned)role; r++) {
+        first += counts[r];
+    }
+    *count = counts[role];
+    return first;
+}
+
+static enum tide_role role_of(const struct tide_system *system, unsigned thread) {
+    enum tide_role role = TIDE_ROLE_IO;
+    unsigned count;
+    while (thread >= tide__role_threads(system, role, &count) + count) {
+        role++;
+    }
+    return role;
+}
+
 struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index) {
-    unsigned first = role == TIDE_ROLE_IO ? 0 : role == TIDE_ROLE_COMPUTE ? system->io : system->io + system->compute;
-    unsigned count = role == TIDE_ROLE_IO ? system->io : role == TIDE_ROLE_COMPUTE ? system->compute : system->control;
+    unsigned count;
+    unsigned first = tide__role_threads(system, role, &count);
     return count == 0 ? NULL : system->schedulers[first + index % count]->executor;
 }
 
@@ -27,7 +46,7 @@ void tide_system_set_route(struct tide_system *system, const struct tide_route *
 }
 
 static int start_executors(struct tide_system *system, void *loop) {
-    static const char *const names[] = {"tide-io", "tide-compute", "tide-control"};
+    static const char *const names[] = {"tide-io", "tide-compute", "tide-control", "tide-disk"};
     for (unsigned i = 0; i < system->count; i++) {
         struct scheduler *s = system->schedulers[i];
         char name[16];
@@ -47,7 +66,7 @@ static int start_executors(struct tide_system *system, void *loop) {
 }
 
 int tide_system_create(const struct tide_system_options *options, struct tide_node *node, struct tide_system **out) {
-    unsigned count = options->io + options->compute + options->control;
+    unsigned count = options->io + options->compute + options->control + options->disk;
     if (options->io == 0 || count > SCHEDULERS_MAX) {
         return tide_fail(TIDE_EINVAL, "a node has 1 to %d threads, at least one for I/O", SCHEDULERS_MAX);
     }
@@ -60,14 +79,12 @@ int tide_system_create(const struct tide_system_options *options, struct tide_no
     system->io = options->io;
     system->compute = options->compute;
     system->control = options->control;
+    system->disk = options->disk;
     snprintf(system->node_name, sizeof system->node_name, "%s", options->node_name != NULL ? options->node_name : "");
     *out = system; /* before the first spawn, which finds the system by its node */
     int rc = 0;
     for (unsigned i = 0; rc == 0 && i < count; i++) {
-        rc = scheduler_create(system, i,
-                              i < options->io                      ? TIDE_ROLE_IO
-                              : i < options->io + options->compute ? TIDE_ROLE_COMPUTE
-                                                                   : TIDE_ROLE_CONTROL);
+        rc = scheduler_create(system, i, role_of(system, i));
         system->count += rc == 0;
     }
     if (rc == 0) {

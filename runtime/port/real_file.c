@@ -16,7 +16,7 @@
 
 struct tide_file {
     int fd;
-    bool append;
+    bool append, once;
     char path[]; /* for messages */
 };
 
@@ -53,6 +53,7 @@ int tide__real_file_open(struct tide_port *port, const char *path, int flags,
     memcpy(file->path, path, length);
     file->fd = fd;
     file->append = (flags & TIDE_FILE_APPEND) != 0;
+    file->once = (flags & TIDE_FILE_ONCE) != 0;
     *out = file;
     return 0;
 }
@@ -95,7 +96,13 @@ int tide__real_file_write(struct tide_file *file, const void *data, size_t size,
 }
 
 int tide__real_file_sync(struct tide_file *file) {
-    return fsync(file->fd) == 0 ? 0 : tide__real_fail(errno, "syncing", file->path);
+    if (fsync(file->fd) != 0) {
+        return tide__real_fail(errno, "syncing", file->path);
+    }
+    if (file->once) { /* an advice */
+        (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
+    }
+    return 0;
 }
 
 void tide__real_file_close(struct tide_file *file) {

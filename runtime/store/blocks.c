@@ -143,7 +143,8 @@ void tide__blocks_open(struct tide__blocks *b, struct tide_port *port, const cha
     (void)tide_write_reserve(&b->sums, SUMS_HEAD);
     temporary_of(b, temporary);
     b->error = failed(port->ops->file_open(port, temporary,
-                                           TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE,
+                                           TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE |
+                                               TIDE_FILE_ONCE,
                                            &b->file),
                       b->path);
 }

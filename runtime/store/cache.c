@@ -7,6 +7,7 @@
  * Fibers that are no workers do not come here: they read and write at the homes (access.c).
  */
 #include "store/clocked.h"
+#include "store/cut.h"
 #include "store/vap.h"
 
 /* ---- the bound of a worker ---- */
@@ -78,7 +79,7 @@ static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) 
 /* ---- one row ---- */
 
 struct place {
-    float *row;                   /* `width` values, latched */
+    float *row;                  /* `width` values, latched */
     struct tide__cached *record; /* NULL: at home */
     atomic_uint_fast64_t *word;
     uint64_t old;
@@ -126,7 +127,8 @@ static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool 
             return code;
         }
         tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-        p->old = tide__word_owned(p->old, row);
+        p->old = tide__cut_arrive(table, key, tide__word_owned(p->old, row), TIDE__CUT_NO_ROW, NULL,
+                                  NULL);
     }
     p->row = tide__slab_row(&table->slab, (uint32_t)p->old);
     p->record = NULL;
@@ -216,8 +218,7 @@ static int ask(struct access *a, uint64_t *keys, size_t count) {
     struct tide_store *store = c->table->store;
     int code = 0;
     a->fetches += count;
-    if (tide__slab_used(&c->index->slab) >=
-        c->table->options.cache_bytes / c->index->slab.stride) {
+    if (tide__slab_used(&c->index->slab) >= c->table->options.cache_bytes / c->index->slab.stride) {
         tide__evict(c, a->worker->clock, true);
     }
     while (count) {
@@ -363,12 +364,21 @@ static int write_lock(struct access *a, uint64_t key, struct place *p) {
     struct tide__clocked *c = a->c;
     const uint32_t slot = tide__slot_of(c->table, key);
     const uint16_t self = tide__store_self(c->table->store);
-    if (tide__via(c, slot) == self) {
-        return home_lock(c, key, slot, true, p);
-    }
-    int code = tide__copy_lock(c, key, true, true, &p->word, &p->old, &p->record);
-    if (code != TIDE__FOUND) {
-        return code;
+    for (;;) {
+        if (tide__via(c, slot) == self) {
+            return home_lock(c, key, slot, true, p);
+        }
+        int code = tide__copy_lock(c, key, true, true, &p->word, &p->old, &p->record);
+        if (code != TIDE__FOUND) {
+            return code;
+        }
+        if (TIDE_LIKELY(!tide__other_side(c, p->record, a->worker->clock)) ||
+            TIDE_MUTANT(sides_of_the_cut_mixed)) {
+            break;
+        }
+        const uint64_t record = (uint32_t)p->old;
+        tide__word_unlock(p->word, p->old);
+        tide__flush_apart(c, record);
     }
     if (TIDE_UNLIKELY(tide__via(c, slot) == self)) {
         tide__copy_free(c, p->word, p->old);
@@ -414,8 +424,8 @@ static int write_admitted(struct access *a, uint64_t key, const float *delta, st
         if (TIDE_LIKELY(!c->vap) || code != TIDE__FOUND) {
             return code;
         }
-        int admitted = tide__vap_admit(c, a->worker, key, delta, !p->record,
-                                       p->old & TIDE__WORD_WATCHED);
+        int admitted =
+            tide__vap_admit(c, a->worker, key, delta, !p->record, p->old & TIDE__WORD_WATCHED);
         if (admitted == 1) {
             return code;
         }
@@ -461,8 +471,11 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
             break;
         }
         if (p.record) {
+            tide__note_stamp(p.record, worker->clock);
             tide__cached_push(&c->shape, p.record, rows + i * width, scratch);
         } else {
+            tide__cut_push(c->table, keys[i], &p.old, p.row, false, worker->clock,
+                           rows + i * width);
             tide__rule_apply(&c->table->options, p.row, rows + i * width);
         }
         write_unlock(c, keys[i], &p, rows + i * width, width);
@@ -634,6 +647,20 @@ static int add_columns(struct tide_table *table, uint64_t key, const uint32_t *c
     return code;
 }
 
+struct sparse {
+    const uint32_t *columns;
+    const float *values;
+    size_t count;
+};
+
+static void by_columns(const struct tide_table *table, float *row, const void *delta) {
+    const struct sparse *s = delta;
+    (void)table;
+    for (size_t i = 0; i < s->count; i++) {
+        row[s->columns[i]] += s->values[i];
+    }
+}
+
 int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *columns,
                    const float *values, size_t count) {
     struct tide__clocked *c = table->clocked;
@@ -661,11 +688,13 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
     if (code != TIDE__FOUND) {
         return code;
     }
+    const struct sparse sparse = {columns, values, count};
     if (p.record) {
+        tide__note_stamp(p.record, worker->clock);
         tide__cached_add(&c->shape, p.record, columns, values, count);
-    }
-    for (size_t i = 0; i < count && !p.record; i++) {
-        p.row[columns[i]] += values[i];
+    } else {
+        tide__cut_change(table, key, &p.old, p.row, false, worker->clock, by_columns, &sparse);
+        by_columns(table, p.row, &sparse);
     }
     write_unlock(c, key, &p, values, count);
     if (c->model == TIDE_ASYNC) {

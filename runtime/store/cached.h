@@ -30,7 +30,7 @@ struct tide__sent {
 };
 
 struct tide__cached { /* all but the values in one line of the caches */
-    uint32_t unused;    /* the slab's, when the record is free */
+    uint32_t newest;    /* of acc: the highest stamp. The slab's, when the record is free */
     uint32_t row_clock; /* the row as it last came held every push of a smaller stamp */
     atomic_uint_fast64_t key;
     uint64_t version;        /* of the row as it last came; grows */

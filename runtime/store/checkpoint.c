@@ -32,6 +32,146 @@ static struct tide_port *port_of(const struct tide_checkpoint *c) {
     return c->store->port;
 }
 
+/* ---- on the disk thread ---- */
+
+/* What a coordinator has its disk thread do: the caller's thread, which has other fibers, never
+ * waits for a disk. It needs nothing of the coordinator, which may end meanwhile. */
+struct disk_step {
+    struct tide_port *port;
+    int (*run)(const struct disk_step *step);
+    char dir[TIDE__GENERATION_DIR_MAX];
+    uint64_t generation;
+    uint32_t keep;
+    char *manifest; /* to be committed */
+    size_t manifest_size;
+    int code;
+    char why[500];
+};
+
+static void step_run(void *arg) {
+    struct disk_step *step = arg;
+    step->code = step->run(step);
+    if (step->code) {
+        (void)snprintf(step->why, sizeof step->why, "%s", tide_error_message());
+    }
+}
+
+static void step_drop(void *arg) {
+    struct disk_step *step = arg;
+    tide_free(step->manifest);
+    tide_free(step);
+}
+
+/* *takes* the manifest's text, or NULL. ECANCELED: the caller is being ended, and nobody waits for
+ * what the step does. */
+static int on_disk(const struct tide_checkpoint *c, int (*run)(const struct disk_step *step),
+                   char *manifest, size_t manifest_size) {
+    struct disk_step *step = tide_alloc_zero(1, sizeof *step);
+    if (!step) {
+        tide_free(manifest);
+        return tide_fail(TIDE_ENOMEM, "no memory for a checkpoint");
+    }
+    step->port = port_of(c);
+    step->run = run;
+    (void)snprintf(step->dir, sizeof step->dir, "%s", c->dir);
+    step->generation = c->manifest.generation;
+    step->keep = c->keep;
+    step->manifest = manifest;
+    step->manifest_size = manifest_size;
+    int code = tide_hop(c->store->node, TIDE_ROLE_DISK, step_run, step, step_drop);
+    if (code) {
+        return code;
+    }
+    code = step->code ? tide_fail(step->code, "%s", step->why) : 0;
+    step_drop(step);
+    return code;
+}
+
+/* The directory of all generations, and its name in the one above. */
+static int make_top(const struct disk_step *step) {
+    char above[TIDE__GENERATION_DIR_MAX];
+    struct tide_port *port = step->port;
+    (void)snprintf(above, sizeof above, "%s", step->dir);
+    size_t length = strlen(above);
+    while (length > 1 && above[length - 1] == '/') {
+        above[--length] = 0;
+    }
+    char *slash = strrchr(above, '/');
+    if (!slash) {
+        (void)snprintf(above, sizeof above, ".");
+    } else {
+        slash[slash == above] = 0;
+    }
+    int code = port->ops->file_mkdir(port, step->dir, 0700);
+    return code ? code : port->ops->directory_sync(port, above);
+}
+
+static int make_directory(const struct disk_step *step) {
+    char path[TIDE__PATH_MAX];
+    struct tide_port *port = step->port;
+    tide__generation_path(step->dir, step->generation, path);
+    int code = port->ops->file_mkdir(port, path, 0700);
+    code = code ? code : port->ops->directory_sync(port, step->dir);
+    return code == TIDE_ENOSPC ? tide_fail(code, "no space left for '%s'", path) : code;
+}
+
+static bool in_chain(const struct tide__manifest *m, uint64_t generation) {
+    for (size_t i = 0; i < m->chain_count; i++) {
+        if (m->chain[i] == generation) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Keeps the newest committed generations and what they are built on; whatever else is older than
+ * the newest goes. */
+static void prune(const struct disk_step *step) {
+    uint64_t *numbers;
+    size_t count;
+    if (tide__generation_list(step->port, step->dir, &numbers, &count)) {
+        return;
+    }
+    bool *stays = tide_alloc_zero(count + 1, sizeof *stays);
+    uint32_t kept = 0;
+    for (size_t i = 0; i < count && stays; i++) {
+        struct tide__manifest m;
+        stays[i] = stays[i] || numbers[i] > step->generation;
+        if (kept == step->keep ||
+            tide__generation_manifest(step->port, step->dir, numbers[i], &m)) {
+            continue;
+        }
+        kept++;
+        for (size_t j = 0; j < count; j++) {
+            stays[j] = stays[j] || in_chain(&m, numbers[j]);
+        }
+        tide__manifest_release(&m);
+    }
+    for (size_t i = 0; i < count && stays; i++) {
+        if (!stays[i]) {
+            tide__generation_remove(step->port, step->dir, numbers[i]);
+        }
+    }
+    tide_free(stays);
+    tide_free(numbers);
+}
+
+static void manifest_path(const char *dir, uint64_t generation, char out[TIDE__PATH_MAX + 16]) {
+    char path[TIDE__PATH_MAX];
+    tide__generation_path(dir, generation, path);
+    (void)snprintf(out, TIDE__PATH_MAX + 16, "%s/MANIFEST.json", path);
+}
+
+static int commit(const struct disk_step *step) {
+    char name[TIDE__PATH_MAX + 16];
+    manifest_path(step->dir, step->generation, name);
+    int code = tide__file_commit(step->port, name, step->manifest, step->manifest_size);
+    if (!code) {
+        prune(step);
+    }
+    return code;
+}
+
 /* ---- calls ---- */
 
 /* [op, id, more fields already written] to a node; *gives* the answer. */
@@ -357,33 +497,6 @@ static int list_tables(struct tide_checkpoint *c) {
     return 0;
 }
 
-/* The directory of all generations, and its name in the one above. */
-static int make_top(struct tide_checkpoint *c) {
-    char above[TIDE__GENERATION_DIR_MAX];
-    struct tide_port *port = port_of(c);
-    (void)snprintf(above, sizeof above, "%s", c->dir);
-    size_t length = strlen(above);
-    while (length > 1 && above[length - 1] == '/') {
-        above[--length] = 0;
-    }
-    char *slash = strrchr(above, '/');
-    if (!slash) {
-        (void)snprintf(above, sizeof above, ".");
-    } else {
-        slash[slash == above] = 0;
-    }
-    int code = port->ops->file_mkdir(port, c->dir, 0700);
-    return code ? code : port->ops->directory_sync(port, above);
-}
-
-static int make_directory(struct tide_checkpoint *c) {
-    char path[TIDE__PATH_MAX];
-    tide__generation_path(c->dir, c->manifest.generation, path);
-    int code = port_of(c)->ops->file_mkdir(port_of(c), path, 0700);
-    code = code ? code : port_of(c)->ops->directory_sync(port_of(c), c->dir);
-    return code == TIDE_ENOSPC ? tide_fail(code, "no space left for '%s'", path) : code;
-}
-
 /* What waits in copies of shared keys is to be in the rows. */
 static int flush_copies(struct tide_store *store) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
@@ -403,15 +516,15 @@ static int write_parts(struct tide_checkpoint *c, uint8_t cut) {
     code = code ? code : list_tables(c);
     code = code ? code : decide_cut(c, cut);
     code = code ? code : decide_chain(c);
-    code = code ? code : make_directory(c);
     code = code ? code : tell(c);
     code = code ? code : call_all(c, TIDE__OP_CUT_OPEN, NULL, 0);
+    /* a sync may take long: not while workers stand at the gate */
+    code = code ? code : on_disk(c, make_directory, NULL, 0);
     code = code ? code : settle(c);
     if (!code && TIDE_MUTANT(manifest_before_shards)) {
-        char *text, path[TIDE__PATH_MAX], name[TIDE__PATH_MAX + 16];
+        char *text, name[TIDE__PATH_MAX + 16];
         size_t size;
-        tide__generation_path(c->dir, m->generation, path);
-        (void)snprintf(name, sizeof name, "%s/MANIFEST.json", path);
+        manifest_path(c->dir, m->generation, name);
         if (tide__manifest_write(m, c->store, &text, &size) == 0) {
             (void)tide__file_commit(port_of(c), name, text, size);
             tide_free(text);
@@ -461,7 +574,7 @@ int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_o
     c->timeout = o->timeout ? o->timeout : 60 * TIDE_SECOND;
     c->manifest.id = store->port->ops->entropy(store->port) | 1u;
     (void)snprintf(c->manifest.program, sizeof c->manifest.program, "%s", TIDE_VERSION);
-    int code = make_top(c);
+    int code = on_disk(c, make_top, NULL, 0);
     code = code ? code : write_parts(c, o->cut);
     if (code) {
         char text[500];
@@ -482,50 +595,9 @@ const struct tide_checkpoint_info *tide_checkpoint_get(const struct tide_checkpo
 
 /* ---- commit ---- */
 
-static bool in_chain(const struct tide__manifest *m, uint64_t generation) {
-    for (size_t i = 0; i < m->chain_count; i++) {
-        if (m->chain[i] == generation) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Keeps the newest committed generations and what they are built on; whatever else is older than
- * the newest goes. */
-static void prune(struct tide_checkpoint *c) {
-    struct tide_port *port = port_of(c);
-    uint64_t *numbers;
-    size_t count;
-    if (tide__generation_list(port, c->dir, &numbers, &count)) {
-        return;
-    }
-    bool *stays = tide_alloc_zero(count + 1, sizeof *stays);
-    uint32_t kept = 0;
-    for (size_t i = 0; i < count && stays; i++) {
-        struct tide__manifest m;
-        stays[i] = stays[i] || numbers[i] > c->manifest.generation;
-        if (kept == c->keep || tide__generation_manifest(port, c->dir, numbers[i], &m)) {
-            continue;
-        }
-        kept++;
-        for (size_t j = 0; j < count; j++) {
-            stays[j] = stays[j] || in_chain(&m, numbers[j]);
-        }
-        tide__manifest_release(&m);
-    }
-    for (size_t i = 0; i < count && stays; i++) {
-        if (!stays[i]) {
-            tide__generation_remove(port, c->dir, numbers[i]);
-        }
-    }
-    tide_free(stays);
-    tide_free(numbers);
-}
-
 int tide_checkpoint_commit(struct tide_checkpoint *c, const void *job, size_t job_size) {
     struct tide__manifest *m = &c->manifest;
-    char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX + 16], *text = NULL;
+    char *text = NULL;
     size_t size = 0;
     int code = 0;
     if (job) {
@@ -537,18 +609,14 @@ int tide_checkpoint_commit(struct tide_checkpoint *c, const void *job, size_t jo
         memcpy(m->job, job, job_size);
     }
     m->wall_ns = port_of(c)->ops->wall(port_of(c));
-    tide__generation_path(c->dir, m->generation, path);
-    (void)snprintf(name, sizeof name, "%s/MANIFEST.json", path);
     code = code ? code : tide__manifest_write(m, c->store, &text, &size);
-    code = code ? code : tide__file_commit(port_of(c), name, text, size);
-    tide_free(text);
-    if (code) {
+    code = code ? code : on_disk(c, commit, text, size);
+    if (code && code != TIDE_ECANCELED) {
         char why[500];
         (void)snprintf(why, sizeof why, "%s", tide_error_message());
         tide_checkpoint_abort(c);
         return tide_fail(code, "%s", why);
     }
-    prune(c);
-    tide__checkpoint_forget(c);
-    return 0;
+    tide__checkpoint_forget(c); /* ECANCELED: the disk thread commits it yet */
+    return code;
 }

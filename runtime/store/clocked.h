@@ -339,6 +339,23 @@ void tide__flush_table(struct tide__clocked *c); /* lock held: what accumulated 
 /* Lock held: what accumulated in these records leaves, as far as it may. */
 void tide__flush_records(struct tide__clocked *c, uint64_t *records, size_t count);
 void tide__leaving_free(struct tide__leaving *leaving);
+/*
+ * A checkpoint's cut by clock (cut.h) and what accumulates in copies: while it is told, an
+ * accumulator, and so a DELTA, holds pushes of one side of it only. `stamp` is that of a push about
+ * to be added to a latched record: does the record hold pushes of the other side?
+ */
+static inline bool tide__other_side(const struct tide__clocked *c, const struct tide__cached *r,
+                                    uint32_t stamp) {
+    /* acquire: with the announcement; whoever made `newest` pass it was told, and had the latch */
+    const uint32_t cut = atomic_load_explicit(&c->table->store->cut_clock, memory_order_acquire);
+    return cut != TIDE_NO_CLOCK && r->dirty && (r->newest >= cut) != (stamp >= cut);
+}
+static inline void tide__note_stamp(struct tide__cached *r, uint32_t stamp) {
+    r->newest = r->dirty && r->newest > stamp ? r->newest : stamp;
+}
+/* On a fiber: what accumulated in this record leaves, or somebody else has seen to it, or it cannot
+ * now: look again. */
+void tide__flush_apart(struct tide__clocked *c, uint64_t record);
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
 void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
 void tide__clock_changed(void *sync, uint32_t clock);
@@ -377,7 +394,9 @@ struct tide__watch *tide__watch_find(struct tide__clocked *c, uint64_t key, bool
 int tide__watch_add(struct tide__clocked *c, uint64_t key, uint16_t node, uint64_t version);
 void tide__watches_clear(struct tide__watches *watches);
 /* Applies a delta (or a raw sum) to a row that is here. `changer`: the node it came from. */
-int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint16_t changer);
+/* `stamp`: of the pushes in it, or 0: they are of before the cut that is told (cut.h). */
+int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp,
+                     uint16_t changer);
 void tide__home_read(struct tide__clocked *c, uint64_t key, float *row);
 int tide__hold(struct tide__clocked *c, uint16_t from, const void *body, size_t size);
 
@@ -397,6 +416,8 @@ void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has
 void tide__ticks_changed(struct tide__sync *sync);
 void tide__known_update(struct tide__sync *sync); /* a node is counted in */
 void tide__ask_again(struct tide__clocked *c); /* parked requests */
+/* I/O: in the rows of all tables with clocks that are here is every push of a smaller stamp. */
+bool tide__clocked_settled(struct tide_store *store, uint32_t clock);
 
 /* ---- shift.c ---- */
 struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16_t node,
@@ -446,6 +467,7 @@ void tide__late_send(struct tide__clocked *c); /* flush lock held */
 int tide__stage(struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t node,
                 uint32_t worker, const void *delta);
 void tide__staged_commit(struct tide__clocked *c);
+bool tide__staged_below(const struct tide__clocked *c, uint32_t clock); /* a contribution waits */
 void tide__staged_drop(struct tide__clocked *c, uint16_t node);
 void tide__staged_free(struct tide__clocked *c);
 void tide__staged_depart(struct tide__clocked *c, uint32_t slot, uint16_t to);

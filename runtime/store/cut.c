@@ -95,13 +95,17 @@ static struct tide__kept **find(struct tide_table *table, uint64_t key) {
     return at;
 }
 
-static void apply(struct tide_table *table, uint64_t key, const void *delta) {
+void tide__cut_by_update(const struct tide_table *table, float *row, const void *delta) {
+    tide__rule_apply(&table->options, row, delta);
+}
+
+static void apply(struct tide_table *table, uint64_t key, tide__cut_rule rule, const void *delta) {
     tide_lock(&table->taken->lock);
     struct tide__kept *kept = *find(table, key);
     if (kept) {
         kept->wanted = true;
         if (delta) {
-            tide__rule_apply(&table->options, kept->row, delta);
+            rule(table, kept->row, delta);
         }
     }
     tide_unlock(&table->taken->lock);
@@ -143,7 +147,8 @@ static bool is_wanted(uint64_t cut, uint64_t word) {
 }
 
 void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t *word,
-                     const float *row, bool made, uint32_t stamp, const void *delta) {
+                     const float *row, bool made, uint32_t stamp, tide__cut_rule rule,
+                     const void *delta) {
     bool taken = !made && is_taken(cut, *word);
     if (tide__cut_phase(cut) == TIDE__CUT_TOLD) {
         if (stamp != TIDE_NO_CLOCK && stamp >= tide__cut_clock(cut)) {
@@ -152,7 +157,7 @@ void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint6
                 taken = true;
             }
         } else if (taken && stamp != TIDE_NO_CLOCK) {
-            apply(table, key, delta);
+            apply(table, key, rule, delta);
         }
     } else if (!taken && (made || !(cut & TIDE__CUT_FUZZY))) {
         if (!made && is_wanted(cut, *word)) {

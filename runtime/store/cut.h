@@ -75,23 +75,34 @@ void tide__cut_end(struct tide_table *table); /* any thread */
 /* Rows went away other than to another node. */
 void tide__cut_vanish(struct tide_table *table);
 
-/* See tide__cut_push. */
+/* How a delta meets a row. */
+typedef void (*tide__cut_rule)(const struct tide_table *table, float *row, const void *delta);
+void tide__cut_by_update(const struct tide_table *table, float *row, const void *delta);
+/* See tide__cut_change. */
 void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t *word,
-                     const float *row, bool made, uint32_t stamp, const void *delta);
+                     const float *row, bool made, uint32_t stamp, tide__cut_rule rule,
+                     const void *delta);
 
 /*
  * Before a push changes `row`, whose word is locked: *word gets the flags it shall have after.
  * `made`: the row was made for this push. `delta`: what is pushed; NULL: the row is overwritten.
  */
-static inline void tide__cut_push(struct tide_table *table, uint64_t key, uint64_t *word,
-                                  const float *row, bool made, uint32_t stamp, const void *delta) {
+static inline void tide__cut_change(struct tide_table *table, uint64_t key, uint64_t *word,
+                                    const float *row, bool made, uint32_t stamp,
+                                    tide__cut_rule rule, const void *delta) {
     /* Under the word's lock, so it is at least as new as what the walker saw at this word. */
     uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
     if (TIDE_LIKELY((cut & TIDE__CUT_PHASE) == TIDE__CUT_IDLE)) {
         *word = (*word & ~TIDE__WORD_TAKEN) | (cut & TIDE__WORD_TAKEN) | TIDE__WORD_DIRTY;
         return;
     }
-    tide__cut_split(table, cut, key, word, row, made, stamp, delta);
+    tide__cut_split(table, cut, key, word, row, made, stamp, rule, delta);
+}
+
+/* The same, by the table's update rule. */
+static inline void tide__cut_push(struct tide_table *table, uint64_t key, uint64_t *word,
+                                  const float *row, bool made, uint32_t stamp, const void *delta) {
+    tide__cut_change(table, key, word, row, made, stamp, tide__cut_by_update, delta);
 }
 
 /* See the two below: while a generation is being written. */

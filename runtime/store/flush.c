@@ -28,6 +28,7 @@ void tide__flush_unlock(struct tide__sync *sync) {
 struct tide__batch { /* a DELTA on its way to being sent */
     struct tide__batch *next;
     uint16_t node;
+    uint32_t stamp; /* the clock of the cut after which its pushes are; 0: before */
     uint64_t number;
     uint32_t count, most;
     bool whole; /* all blocks of all rows */
@@ -50,7 +51,7 @@ static void batch_send(struct tide__clocked *c, struct tide__batch *b) {
     tide_write_uint(&w, c->table->id);
     tide_write_uint(&w, tide__store_self(c->table->store));
     tide_write_uint(&w, b->number);
-    tide_write_uint(&w, 0);
+    tide_write_uint(&w, b->stamp);
     tide_write_uint(&w, 0);
     tide_write_typed(&w, TIDE_U64, b->keys, b->count);
     tide_write_typed(&w, TIDE_U32, b->blocks, b->whole ? 0 : b->count);
@@ -68,15 +69,16 @@ static void batch_send(struct tide__clocked *c, struct tide__batch *b) {
 
 /* With room for one more row, of at most `left` that follow; NULL: out of memory. */
 static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch **batches,
-                                     uint16_t node, size_t left) {
+                                     uint16_t node, uint32_t stamp, size_t left) {
     const size_t row = c->shape.floats * sizeof(float), most = tide__chunk_rows(c);
     const size_t bytes = sizeof(struct tide__batch) + most * (sizeof(uint64_t) + sizeof(uint32_t));
     struct tide__batch *b = *batches;
-    while (b && b->node != node) {
+    while (b && (b->node != node || b->stamp != stamp)) {
         b = b->next;
     }
     if (!b && (b = tide_alloc(bytes)) != NULL) {
-        *b = (struct tide__batch){.next = *batches, .node = node, .most = (uint32_t)most};
+        *b = (struct tide__batch){
+            .next = *batches, .node = node, .stamp = stamp, .most = (uint32_t)most};
         b->blocks = (uint32_t *)(void *)(b->keys + most);
         *batches = b;
     }
@@ -97,7 +99,9 @@ static bool pack(struct tide__clocked *c, struct tide__cached *r, uint64_t key, 
     if (atomic_load_explicit(&c->shifting[slot], memory_order_relaxed)) {
         return false;
     }
-    struct tide__batch *b = batch_for(c, batches, tide__via(c, slot), left);
+    const uint32_t cut = atomic_load_explicit(&c->table->store->cut_clock, memory_order_acquire),
+                   stamp = cut != TIDE_NO_CLOCK && r->newest >= cut ? cut : 0;
+    struct tide__batch *b = batch_for(c, batches, tide__via(c, slot), stamp, left);
     float *row = b ? (float *)b->rows->data + b->floats : NULL;
     const uint16_t blocks = r->blocks;
     if (!b || tide__cached_send(&c->shape, r, blocks, b->number, b->rows, row)) {
@@ -234,6 +238,15 @@ void tide__leaving_free(struct tide__leaving *l) {
     }
     tide_free(l->records);
     *l = (struct tide__leaving){.records = NULL};
+}
+
+void tide__flush_apart(struct tide__clocked *c, uint64_t record) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    if (tide__flush_try(sync)) { /* its holder may be a fiber of this thread that yielded */
+        tide__flush_records(c, &record, 1);
+        tide__flush_unlock(sync);
+    }
+    (void)tide_yield();
 }
 
 /* ---- ticks ---- */

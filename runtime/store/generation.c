@@ -1,6 +1,7 @@
 /* See generation.h. All of it runs in the store actor, on I/O thread 0, but the walk. */
 #include "store/generation.h"
 
+#include "store/clocked.h"
 #include "store/walk.h"
 
 enum { TABLES_MAX = TIDE__TABLES_MAX, NODES_MAX = 4096, WORKERS_MAX = 4096 };
@@ -83,10 +84,12 @@ static void write_clocks(struct tide_store *store, struct tide_writer *w, uint32
 }
 
 /* Every worker has passed the cut, and what it pushed before is answered. In this order: a worker
- * that passes in between pushes nothing of before any more. */
+ * that passes in between pushes nothing of before any more. In tables with clocks nothing is
+ * answered: the rows that are here hold what all workers pushed before. */
 static bool settled(struct tide_store *store, const struct tide__generation *g) {
     return g->clock == TIDE_NO_CLOCK ||
-           (tide__node_clock(store) >= g->clock && !tide__pending_stamped(store, g->clock));
+           (tide__node_clock(store) >= g->clock && !tide__pending_stamped(store, g->clock) &&
+            (tide__clocked_settled(store, g->clock) || TIDE_MUTANT(ticks_not_awaited)));
 }
 
 /* ---- the walk ---- */
@@ -121,7 +124,7 @@ static int start_walker(struct tide_store *store, struct tide__generation *g) {
                                          .run = walker_main,
                                          .state = walker,
                                          .release = tide_free,
-                                         .role = TIDE_ROLE_CONTROL};
+                                         .role = TIDE_ROLE_DISK};
     tide_address address;
     int code = tide_spawn(store->node, &options, &address);
     if (code) {

@@ -6,7 +6,7 @@
  *   TELL     -> the cut is known here (cut.h); the gate is at its clock
  *   OPEN     -> the gate opens: every node knows the cut
  *   SETTLE   -> answered when every worker here has passed the cut and its pushes are answered
- *   WALK     -> answered at once; a fiber on the control thread begins to write
+ *   WALK     -> answered at once; a fiber on the disk thread begins to write
  *   COLLECT  -> answered when all is written: the files
  *   ABORT, or the coordinator's end: rows are only marked as taken, and the node is idle again
  */

@@ -7,6 +7,7 @@
  * not be told: its copy shows the same value.
  */
 #include "store/clocked.h"
+#include "store/cut.h"
 #include "store/shift.h"
 #include "store/vap.h"
 
@@ -150,8 +151,8 @@ static uint64_t weigh(const struct tide__clocked *c, uint64_t word, const void *
                : word;
 }
 
-uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word,
-                           const void *values, size_t count) {
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word, const void *values,
+                           size_t count) {
     if (!(word & TIDE__WORD_CHANGED)) {
         tide__list_add(&c->changed, key);
     }
@@ -193,7 +194,12 @@ static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word,
     return weigh(c, word, delta, c->table->width) | TIDE__WORD_CHANGED;
 }
 
-int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint16_t changer) {
+static void by_delta(const struct tide_table *table, float *row, const void *delta) {
+    tide__cached_apply(&table->clocked->shape, row, delta);
+}
+
+int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp,
+                     uint16_t changer) {
     struct tide_table *table = c->table;
     uint64_t old;
     atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
@@ -208,9 +214,12 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
             return code;
         }
         tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-        old = tide__word_owned(old, row);
+        old =
+            tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW, NULL, NULL);
     }
-    tide__cached_apply(&c->shape, tide__slab_row(&table->slab, (uint32_t)old), delta);
+    float *row = tide__slab_row(&table->slab, (uint32_t)old);
+    tide__cut_change(table, key, &old, row, false, stamp, by_delta, delta);
+    tide__cached_apply(&c->shape, row, delta);
     tide__word_unlock(word, changed_by(c, key, old, changer, delta));
     return 0;
 }
@@ -384,9 +393,10 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
             elsewhere[elsewhere_count++] = (uint32_t)i;
             continue;
         }
-        int code = d->worker ? tide__stage(c, key, (uint32_t)d->stamp, d->origin,
-                                           (uint32_t)d->worker, d->rows + i * row)
-                             : tide__home_apply(c, key, d->rows + i * row, d->origin);
+        int code = d->worker
+                       ? tide__stage(c, key, (uint32_t)d->stamp, d->origin, (uint32_t)d->worker,
+                                     d->rows + i * row)
+                       : tide__home_apply(c, key, d->rows + i * row, (uint32_t)d->stamp, d->origin);
         if (code) {
             tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
                      "an update of table '%s' is lost: %s", c->table->name, tide_error_message());

@@ -25,7 +25,15 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
     const double floats[] = {(double)o->init_a,  (double)o->init_b, (double)o->lr,
                              (double)o->beta1,   (double)o->beta2,  (double)o->epsilon,
                              (double)o->sum_init};
-    tide_write_map(w, 16);
+    char consistency[TIDE_CONSISTENCY_TEXT];
+    tide_consistency_print(&o->consistency, consistency);
+    tide_write_map(w, 21);
+    tide_write_text(w, "consistency");
+    tide_write_text(w, consistency);
+    field_uint(w, "cache_bytes", o->cache_bytes);
+    field_uint(w, "unsubscribe_after", o->unsubscribe_after);
+    field_uint(w, "send_order", o->send_order);
+    field_uint(w, "bandwidth", o->bandwidth);
     field_uint(w, "replicas", o->replicas);
     field_uint(w, "durability", o->durability);
     field_uint(w, "window_ns", o->window_ns);
@@ -243,6 +251,18 @@ static void parse_options(struct fields *f, struct tide_table_options *o) {
         o->durability = (uint8_t)get_uint(f, "durability", UINT8_MAX);
         o->window_ns = get_uint(f, "window_ns", UINT64_MAX);
         o->window_bytes = get_uint(f, "window_bytes", UINT64_MAX);
+    }
+    if (tide_read_field(&f->map, "consistency",
+                        &copies)) { /* nor how tables with clocks are kept */
+        char text[TIDE_CONSISTENCY_TEXT];
+        get_text(f, "consistency", text, sizeof text);
+        if (tide_consistency_parse(text, &o->consistency)) {
+            f->missing = "consistency";
+        }
+        o->cache_bytes = get_uint(f, "cache_bytes", UINT64_MAX);
+        o->unsubscribe_after = (uint32_t)get_uint(f, "unsubscribe_after", UINT32_MAX);
+        o->send_order = (uint8_t)get_uint(f, "send_order", UINT8_MAX);
+        o->bandwidth = get_uint(f, "bandwidth", UINT64_MAX);
     }
     o->keys = (uint8_t)get_uint(f, "keys", UINT8_MAX);
     o->slots = (uint8_t)get_uint(f, "slots", UINT8_MAX);

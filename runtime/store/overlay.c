@@ -250,7 +250,7 @@ static void commit_row(struct tide__clocked *c, struct tide__staged **first, siz
     for (size_t i = 1; i < count; i++) {
         tide__rule_apply(&sum, first[0]->row, first[i]->row);
     }
-    if (tide__home_apply(c, first[0]->key, first[0]->row, 0)) {
+    if (tide__home_apply(c, first[0]->key, first[0]->row, first[0]->stamp, 0)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
                  "a clock's update of table '%s' is lost: %s", c->table->name,
                  tide_error_message());
@@ -287,6 +287,14 @@ void tide__staged_commit(struct tide__clocked *c) {
         tide_free(ripe[i]);
     }
     tide_free(ripe);
+}
+
+bool tide__staged_below(const struct tide__clocked *c, uint32_t clock) {
+    const struct tide__staged *s = c->staged;
+    while (s && s->stamp >= clock) {
+        s = s->next;
+    }
+    return s != NULL;
 }
 
 /* The node is gone: what it did not close goes with it. */

@@ -124,10 +124,16 @@ static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
         struct tide_table *table;
         struct tide_table_options options = m->tables[t].options;
         if (tide_table_find(node, m->tables[t].name, &table) == 0) {
-            options.replicas = table->options.replicas; /* they are the cluster's, not the rows' */
-            options.durability = table->options.durability;
-            options.window_ns = table->options.window_ns;
-            options.window_bytes = table->options.window_bytes;
+            const struct tide_table_options *now = &table->options;
+            options.replicas = now->replicas; /* they are the cluster's, not the rows' */
+            options.durability = now->durability;
+            options.window_ns = now->window_ns;
+            options.window_bytes = now->window_bytes;
+            options.consistency = now->consistency;
+            options.cache_bytes = now->cache_bytes;
+            options.unsubscribe_after = now->unsubscribe_after;
+            options.send_order = now->send_order;
+            options.bandwidth = now->bandwidth;
         }
         code = tide_table_create(node, &options, &table);
         if (code == TIDE_EMISMATCH) {

@@ -12,6 +12,8 @@
  * is made, so that a home knows of nobody less than of those it must wait for.
  */
 #include "store/shift.h"
+
+#include "store/cut.h"
 #include "store/vap.h"
 
 /* ---- FENCE ---- */
@@ -152,6 +154,15 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
     }
 }
 
+/* The generation that is being written, if there is one, fails: a slot changes its home, and
+ * updates that come by another way are told apart no more, or come after the walk. */
+static void no_cut(struct tide_table *table) {
+    if (tide__cut_phase(atomic_load_explicit(&table->cut, memory_order_relaxed)) !=
+        TIDE__CUT_IDLE) {
+        tide__cut_vanish(table);
+    }
+}
+
 struct fenced {
     struct tide__clocked *c;
     uint64_t number; /* of the last of our messages that was applied */
@@ -166,8 +177,11 @@ static void resend(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word
     if (TIDE_MUTANT(fence_confirms)) {
         tide__cached_confirm(r, fenced->number);
     }
-    if (tide__cached_unsend(&c->shape, r, fenced->number) && !r->dirty) {
-        tide__dirty_add(c, r, old);
+    if (tide__cached_unsend(&c->shape, r, fenced->number)) {
+        no_cut(c->table);
+        if (!r->dirty) {
+            tide__dirty_add(c, r, old);
+        }
     }
     r->asked =
         false; /* whoever waits asks the new home: the old one may have ended with the request */
@@ -180,7 +194,7 @@ static void fold(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word, 
     struct tide__clocked *c = fenced->c;
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
     bool more = tide__cached_unsend(&c->shape, r, fenced->number) || r->dirty;
-    if (more && tide__home_apply(c, key, tide__cached_acc(&c->shape, r), 0)) {
+    if (more && tide__home_apply(c, key, tide__cached_acc(&c->shape, r), r->newest, 0)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
                  "an update of table '%s' is lost: %s", c->table->name, tide_error_message());
     }
@@ -238,6 +252,7 @@ void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to)
     if (!c) {
         return;
     }
+    no_cut(table);
     struct tide__sync *sync = tide__sync_of(table->store);
     tide__flush_lock(sync);
     c->straight = tide__via(c, slot) == tide__store_self(table->store);
@@ -477,6 +492,7 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
     if (!c) {
         return;
     }
+    no_cut(table);
     struct tide__held *held = c->held;
     c->held = NULL;
     c->held_end = &c->held;

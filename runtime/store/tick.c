@@ -22,7 +22,8 @@ uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot) {
 
 /* ---- the clock of a slot ---- */
 
-static uint32_t least_tick(struct tide__clocked *c, uint32_t slot) {
+/* TIDE_NO_CLOCK: nobody works. */
+static uint32_t least_of_parties(struct tide__clocked *c, uint32_t slot) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     uint32_t least = TIDE_NO_CLOCK;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
@@ -31,7 +32,31 @@ static uint32_t least_tick(struct tide__clocked *c, uint32_t slot) {
         uint32_t tick = detour && !TIDE_MUTANT(tick_before_route) ? detour->tick : p->tick;
         least = !p->gone && tick < least ? tick : least;
     }
-    return least == TIDE_NO_CLOCK ? atomic_load(&sync->closed) : least;
+    return least;
+}
+
+static uint32_t least_tick(struct tide__clocked *c, uint32_t slot) {
+    uint32_t least = least_of_parties(c, slot);
+    return least == TIDE_NO_CLOCK ? atomic_load(&tide__sync_of(c->table->store)->closed) : least;
+}
+
+static bool settled(struct tide__clocked *c, uint32_t clock) {
+    bool all = !tide__undeclared(c) && !c->held && !tide__staged_below(c, clock) &&
+               least_of_parties(c, TIDE_SLOT_COUNT) >= clock;
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && all && c->detoured; s++) {
+        all = !c->detours[s] || least_of_parties(c, s) >= clock;
+    }
+    return all;
+}
+
+bool tide__clocked_settled(struct tide_store *store, uint32_t clock) {
+    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    bool all = true;
+    for (unsigned id = 1; id <= count && all; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        all = !table || !table->clocked || settled(table->clocked, clock);
+    }
+    return all;
 }
 
 uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot) {

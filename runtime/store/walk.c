@@ -1,8 +1,12 @@
 /*
  * See walk.h. The walker goes slot by slot; under a word's lock it copies one row into columns in
  * memory, and writes them as one safetensors file whenever they are full. So a worker waits for one
- * row's copy at most (in a hashed table: for the copies of one slot, when it makes or looks up a
- * key there). Rows that were kept aside follow after all slots.
+ * row's copy at most (in a hashed table: for BATCH_ROWS of them, when it makes or looks up a key in
+ * that slot). Rows that were kept aside follow after all slots.
+ *
+ * The workers' processors are lent: after at most STRETCH_BYTES that it copied or wrote, some 0.3
+ * ms, the walker sleeps a millisecond. A thread that sleeps often is let on as soon as it wakes, so
+ * it is hardly ever stopped while it holds a lock, and it never takes a scheduler's time slice.
  */
 #include "store/walk.h"
 
@@ -10,7 +14,16 @@
 #include "store/owner.h"
 #include "store/save.h"
 
-enum { FILE_BYTES = 32 << 20, ROWS_FIRST = 256, WAIT_NS = 1000000 };
+enum {
+    FILE_BYTES = 32 << 20,
+    ROWS_FIRST = 256,
+    WAIT_NS = 1000000,
+    STRETCH_BYTES = 512 << 10,
+    WORD_BYTES = 64, /* to lock and look at a word takes as long as to copy so much */
+    PAUSE_NS = 1000000,
+    BATCH_ROWS = 64,
+    BATCH_WORDS = 1024
+};
 
 struct tide__columns {
     struct tide_table *table;
@@ -60,6 +73,14 @@ static void columns_add(struct tide__columns *c, uint64_t key, const float *row)
                part->floats * sizeof *row);
     }
     c->count++;
+}
+
+static void pace(struct tide__walk *walk, size_t bytes) {
+    walk->unpaused += bytes;
+    if (walk->unpaused >= STRETCH_BYTES) {
+        walk->unpaused = 0;
+        (void)tide_sleep(PAUSE_NS);
+    }
 }
 
 /* ---- files ---- */
@@ -114,6 +135,15 @@ static int write_head(struct tide__columns *c, struct tide__blocks *b, const voi
     return code;
 }
 
+static void write_column(struct tide__walk *walk, struct tide__blocks *b, const uint8_t *data,
+                         uint64_t size) {
+    for (uint64_t at = 0; at < size && !b->error; at += STRETCH_BYTES) {
+        const size_t now = size - at < STRETCH_BYTES ? (size_t)(size - at) : STRETCH_BYTES;
+        tide__blocks_write(b, data + at, now);
+        pace(walk, now);
+    }
+}
+
 static int write_file(struct tide__walk *walk, struct tide__columns *c) {
     char name[128], path[TIDE__PATH_MAX];
     const void *data[TIDE__PARTS_MAX + 1];
@@ -129,7 +159,7 @@ static int write_file(struct tide__walk *walk, struct tide__columns *c) {
     tide__blocks_open(b, walk->store->port, path);
     int code = b->error ? b->error : write_head(c, b, data, sizes, &count);
     for (size_t i = 0; i < count && !code; i++) {
-        tide__blocks_write(b, data[i], (size_t)sizes[i]);
+        write_column(walk, b, data[i], sizes[i]);
     }
     b->error = b->error ? b->error : code;
     code = tide__blocks_finish(b);
@@ -202,14 +232,16 @@ static const float *row_here(const struct tide_table *table, uint64_t word) {
 }
 
 /* Takes a row; the word is unlocked after. Every word is locked once, also without a row: whoever
- * makes one later has seen this generation. */
-static void visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key,
+ * makes one later has seen this generation. True: the row was copied. */
+static bool visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key,
                   bool is_home) {
     const float *row = row_here(c->table, old);
-    if (row && tide__cut_take(c->table, &old) && is_home) {
+    bool wanted = row && tide__cut_take(c->table, &old) && is_home;
+    if (wanted) {
         columns_add(c, key, row);
     }
     tide__word_unlock(word, old);
+    return wanted;
 }
 
 /* Copies of rows are only marked: their homes write them. */
@@ -230,35 +262,44 @@ static void walk_dense(struct tide__walk *walk, struct tide__columns *c, uint32_
             (void)make_room(walk, c);
         }
         (void)tide__word_lock(&words[place], true, &old);
-        visit(c, &words[place], old, tide__key_of(table, number, place), writes(table, number));
+        bool copied =
+            visit(c, &words[place], old, tide__key_of(table, number, place), writes(table, number));
+        pace(walk, WORD_BYTES + (copied ? table->row_floats * sizeof(float) : 0));
     }
 }
 
-/* Entries move as the slot grows, so it is gone through from the begin after each file: what is
- * taken is passed over. */
+/* The latch is let go after each batch. Entries move when the slot grows: then it is gone through
+ * from the begin, and what is taken is passed over. Entries of a slot that was emptied meanwhile
+ * are made taken. */
 static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32_t number) {
     struct tide__slot *slot = &c->table->slots[number];
+    uint32_t at = 0, capacity = 0;
     bool more = true;
     while (more) {
-        bool room = make_room(walk, c);
-        more = false;
+        const bool room = make_room(walk, c);
+        size_t copied = 0, words = 0;
         tide_lock(&slot->latch);
         struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
-        for (uint32_t i = 0; hash && i < hash->capacity && !more; i++) {
-            atomic_uint_fast64_t *word = &hash->entries[i].word;
+        if (hash && hash->capacity != capacity) {
+            at = 0;
+            capacity = hash->capacity;
+        }
+        while (hash && at < capacity && words < BATCH_WORDS && copied < BATCH_ROWS &&
+               !(room && c->count == c->capacity)) {
+            atomic_uint_fast64_t *word = &hash->entries[at].word;
             uint64_t old;
-            if (atomic_load_explicit(word, memory_order_relaxed) == 0) {
-                continue;
-            }
-            more = room && c->count == c->capacity;
-            if (!more) {
+            words++;
+            if (atomic_load_explicit(word, memory_order_relaxed) != 0) {
                 while (tide__word_lock(word, false, &old)) { /* holders do not want the latch */
                     tide_pause();
                 }
-                visit(c, word, old, hash->entries[i].key, writes(c->table, number));
+                copied += visit(c, word, old, hash->entries[at].key, writes(c->table, number));
             }
+            at++;
         }
+        more = hash && at < capacity;
         tide_unlock(&slot->latch);
+        pace(walk, words * WORD_BYTES + copied * c->table->row_floats * sizeof(float));
     }
 }
 
@@ -270,6 +311,7 @@ static void write_kept(struct tide__walk *walk, struct tide__columns *c) {
                 columns_add(c, kept->key, kept->row);
             }
             tide_free(kept);
+            pace(walk, WORD_BYTES + c->table->row_floats * sizeof(float));
         }
         if (slot % 64 == 0) {
             (void)tide_yield();

@@ -14,6 +14,7 @@ struct tide__walk {
     atomic_bool aborted;     /* asked to write nothing more, and only mark the rows as taken */
     atomic_uint others_left; /* nodes that have not said that they walk */
     /* the walker's, until it has said that it is done */
+    size_t unpaused;          /* what it did since it last paused */
     struct tide_writer files; /* array elements [table, file, rows, size, sums size, sums sum] */
     size_t file_count;
     uint64_t bytes, rows;

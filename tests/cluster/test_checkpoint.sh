@@ -87,6 +87,7 @@ cmp -s whole.txt parts.txt || fail "resumed generators differ: $(paste whole.txt
 rm -rf ckpt
 committed() { ls -d ckpt/*/MANIFEST.json 2>/dev/null | wc -l; }
 at_least() { [ "$(committed)" -ge "$1" ]; }
+cut_short=0 # rounds in which a generation was being written
 for ((round = 1; round <= ${ROUNDS:-12}; round++)); do
     if [ "$round" = 1 ]; then begin run count.lua; else begin run --resume ckpt count.lua; fi
     newest=$(ls ckpt 2>/dev/null | sort | tail -1)
@@ -102,12 +103,15 @@ for ((round = 1; round <= ${ROUNDS:-12}; round++)); do
     kill -KILL "$driver" 2>/dev/null
     wait "$driver" 2>/dev/null
     nothing_left
+    newest=$(ls ckpt | sort | tail -1)
+    [ -e "ckpt/$newest/MANIFEST.json" ] || cut_short=$((cut_short + 1))
     what_is_there $((round % 3 == 0 ? 4 : round % 3)) $((round % 3 == 0 ? 1 : round % 3 == 1 ? 4 : 2))
     found=$(sed -n 's/.*resumed from generation \([0-9]*\) .*/\1/p' err.txt)
     [ "$found" -ge "$((10#$(basename "$(dirname "$acknowledged")")))" ] ||
         fail "round $round: restored generation $found, $acknowledged was there"
     [ "$failures" -gt 0 ] && break
 done
+echo "kill -9 in $((round - 1)) rounds, $cut_short times while a generation was written: $failures failures"
 
 # ---- data in chunks: a resumed run goes on in the pass it was in; what was done since the checkpoint is done again
 cat >pass.lua <<'LUA'

@@ -16,7 +16,7 @@ enum { SLOWER = 1 };
 struct job {
     atomic_bool stop;
     atomic_uint clocks[WORKERS];
-    bool hashed, relocate, async;
+    bool hashed, relocate, async, single;
 };
 
 static struct tide_table_options counters(bool hashed, bool relocate) {
@@ -25,6 +25,15 @@ static struct tide_table_options counters(bool hashed, bool relocate) {
                                        .key_count = ROWS,
                                        .width = WIDTH,
                                        .technique = relocate ? TIDE_RELOCATE : TIDE_STATIC};
+}
+
+static int push_singly(struct tide_table *table, const uint64_t *keys, size_t count,
+                       uint32_t column, float step) {
+    int code = 0;
+    for (size_t i = 0; i < count && !code; i++) {
+        code = tide_table_add(table, keys[i], &column, &step, 1);
+    }
+    return code;
 }
 
 /* Once a clock worker w adds 1 to coordinate w of every row it is responsible for: key k with
@@ -38,16 +47,22 @@ static void worker_run(struct fiber *f) {
     float *rows = calloc(ROWS, WIDTH * sizeof *rows);
     for (uint64_t k = 0; k < ROWS; k++) {
         keys[k] = k;
-        rows[k * WIDTH + f->index] = 1;
     }
-    while (!atomic_load(&job->stop)) {
+    /* where others count clocks already it begins at theirs, and makes up for what it missed */
+    float step = 1 + (float)tide_worker_clock();
+    for (; !atomic_load(&job->stop); step = 1) {
+        for (uint64_t k = 0; k < ROWS; k++) {
+            rows[k * WIDTH + f->index] = step;
+        }
         size_t half = (size_t)tide_random_below(&f->random, ROWS);
         shuffle(&f->random, keys, ROWS);
         if (job->relocate) {
             (void)tide_table_localize(table, keys, 40, NULL);
         }
         struct tide_ticket ticket;
-        int code = tide_table_push(table, keys, half, rows, 0, job->async ? &ticket : NULL);
+        int code = job->single
+                       ? push_singly(table, keys, half, f->index, step)
+                       : tide_table_push(table, keys, half, rows, 0, job->async ? &ticket : NULL);
         if (code == 0) {
             code = tide_table_push(table, keys + half, ROWS - half, rows, 0, NULL);
         }
@@ -65,6 +80,16 @@ static void worker_run(struct fiber *f) {
         (void)tide_sleep(tide_random_below(&f->random, 200000));
     }
     free(rows);
+}
+
+/* However long their threads take to begin. */
+static void wait_all_count(struct cluster *c, struct job *job) {
+    for (unsigned w = 0; w < WORKERS; w++) {
+        for (int i = 0; i < 60000 && atomic_load(&job->clocks[w]) == 0; i++) {
+            pause_cluster(c, 1000000);
+        }
+        assert_true(atomic_load(&job->clocks[w]) > 0);
+    }
 }
 
 struct saving {
@@ -200,10 +225,10 @@ static void look_run(struct fiber *f) {
 }
 
 /* Several checkpoints under load, then each is restored onto another number of nodes. */
-static void cut_is_exact(bool simulated, uint64_t seed, bool hashed, bool relocate, bool async) {
+static void cut_is_exact(bool simulated, uint64_t seed, struct job job, const char *consistency) {
     struct cluster c;
     struct fiber fibers[WORKERS], saver;
-    struct job job = {.hashed = hashed, .relocate = relocate, .async = async};
+    struct tide_table_options options = counters(job.hashed, job.relocate);
     struct saving saving = {.options = {.cut = TIDE_CUT_CLOCK, .keep = 9, .full_every = 3}};
     uint32_t clocks[5] = {0};
     char dir[128];
@@ -212,10 +237,14 @@ static void cut_is_exact(bool simulated, uint64_t seed, bool hashed, bool reloca
     snprintf(dir, sizeof dir, "%s/ckpt", simulated ? "/tmp" : c.directory);
     make_directories(&c, dir, GENERATIONS);
     saving.options.dir = dir;
-    create(&c, counters(hashed, relocate));
+    if (consistency) {
+        assert_int_equal(tide_consistency_parse(consistency, &options.consistency), 0);
+    }
+    create(&c, options);
     for (unsigned w = 0; w < WORKERS; w++) {
         start(&c, &fibers[w], 1 + w % 2, w, worker_run, &job);
     }
+    wait_all_count(&c, &job);
     for (unsigned g = 0; g < GENERATIONS; g++) {
         pause_cluster(&c, 3000000);
         start(&c, &saver, 0, 77, save_run, &saving);
@@ -245,8 +274,8 @@ static void cut_is_exact(bool simulated, uint64_t seed, bool hashed, bool reloca
 
 static void a_cut_by_clocks_is_exact(void **state) {
     (void)state;
-    cut_is_exact(false, 1, false, false, false);
-    cut_is_exact(false, 2, true, true, true);
+    cut_is_exact(false, 1, (struct job){.async = false}, NULL);
+    cut_is_exact(false, 2, (struct job){.hashed = true, .relocate = true, .async = true}, NULL);
 }
 
 static void a_cut_by_clocks_is_exact_under_seeds(void **state) {
@@ -254,7 +283,30 @@ static void a_cut_by_clocks_is_exact_under_seeds(void **state) {
     const char *asked = getenv("TIDE_TEST_SEEDS");
     const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 12 / SLOWER;
     for (uint64_t seed = 1; seed <= seeds; seed++) {
-        cut_is_exact(true, seed, seed & 1, seed & 2, seed & 4);
+        cut_is_exact(true, seed,
+                     (struct job){.hashed = seed & 1, .relocate = seed & 2, .async = seed & 4},
+                     NULL);
+    }
+}
+
+/* Two workers of a node share copies, up to three clocks apart: what they push before and after
+ * the cut leaves apart. */
+static const char *const models[] = {"ssp:2", "essp:1", "bsp", "async", "ssp:0", "vap:1"};
+
+static void a_cut_of_rows_with_clocks_is_exact(void **state) {
+    (void)state;
+    cut_is_exact(false, 1, (struct job){.hashed = false}, "ssp:3");
+    cut_is_exact(false, 2, (struct job){.hashed = true}, "bsp");
+}
+
+static void a_cut_of_rows_with_clocks_is_exact_under_seeds(void **state) {
+    (void)state;
+    const char *asked = getenv("TIDE_TEST_SEEDS");
+    const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 12 / SLOWER;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        const char *model = models[seed % TIDE_COUNT(models)];
+        cut_is_exact(true, seed, (struct job){.hashed = seed / 2 & 1, .single = seed / 4 & 1},
+                     model);
     }
 }
 
@@ -296,6 +348,7 @@ static void cut_is_exact_with_copies(uint64_t seed) {
     for (unsigned w = 0; w < WORKERS; w++) {
         start(&c, &fibers[w], w % 2, w, worker_run, &job);
     }
+    wait_all_count(&c, &job);
     for (unsigned g = 1; g <= GENERATIONS; g++) {
         pause_cluster(&c, 3000000);
         start(&c, &saver, 0, 77, save_run, &saving);
@@ -659,7 +712,8 @@ static void a_file_cut_at_any_block_is_detected(void **state) {
         assert_int_equal(tide__file_slurp(port, path, 16 << 20, &whole, &full), 0);
         const size_t step = full > TIDE__BLOCK_BYTES ? TIDE__BLOCK_BYTES : full > 4096 ? 4096 : 4;
         for (size_t size = 0; size < full; size += step) {
-            for (size_t beside = size ? size - 1 : 0; beside <= size + 1 && beside < full; beside++) {
+            for (size_t beside = size ? size - 1 : 0; beside <= size + 1 && beside < full;
+                 beside++) {
                 verify_cut(port, path, whole, full, beside);
                 cuts++;
             }
@@ -818,6 +872,8 @@ int main(void) {
         cmocka_unit_test(sums_agree_with_the_standard),
         cmocka_unit_test(a_cut_by_clocks_is_exact),
         cmocka_unit_test(a_cut_by_clocks_is_exact_under_seeds),
+        cmocka_unit_test(a_cut_of_rows_with_clocks_is_exact),
+        cmocka_unit_test(a_cut_of_rows_with_clocks_is_exact_under_seeds),
         cmocka_unit_test(rows_that_only_move_are_in_every_full_generation),
         cmocka_unit_test(a_cut_of_rows_with_copies_is_exact),
         cmocka_unit_test(crashes_leave_the_newest_generation),

@@ -1,0 +1,71 @@
+/* Work that belongs on another thread of the node: a short-lived actor does it, the caller waits on
+ * its fiber. */
+#include "actor/internal.h"
+
+/* Shared by the caller and the hop; the last to leave frees it. */
+struct hop {
+    atomic_uint holders;
+    atomic_bool done; /* release: pairs with the caller's acquire; what work wrote is seen */
+    void (*work)(void *arg);
+    void (*drop)(void *arg);
+    void *arg; /* NULL once the caller has it back */
+    struct tide_fiber *waiter;
+};
+
+static void hop_leave(struct hop *hop) {
+    if (atomic_fetch_sub_explicit(&hop->holders, 1, memory_order_acq_rel) == 1) {
+        if (hop->arg) {
+            hop->drop(hop->arg);
+        }
+        tide_free(hop);
+    }
+}
+
+static int hop_run(void *state) {
+    struct hop *hop = state;
+    hop->work(hop->arg);
+    return 0;
+}
+
+static void hop_release(void *state) {
+    struct hop *hop = state;
+    struct tide_fiber *waiter = hop->waiter;
+    atomic_store_explicit(&hop->done, true, memory_order_release);
+    if (waiter) {
+        tide_fiber_wake(waiter);
+    }
+    hop_leave(hop);
+}
+
+int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg,
+             void (*drop)(void *arg)) {
+    struct hop *hop = tide_alloc_zero(1, sizeof *hop);
+    if (!hop) {
+        drop(arg);
+        return tide_fail(TIDE_ENOMEM, "no memory for another thread's work");
+    }
+    *hop = (struct hop){.work = work, .drop = drop, .arg = arg, .waiter = tide_fiber_current()};
+    atomic_init(&hop->holders, 2);
+    struct tide_actor_options o = {
+        .type = "hop", .run = hop_run, .state = hop, .release = hop_release, .role = (uint8_t)role};
+    int code = tide_spawn(node, &o, NULL);
+    if (code < 0) {
+        drop(arg);
+        tide_free(hop);
+        return code;
+    }
+    struct tide_port *port = tide_system_port(tide_system_of(node));
+    while (code == 0 && !atomic_load_explicit(&hop->done, memory_order_acquire)) {
+        if (hop->waiter) {
+            code = tide_fiber_suspend(TIDE_NEVER, "another thread");
+        } else {
+            port->ops->pause(port, 200000);
+        }
+    }
+    if (atomic_load_explicit(&hop->done, memory_order_acquire)) {
+        hop->arg = NULL; /* the hop has let go of it */
+        code = 0;
+    }
+    hop_leave(hop);
+    return code;
+}
