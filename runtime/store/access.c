@@ -340,9 +340,9 @@ static bool all_handled(const struct tide_table *table) {
 }
 
 /* A worker at a table with copies. In place while nothing that workers handed over is on its way to
- * the store actor, nothing of the row on its way to its copies (durability strict), no slot about to
- * go to another home (window), and the leases hold until after the rows were read; else all of the
- * call goes to the store actor. */
+ * the store actor, nothing of the row on its way to its copies (durability strict), no slot about
+ * to go to another home (window), and the leases hold until after the rows were read; else all of
+ * the call goes to the store actor. */
 static int pull_strict(struct tide__pass *pass) {
     struct tide_table *table = pass->table;
     const uint64_t going = tide__at_risk_going(table);

@@ -16,9 +16,9 @@
  * them are safe; when it dies, the others have vanished (tide_table_stats.vanished): as many, or
  * fewer.
  *
- * A home that is to go on purpose is closed first (tide__at_risk_tighten), and nothing is lost. What
- * it applies from then on the next home may get from the origins again, in another order: so pulls
- * of the slots that go wait for the copies too, and what they show stays.
+ * A home that is to go on purpose is closed first (tide__at_risk_tighten), and nothing is lost.
+ * What it applies from then on the next home may get from the origins again, in another order: so
+ * pulls of the slots that go wait for the copies too, and what they show stays.
  *
  * I/O thread 0 unless marked.
  */

@@ -1,5 +1,6 @@
-/* Tests that run many seeds, and can be told which: [--first N] [--seeds N] [--mutant NAME] [FILTER];
- * the mutant also by TIDE_MUTANT in the environment. */
+/* Tests that run many seeds, and can be told which:
+ * [--first N] [--seeds N] [--mutant NAME] [FILTER]; the mutant also by TIDE_MUTANT in the
+ * environment. */
 #ifndef TIDE_TESTS_SEEDED_H
 #define TIDE_TESTS_SEEDED_H
 
