@@ -11,6 +11,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* More than this is asked for because of what somebody asked for, who can be told no. */
+enum { VITAL_MAX = 1 << 20 };
+
 bool (*tide__memory_refuses)(enum tide_memory_use use);
 static _Thread_local enum tide_memory_use current_use;
 
@@ -24,15 +27,19 @@ static bool is_refused(void) {
     return TIDE_UNLIKELY(tide__memory_refuses != NULL) && tide__memory_refuses(current_use);
 }
 
+static void end_without(size_t size) {
+    fprintf(stderr, "tide: out of memory: %zu bytes, without which this process cannot go on\n",
+            size);
+    fflush(stderr);
+    abort();
+}
+
 static void *checked(void *memory, size_t size) {
     if (TIDE_LIKELY(memory != NULL)) {
         return memory;
     }
-    if (current_use == TIDE_MEMORY_VITAL) {
-        fprintf(stderr, "tide: out of memory: %zu bytes, without which this process cannot go on\n",
-                size);
-        fflush(stderr);
-        abort();
+    if (current_use == TIDE_MEMORY_VITAL && size <= VITAL_MAX) {
+        end_without(size);
     }
     tide_fail(TIDE_ENOMEM, "out of memory: %zu bytes", size);
     return NULL;
@@ -73,6 +80,9 @@ void *tide_alloc_vital(size_t size) {
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     void *memory = tide_alloc_zero(1, size);
     tide__memory_swap(use);
+    if (memory == NULL) {
+        end_without(size);
+    }
     return memory;
 }
 
@@ -80,6 +90,9 @@ void *tide_realloc_vital(void *memory, size_t size) {
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     memory = tide_realloc(memory, size);
     tide__memory_swap(use);
+    if (memory == NULL) {
+        end_without(size);
+    }
     return memory;
 }
 
