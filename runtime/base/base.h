@@ -49,10 +49,9 @@ static inline unsigned tide_wait_bucket(uint64_t ns) {
 
 /* ---- memory: every allocation of runtime/ goes here; NULL on failure with ENOMEM set ---- */
 /* Who allocates on this thread. What users call reports ENOMEM (ASKED). The runtime's own actors and the scheduler
- * (VITAL) have taken over what is not theirs to drop, a row that moves or an answer: when they get no
- * memory the process ends with a message, as if the system had killed it for memory; but over 1 MiB at once is somebody's
- * wish, who is told ENOMEM. TOOL: the simulator and its
- * checks, which no simulated shortage concerns. */
+ * (VITAL) have taken over what is not theirs to drop, a row that moves or an answer: when they get no memory the process
+ * ends with a message, as if the system had killed it for memory; but over 1 MiB at once is somebody's wish, who is told
+ * ENOMEM. TOOL: the simulator and its checks, which no simulated shortage concerns. */
 enum tide_memory_use { TIDE_MEMORY_ASKED, TIDE_MEMORY_VITAL, TIDE_MEMORY_TOOL };
 enum tide_memory_use tide__memory_swap(enum tide_memory_use use); /* of this thread, or fiber; gives what it was */
 /* VITAL, whoever runs: never NULL. For little that goes with what was taken already. */
