@@ -446,6 +446,22 @@ function controller:own_record()
   return {params = self.params, state = copy(self.state), reports = self.clock, examples = self.done_examples}
 end
 
+local REPORT_S <const> = 1 -- at most, from the end of a pass to its report
+
+---How far the data in chunks is, and what was reported of it: of one moment, since a run that is resumed reports the
+---rest of the pass together with what its chunks had told. A pass that is over and not reported yet is waited for:
+---nobody would report it again.
+function controller:data_record()
+  local deadline <const> = core.now() + REPORT_S
+  local function is_between()
+    for _, w in ipairs(self.workers) do
+      if w.state == "running" then return self.chunks:over() and next(self.chunks.sums) and core.now() < deadline end
+    end
+  end
+  while is_between() do core.sleep(0.001) end
+  return self.chunks:record(), self:own_record()
+end
+
 ---The records of all workers as of the cut; those that have returned, as of their end. What they say of a cut may
 ---come a little later than its parts are written.
 function controller:records_of(info)
@@ -464,7 +480,7 @@ function controller:records_of(info)
   for _, w in ipairs(self.workers) do
     ranks[w.rank] = cut and cut.ranks[w.rank] or self.records[w.rank] or {}
   end
-  return ranks, cut and cut.own or self:own_record()
+  return ranks, cut and cut.own
 end
 
 ---@param o {dir: string, keep?: integer, cut?: string}
@@ -473,9 +489,11 @@ end
 function controller:write_checkpoint(o)
   if self.writing then return nil, script.error("T0706", "another checkpoint of this run is being written") end
   self.writing = true
-  local position = self.chunks and self.chunks:record()
+  local position, reported
+  if self.chunks then position, reported = self:data_record() end
   local info, err = require("tide.checkpoint").save(o, function(info)
-    local ranks, own = self:records_of(info)
+    local ranks, at_cut = self:records_of(info)
+    local own = reported or at_cut or self:own_record()
     return {
       name = self.a.job, run = self.a.run, seed = self.a.seed, script = self.a.script.sha, workers = #self.workers,
       params = own.params, state = own.state, reports = own.reports, examples = own.examples, ranks = ranks,

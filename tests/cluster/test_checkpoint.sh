@@ -150,6 +150,22 @@ tide.main(function()
   print(("done, %d twice"):format(twice))
 end)
 LUA
+# Whenever one is taken, each example that counts as done was reported or will be with the rest of its pass.
+sed 's/every = "100ms"/every = "10ms", keep = 1000/; s/"chunked"/"often"/' pass.lua >often.lua
+run 0 run often.lua
+python3 - often <<'PY' || fail "a generation keeps other examples than were done"
+import glob, json, sys
+manifests = glob.glob(sys.argv[1] + "/*/MANIFEST.json")
+for name in manifests:
+    job = json.load(open(name))["manifest"]["job"]
+    chunks = job["chunks"]
+    told = chunks["sums"]["examples"] if chunks["sums"] else 0
+    done = len(chunks["done"]) * chunks["count"] // chunks["pieces"]
+    if job["examples"] + told != (chunks["pass"] - 1) * chunks["count"] + done or (told and done == chunks["count"]):
+        sys.exit("%s: %d reported, %d told, %d done in pass %d" % (name, job["examples"], told, done, chunks["pass"]))
+sys.exit(len(manifests) < 10)
+PY
+
 begin run pass.lua
 two() { [ "$(ls -d chunked/*/MANIFEST.json 2>/dev/null | wc -l)" -ge 2 ]; }
 wait_for 20 two
