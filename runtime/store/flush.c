@@ -240,15 +240,6 @@ void tide__leaving_free(struct tide__leaving *l) {
     *l = (struct tide__leaving){.records = NULL};
 }
 
-void tide__flush_apart(struct tide__clocked *c, uint64_t record) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
-    if (tide__flush_try(sync)) { /* its holder may be a fiber of this thread that yielded */
-        tide__flush_records(c, &record, 1);
-        tide__flush_unlock(sync);
-    }
-    (void)tide_yield();
-}
-
 /* ---- ticks ---- */
 
 static void tick_to(struct tide__sync *sync, uint16_t node) {
@@ -312,6 +303,16 @@ void tide__flush_lock(struct tide__sync *sync) {
         tide_pause();
     }
     rest_leaves(sync);
+}
+
+void tide__flush_apart(struct tide__clocked *c, uint64_t record) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    if (tide__flush_try(sync)) { /* its holder may be a fiber of this thread that yielded */
+        rest_leaves(sync);
+        tide__flush_records(c, &record, 1);
+        tide__flush_unlock(sync);
+    }
+    (void)tide_yield();
 }
 
 /* To the I/O thread: a part. Whoever has the lock by then packs the rest. */

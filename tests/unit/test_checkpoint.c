@@ -305,8 +305,12 @@ static void a_cut_of_rows_with_clocks_is_exact_under_seeds(void **state) {
     const uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 12 / SLOWER;
     for (uint64_t seed = 1; seed <= seeds; seed++) {
         const char *model = models[seed % TIDE_COUNT(models)];
+        if (seed % 3 != 0) {
+            unlikely_begins("clock_in_parts", seed, 0.5);
+        }
         cut_is_exact(true, seed, (struct job){.hashed = seed / 2 & 1, .single = seed / 4 & 1},
                      model);
+        unlikely_ends();
     }
 }
 
