@@ -7,7 +7,7 @@
  * actor. Three kinds of lock, always taken in this order and none of them across a suspension: slot
  * latch    creation of a slot's index, growth of a hashed one, the start of a slot's departure key
  * word bit  one row; its holder never takes a latch pending lock  the table of unanswered
- * operations together with every change of a route (see remote.c)
+ * operations together with every change of a route (see pending.c)
  */
 #ifndef TIDE_STORE_INTERNAL_H
 #define TIDE_STORE_INTERNAL_H
@@ -333,7 +333,7 @@ int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__t
 int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
                   size_t key_count, float *out, const float *in, struct tide_ticket *ticket);
 
-/* ---- remote.c ---- */
+/* ---- pending.c, remote.c ---- */
 struct tide__ticket {           /* lies in struct tide_ticket */
     atomic_uint_fast64_t state; /* waiting fiber 48 | remaining messages 16; 0: done */
     struct tide_table *table;
@@ -441,6 +441,14 @@ void tide__ticket_error(struct tide__ticket *ticket, int code, const char *text)
 void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text,
                           const void *positions, size_t count, int rows_code, const void *rows,
                           size_t row_bytes);
+/* An id for a message that is being made; it becomes an entry, or is given back with what was made
+ * of it. */
+int tide__pending_reserve(struct tide__pending_table *table, uint64_t *id);
+void tide__pending_unused(struct tide__pending_table *table, uint64_t id, struct tide__pending *p);
+/* Busy, and nobody waits for it any more: it goes, with the credit that it held. */
+void tide__pending_end(struct tide__pending_table *table, struct tide__pending *p);
+/* Lock held. Its death was told to entries: no more may be registered. */
+bool tide__pending_is_gone(const struct tide__pending_table *table, uint16_t node);
 /* The entry, now in the caller's hands (busy); NULL: unknown or in somebody's. */
 struct tide__pending *tide__pending_take(struct tide__pending_table *table, uint64_t id);
 /* The whole operation was refused. */
