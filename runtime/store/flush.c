@@ -183,8 +183,11 @@ static void record_leaves(struct tide__clocked *c, struct tide__leaving *l, size
     uint64_t old;
     atomic_uint_fast64_t *word;
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
-    if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
-        tide__copy_lock(c, key, false, true, &word, &old, &found) != TIDE__FOUND) {
+    int code = atomic_load_explicit(&r->in_use, memory_order_acquire) ? TIDE_EBUSY : TIDE__NOT_FOUND;
+    while (code == TIDE_EBUSY) { /* without yielding to a fiber that may spin for the flush lock */
+        code = tide__copy_lock(c, key, false, false, &word, &old, &found);
+    }
+    if (code != TIDE__FOUND) {
         return;
     }
     if (found == r) {
