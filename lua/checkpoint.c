@@ -13,17 +13,12 @@ struct handle {
     struct tide_checkpoint *checkpoint; /* NULL once it has ended */
 };
 
-static void field_integer(lua_State *L, const char *name, uint64_t value) {
-    lua_pushinteger(L, (lua_Integer)value);
-    lua_setfield(L, -2, name);
-}
-
 /* Pushes a table. */
 static void push_info(lua_State *L, const struct tide_checkpoint_info *info) {
     lua_createtable(L, 0, 8);
-    field_integer(L, "generation", info->generation);
-    field_integer(L, "bytes", info->bytes);
-    field_integer(L, "rows", info->rows);
+    tide__lua_set_integer(L, "generation", info->generation);
+    tide__lua_set_integer(L, "bytes", info->bytes);
+    tide__lua_set_integer(L, "rows", info->rows);
     lua_pushnumber(L, (lua_Number)info->wall_ns / 1e9);
     lua_setfield(L, -2, "wall_s");
     lua_pushboolean(L, info->full);
@@ -33,7 +28,7 @@ static void push_info(lua_State *L, const struct tide_checkpoint_info *info) {
     lua_pushstring(L, info->clock == UINT32_MAX ? "fuzzy" : "clock");
     lua_setfield(L, -2, "cut");
     if (info->clock != UINT32_MAX) {
-        field_integer(L, "clock", info->clock);
+        tide__lua_set_integer(L, "clock", info->clock);
     }
 }
 
@@ -176,7 +171,7 @@ static void push_generation(lua_State *L, struct tide_port *port, const char *di
     int code = tide__generation_manifest(port, dir, generation, &m);
     if (code) {
         lua_createtable(L, 0, 3);
-        field_integer(L, "generation", generation);
+        tide__lua_set_integer(L, "generation", generation);
         lua_pushboolean(L, false);
         lua_setfield(L, -2, "committed");
         lua_pushstring(L, tide_error_message());
@@ -190,10 +185,10 @@ static void push_generation(lua_State *L, struct tide_port *port, const char *di
     memcpy(program, m.program, sizeof program);
     tide__manifest_release(&m);
     push_info(L, &info);
-    field_integer(L, "chain", chain);
-    field_integer(L, "base", first);
-    field_integer(L, "nodes", nodes);
-    field_integer(L, "tables", tables);
+    tide__lua_set_integer(L, "chain", chain);
+    tide__lua_set_integer(L, "base", first);
+    tide__lua_set_integer(L, "nodes", nodes);
+    tide__lua_set_integer(L, "tables", tables);
     lua_pushstring(L, program);
     lua_setfield(L, -2, "program");
 }

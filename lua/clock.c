@@ -63,8 +63,7 @@ static const char *const send_orders[] = {"clock", "magnitude", "age", "random"}
 void tide__lua_send_order_push(lua_State *L, const struct tide_table_options *options) {
     lua_pushstring(L, send_orders[options->send_order % TIDE_COUNT(send_orders)]);
     lua_setfield(L, -2, "send_order");
-    lua_pushinteger(L, (lua_Integer)options->bandwidth);
-    lua_setfield(L, -2, "bandwidth");
+    tide__lua_set_integer(L, "bandwidth", options->bandwidth);
 }
 
 void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_options *options) {
@@ -104,16 +103,6 @@ void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_optio
     lua_pop(L, 5);
 }
 
-static void number(lua_State *L, const char *field, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, field);
-}
-
-static void count(lua_State *L, const char *field, uint64_t value) {
-    lua_pushinteger(L, (lua_Integer)value);
-    lua_setfield(L, -2, field);
-}
-
 static void push_bound(lua_State *L, const struct tide_table *table) {
     struct tide_consistency consistency;
     char text[TIDE_CONSISTENCY_TEXT];
@@ -136,21 +125,21 @@ static void push_seen(lua_State *L, const struct tide_worker_staleness *s) {
         pulls += s->count[d];
     }
     lua_setfield(L, -2, "hist");
-    number(L, "mean", s->mean);
-    number(L, "var", s->variance);
+    tide__lua_set_number(L, "mean", s->mean);
+    tide__lua_set_number(L, "var", s->variance);
     lua_pushinteger(L, least);
     lua_setfield(L, -2, "min");
-    count(L, "pulls", pulls);
-    count(L, "over", s->over);
-    count(L, "under", s->under);
-    count(L, "hits", s->hits);
-    count(L, "waits", s->waits);
-    count(L, "fetches", s->fetches);
-    count(L, "clocks", s->clocks);
-    number(L, "waited_s", (double)s->waited_ns / 1e9);
-    number(L, "clock_s", (double)s->clock_ns / 1e9);
-    number(L, "stopped_s", (double)s->stopped_ns / 1e9);
-    count(L, "stops", s->stops);
+    tide__lua_set_integer(L, "pulls", pulls);
+    tide__lua_set_integer(L, "over", s->over);
+    tide__lua_set_integer(L, "under", s->under);
+    tide__lua_set_integer(L, "hits", s->hits);
+    tide__lua_set_integer(L, "waits", s->waits);
+    tide__lua_set_integer(L, "fetches", s->fetches);
+    tide__lua_set_integer(L, "clocks", s->clocks);
+    tide__lua_set_number(L, "waited_s", (double)s->waited_ns / 1e9);
+    tide__lua_set_number(L, "clock_s", (double)s->clock_ns / 1e9);
+    tide__lua_set_number(L, "stopped_s", (double)s->stopped_ns / 1e9);
+    tide__lua_set_integer(L, "stops", s->stops);
 }
 
 /* A list by number of the worker. */
@@ -163,7 +152,7 @@ static void push_workers(lua_State *L, struct tide_table *table) {
     for (size_t i = 0; i < found; i++) {
         lua_createtable(L, 0, 20);
         push_seen(L, &s[i]);
-        count(L, "worker", s[i].worker);
+        tide__lua_set_integer(L, "worker", s[i].worker);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_remove(L, -2);
@@ -179,20 +168,20 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     lua_setfield(L, -2, "consistency");
     lua_createtable(L, 0, 32);
     push_seen(L, &s.all);
-    count(L, "copies", s.copies);
-    count(L, "copy_bytes", s.copy_bytes);
-    count(L, "evicted", s.evicted);
-    count(L, "values_in", s.values_in);
-    count(L, "values_out", s.values_out);
-    count(L, "deltas_out", s.deltas_out);
-    count(L, "value_bytes", s.value_bytes);
-    count(L, "answer_bytes", s.answer_bytes);
-    count(L, "delta_bytes", s.delta_bytes);
-    count(L, "early_rows", s.early_rows);
-    count(L, "early_bytes", s.early_bytes);
-    count(L, "forced_bytes", s.value_bytes + s.delta_bytes - s.early_bytes);
-    count(L, "confirm_bytes", s.confirm_bytes);
-    count(L, "excess", s.excess);
+    tide__lua_set_integer(L, "copies", s.copies);
+    tide__lua_set_integer(L, "copy_bytes", s.copy_bytes);
+    tide__lua_set_integer(L, "evicted", s.evicted);
+    tide__lua_set_integer(L, "values_in", s.values_in);
+    tide__lua_set_integer(L, "values_out", s.values_out);
+    tide__lua_set_integer(L, "deltas_out", s.deltas_out);
+    tide__lua_set_integer(L, "value_bytes", s.value_bytes);
+    tide__lua_set_integer(L, "answer_bytes", s.answer_bytes);
+    tide__lua_set_integer(L, "delta_bytes", s.delta_bytes);
+    tide__lua_set_integer(L, "early_rows", s.early_rows);
+    tide__lua_set_integer(L, "early_bytes", s.early_bytes);
+    tide__lua_set_integer(L, "forced_bytes", s.value_bytes + s.delta_bytes - s.early_bytes);
+    tide__lua_set_integer(L, "confirm_bytes", s.confirm_bytes);
+    tide__lua_set_integer(L, "excess", s.excess);
     push_workers(L, table);
     lua_setfield(L, -2, "workers");
     lua_setfield(L, -2, "staleness");

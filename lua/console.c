@@ -158,12 +158,10 @@ static int core_evaluation(lua_State *L) {
     struct tide_sandbox *limits = luaL_checkudata(L, 1, METATABLE);
     uint64_t ns = limits->fibers > 0 ? tide_port_now(limits->port) - limits->started : limits->ns;
     lua_createtable(L, 0, 5);
-    lua_pushinteger(L, (lua_Integer)limits->used);
-    lua_setfield(L, -2, "instructions");
+    tide__lua_set_integer(L, "instructions", limits->used);
     lua_pushnumber(L, (lua_Number)ns / 1e9);
     lua_setfield(L, -2, "seconds");
-    lua_pushinteger(L, (lua_Integer)tide__lua_host(L)->memory_peak);
-    lua_setfield(L, -2, "memory_peak_bytes");
+    tide__lua_set_integer(L, "memory_peak_bytes", tide__lua_host(L)->memory_peak);
     lua_pushinteger(L, limits->fibers);
     lua_setfield(L, -2, "fibers");
     lua_pushstring(L, over_name(limits->over));

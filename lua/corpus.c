@@ -17,10 +17,8 @@ static int push_corpus(lua_State *L) {
     struct tide_lua_tensor *tokens = tide__lua_tensor_new(L, TIDE_U32, c->token_count, 1);
     memcpy(tokens->t.data, c->tokens, c->token_count * sizeof *c->tokens);
     lua_setfield(L, -2, "tokens");
-    lua_pushinteger(L, (lua_Integer)c->dropped_words);
-    lua_setfield(L, -2, "dropped_words");
-    lua_pushinteger(L, (lua_Integer)c->dropped_tokens);
-    lua_setfield(L, -2, "dropped_tokens");
+    tide__lua_set_integer(L, "dropped_words", c->dropped_words);
+    tide__lua_set_integer(L, "dropped_tokens", c->dropped_tokens);
     return 1;
 }
 

@@ -179,11 +179,6 @@ static void fit(const struct cost *c, double *call, double *row) {
     }
 }
 
-static void set_number(lua_State *L, const char *key, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-}
-
 void tide__costs_push(lua_State *L) {
     lua_createtable(L, 0, (int)costs.count);
     for (size_t i = 0; i < costs.count; i++) {
@@ -194,11 +189,11 @@ void tide__costs_push(lua_State *L) {
         }
         fit(c, &call, &row);
         lua_createtable(L, 0, 5);
-        set_number(L, "call_s", call * 1e-9);
-        set_number(L, "row_s", row * 1e-9);
-        set_number(L, "calls", c->calls);
-        set_number(L, "rows", c->x);
-        set_number(L, "seconds", c->y * 1e-9);
+        tide__lua_set_number(L, "call_s", call * 1e-9);
+        tide__lua_set_number(L, "row_s", row * 1e-9);
+        tide__lua_set_number(L, "calls", c->calls);
+        tide__lua_set_number(L, "rows", c->x);
+        tide__lua_set_number(L, "seconds", c->y * 1e-9);
         lua_setfield(L, -2, c->name);
     }
 }
@@ -211,8 +206,8 @@ void tide__costs_push_work(lua_State *L) {
     }
     fit_work(&costs.work, &flop, &byte);
     lua_createtable(L, 0, 4);
-    set_number(L, "flop_s", flop * 1e-9);
-    set_number(L, "byte_s", byte * 1e-9);
-    set_number(L, "calls", costs.work.calls);
-    set_number(L, "seconds", costs.work.y * 1e-9);
+    tide__lua_set_number(L, "flop_s", flop * 1e-9);
+    tide__lua_set_number(L, "byte_s", byte * 1e-9);
+    tide__lua_set_number(L, "calls", costs.work.calls);
+    tide__lua_set_number(L, "seconds", costs.work.y * 1e-9);
 }

@@ -258,8 +258,7 @@ static struct tide_exchange_plan read_plan(lua_State *L, struct tide_lua_exchang
 static void push_plan(lua_State *L, const struct tide_lua_exchange *own,
                       const struct tide_exchange_plan *plan) {
     lua_createtable(L, 0, 4);
-    lua_pushinteger(L, (lua_Integer)plan->epoch);
-    lua_setfield(L, -2, "epoch");
+    tide__lua_set_integer(L, "epoch", plan->epoch);
     for (int i = 0; i < 3; i++) {
         lua_createtable(L, (int)own->layer_count, 0);
     }
@@ -483,11 +482,6 @@ int tide__lua_exchange_factors(void *arg, size_t parameter, const struct tide_op
 
 /* ---- figures ---- */
 
-static void set_number(lua_State *L, const char *name, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-}
-
 /* x:stats() -> {messages=, bytes=, payload={ps=, factor=, ring=}, busy_s=, waited_s=, layer_s={}}
  */
 static int exchange_stats(lua_State *L) {
@@ -495,16 +489,13 @@ static int exchange_stats(lua_State *L) {
     struct tide_exchange_stats s;
     tide_exchange_stats(own->x, &s);
     lua_createtable(L, 0, 6);
-    lua_pushinteger(L, (lua_Integer)s.messages);
-    lua_setfield(L, -2, "messages");
-    lua_pushinteger(L, (lua_Integer)s.bytes);
-    lua_setfield(L, -2, "bytes");
-    set_number(L, "busy_s", (double)s.busy_ns * 1e-9);
-    set_number(L, "waited_s", (double)s.waited_ns * 1e-9);
+    tide__lua_set_integer(L, "messages", s.messages);
+    tide__lua_set_integer(L, "bytes", s.bytes);
+    tide__lua_set_number(L, "busy_s", (double)s.busy_ns * 1e-9);
+    tide__lua_set_number(L, "waited_s", (double)s.waited_ns * 1e-9);
     lua_createtable(L, 0, TIDE_PATH_COUNT);
     for (int i = 0; i < TIDE_PATH_COUNT; i++) {
-        lua_pushinteger(L, (lua_Integer)s.payload[i]);
-        lua_setfield(L, -2, path_names[i]);
+        tide__lua_set_integer(L, path_names[i], s.payload[i]);
     }
     lua_setfield(L, -2, "payload");
     lua_createtable(L, (int)own->layer_count, 0);

@@ -194,6 +194,16 @@ int tide__lua_tables(lua_State *L);              /* core.tables() */
 extern const char *const tide__lua_durability_names[]; /* by enum, ended by NULL; table.c */
 int tide__lua_table_consistency(lua_State *L); /* t:consistency([text]) */
 
+/* ---- fields of the table on top of the stack ---- */
+static inline void tide__lua_set_integer(lua_State *L, const char *field, uint64_t value) {
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, field);
+}
+static inline void tide__lua_set_number(lua_State *L, const char *field, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, field);
+}
+
 /* ---- spawn.c ---- */
 /* What an actor leaves behind for the OS thread that waits for it (core.node_run). */
 struct tide_lua_outcome {

@@ -149,8 +149,7 @@ static int push_libsvm(lua_State *L) {
     lua_setfield(L, -2, "columns");
     lua_pushinteger(L, data->base);
     lua_setfield(L, -2, "base");
-    lua_pushinteger(L, (lua_Integer)data->queries);
-    lua_setfield(L, -2, "queries");
+    tide__lua_set_integer(L, "queries", data->queries);
     return 1;
 }
 

@@ -252,11 +252,6 @@ static void set_text(lua_State *L, const char *key, const char *value) {
     }
 }
 
-static void set_integer(lua_State *L, const char *key, uint64_t value) {
-    lua_pushinteger(L, (lua_Integer)value);
-    lua_setfield(L, -2, key);
-}
-
 static void set_flag(lua_State *L, const char *key, bool value) {
     lua_pushboolean(L, value);
     lua_setfield(L, -2, key);
@@ -270,23 +265,23 @@ static int core_node(lua_State *L) {
     }
     struct tide_net *net = tide_net_of(host->node);
     lua_createtable(L, 0, 5);
-    set_integer(L, "id", tide_node_id(host->node));
+    tide__lua_set_integer(L, "id", tide_node_id(host->node));
     set_text(L, "name", tide_node_name(host->node));
     set_text(L, "endpoint", tide_node_endpoint(host->node));
     set_text(L, "cluster", tide_net_cluster(net));
-    set_integer(L, "controller", tide_net_controller(net));
+    tide__lua_set_integer(L, "controller", tide_net_controller(net));
     return 1;
 }
 
 static void push_member(lua_State *L, const struct tide_member *m) {
     static const char *const states[] = {"joining", "up", "leaving", "left", "dead"};
     lua_createtable(L, 0, 8);
-    set_integer(L, "id", m->id);
+    tide__lua_set_integer(L, "id", m->id);
     set_text(L, "name", m->name);
     set_text(L, "state", m->state < TIDE_COUNT(states) ? states[m->state] : "?");
     set_flag(L, "store", m->store);
-    set_integer(L, "workers", m->workers);
-    set_integer(L, "pid", (uint64_t)m->pid);
+    tide__lua_set_integer(L, "workers", m->workers);
+    tide__lua_set_integer(L, "pid", (uint64_t)m->pid);
     set_text(L, "endpoint", m->endpoint);
     set_text(L, "reason", m->reason);
 }
@@ -316,7 +311,7 @@ static int core_members(lua_State *L) {
     size_t count = tide_net_members(net, members, limit, &view);
     count = count < limit ? count : limit;
     lua_createtable(L, (int)count, 1);
-    set_integer(L, "view", view);
+    tide__lua_set_integer(L, "view", view);
     for (size_t i = 0; i < count; i++) {
         push_member(L, &members[i]);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
@@ -338,18 +333,18 @@ static int core_links(lua_State *L) {
     for (size_t i = 0; i < count; i++) {
         const struct tide_link_info *link = &links[i];
         lua_createtable(L, 0, 10);
-        set_integer(L, "peer", link->peer);
+        tide__lua_set_integer(L, "peer", link->peer);
         set_flag(L, "up", link->up);
-        set_integer(L, "bytes_out", link->bytes_out);
-        set_integer(L, "bytes_in", link->bytes_in);
-        set_integer(L, "frames_out", link->frames_out);
-        set_integer(L, "frames_in", link->frames_in);
-        set_integer(L, "writes", link->writes);
-        set_integer(L, "queue_bytes", link->queue_bytes);
-        set_integer(L, "round_trip_ns", link->round_trip_ns);
+        tide__lua_set_integer(L, "bytes_out", link->bytes_out);
+        tide__lua_set_integer(L, "bytes_in", link->bytes_in);
+        tide__lua_set_integer(L, "frames_out", link->frames_out);
+        tide__lua_set_integer(L, "frames_in", link->frames_in);
+        tide__lua_set_integer(L, "writes", link->writes);
+        tide__lua_set_integer(L, "queue_bytes", link->queue_bytes);
+        tide__lua_set_integer(L, "round_trip_ns", link->round_trip_ns);
         lua_createtable(L, 0, TIDE_LANE_COUNT);
         for (size_t lane = 0; lane < TIDE_LANE_COUNT; lane++) {
-            set_integer(L, lanes[lane], link->credit_used[lane]);
+            tide__lua_set_integer(L, lanes[lane], link->credit_used[lane]);
         }
         lua_setfield(L, -2, "credit_used");
         lua_rawseti(L, -2, (lua_Integer)i + 1);
@@ -369,13 +364,13 @@ static void push_actor(lua_State *L, const struct tide_actor_info *info, uint64_
         lua_pushnumber(L, now > info->waits_since ? (double)(now - info->waits_since) * 1e-9 : 0);
         lua_setfield(L, -2, "waits_s");
     }
-    set_integer(L, "messages_handled", info->messages_handled);
+    tide__lua_set_integer(L, "messages_handled", info->messages_handled);
     lua_pushnumber(L, (double)info->handling_ns * 1e-9);
     lua_setfield(L, -2, "handling_s");
-    set_integer(L, "mailbox_messages", info->mailbox_messages);
-    set_integer(L, "mailbox_bytes", info->mailbox_bytes);
+    tide__lua_set_integer(L, "mailbox_messages", info->mailbox_messages);
+    tide__lua_set_integer(L, "mailbox_bytes", info->mailbox_bytes);
     set_text(L, "role", info->role < TIDE_COUNT(roles) ? roles[info->role] : "?");
-    set_integer(L, "thread", info->thread);
+    tide__lua_set_integer(L, "thread", info->thread);
     set_flag(L, "fiber", info->fiber);
 }
 
@@ -416,14 +411,10 @@ static int core_queue(lua_State *L) {
         return 1;
     }
     lua_createtable(L, 0, 4);
-    lua_pushinteger(L, (lua_Integer)queue.limit);
-    lua_setfield(L, -2, "limit_bytes");
-    lua_pushinteger(L, (lua_Integer)queue.bytes);
-    lua_setfield(L, -2, "bytes");
-    lua_pushinteger(L, (lua_Integer)queue.most);
-    lua_setfield(L, -2, "most_bytes");
-    lua_pushinteger(L, (lua_Integer)queue.waits);
-    lua_setfield(L, -2, "waits");
+    tide__lua_set_integer(L, "limit_bytes", queue.limit);
+    tide__lua_set_integer(L, "bytes", queue.bytes);
+    tide__lua_set_integer(L, "most_bytes", queue.most);
+    tide__lua_set_integer(L, "waits", queue.waits);
     return 1;
 }
 
@@ -435,10 +426,8 @@ static int core_load(lua_State *L) {
         tide_node_load(host->node, &load);
     }
     lua_createtable(L, 0, 3);
-    lua_pushinteger(L, (lua_Integer)load.messages);
-    lua_setfield(L, -2, "messages");
-    lua_pushinteger(L, (lua_Integer)load.keys);
-    lua_setfield(L, -2, "keys");
+    tide__lua_set_integer(L, "messages", load.messages);
+    tide__lua_set_integer(L, "keys", load.keys);
     lua_pushnumber(L, (double)load.busy_ns * 1e-9);
     lua_setfield(L, -2, "busy_s");
     return 1;
@@ -482,7 +471,7 @@ static int core_build(lua_State *L) {
     set_text(L, "compiler", "gcc " __VERSION__);
 #endif
     set_text(L, "version", TIDE_VERSION);
-    set_integer(L, "protocol", TIDE_PROTOCOL);
+    tide__lua_set_integer(L, "protocol", TIDE_PROTOCOL);
     set_text(L, "lua", LUA_RELEASE);
     lua_pushfstring(L, "%d.%d.%d", UV_VERSION_MAJOR, UV_VERSION_MINOR, UV_VERSION_PATCH);
     lua_setfield(L, -2, "libuv");

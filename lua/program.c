@@ -276,29 +276,24 @@ static int program_shape(lua_State *L) {
     return 3;
 }
 
-static void set_integer(lua_State *L, const char *name, size_t value) {
-    lua_pushinteger(L, (lua_Integer)value);
-    lua_setfield(L, -2, name);
-}
-
 /* program:layout() -> {keys=, states=, parameters={...}, layers={...}}; counts from 0 as kernels do
  */
 static int program_layout(lua_State *L) {
     struct tide_program *p = check_program(L);
     lua_createtable(L, 0, 4);
-    set_integer(L, "keys", tide_program_parameter_keys(p));
-    set_integer(L, "states", tide_program_state_elements(p));
+    tide__lua_set_integer(L, "keys", tide_program_parameter_keys(p));
+    tide__lua_set_integer(L, "states", tide_program_state_elements(p));
     lua_newtable(L);
     for (size_t i = 0; i < tide_program_parameter_count(p); i++) {
         struct tide_parameter_place place = tide_program_parameter_at(p, i);
         lua_createtable(L, 0, 6);
         lua_pushstring(L, place.name);
         lua_setfield(L, -2, "name");
-        set_integer(L, "layer", (size_t)place.layer + 1);
-        set_integer(L, "first", place.first);
-        set_integer(L, "count", place.count);
-        set_integer(L, "rows", place.rows);
-        set_integer(L, "columns", place.columns);
+        tide__lua_set_integer(L, "layer", (size_t)place.layer + 1);
+        tide__lua_set_integer(L, "first", place.first);
+        tide__lua_set_integer(L, "count", place.count);
+        tide__lua_set_integer(L, "rows", place.rows);
+        tide__lua_set_integer(L, "columns", place.columns);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_setfield(L, -2, "parameters");
@@ -308,8 +303,8 @@ static int program_layout(lua_State *L) {
         lua_createtable(L, 0, 3);
         lua_pushstring(L, layer.name);
         lua_setfield(L, -2, "name");
-        set_integer(L, "first_key", layer.first_key);
-        set_integer(L, "key_count", layer.key_count);
+        tide__lua_set_integer(L, "first_key", layer.first_key);
+        tide__lua_set_integer(L, "key_count", layer.key_count);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_setfield(L, -2, "layers");
@@ -433,7 +428,7 @@ static int run_feed(lua_State *L) {
     lua_createtable(L, 0, 2);
     lua_pushvalue(L, 3);
     lua_setfield(L, -2, "tensor");
-    set_integer(L, "rows", left);
+    tide__lua_set_integer(L, "rows", left);
     lua_setfield(L, -2, name);
     int code = tide_run_bind(
         own->run, name, (char *)tensor->t.data + (size_t)(first - 1) * columns * tensor->element);
@@ -595,12 +590,12 @@ static int run_figures(lua_State *L) {
     struct lua_run *own = check_run(L);
     struct tide_plan_figures f = tide_plan_figures(own->plan);
     lua_createtable(L, 0, 6);
-    set_integer(L, "operations", f.operations);
-    set_integer(L, "regions", f.regions);
-    set_integer(L, "row_bytes", f.row_bytes);
-    set_integer(L, "fixed_bytes", f.fixed_bytes);
-    set_integer(L, "row_bytes_without_reuse", f.row_bytes_without_reuse);
-    set_integer(L, "arena_bytes", tide_run_arena_bytes(own->run));
+    tide__lua_set_integer(L, "operations", f.operations);
+    tide__lua_set_integer(L, "regions", f.regions);
+    tide__lua_set_integer(L, "row_bytes", f.row_bytes);
+    tide__lua_set_integer(L, "fixed_bytes", f.fixed_bytes);
+    tide__lua_set_integer(L, "row_bytes_without_reuse", f.row_bytes_without_reuse);
+    tide__lua_set_integer(L, "arena_bytes", tide_run_arena_bytes(own->run));
     return 1;
 }
 

@@ -251,8 +251,7 @@ static int sampler_stats(lua_State *L) {
                   {"groups", stats.groups}};
     lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 2);
     for (size_t i = 0; i < TIDE_COUNT(fields); i++) {
-        lua_pushinteger(L, (lua_Integer)fields[i].value);
-        lua_setfield(L, -2, fields[i].name);
+        tide__lua_set_integer(L, fields[i].name, fields[i].value);
     }
     lua_pushstring(L, scheme_names[s->scheme]);
     lua_setfield(L, -2, "scheme");

@@ -562,14 +562,11 @@ static int sandbox_export(lua_State *L) {
 static int sandbox_usage(lua_State *L) {
     struct tide_sandbox *s = luaL_checkudata(L, 1, METATABLE);
     lua_createtable(L, 0, 5);
-    lua_pushinteger(L, (lua_Integer)s->used);
-    lua_setfield(L, -2, "instructions");
+    tide__lua_set_integer(L, "instructions", s->used);
     lua_pushnumber(L, (lua_Number)s->ns / 1e9);
     lua_setfield(L, -2, "seconds");
-    lua_pushinteger(L, (lua_Integer)s->memory);
-    lua_setfield(L, -2, "memory_bytes");
-    lua_pushinteger(L, (lua_Integer)s->memory_peak);
-    lua_setfield(L, -2, "memory_peak_bytes");
+    tide__lua_set_integer(L, "memory_bytes", s->memory);
+    tide__lua_set_integer(L, "memory_peak_bytes", s->memory_peak);
     lua_pushlstring(L, s->log, s->log_size);
     lua_setfield(L, -2, "log");
     return 1;

@@ -124,8 +124,7 @@ void tide__lua_push_shared(lua_State *L, struct tide_table *table) {
     }
     lua_createtable(L, 0, (int)TIDE_COUNT(counts) + 4);
     for (size_t i = 0; i < TIDE_COUNT(counts); i++) {
-        lua_pushinteger(L, (lua_Integer)counts[i].value);
-        lua_setfield(L, -2, counts[i].name);
+        tide__lua_set_integer(L, counts[i].name, counts[i].value);
     }
     milliseconds(L, "unsent_mean_ms", s.unsent.mean_ns);
     milliseconds(L, "unsent_max_ms", s.unsent.max_ns);

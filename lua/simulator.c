@@ -653,16 +653,6 @@ static int core_sim_close(lua_State *L) {
     return 0;
 }
 
-static void set_number(lua_State *L, const char *key, double value) {
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-}
-
-static void set_integer(lua_State *L, const char *key, uint64_t value) {
-    lua_pushinteger(L, (lua_Integer)value);
-    lua_setfield(L, -2, key);
-}
-
 /* {seed=, virtual_s=, events=, hash="16 digits", faults=, faults_missed=, flows=, flow_computations=,
  * flow_splits=, latency_min=, latency_max=, nic=} | nil */
 static int core_sim_report(lua_State *L) {
@@ -675,19 +665,19 @@ static int core_sim_report(lua_State *L) {
     (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tide_sim_hash(world.sim));
     tide_sim_flows(world.sim, &flows);
     lua_createtable(L, 0, 12);
-    set_integer(L, "seed", world.seed);
-    set_number(L, "virtual_s", (double)tide_sim_now(world.sim) * 1e-9);
-    set_integer(L, "events", tide_sim_events(world.sim));
+    tide__lua_set_integer(L, "seed", world.seed);
+    tide__lua_set_number(L, "virtual_s", (double)tide_sim_now(world.sim) * 1e-9);
+    tide__lua_set_integer(L, "events", tide_sim_events(world.sim));
     lua_pushstring(L, hash);
     lua_setfield(L, -2, "hash");
-    set_integer(L, "faults", world.faults_fired);
-    set_integer(L, "faults_missed", world.faults_missed);
-    set_integer(L, "flows", flows.started);
-    set_integer(L, "flow_computations", flows.computed);
-    set_integer(L, "flow_splits", flows.split);
-    set_number(L, "latency_min", world.latency_min);
-    set_number(L, "latency_max", world.latency_max);
-    set_number(L, "nic", world.nic);
+    tide__lua_set_integer(L, "faults", world.faults_fired);
+    tide__lua_set_integer(L, "faults_missed", world.faults_missed);
+    tide__lua_set_integer(L, "flows", flows.started);
+    tide__lua_set_integer(L, "flow_computations", flows.computed);
+    tide__lua_set_integer(L, "flow_splits", flows.split);
+    tide__lua_set_number(L, "latency_min", world.latency_min);
+    tide__lua_set_number(L, "latency_max", world.latency_max);
+    tide__lua_set_number(L, "nic", world.nic);
     return 1;
 }
 

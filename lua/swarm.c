@@ -111,23 +111,18 @@ static void push_said(lua_State *L, const struct job *job) {
     lua_pushlstring(L, text, n > 0 ? (size_t)n : 0);
 }
 
-static void push_count(lua_State *L, const char *name, uint64_t value) {
-    lua_pushinteger(L, (lua_Integer)value);
-    lua_setfield(L, -2, name);
-}
-
 static void push_report(lua_State *L, const struct job *job, int status) {
     const struct swarm_report *r = job->report;
     bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     char text[64];
     lua_createtable(L, 0, 16);
-    push_count(L, "seed", job->seed);
-    push_count(L, "events", r->events);
-    push_count(L, "operations", r->operations);
-    push_count(L, "operations_failed", r->operations_lost);
-    push_count(L, "messages", r->messages);
-    push_count(L, "faults", r->fault_count);
-    push_count(L, "nodes_lost", r->lost_nodes);
+    tide__lua_set_integer(L, "seed", job->seed);
+    tide__lua_set_integer(L, "events", r->events);
+    tide__lua_set_integer(L, "operations", r->operations);
+    tide__lua_set_integer(L, "operations_failed", r->operations_lost);
+    tide__lua_set_integer(L, "messages", r->messages);
+    tide__lua_set_integer(L, "faults", r->fault_count);
+    tide__lua_set_integer(L, "nodes_lost", r->lost_nodes);
     lua_pushnumber(L, (double)r->virtual_ns * 1e-9);
     lua_setfield(L, -2, "virtual_s");
     (void)snprintf(text, sizeof text, "%016llx", (unsigned long long)r->hash);

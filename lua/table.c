@@ -673,15 +673,12 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     lua_pushstring(L, tide__lua_durability_names[o->durability < 4 ? o->durability : 0]);
     lua_setfield(L, -2, "durability");
     if (o->durability == TIDE_DURABLE_WINDOW) {
-        lua_pushinteger(L, (lua_Integer)o->window_ns);
-        lua_setfield(L, -2, "window_ns");
-        lua_pushinteger(L, (lua_Integer)o->window_bytes);
-        lua_setfield(L, -2, "window_bytes");
+        tide__lua_set_integer(L, "window_ns", o->window_ns);
+        tide__lua_set_integer(L, "window_bytes", o->window_bytes);
     }
     lua_pushboolean(L, o->refuse_nan);
     lua_setfield(L, -2, "refuse_nan");
-    lua_pushinteger(L, (lua_Integer)o->seed);
-    lua_setfield(L, -2, "seed");
+    tide__lua_set_integer(L, "seed", o->seed);
 }
 
 static int table_index(lua_State *L) {

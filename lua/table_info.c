@@ -54,8 +54,7 @@ static void push_stats(lua_State *L, struct tide_table *table) {
     };
     lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 2);
     for (size_t i = 0; i < TIDE_COUNT(fields); i++) {
-        lua_pushinteger(L, (lua_Integer)fields[i].value);
-        lua_setfield(L, -2, fields[i].name);
+        tide__lua_set_integer(L, fields[i].name, fields[i].value);
     }
     size_t buckets = TIDE_RELOCATE_BUCKETS;
     while (buckets > 0 && s.relocate_hist[buckets - 1] == 0) {
@@ -92,8 +91,7 @@ static int table_hottest(lua_State *L) {
                       {"doubt", hot[i].doubt}};
         lua_createtable(L, 0, (int)TIDE_COUNT(fields));
         for (size_t f = 0; f < TIDE_COUNT(fields); f++) {
-            lua_pushinteger(L, (lua_Integer)fields[f].value);
-            lua_setfield(L, -2, fields[f].name);
+            tide__lua_set_integer(L, fields[f].name, fields[f].value);
         }
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
@@ -145,10 +143,8 @@ static int table_health(lua_State *L) {
     lua_setfield(L, -2, "leases");
     struct tide_table_stats stats;
     tide_table_stats(table, &stats);
-    lua_pushinteger(L, (lua_Integer)stats.at_risk);
-    lua_setfield(L, -2, "at_risk");
-    lua_pushinteger(L, (lua_Integer)stats.vanished);
-    lua_setfield(L, -2, "vanished");
+    tide__lua_set_integer(L, "at_risk", stats.at_risk);
+    tide__lua_set_integer(L, "vanished", stats.vanished);
     return 1;
 }
 

@@ -27,8 +27,7 @@ static int core_event(lua_State *L) {
 static void push_line(lua_State *L, size_t at, uint64_t number, uint64_t wall_ns, const char *field,
                       const char *value, const char *text) {
     lua_createtable(L, 0, 4);
-    lua_pushinteger(L, (lua_Integer)number);
-    lua_setfield(L, -2, "number");
+    tide__lua_set_integer(L, "number", number);
     lua_pushnumber(L, (lua_Number)wall_ns / 1e9);
     lua_setfield(L, -2, "time");
     lua_pushstring(L, value);
@@ -178,12 +177,9 @@ static int tap_read(lua_State *L) {
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_setfield(L, -2, "samples");
-    lua_pushinteger(L, (lua_Integer)counts.seen);
-    lua_setfield(L, -2, "seen");
-    lua_pushinteger(L, (lua_Integer)counts.passed_over);
-    lua_setfield(L, -2, "passed_over");
-    lua_pushinteger(L, (lua_Integer)counts.dropped);
-    lua_setfield(L, -2, "dropped");
+    tide__lua_set_integer(L, "seen", counts.seen);
+    tide__lua_set_integer(L, "passed_over", counts.passed_over);
+    tide__lua_set_integer(L, "dropped", counts.dropped);
     push_counts(L, counts.queued);
     lua_setfield(L, -2, "queued");
     lua_pushboolean(L, counts.ended);
