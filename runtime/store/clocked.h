@@ -353,8 +353,8 @@ static inline bool tide__other_side(const struct tide__clocked *c, const struct 
 static inline void tide__note_stamp(struct tide__cached *r, uint32_t stamp) {
     r->newest = r->dirty && r->newest > stamp ? r->newest : stamp;
 }
-/* On a fiber: what accumulated in this record leaves, or somebody else has seen to it, or it cannot
- * now: look again. */
+/* On a fiber: what accumulated in this record leaves, unless its slot is on the way to another home:
+ * look again. */
 void tide__flush_apart(struct tide__clocked *c, uint64_t record);
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
 void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */

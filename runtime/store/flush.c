@@ -310,11 +310,9 @@ void tide__flush_lock(struct tide__sync *sync) {
 
 void tide__flush_apart(struct tide__clocked *c, uint64_t record) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
-    if (tide__flush_try(sync)) { /* its holder may be a fiber of this thread that yielded */
-        rest_leaves(sync);
-        tide__flush_records(c, &record, 1);
-        tide__flush_unlock(sync);
-    }
+    tide__flush_lock(sync);
+    tide__flush_records(c, &record, 1);
+    tide__flush_unlock(sync);
     (void)tide_yield();
 }
 
