@@ -2,21 +2,24 @@
  * Convolutions. Three ways, chosen by shape alone:
  * - 1 x 1 at stride 1 is a matrix product over all pixels;
  * - output channels (of the gradient by x: input channels) a multiple of 16: direct. An image is
- *   copied into a zero border once; then a block of PIXELS x 32 outputs stays in registers while
- * the window's taps stream by. The gradient by x is the same with the weights turned over, when the
- *   stride is 1; the gradient by w keeps ROWS x 32 weights in registers while the pixels stream by;
+ *   copied into a zero border once; then a block of PIXELS x BLOCK outputs stays in registers while
+ *   the window's taps stream by. The gradient by x is the same with the weights turned over, when
+ *   the stride is 1; the gradient by w keeps ROWS x BLOCK weights in registers while the pixels
+ *   stream by;
  * - else the window's taps are gathered into a matrix (im2col), some rows at a time, and
  * multiplied.
  */
 #include "cpu/gemm.h"
 #include "cpu/isa/isa.h"
 
+/* Two registers of channels each; sums enough to hide the latency of a multiply-add, and no more
+ * than there are registers. */
 #if defined(__AVX512F__)
 enum { PIXELS = 8, ROWS = 6 };
 #else
-enum { PIXELS = 2, ROWS = 2 };
+enum { PIXELS = 4, ROWS = 6 };
 #endif
-enum { TILE_BYTES = 512 << 10, LINE = 16 };
+enum { BLOCK = 2 * TIDE_LANES, TILE_BYTES = 512 << 10, LINE = 16 };
 
 static size_t taps_of(const struct tide_window *w) {
     return (size_t)w->kh * w->kw * w->c;
@@ -59,19 +62,19 @@ static void add_border(const struct tide_window *w, const float *image, float *o
     memset(out, 0, w->pad * wide * sizeof(float));
 }
 
-/* Sums of `pixels` <= PIXELS neighbouring outputs, Q * 16 channels of each; from, a window's
- * origin; step: floats to the next pixel's. Q is a constant where it is inlined. */
+/* Sums of `pixels` <= PIXELS neighbouring outputs, Q registers of channels of each; from, a
+ * window's origin; step: floats to the next pixel's. Q is a constant where it is inlined. */
 TIDE_INLINE void direct_block(const struct tide_window *w, size_t pixels, size_t q_count,
                               const float *from, size_t step, const float *weight, float *out) {
     const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, run = (size_t)w->kw * w->c;
-    tide_v16 acc[PIXELS][2];
+    tide_vec acc[PIXELS][2];
     for (size_t p = 0; p < PIXELS; p++) {
-        acc[p][0] = acc[p][1] = (tide_v16){0};
+        acc[p][0] = acc[p][1] = (tide_vec){0};
     }
     for (size_t ky = 0; ky < w->kh; ky++) {
         const float *x = from + ky * wide;
         for (size_t i = 0; i < run; i++, weight += w->o) {
-            const tide_v16 w0 = V16C(weight), w1 = q_count > 1 ? V16C(weight + 16) : w0;
+            const tide_vec w0 = VECC(weight), w1 = q_count > 1 ? VECC(weight + TIDE_LANES) : w0;
             for (size_t p = 0; p < PIXELS; p++) {
                 const float value = x[p * step + i];
                 acc[p][0] += value * w0;
@@ -82,9 +85,9 @@ TIDE_INLINE void direct_block(const struct tide_window *w, size_t pixels, size_t
         }
     }
     for (size_t p = 0; p < pixels; p++) {
-        V16(out + p * w->o) = acc[p][0];
+        VEC(out + p * w->o) = acc[p][0];
         if (q_count > 1) {
-            V16(out + p * w->o + 16) = acc[p][1];
+            VEC(out + p * w->o + TIDE_LANES) = acc[p][1];
         }
     }
 }
@@ -92,13 +95,13 @@ TIDE_INLINE void direct_block(const struct tide_window *w, size_t pixels, size_t
 static void direct_image(const struct tide_window *w, const float *bordered, const float *weight,
                          float *out) {
     const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, step = (size_t)w->stride * w->c;
-    for (size_t q = 0; q < w->o; q += 32) {
+    for (size_t q = 0; q < w->o; q += BLOCK) {
         for (size_t oy = 0; oy < w->oh; oy++) {
             const float *from = bordered + oy * w->stride * wide;
             float *to = out + oy * w->ow * w->o + q;
             for (size_t ox = 0; ox < w->ow; ox += PIXELS) {
                 size_t pixels = w->ow - ox < PIXELS ? w->ow - ox : PIXELS;
-                if (w->o - q >= 32) {
+                if (w->o - q >= BLOCK) {
                     direct_block(w, pixels, 2, from + ox * step, step, weight + q, to + ox * w->o);
                 } else {
                     direct_block(w, pixels, 1, from + ox * step, step, weight + q, to + ox * w->o);
@@ -143,19 +146,19 @@ static void turn_weight(const struct tide_window *w, const float *weight, float 
     }
 }
 
-/* dw[i .. i + ROWS)[q .. q + 16 Q) += sum over an image's pixels of x times g, for taps i of one
- * window row. */
+/* dw[i .. i + ROWS)[q .. q + Q registers) += sum over an image's pixels of x times g, for taps i of
+ * one window row. */
 TIDE_INLINE void weight_block(const struct tide_window *w, size_t rows, size_t q_count,
                               const float *x, const float *g, float *dw) {
     const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, step = (size_t)w->stride * w->c;
-    tide_v16 acc[ROWS][2];
+    tide_vec acc[ROWS][2];
     for (size_t r = 0; r < ROWS; r++) {
-        acc[r][0] = acc[r][1] = (tide_v16){0};
+        acc[r][0] = acc[r][1] = (tide_vec){0};
     }
     for (size_t oy = 0; oy < w->oh; oy++) {
         const float *at = x + oy * w->stride * wide;
         for (size_t ox = 0; ox < w->ow; ox++, at += step, g += w->o) {
-            const tide_v16 g0 = V16C(g), g1 = q_count > 1 ? V16C(g + 16) : g0;
+            const tide_vec g0 = VECC(g), g1 = q_count > 1 ? VECC(g + TIDE_LANES) : g0;
             for (size_t r = 0; r < ROWS; r++) {
                 acc[r][0] += at[r] * g0;
                 if (q_count > 1) {
@@ -165,9 +168,9 @@ TIDE_INLINE void weight_block(const struct tide_window *w, size_t rows, size_t q
         }
     }
     for (size_t r = 0; r < rows; r++) {
-        V16(dw + r * w->o) += acc[r][0];
+        VEC(dw + r * w->o) += acc[r][0];
         if (q_count > 1) {
-            V16(dw + r * w->o + 16) += acc[r][1];
+            VEC(dw + r * w->o + TIDE_LANES) += acc[r][1];
         }
     }
 }
@@ -177,12 +180,12 @@ static void direct_dw(const struct tide_window *w, size_t images, const float *x
     const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, run = (size_t)w->kw * w->c;
     for (size_t b = 0; b < images; b++, g += pixels_of(w) * w->o) {
         add_border(w, x + b * w->h * w->w * w->c, scratch);
-        for (size_t q = 0; q < w->o; q += 32) {
+        for (size_t q = 0; q < w->o; q += BLOCK) {
             for (size_t ky = 0; ky < w->kh; ky++) {
                 for (size_t i = 0; i < run; i += ROWS) {
                     size_t rows = run - i < ROWS ? run - i : ROWS;
                     float *to = dw + (ky * run + i) * w->o + q;
-                    if (w->o - q >= 32) {
+                    if (w->o - q >= BLOCK) {
                         weight_block(w, rows, 2, scratch + ky * wide + i, g + q, to);
                     } else {
                         weight_block(w, rows, 1, scratch + ky * wide + i, g + q, to);

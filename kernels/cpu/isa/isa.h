@@ -2,7 +2,8 @@
  * Every file of this directory is compiled once an instruction set (TIDE_ISA: plain, avx2, avx512);
  * device.c chooses at run time. OP(name) is a function's name in the set being compiled.
  *
- * tide_v16 is sixteen floats by the compilers' vector extension: one register, two or four.
+ * tide_vec is one register of floats by the compilers' vector extension. Never more than one: of
+ * vectors that need several gcc 12 makes scalar moves through memory, ten times as slow.
  */
 #ifndef TIDE_KERNEL_ISA_H
 #define TIDE_KERNEL_ISA_H
@@ -24,11 +25,18 @@
 #endif
 #define TIDE_INLINE static inline __attribute__((always_inline))
 
-typedef float tide_v16 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t tide_v16i __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint8_t tide_v16b __attribute__((vector_size(16), aligned(1), may_alias));
-#define V16(pointer) (*(tide_v16 *)(void *)(pointer))
-#define V16C(pointer) (*(const tide_v16 *)(const void *)(pointer))
+#if defined(__AVX512F__)
+#define TIDE_LANES 16
+#elif defined(__AVX2__)
+#define TIDE_LANES 8
+#else
+#define TIDE_LANES 4
+#endif
+typedef float tide_vec __attribute__((vector_size(4 * TIDE_LANES), aligned(4), may_alias));
+typedef int32_t tide_veci __attribute__((vector_size(4 * TIDE_LANES), aligned(4), may_alias));
+typedef uint8_t tide_vecb __attribute__((vector_size(TIDE_LANES), aligned(1), may_alias));
+#define VEC(pointer) (*(tide_vec *)(void *)(pointer))
+#define VECC(pointer) (*(const tide_vec *)(const void *)(pointer))
 
 int OP(map)(const struct tide_op_call *call);
 int OP(mm)(const struct tide_op_call *call);
@@ -68,13 +76,16 @@ void OP(exp_all)(size_t n, float *out, const float *in); /* in place too */
 size_t OP(scratch)(enum tide_op_code code, const struct tide_op_call *call);
 
 /* a where the mask is all ones, b where it is 0 */
-TIDE_INLINE tide_v16 tide_choose(tide_v16i mask, tide_v16 a, tide_v16 b) {
-    return (tide_v16)(((tide_v16i)a & mask) | ((tide_v16i)b & ~mask));
+TIDE_INLINE tide_vec tide_choose(tide_veci mask, tide_vec a, tide_vec b) {
+    return (tide_vec)(((tide_veci)a & mask) | ((tide_veci)b & ~mask));
 }
 
-/* Of x[0..n): lanes in float over at most 4096 elements, then double. The order depends on n alone.
- */
-TIDE_INLINE float tide_lanes(const tide_v16 *v) {
+/* Sixteen sums side by side, whatever the registers: so their order is the same everywhere. */
+typedef struct {
+    tide_vec part[16 / TIDE_LANES];
+} tide_sixteen;
+
+TIDE_INLINE float tide_lanes(const tide_sixteen *v) {
     float a[16];
     memcpy(a, v, sizeof(a));
     for (size_t half = 8; half > 0; half /= 2) {
@@ -85,14 +96,18 @@ TIDE_INLINE float tide_lanes(const tide_v16 *v) {
     return a[0];
 }
 
+/* Of x[0..n): lanes in float over at most 4096 elements, then double. The order depends on n alone.
+ */
 TIDE_INLINE double tide_sum(size_t n, const float *x) {
     double sum = 0;
     size_t i = 0;
     while (i + 16 <= n) {
-        tide_v16 lanes = {0};
+        tide_sixteen lanes = {0};
         size_t end = n - i < 4096 ? n : i + 4096;
         for (; i + 16 <= end; i += 16) {
-            lanes += V16C(x + i);
+            for (size_t q = 0; q < 16 / TIDE_LANES; q++) {
+                lanes.part[q] += VECC(x + i + q * TIDE_LANES);
+            }
         }
         sum += (double)tide_lanes(&lanes);
     }

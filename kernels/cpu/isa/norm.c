@@ -102,10 +102,12 @@ int OP(batchnorm_dx)(const struct tide_op_call *call) {
 static double squared_distance(size_t c, const float *x, float mean) {
     double sum = 0;
     size_t j = 0;
-    tide_v16 lanes = {0};
+    tide_sixteen lanes = {0};
     for (; j + 16 <= c; j += 16) {
-        tide_v16 d = V16C(x + j) - mean;
-        lanes += d * d;
+        for (size_t q = 0; q < 16 / TIDE_LANES; q++) {
+            tide_vec d = VECC(x + j + q * TIDE_LANES) - mean;
+            lanes.part[q] += d * d;
+        }
     }
     sum = (double)tide_lanes(&lanes);
     for (; j < c; j++) {

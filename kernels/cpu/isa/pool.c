@@ -29,20 +29,20 @@ static void max_cell(const struct tide_window *w, const struct cell *cell, const
                      float *y, uint8_t *place) {
     const size_t c = w->c;
     size_t j = 0;
-    for (; j + 16 <= c; j += 16) {
+    for (; j + TIDE_LANES <= c; j += TIDE_LANES) {
         const float *first = image + (cell->y0 * w->w + cell->x0) * c + j;
-        tide_v16 best = V16C(first);
-        tide_v16i at = (tide_v16i){0} + tap_of(w, cell, cell->y0, cell->x0);
+        tide_vec best = VECC(first);
+        tide_veci at = (tide_veci){0} + tap_of(w, cell, cell->y0, cell->x0);
         for (size_t iy = cell->y0; iy < cell->y1; iy++) {
             for (size_t ix = cell->x0; ix < cell->x1; ix++) {
-                const tide_v16 x = V16C(image + (iy * w->w + ix) * c + j);
-                tide_v16i larger = (x > best) | ((x != x) & (best == best));
+                const tide_vec x = VECC(image + (iy * w->w + ix) * c + j);
+                tide_veci larger = (x > best) | ((x != x) & (best == best));
                 best = tide_choose(larger, x, best);
-                at = (((tide_v16i){0} + tap_of(w, cell, iy, ix)) & larger) | (at & ~larger);
+                at = (((tide_veci){0} + tap_of(w, cell, iy, ix)) & larger) | (at & ~larger);
             }
         }
-        V16(y + j) = best;
-        *(tide_v16b *)(void *)(place + j) = __builtin_convertvector(at, tide_v16b);
+        VEC(y + j) = best;
+        *(tide_vecb *)(void *)(place + j) = __builtin_convertvector(at, tide_vecb);
     }
     for (; j < c; j++) {
         y[j] = image[(cell->y0 * w->w + cell->x0) * c + j];
@@ -78,10 +78,10 @@ int OP(maxpool)(const struct tide_op_call *call) {
 
 static void give(size_t c, const float *g, const uint8_t *place, uint8_t tap, float *dx) {
     size_t j = 0;
-    for (; j + 16 <= c; j += 16) {
-        tide_v16i at =
-            __builtin_convertvector(*(const tide_v16b *)(const void *)(place + j), tide_v16i);
-        V16(dx + j) += tide_choose(at == tap, V16C(g + j), (tide_v16){0});
+    for (; j + TIDE_LANES <= c; j += TIDE_LANES) {
+        tide_veci at =
+            __builtin_convertvector(*(const tide_vecb *)(const void *)(place + j), tide_veci);
+        VEC(dx + j) += tide_choose(at == tap, VECC(g + j), (tide_vec){0});
     }
     for (; j < c; j++) {
         dx[j] += place[j] == tap ? g[j] : 0.0f;

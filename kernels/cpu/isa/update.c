@@ -84,9 +84,12 @@ double OP(norm2)(size_t n, const void *x) {
     double sum = 0;
     for (size_t i = 0; i < n;) {
         size_t end = n - i < 4096 ? n : i + 4096;
-        tide_v16 lanes = {0};
+        tide_sixteen lanes = {0};
         for (; i + 16 <= end; i += 16) {
-            lanes += V16C(v + i) * V16C(v + i);
+            for (size_t q = 0; q < 16 / TIDE_LANES; q++) {
+                const tide_vec part = VECC(v + i + q * TIDE_LANES);
+                lanes.part[q] += part * part;
+            }
         }
         sum += (double)tide_lanes(&lanes);
         for (; i < end; i++) {
