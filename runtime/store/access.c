@@ -257,25 +257,28 @@ static inline int lock_moving(const struct tide__pass *pass, const struct block 
     }
 }
 
-typedef float float8 __attribute__((vector_size(32), aligned(1), may_alias));
+typedef float float4 __attribute__((vector_size(16), aligned(1), may_alias));
+
+static inline void copy_eight(float *to, const float *from) {
+    float4 low = *(const float4 *)(const void *)from;
+    float4 high = *(const float4 *)(const void *)(from + 4);
+    *(float4 *)(void *)to = low;
+    *(float4 *)(void *)(to + 4) = high;
+}
 
 static inline void copy_floats(float *to, const float *from, size_t count) {
-    if (count < 8 || count > 256) {
-        if (count < 8) {
-            for (size_t i = 0; i < count; i++) {
-                memcpy(to + i, from + i, sizeof *to);
-            }
-            return;
+    if (count < 8) {
+        for (size_t i = 0; i < count; i++) {
+            memcpy(to + i, from + i, sizeof *to);
         }
+    } else if (count > 256) {
         memcpy(to, from, count * sizeof *to);
-        return;
+    } else {
+        for (size_t i = 0; i + 8 <= count; i += 8) {
+            copy_eight(to + i, from + i);
+        }
+        copy_eight(to + count - 8, from + count - 8); /* for a loop over the rest */
     }
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        *(float8 *)(void *)(to + i) = *(const float8 *)(const void *)(from + i);
-    }
-    /* the last eight once more instead of a loop over the rest */
-    *(float8 *)(void *)(to + count - 8) = *(const float8 *)(const void *)(from + count - 8);
 }
 
 static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass,
@@ -311,7 +314,8 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
                 }
             } else if (code == TIDE__NOT_FOUND) {
                 tide__row_init(&table->options, b.keys[j], out, pass->raw);
-            } else if (code != TIDE__MISSED || (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
+            } else if (code != TIDE__MISSED ||
+                       (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
                 return code;
             }
             pass->at++;
@@ -351,8 +355,8 @@ static int pull_strict(struct tide__pass *pass) {
     }
     pass->deadline = TIDE_NEVER;
     int code = pass_pull(pass, false);
-    const bool expired = pass->deadline != TIDE_NEVER &&
-                         tide_port_now(table->store->port) >= pass->deadline;
+    const bool expired =
+        pass->deadline != TIDE_NEVER && tide_port_now(table->store->port) >= pass->deadline;
     if (!code && (expired || tide__at_risk_going(table) != going)) {
         return miss_all(pass);
     }
@@ -445,7 +449,8 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                 tide__word_unlock(word, now);
             } else if (code == TIDE__NOT_FOUND) {
                 return full(table);
-            } else if (code != TIDE__MISSED || (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
+            } else if (code != TIDE__MISSED ||
+                       (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
                 return code;
             }
             pass->at++;
@@ -623,7 +628,8 @@ int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_c
     return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
 }
 
-/* Which of the keys from..end - 1 are not owned: what is (a look without a lock) costs no message. */
+/* Which of the keys from..end - 1 are not owned: what is (a look without a lock) costs no message.
+ */
 static void look(struct tide_table *table, const struct tide__shared *shared, const uint64_t *keys,
                  size_t from, size_t end, struct tide__misses *misses) {
     atomic_uint_fast64_t *at[BLOCK];
