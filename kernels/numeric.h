@@ -99,7 +99,7 @@ struct tide_linear_program { /* maximise objective * x, x >= 0, rows: a x (-1: <
     const int8_t *sense;
     size_t pivots_max;
 };
-/* Dense two-phase simplex, Bland's rule. ERANGE: no solution; EINVAL: unbounded; ELIMIT: pivots_max
+/* Dense two-phase simplex. ERANGE: no solution; EINVAL: unbounded; ELIMIT: pivots_max
  * reached. */
 int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value);
 

@@ -1,7 +1,9 @@
 /*
- * Small dense linear programmes: a tableau, two phases, Bland's rule (it cannot cycle). Rows with b
- * < 0 are turned round; every row gets an artificial variable, and the slack or surplus one that
- * its sense asks for.
+ * Small dense linear programmes: a tableau, two phases. The column with the largest reduced cost
+ * enters (Dantzig's rule), but after as many pivots as there are rows without progress the first
+ * with any (Bland's, which cannot cycle) until there is some. Rows with b < 0 are turned round;
+ * every row gets the slack or surplus variable that its sense asks for, and an artificial one,
+ * which starts in the basis where a slack cannot.
  */
 #include "numeric.h"
 
@@ -25,47 +27,63 @@ static double *cell(struct tableau *s, size_t row, size_t column) {
 }
 
 static void pivot(struct tableau *s, size_t row, size_t column) {
-    double scale = *cell(s, row, column);
-    for (size_t j = 0; j <= s->columns; j++) {
-        *cell(s, row, j) /= scale;
+    const size_t n = s->columns + 1;
+    double *own = cell(s, row, 0), scale = own[column];
+    for (size_t j = 0; j < n; j++) {
+        own[j] /= scale;
     }
     for (size_t i = 0; i <= s->rows; i++) {
-        double factor = *cell(s, i, column);
+        double *restrict other = cell(s, i, 0), factor = other[column];
         if (i == row || factor == 0) {
             continue;
         }
-        for (size_t j = 0; j <= s->columns; j++) {
-            *cell(s, i, j) -= factor * *cell(s, row, j);
+        for (size_t j = 0; j < n; j++) {
+            other[j] -= factor * own[j];
         }
-        *cell(s, i, column) = 0;
+        other[column] = 0;
     }
     s->basis[row] = column;
 }
 
-/* Maximises over the first `usable` columns; the objective row holds negated reduced costs. */
-static int maximise(struct tableau *s, size_t usable) {
-    for (;;) {
-        size_t column = 0;
-        while (column < usable && *cell(s, s->rows, column) >= -TINY) {
-            column++;
+/* The column that enters, or `usable`; the objective row holds negated reduced costs. */
+static size_t entering(struct tableau *s, size_t usable, bool first) {
+    const double *costs = cell(s, s->rows, 0);
+    size_t best = usable;
+    for (size_t j = 0; j < usable && !(first && best < usable); j++) {
+        if (costs[j] < -TINY && (best == usable || costs[j] < costs[best])) {
+            best = j;
         }
+    }
+    return best;
+}
+
+/* The row that leaves: the smallest ratio, of equal ones the smallest variable; or `rows`. */
+static size_t leaving(struct tableau *s, size_t column) {
+    size_t row = s->rows;
+    double least = INFINITY;
+    for (size_t i = 0; i < s->rows; i++) {
+        double rate = *cell(s, i, column);
+        if (rate <= TINY) {
+            continue;
+        }
+        double ratio = *cell(s, i, s->columns) / rate;
+        if (ratio < least - TINY ||
+            (ratio <= least + TINY && row < s->rows && s->basis[i] < s->basis[row])) {
+            least = fmin(ratio, least);
+            row = i;
+        }
+    }
+    return row;
+}
+
+/* Maximises over the first `usable` columns. */
+static int maximise(struct tableau *s, size_t usable) {
+    for (size_t still = 0;;) {
+        size_t column = entering(s, usable, still > s->rows);
         if (column == usable) {
             return 0;
         }
-        size_t row = s->rows;
-        double least = INFINITY;
-        for (size_t i = 0; i < s->rows; i++) {
-            double rate = *cell(s, i, column);
-            if (rate <= TINY) {
-                continue;
-            }
-            double ratio = *cell(s, i, s->columns) / rate;
-            if (ratio < least - TINY ||
-                (ratio <= least + TINY && row < s->rows && s->basis[i] < s->basis[row])) {
-                least = fmin(ratio, least);
-                row = i;
-            }
-        }
+        size_t row = leaving(s, column);
         if (row == s->rows) {
             return tide_fail(TIDE_EINVAL, "the objective has no bound");
         }
@@ -73,25 +91,28 @@ static int maximise(struct tableau *s, size_t usable) {
             s->pivots_left = 0;
             return tide_fail(TIDE_ELIMIT, "the linear programme needs more steps than it may take");
         }
+        double before = *cell(s, s->rows, s->columns);
         pivot(s, row, column);
+        still = *cell(s, s->rows, s->columns) > before + TINY ? 0 : still + 1;
     }
 }
 
+/* Phase one maximises minus the sum of the artificial variables. */
 static void fill(struct tableau *s, const struct tide_linear_program *p) {
     size_t slack = p->variables;
     for (size_t i = 0; i < p->rows; i++) {
         double sign = p->b[i] < 0 ? -1 : 1;
+        bool starts = p->sense[i] * sign < 0; /* with its slack */
         for (size_t j = 0; j < p->variables; j++) {
             *cell(s, i, j) = sign * p->a[i * p->variables + j];
         }
+        s->basis[i] = starts ? slack : s->artificial + i;
         if (p->sense[i] != 0) {
-            *cell(s, i, slack++) = sign * (p->sense[i] < 0 ? 1 : -1);
+            *cell(s, i, slack++) = starts ? 1 : -1;
         }
         *cell(s, i, s->artificial + i) = 1;
         *cell(s, i, s->columns) = sign * p->b[i];
-        s->basis[i] = s->artificial + i;
-        for (size_t j = 0; j <= s->columns;
-             j++) { /* phase one: minimise the artificial variables' sum */
+        for (size_t j = 0; j <= s->columns && !starts; j++) {
             bool own = j >= s->artificial && j < s->columns;
             *cell(s, s->rows, j) -= own ? 0 : *cell(s, i, j);
         }

@@ -358,6 +358,31 @@ case("lp: known optimum, equality, no solution, no bound; never worse than rando
   end
 end)
 
+case("lp: the dual has the same optimum, with rows of any sign; Beale's example does not cycle", function()
+  for _ = 1, 40 do
+    local n, m, inside = 1 + below(12), 1 + below(12), {}
+    for j = 1, n do inside[j] = below(3) end           -- whole numbers: many ties
+    local rows, dual, b, c = {}, {}, {}, {}
+    for j = 1, n do dual[j], c[j] = {a = {}, op = ">="}, below(9) - 4 end
+    for i = 1, m do
+      rows[i], b[i] = {a = {}}, below(4)
+      for j = 1, n do
+        rows[i].a[j] = below(9) - 4
+        dual[j].a[i], b[i] = rows[i].a[j], b[i] + rows[i].a[j] * inside[j]
+      end
+      rows[i].b = b[i]
+    end
+    for j = 1, n do dual[j].b = c[j] end
+    local _, best = k.lp {maximize = c, rows = rows}
+    local y, bound = k.lp {minimize = b, rows = dual}
+    assert((y == nil) == (best == nil or type(best) == "string"))
+    if y then assert(near(best, bound)) end
+  end
+  local _, v = k.lp {maximize = {0.75, -20, 0.5, -6}, rows = {
+    {a = {0.25, -8, -1, 9}, b = 0}, {a = {0.5, -12, -0.5, 3}, b = 0}, {a = {0, 0, 1, 0}, b = 1}}}
+  assert(near(v, 1.25))
+end)
+
 case("makespan: within 1.1 of brute force on small instances, never below the bound", function()
   for _ = 1, 60 do
     local n, m, weights, capacity = 1 + below(6), 1 + below(3), {}, {}
