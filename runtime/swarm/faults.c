@@ -26,7 +26,7 @@ struct undo {
     uint64_t at; /* 0: empty */
     uint8_t option;
     unsigned a, b; /* nodes */
-    bool dies; /* memory: it may have ended */
+    bool dies;     /* memory: it may have ended */
 };
 
 struct faults {
@@ -65,7 +65,8 @@ static void note(struct world *w, const char *format, ...) {
 
 static int by_time(const void *a, const void *b) {
     const struct planned *x = a, *y = b;
-    return x->at != y->at ? (x->at < y->at ? -1 : 1) : (x->option > y->option) - (x->option < y->option);
+    return x->at != y->at ? (x->at < y->at ? -1 : 1)
+                          : (x->option > y->option) - (x->option < y->option);
 }
 
 /* Bursts of work lie around faults, and a few by themselves. */
@@ -250,8 +251,7 @@ static bool deaths_known(const struct world *w) {
     for (unsigned i = 0; i < w->node_count; i++) {
         struct tide_member m;
         const struct node *n = w->nodes[i];
-        if (n->lost && n->id != 0 &&
-            tide_net_member(tide_net_of(w->nodes[0]->node), n->id, &m) &&
+        if (n->lost && n->id != 0 && tide_net_member(tide_net_of(w->nodes[0]->node), n->id, &m) &&
             m.state != TIDE_MEMBER_DEAD) {
             return false;
         }
@@ -263,6 +263,16 @@ bool faults_lost_too_many(const struct world *w) {
     return w->faults != NULL && w->faults->losses > losses_max(w);
 }
 
+/* Nodes that live and may still end of what they were short of. */
+static unsigned mortal(const struct world *w) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < UNDOES_MAX; i++) {
+        const struct undo *u = &w->faults->undoes[i];
+        count += u->at != 0 && u->dies && !w->nodes[u->a]->lost;
+    }
+    return count;
+}
+
 /* May one more node be lost? */
 static bool may_lose_one(struct world *w) {
     struct faults *f = w->faults;
@@ -271,7 +281,7 @@ static bool may_lose_one(struct world *w) {
         return false;
     }
     if (f->losses > 0 && deaths_known(w) && is_redundant(w, why, sizeof why)) {
-        f->losses = 0;
+        f->losses = mortal(w);
     }
     return f->losses < losses_max(w) || f->reckless;
 }
@@ -310,10 +320,9 @@ static void shortage(struct world *w) {
     }
     node->short_once = true;
     tide_sim_set_memory(w->sim, node->name, &memory);
-    undo_later(w, (struct undo){.option = SWARM_MEMORY_S, .a = a, .dies = dies},
-               lasts);
-    note(w, "%s gets no memory, %.1f %% of the time, for %.1f s%s", node->name,
-         100 * memory.asked, (double)lasts / 1e9, dies ? ", and may end of it" : "");
+    undo_later(w, (struct undo){.option = SWARM_MEMORY_S, .a = a, .dies = dies}, lasts);
+    note(w, "%s gets no memory, %.1f %% of the time, for %.1f s%s", node->name, 100 * memory.asked,
+         (double)lasts / 1e9, dies ? ", and may end of it" : "");
 }
 
 static void enough(struct world *w, struct node *node, bool dies) {
