@@ -215,8 +215,10 @@ function w_methods:barrier(name, value)
   settle() -- what was pushed here is at the homes
   self.barriers = self.barriers + 1
   tell(self, {op = "barrier", id = self.barriers, name = name, value = value})
-  local values <const> = await(self, "pass", self.barriers).values
+  local passed <const> = await(self, "pass", self.barriers).values
   settle() -- and here is what everybody pushed
+  local values = passed and {}
+  for _, each in ipairs(passed or {}) do values[each.rank] = each.value end
   return values
 end
 
