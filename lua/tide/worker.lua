@@ -223,7 +223,8 @@ function w_methods:barrier(name, value)
 end
 
 ---Tells the run's `comm` policy what the exchange of gradients took.
----@param fields table {seconds =, paths = by tensor, bytes =, busy_s =, step_s =, waited_s =}
+---@param fields table {seconds =, paths =, windows = by tensor, bytes =, busy_s =, step_s =, waited_s =, flops =,
+---products_s =}
 function w_methods:exchanged(fields) tell(self, {op = "exchanged", fields = fields}) end
 
 ---This worker will use keys of a table in its clocks `from` to `to` - 1 (w:clock() counts them): rows come here, or

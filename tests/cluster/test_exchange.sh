@@ -162,7 +162,7 @@ tide.main(function()
   print("lost", run:wait().workers_lost)
 end)
 LUA
-for comm in hybrid always-ring always-ps; do
+for comm in hybrid always-ring; do
     begin run crew.lua --comm comm/$comm
     reported() { grep -q "report 2" out.txt 2>/dev/null; }
     wait_for 60 reported

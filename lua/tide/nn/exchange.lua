@@ -92,6 +92,7 @@ end
 function exchange.new(w, model, ranks)
   local self = setmetatable({w = w, model = model, tensors = model.tensors or exchange.describe(model.program),
                              product_s = {}, told_at = core.now(), told = {steps = 0}, number = 0,
+                             waited_s = 0, left_at = {}, windows = {}, flops = 0, products_s = 0,
                              total = {count = 0, loss = 0, correct = 0}}, exchange)
   self.core, ranks = exchange.connect(w, self.tensors, model.layout.keys * KEY, ranks)
   self.ranks, self.present = ranks, ranks
@@ -162,6 +163,10 @@ function exchange:take(l, count)
     folded = self.core:need(l, p.number, factor)
   end
   self.product_s[l] = factor and core.now() - began or 0
+  if factor then
+    local t <const> = self.tensors[l]
+    self.flops, self.products_s = self.flops + 2 * (t.values - t.rest) * count, self.products_s + self.product_s[l]
+  end
   p.scales[l] = p.scale
   if not self.model.clip then self:update(l, folded) end
   if self.model.updated then self.model:updated(l) end
@@ -171,7 +176,19 @@ end
 ---others are worked on that are here: that has to be done anyway, and hides the waiting.
 function exchange:arrive(l)
   local p <const> = self.pending
-  while p and not p.arrived[l] do self:take(self.core:next(l, p.number)) end
+  while p and not p.arrived[l] do
+    local since <const> = core.now()
+    local m <const>, count <const> = self.core:next(l, p.number)
+    self.waited_s = self.waited_s + core.now() - since
+    self:take(m, count)
+  end
+end
+
+---The next forward is at a layer: from its gradient on so much time went by in which its sum could travel unnoticed.
+function exchange:reach(l)
+  local left <const> = self.left_at[l]
+  if left then self.windows[l] = core.now() - self.waited_s - left end
+  self:arrive(l)
 end
 
 ---The global norm needs every gradient before any update.
@@ -195,7 +212,9 @@ function exchange:begin()
   local p <const> = self.pending
   if not p or p.begun then return self.present end
   p.begun = true
+  local since <const> = core.now()
   local count, loss, correct, _, changed = self.core:sums(p.number)
+  self.waited_s = self.waited_s + core.now() - since
   local present = {}
   for i, index in ipairs(self.core:took_part(p.number)) do present[i] = self.ranks[index] end
   self.present = present
@@ -218,8 +237,11 @@ function exchange:step(batch, step)
   local paths <const>, number <const> = self.plan.paths, self.number + 1
   self.number = number
   local r = self.model:backward(batch, {
-    need = function(l) self:arrive(l) end,
-    ready = function(l) self.core:ready(l, number) end,
+    need = function(l) self:reach(l) end,
+    ready = function(l)
+      self.left_at[l] = core.now() - self.waited_s
+      self.core:ready(l, number)
+    end,
   }, self.core)
   local w <const> = self.w
   local proposal
@@ -275,10 +297,15 @@ function exchange:tell()
   if now - self.told_at < TELL_EVERY_S or not self.pending then return end
   local stats <const> = self.core:stats()
   local seconds = {}
-  for l, s in ipairs(stats.layer_s) do seconds[l] = s + (self.product_s[l] or 0) end
+  local windows = {}
+  for l, s in ipairs(stats.layer_s) do
+    seconds[l], windows[l] = s + (self.product_s[l] or 0), self.windows[l] or 0
+  end
   self.w:exchanged {seconds = seconds, paths = self.pending.paths, bytes = stats.bytes - (self.told.bytes or 0),
                     busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps,
+                    windows = windows, flops = self.flops, products_s = self.products_s,
                     waited_s = (stats.waited_s - (self.told.waited_s or 0)) / self.told.steps}
+  self.flops, self.products_s = 0, 0
   self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = stats.waited_s}
 end
 

@@ -26,10 +26,14 @@ function comm:fill(view, want)
     copy.seconds, copy.rank = {}, (self.batch + #view.workers - 1) // math.max(#view.workers, 1)
     if want["worker.times"] then
       for path, s in pairs(t.seconds) do copy.seconds[path] = s end
+    else
+      copy.window_s = nil
     end
     view.tensors[i] = copy
   end
-  if want["net.rate"] and self.bytes_per_s then view.net = {bytes_per_s = self.bytes_per_s} end
+  if want["net.rate"] and self.bytes_per_s then
+    view.net = {bytes_per_s = self.bytes_per_s, flops_per_s = self.flops_per_s}
+  end
   if want["worker.times"] then view.job.step_s, view.job.compute_s = self.step_s, self.compute_s end
 end
 
@@ -64,8 +68,10 @@ function comm:measured(m)
   for i, t in ipairs(self.tensors) do
     local path <const> = m.paths[i]
     if path and m.seconds[i] and m.seconds[i] > 0 then t.seconds[path] = forget(t.seconds[path], m.seconds[i]) end
+    t.window_s = forget(t.window_s, m.windows[i])
   end
   if m.busy_s > 0 then self.bytes_per_s = math.max(self.bytes_per_s or 0, m.bytes / m.busy_s) end
+  if m.products_s > 0 then self.flops_per_s = forget(self.flops_per_s, m.flops / m.products_s) end
   self.step_s = forget(self.step_s, m.step_s)
   self.compute_s = forget(self.compute_s, m.step_s - (m.waited_s or 0))
 end
