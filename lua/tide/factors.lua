@@ -268,7 +268,7 @@ end
 ---All batches, in an order of the epoch's own.
 function trainer:epoch(epoch)
   local spans = {}
-  for i, b in ipairs(data.order(self.batches, self.w.seed * 7919 + epoch):totable()) do spans[i] = span_of(self, b + 1) end
+  for i, b in pairs(data.order(self.batches, self.w.seed * 7919 + epoch)) do spans[i] = span_of(self, b + 1) end
   for first, count in self.crew:batches(spans, self.batch) do
     local r = self.crew:step {input = self.input, rows = self.order:slice(first, count)}
     self.w:report {examples = r.count, wait = false}

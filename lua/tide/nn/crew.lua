@@ -76,6 +76,7 @@ function crew:leads() return self:present()[1] == self.w.rank end
 ---@param present? integer[] ranks among whom they are divided
 function crew:piece(count, present)
   present = present or self:present()
+  if #present == 0 then return data.piece(count, self.w.rank, self.w.workers) end -- before the first epoch
   for i, rank in ipairs(present) do
     if rank == self.w.rank then return data.piece(count, i, #present) end
   end

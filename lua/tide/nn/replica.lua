@@ -41,7 +41,8 @@ end
 ---Writes the parameters: each worker a range of its own. Who dies meanwhile has perhaps not written its own; then the
 ---others write all again.
 function replica:store()
-  local ranks, there = nil, replica.ranks(self.w:barrier("storing", true))
+  local there = replica.ranks(self.w:barrier("storing", true))
+  local ranks
   repeat
     ranks = there
     for i, rank in ipairs(ranks) do

@@ -2,9 +2,9 @@
 -- and the broadcast of factors. While no rate is known bytes decide, as published:
 --   dense  2 n (P - 1) / P            factors  (P - 1) (K (M + N) + rest)        values out of each worker
 -- Once the links' rate was seen, seconds do: factors cost a product of all workers' rows on every worker, dense values
--- one of its own rows and three passes over memory, bytes the processor's time to send and receive them. What travels while other layers
--- are computed costs only the latter: so factors that cost the processor more than the dense values would go dense, as
--- long as everything still arrives within `share` of the time between a layer's gradient and its next use.
+-- one of its own rows and three passes over memory, bytes the processor's time to send and receive them. The link's
+-- time costs nothing while other layers are computed: so a tensor whose factors would take the processor more goes
+-- dense, as long as everything still arrives within `share` of the time between a layer's gradient and its next use.
 -- Above `full` workers factors are passed on by those who got them, `fanout` at a time.
 -- A lossy format is one of dense values, `sparse` one of factors: what goes the other way travels as f32.
 local BYTES = { f32 = 4, bf16 = 2, f16 = 2, topk = 8 / 100, onebit = 1 / 8 + 8 / 1024 } -- of a value
