@@ -28,7 +28,7 @@ local function form(self, ranks, values)
   local w <const> = self.w
   if self.exchange then self.exchange:close() end
   if self.mean then self.mean:close() end
-  if #ranks == 1 and not self.exchange then return end -- a single one needs none
+  if #ranks == 1 and not self.exchange and self.model.step then return end -- a model that can make steps alone
   local known <const>, plan = {}, nil
   for _, rank in ipairs(ranks) do
     if values[rank].epoch then known[#known + 1] = rank end
