@@ -395,9 +395,9 @@ static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t la
 /* What a product of K rows takes: C is written, and read if it is added to. */
 static struct tide_work product_work(const struct tide_exchange_matrix *m, size_t k, bool adds) {
     double c = (double)m->rows * (double)m->columns;
-    return (struct tide_work){2 * c * (double)k,
-                              sizeof(float) * ((adds ? 2 : 1) * c +
-                                               (double)k * (double)(m->rows + m->columns))};
+    return (struct tide_work){
+        2 * c * (double)k,
+        sizeof(float) * ((adds ? 2 : 1) * c + (double)k * (double)(m->rows + m->columns))};
 }
 
 /* x:factors(layer, matrix, A, B, rows): the gradient of a matrix, A^T B of so many rows. Factors if

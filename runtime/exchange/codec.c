@@ -5,7 +5,8 @@
  *     PUSH, SUM, REDUCE, GATHER: index = chunk; values of topk, onebit and sparse are bytes
  *     FACTOR: rank = source, whoever passes them on; index = offset, k = rows of each matrix
  * [SHARE, view, step, rank, [sums], nil | plan]     plan = [epoch, paths, formats, fanouts]
- * [STATE, view, step, rank, dead by rank, [done, its view by layer], [view, [sums by rank], nil | plan]]
+ * [STATE, view, step, rank, dead by rank, [done, its view by layer], [view, [sums by rank], nil |
+ * plan]]
  */
 #include "exchange/internal.h"
 

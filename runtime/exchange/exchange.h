@@ -25,8 +25,8 @@
  *
  * When workers die, those that are left go on, equal to each other bit for bit: each sum has the
  * parts of all or, on all of them, not those of the dead (view.c). `sums_of` tells over whom a
- * layer's sum is; chunks have other owners from then on. A worker that ends in order must have waited
- * until all others have the sums of its last step.
+ * layer's sum is; chunks have other owners from then on. A worker that ends in order must have
+ * waited until all others have the sums of its last step.
  */
 #ifndef TIDE_EXCHANGE_H
 #define TIDE_EXCHANGE_H
@@ -124,8 +124,9 @@ bool tide_exchange_took_part(const struct tide_exchange *x, uint64_t step, uint3
  * there is while the layer is on its way. *which: the layer itself if it is there, else the lowest;
  * `need` of it does not wait. Errors: as of `need`. */
 int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, size_t *which);
-/* Waits for a layer, after `sums` of the step. Dense paths: its sum is there. Factor: the sum of its
- * rest is, and the rows of all workers' factors are to be had. Errors: EINVAL, EPROTO, ECANCELED. */
+/* Waits for a layer, after `sums` of the step. Dense paths: its sum is there. Factor: the sum of
+ * its rest is, and the rows of all workers' factors are to be had. Errors: EINVAL, EPROTO,
+ * ECANCELED. */
 int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer);
 /* After `next` or `need`: the numbers of those whose gradients are in the layer's sum. */
 void tide_exchange_sums_of(const struct tide_exchange *x, uint64_t step, size_t layer,

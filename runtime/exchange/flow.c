@@ -4,8 +4,8 @@
  * Sums are made in a fixed order: by rank where a chunk has an owner, from the owner's successor
  * round to the owner in a ring. What comes before its turn is kept. A message of a step that cannot
  * be under way is an error of the protocol: nobody begins step t + 1 before it has everything of
- * step t, so only t and t + 1 meet here. Sums do not overwrite the own gradients: when a worker dies
- * they are needed again (view.c).
+ * step t, so only t and t + 1 meet here. Sums do not overwrite the own gradients: when a worker
+ * dies they are needed again (view.c).
  */
 #include "exchange/internal.h"
 

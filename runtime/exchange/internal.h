@@ -39,12 +39,12 @@ struct intake {
     const uint8_t *paths, *formats, *fanouts; /* plan_count each */
     size_t plan_count;
     /* STATE */
-    const uint8_t *dead;               /* by rank */
-    size_t dead_count;                 /* of ranks, living ones too */
-    struct tide_reader done;           /* of each layer: step, view */
-    size_t done_count;                 /* of layers */
-    struct tide_reader shares;         /* of all ranks in `step`, if it is not 0 */
-    size_t share_count;                /* numbers */
+    const uint8_t *dead;       /* by rank */
+    size_t dead_count;         /* of ranks, living ones too */
+    struct tide_reader done;   /* of each layer: step, view */
+    size_t done_count;         /* of layers */
+    struct tide_reader shares; /* of all ranks in `step`, if it is not 0 */
+    size_t share_count;        /* numbers */
     uint32_t share_view;
 };
 enum { MATRICES_MAX = (int)TIDE_COUNT(((struct intake *)0)->k) };
@@ -119,10 +119,11 @@ struct peer {
     struct tide_exchange *x;
     tide_address address;
     uint32_t rank;
-    atomic_uint died; /* the first view that it is no member of; ALIVE. Read by the worker, to whom it
-                         makes no difference when that changes: of what it asks, views are older */
-    bool dead;     /* known to be, but perhaps not agreed upon */
-    bool left;     /* it ended in order: nothing of it is missing */
+    atomic_uint
+        died;  /* the first view that it is no member of; ALIVE. Read by the worker, to whom it
+                  makes no difference when that changes: of what it asks, views are older */
+    bool dead; /* known to be, but perhaps not agreed upon */
+    bool left; /* it ended in order: nothing of it is missing */
     struct standing standing;
     struct entry *heap;
     size_t count, room;
@@ -134,7 +135,7 @@ enum { ALIVE = UINT32_MAX };
 
 struct sums { /* what a step's workers share */
     uint64_t step;
-    uint32_t view;   /* whose members they are of */
+    uint32_t view; /* whose members they are of */
     uint32_t got;
     bool said;       /* the own ones are there */
     bool *by;        /* by rank: there */
@@ -161,7 +162,7 @@ struct tide_exchange {
     uint32_t view;            /* how many have died, as far as is known */
     uint32_t *members, *seat; /* of the view that holds: ranks in order; by rank: its place there */
     uint32_t member_count;
-    bool frozen;              /* the view does not hold yet: messages wait */
+    bool frozen; /* the view does not hold yet: messages wait */
     const struct tide_message **waiting;
     size_t waiting_count, waiting_room;
     uint64_t orders;
@@ -196,9 +197,9 @@ static inline uint32_t tide__exchange_place(const struct tide_exchange *x, uint3
 static inline uint32_t tide__exchange_rank(const struct tide_exchange *x, uint32_t source,
                                            uint64_t step, uint32_t place) {
     uint32_t count = x->member_count, others = count - 1;
-    return place == 0
-               ? source
-               : x->members[(x->seat[source] + 1 + (uint32_t)((place - 1 + step) % others)) % count];
+    return place == 0 ? source
+                      : x->members[(x->seat[source] + 1 + (uint32_t)((place - 1 + step) % others)) %
+                                   count];
 }
 
 /* Whether the sums of a view have a rank's part. */

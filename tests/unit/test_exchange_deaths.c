@@ -1,9 +1,18 @@
-/* Workers that die in mid-exchange: whenever that is, replicas of those that are left stay equal bit
- * for bit, and are what the parts that are in make of them. */
+/* Workers that die in mid-exchange: whenever that is, replicas of those that are left stay equal
+ * bit for bit, and are what the parts that are in make of them. */
 #include "exchange/internal.h"
 #include "store_world.h"
 
-enum { P = 4, LAYERS = 3, STEPS = 3, ELEMENTS = 3072, ROWS = 30, COLUMNS = 40, MATRIX = 1100, K = 3 };
+enum {
+    P = 4,
+    LAYERS = 3,
+    STEPS = 3,
+    ELEMENTS = 3072,
+    ROWS = 30,
+    COLUMNS = 40,
+    MATRIX = 1100,
+    K = 3
+};
 
 static const struct tide_exchange_matrix wide[] = {{MATRIX, ROWS, COLUMNS}};
 static const struct tide_exchange_layer layers[LAYERS] = {
@@ -28,8 +37,8 @@ struct training {
 
 static struct {
     struct training *training;
-    unsigned left[P];     /* messages that leave a worker, then it dies */
-    unsigned cut[P][P];   /* messages that leave it for another one */
+    unsigned left[P];   /* messages that leave a worker, then it dies */
+    unsigned cut[P][P]; /* messages that leave it for another one */
     unsigned sent[P];
     bool lost[P]; /* something that it sent: it will die soon */
 } fate;
@@ -71,12 +80,12 @@ int __wrap_tide_send(tide_address to, enum tide_lane lane, const void *data, siz
     return leaves(to) ? __real_tide_send(to, lane, data, size) : 0;
 }
 
-int __real_tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data, size_t size,
-                                 struct tide_blob *tail, uint32_t window);
-int __wrap_tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data, size_t size,
-                                 struct tide_blob *tail, uint32_t window);
-int __wrap_tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data, size_t size,
-                                 struct tide_blob *tail, uint32_t window) {
+int __real_tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data,
+                                 size_t size, struct tide_blob *tail, uint32_t window);
+int __wrap_tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data,
+                                 size_t size, struct tide_blob *tail, uint32_t window);
+int __wrap_tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data,
+                                 size_t size, struct tide_blob *tail, uint32_t window) {
     return leaves(to) ? __real_tide_send_blob_within(to, lane, data, size, tail, window) : 0;
 }
 
@@ -102,7 +111,8 @@ static void compute(struct replica *r, uint32_t worker, uint64_t step) {
     memset(r->gradients + MATRIX, 0, ROWS * COLUMNS * sizeof(float));
     for (size_t k = 0; k < K; k++) {
         for (size_t e = 0; e < ROWS * COLUMNS; e++) {
-            r->gradients[MATRIX + e] += r->a[k * ROWS + e / COLUMNS] * r->b[k * COLUMNS + e % COLUMNS];
+            r->gradients[MATRIX + e] +=
+                r->a[k * ROWS + e / COLUMNS] * r->b[k * COLUMNS + e % COLUMNS];
         }
     }
 }
@@ -311,8 +321,9 @@ static void check(const struct training *t, const char *what, unsigned n) {
         first++;
     }
     for (uint32_t r = first; r < P; r++) {
-        if (!t->dead[r] && (memcmp(t->masks[r], t->masks[first], sizeof t->masks[r]) != 0 ||
-                            memcmp(t->replicas[r].w, t->replicas[first].w, sizeof t->replicas[r].w) != 0)) {
+        if (!t->dead[r] &&
+            (memcmp(t->masks[r], t->masks[first], sizeof t->masks[r]) != 0 ||
+             memcmp(t->replicas[r].w, t->replicas[first].w, sizeof t->replicas[r].w) != 0)) {
             fail_msg("%s, message %u: workers %u and %u differ", what, n, first + 1, r + 1);
         }
     }
@@ -376,8 +387,8 @@ static void two_deaths_and_lost_messages_leave_the_others_equal(void **state) {
     for (unsigned n = 0; n < 240; n++) {
         size_t way = n % TIDE_COUNT(ways);
         bool lossy = n % 3 == 0;
-        struct training *t = fresh(ways[way].path, ways[way].fanout,
-                                   lossy ? TIDE_WIRE_BF16 : TIDE_WIRE_F32);
+        struct training *t =
+            fresh(ways[way].path, ways[way].fanout, lossy ? TIDE_WIRE_BF16 : TIDE_WIRE_F32);
         unsigned q = (unsigned)tide_random_below(&random, P), with = n % 2 ? 2 : 1;
         for (unsigned i = 0; i < with; i++) {
             unsigned dying = (q + i * (1 + (unsigned)tide_random_below(&random, P - 1))) % P;
