@@ -22,14 +22,15 @@ local opt = tide.options {
          choices = {"all", "alexnet", "vgg19", "vgg19-22k", "googlenet", "inception-v3", "resnet-152"}},
   nodes = {"numbers of nodes, separated by commas", default = "1,2,4,8,16,32"},
   gbit = {"rate of each node's card", default = 10},
-  methods = {"how gradients travel, separated by commas", default = "no overlap,ps,ring,hybrid,overlap"},
-  share = {"of what a card carries in a step, that `overlap` uses", default = 0.75},
+  methods = {"how gradients travel, separated by commas", default = "no overlap,ps,ring,sfb,bytes,hybrid,overlap"},
+  share = {"of what a card carries in a step, that `hybrid` and `overlap` use", default = 0.75},
 }
 
+local FIXED <const> = {ps = true, ring = true, sfb = true}
 local POLICIES <const> = {}
-for _, name in ipairs {"hybrid", "overlap"} do
+for method, name in pairs {bytes = "hybrid", hybrid = "hybrid", overlap = "overlap", sfb = "always-sfb"} do
   local text <const> = assert(require("tide.policy.source").find("comm/" .. name)).text
-  POLICIES[name] = assert(load(text, "@comm/" .. name .. ".lua"))()
+  POLICIES[method] = assert(load(text, "@comm/" .. name .. ".lua"))()
 end
 
 ---- nets: layers {name, values, flops of an image, rows, columns (fully connected)} ---------------------------------
@@ -145,8 +146,9 @@ local NETS <const> = {
 
 ---- a worker --------------------------------------------------------------------------------------------------------
 
----How each layer travels. The policies see the net at full size: "hybrid" goes by bytes, as published, for no rate was
----seen yet; "overlap" by the card's rate and the time of a step's computing.
+---How each layer travels. The policies see the net at full size: comm/hybrid goes by bytes, as published, when it knows
+---no rate ("bytes"), else by seconds; comm/overlap by the card's rate and the time of a step's computing. Cards work
+---beside the processor here, and memory takes no time.
 local function paths_of(net, method, workers)
   local paths, policy = {}, POLICIES[method]
   local view = {workers = {}, tensors = {}, job = {}, net = {}}
@@ -158,11 +160,18 @@ local function paths_of(net, method, workers)
                        row_values = layer.rows and layer.rows + layer.columns or 0}
   end
   if not policy then return paths end
-  if method == "overlap" then
-    policy.params.share = opt.share
-    view.net.bytes_per_s, view.job.compute_s = opt.gbit * 1e9 / 8, net.batch / net.images_per_s
+  local step_s <const> = net.batch / net.images_per_s
+  if method == "overlap" or method == "hybrid" then
+    view.net.bytes_per_s, view.job.compute_s = opt.gbit * 1e9 / 8, step_s
   end
-  policy.params.flops_per_s = PRODUCT_FLOPS
+  local flops, below = 0, 0
+  for _, layer in ipairs(net.layers) do flops = flops + layer.flops end
+  for i, layer in ipairs(net.layers) do
+    view.tensors[i].window_s = below / flops * step_s
+    below = below + layer.flops
+  end
+  policy.params.share, policy.params.flops_per_s = opt.share, PRODUCT_FLOPS
+  policy.params.memory_bytes_per_s, policy.params.wire_bytes_per_s = 1e18, 1e18
   return policy.decide(policy.init(policy.params), view).path
 end
 
@@ -274,15 +283,18 @@ tide.main(function()
       print(("%s: %.1f M values, batch %d, %g images/s on one, %g Gbit/s"):format(net.name, values / 1e6, net.batch,
         net.images_per_s, opt.gbit))
       for nodes in opt.nodes:gmatch "%d+" do
+        local best = 0 -- of the methods that are the same for all layers
         for method in opt.methods:gmatch "[^,]+" do
           local speedup, report = measure(i, math.tointeger(tonumber(nodes)), method)
+          best = FIXED[method] and math.max(best, speedup) or best
+          local of_best <const> = not FIXED[method] and best > 0 and speedup / best or nil
           if tide.output.json then
             print(core.json_encode {net = net.name, nodes = math.tointeger(tonumber(nodes)), gbit = opt.gbit,
-                                    method = method, speedup = speedup, step_s = report.step_s,
+                                    method = method, speedup = speedup, of_best = of_best, step_s = report.step_s,
                                     bytes_step = report.bytes})
           else
-            print(("  %3s nodes  %-10s  %6.2fx  step %7.3f s  out %7.1f MB"):format(nodes, method, speedup,
-              report.step_s, report.bytes / 1e6))
+            print(("  %3s nodes  %-10s  %6.2fx  step %7.3f s  out %7.1f MB%s"):format(nodes, method, speedup,
+              report.step_s, report.bytes / 1e6, of_best and ("  %5.1f %% of best"):format(100 * of_best) or ""))
           end
         end
       end

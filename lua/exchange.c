@@ -193,15 +193,26 @@ static int exchange_connect(lua_State *L) {
     return code < 0 ? tide__lua_raise(L, code) : 0;
 }
 
-/* x:gradients(columns) -> tensor that shares the exchange's memory and keeps the exchange */
-static int exchange_gradients(lua_State *L) {
-    struct tide_lua_exchange *own = check_exchange(L);
+static int push_memory(lua_State *L, const struct tide_lua_exchange *own, float *memory) {
     lua_Integer columns = luaL_checkinteger(L, 2);
     luaL_argcheck(L, columns >= 1 && own->elements % (size_t)columns == 0, 2,
                   "does not divide the elements");
-    tide__lua_tensor_borrow(L, TIDE_F32, own->elements / (size_t)columns, (size_t)columns,
-                            tide_exchange_gradients(own->x), 1);
+    tide__lua_tensor_borrow(L, TIDE_F32, own->elements / (size_t)columns, (size_t)columns, memory,
+                            1);
     return 1;
+}
+
+/* x:gradients(columns) -> tensor that shares the exchange's memory and keeps the exchange: the own
+ * ones */
+static int exchange_gradients(lua_State *L) {
+    const struct tide_lua_exchange *own = check_exchange(L);
+    return push_memory(L, own, tide_exchange_gradients(own->x));
+}
+
+/* x:sum(columns) -> the same of what they add up to */
+static int exchange_sum(lua_State *L) {
+    const struct tide_lua_exchange *own = check_exchange(L);
+    return push_memory(L, own, tide_exchange_sum(own->x));
 }
 
 /* ---- plans ---- */
@@ -333,6 +344,20 @@ static int exchange_sums(lua_State *L) {
     return TIDE_EXCHANGE_SUMS + 1;
 }
 
+/* x:took_part(step) -> {ranks} whose numbers are in the sums of a step */
+static int exchange_took_part(lua_State *L) {
+    const struct tide_lua_exchange *own = check_exchange(L);
+    uint64_t step = check_step(L, 2);
+    lua_createtable(L, (int)own->workers, 0);
+    for (uint32_t r = 0, n = 0; r < own->workers; r++) {
+        if (tide_exchange_took_part(own->x, step, r)) {
+            lua_pushinteger(L, (lua_Integer)r + 1);
+            lua_rawseti(L, -2, (lua_Integer)++n);
+        }
+    }
+    return 1;
+}
+
 /* All workers' rows of a matrix below each other, A then B: K x rows and K x columns. */
 static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t layer, size_t matrix,
                          size_t *rows) {
@@ -355,6 +380,9 @@ static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t la
     float *to_a = own->stack, *to_b = own->stack + total * m->rows;
     for (uint32_t r = 0; r < own->workers; r++) {
         tide_exchange_factors_of(own->x, step, layer, matrix, r, &k, &a, &b);
+        if (k == 0) {
+            continue;
+        }
         memcpy(to_a, a, k * m->rows * sizeof *a);
         memcpy(to_b, b, k * m->columns * sizeof *b);
         to_a += k * m->rows;
@@ -367,9 +395,9 @@ static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t la
 /* What a product of K rows takes: C is written, and read if it is added to. */
 static struct tide_work product_work(const struct tide_exchange_matrix *m, size_t k, bool adds) {
     double c = (double)m->rows * (double)m->columns;
-    return (struct tide_work){2 * c * (double)k,
-                              sizeof(float) * ((adds ? 2 : 1) * c +
-                                               (double)k * (double)(m->rows + m->columns))};
+    return (struct tide_work){
+        2 * c * (double)k,
+        sizeof(float) * ((adds ? 2 : 1) * c + (double)k * (double)(m->rows + m->columns))};
 }
 
 /* x:factors(layer, matrix, A, B, rows): the gradient of a matrix, A^T B of so many rows. Factors if
@@ -420,8 +448,8 @@ static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, 
     return code;
 }
 
-/* x:next(layer, step) -> the layer once it has come, before that any other that was not needed yet
- */
+/* x:next(layer, step) -> the layer once it has come, before that any other that was not needed yet;
+ * the first number that those shared whose gradients are in its sum */
 static int exchange_next(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     size_t layer = check_layer(L, own, 2);
@@ -429,19 +457,22 @@ static int exchange_next(lua_State *L) {
     if (code < 0) {
         return tide__lua_raise(L, code);
     }
+    double sums[TIDE_EXCHANGE_SUMS];
+    tide_exchange_sums_of(own->x, check_step(L, 3), layer, sums);
     lua_pushinteger(L, (lua_Integer)layer + 1);
-    return 1;
+    lua_pushnumber(L, sums[0]);
+    return 2;
 }
 
-/* x:need(layer, step, factor[, parameters, alpha[, beta]]): waits; then the layer's gradients are
- * the sums. With parameters, those of matrices that came as factors are not made: the parameters
+/* x:need(layer, step, factor[, parameters, alpha[, beta]]): waits; then the layer's sum is
+ * there. With parameters, those of matrices that came as factors are not made: the parameters
  * become beta (1) times themselves and alpha times them, and true is returned. */
 static int exchange_need(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     size_t layer = check_layer(L, own, 2);
     uint64_t step = check_step(L, 3);
     bool factor = lua_toboolean(L, 4), folds = factor && !lua_isnoneornil(L, 5);
-    float *target = tide_exchange_gradients(own->x);
+    float *target = tide_exchange_sum(own->x);
     if (folds) {
         struct tide_lua_tensor *t = tide__lua_tensor_check(L, 5);
         luaL_argcheck(L, t->t.type == TIDE_F32 && tide__lua_tensor_count(t) >= own->elements, 5,
@@ -522,6 +553,9 @@ void tide__lua_open_exchange(lua_State *L) {
         {"address", exchange_address},
         {"connect", exchange_connect},
         {"gradients", exchange_gradients},
+        {"sum", exchange_sum},
+        {"close", exchange_close},
+        {"took_part", exchange_took_part},
         {"plan", exchange_plan},
         {"ready", exchange_ready},
         {"share", exchange_share},

@@ -325,6 +325,27 @@ static int tensor_copy(lua_State *L) {
     return 1;
 }
 
+/* t:pick(source, numbers): row i of t becomes the row of `source` that number i, a u32 from 0,
+ * names */
+static int tensor_pick(lua_State *L) {
+    struct tide_lua_tensor *to = tide__lua_tensor_check(L, 1);
+    const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 2);
+    const struct tide_lua_tensor *numbers = tide__lua_tensor_check(L, 3);
+    size_t count = tide__lua_tensor_count(numbers), bytes = from->t.columns * from->element;
+    luaL_argcheck(L, from->t.type == to->t.type && from->t.columns == to->t.columns, 2,
+                  "has other rows");
+    luaL_argcheck(L, numbers->t.type == TIDE_U32 && count <= to->t.rows, 3,
+                  "is no u32 tensor of as many rows");
+    const uint32_t *number = numbers->t.data;
+    for (size_t i = 0; i < count; i++) {
+        luaL_argcheck(L, number[i] < from->t.rows, 3, "has a number beyond the last row");
+        memcpy((char *)to->t.data + i * bytes, (const char *)from->t.data + number[i] * bytes,
+               bytes);
+    }
+    lua_settop(L, 1);
+    return 1;
+}
+
 static int tensor_fill(lua_State *L) {
     struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
     size_t count = tide__lua_tensor_count(tensor);
@@ -505,20 +526,11 @@ const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count) {
 
 void tide__lua_open_tensor(lua_State *L) {
     static const luaL_Reg methods[] = {
-        {"rows", tensor_rows},
-        {"columns", tensor_columns},
-        {"type", tensor_type},
-        {"slice", tensor_slice},
-        {"view", tensor_view},
-        {"copy", tensor_copy},
-        {"fill", tensor_fill},
-        {"sum", tensor_sum},
-        {"min", tensor_min},
-        {"max", tensor_max},
-        {"shuffle", tensor_shuffle},
-        {"bytes", tensor_bytes},
-        {"totable", tensor_totable},
-        {NULL, NULL},
+        {"rows", tensor_rows},   {"columns", tensor_columns}, {"type", tensor_type},
+        {"slice", tensor_slice}, {"view", tensor_view},       {"copy", tensor_copy},
+        {"fill", tensor_fill},   {"pick", tensor_pick},       {"sum", tensor_sum},
+        {"min", tensor_min},     {"max", tensor_max},         {"shuffle", tensor_shuffle},
+        {"bytes", tensor_bytes}, {"totable", tensor_totable}, {NULL, NULL},
     };
     static const luaL_Reg meta[] = {
         {"__newindex", tensor_newindex}, {"__len", tensor_len}, {"__pairs", tensor_pairs},

@@ -110,6 +110,9 @@ share_slot_leaves_silently    test_shared
 intent_late                   test_intent
 moved_row_missed              test_checkpoint
 intent_never_moves            test_intent
+exchange_no_repair            test_exchange_deaths
+exchange_shortest_prefix      test_exchange_deaths
+exchange_late_counts          test_exchange_deaths
 '
 failed=0 found=''
 while read -r name profile checkers; do

@@ -384,9 +384,11 @@ function controller:meet()
     self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
       {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
   else
-    local values = {}
-    for _, w in ipairs(running) do values[w.rank] = w.waits.value end
-    answer_all(running, {op = "pass", values = next(values) ~= nil and values or nil})
+    local values = {} -- of some ranks, when workers are lost: a list
+    for _, w in ipairs(running) do
+      if w.waits.value ~= nil then values[#values + 1] = {rank = w.rank, value = w.waits.value} end
+    end
+    answer_all(running, {op = "pass", values = #values > 0 and values or nil})
   end
 end
 

@@ -1,5 +1,6 @@
 -- tide.data: lazy descriptions of data sets. Nothing is read until a field or a part is asked for, so a script may
 -- name its data at the top: the driver reads what it needs of it, every worker cuts out its own part.
+local core = require "tide.core"
 local errors = require "tide.errors"
 local script = require "tide.script"
 
@@ -59,6 +60,15 @@ end
 function data.piece(count, rank, workers)
   local from = (count * (rank - 1)) // workers
   return from + 1, (count * rank) // workers - from
+end
+
+---0 .. count - 1 in an order that depends on the seed alone.
+---@return table u32 tensor
+function data.order(count, seed)
+  local order = core.tensor("u32", count, 1)
+  for i = 1, count do order[i] = i - 1 end
+  order:shuffle(seed)
+  return order
 end
 
 ---The part as this worker sees it: its own piece, in an order that is shuffled once by the job's seed so that pieces

@@ -6,7 +6,8 @@
 -- examples: whoever leaves has done its part, whoever comes has one from its first step on.
 --
 -- That wants a job whose work is bound to no rank: chunks of data, or `on_worker_loss = "replay"`, as for lost workers;
--- and no tables with clocks or exchange of gradients, which count on who was there at the start.
+-- and no tables with clocks, which count on who was there at the start. Jobs that exchange gradients divide their data
+-- anew with each report (tide.nn.crew).
 local core = require "tide.core"
 local data = require "tide.data"
 local text = require "tide.text"
@@ -22,8 +23,7 @@ function elastic_workers.extend(controller)
     if not self.job:survives_workers() then
       return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"
     end
-    if data.is_set(self.job.data) then return "its data set is cut by the number of workers" end
-    if self.job.comm then return "its workers exchange gradients, which all of them must know from the start" end
+    if data.is_set(self.job.data) and not self.job.comm then return "its data set is cut by the number of workers" end
     for _, key in ipairs(text.sorted_keys(self.a.tables)) do
       local handle = core.table_find(self.a.tables[key])
       if handle and (handle.spec.consistency or "sequential") ~= "sequential" then

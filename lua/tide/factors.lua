@@ -6,8 +6,8 @@
 -- are those of a single worker that takes whole batches, and where factors travel unrounded the parameters are the same
 -- bit for bit.
 local core = require "tide.core"
+local crew = require "tide.nn.crew"
 local data = require "tide.data"
-local exchange = require "tide.nn.exchange"
 local replica = require "tide.nn.replica"
 local script = require "tide.script"
 local table_spec = require "tide.table_spec"
@@ -201,8 +201,8 @@ function model:backward(batch, hooks, x)
   return {loss = r.loss, count = r.count, correct = r.correct or 0}
 end
 
----Gradients are the exchange's.
-function model:stage(gradients) self.gradients = gradients end
+---Gradients are the exchange's, and their sum.
+function model:stage(_, sum) self.gradients = sum end
 
 ---The update of a dense gradient.
 function model:update(first, count, scale, step)
@@ -236,29 +236,23 @@ end
 
 ---- the job ---------------------------------------------------------------------------------------------------------
 
----0 .. count - 1 in an order that depends on the seed alone.
-local function shuffled(count, seed)
-  local order = core.tensor("u32", count, 1)
-  for i = 1, count do order[i] = i - 1 end
-  order:shuffle(seed)
-  return order
-end
-
 ---@class tide.factors.trainer
 local trainer = {}
 trainer.__index = trainer
 
----A worker's examples: its piece of each batch, 1 .. batches.
-local function piece_of(self, b)
+---The examples of batch b in `order`.
+local function span_of(self, b)
   local before <const> = (b - 1) * self.batch
-  local first, count = data.piece(math.min(self.batch, self.input.count - before), self.w.rank, self.w.workers)
-  return self.order:slice(before + first, count)
+  return {first = before + 1, count = math.min(self.batch, self.input.count - before)}
 end
 
+---The numbers of a worker's examples, to evaluate them: its piece of each batch.
 local function own_examples(self)
   local own = {}
   for b = 1, self.batches do
-    for _, number in pairs(piece_of(self, b)) do own[#own + 1] = number end
+    local span <const> = span_of(self, b)
+    local first, count = self.crew:piece(span.count)
+    for i = 1, count do own[#own + 1] = self.order[span.first + first + i - 2] end
   end
   return core.tensor("u32", own)
 end
@@ -266,23 +260,20 @@ end
 local function new_trainer(w, o)
   local m <const> = new_model(o.model, w.data, w.seed)
   local input <const> = new_input(m, w.data:whole "train", w.seed + 1)
-  local self = setmetatable({w = w, model = m, input = input, order = shuffled(input.count, w.seed), step = 0,
-                             batch = o.batch, batches = (input.count + o.batch - 1) // o.batch,
-                             replica = replica.new(w, m)}, trainer)
-  self.own = own_examples(self)
-  self.exchange = exchange.new(w, m)
-  self.replica:store()
-  return self
+  return setmetatable({w = w, model = m, input = input, order = data.order(input.count, w.seed), batch = o.batch,
+                       batches = (input.count + o.batch - 1) // o.batch, replica = replica.new(w, m),
+                       crew = crew.new(w, m)}, trainer)
 end
 
 ---All batches, in an order of the epoch's own.
 function trainer:epoch(epoch)
-  for _, b in pairs(shuffled(self.batches, self.w.seed * 7919 + epoch)) do
-    self.step = self.step + 1
-    local r = self.exchange:step({input = self.input, rows = piece_of(self, b + 1)}, self.step)
+  local spans = {}
+  for i, b in pairs(data.order(self.batches, self.w.seed * 7919 + epoch)) do spans[i] = span_of(self, b + 1) end
+  for first, count in self.crew:batches(spans, self.batch) do
+    local r = self.crew:step {input = self.input, rows = self.order:slice(first, count)}
     self.w:report {examples = r.count, wait = false}
   end
-  self.exchange:settle()
+  self.moved = self.crew:settle()
   self.replica:store()
   self.replica:compare()
 end
@@ -290,7 +281,8 @@ end
 ---The dual objective must rise; if it fell, steps of a batch disturb each other more than sigma allows for.
 function trainer:mind_sigma(entropy)
   local sum = 0
-  for _, part in ipairs(self.w:barrier("dual", entropy)) do sum = sum + part end
+  local parts <const> = self.w:barrier("dual", entropy)
+  for _, rank in ipairs(replica.ranks(parts)) do sum = sum + parts[rank] end
   local dual <const> = sum / self.input.count - self.model:penalty()
   if self.dual and dual < self.dual then self.input.arguments.sigma = 2 * self.input.arguments.sigma end
   self.dual = dual
@@ -299,12 +291,13 @@ end
 ---Figures of an epoch, summed over the workers: the objective after it is loss / examples + penalty. Each evaluates
 ---its own examples, whose dual variables only it has.
 function trainer:figures()
-  local sums <const> = self.model:evaluate(self.input, self.own)
+  local own <const> = own_examples(self)
+  local sums <const> = self.model:evaluate(self.input, own)
   if self.model.adds then self:mind_sigma(sums.entropy) end
-  local report = self.exchange:figures()
+  local report <const> = self.moved
   report.loss, report.correct, report.entropy = sums.loss, sums.correct, sums.entropy
-  report.examples, report.steps, report.factors = #self.own, self.batches, self.model.used
-  report.penalty = self.w.rank == 1 and self.model:penalty() or 0
+  report.examples, report.steps, report.factors = #own, self.batches, self.model.used
+  report.penalty = self.crew:leads() and self.model:penalty() or 0
   report.nonzeros, self.model.used, self.model.nonzeros = self.model.nonzeros, 0, 0
   report.resyncs, self.replica.resyncs = self.replica.resyncs, 0
   return report
@@ -313,7 +306,7 @@ end
 local function evaluate(w)
   local m <const> = w.trainer.model
   local test <const> = new_input(m, w.data:whole "test", w.seed + 2)
-  local first, count = data.piece(test.count, w.rank, w.workers)
+  local first, count = w.trainer.crew:piece(test.count)
   local numbers = core.tensor("u32", count, 1)
   for i = 1, count do numbers[i] = first + i - 2 end
   local sums = m:evaluate(test, numbers)
@@ -342,15 +335,16 @@ function factors.job(o)
     tables = function(set)
       local rows, columns = KINDS[o.model.kind].shape(o.model, set)
       return {params = table_spec.new {keys = table_spec.dense((rows * columns + KEY - 1) // KEY), width = KEY,
-                                       slots = "range", update = {"assign"}}}
+                                       slots = "range", update = {"assign"}, replicas = replica.copies()}}
     end,
+    -- Dual variables are their worker's alone: nobody else can go on with its examples.
+    on_worker_loss = KINDS[o.model.kind].adds and "stop" or "replay",
     worker = function(w)
       w.trainer = new_trainer(w, o)
-      w:barrier "start"
-      for epoch = 1, o.epochs do
-        w.trainer:epoch(epoch)
+      for epoch in w.trainer.crew:epochs(o.epochs) do
+        if epoch.first then w.trainer.replica:store() end
+        w.trainer:epoch(epoch.number)
         w:report(w.trainer:figures())
-        if w:stopping() then break end
       end
     end,
     evaluate = {test = evaluate},

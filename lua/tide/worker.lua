@@ -215,13 +215,16 @@ function w_methods:barrier(name, value)
   settle() -- what was pushed here is at the homes
   self.barriers = self.barriers + 1
   tell(self, {op = "barrier", id = self.barriers, name = name, value = value})
-  local values <const> = await(self, "pass", self.barriers).values
+  local passed <const> = await(self, "pass", self.barriers).values
   settle() -- and here is what everybody pushed
+  local values = passed and {}
+  for _, each in ipairs(passed or {}) do values[each.rank] = each.value end
   return values
 end
 
 ---Tells the run's `comm` policy what the exchange of gradients took.
----@param fields table {seconds =, paths = by tensor, bytes =, busy_s =, step_s =, waited_s =}
+---@param fields table {seconds =, paths =, windows = by tensor, bytes =, busy_s =, step_s =, waited_s =, flops =,
+---products_s =}
 function w_methods:exchanged(fields) tell(self, {op = "exchanged", fields = fields}) end
 
 ---This worker will use keys of a table in its clocks `from` to `to` - 1 (w:clock() counts them): rows come here, or

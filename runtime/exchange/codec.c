@@ -1,10 +1,12 @@
 /*
  * What messages between workers look like, and values on the wire.
  *
- * [kind, step, rank, layer, index, format, fanout, [k ...], values]
+ * [kind, view, step, rank, layer, index, format, fanout, [k ...], values]
  *     PUSH, SUM, REDUCE, GATHER: index = chunk; values of topk, onebit and sparse are bytes
  *     FACTOR: rank = source, whoever passes them on; index = offset, k = rows of each matrix
- * [SHARE, step, rank, [sums], nil | [epoch, paths, formats, fanouts]]
+ * [SHARE, view, step, rank, [sums], nil | plan]     plan = [epoch, paths, formats, fanouts]
+ * [STATE, view, step, rank, dead by rank, [done, its view by layer], [view, [sums by rank], nil |
+ * plan]]
  */
 #include "exchange/internal.h"
 
@@ -53,8 +55,9 @@ static const uint8_t codes[] = {
 void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e) {
     const struct layer *l = &x->layers[e->layer];
-    tide_write_array(w, 9);
+    tide_write_array(w, 10);
     tide_write_uint(w, e->kind);
+    tide_write_uint(w, x->view);
     tide_write_uint(w, e->step);
     tide_write_uint(w, e->kind == FACTOR ? e->rank : x->rank);
     tide_write_uint(w, e->layer);
@@ -84,14 +87,7 @@ static uint32_t read_u32(struct tide_reader *r) {
     return (uint32_t)value;
 }
 
-static void parse_share(struct tide_reader *r, struct intake *m) {
-    if (tide_read_array(r) != TIDE_EXCHANGE_SUMS) {
-        r->error = TIDE_EPROTO;
-        return;
-    }
-    for (size_t i = 0; i < TIDE_EXCHANGE_SUMS; i++) {
-        m->sums[i] = tide_read_double(r);
-    }
+static void parse_plan(struct tide_reader *r, struct intake *m) {
     if (tide_read_nil(r)) {
         return;
     }
@@ -106,6 +102,38 @@ static void parse_share(struct tide_reader *r, struct intake *m) {
         valid = m->paths[i] < TIDE_PATH_COUNT && m->formats[i] < TIDE_FORMAT_COUNT;
     }
     r->error = valid ? r->error : TIDE_EPROTO;
+}
+
+static void parse_share(struct tide_reader *r, struct intake *m) {
+    if (tide_read_array(r) != TIDE_EXCHANGE_SUMS) {
+        r->error = TIDE_EPROTO;
+        return;
+    }
+    for (size_t i = 0; i < TIDE_EXCHANGE_SUMS; i++) {
+        m->sums[i] = tide_read_double(r);
+    }
+    parse_plan(r, m);
+}
+
+/* Lists are kept as they came, and read here once to know that they can be. */
+static void parse_state(struct tide_reader *r, struct intake *m) {
+    m->dead = tide_read_binary(r, &m->dead_count);
+    m->done_count = tide_read_array(r) / 2;
+    m->done = *r;
+    for (size_t i = 0; i < 2 * m->done_count && r->error == 0; i++) {
+        (void)tide_read_uint(r);
+    }
+    if (tide_read_array(r) != 3 || m->done_count > TIDE_EXCHANGE_LAYERS_MAX) {
+        r->error = TIDE_EPROTO;
+        return;
+    }
+    m->share_view = read_u32(r);
+    m->share_count = tide_read_array(r);
+    m->shares = *r;
+    for (size_t i = 0; i < m->share_count && r->error == 0; i++) {
+        (void)tide_read_double(r);
+    }
+    parse_plan(r, m);
 }
 
 static void parse_values(struct tide_reader *r, struct intake *m) {
@@ -135,18 +163,21 @@ int tide__exchange_parse(const void *data, size_t size, struct intake *m) {
     *m = (struct intake){.kind = KIND_COUNT};
     size_t items = tide_read_array(&r);
     uint64_t kind = tide_read_uint(&r);
+    m->view = read_u32(&r);
     m->step = tide_read_uint(&r);
     m->rank = read_u32(&r);
-    if (r.error || kind > SHARE || items != (kind == SHARE ? 5u : 9u)) {
+    if (r.error || kind > STATE || items != (kind == SHARE ? 6u : kind == STATE ? 7u : 10u)) {
         return tide_fail(TIDE_EPROTO, "no message of an exchange");
     }
     m->kind = (uint8_t)kind;
     if (kind == SHARE) {
         parse_share(&r, m);
+    } else if (kind == STATE) {
+        parse_state(&r, m);
     } else {
         parse_values(&r, m);
     }
-    if (r.error || r.at != r.end || m->step == 0) {
+    if (r.error || r.at != r.end || (m->step == 0 && kind != STATE)) {
         return tide_fail(TIDE_EPROTO, "a damaged message of an exchange");
     }
     return 0;

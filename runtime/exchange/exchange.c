@@ -52,16 +52,26 @@ static void destroy(struct tide_exchange *x) {
     for (uint32_t r = 0; x->peers && r < x->workers; r++) {
         tide__exchange_drop(&x->peers[r]);
         tide_free(x->peers[r].heap);
+        tide_free(x->peers[r].standing.done);
+        tide_free(x->peers[r].standing.of);
     }
+    for (size_t i = 0; i < x->waiting_count; i++) {
+        tide_message_free(x->waiting[i]);
+    }
+    tide_free(x->waiting);
+    tide_free(x->members);
+    tide_free(x->seat);
     free_plan(&x->plan);
     free_plan(&x->agreed);
     for (size_t i = 0; i < 2; i++) {
         free_plan(&x->shared[i].plan);
         tide_free(x->shared[i].by_rank);
+        tide_free(x->shared[i].by);
     }
     tide_free(x->layers);
     tide_free(x->peers);
     tide_free(x->gradients);
+    tide_free(x->sums);
     tide_free(x);
 }
 
@@ -73,6 +83,7 @@ static void unref(struct tide_exchange *x) {
 }
 
 static void actor_ended(void *state) {
+    tide__exchange_fail(state, TIDE_EDIED, "the exchange of gradients has ended");
     unref(state);
 }
 
@@ -143,10 +154,21 @@ static int make_layer(const struct tide_exchange_options *o, const struct tide_e
 static int fill(struct tide_exchange *x, const struct tide_exchange_options *o) {
     x->layers = tide_alloc_zero(o->layer_count, sizeof *x->layers);
     x->gradients = tide_alloc_aligned(64, (o->elements * sizeof(float) + 64) & ~(size_t)63);
+    x->sums = tide_alloc_aligned(64, (o->elements * sizeof(float) + 64) & ~(size_t)63);
     x->peers = tide_alloc_zero(o->workers, sizeof *x->peers);
-    int code = x->layers && x->gradients && x->peers ? 0 : TIDE_ENOMEM;
+    x->members = tide_alloc_zero(o->workers, sizeof *x->members);
+    x->seat = tide_alloc_zero(o->workers, sizeof *x->seat);
+    bool all = x->layers && x->gradients && x->sums && x->peers && x->members && x->seat;
+    int code = all ? 0 : TIDE_ENOMEM;
     if (code == 0) {
         memset(x->gradients, 0, o->elements * sizeof(float));
+        memset(x->sums, 0, o->elements * sizeof(float));
+        for (uint32_t r = 0; r < o->workers; r++) {
+            x->peers[r].x = x;
+            x->peers[r].rank = r;
+            atomic_init(&x->peers[r].died, ALIVE);
+        }
+        tide__exchange_set_members(x);
     }
     for (size_t i = 0; i < o->layer_count && code == 0; i++) {
         code = make_layer(o, &o->layers[i], &x->layers[i]);
@@ -158,7 +180,8 @@ static int fill(struct tide_exchange *x, const struct tide_exchange_options *o) 
     }
     for (size_t i = 0; i < 2 && code == 0; i++) {
         x->shared[i].by_rank = tide_alloc_zero(o->workers, TIDE_EXCHANGE_SUMS * sizeof(double));
-        code = x->shared[i].by_rank ? 0 : TIDE_ENOMEM;
+        x->shared[i].by = tide_alloc_zero(o->workers, sizeof *x->shared[i].by);
+        code = x->shared[i].by_rank && x->shared[i].by ? 0 : TIDE_ENOMEM;
     }
     return code;
 }
@@ -221,6 +244,9 @@ tide_address tide_exchange_address(const struct tide_exchange *x) {
 }
 float *tide_exchange_gradients(struct tide_exchange *x) {
     return x->gradients;
+}
+float *tide_exchange_sum(struct tide_exchange *x) {
+    return x->sums;
 }
 
 int tide_exchange_connect(struct tide_exchange *x, const tide_address *peers) {
@@ -365,13 +391,13 @@ int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, 
     return code;
 }
 
-/* Calls each(from, to) for the runs of elements of a layer that are in none of its matrices. */
-static void each_rest(struct tide_exchange *x, struct layer *l,
+/* Calls each(values, at) for the runs of a layer's elements that are in none of its matrices. */
+static void each_rest(float *values, struct layer *l,
                       void (*each)(float *own, float **at, size_t count), float **at) {
     size_t first = l->first;
     for (size_t i = 0; i <= l->matrix_count; i++) {
         size_t end = i < l->matrix_count ? l->matrices[i].first : l->first + l->count;
-        each(x->gradients + first, at, end - first);
+        each(values + first, at, end - first);
         first = i < l->matrix_count ? end + l->matrices[i].rows * l->matrices[i].columns : end;
     }
 }
@@ -412,7 +438,7 @@ static int gather_own(struct tide_exchange *x, struct layer *l, struct factors *
         at += size;
         l->staged[i].k = 0;
     }
-    each_rest(x, l, copy_out, &at);
+    each_rest(x->gradients, l, copy_out, &at);
     return 0;
 }
 
@@ -445,8 +471,9 @@ int tide_exchange_share(struct tide_exchange *x, uint64_t step,
                         const struct tide_exchange_plan *proposal) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 5);
+    tide_write_array(&w, 6);
     tide_write_uint(&w, SHARE);
+    tide_write_uint(&w, 0);
     tide_write_uint(&w, step);
     tide_write_uint(&w, x->rank);
     tide_write_array(&w, TIDE_EXCHANGE_SUMS);
@@ -465,6 +492,18 @@ int tide_exchange_share(struct tide_exchange *x, uint64_t step,
     return post(x, &w);
 }
 
+/* Numbers of those that are members of a view: of the step's own, or of a later one. */
+static void add_up(const struct tide_exchange *x, const struct sums *s, uint32_t view,
+                   double sums[TIDE_EXCHANGE_SUMS]) {
+    for (size_t i = 0; i < TIDE_EXCHANGE_SUMS; i++) {
+        sums[i] = 0;
+        for (uint32_t r = 0; r < x->workers; r++) {
+            bool in = s->by[r] && tide__exchange_in(x, r, view);
+            sums[i] += in ? s->by_rank[(size_t)r * TIDE_EXCHANGE_SUMS + i] : 0;
+        }
+    }
+}
+
 int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_EXCHANGE_SUMS],
                        const struct tide_exchange_plan **agreed) {
     int code = await(x, &x->shared_done, step, false, "the sums of a step");
@@ -472,14 +511,18 @@ int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_
         return code;
     }
     const struct sums *s = &x->shared[step & 1];
-    for (size_t i = 0; i < TIDE_EXCHANGE_SUMS; i++) {
-        sums[i] = 0;
-        for (uint32_t r = 0; r < x->workers; r++) {
-            sums[i] += s->by_rank[(size_t)r * TIDE_EXCHANGE_SUMS + i];
-        }
-    }
+    add_up(x, s, s->view, sums);
     *agreed = s->proposed ? &s->plan : NULL;
     return 0;
+}
+
+bool tide_exchange_took_part(const struct tide_exchange *x, uint64_t step, uint32_t rank) {
+    return rank < x->workers && x->shared[step & 1].step == step && x->shared[step & 1].by[rank];
+}
+
+void tide_exchange_sums_of(const struct tide_exchange *x, uint64_t step, size_t layer,
+                           double sums[TIDE_EXCHANGE_SUMS]) {
+    add_up(x, &x->shared[step & 1], x->layers[layer].rounds[step & 1].view, sums);
 }
 
 static const struct factors *factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
@@ -488,24 +531,37 @@ static const struct factors *factors_of(const struct tide_exchange *x, uint64_t 
     return rank == x->rank ? &l->own[step & 1] : &l->rounds[step & 1].factors[rank];
 }
 
+static bool is_in(const struct tide_exchange *x, uint64_t step, size_t layer, uint32_t rank) {
+    return tide__exchange_in(x, rank, x->layers[layer].rounds[step & 1].view);
+}
+
 /* The sum of the rest, in the order of ranks. */
 static void add_rest(struct tide_exchange *x, uint64_t step, size_t layer) {
     struct layer *l = &x->layers[layer];
+    bool first = true;
     for (uint32_t r = 0; r < x->workers; r++) {
-        const struct factors *f = factors_of(x, step, layer, r);
-        float *at = f->values + (f->total - l->rest);
-        each_rest(x, l, r == 0 ? copy_in : add_in, &at);
+        if (is_in(x, step, layer, r)) {
+            const struct factors *f = factors_of(x, step, layer, r);
+            float *at = f->values + (f->total - l->rest);
+            each_rest(x->sums, l, first ? copy_in : add_in, &at);
+            first = false;
+        }
     }
 }
 
-static int check_layer(const struct tide_exchange *x, size_t layer) {
-    return layer < x->layer_count
+/* What was not committed may be taken back, so nobody may look at it. */
+static int check_layer(const struct tide_exchange *x, uint64_t step, size_t layer) {
+    if (layer >= x->layer_count) {
+        return tide_fail(TIDE_EINVAL, "exchange: layer %zu of %zu", layer + 1, x->layer_count);
+    }
+    return is_done(&x->shared_done, step)
                ? 0
-               : tide_fail(TIDE_EINVAL, "exchange: layer %zu of %zu", layer + 1, x->layer_count);
+               : tide_fail(TIDE_EINVAL, "exchange: layers of step %llu come after its sums",
+                           (unsigned long long)step);
 }
 
 int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, size_t *which) {
-    int code = check_layer(x, layer);
+    int code = check_layer(x, step, layer);
     if (code == 0) {
         code = await(x, &x->layers[layer].done, step, true, "gradients");
     }
@@ -516,7 +572,7 @@ int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, siz
 }
 
 int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer) {
-    int code = check_layer(x, layer);
+    int code = check_layer(x, step, layer);
     if (code == 0) {
         code = await(x, &x->layers[layer].done, step, false, "gradients");
     }
@@ -533,6 +589,11 @@ void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size
                               size_t matrix, uint32_t rank, size_t *k, const float **a,
                               const float **b) {
     const struct layer *l = &x->layers[layer];
+    *k = 0;
+    *a = *b = NULL;
+    if (!is_in(x, step, layer, rank)) {
+        return;
+    }
     const struct factors *f = factors_of(x, step, layer, rank);
     const float *at = f->values;
     for (size_t i = 0; i < matrix; i++) {

@@ -21,7 +21,12 @@
  *
  * All workers take the same steps, one after the other, and exchange every layer in each. Steps are
  * numbered from 1. Functions with a `step` are called by the worker's fiber; the actor behind works
- * on the node's control thread. The end of a peer fails all that waits: EDIED with its rank.
+ * on the node's control thread.
+ *
+ * When workers die, those that are left go on, equal to each other bit for bit: each sum has the
+ * parts of all or, on all of them, not those of the dead (view.c). `sums_of` tells over whom a
+ * layer's sum is; chunks have other owners from then on. A worker that ends in order must have
+ * waited until all others have the sums of its last step.
  */
 #ifndef TIDE_EXCHANGE_H
 #define TIDE_EXCHANGE_H
@@ -88,9 +93,10 @@ int tide_exchange_create(struct tide_node *node, const struct tide_exchange_opti
 /* Gives it back. What others still wait for is sent before the actor ends. Any thread. */
 void tide_exchange_release(struct tide_exchange *x);
 tide_address tide_exchange_address(const struct tide_exchange *x);
-/* Tells it the addresses of all, by rank. Once, before the first step. */
+/* Tells it the addresses of all, by rank. Once, before the first step; no step before all have. */
 int tide_exchange_connect(struct tide_exchange *x, const tide_address *peers);
-float *tide_exchange_gradients(struct tide_exchange *x);
+float *tide_exchange_gradients(struct tide_exchange *x); /* the own ones */
+float *tide_exchange_sum(struct tide_exchange *x);       /* what they add up to, layer by layer */
 /* What the steps from now on do; the same on all workers. Before the first step, or when `agreed`
  * gave it. */
 void tide_exchange_set_plan(struct tide_exchange *x, const struct tide_exchange_plan *plan);
@@ -101,10 +107,10 @@ const struct tide_exchange_plan *tide_exchange_get_plan(const struct tide_exchan
 int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, size_t k,
                           const float *a, const float *b);
 /* The layer's gradients are complete and may leave; they are the exchange's until `need` has
- * returned. */
+ * returned, and are not changed but by what lossy formats had kept. */
 int tide_exchange_ready(struct tide_exchange *x, uint64_t step, size_t layer);
-/* Adds up numbers over the workers. `proposal`, of rank 0 alone and else NULL, is the plan of the
- * next step for all. */
+/* Adds up numbers over the workers. `proposal` is the plan of the next step for all; of the first
+ * worker that took part in the last step alone, else NULL. */
 int tide_exchange_share(struct tide_exchange *x, uint64_t step,
                         const double own[TIDE_EXCHANGE_SUMS],
                         const struct tide_exchange_plan *proposal);
@@ -112,15 +118,21 @@ int tide_exchange_share(struct tide_exchange *x, uint64_t step,
  * NULL. */
 int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_EXCHANGE_SUMS],
                        const struct tide_exchange_plan **agreed);
+/* After `sums`: whether a worker took part in the step, and so is counted in them. */
+bool tide_exchange_took_part(const struct tide_exchange *x, uint64_t step, uint32_t rank);
 /* Waits until a layer has come, or any other for which `need` has not returned in this step: work
  * there is while the layer is on its way. *which: the layer itself if it is there, else the lowest;
  * `need` of it does not wait. Errors: as of `need`. */
 int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, size_t *which);
-/* Waits for a layer. Dense paths: its gradients are the sums now. Factor: the sum of its rest is,
- * and the rows of all workers' factors are to be had. Errors: EDIED, EPROTO, ECANCELED. */
+/* Waits for a layer, after `sums` of the step. Dense paths: its sum is there. Factor: the sum of
+ * its rest is, and the rows of all workers' factors are to be had. Errors: EINVAL, EPROTO,
+ * ECANCELED. */
 int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer);
-/* After `need`: the factors of rank `rank` of a matrix. Borrowed until the next `ready` of this
- * layer. */
+/* After `next` or `need`: the numbers of those whose gradients are in the layer's sum. */
+void tide_exchange_sums_of(const struct tide_exchange *x, uint64_t step, size_t layer,
+                           double sums[TIDE_EXCHANGE_SUMS]);
+/* After `need`: the factors of rank `rank` of a matrix; k = 0 of one that is not in the sum.
+ * Borrowed until the next `ready` of this layer. */
 void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
                               size_t matrix, uint32_t rank, size_t *k, const float **a,
                               const float **b);

@@ -4,7 +4,8 @@
  * Sums are made in a fixed order: by rank where a chunk has an owner, from the owner's successor
  * round to the owner in a ring. What comes before its turn is kept. A message of a step that cannot
  * be under way is an error of the protocol: nobody begins step t + 1 before it has everything of
- * step t, so only t and t + 1 meet here.
+ * step t, so only t and t + 1 meet here. Sums do not overwrite the own gradients: when a worker
+ * dies they are needed again (view.c).
  */
 #include "exchange/internal.h"
 
@@ -42,6 +43,27 @@ static void land(struct tide_exchange *x, struct layer *l, struct round *round, 
 
 /* ---- rounds ---- */
 
+void tide__exchange_reset(struct tide_exchange *x, struct layer *l, struct round *round) {
+    round->done = false;
+    round->view = x->view;
+    round->holder = 0;
+    round->landed = 0;
+    for (size_t c = 0; c < l->chunk_count; c++) {
+        struct part *part = &round->parts[c];
+        for (uint32_t r = 0; part->from && r < x->workers; r++) {
+            tide_free(part->from[r]);
+            part->from[r] = NULL;
+        }
+        tide_free(part->sum);
+        part->sum = NULL;
+        part->next = 0;
+    }
+    for (uint32_t r = 0; r < x->workers; r++) {
+        round->factors[r].begun = false;
+        round->factors[r].got = 0;
+    }
+}
+
 static int open_round(struct tide_exchange *x, struct layer *l, struct round *round,
                       uint64_t step) {
     if (!round->parts) {
@@ -52,15 +74,8 @@ static int open_round(struct tide_exchange *x, struct layer *l, struct round *ro
         }
     }
     round->step = step;
-    round->ready = round->done = false;
-    round->landed = 0;
-    for (size_t c = 0; c < l->chunk_count; c++) {
-        round->parts[c].next = 0;
-    }
-    for (uint32_t r = 0; r < x->workers; r++) {
-        round->factors[r].begun = false;
-        round->factors[r].got = 0;
-    }
+    round->ready = false;
+    tide__exchange_reset(x, l, round);
     return 0;
 }
 
@@ -84,7 +99,7 @@ struct place { /* a chunk of a layer in a round */
     struct layer *l;
     struct round *round;
     uint32_t layer, chunk;
-    float *own; /* its gradients here */
+    float *own, *sum; /* its gradients here, and what they add up to */
     size_t count;
 };
 
@@ -94,6 +109,7 @@ static struct place place_of(struct tide_exchange *x, uint32_t layer, struct rou
     size_t first;
     p.count = tide__exchange_chunk(p.l, chunk, &first);
     p.own = x->gradients + p.l->first + first;
+    p.sum = x->sums + p.l->first + first;
     return p;
 }
 
@@ -122,7 +138,7 @@ static struct tide_blob *settle(const struct place *p, const float *sum, uint8_t
     struct tide_blob *blob = *kept ? tide__exchange_blob_keeping(sum, *kept, p->count, format)
                                    : tide__exchange_blob(sum, p->count, format);
     if (blob) {
-        (void)tide__exchange_decode(blob->data, p->own, p->count, format); /* our own bytes */
+        (void)tide__exchange_decode(blob->data, p->sum, p->count, format); /* our own bytes */
     }
     return blob;
 }
@@ -133,8 +149,9 @@ static void add(float *restrict sum, const float *restrict more, size_t count) {
     }
 }
 
-static uint32_t successor(const struct tide_exchange *x) {
-    return x->rank + 1 == x->workers ? 0 : x->rank + 1;
+/* Who follows in the ring. */
+static uint32_t successor(const struct tide_exchange *x, uint32_t rank) {
+    return x->members[(x->seat[rank] + 1) % x->member_count];
 }
 
 /* Owner: adds up what is there in the order of ranks; tells all when it is the whole. */
@@ -142,6 +159,9 @@ static int gather_sum(struct tide_exchange *x, struct place *p) {
     struct part *part = &p->round->parts[p->chunk];
     for (; part->next < x->workers; part->next++) {
         bool own = part->next == x->rank;
+        if (!tide__exchange_in(x, part->next, p->round->view)) {
+            continue;
+        }
         float *more = own ? p->own : part->from ? part->from[part->next] : NULL;
         if (own ? !p->round->ready : !more) {
             return 0;
@@ -166,9 +186,9 @@ static int gather_sum(struct tide_exchange *x, struct place *p) {
     tide_free(part->sum);
     part->sum = NULL;
     int code = blob ? 0 : TIDE_ENOMEM;
-    for (uint32_t r = 0; r < x->workers && code == 0; r++) {
-        if (r != x->rank) {
-            code = send_chunk(x, p, SUM, p->round->format, r, tide_blob_ref(blob));
+    for (uint32_t i = 0; i < x->member_count && code == 0; i++) {
+        if (x->members[i] != x->rank) {
+            code = send_chunk(x, p, SUM, p->round->format, x->members[i], tide_blob_ref(blob));
         }
     }
     tide_blob_unref(blob);
@@ -190,7 +210,7 @@ static int pass_partial(struct tide_exchange *x, struct place *p, uint8_t format
     if (!blob) {
         return TIDE_ENOMEM;
     }
-    int code = send_chunk(x, p, last ? GATHER : REDUCE, format, successor(x), blob);
+    int code = send_chunk(x, p, last ? GATHER : REDUCE, format, successor(x, x->rank), blob);
     if (last) {
         land(x, p->l, p->round, p->l->chunk_count);
     }
@@ -227,7 +247,7 @@ static int take_push(struct tide_exchange *x, const struct intake *m, struct pla
 
 static int take_reduce(struct tide_exchange *x, const struct intake *m, struct place *p) {
     struct part *part = &p->round->parts[p->chunk];
-    if (successor(x) == m->rank && x->workers > 2) {
+    if (successor(x, m->rank) != x->rank) {
         return tide_fail(TIDE_EPROTO, "a partial sum from the wrong side");
     }
     if (part->sum) {
@@ -255,11 +275,11 @@ static int take_sum(struct tide_exchange *x, const struct intake *m, struct plac
     if (!p->round->ready || p->round->landed >= p->l->chunk_count) {
         return tide_fail(TIDE_EPROTO, "a sum before its time");
     }
-    int code = tide__exchange_decode(m->values, p->own, p->count, m->format);
-    uint32_t owner = tide__exchange_owner(x, p->layer, p->chunk);
-    if (code == 0 && m->kind == GATHER && successor(x) != owner) {
+    int code = tide__exchange_decode(m->values, p->sum, p->count, m->format);
+    uint32_t owner = tide__exchange_owner(x, p->layer, p->chunk), next = successor(x, x->rank);
+    if (code == 0 && m->kind == GATHER && next != owner) {
         struct tide_blob *blob = copied(m);
-        code = blob ? send_chunk(x, p, GATHER, m->format, successor(x), blob) : TIDE_ENOMEM;
+        code = blob ? send_chunk(x, p, GATHER, m->format, next, blob) : TIDE_ENOMEM;
     }
     if (code < 0) {
         return code;
@@ -286,10 +306,10 @@ static int take_chunk(struct tide_exchange *x, const struct intake *m, struct ro
 
 /* Queues a piece of factors to those who get it from here. *takes* the blob, also when it fails. */
 static int hand_down(struct tide_exchange *x, struct entry e, struct tide_blob *blob) {
-    uint32_t fanout = e.fanout ? e.fanout : x->workers;
+    uint32_t fanout = e.fanout ? e.fanout : x->member_count;
     uint64_t first = (uint64_t)tide__exchange_place(x, e.rank, e.step, x->rank) * fanout + 1;
     int code = blob ? 0 : TIDE_ENOMEM;
-    for (uint64_t p = first; p < first + fanout && p < x->workers && code == 0; p++) {
+    for (uint64_t p = first; p < first + fanout && p < x->member_count && code == 0; p++) {
         e.blob = tide_blob_ref(blob);
         code = tide__exchange_queue(x, tide__exchange_rank(x, e.rank, e.step, (uint32_t)p), e);
     }
@@ -298,15 +318,25 @@ static int hand_down(struct tide_exchange *x, struct entry e, struct tide_blob *
 }
 
 /* Whose turn it is to bring the factors of a message here. */
-static uint32_t bringer(const struct tide_exchange *x, const struct intake *m) {
+static uint32_t bringer(const struct tide_exchange *x, const struct intake *m,
+                        const struct round *round) {
+    if (round->holder) {
+        return round->holder - 1;
+    }
+    if (x->peers[m->rank].dead) {
+        return m->rank;
+    }
     uint32_t place = tide__exchange_place(x, m->rank, m->step, x->rank);
-    uint32_t fanout = m->fanout ? m->fanout : x->workers;
+    uint32_t fanout = m->fanout ? m->fanout : x->member_count;
     return tide__exchange_rank(x, m->rank, m->step, (place - 1) / fanout);
 }
 
 static int pass_factors(struct tide_exchange *x, const struct intake *m, size_t count) {
+    if (m->fanout == 0) {
+        return 0;
+    }
     uint32_t place = tide__exchange_place(x, m->rank, m->step, x->rank);
-    if (m->fanout == 0 || (uint64_t)place * m->fanout + 1 >= x->workers) {
+    if ((uint64_t)place * m->fanout + 1 >= x->member_count) {
         return 0;
     }
     struct entry e = {.step = m->step,
@@ -319,6 +349,15 @@ static int pass_factors(struct tide_exchange *x, const struct intake *m, size_t 
                       .fanout = m->fanout,
                       .count = count};
     return hand_down(x, e, copied(m));
+}
+
+/* Factors of one rank are all there. */
+static void land_factors(struct tide_exchange *x, struct layer *l, struct round *round) {
+    size_t of = 0;
+    for (uint32_t r = 0; r < x->workers; r++) {
+        of += tide__exchange_in(x, r, round->view);
+    }
+    land(x, l, round, of);
 }
 
 static int take_factors(struct tide_exchange *x, const struct intake *m, struct round *round) {
@@ -357,7 +396,7 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
     f->got += count;
     code = code < 0 ? code : pass_factors(x, m, count);
     if (code == 0 && f->got == f->total) {
-        land(x, l, round, x->workers);
+        land_factors(x, l, round);
     }
     return code;
 }
@@ -391,7 +430,7 @@ static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *r
         code = hand_down(x, e, blob);
         at += count;
     } while (at < own->total && code == 0);
-    land(x, &x->layers[layer], round, x->workers);
+    land_factors(x, &x->layers[layer], round);
     return code;
 }
 
@@ -420,17 +459,22 @@ static int start_chunks(struct tide_exchange *x, uint32_t layer, struct round *r
     for (uint32_t c = 0; c < l->chunk_count && code == 0; c++) {
         struct place p = place_of(x, layer, round, c);
         uint32_t owner = tide__exchange_owner(x, layer, c);
-        if (x->workers == 1 || (round->path == TIDE_PATH_PS && owner == x->rank)) {
+        if (x->member_count == 1 || (round->path == TIDE_PATH_PS && owner == x->rank)) {
             code = gather_sum(x, &p);
         } else if (round->path == TIDE_PATH_PS) {
             code = send_chunk(x, &p, PUSH, round->format, owner, NULL);
-        } else if ((owner + 1) % x->workers == x->rank) {
-            code = send_chunk(x, &p, REDUCE, round->format, successor(x), NULL);
+        } else if (successor(x, owner) == x->rank) {
+            code = send_chunk(x, &p, REDUCE, round->format, successor(x, x->rank), NULL);
         } else if (round->parts[c].sum) {
             code = pass_partial(x, &p, round->format);
         }
     }
     return code;
+}
+
+int tide__exchange_contribute(struct tide_exchange *x, uint32_t layer, struct round *round) {
+    return round->path == TIDE_PATH_FACTOR ? send_factors(x, layer, round)
+                                           : start_chunks(x, layer, round);
 }
 
 static int worker_ready(struct tide_exchange *x, struct tide_reader *r) {
@@ -449,56 +493,7 @@ static int worker_ready(struct tide_exchange *x, struct tide_reader *r) {
     if (x->away++ == 0) {
         x->busy_since = l->ready_at;
     }
-    return round->path == TIDE_PATH_FACTOR ? send_factors(x, layer, round)
-                                           : start_chunks(x, layer, round);
-}
-
-/* ---- sums of a step ---- */
-
-static int take_share(struct tide_exchange *x, const struct intake *m) {
-    struct sums *s = &x->shared[m->step & 1];
-    if (s->step != m->step) {
-        if (m->step != (s->step == 0 ? (m->step & 1 ? 1 : 2) : s->step + 2) ||
-            (s->step && s->got < x->workers)) {
-            return tide_fail(TIDE_EPROTO, "sums of a step that is not under way");
-        }
-        s->step = m->step;
-        s->got = 0;
-        s->proposed = false;
-    }
-    if (m->proposes && (m->rank != 0 || m->plan_count != x->layer_count)) {
-        return tide_fail(TIDE_EPROTO, "a plan from worker %u of %zu layers", m->rank + 1,
-                         m->plan_count);
-    }
-    memcpy(s->by_rank + (size_t)m->rank * TIDE_EXCHANGE_SUMS, m->sums, sizeof m->sums);
-    if (m->proposes) {
-        s->proposed = true;
-        s->plan.epoch = m->epoch;
-        memcpy(s->plan.paths, m->paths, m->plan_count);
-        memcpy(s->plan.formats, m->formats, m->plan_count);
-        memcpy(s->plan.fanouts, m->fanouts, m->plan_count);
-    }
-    if (++s->got == x->workers) {
-        atomic_store_explicit(&x->shared_done, s->step,
-                              memory_order_seq_cst); /* pairs with the worker's load */
-        tide__exchange_wake(x);
-    }
-    return 0;
-}
-
-/* The worker's own, as the message all get. */
-static int worker_share(struct tide_exchange *x, const struct tide_message *message) {
-    struct intake m;
-    int code = tide__exchange_parse(message->data, message->size, &m);
-    for (uint32_t r = 0; r < x->workers && code == 0; r++) {
-        if (r != x->rank) {
-            code = tide_send(x->peers[r].address, TIDE_LANE_CONTROL, message->data, message->size);
-            atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
-            atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + message->size,
-                                      memory_order_relaxed);
-        }
-    }
-    return code < 0 ? code : take_share(x, &m);
+    return tide__exchange_contribute(x, layer, round);
 }
 
 /* ---- the mailbox ---- */
@@ -506,58 +501,82 @@ static int worker_share(struct tide_exchange *x, const struct tide_message *mess
 static int connect_peers(struct tide_exchange *x, struct tide_reader *r) {
     int code = 0;
     for (uint32_t i = 0; i < x->workers && code == 0; i++) {
-        x->peers[i] = (struct peer){.x = x, .rank = i, .address = tide_read_uint(r)};
+        x->peers[i].address = tide_read_uint(r);
         uint64_t id;
         if (i != x->rank) {
             code = tide_monitor(x->peers[i].address, &id);
         }
     }
     x->connected = true;
-    return code < 0 ? code : tide__exchange_start_senders(x);
+    code = code < 0 ? code : tide__exchange_start_senders(x);
+    return code < 0 ? code : tide__exchange_take_waiting(x);
 }
 
+/* LATER: it must wait. */
 static int from_worker(struct tide_exchange *x, const struct tide_message *message) {
     struct tide_reader r;
     tide_reader_init(&r, message->data, message->size);
     (void)tide_read_array(&r);
     uint64_t kind = tide_read_uint(&r);
-    if (kind == SHARE) {
-        return worker_share(x, message);
+    if (kind == CONNECT) {
+        return connect_peers(x, &r);
     }
-    return kind == CONNECT ? connect_peers(x, &r) : kind == READY ? worker_ready(x, &r) : 0;
-}
-
-static int from_peer(struct tide_exchange *x, const struct tide_message *message) {
+    if (x->frozen) {
+        return LATER;
+    }
+    if (kind == READY) {
+        return worker_ready(x, &r);
+    }
     struct intake m;
     int code = tide__exchange_parse(message->data, message->size, &m);
+    return code < 0 ? code : tide__exchange_worker_share(x, &m);
+}
+
+/* Values of a layer. */
+static int take_values(struct tide_exchange *x, const struct tide_message *message,
+                       const struct intake *m) {
+    if (m->layer >= x->layer_count) {
+        return tide_fail(TIDE_EPROTO, "layer %u of %zu", m->layer, x->layer_count);
+    }
+    struct round *round;
+    int code = find_round(x, &x->layers[m->layer], m->step, &round);
     if (code < 0) {
         return code;
     }
-    bool known = x->connected && m.rank < x->workers && m.rank != x->rank;
-    if (!known || x->peers[m.kind == FACTOR ? bringer(x, &m) : m.rank].address != message->from) {
-        return tide_fail(TIDE_EPROTO, "no worker of this job");
+    uint32_t from = m->kind == FACTOR ? bringer(x, m, round) : m->rank;
+    if (x->peers[from].address != message->from) {
+        return tide_fail(TIDE_EPROTO, "values from a worker whose turn it is not");
     }
-    if (m.kind == SHARE) {
-        return take_share(x, &m);
-    }
-    if (m.layer >= x->layer_count) {
-        return tide_fail(TIDE_EPROTO, "layer %u of %zu", m.layer, x->layer_count);
-    }
-    struct round *round;
-    code = find_round(x, &x->layers[m.layer], m.step, &round);
-    return code < 0           ? code
-           : m.kind == FACTOR ? take_factors(x, &m, round)
-                              : take_chunk(x, &m, round);
+    return m->kind == FACTOR ? take_factors(x, m, round) : take_chunk(x, m, round);
 }
 
-static void take_exit(struct tide_exchange *x, const struct tide_message *m) {
-    for (uint32_t r = 0; r < x->workers; r++) {
-        if (m->code < 0 && x->peers[r].address == m->from) {
-            tide__exchange_fail(x, TIDE_EDIED,
-                                "worker %u has gone from the exchange of gradients: %.*s", r + 1,
-                                (int)m->size, (const char *)m->data);
-        }
+/* LATER: it must wait. */
+static int from_peer(struct tide_exchange *x, const struct tide_message *message) {
+    struct intake m;
+    int code = x->connected ? tide__exchange_parse(message->data, message->size, &m) : LATER;
+    if (code != 0) {
+        return code;
     }
+    bool known = m.rank < x->workers && m.rank != x->rank;
+    if (!known || (m.kind != FACTOR && x->peers[m.rank].address != message->from)) {
+        return tide_fail(TIDE_EPROTO, "no worker of this job");
+    }
+    if (m.kind == STATE) {
+        return tide__exchange_take_state(x, &m);
+    }
+    if (m.view < x->view && !TIDE_MUTANT(exchange_late_counts)) {
+        return 0; /* what it was part of is done without it, or again */
+    }
+    if (m.view > x->view) {
+        return tide_fail(TIDE_EPROTO, "a view that this worker has not agreed to");
+    }
+    return x->frozen         ? LATER
+           : m.kind == SHARE ? tide__exchange_take_share(x, &m)
+                             : take_values(x, message, &m);
+}
+
+int tide__exchange_take(struct tide_exchange *x, const struct tide_message *m) {
+    return m->from == TIDE_NOBODY ? from_worker(x, m) : from_peer(x, m);
 }
 
 static bool is_close(const struct tide_message *m) {
@@ -567,13 +586,19 @@ static bool is_close(const struct tide_message *m) {
            tide_read_uint(&r) == CLOSE;
 }
 
+/* *takes* the message. */
 static void handle(struct tide_exchange *x, const struct tide_message *m) {
     int code = 0;
     if (m->kind == TIDE_EXIT) {
-        take_exit(x, m);
+        code = tide__exchange_take_exit(x, m);
     } else if (m->kind == TIDE_CAST &&
                atomic_load_explicit(&x->failed, memory_order_relaxed) == 0) {
-        code = m->from == TIDE_NOBODY ? from_worker(x, m) : from_peer(x, m);
+        code = tide__exchange_take(x, m);
+    }
+    if (code == LATER) {
+        code = tide__exchange_put_off(x, m);
+    } else {
+        tide_message_free(m);
     }
     if (code < 0) {
         tide__exchange_fail(x, code, "%s", tide_error_message());
@@ -592,10 +617,11 @@ int tide__exchange_run(void *state) {
             break;
         }
         over = is_close(m) || m->kind == TIDE_STOP;
-        if (!over) {
+        if (over) {
+            tide_message_free(m);
+        } else {
             handle(x, m);
         }
-        tide_message_free(m);
     }
     tide__exchange_end_senders(x);
     while (code == 0 && x->senders > 0) { /* what others still wait for */

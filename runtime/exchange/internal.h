@@ -9,14 +9,26 @@
 #include "actor/actor.h"
 #include "exchange/exchange.h"
 
-enum message_kind { PUSH, SUM, REDUCE, GATHER, FACTOR, SHARE, READY, CONNECT, CLOSE, KIND_COUNT };
+enum message_kind {
+    PUSH,
+    SUM,
+    REDUCE,
+    GATHER,
+    FACTOR,
+    SHARE,
+    STATE,
+    READY,
+    CONNECT,
+    CLOSE,
+    KIND_COUNT
+};
 
 /* A message between workers, as it was read and bounded by itself; not yet compared with the layers
  * here. */
 struct intake {
     uint8_t kind, format, fanout;
-    uint32_t rank, layer, index;
-    uint64_t step;
+    uint32_t view, rank, layer, index;
+    uint64_t step; /* STATE: the last one whose sums are complete there */
     size_t k_count;
     uint32_t k[16];
     const void *values; /* unaligned */
@@ -26,6 +38,14 @@ struct intake {
     uint64_t epoch;
     const uint8_t *paths, *formats, *fanouts; /* plan_count each */
     size_t plan_count;
+    /* STATE */
+    const uint8_t *dead;       /* by rank */
+    size_t dead_count;         /* of ranks, living ones too */
+    struct tide_reader done;   /* of each layer: step, view */
+    size_t done_count;         /* of layers */
+    struct tide_reader shares; /* of all ranks in `step`, if it is not 0 */
+    size_t share_count;        /* numbers */
+    uint32_t share_view;
 };
 enum { MATRICES_MAX = (int)TIDE_COUNT(((struct intake *)0)->k) };
 /* EPROTO: not a message of ours. Points into the bytes. */
@@ -53,6 +73,8 @@ struct round {     /* a layer in one step */
     uint64_t step; /* 0: none yet */
     bool ready, done;
     uint8_t path, format, fanout;
+    uint32_t view;           /* whose members its sum is over */
+    uint32_t holder;         /* rank + 1 of who has the sum and sends it, after a death; else 0 */
     size_t landed;           /* chunks, or ranks of factors */
     struct part *parts;      /* by chunk */
     struct factors *factors; /* by rank, but the own */
@@ -86,19 +108,37 @@ struct entry {           /* of a peer's queue */
     size_t count;
 };
 
+struct standing {   /* what a worker said it had when it heard of a death */
+    uint32_t view;  /* 0: nothing yet */
+    uint64_t step;  /* whose sums it has of all */
+    uint64_t *done; /* by layer: the newest step whose sum it has */
+    uint32_t *of;   /* by layer: over the members of this view */
+};
+
 struct peer {
     struct tide_exchange *x;
     tide_address address;
     uint32_t rank;
+    atomic_uint
+        died;  /* the first view that it is no member of; ALIVE. Read by the worker, to whom it
+                  makes no difference when that changes: of what it asks, views are older */
+    bool dead; /* known to be, but perhaps not agreed upon */
+    bool left; /* it ended in order: nothing of it is missing */
+    struct standing standing;
     struct entry *heap;
     size_t count, room;
     struct tide_fiber *sender; /* NULL: it has ended */
     bool waits;
 };
 
-struct sums {
+enum { ALIVE = UINT32_MAX };
+
+struct sums { /* what a step's workers share */
     uint64_t step;
+    uint32_t view; /* whose members they are of */
     uint32_t got;
+    bool said;       /* the own ones are there */
+    bool *by;        /* by rank: there */
     double *by_rank; /* workers x TIDE_EXCHANGE_SUMS */
     bool proposed;
     struct tide_exchange_plan plan;
@@ -113,12 +153,18 @@ struct tide_exchange {
     uint32_t window; /* of the link to each other worker */
     size_t elements, layer_count;
     struct layer *layers;
-    float *gradients;
+    float *gradients, *sums; /* elements each: the own ones, and what they add up to */
     /* worker */
     struct tide_exchange_plan plan, agreed;
     /* actor */
     struct peer *peers;
     struct sums shared[2];
+    uint32_t view;            /* how many have died, as far as is known */
+    uint32_t *members, *seat; /* of the view that holds: ranks in order; by rank: its place there */
+    uint32_t member_count;
+    bool frozen; /* the view does not hold yet: messages wait */
+    const struct tide_message **waiting;
+    size_t waiting_count, waiting_room;
     uint64_t orders;
     bool connected, closing;
     unsigned senders;
@@ -143,20 +189,26 @@ static inline size_t tide__exchange_width(uint8_t format) {
  * i * fanout + 1 .. (i + 1) * fanout. */
 static inline uint32_t tide__exchange_place(const struct tide_exchange *x, uint32_t source,
                                             uint64_t step, uint32_t rank) {
-    uint32_t others = x->workers - 1, turn = (uint32_t)(step % (others ? others : 1));
-    uint32_t away = (rank + x->workers - source - 1) % x->workers;
+    uint32_t count = x->member_count, others = count - 1;
+    uint32_t turn = (uint32_t)(step % (others ? others : 1));
+    uint32_t away = (x->seat[rank] + count - x->seat[source] - 1) % count;
     return rank == source ? 0 : 1 + (away + others - turn) % others;
 }
 static inline uint32_t tide__exchange_rank(const struct tide_exchange *x, uint32_t source,
                                            uint64_t step, uint32_t place) {
-    uint32_t others = x->workers - 1;
+    uint32_t count = x->member_count, others = count - 1;
     return place == 0 ? source
-                      : (source + 1 + (uint32_t)((place - 1 + step) % others)) % x->workers;
+                      : x->members[(x->seat[source] + 1 + (uint32_t)((place - 1 + step) % others)) %
+                                   count];
 }
 
+/* Whether the sums of a view have a rank's part. */
+static inline bool tide__exchange_in(const struct tide_exchange *x, uint32_t rank, uint32_t view) {
+    return atomic_load_explicit(&x->peers[rank].died, memory_order_relaxed) > view;
+}
 static inline uint32_t tide__exchange_owner(const struct tide_exchange *x, size_t layer,
                                             size_t chunk) {
-    return (uint32_t)((layer + chunk) % x->workers);
+    return x->members[(layer + chunk) % x->member_count];
 }
 /* Chunk c of a layer: *first within the layer. */
 static inline size_t tide__exchange_chunk(const struct layer *l, size_t c, size_t *first) {
@@ -178,6 +230,33 @@ void tide__exchange_wake(struct tide_exchange *x); /* the worker, if it waits */
 
 /* ---- flow.c: the actor ---- */
 int tide__exchange_run(void *state);
+/* Forgets what came of a layer's sum; what the own worker said of it stays. */
+void tide__exchange_reset(struct tide_exchange *x, struct layer *l, struct round *round);
+/* Sends what the sum needs from here, the worker having said that it is ready. */
+int tide__exchange_contribute(struct tide_exchange *x, uint32_t layer, struct round *round);
+/* Takes in a message. LATER: it must wait until a view holds. */
+enum { LATER = 1 };
+int tide__exchange_take(struct tide_exchange *x, const struct tide_message *message);
+
+/* ---- share.c: sums of a step ---- */
+int tide__exchange_worker_share(struct tide_exchange *x, const struct intake *m);
+int tide__exchange_take_share(struct tide_exchange *x, const struct intake *m);
+/* Tells all members the own numbers of a step. */
+int tide__exchange_tell_share(struct tide_exchange *x, const struct sums *s);
+void tide__exchange_write_plan(struct tide_writer *w, const struct tide_exchange *x,
+                               const struct sums *s);
+bool tide__exchange_share_is_whole(const struct tide_exchange *x, const struct sums *s);
+/* Sends to a worker, unless it is gone. */
+int tide__exchange_tell(struct tide_exchange *x, uint32_t rank, const struct tide_writer *w);
+
+/* ---- view.c: who takes part ---- */
+/* Members of the view that holds: all that are not dead. */
+void tide__exchange_set_members(struct tide_exchange *x);
+int tide__exchange_take_exit(struct tide_exchange *x, const struct tide_message *m);
+int tide__exchange_take_state(struct tide_exchange *x, const struct intake *m);
+/* *takes* the message, also when it fails. */
+int tide__exchange_put_off(struct tide_exchange *x, const struct tide_message *m);
+int tide__exchange_take_waiting(struct tide_exchange *x);
 
 /* ---- queue.c ---- */
 /* *takes* the entry's blob, also when it fails. */
@@ -187,6 +266,7 @@ int tide__exchange_start_senders(struct tide_exchange *x);
 void tide__exchange_end_senders(
     struct tide_exchange *x); /* tells them; they end when their queues are empty */
 void tide__exchange_drop(struct peer *peer);
+void tide__exchange_end_sender(struct peer *peer);
 
 /* ---- codec.c ---- */
 size_t tide__exchange_size(size_t count, uint8_t format); /* bytes of values on the wire */

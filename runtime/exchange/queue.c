@@ -74,7 +74,7 @@ static int send_entry(struct peer *peer, struct entry *e) {
         size_t first;
         const struct layer *l = &x->layers[e->layer];
         e->count = tide__exchange_chunk(l, e->index, &first);
-        const float *own = x->gradients + l->first + first;
+        const float *own = (e->kind == SUM ? x->sums : x->gradients) + l->first + first;
         e->blob = e->kind == PUSH && e->format != TIDE_WIRE_F32
                       ? tide__exchange_blob_keeping(own, l->kept + first, e->count, e->format)
                       : tide__exchange_blob(own, e->count, e->format);
@@ -108,12 +108,14 @@ static void sender_run(void *arg) {
             struct entry e = tide__exchange_pop(peer);
             code = send_entry(peer, &e);
         }
-        if (code < 0) {
+        if (code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_ECLOSED) {
+            tide__exchange_drop(peer); /* its exit will be told */
+        } else if (code < 0) {
             tide__exchange_fail(x, code, "worker %u cannot be sent to: %s", peer->rank + 1,
                                 tide_error_message());
             tide__exchange_drop(peer);
         }
-        if (code == TIDE_ECANCELED || x->closing) {
+        if (code == TIDE_ECANCELED || x->closing || peer->dead) {
             break;
         }
         peer->waits = true;
@@ -140,11 +142,15 @@ int tide__exchange_start_senders(struct tide_exchange *x) {
     return code;
 }
 
+void tide__exchange_end_sender(struct peer *peer) {
+    if (peer->sender && peer->waits) {
+        tide_fiber_wake(peer->sender);
+    }
+}
+
 void tide__exchange_end_senders(struct tide_exchange *x) {
     x->closing = true;
     for (uint32_t r = 0; r < x->workers; r++) {
-        if (x->peers[r].sender && x->peers[r].waits) {
-            tide_fiber_wake(x->peers[r].sender);
-        }
+        tide__exchange_end_sender(&x->peers[r]);
     }
 }

@@ -194,7 +194,7 @@ static void member_gone(struct tide_store *store, struct tide__catalog_entry *en
         return;
     }
     if (lost) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "%u slots of table '%s' are lost: node %u died, and no copy was left",
                  (unsigned)lost, entry->name, (unsigned)dead);
     }

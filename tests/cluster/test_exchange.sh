@@ -1,6 +1,6 @@
 #!/bin/bash
 # Gradients among workers: every way ends where one worker ends, ways change in mid-run, bytes are those of the formulas,
-# and a lost worker ends the run.
+# and a run goes on when workers die, join and leave.
 . "$(dirname "$0")/harness.sh"
 
 cat >same.lua <<'LUA'
@@ -134,27 +134,48 @@ run 0 run refuse.lua
 says out.txt '^2$'
 nothing_left
 
-# A worker that is gone ends the run, with its node's name.
-cat >lost.lua <<'LUA'
+# Workers die, come and go: the run goes on, every pass has all examples, and the replicas stay equal.
+cat >crew.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
-local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(100), nn.relu(), nn.linear(10)}
-local job = nn.job {name = "lost", program = net, data = tide.data.images(nil, {count = 400}), batch = 40,
-  epochs = 100000, optimizer = nn.sgd {lr = 0.01}}
+local opt = tide.options {comm = {"", default = "comm/hybrid"}, change = {"", default = false}}
+local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.conv(4, 3), nn.batchnorm(), nn.relu(),
+  nn.flatten(), nn.linear(100), nn.relu(), nn.linear(10)}
+local job = nn.job {name = "crew", program = net, data = tide.data.images(nil, {count = 500, test = 0.2}), batch = 40,
+  epochs = 100000, comm = opt.comm, optimizer = nn.adam {lr = 1e-3}}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 3}
   local run = cluster:start(job)
+  local crews, last = {[2] = 0, [3] = 0}, nil
   for r in run:events "report" do
-    if r.n == 3 then print "under way"; io.stdout:flush() end
+    assert(r.examples == 400, r.examples)
+    assert((r.resyncs or 0) == 0, "the replicas differ")
+    local n <const> = #r.workers
+    crews[n], last = crews[n] + 1, r.loss / r.examples
+    print(("report %d of %d"):format(r.n, n))
+    io.stdout:flush()
+    if opt.change and r.n == 2 then run:drop_worker(2) end
+    if opt.change and n == 2 and crews[2] == 2 then run:set_workers(3) end
+    if opt.change and n == 3 and crews[2] > 1 or not opt.change and crews[2] == 4 then run:stop() end
   end
+  assert(last < 0.05, "it has not learnt")
+  print("tested", run:evaluate "test".correct > 0.95)
+  print("lost", run:wait().workers_lost)
 end)
 LUA
-begin run lost.lua
-under_way() { grep -q "under way" out.txt 2>/dev/null; }
-wait_for 20 under_way
-kill_node n2
-wait "$driver"
-code=$?
-[ "$code" = 5 ] || fail "exit code $code, not 5"
-says err.txt 'node n2 is lost'
+for comm in hybrid always-ring; do
+    begin run crew.lua --comm comm/$comm
+    reported() { grep -q "report 2" out.txt 2>/dev/null; }
+    wait_for 60 reported
+    kill_node n2
+    wait "$driver" || fail "$comm: exit code $? after a death"
+    says err.txt 'node n2 is gone .*, the run goes on without its workers'
+    says out.txt '^tested.true'
+    says out.txt '^lost.1'
+    nothing_left
+done
+run 0 run crew.lua --change
+says out.txt '^report .* of 2$'
+says out.txt '^lost.0'
+says out.txt '^tested.true'
 nothing_left
 finish

@@ -110,9 +110,9 @@ run 1 run "$root/examples/sfb.lua" --models svm
 says err.txt 'svm is none of the models'
 nothing_left
 
-# A worker that is gone ends the run, with its node's name.
-begin run same.lua --models mlr --workers 3 --fanout 1 --epochs 100000
-under_way() { grep -q "^mlr 2 " out.txt 2>/dev/null; }
+# Dual variables are their worker's alone: when it is gone the run ends, with its node's name.
+begin run same.lua --models sdca --workers 3 --fanout 1 --epochs 100000
+under_way() { grep -q "^sdca 2 " out.txt 2>/dev/null; }
 wait_for 20 under_way
 kill_node n2
 wait "$driver"

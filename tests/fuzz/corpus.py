@@ -175,18 +175,21 @@ RAFTS = {
     "timeout-now": raft(6, [4, 11, 3]),
 }
 
-# Messages between workers that exchange gradients: [kind, step, rank, layer, index, format, fanout, [k ...], values].
+# Messages between workers that exchange gradients: [kind, view, step, rank, layer, index, format, fanout, [k ...], values].
 EXCHANGES = {
-    "push": b"\x99\0\1\1\0\2\0\0\x90\xd7\1" + struct.pack("<ff", 1.5, -2.0),
-    "factor": b"\x99\4\3\2\1\0\2\3\x92\2\3\xd6\4" + b"\0\x3f\0\x40",
-    "topk": b"\x99\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 7, -2.0),
-    "topk-beyond": b"\x99\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 5000, -2.0),
-    "onebit": b"\x99\0\1\1\0\2\4\0\x90\xc7\x09\x08" + struct.pack("<ff", -1.5, 2.0) + b"\x55",
-    "sparse": b"\x99\4\1\1\0\0\5\2\x91\1\xc7\x05\x08" + b"\x04" + struct.pack("<f", 1.5),
-    "short": b"\x99\0\1\1\0\2\0\0\x90\xd7\1" + b"\0" * 7,
-    "share": b"\x95\5\1\0\x94" + b"\xcb" + struct.pack(">d", 32.0) + b"\1\2\3\xc0",
-    "plan": b"\x95\5\2\0\x94\1\2\3\4\x94\7\xc4\2\0\1\xc4\2\0\2\xc4\2\0\3",
-    "plan-bad": b"\x95\5\2\0\x94\1\2\3\4\x94\7\xc4\2\0\7\xc4\2\0\2\xc4\2\0\0",
+    "push": b"\x9a\0\0\1\1\0\2\0\0\x90\xd7\1" + struct.pack("<ff", 1.5, -2.0),
+    "factor": b"\x9a\4\0\3\2\1\0\2\3\x92\2\3\xd6\4" + b"\0\x3f\0\x40",
+    "topk": b"\x9a\0\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 7, -2.0),
+    "topk-beyond": b"\x9a\0\0\1\1\0\2\3\0\x90\xd7\x08" + struct.pack("<If", 5000, -2.0),
+    "onebit": b"\x9a\0\0\1\1\0\2\4\0\x90\xc7\x09\x08" + struct.pack("<ff", -1.5, 2.0) + b"\x55",
+    "sparse": b"\x9a\4\0\1\1\0\0\5\2\x91\1\xc7\x05\x08" + b"\x04" + struct.pack("<f", 1.5),
+    "short": b"\x9a\0\0\1\1\0\2\0\0\x90\xd7\1" + b"\0" * 7,
+    "share": b"\x96\5\0\1\0\x94" + b"\xcb" + struct.pack(">d", 32.0) + b"\1\2\3\xc0",
+    "plan": b"\x96\5\0\2\0\x94\1\2\3\4\x94\7\xc4\2\0\1\xc4\2\0\2\xc4\2\0\3",
+    "plan-bad": b"\x96\5\0\2\0\x94\1\2\3\4\x94\7\xc4\2\0\7\xc4\2\0\2\xc4\2\0\0",
+    "state": b"\x97\6\1\2\0\xc4\2\0\1\x94\2\0\1\0\x93\0\x98\1\2\3\4\5\6\7\x08\xc0",
+    "state-none": b"\x97\6\1\0\1\xc4\2\1\0\x90\x93\0\x90\xc0",
+    "state-short": b"\x97\6\1\2\0\xc4\2\0\1\x94\2\0\1\xc0\x93\0\x90\xc0",
 }
 
 

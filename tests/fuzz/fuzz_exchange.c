@@ -7,9 +7,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (tide__exchange_parse(data, size, &m) != 0) {
         return 0;
     }
-    FUZZ_CHECK(m.kind <= SHARE && m.step > 0 && m.format < TIDE_FORMAT_COUNT);
+    FUZZ_CHECK(m.kind <= STATE && (m.step > 0 || m.kind == STATE) && m.format < TIDE_FORMAT_COUNT);
     FUZZ_CHECK(m.k_count <= MATRICES_MAX);
-    if (m.kind == SHARE) {
+    if (m.kind == STATE) {
+        FUZZ_CHECK(m.dead_count == 0 || (m.dead >= data && m.dead + m.dead_count <= data + size));
+        for (size_t i = 0; i < 2 * m.done_count; i++) {
+            (void)tide_read_uint(&m.done);
+        }
+        for (size_t i = 0; i < m.share_count; i++) {
+            (void)tide_read_double(&m.shares);
+        }
+        FUZZ_CHECK(m.done.error == 0 && m.shares.error == 0);
+    }
+    if (m.kind == SHARE || m.kind == STATE) {
         for (size_t i = 0; i < m.plan_count; i++) {
             FUZZ_CHECK(m.paths[i] < TIDE_PATH_COUNT && m.formats[i] < TIDE_FORMAT_COUNT);
         }

@@ -61,7 +61,23 @@ end)
 
 case("hybrid goes by seconds once the rate is known", function()
   expect(decide("hybrid", nil, view {workers = 4, rate = 125e6}), {"ps", "factor", "ps"}, {"f32", "f32", "f32"})
-  expect(decide("hybrid", nil, view {workers = 4, rate = 1e12}), {"ps", "ps", "ps"}, {"f32", "f32", "f32"})
+  expect(decide("hybrid", nil, view {workers = 8, rate = 1e12}), {"ps", "ps", "ps"}, {"f32", "f32", "f32"})
+  -- A processor whose products are quick.
+  local now = view {workers = 8, rate = 1e12}
+  now.net.flops_per_s = 1e12
+  expect(decide("hybrid", nil, now), {"ps", "factor", "ps"}, {"f32", "f32", "f32"})
+end)
+
+case("hybrid sends dense what hides behind the layers below", function()
+  local now = view {workers = 8, rate = 1e9} -- 0.117 s of the wide matrix dense, 0.17 s of product as factors
+  expect(decide("hybrid", nil, now), {"ps", "factor", "ps"}, {"f32", "f32", "f32"})
+  now.tensors[2].window_s, now.tensors[3].window_s = 0.2, 0.3
+  expect(decide("hybrid", nil, now), {"ps", "ps", "ps"}, {"f32", "f32", "f32"})
+  now.tensors[2].window_s = 0.1
+  expect(decide("hybrid", nil, now), {"ps", "factor", "ps"}, {"f32", "f32", "f32"})
+  -- It would take what hides of the layer above.
+  now.tensors[2].window_s, now.tensors[3].window_s = 0.2, 0.1
+  expect(decide("hybrid", nil, now), {"ps", "factor", "ps"}, {"f32", "f32", "f32"})
 end)
 
 case("overlap sends dense what hides", function()

@@ -4,7 +4,12 @@
 -- layer where the next forward asks for the parameters. Every worker holds and updates all parameters; as the sums are
 -- the same bit for bit, so are the parameters. How each layer travels is a plan of the run's `comm` policy: worker 1
 -- hears of it and tells it with its sums of a step, so that all change with the next one.
+--
+-- When workers die the others go on with the step under way (runtime/exchange/view.c): `present` are the ranks of those
+-- who took part in the last step whose sums are known, the same on all workers. A layer's sum is divided by the number
+-- of examples that are in it.
 local core = require "tide.core"
+local replica = require "tide.nn.replica"
 
 local exchange = {}
 exchange.__index = exchange
@@ -53,21 +58,59 @@ function exchange.values_out(t, path, workers, rank)
   return 2 * t.values * (workers - 1) / workers
 end
 
+---Makes the actor, and tells everybody's address to everybody; again without those who died meanwhile.
+---@param w tide.worker
+---@param layers table[] of core.exchange
+---@param elements integer
+---@param ranks integer[] of those that call this, in order
+---@return table core.exchange
+---@return integer[] ranks of those who take part
+function exchange.connect(w, layers, elements, ranks)
+  while true do
+    local index
+    for i, rank in ipairs(ranks) do index = rank == w.rank and i or index end
+    local x <const> = assert(core.exchange {rank = index, workers = #ranks, elements = elements, layers = layers})
+    local addresses <const> = w:barrier("exchange", x:address())
+    local there <const> = replica.ranks(addresses)
+    if #there == #ranks then
+      local peers = {}
+      for i, rank in ipairs(ranks) do peers[i] = addresses[rank] end
+      x:connect(peers)
+      w:barrier "exchange is connected"
+      return x, ranks
+    end
+    x:close()
+    ranks = there
+  end
+end
+
+---An exchange among the workers of these ranks, all of which call this.
 ---@param w tide.worker
 ---@param model table tide.nn.model, or tide.factors.model, which has `tensors` of its own
+---@param ranks integer[] in order
 ---@return tide.nn.exchange
-function exchange.new(w, model)
+function exchange.new(w, model, ranks)
   local self = setmetatable({w = w, model = model, tensors = model.tensors or exchange.describe(model.program),
-                             product_s = {}, told_at = core.now(), told = {steps = 0}}, exchange)
-  self.core = assert(core.exchange {rank = w.rank, workers = w.workers, elements = model.layout.keys * KEY,
-                                    layers = self.tensors})
-  model:stage(self.core:gradients(KEY))
-  self.core:connect(w:barrier("exchange", self.core:address()))
-  self.core:plan(w.comm or self:all("ps", "f32"))
-  self:offer()
+                             product_s = {}, told_at = core.now(), told = {steps = 0}, number = 0,
+                             waited_s = 0, left_at = {}, windows = {}, flops = 0, products_s = 0,
+                             total = {count = 0, loss = 0, correct = 0}}, exchange)
+  self.core, ranks = exchange.connect(w, self.tensors, model.layout.keys * KEY, ranks)
+  self.ranks, self.present = ranks, ranks
+  model:stage(self.core:gradients(KEY), self.core:sum(KEY))
+  self:follow(self:all("ps", "f32"))
   self.folds = model.optimizer.rule == "sgd" and not model.clip
-  w:barrier "exchange is connected"
   return self
+end
+
+---Ends it; everybody has all that it gave.
+function exchange:close()
+  self.core:close()
+end
+
+---Steps from now on follow a plan: the same on all workers.
+function exchange:follow(plan)
+  self.core:plan(plan)
+  self:offer()
 end
 
 ---A plan with the same path and format for all layers.
@@ -99,21 +142,32 @@ function exchange:update(l, folded)
   end
 end
 
+---What the sum of a layer is multiplied with: so many examples are in it.
+function exchange:scale(count) return count > 0 and (self.model.adds and 1 or 1 / count) or 0 end
+
 ---A layer whose gradients of the last step are here: updates its parameters.
-function exchange:take(l)
+---@param l integer
+---@param count integer examples in its sum
+function exchange:take(l, count)
   local p <const> = self.pending
   p.arrived[l] = true
+  p.scale = self:scale(count)
   local factor <const> = p.paths[l] == "factor"
   local began <const> = core.now()
   local folded
   if factor and self.folds and p.scale > 0 then
     local rate <const> = self.model:rate(p.step)
-    folded = self.core:need(l, p.step, true, self.model.parameters, -rate * p.scale,
+    folded = self.core:need(l, p.number, true, self.model.parameters, -rate * p.scale,
       1 - rate * self.model.optimizer.decay)
   else
-    folded = self.core:need(l, p.step, factor)
+    folded = self.core:need(l, p.number, factor)
   end
   self.product_s[l] = factor and core.now() - began or 0
+  if factor then
+    local t <const> = self.tensors[l]
+    self.flops, self.products_s = self.flops + 2 * (t.values - t.rest) * count, self.products_s + self.product_s[l]
+  end
+  p.scales[l] = p.scale
   if not self.model.clip then self:update(l, folded) end
   if self.model.updated then self.model:updated(l) end
 end
@@ -122,51 +176,118 @@ end
 ---others are worked on that are here: that has to be done anyway, and hides the waiting.
 function exchange:arrive(l)
   local p <const> = self.pending
-  while p and not p.arrived[l] do self:take(self.core:next(l, p.step)) end
+  while p and not p.arrived[l] do
+    local since <const> = core.now()
+    local m <const>, count <const> = self.core:next(l, p.number)
+    self.waited_s = self.waited_s + core.now() - since
+    self:take(m, count)
+  end
+end
+
+---The next forward is at a layer: from its gradient on so much time went by in which its sum could travel unnoticed.
+function exchange:reach(l)
+  local left <const> = self.left_at[l]
+  if left then self.windows[l] = core.now() - self.waited_s - left end
+  self:arrive(l)
 end
 
 ---The global norm needs every gradient before any update.
-function exchange:arrive_clipped(count)
+function exchange:arrive_clipped()
+  local p <const> = self.pending
   local squares = 0
   for l, t in ipairs(self.tensors) do
     self:arrive(l)
-    squares = squares + core.norm2("cpu", t.first, t.count, self.model.gradients)
+    squares = squares + p.scales[l] ^ 2 * core.norm2("cpu", t.first, t.count, self.model.gradients)
   end
-  self.pending.scale = self.model:scale(squares, count)
-  for l in ipairs(self.tensors) do self:update(l, false) end
+  local clip <const> = self.model:scale(squares, 1)
+  for l in ipairs(self.tensors) do
+    p.scale = clip * p.scales[l]
+    self:update(l, false)
+  end
 end
 
 ---Before a step: the sums of the last one are here, and the plan that all follow from now on.
+---@return integer[] ranks of those who took part in it
 function exchange:begin()
   local p <const> = self.pending
-  if not p or p.begun then return end
+  if not p or p.begun then return self.present end
   p.begun = true
-  local count, loss, _, _, changed = self.core:sums(p.step)
-  p.scale = count > 0 and (self.model.adds and 1 or 1 / count) or 0
+  local since <const> = core.now()
+  local count, loss, correct, _, changed = self.core:sums(p.number)
+  self.waited_s = self.waited_s + core.now() - since
+  local present = {}
+  for i, index in ipairs(self.core:took_part(p.number)) do present[i] = self.ranks[index] end
+  self.present = present
+  local total <const> = self.total
+  total.count, total.loss, total.correct = total.count + count, total.loss + loss, total.correct + correct
   finite(loss, p.step)
-  if self.model.clip then self:arrive_clipped(count) end
+  if self.model.clip then self:arrive_clipped() end
   if changed then self:offer() end
+  return present
 end
 
+---@return boolean whether this worker is the first of those that are there
+function exchange:leads() return self.present[1] == self.w.rank end
+
 ---One step: forward and backward of a batch, with the last step's gradients coming and this one's leaving meanwhile.
+---@param step integer number of it in the training
 ---@return table {loss=, count=, correct=} of this worker's batch
 function exchange:step(batch, step)
   self:begin()
-  local paths <const> = self.plan.paths
+  local paths <const>, number <const> = self.plan.paths, self.number + 1
+  self.number = number
   local r = self.model:backward(batch, {
-    need = function(l) self:arrive(l) end,
-    ready = function(l) self.core:ready(l, step) end,
+    need = function(l) self:reach(l) end,
+    ready = function(l)
+      self.left_at[l] = core.now() - self.waited_s
+      self.core:ready(l, number)
+    end,
   }, self.core)
   local w <const> = self.w
   local proposal
-  if w.rank == 1 then
+  if self:leads() then
     w:stopping() -- news of a plan is in the mailbox
     proposal = w.comm and w.comm.epoch ~= self.plan.epoch and w.comm or nil
     self:tell()
   end
-  self.core:share(step, r.count, r.loss, r.correct, 0, proposal)
-  self.pending = {step = step, paths = paths, arrived = {}}
+  self.core:share(number, r.count, r.loss, r.correct, 0, proposal)
+  self.pending = {step = step, number = number, paths = paths, arrived = {}, scales = {}}
   return r
+end
+
+---Everybody takes the tensors of a worker that has them, layer by layer: what all others add to them is zero.
+---@param tensors table[] of the parameters' layout
+---@param sources integer[] ranks of those that have them; another one's turn comes when one dies
+function exchange:hand_over(tensors, sources)
+  local gradients <const>, sum <const> = self.core:gradients(KEY), self.core:sum(KEY)
+  local all <const> = self.model.layout.keys * KEY
+  local has
+  for _, rank in ipairs(sources) do has = has or rank == self.w.rank end
+  local function set(to, from)
+    to:fill(0)
+    if from then core.update("cpu", {rule = "sgd", rate = -1}, 0, all, to, from) end
+  end
+  local source = 1
+  local i = 1
+  while i <= #tensors do
+    if not sources[source] then error("nobody is left of the workers that know the parameters", 0) end
+    local gives <const> = sources[source] == self.w.rank
+    set(gradients, gives and tensors[i])
+    self.number = self.number + 1
+    for l in ipairs(self.tensors) do self.core:ready(l, self.number) end
+    self.core:share(self.number, gives and 1 or 0, 0, 0, 0)
+    self.core:sums(self.number)
+    local whole, taken = true, {}
+    for l in ipairs(self.tensors) do
+      while not taken[l] do
+        local m, count = self.core:next(l, self.number)
+        self.core:need(m, self.number, false)
+        whole, taken[m] = whole and count == 1, true
+      end
+    end
+    if whole and not has then set(tensors[i], sum) end
+    if whole then i = i + 1 else source = source + 1 end
+  end
 end
 
 ---What the policy is told of: seconds of each layer under its path, and what the links gave.
@@ -176,10 +297,15 @@ function exchange:tell()
   if now - self.told_at < TELL_EVERY_S or not self.pending then return end
   local stats <const> = self.core:stats()
   local seconds = {}
-  for l, s in ipairs(stats.layer_s) do seconds[l] = s + (self.product_s[l] or 0) end
+  local windows = {}
+  for l, s in ipairs(stats.layer_s) do
+    seconds[l], windows[l] = s + (self.product_s[l] or 0), self.windows[l] or 0
+  end
   self.w:exchanged {seconds = seconds, paths = self.pending.paths, bytes = stats.bytes - (self.told.bytes or 0),
                     busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps,
+                    windows = windows, flops = self.flops, products_s = self.products_s,
                     waited_s = (stats.waited_s - (self.told.waited_s or 0)) / self.told.steps}
+  self.flops, self.products_s = 0, 0
   self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = stats.waited_s}
 end
 
@@ -188,6 +314,13 @@ function exchange:settle()
   self:begin()
   for l in ipairs(self.tensors) do self:arrive(l) end
   self.pending = nil
+end
+
+---@return table {loss=, count=, correct=} of all workers since the last call
+function exchange:totals()
+  local total <const> = self.total
+  self.total = {count = 0, loss = 0, correct = 0}
+  return total
 end
 
 ---Figures since the last call, for a report of all workers, which adds them up.

@@ -59,19 +59,24 @@ function model.new(program, o)
 end
 
 ---From now on parameters and gradients are the host's: `gradients` (a tensor) is filled layer by layer while a step
----runs, updates are made on the host, and a device with memory of its own gets a layer's parameters when it needs them.
-function model:stage(gradients)
-  self.gradients = gradients
+---runs, updates are made on the host with what they add up to (`sum`), and a device with memory of its own gets a
+---layer's parameters when it needs them.
+function model:stage(gradients, sum)
+  self.gradients = sum
   if self.on.parameters == self.parameters then
-    self.on.gradients = gradients
+    self.on.gradients = sum
     self.train:bind(self.parameters, gradients, self.states)
     return
   end
+  if self.staged then return self.train:stage(self.parameters, gradients) end
   self:fetch()
   self.staged = true
   self.train:stage(self.parameters, gradients)
   self.eval:stage(self.parameters)
-  for i in ipairs(self.memory) do self.memory[i] = core.tensor("f32", self.layout.keys, KEY) end
+  for i, memory in ipairs(self.memory) do
+    self.memory[i] = core.tensor("f32", self.layout.keys, KEY)
+    core.fetch(memory, self.memory[i])
+  end
 end
 
 ---What is in the device's memory, to `parameters` and `states`.

@@ -19,21 +19,48 @@ end
 ---@param model table with `parameters`, a tensor keys x 1024
 ---@return tide.nn.replica
 function replica.new(w, model)
-  local first, count = data.piece(model.parameters:rows(), w.rank, w.workers)
-  return setmetatable({w = w, model = model, table = w.tables.params, first = first, count = count, resyncs = 0,
-                       keys = replica.range(first - 1, count)}, replica)
+  return setmetatable({w = w, model = model, table = w.tables.params, resyncs = 0}, replica)
 end
 
----Writes this worker's range of the parameters.
+---@return integer how many copies of what was learnt there can be, so that it outlives a node
+function replica.copies()
+  local stores = 0
+  for _, member in ipairs(core.members()) do stores = stores + (member.store and member.state == "up" and 1 or 0) end
+  return stores > 1 and 1 or 0
+end
+
+---Ranks of the values of a barrier, in order.
+---@return integer[]
+function replica.ranks(values)
+  local ranks = {}
+  for rank in pairs(values) do ranks[#ranks + 1] = rank end
+  table.sort(ranks)
+  return ranks
+end
+
+---Writes the parameters: each worker a range of its own. Who dies meanwhile has perhaps not written its own; then the
+---others write all again.
 function replica:store()
-  if self.count > 0 then self.table:push(self.keys, self.model.parameters:slice(self.first, self.count)) end
+  local there = replica.ranks(self.w:barrier("storing", true))
+  local ranks
+  repeat
+    ranks = there
+    for i, rank in ipairs(ranks) do
+      local first, count = data.piece(self.model.parameters:rows(), i, #ranks)
+      if rank == self.w.rank and count > 0 then
+        self.table:push(replica.range(first - 1, count), self.model.parameters:slice(first, count))
+      end
+    end
+    there = replica.ranks(self.w:barrier("stored", true))
+  until #there == #ranks
 end
 
 ---Replicas are equal bit for bit on processors that multiply alike; where they are not, all take what the table has.
 function replica:compare()
   local digests <const> = self.w:barrier("replicas", core.digest(self.model.parameters))
+  local own <const> = digests[self.w.rank]
   local same = true
-  for _, digest in ipairs(digests) do same = same and digest == digests[1] end
+  for _, digest in pairs(digests) do same = same and digest == own end
   if same then return end
   self.table:pull(replica.range(0, self.model.parameters:rows()), {into = self.model.parameters})
   self.resyncs = self.resyncs + 1

@@ -1,10 +1,14 @@
 -- tide.nn.train: data-parallel training of a program as a job on tables.
 --
--- Each worker computes the gradient of its batch, gives its layers to the exchange (tide.nn.exchange) and updates its
--- replica of the parameters with the sums. Sums are divided by the number of examples of all workers, so batches may be
--- of unequal size. Running statistics are each worker's own during an epoch; at its end all take their mean. At an
--- epoch's end the tables `params` and `states` get what was learnt.
+-- Each worker computes the gradient of its part of a batch, gives its layers to the exchange (tide.nn.exchange) and
+-- updates its replica of the parameters with the sums. Batches are cut from an order of the examples that depends on
+-- seed and epoch alone, and divided among the workers that are there: what the dead one had of the step under way is
+-- given out again at the epoch's end, all else of its share goes to the others by itself. Running statistics are each
+-- worker's own during an epoch; at its end all take their mean. At an epoch's end the tables `params` and `states` get
+-- what was learnt, and workers that have joined take part from then on.
 local core = require "tide.core"
+local crew = require "tide.nn.crew"
+local data = require "tide.data"
 local exchange = require "tide.nn.exchange"
 local replica = require "tide.nn.replica"
 local script = require "tide.script"
@@ -21,95 +25,73 @@ local trainer = {}
 trainer.__index = trainer
 
 local function new_trainer(w, o)
-  local self = setmetatable({w = w, sums = w.tables.sums, step = 0}, trainer)
+  local self = setmetatable({w = w, batch = o.batch}, trainer)
   self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
                                   optimizer = o.optimizer, clip = o.clip}
   self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
-  if w.workers > 1 then self.exchange = exchange.new(w, self.model) end
-  self.replica:store()
+  local x <const> = w.data:whole "train.x"
+  self.x, self.y = x, w.data:whole "train.y"
+  local most <const> = math.min(o.batch, x:rows())
+  self.rows = {x = core.tensor(x:type(), most, x:columns()), y = core.tensor(self.y:type(), most, self.y:columns())}
+  self.crew = crew.new(w, self.model)
   return self
-end
-
----Adds `scale` times rows to the table `sums`.
-local function add_rows(self, keys, rows, scale)
-  local n <const> = rows:rows()
-  local share = core.tensor("f32", n, KEY)
-  core.update("cpu", {rule = "sgd", rate = -scale}, 0, n * KEY, share, rows)
-  self.sums:push(keys, share)
 end
 
 ---Running statistics become their mean over the workers.
 function trainer:average_states()
-  local states <const>, keys <const> = self.model.states, replica.range(0, self.state_rows)
+  local states <const> = self.model.states
   if self.model.layout.states == 0 then return end
   self.model:fetch()
-  if self.w.workers > 1 then
-    add_rows(self, keys, states, 1 / self.w.workers)
-    self.w:barrier "states"
-    self.sums:pull(keys, {into = states})
-    self.w:barrier "mean states"
-    if self.w.rank == 1 then add_rows(self, keys, states, -1) end -- exactly zero is left
-    self.model:give()
-  end
-  if self.w.rank == 1 then self.w.tables.states:push(keys, states) end
+  self.crew:average(states)
+  self.model:give()
+  if self.crew:leads() then self.w.tables.states:push(replica.range(0, self.state_rows), states) end
 end
 
----One synchronous step of all workers on a batch each (which may be empty).
----@return table {loss=, count=, correct=} of this worker's batch
-function trainer:train(batch)
-  self.step = self.step + 1
-  if self.w.workers == 1 then return self.model:step(batch) end
-  self.model.steps = self.step
-  return self.exchange:step(batch, self.step)
+---One synchronous step of all workers, on this one's part of a batch, which may be empty.
+---@param order table u32 tensor numbers of examples
+function trainer:train(order, first, count)
+  for name, part in pairs(self.rows) do part:pick(self[name], order:slice(first, count)) end
+  return self.crew:step {x = self.rows.x, y = self.rows.y, first = 1, rows = count}
 end
 
 ---Waits for what is under way, and writes what was learnt to the tables.
 ---@return table figures of the exchange since the last time
 function trainer:settle()
-  if not self.exchange then
-    self.model:fetch()
-    self.replica:store()
-    self:average_states()
-    return {}
-  end
-  self.exchange:settle()
+  local figures <const> = self.crew:settle()
+  self.model:fetch()
   self.replica:store()
   self:average_states()
   self.replica:compare()
-  local figures = self.exchange:figures()
   figures.resyncs, self.replica.resyncs = self.replica.resyncs, 0
   return figures
 end
 
-local function run_epoch(self, epoch, steps, batch)
+local function run_epoch(self, epoch)
   local w <const> = self.w
-  local x, y <const> = w.data:part "train.x", w.data:part "train.y"
-  local seed <const> = w.seed * 7919 + epoch
-  x:shuffle(seed)
-  y:shuffle(seed)
-  local total = {loss = 0, count = 0, correct = 0}
-  for s = 1, steps do
-    local first = (s - 1) * batch
-    local rows = math.max(0, math.min(batch, x:rows() - first))
-    local r = self:train {x = x, y = y, first = rows > 0 and first + 1 or 1, rows = rows}
-    for key in pairs(total) do total[key] = total[key] + r[key] end
+  local order <const> = data.order(self.x:rows(), w.seed * 7919 + epoch)
+  local steps = 0
+  for first, count in self.crew:batches({{first = 1, count = #order}}, self.batch) do
+    local r <const> = self:train(order, first, count)
+    steps = steps + 1
     w:report {loss = r.loss, examples = r.count, wait = false}
   end
-  local report = self:settle()
+  local total <const> = self.crew:totals()
+  local report <const> = self:settle()
   report.loss, report.examples, report.correct, report.steps = total.loss, total.count, total.correct, steps
   w:report(report)
 end
 
 local function evaluate(w)
-  local x, y <const> = w.data:part "test.x", w.data:part "test.y"
+  local x, y <const> = w.data:whole "test.x", w.data:whole "test.y"
   local model <const> = w.trainer.model
-  local sums, count = {loss = 0, correct = 0}, 0
-  for first = 1, x:rows(), 256 do
-    local r = model:evaluate {x = x, y = y, first = first, rows = math.min(256, x:rows() - first + 1)}
-    sums.loss, sums.correct, count = sums.loss + r.loss, sums.correct + r.correct, count + r.count
+  local sums, tested = {loss = 0, correct = 0}, 0
+  local from, rows <const> = w.trainer.crew:piece(x:rows())
+  for first = from, from + rows - 1, 256 do
+    local r = model:evaluate {x = x, y = y, first = first, rows = math.min(256, from + rows - first)}
+    sums.loss, sums.correct, tested = sums.loss + r.loss, sums.correct + r.correct, tested + r.count
   end
-  return sums, count
+  return sums, tested
 end
 
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
@@ -129,19 +111,24 @@ function train.job(o)
     name = o.name, data = o.data, seed = o.seed or 1, stop = {epochs = o.epochs},
     comm = {tensors = function() return exchange.describe(o.program) end, batch = o.batch},
     policies = {comm = o.comm or "comm/hybrid"},
-    tables = {
-      params = table_spec.new {keys = table_spec.dense(keys), width = KEY, slots = "range", update = {"assign"}},
-      sums = table_spec.new {keys = table_spec.dense(states), width = KEY},
-      states = table_spec.new {keys = table_spec.dense(states), width = KEY, update = {"assign"}},
-    },
+    tables = function()
+      local copies <const> = replica.copies()
+      return {
+        params = table_spec.new {keys = table_spec.dense(keys), width = KEY, slots = "range", update = {"assign"},
+                                 replicas = copies},
+        states = table_spec.new {keys = table_spec.dense(states), width = KEY, update = {"assign"}, replicas = copies},
+      }
+    end,
+    on_worker_loss = "replay",
     worker = function(w)
       w.trainer = new_trainer(w, o)
-      local batch <const> = math.max(1, o.batch // w.workers)
-      local most <const> = (w.data:whole "train.x":rows() + w.workers - 1) // w.workers
-      w:barrier "start"
-      for epoch = 1, o.epochs do
-        run_epoch(w.trainer, epoch, (most + batch - 1) // batch, batch)
-        if w:stopping() then break end
+      for epoch in w.trainer.crew:epochs(o.epochs) do
+        if epoch.joins then
+          w.tables.states:pull(replica.range(0, w.trainer.state_rows), {into = w.trainer.model.states})
+          w.trainer.model:give()
+        end
+        if epoch.first then w.trainer.replica:store() end
+        run_epoch(w.trainer, epoch.number)
       end
     end,
     evaluate = {test = evaluate},

@@ -1,17 +1,16 @@
 -- The comm seat of a job: what its policy sees of tensors, links and times, and what becomes of its plans. One line of
--- the plan a tensor; worker 1 is told, and tells the others with the sums of its step.
+-- the plan a tensor; the first worker is told, and tells the others with the sums of its step.
 local comm = {}
 comm.__index = comm
 
 local FORGET <const> = 0.3 -- weight of a new measurement
 
 ---@param job tide.job with `comm`
----@param workers integer
-function comm.new(job, workers)
-  local self = setmetatable({tensors = {}, number = 0}, comm)
+function comm.new(job)
+  local self = setmetatable({tensors = {}, number = 0, batch = job.comm.batch}, comm)
   for i, t in ipairs(job.comm.tensors()) do
     self.tensors[i] = {id = t.id, name = t.name, rows = t.rows, cols = t.cols, values = t.values, rest = t.rest,
-      row_values = t.row_values, bytes = t.bytes, rank = (job.comm.batch + workers - 1) // workers, path = "ps",
+      row_values = t.row_values, bytes = t.bytes, path = "ps",
       format = "f32", fanout = 0, seconds = {}}
   end
   return self
@@ -24,13 +23,17 @@ function comm:fill(view, want)
   for i, t in ipairs(self.tensors) do
     local copy = {}
     for k, v in pairs(t) do copy[k] = v end
-    copy.seconds = {}
+    copy.seconds, copy.rank = {}, (self.batch + #view.workers - 1) // math.max(#view.workers, 1)
     if want["worker.times"] then
       for path, s in pairs(t.seconds) do copy.seconds[path] = s end
+    else
+      copy.window_s = nil
     end
     view.tensors[i] = copy
   end
-  if want["net.rate"] and self.bytes_per_s then view.net = {bytes_per_s = self.bytes_per_s} end
+  if want["net.rate"] and self.bytes_per_s then
+    view.net = {bytes_per_s = self.bytes_per_s, flops_per_s = self.flops_per_s}
+  end
   if want["worker.times"] then view.job.step_s, view.job.compute_s = self.step_s, self.compute_s end
 end
 
@@ -60,13 +63,15 @@ end
 
 local function forget(old, new) return old and old + FORGET * (new - old) or new end
 
----What worker 1 measured. The rate is what went out while something was under way: a lower bound of the link's.
+---What the first worker measured. The rate is what went out while something was under way: a lower bound of the link's.
 function comm:measured(m)
   for i, t in ipairs(self.tensors) do
     local path <const> = m.paths[i]
     if path and m.seconds[i] and m.seconds[i] > 0 then t.seconds[path] = forget(t.seconds[path], m.seconds[i]) end
+    t.window_s = forget(t.window_s, m.windows[i])
   end
   if m.busy_s > 0 then self.bytes_per_s = math.max(self.bytes_per_s or 0, m.bytes / m.busy_s) end
+  if m.products_s > 0 then self.flops_per_s = forget(self.flops_per_s, m.flops / m.products_s) end
   self.step_s = forget(self.step_s, m.step_s)
   self.compute_s = forget(self.compute_s, m.step_s - (m.waited_s or 0))
 end

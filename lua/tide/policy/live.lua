@@ -256,7 +256,7 @@ function live.new(controller, job)
     d.sync = Sync.new(controller, keys, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
   end
   d.dispatch = policies.dispatch and dispatch.new(controller, SAMPLES_MAX, d.started_at)
-  d.comm = job.comm and Comm.new(job, #controller.workers)
+  d.comm = job.comm and Comm.new(job)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
     now = function() return core.now() - d.started_at end,
@@ -296,7 +296,7 @@ function live:comm_plan()
   return self.first_plan
 end
 
----What worker 1 measured of the exchange of gradients.
+---What the first worker measured of the exchange of gradients.
 function live:exchanged(fields)
   if self.driver.comm then
     self.driver.comm:measured(fields)
@@ -304,12 +304,18 @@ function live:exchanged(fields)
   end
 end
 
----A plan that has changed goes to worker 1, which tells it with the sums of its step.
+---A plan that has changed goes to the first worker, which tells it with the sums of its step; so does the newest one
+---when another worker is the first.
 function live:step()
   self.host:step()
-  local comm <const>, first <const> = self.driver.comm, self.controller.workers[1]
-  if comm and comm.changed and first and first.state ~= "starting" and first.state ~= "ready" then
-    core.send(first.address, {op = "comm", plan = comm:plan()})
+  local comm <const> = self.driver.comm
+  if not comm then return end
+  for _, w in ipairs(self.controller.workers) do
+    if w.state == "running" then
+      if comm.changed or (self.told and self.told ~= w) then core.send(w.address, {op = "comm", plan = comm:plan()}) end
+      self.told = w
+      return
+    end
   end
 end
 

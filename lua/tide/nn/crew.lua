@@ -1,0 +1,153 @@
+-- Workers that train one model together: who is there, and what each has to do. Shared by tide.nn and tide.factors.
+--
+-- Before an epoch all that are there meet. If they are not those of the exchange, they form a new one: then chunks are
+-- owned by those that are there, and who has joined takes parameters, the update rule's memory and the number of the
+-- step from another. Who dies in mid-epoch leaves the exchange (tide.nn.exchange); the others know it at the same step.
+local data = require "tide.data"
+local exchange = require "tide.nn.exchange"
+local mean = require "tide.nn.mean"
+local replica = require "tide.nn.replica"
+
+local KEY <const> = 1024
+
+---@class tide.nn.crew
+---@field exchange tide.nn.exchange|nil of several workers
+local crew = {}
+crew.__index = crew
+
+---@param w tide.worker
+---@param model table tide.nn.model or tide.factors.model
+function crew.new(w, model)
+  return setmetatable({w = w, model = model, steps = 0, ranks = {}, alone = {count = 0, loss = 0, correct = 0}}, crew)
+end
+
+---- meeting ---------------------------------------------------------------------------------------------------------
+
+---@param values table by rank: {epoch =, step =, plan =}, without them of who has just come
+local function form(self, ranks, values)
+  local w <const> = self.w
+  if self.exchange then self.exchange:close() end
+  if self.mean then self.mean:close() end
+  if #ranks == 1 and not self.exchange and self.model.step then return end -- a model that can make steps alone
+  local known <const>, plan = {}, nil
+  for _, rank in ipairs(ranks) do
+    if values[rank].epoch then known[#known + 1] = rank end
+    plan = plan or values[rank].plan
+  end
+  self.exchange = exchange.new(w, self.model, ranks)
+  if #known == 0 then
+    plan = w.comm -- all begin: it is everybody's
+  elseif #known < #ranks then
+    self.exchange:hand_over({self.model.parameters, table.unpack(self.model.memory or {})}, known)
+    self.steps = values[known[1]].step
+  end
+  if plan then self.exchange:follow(plan) end
+  self.mean = nil
+end
+
+---Epochs in which this worker takes part; everybody that is there meets before each.
+---@param last integer number of the last one
+---@return fun(): {number: integer, first: boolean, joins: boolean}|nil
+function crew:epochs(last)
+  local number
+  return function()
+    if number and (number >= last or self.w:stopping()) then return nil end
+    local plan <const> = self.exchange and self.exchange:leads() and self.exchange.plan or nil
+    local values <const> = self.w:barrier("epoch", {epoch = number, step = self.steps, plan = plan})
+    local ranks, newest = replica.ranks(values), 0
+    for _, rank in ipairs(ranks) do newest = math.max(newest, values[rank].epoch or 0) end
+    if table.concat(ranks, " ") ~= table.concat(self.ranks, " ") then form(self, ranks, values) end
+    self.ranks = ranks
+    local came <const> = not number
+    number = newest + 1
+    return {number = number, first = number == 1, joins = came and number > 1}
+  end
+end
+
+---@return integer[] ranks of those who took part in the last step
+function crew:present() return self.exchange and self.exchange:begin() or self.ranks end
+
+---@return boolean whether this worker is the first of them
+function crew:leads() return self:present()[1] == self.w.rank end
+
+---- work ------------------------------------------------------------------------------------------------------------
+
+---This worker's piece of `count` things: the first, from 1, and how many.
+---@param present? integer[] ranks among whom they are divided
+function crew:piece(count, present)
+  present = present or self:present()
+  if #present == 0 then return data.piece(count, self.w.rank, self.w.workers) end -- before the first epoch
+  for i, rank in ipairs(present) do
+    if rank == self.w.rank then return data.piece(count, i, #present) end
+  end
+  error("this worker is not one of those that are there")
+end
+
+---What was cut for workers that have not taken part in the step is to be done again.
+local function give_back(left, cut, present)
+  local took = {}
+  for _, rank in ipairs(present) do took[rank] = true end
+  for i, rank in ipairs(cut.present) do
+    local first, count = data.piece(cut.count, i, #cut.present)
+    if not took[rank] and count > 0 then left[#left + 1] = {first = cut.first + first - 1, count = count} end
+  end
+end
+
+---Iterates over batches of examples: this worker's part of each, the first, from 1, and how many. All are handed out,
+---and none twice, but those of who died in the step.
+---@param left table[] {first=, count=}: used up
+---@param size integer of a batch of all workers
+function crew:batches(left, size)
+  local cut
+  return function()
+    local present <const> = self:present()
+    if cut then give_back(left, cut, present) end
+    local head <const> = left[1]
+    if not head then return nil end
+    cut = {first = head.first, count = math.min(head.count, size), present = present}
+    head.first, head.count = head.first + cut.count, head.count - cut.count
+    if head.count == 0 then table.remove(left, 1) end
+    local first, count = self:piece(cut.count, present)
+    return cut.first + first - 1, count
+  end
+end
+
+---One step on this worker's part of a batch.
+---@return table {loss=, count=, correct=} of this part
+function crew:step(batch)
+  self.steps = self.steps + 1
+  if self.exchange then
+    self.model.steps = self.steps
+    return self.exchange:step(batch, self.steps)
+  end
+  local r <const> = self.model:step(batch)
+  for key, value in pairs(self.alone) do self.alone[key] = value + r[key] end
+  return r
+end
+
+---Waits until the last step's updates are made.
+---@return table figures of the exchange since the last time
+function crew:settle()
+  if not self.exchange then return {} end
+  self.exchange:settle()
+  return self.exchange:figures()
+end
+
+---@return table {loss=, count=, correct=} of the steps since the last call, all workers together; for the report of the
+---first, 0 of the others
+function crew:totals()
+  local leads <const> = self:leads()
+  local total = self.alone
+  self.alone = {count = 0, loss = 0, correct = 0}
+  if self.exchange then total = self.exchange:totals() end
+  return leads and total or {count = 0, loss = 0, correct = 0}
+end
+
+---A tensor of rows of 1024 becomes the mean of all workers'.
+function crew:average(tensor)
+  if not self.exchange then return end
+  self.mean = self.mean or mean.new(self.w, self.exchange.present, tensor:rows() * KEY)
+  self.mean:of(tensor)
+end
+
+return crew

@@ -1,0 +1,41 @@
+-- The mean of an array over the workers of a job, by an exchange of its own: whoever dies, the others have the same.
+local core = require "tide.core"
+local exchange = require "tide.nn.exchange"
+
+local KEY <const> = 1024
+
+---@class tide.nn.mean
+local mean = {}
+mean.__index = mean
+
+---@param w tide.worker
+---@param ranks integer[] of those that call this
+---@param elements integer a multiple of 1024
+---@return tide.nn.mean
+function mean.new(w, ranks, elements)
+  local self = setmetatable({step = 0, elements = elements}, mean)
+  self.core = exchange.connect(w, {{first = 0, count = elements}}, elements, ranks)
+  self.core:plan {epoch = 0, paths = {"ps"}, formats = {"f32"}, fanouts = {0}}
+  return self
+end
+
+function mean:close() self.core:close() end
+
+local function set(to, from, scale, elements)
+  to:fill(0)
+  core.update("cpu", {rule = "sgd", rate = -scale}, 0, elements, to, from)
+end
+
+---The tensor (f32, rows of 1024) becomes the mean of all workers'.
+function mean:of(tensor)
+  self.step = self.step + 1
+  set(self.core:gradients(KEY), tensor, 1, self.elements)
+  self.core:ready(1, self.step)
+  self.core:share(self.step, 1, 0, 0, 0)
+  self.core:sums(self.step)
+  local _, count = self.core:next(1, self.step)
+  self.core:need(1, self.step, false)
+  set(tensor, self.core:sum(KEY), 1 / count, self.elements)
+end
+
+return mean
