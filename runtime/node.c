@@ -120,8 +120,8 @@ static int wait_joined(struct tide_node *node) {
 
 static int build(struct tide_node *node, const struct tide_node_options *o) {
     char listen[200] = "";
-    int rc = 0;
-    if (o->listen == NULL && !o->client) { /* a client has no listener */
+    int rc = tide_memory_cap_check(o->memory, node->port->ops->memory_total(node->port));
+    if (rc == 0 && o->listen == NULL && !o->client) { /* a client has no listener */
         rc = default_listen(node->port, o, listen, sizeof listen);
     }
     struct tide_system_options so = {.port = node->port,
@@ -144,7 +144,7 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                   .store = !o->no_store && !o->client,
                                   .client = o->client};
     rc = rc < 0 ? rc : tide_net_create(node->system, &no, &node->net);
-    rc = rc < 0 ? rc : tide_store_create(node->system, node->net, &node->store);
+    rc = rc < 0 ? rc : tide_store_create(node->system, node->net, o->memory, &node->store);
     if (rc == 0) {
         tide_store_limit(node->store, o->queue_limit);
         rc = tide_net_join(node->net);

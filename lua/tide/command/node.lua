@@ -23,6 +23,8 @@ return {
     {name = "no-store", doc = "hold no parameter rows"},
     {name = "queue-limit", type = "size",
      doc = "what this node's operations may have under way (default: 4 MiB for each home)"},
+    {name = "memory", type = "size",
+     doc = "cap on what tables and queues may take on this node, at least 32MiB (default: none)"},
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
@@ -58,7 +60,7 @@ return {
     return require("tide.cluster").node_main {
       join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
-      node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
+      node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
       timeout_s = context.timeout_s,
     }
   end,
