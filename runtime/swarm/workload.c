@@ -221,9 +221,11 @@ static void finished(struct worker *worker, struct issued *op, int code, const c
 static int issue(struct worker *worker, struct issued *op, struct tide_ticket *ticket);
 static bool goes_on(const struct worker *worker);
 
-/* What a node had no memory for did not happen there: the same once more. Of several keys others may
- * have had room for theirs; that stays as it is, known to have happened perhaps. */
+/* What a node had no memory for did not happen there: the same once more, as a later operation. Of
+ * several keys others may have had room for theirs; that stays as it is, known to have happened
+ * perhaps. */
 static void try_again(struct worker *worker, struct issued *op) {
+    const struct table *table = &worker->world->tables[op->table];
     while (op->kind == PUSH && op->count == 1 && goes_on(worker) &&
            refused_for_memory(worker->world, op->code, op->text)) {
         const uint32_t after_ms = tide_error_retry_after_ms();
@@ -233,6 +235,10 @@ static void try_again(struct worker *worker, struct issued *op) {
         }
         (void)tide_sleep(after_ms * MS);
         worker->world->report->retried++;
+        if (!table->counts) {
+            table->history.list[op->at[0]].invoked = tide_sim_now(worker->world->sim);
+            table->history.list[op->at[0]].step = ++worker->step;
+        }
         op->code = issue(worker, op, NULL);
         op->returned = tide_sim_now(worker->world->sim);
         (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
