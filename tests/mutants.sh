@@ -24,8 +24,6 @@ session_never_trim          swarm    memory|progress
 flow_credit_lost            swarm    progress|session
 refund_forgotten            swarm,memory_s=3 progress|session
 queue_unbounded             overload memory
-memory_cap_ignored          overload,ballast_s=0,queue_kib=0,payload=400000,nodes=9 memory
-memory_grant_unheard        overload progress|answers
 memory_refused_applied      overload exactly_once
 flow_waiters_not_woken      overload progress|session|answers
 flow_room_not_told          overload progress|session|answers
@@ -97,6 +95,8 @@ no_term_check                 test_succession
 slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
 memory_rows_unbounded         test_budget
+memory_cap_ignored            test_budget
+memory_grant_unheard          test_budget
 reloc_passer_forgotten        test_store_loss
 no_fence                      test_store_replica
 lease_ignored                 test_store_replica

@@ -310,6 +310,83 @@ static void who_waits_for_a_tight_home_goes_on_when_it_has_room(void **state) {
     close_cluster(&c);
 }
 
+/* ---- messages ---- */
+
+enum { MESSAGE = 256 << 10, MESSAGES = 60 };
+
+struct reader {
+    tide_address address;
+    unsigned expected, got;
+    bool may_read;
+};
+
+static int read_main(void *state) {
+    struct reader *r = state;
+    while (!r->may_read) {
+        (void)tide_sleep(TIDE_SECOND / 100);
+    }
+    while (r->got < r->expected) {
+        const struct tide_message *message;
+        int code = tide_receive(TIDE_NEVER, &message);
+        if (code) {
+            return code;
+        }
+        r->got++;
+        tide_message_free(message);
+    }
+    return 0;
+}
+
+static void send_run(struct fiber *f) {
+    const struct reader *r = f->arg;
+    uint8_t *bytes = calloc(1, MESSAGE);
+    struct tide_writer w;
+    tide_writer_init(&w, bytes, MESSAGE);
+    tide_write_binary(&w, bytes, MESSAGE - 16);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        CHECK(f, tide_send(r->address, TIDE_LANE_BULK, w.data, w.size) == 0);
+    }
+    tide_writer_release(&w);
+    free(bytes);
+}
+
+/* Four nodes send all they may to one that does not read: that is their grant, and not the windows of
+ * four links, which are as much as its cap. */
+static void what_others_send_stays_within_the_grants(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct cluster c;
+        struct fiber fibers[4];
+        struct reader reader = {.expected = 4 * MESSAGES};
+        open_capped(&c, true, 5, seed);
+        pause_cluster(&c, TIDE_SECOND / 5); /* all have heard of the grants */
+        struct tide_actor_options options = {.type = "reader",
+                                             .run = read_main,
+                                             .state = &reader,
+                                             .role = TIDE_ROLE_COMPUTE,
+                                             .bytes_max = 1 << 30};
+        assert_int_equal(tide_spawn(c.nodes[0], &options, &reader.address), 0);
+        reader.address = tide_address_make(tide_node_id(c.nodes[0]), reader.address);
+        for (unsigned i = 0; i < 4; i++) {
+            start(&c, &fibers[i], i + 1, i, send_run, &reader);
+        }
+        uint64_t most = 0;
+        for (unsigned i = 0; i < 2000; i++) {
+            pause_cluster(&c, 1000000);
+            uint64_t now = tide_system_mailbox_bytes(tide_system_of(c.nodes[0])) +
+                           tide_net_queued(tide_net_of(c.nodes[0]));
+            most = now > most ? now : most;
+        }
+        assert_int_equal(atomic_load(&c.running), 4);
+        assert_true(most >= 4 * (MESSAGE - 16) && most < cap / 10 + 4 * (MESSAGE + 100));
+        reader.may_read = true;
+        finish(&c, fibers, 4);
+        pause_cluster(&c, TIDE_SECOND);
+        assert_int_equal(reader.got, reader.expected);
+        close_cluster(&c);
+    }
+}
+
 /* ---- rows that move, tables, members ---- */
 
 static void localize_run(struct fiber *f) {
@@ -406,6 +483,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(rows_over_the_cap_are_refused_whole_real),
         cmocka_unit_test(a_tight_home_gets_one_operation_at_a_time_and_all_get_on),
         cmocka_unit_test(who_waits_for_a_tight_home_goes_on_when_it_has_room),
+        cmocka_unit_test(what_others_send_stays_within_the_grants),
         cmocka_unit_test(what_would_fill_a_node_further_is_refused_tier_by_tier),
     };
     if (argc > 1) {
