@@ -122,6 +122,10 @@ static int core_node_start(lua_State *L) {
         return luaL_error(L, "node_start: memory = %I is no number of bytes", memory);
     }
     o.memory = (uint64_t)memory;
+    lua_getfield(L, 1, "rate_operations");
+    o.rate_operations = luaL_optnumber(L, -1, 0);
+    lua_getfield(L, 1, "rate_bytes");
+    o.rate_bytes = luaL_optnumber(L, -1, 0);
     lua_getfield(L, 1, "seed");
     o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
     struct tide_port *port = NULL;

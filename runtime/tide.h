@@ -151,6 +151,8 @@ struct tide_node_options {
     uint64_t memory; /* cap on what the runtime holds for the cluster on this node (tables, queues), bytes: near it the
                         node grants less, then takes no rows (docs/faults.md). 0: none. EINVAL: below 32 MiB, or more
                         than the machine has */
+    double rate_operations, rate_bytes; /* a second, of what this node asks of others: beyond it fibers wait and
+                                           handlers get EBUSY. 0: any number. EINVAL: negative or not finite */
 };
 
 /*

@@ -96,6 +96,7 @@ slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
 memory_rows_unbounded         test_budget
 memory_cap_ignored            test_budget
+rate_ignored                  test_admission
 memory_grant_unheard          test_budget
 reloc_passer_forgotten        test_store_loss
 no_fence                      test_store_replica
@@ -108,6 +109,7 @@ vap_unbounded                 test_vap
 vap_visible_early             test_vap
 move_trail_of_row_here        test_store_loss
 share_first_copies            test_shared
+share_queue_unbounded         test_shared
 share_pending_ignored         test_shared
 share_give_up_overtaken       test_shared
 share_slot_leaves_silently    test_shared

@@ -410,8 +410,8 @@ struct tide_net {
     atomic_bool durable; /* the controller may go and be started again */
     atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* memory.c: of this node */
     atomic_uint memory_tier;
-    void (*memory_changed)(void *arg, uint16_t id); /* set before it joins */
-    void *memory_arg;
+    void (*_Atomic memory_changed)(void *arg, uint16_t id); /* NULL: nobody is told */
+    void *memory_arg; /* set before */
     _Atomic(_Atomic(struct tide_peer *) *) pages[256];
 
     /* any thread, under lock */

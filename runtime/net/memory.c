@@ -53,8 +53,11 @@ static void changed(struct tide_peer *peer, bool more) {
     if (more) {
         tide__peer_wake(peer);
     }
-    if (net->memory_changed != NULL) {
-        net->memory_changed(net->memory_arg, peer->id);
+    /* acquire: pairs with the release in tide_net_watch_memory */
+    void (*tell)(void *arg, uint16_t id) =
+        atomic_load_explicit(&net->memory_changed, memory_order_acquire);
+    if (tell != NULL) {
+        tell(net->memory_arg, peer->id);
     }
 }
 
@@ -121,8 +124,8 @@ void tide_net_memory(const struct tide_net *net, uint16_t id, struct tide_memory
 
 void tide_net_watch_memory(struct tide_net *net, void (*changed_to)(void *arg, uint16_t id),
                            void *arg) {
-    net->memory_changed = changed_to;
     net->memory_arg = arg;
+    atomic_store_explicit(&net->memory_changed, changed_to, memory_order_release);
 }
 
 static uint64_t message_bytes(const struct tide_outgoing *m) {

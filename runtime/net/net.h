@@ -115,7 +115,8 @@ struct tide_memory_report {
 void tide_net_report_memory(struct tide_net *net, const struct tide_memory_report *report);
 /* The last word of a node, this one's own included. Any thread. */
 void tide_net_memory(const struct tide_net *net, uint16_t id, struct tide_memory_report *out);
-/* Called on I/O thread 0 with the id of a node whose word is another. One may be set, before the net joins. */
+/* Called on I/O thread 0 with the id of a node whose word is another. One may be set; what was told before is in
+ * tide_net_memory. */
 void tide_net_watch_memory(struct tide_net *net, void (*changed)(void *arg, uint16_t id), void *arg);
 /* Bytes of messages that wait to be written, to be acknowledged, or for their other fragments. I/O thread 0. */
 uint64_t tide_net_queued(const struct tide_net *net);

@@ -47,6 +47,10 @@ static void account_drop(struct tide_credit_account *account) {
     }
 }
 
+static bool has_cap(const struct tide_net *net) {
+    return atomic_load_explicit(&net->memory_cap, memory_order_relaxed) > 0;
+}
+
 static void attach(struct tide_session *s, struct tide_link *link) {
     struct tide_peer *peer = s->peer;
     s->link = link;
@@ -60,7 +64,7 @@ static void attach(struct tide_session *s, struct tide_link *link) {
     s->told = s->received;
     s->told_bytes = link->bytes_in;
     s->tell_at = TIDE_NEVER;
-    s->tell_now = s->tell_now || s->net->memory_cap > 0;
+    s->tell_now = s->tell_now || has_cap(s->net);
     tide__link_touch(link);
     tide__session_touch(s);
 }
@@ -220,7 +224,7 @@ static void tell(struct tide_session *s, uint64_t now, bool all) {
     }
     uint8_t body[96];
     struct tide_writer w;
-    const bool capped = s->net->memory_cap > 0;
+    const bool capped = has_cap(s->net);
     tide_writer_init(&w, body, sizeof body);
     tide_write_array(&w, CREDIT_FIELDS + (capped ? MEMORY_FIELDS : 0));
     s->told = s->link->intake.sequenced;

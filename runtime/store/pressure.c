@@ -250,6 +250,14 @@ static void heard(void *arg, uint16_t node) {
     }
 }
 
+void tide__pressure_member(struct tide_store *store, uint16_t node) {
+    struct tide_memory_report report;
+    tide_net_memory(store->net, node, &report);
+    if (report.cap > 0) { /* it said so before this store could hear it */
+        tide__admission_granted(store, node, report.grant);
+    }
+}
+
 void tide__pressure_watch(struct tide_store *store) {
     tide_net_watch_memory(store->net, heard, store);
 }

@@ -18,6 +18,8 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t
 /* At most so many bytes of this node's operations are under way at one time; 0: no limit. Before the
  * node joins. */
 void tide_store_limit(struct tide_store *store, uint64_t bytes);
+/* So many operations and bytes a second may this node ask of others; 0: any number. Before it joins. */
+void tide_store_rate(struct tide_store *store, double operations, double bytes);
 struct tide_store_queue {
     uint64_t limit, bytes, most; /* 0: there is none; now; ever */
     uint64_t waits;              /* fibers that had to wait for room */

@@ -632,6 +632,18 @@ int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void
                              size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
+/* ---- rate.c ---- */
+struct tide__bucket {
+    double per_second; /* 0: no limit; written before the node joins */
+    uint64_t due;      /* of the next token; under the lock */
+};
+struct tide__rate {
+    struct tide_lock lock;
+    struct tide__bucket operations, bytes;
+};
+/* An operation on rows of other nodes. A fiber waits for its turn; EBUSY: not a fiber. ECANCELED.
+ * Any thread. */
+int tide__rate_take(struct tide_store *store, uint64_t bytes);
 /* ---- pressure.c: the node's memory budget ---- */
 struct tide__job;
 struct tide__pressure { /* I/O thread */
@@ -643,6 +655,7 @@ struct tide__pressure { /* I/O thread */
 /* Looks from time to time from now on, if there is a cap; the store actor. */
 void tide__pressure_begin(struct tide_store *store);
 void tide__pressure_watch(struct tide_store *store); /* of other nodes; before this one joins */
+void tide__pressure_member(struct tide_store *store, uint16_t node); /* its state is new */
 bool tide__pressure_timer(struct tide_store *store, uint64_t id); /* false: another's */
 /* EBUSY: node, use, cap, what is refused, and after how long to try again. */
 int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *what);
@@ -767,6 +780,7 @@ struct tide_store {
     _Atomic(struct tide__sync *) sync; /* clocked.h */
     struct tide__admission admission;
     struct tide_budget budget;
+    struct tide__rate rate;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
     atomic_bool members_missed; /* the word of a change did not fit the mailbox */

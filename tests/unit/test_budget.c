@@ -4,6 +4,8 @@
  */
 #include "tests/unit/store_world.h"
 
+#include "net/inside.h"
+
 enum { KEYS = 600, WIDTH = 16, BATCH = 8, FIBERS = 6, ROUNDS = 20 };
 static const uint64_t cap = TIDE_MEMORY_CAP_MIN;
 
@@ -89,6 +91,38 @@ static void caps_that_make_no_sense_are_refused(void **state) {
     assert_non_null(strstr(tide_error_message(), "this machine has"));
     assert_int_equal(tide_memory_cap_check(0, 1), 0);
     assert_int_equal(tide_memory_cap_check(cap, 0), 0);
+}
+
+static void damaged_words_on_memory_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t fields[4];
+        unsigned count;
+        int code;
+    } words[] = {{{1, 5, 100, 7}, 4, 0},
+                 {{4, UINT64_MAX, UINT64_MAX, UINT64_MAX}, 4, 0},
+                 {{5, 5, 100, 7}, 4, TIDE_EPROTO},
+                 {{1, 5, 0, 7}, 4, TIDE_EPROTO},
+                 {{1, 5, 100, 0}, 3, TIDE_EPROTO}};
+    for (size_t i = 0; i < TIDE_COUNT(words); i++) {
+        struct tide_net net = {0};
+        struct tide_peer peer = {.net = &net};
+        struct tide_writer w;
+        struct tide_reader r;
+        uint8_t bytes[64];
+        tide__memory_forget(&peer);
+        tide_writer_init(&w, bytes, sizeof bytes);
+        for (unsigned k = 0; k < words[i].count; k++) {
+            tide_write_uint(&w, words[i].fields[k]);
+        }
+        tide_reader_init(&r, w.data, w.size);
+        assert_int_equal(tide__memory_read(&peer, &r), words[i].code);
+        assert_int_equal(atomic_load(&peer.memory_cap), words[i].code ? 0 : words[i].fields[2]);
+        tide_writer_release(&w);
+    }
+    assert_int_equal(tide_net_scaled(1000, UINT64_MAX), 1000);
+    assert_int_equal(tide_net_scaled(1000, 0), 0);
+    assert_int_equal(tide_net_scaled(8 << 20, 13 << 19), 4 << 20); /* half of all windows */
 }
 
 /* ---- rows ---- */
@@ -479,6 +513,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tier_ends_below_where_it_begins),
         cmocka_unit_test(caps_that_make_no_sense_are_refused),
+        cmocka_unit_test(damaged_words_on_memory_are_refused),
         cmocka_unit_test(rows_over_the_cap_are_refused_whole_simulated),
         cmocka_unit_test(rows_over_the_cap_are_refused_whole_real),
         cmocka_unit_test(a_tight_home_gets_one_operation_at_a_time_and_all_get_on),

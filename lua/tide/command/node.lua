@@ -25,6 +25,10 @@ return {
      doc = "what this node's operations may have under way (default: 4 MiB for each home)"},
     {name = "memory", type = "size",
      doc = "cap on what tables and queues may take on this node, at least 32MiB (default: none)"},
+    {name = "rate-operations", type = "integer", min = 1, value = "N",
+     doc = "operations a second that this node may ask of others (default: any number)"},
+    {name = "rate-bytes", type = "size",
+     doc = "bytes of keys and rows a second that it may ask of others (default: any number)"},
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
@@ -61,6 +65,7 @@ return {
       join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
       node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
+      rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
       timeout_s = context.timeout_s,
     }
   end,
