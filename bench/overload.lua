@@ -70,7 +70,8 @@ local job = tide.job {
 
 local function row(what, unit, value)
   if opt.json then
-    print(('{"schema":"tide.bench/1","bench":"overload","row":"%s","unit":"%s","value":%.6g}'):format(what, unit, value))
+    print(('{"schema":"tide.bench/1","bench":"overload","row":"%s","unit":"%s","value":%.6g}'):format(what, unit,
+      value))
   else
     print(("%-10s %-48s %12.4g %s"):format("overload", what, value, unit))
   end
@@ -112,9 +113,9 @@ tide.main(function()
   for _, node in ipairs(cluster_module.gather_inside {op = "status"}) do
     if node.name == "s1" then memory = node.answer.memory end
   end
-  local keys, sum = {}, 0
+  local keys = {}
   for k = 1, KEYS do keys[k] = k - 1 end
-  sum = run.tables.model:pull(keys):sum() / WIDTH
+  local sum <const> = run.tables.model:pull(keys):sum() / WIDTH
   assert(math.abs(sum - total.pushed) < 0.5, ("pushes lost or doubled: %.0f of %d"):format(sum, total.pushed))
   row("capacity of the server", "keys/s", total.capacity)
   row(("goodput at %d times as much"):format(TIMES), "%", 100 * total.goodput / total.capacity)

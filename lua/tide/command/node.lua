@@ -64,7 +64,8 @@ return {
     return require("tide.cluster").node_main {
       join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
-      node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
+      node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
+      memory = o.memory,
       rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
       timeout_s = context.timeout_s,
     }
