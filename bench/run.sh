@@ -33,7 +33,7 @@ if [ -e /usr/include/zmq.h ]; then
   cc -std=gnu11 -O2 -I"$here/.." "$here/peers/peer_zmq.c" -lzmq -o "$work/peer_zmq" && "$work/peer_zmq" "$@"
 fi
 "$build/bench/bench_store" --net tcp "$@"
-for script in swap migrate; do
+for script in swap migrate overload; do
   (cd "$work" && "$build/tide" run "$here/$script.lua" "$@" 2>"$script.log") || cat "$work/$script.log" >&2
 done
 "$here/applications.py" "$build/tide" "$@"

@@ -82,14 +82,23 @@ void tide__lua_push_error(lua_State *L, const char *name, const char *message, c
     set_error_metatable(L);
 }
 
+/* What the last failure of this fiber says. */
+static void push_failure(lua_State *L, int code) {
+    const uint32_t retry_after_ms = code == TIDE_EBUSY ? tide_error_retry_after_ms() : 0;
+    tide__lua_push_error(L, tide_error_name(code), tide_error_message(), NULL);
+    if (retry_after_ms > 0) {
+        tide__lua_set_integer(L, "retry_after_ms", retry_after_ms);
+    }
+}
+
 int tide__lua_failure(lua_State *L, int code) {
     lua_pushnil(L);
-    tide__lua_push_error(L, tide_error_name(code), tide_error_message(), NULL);
+    push_failure(L, code);
     return 2;
 }
 
 int tide__lua_raise(lua_State *L, int code) {
-    tide__lua_push_error(L, tide_error_name(code), tide_error_message(), NULL);
+    push_failure(L, code);
     return lua_error(L);
 }
 

@@ -116,6 +116,16 @@ static int core_node_start(lua_State *L) {
         return luaL_error(L, "node_start: queue_limit = %I is no number of bytes", queue_limit);
     }
     o.queue_limit = (uint64_t)queue_limit;
+    lua_getfield(L, 1, "memory");
+    lua_Integer memory = luaL_optinteger(L, -1, 0);
+    if (memory < 0) {
+        return luaL_error(L, "node_start: memory = %I is no number of bytes", memory);
+    }
+    o.memory = (uint64_t)memory;
+    lua_getfield(L, 1, "rate_operations");
+    o.rate_operations = luaL_optnumber(L, -1, 0);
+    lua_getfield(L, 1, "rate_bytes");
+    o.rate_bytes = luaL_optnumber(L, -1, 0);
     lua_getfield(L, 1, "seed");
     o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
     struct tide_port *port = NULL;
@@ -398,6 +408,29 @@ static int core_rss(lua_State *L) {
     return 1;
 }
 
+/* {cap_bytes=, used_bytes=, most_bytes=, tier=, refused=} of this node's memory; nil without a cap */
+static int core_memory(lua_State *L) {
+    static const char *const tiers[] = {"calm", "tight", "narrow", "full", "over"};
+    struct tide_lua *host = tide__lua_host(L);
+    struct tide_store *store = host->node ? tide_store_of(host->node) : NULL;
+    struct tide_store_memory memory = {0};
+    if (store) {
+        tide_store_memory(store, &memory);
+    }
+    if (memory.cap == 0) {
+        lua_pushnil(L);
+        return 1;
+    }
+    lua_createtable(L, 0, 5);
+    tide__lua_set_integer(L, "cap_bytes", memory.cap);
+    tide__lua_set_integer(L, "used_bytes", memory.used);
+    tide__lua_set_integer(L, "most_bytes", memory.most);
+    tide__lua_set_integer(L, "refused", memory.refused);
+    lua_pushstring(L, tiers[memory.tier]);
+    lua_setfield(L, -2, "tier");
+    return 1;
+}
+
 /* {limit_bytes=, bytes=, most_bytes=, waits=} of this node's operations under way; nil without a queue limit */
 static int core_queue(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
@@ -498,6 +531,7 @@ void tide__lua_open_node(lua_State *L) {
         {"actors", core_actors},
         {"rss", core_rss},
         {"queue", core_queue},
+        {"memory", core_memory},
         {"load", core_load},
         {"waited", core_waited},
         {"serve_cost", core_serve_cost},

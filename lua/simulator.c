@@ -26,7 +26,8 @@ struct member {
     char name[NAME_MAX_BYTES], cluster[NAME_MAX_BYTES], join[200], reason[300];
     unsigned workers, tries;
     bool no_store;
-    uint64_t queue_limit;
+    uint64_t queue_limit, memory;
+    double rate_operations, rate_bytes;
     int status, signal;
     bool wanted, killed, agent_runs, agent_ended, ended;
 };
@@ -121,7 +122,10 @@ static void member_start(struct member *m) {
                                   .join = m->join,
                                   .workers = m->workers,
                                   .no_store = m->no_store,
-                                  .queue_limit = m->queue_limit};
+                                  .queue_limit = m->queue_limit,
+                                  .memory = m->memory,
+                                  .rate_operations = m->rate_operations,
+                                  .rate_bytes = m->rate_bytes};
     m->ended = m->killed = m->agent_ended = false;
     m->status = m->signal = 0;
     int code = tide_sim_port(world.sim, m->name, &m->port);
@@ -229,7 +233,7 @@ static void copy_field(lua_State *L, const char *key, char *out, size_t size) {
     lua_pop(L, 1);
 }
 
-/* core.sim_node{name=, cluster=, join=, workers=, no_store=, queue_limit=} -> handle. It is made soon after. */
+/* core.sim_node{name=, cluster=, join=, workers=, no_store=, queue_limit=, memory=, rate_operations=, rate_bytes=} -> handle. It is made soon after. */
 static int core_sim_node(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     if (world.sim == NULL) {
@@ -246,6 +250,12 @@ static int core_sim_node(lua_State *L) {
     m.no_store = lua_toboolean(L, -1);
     lua_getfield(L, 1, "queue_limit");
     m.queue_limit = (uint64_t)luaL_optinteger(L, -1, 0);
+    lua_getfield(L, 1, "memory");
+    m.memory = (uint64_t)luaL_optinteger(L, -1, 0);
+    lua_getfield(L, 1, "rate_operations");
+    m.rate_operations = luaL_optnumber(L, -1, 0);
+    lua_getfield(L, 1, "rate_bytes");
+    m.rate_bytes = luaL_optnumber(L, -1, 0);
     if (world.member_count == world.member_room) {
         size_t room = world.member_room > 0 ? 2 * world.member_room : 16;
         struct member **grown = tide_realloc(world.members, room * sizeof *grown);

@@ -120,6 +120,7 @@ static void push_report(lua_State *L, const struct job *job, int status) {
     tide__lua_set_integer(L, "events", r->events);
     tide__lua_set_integer(L, "operations", r->operations);
     tide__lua_set_integer(L, "operations_failed", r->operations_lost);
+    tide__lua_set_integer(L, "operations_retried", r->retried);
     tide__lua_set_integer(L, "messages", r->messages);
     tide__lua_set_integer(L, "faults", r->fault_count);
     tide__lua_set_integer(L, "nodes_lost", r->lost_nodes);

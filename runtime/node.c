@@ -120,8 +120,8 @@ static int wait_joined(struct tide_node *node) {
 
 static int build(struct tide_node *node, const struct tide_node_options *o) {
     char listen[200] = "";
-    int rc = 0;
-    if (o->listen == NULL && !o->client) { /* a client has no listener */
+    int rc = tide_memory_cap_check(o->memory, node->port->ops->memory_total(node->port));
+    if (rc == 0 && o->listen == NULL && !o->client) { /* a client has no listener */
         rc = default_listen(node->port, o, listen, sizeof listen);
     }
     struct tide_system_options so = {.port = node->port,
@@ -144,9 +144,10 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                   .store = !o->no_store && !o->client,
                                   .client = o->client};
     rc = rc < 0 ? rc : tide_net_create(node->system, &no, &node->net);
-    rc = rc < 0 ? rc : tide_store_create(node->system, node->net, &node->store);
+    rc = rc < 0 ? rc : tide_store_create(node->system, node->net, o->memory, &node->store);
     if (rc == 0) {
         tide_store_limit(node->store, o->queue_limit);
+        tide_store_rate(node->store, o->rate_operations, o->rate_bytes);
         rc = tide_net_join(node->net);
     }
     return rc < 0 || o->loop != NULL ? rc : wait_joined(node);
@@ -184,6 +185,10 @@ static int check(const struct tide_node_options *o) {
     }
     if (o->client && o->join == NULL) {
         return tide_fail(TIDE_EINVAL, "a client needs the endpoint of a member to join");
+    }
+    if (!(o->rate_operations >= 0 && o->rate_operations < 1e18 && o->rate_bytes >= 0 &&
+          o->rate_bytes < 1e18)) {
+        return tide_fail(TIDE_EINVAL, "rate limits are 0 (none) or so many operations and bytes a second");
     }
     if (o->workers > 200) {
         return tide_fail(TIDE_EINVAL, "%u compute threads are more than the 200 a node can have", o->workers);

@@ -68,6 +68,10 @@ const char *tide_error_name(int code);
 const char *tide_error_message(void);
 /* Sets code and text of the calling fiber's error slot; returns code, so that `return tide_fail(...)` reads well. */
 int tide_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with EBUSY, and after how many milliseconds it is worth to try again. */
+int tide_fail_busy(uint32_t retry_after_ms, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Of the last failure, if it was EBUSY and said so; else 0. */
+uint32_t tide_error_retry_after_ms(void);
 
 /* ---- Messages ------------------------------------------------------------------------------------------------ */
 
@@ -144,6 +148,11 @@ struct tide_node_options {
     uint64_t queue_limit; /* bytes of operations on rows of other nodes (keys and rows, both ways) that this node may
                              have under way at one time; beyond it fibers wait and handlers get EBUSY. An operation
                              that is larger goes alone. 0: no limit but each home's 4 MiB */
+    uint64_t memory; /* cap on what the runtime holds for the cluster on this node (tables, queues), bytes: near it the
+                        node grants less, then takes no rows (docs/faults.md). 0: none. EINVAL: below 32 MiB, or more
+                        than the machine has */
+    double rate_operations, rate_bytes; /* a second, of what this node asks of others: beyond it fibers wait and
+                                           handlers get EBUSY. 0: any number. EINVAL: negative or not finite */
 };
 
 /*

@@ -24,6 +24,7 @@ session_never_trim          swarm    memory|progress
 flow_credit_lost            swarm    progress|session
 refund_forgotten            swarm,memory_s=3 progress|session
 queue_unbounded             overload memory
+memory_refused_applied      overload exactly_once
 flow_waiters_not_woken      overload progress|session|answers
 flow_room_not_told          overload progress|session|answers
 member_impatient            swarm    membership
@@ -93,6 +94,10 @@ sides_of_the_cut_mixed        test_checkpoint
 no_term_check                 test_succession
 slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
+memory_rows_unbounded         test_budget
+memory_cap_ignored            test_budget
+rate_ignored                  test_admission
+memory_grant_unheard          test_budget
 reloc_passer_forgotten        test_store_loss
 no_fence                      test_store_replica
 lease_ignored                 test_store_replica
@@ -104,6 +109,7 @@ vap_unbounded                 test_vap
 vap_visible_early             test_vap
 move_trail_of_row_here        test_store_loss
 share_first_copies            test_shared
+share_queue_unbounded         test_shared
 share_pending_ignored         test_shared
 share_give_up_overtaken       test_shared
 share_slot_leaves_silently    test_shared

@@ -20,7 +20,7 @@ function ops.status()
   local tables = {}
   for _, stats in ipairs(core.tables() or {}) do tables[stats.name] = stats end
   return {node = core.node(), tables = tables, links = core.links(), actors = core.actors(), rss_bytes = core.rss(),
-          queue = core.queue(), now = core.now()}
+          queue = core.queue(), memory = core.memory(), now = core.now()}
 end
 
 ---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers

@@ -87,7 +87,8 @@ end
 ---A simulated node in place of a process, with the same face.
 local function simulated_process(o)
   local handle = core.sim_node {name = o.name, cluster = o.cluster, join = o.endpoint, workers = o.workers,
-                                no_store = o.no_store, queue_limit = o.queue_limit}
+                                no_store = o.no_store, queue_limit = o.queue_limit, memory = o.memory,
+                                rate_operations = o.rate_operations, rate_bytes = o.rate_bytes}
   return {
     pid = function() return 0 end,
     signal = function() core.sim_kill(handle) end,
@@ -101,7 +102,9 @@ local function start_child(o)
   local argv = {program(), "node", "--join", o.endpoint, "--cluster", o.cluster, "--name", o.name,
                 "--workers", tostring(o.workers)}
   if o.no_store then argv[#argv + 1] = "--no-store" end
-  if o.queue_limit then table.move({"--queue-limit", tostring(o.queue_limit)}, 1, 2, #argv + 1, argv) end
+  for _, name in ipairs {"queue_limit", "memory", "rate_operations", "rate_bytes"} do
+    if o[name] then table.move({"--" .. name:gsub("_", "-"), tostring(o[name])}, 1, 2, #argv + 1, argv) end
+  end
   local process, err = core.process(argv, {output = o.log})
   if not process then error(errors.from(err, "T1001"), 0) end
   return {name = o.name, process = process, log = o.log}
@@ -207,11 +210,30 @@ local function next_trace(context)
   return ("%s-%d%s"):format(base or context.trace, context.traces, extension or "")
 end
 
+local function size_of(o, name)
+  if not o[name] then return nil end
+  local size, why = units.parse_size(o[name])
+  if not size then error(errors.new("T0113", {message = ("tide.cluster: %s: %s"):format(name, why)}), 3) end
+  return size
+end
+
+local function rate_of(rate)
+  if not rate then return {} end
+  local operations <const> = rate.operations
+  if operations and (math.type(operations) ~= "integer" or operations < 1) then
+    error(errors.new("T0113", {message = "tide.cluster: rate.operations is a whole number a second"}), 3)
+  end
+  return {operations = operations, bytes = size_of(rate, "bytes")}
+end
+
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
----@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer} servers: so many nodes
+---@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
+---  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}} servers: so many nodes
 ---  of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then costs no rows;
----  queue_limit: "64MiB", what each node may have under way of its workers' operations
+---  queue_limit: "64MiB", what each node may have under way of its workers' operations;
+---  memory: "2GiB", what each node may hold of tables and queues;
+---  rate: what each node may ask of others in a second
 ---@return table cluster to be closed
 function cluster.new(o)
   o = o or {}
@@ -222,13 +244,8 @@ function cluster.new(o)
   local count = o.nodes or context.nodes or 2
   local workers = o.workers or context.workers or 1
   local servers = o.servers or 0
-  local queue_limit, why
-  if o.queue_limit then
-    queue_limit, why = units.parse_size(o.queue_limit)
-    if not queue_limit then
-      error(errors.new("T0113", {message = "tide.cluster: queue_limit: " .. tostring(why)}), 2)
-    end
-  end
+  local queue_limit <const>, memory <const> = size_of(o, "queue_limit"), size_of(o, "memory")
+  local rate <const> = rate_of(o.rate)
   local most = core.simulated() and SIMULATED_MAX or PROCESSES_MAX
   if math.type(count) ~= "integer" or count < 1 or math.type(servers) ~= "integer" or servers < 0
     or count + servers > most or math.type(workers) ~= "integer" or workers < 1 then
@@ -247,7 +264,7 @@ function cluster.new(o)
         self.children[i] = start_child {
           endpoint = node.endpoint, cluster = node.cluster, name = name, workers = serves and 0 or workers,
           no_store = servers > 0 and not serves, log = ("%s/node-%s.log"):format(context.directory, name),
-          queue_limit = queue_limit,
+          queue_limit = queue_limit, memory = memory, rate_operations = rate.operations, rate_bytes = rate.bytes,
         }
       end
       wait_up(self.children, JOIN_S)
@@ -402,7 +419,8 @@ end
 function cluster.node_main(o)
   local ok, err = core.node_start {
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
-    state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
+    state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
+    rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
   }
   if not ok then
     local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")

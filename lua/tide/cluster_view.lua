@@ -68,6 +68,11 @@ local function node_row(member, row)
       node.queue_bytes, node.queue_limit_bytes = answer.queue.bytes, answer.queue.limit_bytes
       node.queue_waits = answer.queue.waits
     end
+    if answer.memory then
+      node.memory_used_bytes, node.memory_cap_bytes = answer.memory.used_bytes, answer.memory.cap_bytes
+      node.memory_share = answer.memory.used_bytes / answer.memory.cap_bytes
+      node.memory_tier, node.memory_refused = answer.memory.tier, answer.memory.refused
+    end
     local mailbox = 0
     for _, actor in ipairs(answer.actors or {}) do mailbox = mailbox + (actor.mailbox_messages or 0) end
     node.mailbox_messages = mailbox

@@ -12,7 +12,7 @@ core.version = "0.1.0"
 function core.build() end            --> {compiler=, lua=, libuv=, ..., cuda={available=false, reason=""}} for `tide version`
 
 ---- nodes. A process runs at most one.
----@param options {cluster?:string,name?:string,listen?:string,join?:string,state?:string,controllers?:integer,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer,queue_limit?:integer}
+---@param options {cluster?:string,name?:string,listen?:string,join?:string,state?:string,controllers?:integer,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer,queue_limit?:integer,memory?:integer,rate_operations?:number,rate_bytes?:number}
 function core.node_start(options) end --> true | nil, err ; outside actors only (main.c's state)
 function core.node_run(source, chunk, argument) end --> starts a Lua actor on the control thread and blocks the calling OS thread until it ends: result | nil, err. SIGINT reaches it as core.interrupted()
 function core.node_stop(timeout_s) end
@@ -22,6 +22,7 @@ function core.members() end           --> {view=n, {id=,name=,state="up",store=,
 function core.links() end             --> array of tide_link_info fields, snake_case as in net.h
 function core.actors() end            --> array of {address="1:77", name=,type=,waits_for=,waits_s=,mailbox_messages=,...}
 function core.rss() end               --> bytes
+function core.memory() end            --> {cap_bytes=, used_bytes=, most_bytes=, tier="calm|tight|narrow|full|over", refused=}: the node's memory budget; nil without a cap
 function core.queue() end             --> {limit_bytes=, bytes=, most_bytes=, waits=}: this node's operations under way, now and ever, and fibers that had to wait for room; nil without a queue limit
 function core.leave() end             -- this node hands its slots on and leaves; its entry in members() says when it has
 function core.load() end              --> {messages=, keys=, busy_s=}: what this node's store has done for other nodes
@@ -206,7 +207,7 @@ function core.simulated() end         --> whether a world is open, whether this 
 function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), flows=, trace=path}
 function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=, flows=, flow_computations=, flow_splits=, latency_min=, latency_max=, nic=} | nil
 function core.sim_close() end
-function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=, queue_limit=}: made soon, in place of a process
+function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=, queue_limit=, memory=, rate_operations=, rate_bytes=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
 ---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c

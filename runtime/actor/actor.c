@@ -311,3 +311,20 @@ size_t tide_actors(struct tide_node *node, struct tide_actor_info *out, size_t l
     }
     return found;
 }
+
+uint64_t tide_system_mailbox_bytes(struct tide_system *system) {
+    uint64_t bytes = 0;
+    for (unsigned t = 0; t < system->count; t++) {
+        struct scheduler *s = system->schedulers[t];
+        uint32_t count = __atomic_load_n(&s->slot_count, __ATOMIC_ACQUIRE);
+        for (uint32_t i = 1; i < count; i++) {
+            tide_lock(&s->slots_lock);
+            const struct actor *actor = &s->chunks[i / SLOT_CHUNK][i % SLOT_CHUNK];
+            if (atomic_load_explicit(&actor->id, memory_order_acquire) != 0) {
+                bytes += atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed);
+            }
+            tide_unlock(&s->slots_lock);
+        }
+    }
+    return bytes;
+}

@@ -30,6 +30,8 @@ struct tide_system *tide_system_of(struct tide_node *node); /* provided by node.
 int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id);
 struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index);
 struct tide_port *tide_system_port(struct tide_system *system);
+/* Messages that wait in mailboxes. Any thread. */
+uint64_t tide_system_mailbox_bytes(struct tide_system *system);
 struct tide_node *tide_system_node(struct tide_system *system);
 
 /* ---- outgoing messages: what leaves for another node, handed over on the I/O thread ---- */

@@ -33,6 +33,7 @@ bool tide__buggify_hit(const char *site);
 /* ---- errors: each fiber owns a slot; the scheduler points the thread at the slot of the fiber that runs ---- */
 struct tide_error_slot {
     int code;
+    uint32_t retry_after_ms; /* 0: nobody said */
     char text[500];
 };
 /* Makes `slot` the current one of this thread and returns the previous (NULL: the thread's own). */

@@ -34,25 +34,41 @@ const char *tide_error_message(void) {
     return slot()->text;
 }
 
-int tide_fail(int code, const char *format, ...) {
+uint32_t tide_error_retry_after_ms(void) {
+    return slot()->retry_after_ms;
+}
+
+/* Formatted aside first: a caller may pass the slot's own text as an argument ("saving: %s"). */
+static void set(int code, uint32_t retry_after_ms, const char *format, va_list arguments) {
     struct tide_error_slot *s = slot();
-    /* Formatted aside first: a caller may pass the slot's own text as an argument ("saving:
-     * %s"). */
     char text[sizeof s->text];
-    va_list arguments;
-    va_start(arguments, format);
     if (vsnprintf(text, sizeof text, format, arguments) < 0) {
         text[0] = '\0';
     }
-    va_end(arguments);
     s->code = code;
+    s->retry_after_ms = retry_after_ms;
     for (size_t i = 0; i < sizeof text; i++) {
         s->text[i] = text[i];
         if (text[i] == '\0') {
             break;
         }
     }
+}
+
+int tide_fail(int code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    set(code, 0, format, arguments);
+    va_end(arguments);
     return code;
+}
+
+int tide_fail_busy(uint32_t retry_after_ms, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    set(TIDE_EBUSY, retry_after_ms, format, arguments);
+    va_end(arguments);
+    return TIDE_EBUSY;
 }
 
 void tide__assert_failed(const char *expression, const char *file, int line) {

@@ -51,7 +51,22 @@ static bool name_taken(const struct tide_net *net, const char *name) {
     return false;
 }
 
-static int check_member(const struct tide_net *net, const struct tide_hello *hello) {
+/* Each member costs this node sessions and their queues. Consoles may come: somebody has to look. */
+static int check_memory(struct tide_net *net) {
+    struct tide_memory_report own;
+    char used[24], cap[24];
+    tide_net_memory(net, tide__net_id(net), &own);
+    const uint32_t retry = tide_tier_retry_ms(own.tier);
+    return own.tier < TIDE_TIER_OVER
+               ? 0
+               : tide_fail_busy(retry,
+                                "the controller %s uses %s of its %s of memory and takes no "
+                                "more members: try again in %u ms",
+                                net->name, tide_bytes_text(own.used, used),
+                                tide_bytes_text(own.cap, cap), retry);
+}
+
+static int check_member(struct tide_net *net, const struct tide_hello *hello) {
     size_t count = 0;
     for (size_t i = 0; i < net->member_count; i++) {
         count += net->members[i].member.state <= TIDE_MEMBER_LEAVING;
@@ -66,7 +81,7 @@ static int check_member(const struct tide_net *net, const struct tide_hello *hel
     if (hello->endpoint[0] == 0 || !tide_endpoint_is_local(hello->endpoint)) {
         return tide_fail(TIDE_EINVAL, "a member needs a listener on this machine");
     }
-    return 0;
+    return check_memory(net);
 }
 
 static struct known *find_incarnation(struct tide_net *net, uint64_t incarnation) {

@@ -11,6 +11,7 @@
  *   session.c    sessions: what survives a reconnect
  *   handshake.c  hello to hello_ok
  *   peer.c       peers, admission, credit
+ *   memory.c     what nodes say of their memory, and the windows that this leaves
  *   members.c    views and what follows from them
  *   ring.c       who is linked with whom, and whose beats count
  *   gossip.c     what neighbours have heard of others
@@ -69,6 +70,9 @@ struct tide_peer {
     atomic_bool reachable; /* admission is open */
     atomic_uint_fast64_t
         outstanding[TIDE_LANE_COUNT]; /* bytes admitted or sent that the peer has not consumed */
+    atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* as it told: memory.c */
+    atomic_uint memory_tier;
+    struct tide_net *net;
     struct tide_lock lock;
     struct credit_waiter *waiters; /* under lock */
     atomic_bool up;                /* counters: written by the I/O thread */
@@ -99,6 +103,13 @@ void tide__peer_credit(struct tide_peer *peer, unsigned lane,
                        uint64_t bytes); /* consumed, or never sent */
 void tide__peer_wake(struct tide_peer *peer);
 size_t tide__credit_window(unsigned lane); /* 0: the lane needs none */
+/* What of it the grants of the peer and of this node leave. */
+size_t tide__credit_left(struct tide_peer *peer, unsigned lane);
+/* ---- memory.c: what a credit frame says of it behind the credit ---- */
+enum { MEMORY_FIELDS = 4 };
+void tide__memory_write(const struct tide_net *net, struct tide_writer *w);
+int tide__memory_read(struct tide_peer *peer, struct tide_reader *r); /* EPROTO */
+void tide__memory_forget(struct tide_peer *peer);                     /* its end */
 void tide__peer_send(struct tide_net *net, struct tide_outgoing *message); /* *takes* */
 void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code,
                              const char *reason);
@@ -397,6 +408,10 @@ struct tide_net {
     atomic_uint id, controller;
     atomic_bool opened, join_wanted, leave_wanted;
     atomic_bool durable; /* the controller may go and be started again */
+    atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* memory.c: of this node */
+    atomic_uint memory_tier;
+    void (*_Atomic memory_changed)(void *arg, uint16_t id); /* NULL: nobody is told */
+    void *memory_arg; /* set before */
     _Atomic(_Atomic(struct tide_peer *) *) pages[256];
 
     /* any thread, under lock */

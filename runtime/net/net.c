@@ -338,6 +338,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->controllers = (uint8_t)o->controllers;
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
+    atomic_store_explicit(&net->memory_grant, UINT64_MAX, memory_order_relaxed);
     net->tick_at = TIDE_NEVER;
     net->dirty_tail = &net->dirty;
     net->unsettled_low = SIZE_MAX;

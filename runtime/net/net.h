@@ -10,6 +10,7 @@
 #define TIDE_NET_H
 
 #include "actor/actor.h"
+#include "base/budget.h"
 #include "net/control.h"
 
 struct tide_net;
@@ -103,6 +104,24 @@ size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t l
 /* Bytes of lane store that a node has consumed, as it acknowledged, and that are under way to it. False: it was never
  * connected. Any thread. */
 bool tide_net_flow(const struct tide_net *net, uint16_t id, uint64_t *consumed, uint64_t *under_way);
+
+/* What a node with a memory cap says of it to its peers, with the credit it returns. `grant`: so many bytes may each of
+ * them have under way to it, over all lanes; UINT64_MAX: it has no cap, and the lanes' windows are all there is. */
+struct tide_memory_report {
+    uint64_t used, cap, grant;
+    enum tide_tier tier;
+};
+/* This node's own; its peers are told, when it is news. I/O thread 0. */
+void tide_net_report_memory(struct tide_net *net, const struct tide_memory_report *report);
+/* The last word of a node, this one's own included. Any thread. */
+void tide_net_memory(const struct tide_net *net, uint16_t id, struct tide_memory_report *out);
+/* Called on I/O thread 0 with the id of a node whose word is another. One may be set; what was told before is in
+ * tide_net_memory. */
+void tide_net_watch_memory(struct tide_net *net, void (*changed)(void *arg, uint16_t id), void *arg);
+/* Bytes of messages that wait to be written, to be acknowledged, or for their other fragments. I/O thread 0. */
+uint64_t tide_net_queued(const struct tide_net *net);
+/* Share of a window that a grant leaves; one message goes whatever is left. */
+uint64_t tide_net_scaled(uint64_t window, uint64_t grant);
 
 /* Decoder of the handshake alone, for the fuzzer: body of a hello frame, bounded, no side effects. */
 struct tide_hello {

@@ -45,6 +45,8 @@ struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id) {
         return NULL;
     }
     peer->id = id;
+    peer->net = net;
+    tide__memory_forget(peer);
     peer->waiting_tail = &peer->waiting;
     peer->redial_at = TIDE_NEVER;
     atomic_store_explicit(&page[id & 255], peer, memory_order_release);
@@ -93,6 +95,22 @@ static bool is_reachable(struct tide_peer *peer) {
     return atomic_load_explicit(&peer->reachable, memory_order_relaxed);
 }
 
+static int refuse(const struct tide_peer *peer, bool narrowed) {
+    const uint64_t cap = atomic_load_explicit(&peer->memory_cap, memory_order_relaxed);
+    const uint64_t used = atomic_load_explicit(&peer->memory_used, memory_order_relaxed);
+    const enum tide_tier tier =
+        (enum tide_tier)atomic_load_explicit(&peer->memory_tier, memory_order_relaxed);
+    char a[24], b[24];
+    return narrowed && cap > 0
+               ? tide_fail_busy(tide_tier_retry_ms(tier),
+                                "node n%u uses %s of its %s of memory and has not consumed what "
+                                "it was sent: try again in %u ms",
+                                (unsigned)peer->id, tide_bytes_text(used, a),
+                                tide_bytes_text(cap, b), tide_tier_retry_ms(tier))
+               : tide_fail(TIDE_EBUSY, "node n%u has not consumed what it was sent",
+                           (unsigned)peer->id);
+}
+
 int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,
                      struct tide_fiber *waiter) {
     if (!is_reachable(peer)) {
@@ -102,13 +120,13 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
         return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes,
                          (int)lane, tide__frame_limit(lane));
     }
-    window = window == 0 || window > windows[lane] ? windows[lane] : window;
+    const size_t most = tide__credit_left(peer, lane);
+    window = window == 0 || window > most ? most : window;
     if (windows[lane] == 0 || reserve(peer, lane, bytes, window)) {
         return 0;
     }
     if (waiter == NULL) {
-        return tide_fail(TIDE_EBUSY, "node n%u has not consumed what it was sent",
-                         (unsigned)peer->id);
+        return refuse(peer, most < windows[lane]);
     }
     struct credit_waiter *entry = tide_alloc(sizeof *entry);
     if (entry == NULL) {
@@ -270,6 +288,7 @@ void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, con
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         atomic_store_explicit(&peer->outstanding[i], 0, memory_order_relaxed);
     }
+    tide__memory_forget(peer);
     tide__peer_wake(peer);
     tide_system_node_down(net->system, peer->id, code, reason);
 }

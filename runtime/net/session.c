@@ -23,6 +23,8 @@
 
 int tide__session_mistake;
 
+enum { CREDIT_FIELDS = 1 + TIDE_LANE_COUNT - TIDE_LANE_STORE };
+
 /* ---- life ---- */
 
 void tide__session_touch(struct tide_session *s) {
@@ -45,6 +47,10 @@ static void account_drop(struct tide_credit_account *account) {
     }
 }
 
+static bool has_cap(const struct tide_net *net) {
+    return atomic_load_explicit(&net->memory_cap, memory_order_relaxed) > 0;
+}
+
 static void attach(struct tide_session *s, struct tide_link *link) {
     struct tide_peer *peer = s->peer;
     s->link = link;
@@ -58,6 +64,7 @@ static void attach(struct tide_session *s, struct tide_link *link) {
     s->told = s->received;
     s->told_bytes = link->bytes_in;
     s->tell_at = TIDE_NEVER;
+    s->tell_now = s->tell_now || has_cap(s->net);
     tide__link_touch(link);
     tide__session_touch(s);
 }
@@ -196,11 +203,13 @@ static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
     bool worth = s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) ||
                  frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
                  (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES);
+    const uint64_t grant = atomic_load_explicit(&s->net->memory_grant, memory_order_relaxed);
+    const bool narrow = grant != UINT64_MAX; /* the peer may wait for each message */
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
         uint64_t news = consumed[i] - s->granted[i];
-        bool much = news > tide__credit_window(i) / 4 ||
-                    (consumed[i] == s->delivered[i] && news >= 16 << 10);
+        bool much = news > tide_net_scaled(tide__credit_window(i), grant) / 4 ||
+                    (consumed[i] == s->delivered[i] && news >= (narrow ? 1 : 16 << 10));
         worth = worth || much || (all && news > 0);
     }
     return worth;
@@ -213,10 +222,11 @@ static void tell(struct tide_session *s, uint64_t now, bool all) {
     if (!is_worth_telling(s, now, all, consumed)) {
         return;
     }
-    uint8_t body[64];
+    uint8_t body[96];
     struct tide_writer w;
+    const bool capped = has_cap(s->net);
     tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 1 + TIDE_LANE_COUNT - TIDE_LANE_STORE);
+    tide_write_array(&w, CREDIT_FIELDS + (capped ? MEMORY_FIELDS : 0));
     s->told = s->link->intake.sequenced;
     s->told_bytes = s->link->bytes_in;
     s->tell_at = TIDE_NEVER;
@@ -225,6 +235,9 @@ static void tell(struct tide_session *s, uint64_t now, bool all) {
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         tide_write_uint(&w, consumed[i]);
         s->granted[i] = consumed[i];
+    }
+    if (capped) {
+        tide__memory_write(s->net, &w);
     }
     tide__link_own(s->link, TIDE_FRAME_CREDIT, w.data, w.size);
     tide_writer_release(&w);
@@ -242,8 +255,14 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
             return tide_fail(TIDE_EPROTO, "credit of lane %u goes backwards", i);
         }
     }
-    if (r.error != 0 || count != 1 + TIDE_LANE_COUNT - TIDE_LANE_STORE) {
+    if (r.error != 0 || (count != CREDIT_FIELDS && count != CREDIT_FIELDS + MEMORY_FIELDS)) {
         return tide_fail(TIDE_EPROTO, "a damaged credit frame");
+    }
+    if (count > CREDIT_FIELDS) {
+        int error = tide__memory_read(s->peer, &r);
+        if (error != 0) {
+            return error;
+        }
     }
     if (tide__session_mistake != MISTAKE_NEVER_TRIM && !TIDE_MUTANT(session_never_trim)) {
         int error = tide__outbox_acked(&s->outbox, received);

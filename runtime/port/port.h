@@ -118,6 +118,7 @@ struct tide_port_ops {
     void (*process_release)(struct tide_process *); /* after `ended` */
     int (*signal_watch)(struct tide_executor *, int signal, void (*fired)(void *arg, int signal), void *arg); /* arg NULL fn: stop watching */
     uint64_t (*memory_resident)(struct tide_port *); /* bytes */
+    uint64_t (*memory_total)(struct tide_port *);    /* that this process may have at most; 0: not known */
     uint32_t (*user)(struct tide_port *);            /* uid of this process */
     int (*pid)(struct tide_port *);                  /* of this process; 0 in the simulator */
     const char *(*environment)(struct tide_port *, const char *name); /* read at start only; NULL when unset */

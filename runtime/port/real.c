@@ -73,6 +73,13 @@ static void real_destroy(struct tide_port *port) {
     tide_free(port);
 }
 
+/* The machine's, or less where a control group says so. */
+static uint64_t real_memory_total(struct tide_port *port) {
+    (void)port;
+    const uint64_t machine = uv_get_total_memory(), group = uv_get_constrained_memory();
+    return group > 0 && group < machine ? group : machine;
+}
+
 static uint64_t real_memory_resident(struct tide_port *port) {
     (void)port;
     FILE *file = fopen("/proc/self/statm", "re");
@@ -134,6 +141,7 @@ static const struct tide_port_ops real_ops = {
     .process_release = tide__real_process_release,
     .signal_watch = tide__real_signal_watch,
     .memory_resident = real_memory_resident,
+    .memory_total = real_memory_total,
     .user = real_user,
     .pid = real_pid,
     .environment = real_environment,

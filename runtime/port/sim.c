@@ -312,6 +312,11 @@ static int sim_signal_watch(struct tide_executor *e, int signal_number,
     return 0;
 }
 
+static uint64_t sim_memory_total(struct tide_port *port) {
+    (void)port;
+    return 0;
+}
+
 static uint64_t sim_memory_resident(struct tide_port *port) {
     (void)port;
     return 0;
@@ -360,6 +365,7 @@ static const struct tide_port_ops sim_ops = {
     .process_release = sim_process_release,
     .signal_watch = sim_signal_watch,
     .memory_resident = sim_memory_resident,
+    .memory_total = sim_memory_total,
     .environment = sim_environment,
     .executor_occupy = sim_executor_occupy,
     .interleave = sim_interleave,

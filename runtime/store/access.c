@@ -566,6 +566,11 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
     if (!code && TIDE_UNLIKELY(table->replicas)) {
         code = tide__order_wait(table, keys, key_count);
     }
+    if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(table->store->budget.cap > 0)) {
+        const struct tide__pass whole = {
+            .table = table, .keys = keys, .count = key_count, .mask = TIDE__FOR_WORKER};
+        code = tide__memory_admit_rows(&whole);
+    }
     if (code) {
         return code;
     }
@@ -673,6 +678,11 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         look(table, shared, keys, i, key_count - i < BLOCK ? key_count : i + BLOCK, &misses);
     }
     tide__table_count(table, TIDE__LOCALIZED, key_count);
+    if (!code && misses.count &&
+        tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW) {
+        code = tide__memory_refuse(table->store, tide__store_self(table->store),
+                                   "no rows come here that could be elsewhere");
+    }
     if (!code && misses.count) {
         struct tide__pass pass = {
             .table = table, .keys = keys, .count = key_count, .misses = &misses};

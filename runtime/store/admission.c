@@ -14,6 +14,11 @@
  * than the whole credit goes alone. An operation on several homes takes their credit in the order
  * of node ids, and credit returns without the help of any fiber: nobody waits in a circle.
  *
+ * A node with a memory cap grants less (net.h): its part of the credit shrinks, down to one operation
+ * at a time, which goes whatever there is, so that everybody gets on. The same holds for all homes
+ * while this node itself is short. Who has waited in vain, and a handler at once, is told how much
+ * that node uses and after how long to try again.
+ *
  * A node may have a limit for all of its operations together (queue_limit). An operation takes its
  * whole share of that before any home's credit, and so waits for it while it holds nothing.
  */
@@ -49,10 +54,16 @@ static struct tide__credit *credit_of(struct tide__admission *a, uint16_t home) 
 }
 
 /* Lock held. */
+static uint64_t granted(const struct tide__admission *a, const struct tide__credit *c) {
+    const uint64_t withheld = a->withheld > c->withheld ? a->withheld : c->withheld;
+    return TIDE_MUTANT(memory_cap_ignored) ? UINT64_MAX : UINT64_MAX - withheld;
+}
+
+/* Lock held. */
 static bool fits(const struct tide__admission *a, const struct tide__credit *c, uint32_t messages,
                  uint64_t bytes) {
     const bool all = c == &a->all;
-    const uint64_t bytes_max = all ? a->all_max : a->bytes_max;
+    const uint64_t bytes_max = all ? a->all_max : tide_net_scaled(a->bytes_max, granted(a, c));
     return c->messages == 0 || ((all || c->messages + messages <= a->messages_max) &&
                                 c->bytes + bytes <= bytes_max) ||
            (all && TIDE_MUTANT(queue_unbounded));
@@ -71,7 +82,7 @@ static void use_credit(struct tide_store *store, struct tide__credit *c, uint32_
 
 /* Lock held: whoever waits first goes first. The wake happens under the lock, without which no
  * waiter leaves. */
-static void grant(struct tide_store *store, struct tide__credit *c) {
+static void grant_lines(struct tide_store *store, struct tide__credit *c) {
     struct tide__admission_waiter *w;
     while ((w = c->first) != NULL && fits(&store->admission, c, w->messages, w->bytes)) {
         c->first = w->next;
@@ -90,7 +101,7 @@ static void give(struct tide_store *store, struct tide__credit *c, uint32_t mess
     if (c->messages == 0) {
         c->waited_ns += tide_port_now(store->port) - c->since;
     }
-    grant(store, c);
+    grant_lines(store, c);
 }
 
 /* Lock held. */
@@ -115,7 +126,7 @@ static int wait_in_line(struct tide_store *store, struct tide__credit *c,
         granted = w->granted;
         if (!granted && code) {
             leave_line(c, w);
-            grant(store, c); /* who stood behind a large one may fit */
+            grant_lines(store, c); /* who stood behind a large one may fit */
         } else if (granted && code) {
             give(store, c, w->messages, w->bytes);
         }
@@ -143,9 +154,48 @@ static bool take_or_stand(struct tide_store *store, struct tide__credit *c,
     return false;
 }
 
+void tide__admission_granted(struct tide_store *store, uint16_t home, uint64_t grant) {
+    struct tide__admission *a = &store->admission;
+    tide_lock(&a->lock);
+    struct tide__credit *c = credit_of(a, home);
+    if (c) { /* else nothing was ever under way there */
+        c->withheld = UINT64_MAX - grant;
+        if (!TIDE_MUTANT(memory_grant_unheard)) {
+            grant_lines(store, c);
+        }
+    }
+    tide_unlock(&a->lock);
+}
+
+void tide__admission_own(struct tide_store *store, uint64_t grant) {
+    struct tide__admission *a = &store->admission;
+    tide_lock(&a->lock);
+    a->withheld = UINT64_MAX - grant;
+    for (unsigned page = 0; page < TIDE_COUNT(a->pages); page++) {
+        for (unsigned i = 0; a->pages[page] && i < 256; i++) {
+            grant_lines(store, &a->pages[page][i]);
+        }
+    }
+    tide_unlock(&a->lock);
+}
+
 static const char *reason(int code) {
     return code == TIDE_ETIMEDOUT ? "too little was answered for 30 s"
                                   : "the fiber is being ended";
+}
+
+/* The node that is so short of memory that it grants operations to `home` one by one: that or this
+ * one; 0: neither. */
+static uint16_t narrowed_by(struct tide_store *store, uint16_t home) {
+    struct tide_memory_report of_home, own;
+    if (!store->net) {
+        return 0;
+    }
+    tide_net_memory(store->net, home, &of_home);
+    tide_net_memory(store->net, tide__store_self(store), &own);
+    return of_home.tier > TIDE_TIER_CALM ? home
+           : own.tier > TIDE_TIER_CALM   ? tide__store_self(store)
+                                         : 0;
 }
 
 int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages,
@@ -167,6 +217,10 @@ int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messa
         return 0;
     }
     int code = w.fiber ? wait_in_line(store, c, &w, "credit of the key's home") : TIDE_EBUSY;
+    const uint16_t narrow = narrowed_by(store, home);
+    if ((code == TIDE_EBUSY || code == TIDE_ETIMEDOUT) && narrow) {
+        return tide__memory_refuse(store, narrow, "one operation at a time may be under way");
+    }
     if (code) {
         char name[96];
         tide__node_text(store, home, name);

@@ -16,7 +16,8 @@ int tide__owner_table_init(struct tide_table *table) {
         tide_free(table->trails);
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->options.name);
     }
-    tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float));
+    tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float),
+                    &table->store->budget);
     return 0;
 }
 

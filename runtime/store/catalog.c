@@ -448,6 +448,10 @@ static int create(struct tide_store *store, const struct tide_message *message,
     if (entry && !tide__options_equal(&entry->options, &options)) {
         return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", name);
     }
+    code = fresh ? tide__memory_admit_table(store, name) : 0;
+    if (code) {
+        return code;
+    }
     struct tide__caller *caller = tide_alloc(sizeof *caller);
     if (!caller) {
         return tide_fail(TIDE_ENOMEM, "no memory for a caller");

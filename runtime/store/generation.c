@@ -163,6 +163,14 @@ static void give_up(struct tide_store *store) {
     }
 }
 
+void tide__generation_give_up(struct tide_store *store) {
+    if (store->generation && !store->generation->gone) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "the checkpoint is given up for want of memory");
+        give_up(store);
+    }
+}
+
 void tide__generation_exit(struct tide_store *store, uint64_t monitor) {
     if (store->generation && store->generation->monitor == monitor && monitor) {
         store->generation->monitor = 0;

@@ -24,6 +24,8 @@ int tide__generation_call(struct tide_store *store, const struct tide_message *m
 /* WALKING, ABORT, WROTE; the op is read. */
 void tide__generation_cast(struct tide_store *store, uint16_t from, int op,
                            struct tide_reader *body);
+/* Whatever is being written here ends without success: there is no memory for second versions. */
+void tide__generation_give_up(struct tide_store *store);
 void tide__generation_exit(struct tide_store *store, uint64_t monitor);
 /* Answers what waits for workers. True: something waits still. */
 bool tide__generation_advance(struct tide_store *store);

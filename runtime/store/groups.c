@@ -235,12 +235,13 @@ struct survey {            /* of one table */
     uint32_t *load; /* slots each is in the group of */
 };
 
-static uint16_t choose_new(const struct tide__catalog_entry *entry, uint32_t s,
-                           const struct survey *survey) {
+/* must: its home leaves, and waits for nobody's memory. */
+static uint16_t choose_new(struct tide_store *store, const struct tide__catalog_entry *entry,
+                           uint32_t s, const struct survey *survey, bool must) {
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < survey->count; i++) {
         const uint16_t node = survey->nodes[i];
-        if (node != entry->homes[s] && !tide__chain_has(entry->chains[s], node) &&
+        if ((must || tide__memory_takes_rows(store, node)) && node != entry->homes[s] && !tide__chain_has(entry->chains[s], node) &&
             (best == SIZE_MAX || survey->load[i] < survey->load[best])) {
             best = i;
         }
@@ -258,7 +259,7 @@ static uint16_t choose_new(const struct tide__catalog_entry *entry, uint32_t s,
  * A home that stays sends what is unanswered down its new chain; one that goes cannot. So it goes
  * only when nothing is left of the time before its chain changed: a push that was on its way
  * through a node that is in the chain no more would be missing behind it. */
-static bool plan_slot(const struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
+static bool plan_slot(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
                       const struct survey *survey, uint16_t *joiner, bool *settles) {
     const bool home_stays = stays(store, entry->homes[s]);
     const size_t wanted = entry->options.replicas + (home_stays ? 0u : 1u);
@@ -278,7 +279,7 @@ static bool plan_slot(const struct tide_store *store, struct tide__catalog_entry
             entry->chains[s] = good; /* room for who takes the places of those who leave */
             return true;
         }
-        *joiner = choose_new(entry, s, survey);
+        *joiner = choose_new(store, entry, s, survey, !home_stays);
         return false;
     }
     if (good != chain) {

@@ -137,11 +137,13 @@ static void on_member(struct tide_store *store, const struct tide_member *member
         tide__clocked_member(store, member);
         tide__shared_member(store, member);
         tide__at_risk_member(store, member);
+        tide__pressure_member(store, member->id);
         tide__move_member(store, member);
     }
 }
 
 static void on_members(struct tide_store *store, struct tide_reader *r) {
+    tide__pressure_begin(store);
     look_for_commander(store);
     (void)tide__catalog_commands(store); /* perhaps since now, or no more */
     uint64_t id = tide_read_uint(r);
@@ -296,7 +298,8 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
         if (store->replication && store->replication->beating &&
             message->call == store->replication->beat) {
             tide__lease_beat(store);
-        } else if (!tide__at_risk_timer(store, message->call)) {
+        } else if (!tide__at_risk_timer(store, message->call) &&
+                   !tide__pressure_timer(store, message->call)) {
             store->timer_set = false;
         }
         break;

@@ -73,7 +73,7 @@ static struct tide__locations *locations_of(struct tide_table *table) {
         table->locations = tide_alloc_zero(1, bytes);
         if (table->locations) {
             table->locations->mask = places - 1;
-            atomic_fetch_add_explicit(&table->index_bytes, bytes, memory_order_relaxed);
+            tide__index_counts(table, (int64_t)bytes);
         }
     }
     return table->locations;

@@ -349,6 +349,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         return false;
     }
     bool waits = false, holds = false;
+    count = tide__memory_prefer(store, targets, count);
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
         if (e->phase == TIDE__CATALOG_GONE) {
             continue;

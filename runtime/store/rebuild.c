@@ -92,7 +92,10 @@ void tide__rebuild_advance(struct tide_table *table) {
     if (!order) {
         return;
     }
-    const uint32_t most = in_flight_max(table);
+    const bool pauses = order->node != 0 && !table->store->leaving &&
+                        (!tide__memory_takes_rows(table->store, order->node) ||
+                         tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW);
+    const uint32_t most = pauses ? 0 : in_flight_max(table); /* goes on with a later beat */
     while (order->at < order->count && order->in_flight < most) {
         if (table->replicas->opening[order->slots[order->at]] != TIDE__OPEN) {
             break; /* not ours to give yet */

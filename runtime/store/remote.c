@@ -426,6 +426,16 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
     if (!store->system) {
         return tide_fail(TIDE_EUNREACHABLE, "table '%s' is of this process only", table->name);
     }
+    const size_t floats = pass->raw ? table->row_floats : table->width;
+    const int limited = tide__rate_take(
+        store, pass->misses->count *
+                   (sizeof(uint64_t) + (kind == TIDE__LOCALIZE ? 0 : floats * sizeof(float))));
+    if (limited) {
+        if (pass->hands_over && table->relocates) {
+            tide__owner_take_back(table, pass->keys, pass->misses->at, pass->misses->count);
+        }
+        return limited;
+    }
     for (;;) {
         tide__store_yield(store); /* between the local pass and the remote one */
         if (TIDE_BUGGIFY(remote_late) && tide_fiber_current()) {

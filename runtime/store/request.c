@@ -41,10 +41,13 @@ static int check_target(struct tide_store *store, const struct tide__catalog_ent
                          "table '%s' has copies of its rows: the controller places its slots",
                          entry->name);
     }
-    return may_take(store, node)
+    if (!may_take(store, node)) {
+        return tide_fail(TIDE_EINVAL, "node %llu is not up, or holds no rows",
+                         (unsigned long long)node);
+    }
+    return tide__memory_takes_rows(store, (uint16_t)node)
                ? 0
-               : tide_fail(TIDE_EINVAL, "node %llu is not up, or holds no rows",
-                           (unsigned long long)node);
+               : tide__memory_refuse(store, (uint16_t)node, "it takes no slots");
 }
 
 /* plan[slot] = node for what has to move; the rest stays 0. */
@@ -187,7 +190,7 @@ int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot
     }
     tide_reply_free(reply);
     tide_writer_release(&w);
-    return code;
+    return tide__memory_told(code);
 }
 
 void tide_table_slot_homes(struct tide_table *table, uint16_t *homes) {

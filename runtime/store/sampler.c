@@ -125,6 +125,13 @@ static uint32_t groups_wanted(const struct tide_sampler *s) {
     return wanted < GROUPS_AHEAD_MAX ? (uint32_t)wanted : GROUPS_AHEAD_MAX;
 }
 
+/* A node that is short of memory reads its samples where they are. */
+static int localize(struct tide_sampler *s, const uint64_t *keys, size_t count,
+                    struct tide_ticket *ticket) {
+    int code = tide_table_localize(s->table, keys, count, ticket);
+    return code == TIDE_EBUSY ? 0 : code;
+}
+
 static int begin_group(struct tide_sampler *s) {
     struct group *group = &s->groups[(s->first + s->ahead) % GROUPS_AHEAD_MAX];
     size_t bytes = s->options.group * sizeof *group->keys;
@@ -133,7 +140,7 @@ static int begin_group(struct tide_sampler *s) {
     group->begun = now(s);
     group->took = 0;
     code = code ? code
-                : tide_table_localize(s->table, group->keys, s->options.group, &group->localized);
+                : localize(s, group->keys, s->options.group, &group->localized);
     s->ahead += code == 0;
     s->stats.groups += code == 0;
     return code;
@@ -210,7 +217,7 @@ static int choose(struct tide_sampler *s, struct sample *sample) {
     }
     int code = draw_many(s, sample->keys, sample->left);
     if (code == 0) {
-        code = tide_table_localize(s->table, sample->keys, sample->left, &sample->localized);
+        code = localize(s, sample->keys, sample->left, &sample->localized);
         sample->localizing = code == 0;
     }
     return code;

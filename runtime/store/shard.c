@@ -679,6 +679,13 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
         tide__load_served(&job);
     }
     tide__table_count(job.table, TIDE__BYTES_IN, message->size);
+    if (job.origin != tide__store_self(store) && tide__memory_admit_job(&job)) {
+        tide__job_error(&job, TIDE_EBUSY, tide_error_message(), NULL, job.count);
+        if (!TIDE_MUTANT(memory_refused_applied)) {
+            return;
+        }
+        job.id = 0; /* nobody hears of it any more */
+    }
     if (job.table->relocates || job.table->replicas) {
         tide__table_job(&job);
         job_reset(&job);

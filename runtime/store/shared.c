@@ -19,6 +19,17 @@ int tide__shared_check(const struct tide_table_options *o) {
                 : 0;
 }
 
+/* Of one push that waits for its row. */
+static uint64_t queued_bytes(const struct tide__shared *s) {
+    return sizeof(struct tide__queued) + s->table->width * sizeof(float);
+}
+
+void tide__shared_queued_free(struct tide__shared *s, struct tide__queued *queued) {
+    atomic_fetch_sub_explicit(&s->queued_bytes, queued_bytes(s), memory_order_relaxed);
+    tide_budget_drop(&s->table->store->budget, queued_bytes(s));
+    tide_free(queued);
+}
+
 int tide__shared_create(struct tide_table *table, struct tide__shared **out) {
     *out = tide__shared_of(table);
     int code = *out ? 0 : tide__shared_check(&table->options);
@@ -64,7 +75,7 @@ void tide__shared_destroy(struct tide_table *table) {
             tide__cached_drop(tide__shared_copy(k));
             while (k->queued) {
                 struct tide__queued *next = k->queued->next;
-                tide_free(k->queued);
+                tide__shared_queued_free(s, k->queued);
                 k->queued = next;
             }
         }
@@ -237,6 +248,28 @@ int tide__shared_synchronize(struct tide__shared *s) {
 
 enum served { SERVED, ELSEWHERE, NOT_YET };
 
+/* Before a push looks for records: those that wait for rows are few enough. Larger ones go alone. */
+static int wait_for_queue(struct tide__shared *s, size_t count) {
+    struct tide_port *port = s->table->store->port;
+    const uint64_t until = tide_port_now(port) + TIDE_CALL_TIMEOUT;
+    for (;;) {
+        const uint64_t queued = atomic_load_explicit(&s->queued_bytes, memory_order_relaxed);
+        if (queued == 0 || queued + count * queued_bytes(s) <= TIDE__HOME_BYTES ||
+            TIDE_MUTANT(share_queue_unbounded)) {
+            return 0;
+        }
+        if (!tide_fiber_current() || tide_port_now(port) > until) {
+            return tide_fail_busy(tide_tier_retry_ms(TIDE_TIER_CALM),
+                                  "pushes of %llu bytes to table '%s' wait for copies of its rows",
+                                  (unsigned long long)queued, s->table->name);
+        }
+        int code = tide_sleep(WAIT_NS);
+        if (code) {
+            return code;
+        }
+    }
+}
+
 /* Latched, COMING: the push waits for the row. Sums are made of what adds up as it is. */
 static int queue(struct tide__shared *s, struct tide__shared_key *k, const void *delta) {
     const size_t bytes = s->table->width * sizeof(float);
@@ -248,6 +281,8 @@ static int queue(struct tide__shared *s, struct tide__shared_key *k, const void 
     if (!queued) {
         return tide_fail(TIDE_ENOMEM, "no memory to keep a push to table '%s'", s->table->name);
     }
+    tide__share_count(&s->queued_bytes, queued_bytes(s));
+    tide_budget_keep(&s->table->store->budget, queued_bytes(s));
     queued->next = NULL;
     memcpy(queued->delta, delta, bytes);
     *(k->queued ? &k->queued_last->next : &k->queued) = queued;
@@ -355,7 +390,11 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
     if (steps && !scratch) {
         return tide_fail(TIDE_ENOMEM, "no memory for a step of table '%s'", s->table->name);
     }
-    int code;
+    int code = kind == TIDE__PUSH ? wait_for_queue(s, count) : 0;
+    if (code) {
+        tide_free(scratch);
+        return code;
+    }
     do {
         struct tide__misses left;
         bool sent;

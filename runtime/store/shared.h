@@ -102,6 +102,7 @@ struct tide__shared {
     } stripes[TIDE__STRIPES];
     atomic_uint epoch;
     atomic_uint held;             /* copies, COMING ones too */
+    atomic_uint_fast64_t queued_bytes; /* of pushes that wait for rows */
     atomic_uint_fast64_t refused; /* keys that got no copy: there was no room */
     atomic_bool awake;            /* the fiber will look */
     struct tide_lock lock;        /* of the list */
@@ -150,6 +151,8 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
                       atomic_uint_fast64_t **word, uint64_t *old, struct tide__shared_key **k);
 /* Latched, of a key that has no copy: the record goes, and the word is unlocked. */
 void tide__shared_release(struct tide__shared *s, atomic_uint_fast64_t *word, uint64_t old);
+/* *takes* a push that waited for its row. */
+void tide__shared_queued_free(struct tide__shared *s, struct tide__queued *queued);
 /* Latched, COMING or HELD. `scratch`: of shape.floats floats where the rule takes steps (adagrad).
  */
 int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,

@@ -284,7 +284,7 @@ static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, c
     while (queued) {
         struct tide__queued *next = queued->next;
         (void)tide__shared_push(s, k, key, queued->delta, b->scratch);
-        tide_free(queued);
+        tide__shared_queued_free(s, queued);
         queued = next;
     }
     if (k->unseen_ns || k->ends) {
@@ -324,7 +324,7 @@ static int give_up(struct tide__shared *s, uint64_t key) {
         while (queued) {
             struct tide__queued *next = queued->next;
             code = push_now(s, key, queued) == TIDE_ECANCELED ? TIDE_ECANCELED : code;
-            tide_free(queued);
+            tide__shared_queued_free(s, queued);
             queued = next;
         }
     }

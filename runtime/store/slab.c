@@ -12,6 +12,7 @@
 
 enum {
     ARENA_BYTES_MIN = 64 << 10,
+    COUNTED_BYTES = 64 << 10, /* of which the budget hears at a time */
     HAND_BYTES = 1 << 20, /* of rows in hand, which workers cannot have */
     HAND_MOVE = 32        /* rows between the hand and the others, in one go */
 };
@@ -28,8 +29,9 @@ static uint32_t row_stride(uint32_t row_floats) {
     return bytes;
 }
 
-void tide__slab_init(struct tide__slab *slab, uint32_t row_floats) {
+void tide__slab_init(struct tide__slab *slab, uint32_t row_floats, struct tide_budget *budget) {
     memset(slab, 0, sizeof *slab);
+    slab->budget = budget;
     slab->row_floats = row_floats;
     slab->stride = row_stride(row_floats);
     while (((uint64_t)slab->stride << slab->base_shift) < ARENA_BYTES_MIN) {
@@ -54,6 +56,20 @@ void tide__slab_deinit(struct tide__slab *slab) {
             slab->arena[a] = NULL;
         }
     }
+    if (slab->budget) {
+        tide_budget_drop(slab->budget, slab->counted);
+    }
+}
+
+/* The lock is held. */
+static void count_rows(struct tide__slab *slab) {
+    const uint64_t bytes = (uint64_t)slab->next * slab->stride;
+    if (slab->budget && slab->budget->cap > 0 && bytes > slab->counted) {
+        const uint64_t more =
+            (bytes - slab->counted + COUNTED_BYTES - 1) / COUNTED_BYTES * COUNTED_BYTES;
+        tide_budget_keep(slab->budget, more);
+        slab->counted += more;
+    }
 }
 
 /* The lock is held. *rows ever unused rows, or fewer, from number *first on; at least one. */
@@ -77,6 +93,7 @@ static int take_new(struct tide__slab *slab, uint32_t *first, uint32_t *rows) {
     *rows = *rows < UINT32_MAX - 1 - slab->next ? *rows : UINT32_MAX - 1 - slab->next;
     *first = slab->next;
     slab->next += *rows;
+    count_rows(slab);
     return 0;
 }
 
@@ -151,6 +168,13 @@ void tide__hand_spill(struct tide__slab *slab) {
     tide_unlock(&slab->lock);
     atomic_fetch_sub_explicit(&slab->used, HAND_MOVE, memory_order_relaxed);
     set_in_hand(slab, left);
+}
+
+uint32_t tide__slab_spare(struct tide__slab *slab) {
+    tide_lock(&slab->lock);
+    const uint32_t next = slab->next, used = tide__slab_used(slab);
+    tide_unlock(&slab->lock);
+    return next > used ? next - used : 0;
 }
 
 uint64_t tide__slab_bytes(struct tide__slab *slab) {

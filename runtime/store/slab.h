@@ -6,7 +6,7 @@
 #ifndef TIDE_STORE_SLAB_H
 #define TIDE_STORE_SLAB_H
 
-#include "base/base.h"
+#include "base/budget.h"
 
 enum { TIDE__ARENAS = 32, TIDE__HAND_ROWS = 1024 };
 
@@ -22,17 +22,21 @@ struct tide__slab {
                                           bit: where row 0 were if it lay in their arena */
     struct tide_lock lock;
     uint32_t next; /* rows ever taken; under the lock */
+    struct tide_budget *budget; /* of the node; NULL: nobody counts */
+    uint64_t counted;           /* bytes that the budget was told of; under the lock */
     uint32_t
         free_first; /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
     atomic_uint used; /* read it by tide__slab_used */
     atomic_uint in_hand; /* of `used`; the I/O thread writes */
     uint32_t hand[TIDE__HAND_ROWS];
 };
-void tide__slab_init(struct tide__slab *slab, uint32_t row_floats);
+void tide__slab_init(struct tide__slab *slab, uint32_t row_floats, struct tide_budget *budget);
 void tide__slab_deinit(struct tide__slab *slab);
 int tide__slab_take(struct tide__slab *slab, uint32_t *row); /* contents undefined. EFULL, ENOMEM */
 void tide__slab_give(struct tide__slab *slab, uint32_t row);
 uint64_t tide__slab_bytes(struct tide__slab *slab);
+/* How many rows can be taken for which no memory is asked. */
+uint32_t tide__slab_spare(struct tide__slab *slab);
 
 /* Rows that somebody has taken. */
 static inline uint32_t tide__slab_used(const struct tide__slab *slab) {

@@ -36,8 +36,7 @@ atomic_uint_fast64_t *tide__dense_words(struct tide_table *table, uint32_t numbe
     if (!words) {
         words = tide_alloc_zero((size_t)table->places_max, sizeof *words);
         if (words) {
-            atomic_fetch_add_explicit(&table->index_bytes, table->places_max * sizeof *words,
-                                      memory_order_relaxed);
+            tide__index_counts(table, (int64_t)(table->places_max * sizeof *words));
             atomic_store_explicit(&slot->index, words,
                                   memory_order_release); /* pairs with the loads of passes */
         }
@@ -122,9 +121,8 @@ static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot
         hash->count++;
     }
     atomic_store_explicit(&slot->index, hash, memory_order_relaxed);
-    atomic_fetch_add_explicit(&table->index_bytes,
-                              bytes - (old ? old->capacity * sizeof old->entries[0] : 0),
-                              memory_order_relaxed);
+    tide__index_counts(table,
+                       (int64_t)(bytes - (old ? old->capacity * sizeof old->entries[0] : 0)));
     tide_free(old);
     return hash;
 }
@@ -303,8 +301,7 @@ int tide__slot_drain(struct tide_table *table, uint32_t number,
         }
         if (hash && !code) {
             atomic_store_explicit(&slot->index, NULL, memory_order_relaxed);
-            atomic_fetch_sub_explicit(&table->index_bytes, hash->capacity * sizeof hash->entries[0],
-                                      memory_order_relaxed);
+            tide__index_counts(table, -(int64_t)(hash->capacity * sizeof hash->entries[0]));
             tide_free(hash);
         }
         tide_unlock(&slot->latch);

@@ -12,15 +12,24 @@ enum { TIDE_SLOT_COUNT = TIDE_SLOTS };
 
 struct tide_store;
 
-int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out);
+/* memory_cap: of the node's budget (base/budget.h), 0: none. */
+int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap,
+                      struct tide_store **out);
 /* At most so many bytes of this node's operations are under way at one time; 0: no limit. Before the
  * node joins. */
 void tide_store_limit(struct tide_store *store, uint64_t bytes);
+/* So many operations and bytes a second may this node ask of others; 0: any number. Before it joins. */
+void tide_store_rate(struct tide_store *store, double operations, double bytes);
 struct tide_store_queue {
     uint64_t limit, bytes, most; /* 0: there is none; now; ever */
     uint64_t waits;              /* fibers that had to wait for room */
 };
 void tide_store_queue(struct tide_store *store, struct tide_store_queue *out); /* any thread */
+struct tide_store_memory {
+    uint64_t cap, used, most, refused; /* refused: operations and requests, ever */
+    enum tide_tier tier;
+};
+void tide_store_memory(struct tide_store *store, struct tide_store_memory *out); /* any thread */
 void tide_store_destroy(struct tide_store *store);        /* after tide_system_stop */
 struct tide_store *tide_store_of(struct tide_node *node); /* provided by node.c */
 

@@ -12,6 +12,7 @@
 #ifndef TIDE_STORE_INTERNAL_H
 #define TIDE_STORE_INTERNAL_H
 
+#include "base/budget.h"
 #include "store/clock.h"
 #include "store/slab.h"
 #include "store/store.h"
@@ -196,6 +197,9 @@ static inline void tide__stripe_add(unsigned stripe, atomic_uint_fast64_t *value
         atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
     }
 }
+
+/* The table's index takes more bytes, or gives some back. */
+void tide__index_counts(struct tide_table *table, int64_t bytes);
 
 /* ---- slots.c ---- */
 static inline uint32_t tide__slot_spread(uint64_t key) { /* dense, TIDE_SLOTS_HASH */
@@ -400,6 +404,7 @@ struct tide__credit {  /* under the lock: of a home, or of all together */
     uint64_t bytes;
     uint64_t since, waited_ns; /* since when something is under way; how long it was before that */
     struct tide__admission_waiter *first; /* in line */
+    uint64_t withheld; /* UINT64_MAX less the home's grant */
 };
 struct tide__admission {
     struct tide_lock lock;
@@ -407,6 +412,7 @@ struct tide__admission {
     uint64_t waits, bytes_most;      /* fibers that had to wait; most under way to one home */
     uint32_t messages_max;           /* of a home */
     uint64_t bytes_max;
+    uint64_t withheld;               /* of every home, by this node itself */
     struct tide__credit all;         /* of whole operations, on whatever homes; with a limit only */
     uint64_t all_max;                /* 0: no limit; written before anything is under way */
     uint64_t all_most, all_waits;
@@ -424,6 +430,9 @@ void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t me
  * Errors as above. Any thread. */
 int tide__admission_enter(struct tide_store *store, uint32_t messages, uint64_t bytes);
 void tide__admission_leave(struct tide_store *store, uint32_t messages, uint64_t bytes);
+/* The home grants so many bytes over all lanes now, or this node itself of what it sends. */
+void tide__admission_granted(struct tide_store *store, uint16_t home, uint64_t grant);
+void tide__admission_own(struct tide_store *store, uint64_t grant);
 /* How long something has been under way to `home`, ns since the start. Any thread. */
 uint64_t tide__admission_waited(struct tide_store *store, uint16_t home);
 
@@ -623,6 +632,46 @@ int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void
                              size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
+/* ---- rate.c ---- */
+struct tide__bucket {
+    double per_second; /* 0: no limit; written before the node joins */
+    uint64_t due;      /* of the next token; under the lock */
+};
+struct tide__rate {
+    struct tide_lock lock;
+    struct tide__bucket operations, bytes;
+};
+/* An operation on rows of other nodes. A fiber waits for its turn; EBUSY: not a fiber. ECANCELED.
+ * Any thread. */
+int tide__rate_take(struct tide_store *store, uint64_t bytes);
+/* ---- pressure.c: the node's memory budget ---- */
+struct tide__job;
+struct tide__pressure { /* I/O thread */
+    bool runs;
+    uint64_t timer;    /* of the next look */
+    uint64_t others;   /* members that share the grant */
+    struct tide_memory_report told;
+};
+/* Looks from time to time from now on, if there is a cap; the store actor. */
+void tide__pressure_begin(struct tide_store *store);
+void tide__pressure_watch(struct tide_store *store); /* of other nodes; before this one joins */
+void tide__pressure_member(struct tide_store *store, uint16_t node); /* its state is new */
+bool tide__pressure_timer(struct tide_store *store, uint64_t id); /* false: another's */
+/* EBUSY: node, use, cap, what is refused, and after how long to try again. */
+int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *what);
+/* A node said no for now, in an answer, which has no room for a time: the code. */
+int tide__memory_told(int code);
+/* May the pass make the rows that it would? EBUSY: nothing of it was done. */
+int tide__memory_admit_rows(const struct tide__pass *pass);
+/* The same of a push of another node. */
+int tide__memory_admit_job(const struct tide__job *job);
+enum tide_tier tide__memory_tier(struct tide_store *store, uint16_t node);
+/* EBUSY: some member has no room for another table. The controller. */
+int tide__memory_admit_table(struct tide_store *store, const char *name);
+bool tide__memory_takes_rows(struct tide_store *store, uint16_t node);
+/* Those of the nodes that take rows come first; how many, or all if none does: rows of a member that
+ * leaves have to go somewhere. */
+size_t tide__memory_prefer(struct tide_store *store, uint16_t *nodes, size_t count);
 /* ---- load.c: what this node does for others ---- */
 /* Keys of an operation of another node came; takes the time that a test wants them to take. */
 struct tide__job;
@@ -730,6 +779,8 @@ struct tide_store {
     struct tide__clocks *clocks; /* clock.h */
     _Atomic(struct tide__sync *) sync; /* clocked.h */
     struct tide__admission admission;
+    struct tide_budget budget;
+    struct tide__rate rate;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields; /* simulator only: one OS thread */
     atomic_bool members_missed; /* the word of a change did not fit the mailbox */
@@ -745,6 +796,7 @@ struct tide_store {
     bool locations_retry; /* location.h: operations of some table may look again */
     bool timer_set;
     uint64_t parked_bytes;
+    struct tide__pressure pressure;
     struct tide__catalog *catalog; /* controller */
     struct tide__moves *moves;
     struct tide__generation *generation; /* generation.c: being written; NULL: none */

@@ -216,7 +216,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->row_floats =
         options->width + (uint32_t)tide__rule_state(options->update, options->width);
     table->places_max = (options->key_count + TIDE_SLOT_COUNT - 1) / TIDE_SLOT_COUNT;
-    tide__slab_init(&table->slab, table->row_floats);
+    tide__slab_init(&table->slab, table->row_floats, &store->budget);
     uint16_t self = tide__store_self(store);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint16_t home = homes ? homes[s] : self;
@@ -237,12 +237,26 @@ int tide__table_make(struct tide_store *store, uint32_t id,
         tide_free(table);
         return code;
     }
+    tide_budget_keep(&store->budget, sizeof *table);
     *out = table;
     return 0;
 }
 
+void tide__index_counts(struct tide_table *table, int64_t bytes) {
+    struct tide_budget *budget = &table->store->budget;
+    if (bytes < 0) {
+        tide_budget_drop(budget, (uint64_t)-bytes);
+    } else {
+        tide_budget_keep(budget, (uint64_t)bytes);
+    }
+    atomic_fetch_add_explicit(&table->index_bytes, (uint64_t)bytes, memory_order_relaxed);
+}
+
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
+        tide_budget_drop(&table->store->budget,
+                         sizeof *table +
+                             atomic_load_explicit(&table->index_bytes, memory_order_relaxed));
         tide__clocked_destroy(table);
         tide__intents_destroy(table);
         tide__interest_destroy(table);
@@ -347,7 +361,7 @@ static int ask_controller(struct tide_store *store, const struct tide_table_opti
         code = tide_sleep(TIDE_SECOND / 20);
     }
     tide_writer_release(&w);
-    return code;
+    return tide__memory_told(code);
 }
 
 int tide_tables_forget(struct tide_node *node) {
@@ -585,7 +599,8 @@ static void member_changed(void *arg, const struct tide_member *member) {
     post_member(store, member->id);
 }
 
-int tide_store_create(struct tide_system *system, struct tide_net *net, struct tide_store **out) {
+int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap,
+                      struct tide_store **out) {
     struct tide_store *store;
     int code = tide__store_create_bare(&store);
     if (code) {
@@ -593,6 +608,7 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
     }
     store->system = system;
     store->net = net;
+    store->budget.cap = memory_cap;
     store->port = tide_system_port(system);
     tide_port_random(store->port, "store.yield", &store->yields);
     store->node = tide_system_node(system);
@@ -617,6 +633,7 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, struct t
     if (net) {
         store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
         tide_net_watch(net, &store->watch);
+        tide__pressure_watch(store);
         tide_net_expect_evacuation(net);
         tide__store_look(store);
     }

@@ -79,7 +79,9 @@ static int ticket_result(struct tide__ticket *ticket) {
     int code = atomic_load_explicit(&ticket->result, memory_order_relaxed);
     char *text = ticket->text;
     ticket->text = NULL;
-    if (code) {
+    if (code == TIDE_EBUSY) { /* of a home; its text says why */
+        tide_fail_busy(tide_tier_retry_ms(TIDE_TIER_FULL), "%s", text ? text : "EBUSY");
+    } else if (code) {
         tide_fail(code, "%s", text ? text : tide_error_name(code));
     }
     tide_free(text);

@@ -44,7 +44,7 @@ struct faults {
     char target[200]; /* endpoint the stranger is to dial */
     bool reckless;    /* crashes ask nobody */
     unsigned losses;  /* since all rows had their copies */
-    struct tide_random random, shortages;
+    struct tide_random random, shortages, ballasts;
 };
 
 static void note(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -92,9 +92,11 @@ void faults_plan(struct world *w) {
     tide_random_seed(&f->random, tide_mix64(w->options.seed ^ 0xfa017));
     f->reckless = chance(&f->random, reckless_share);
     tide_random_seed(&f->shortages, tide_mix64(w->options.seed ^ 0x5407));
+    tide_random_seed(&f->ballasts, tide_mix64(w->options.seed ^ 0xba11a57));
     uint64_t start = tide_sim_now(w->sim);
     for (unsigned o = 0; o < SWARM_OPTIONS; o++) {
-        if (!swarm_option_is_fault(o) || o == SWARM_BUGGIFY || option(w, o) == 0) {
+        const bool is_fault = swarm_option_is_fault(o) || o == SWARM_BALLAST_S;
+        if (!is_fault || o == SWARM_BUGGIFY || option(w, o) == 0) {
             continue;
         }
         struct tide_random random;
@@ -333,6 +335,32 @@ static void enough(struct world *w, struct node *node, bool dies) {
     }
 }
 
+/* For a while a node's memory is nearly all used up: by whatever, its budget only knows how much. */
+static void ballast(struct world *w) {
+    struct tide_random *random = &w->faults->ballasts;
+    const unsigned a = (unsigned)tide_random_below(random, w->node_count);
+    struct node *node = w->nodes[a];
+    const double share = 0.75 + 0.27 * tide_random_uniform(random);
+    const uint64_t lasts = between(random, 50 * MS, 4000 * MS);
+    if (node->state != NODE_UP || node->ballast > 0 || !undo_room(w)) {
+        return;
+    }
+    struct tide_budget *budget = &tide_store_of(node->node)->budget;
+    const uint64_t full = (uint64_t)(share * (double)budget->cap), used = tide_budget_used(budget);
+    node->ballast = full > used ? full - used : 0;
+    tide_budget_keep(budget, node->ballast);
+    undo_later(w, (struct undo){.option = SWARM_BALLAST_S, .a = a}, lasts);
+    note(w, "%s uses %.0f %% of its memory for %.1f s", node->name, 100 * share,
+         (double)lasts / 1e9);
+}
+
+static void less(struct node *node) {
+    if (node->node != NULL) {
+        tide_budget_drop(&tide_store_of(node->node)->budget, node->ballast);
+    }
+    node->ballast = 0;
+}
+
 static void happen(struct world *w, enum swarm_option kind) {
     struct faults *f = w->faults;
     unsigned a;
@@ -392,6 +420,9 @@ static void happen(struct world *w, enum swarm_option kind) {
     case SWARM_MEMORY_S:
         shortage(w);
         break;
+    case SWARM_BALLAST_S:
+        ballast(w);
+        break;
     default:
         break;
     }
@@ -406,6 +437,8 @@ static void undo(struct world *w, const struct undo *u) {
         tide_sim_set_slowness(w->sim, a, usual_slowness(w, w->nodes[u->a]));
     } else if (u->option == SWARM_MEMORY_S) {
         enough(w, w->nodes[u->a], u->dies);
+    } else if (u->option == SWARM_BALLAST_S) {
+        less(w->nodes[u->a]);
     } else {
         set_latency(w, 1);
     }

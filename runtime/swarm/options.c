@@ -64,6 +64,8 @@ static const struct option {
     [SWARM_QUEUE_KIB] = {"queue_kib", LIMITED, 1, 1024}, /* of operations of one node under way */
     [SWARM_CHECKPOINT_S] = {"checkpoint_s", SHARE, 0, 0}, /* mean rest between two; 0: none */
     [SWARM_DISK] = {"disk", SHARE, 0, 0}, /* share of operations on files that fail */
+    [SWARM_CAP_MIB] = {"cap_mib", SHARE, 0, 0}, /* least memory cap of a node; 0: none has one */
+    [SWARM_BALLAST_S] = {"ballast_s", SHARE, 0, 0}, /* between two times that one fills up */
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -78,6 +80,8 @@ static const struct setting {
     {"overload", "depth", 16},
     {"overload", "messages", 0.6},
     {"overload", "queue_kib", 2},
+    {"overload", "cap_mib", 32},
+    {"overload", "ballast_s", 2},
     {"overload", "crash_s", 0},
     {"overload", "memory_s", 0},
     {"elastic", "leave_s", 6},
@@ -187,7 +191,7 @@ static bool allowed(const struct option *o, double value) {
 int swarm_pin(struct swarm_options *out, const char *setting) {
     const char *equals = strchr(setting, '=');
     size_t length = equals != NULL ? (size_t)(equals - setting) : strlen(setting);
-    char names[600] = "";
+    char names[640] = "";
     for (unsigned i = 0; i < SWARM_OPTIONS; i++) {
         const struct option *o = &options[i];
         size_t used = strlen(names);

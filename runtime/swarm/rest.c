@@ -75,9 +75,36 @@ static void check_queue(struct world *w, const struct node *node) {
     }
 }
 
+/* What a node with a memory cap really has, and says it has. */
+static void check_memory(struct world *w, struct node *node) {
+    struct tide_store *store = tide_store_of(node->node);
+    struct tide_table *tables[TABLES_MAX];
+    const uint64_t cap = store->budget.cap, kept = store->budget.kept - node->ballast;
+    const uint64_t queues = tide_net_queued(tide_net_of(node->node)) +
+                            tide_system_mailbox_bytes(tide_system_of(node->node)) +
+                            store->parked_bytes;
+    uint64_t rows = 0;
+    size_t count = tide_store_tables(store, tables, TABLES_MAX);
+    for (size_t i = 0; i < count && i < TABLES_MAX; i++) {
+        struct tide_table_stats stats;
+        tide_table_stats(tables[i], &stats);
+        rows += stats.memory_bytes;
+    }
+    if (cap > 0 && kept + queues > cap) {
+        swarm_fail(w, "memory", "%s has %llu bytes of tables and %llu in queues, its cap is %llu",
+                   node->name, (unsigned long long)kept, (unsigned long long)queues,
+                   (unsigned long long)cap);
+    }
+    if (cap > 0 && rows > kept) {
+        swarm_fail(w, "memory", "%s has tables of %llu bytes and counts %llu", node->name,
+                   (unsigned long long)rows, (unsigned long long)kept);
+    }
+}
+
 static void check_bounds(struct world *w, struct node *node) {
     const struct tide_store *store = tide_store_of(node->node);
     check_queue(w, node);
+    check_memory(w, node);
     for (const struct tide_session *s = tide_net_of(node->node)->sessions; s != NULL; s = s->next) {
         if (s->outbox.ring_frames > TIDE_RING_FRAMES + TIDE_OUTBOX_VECTORS ||
             s->outbox.ring_bytes > TIDE_RING_BYTES + TIDE_OUTBOX_UNIT) {

@@ -66,7 +66,9 @@ enum swarm_option {
     SWARM_MEMORY_S,
     SWARM_QUEUE_KIB,
     SWARM_CHECKPOINT_S,
-    SWARM_DISK, /* new ones go to the end: faults are drawn by their place */
+    SWARM_DISK,
+    SWARM_CAP_MIB,
+    SWARM_BALLAST_S, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 
@@ -96,6 +98,7 @@ struct swarm_report {
     char faults[SWARM_TEXT]; /* that happened: "1.203 s reset n1-n3\n..." */
     uint64_t hash, events, virtual_ns;
     uint64_t operations, messages, fault_count, lost_nodes, operations_lost;
+    uint64_t retried; /* operations that a node had no memory for, tried again */
 };
 /* The whole run of a seed. `observe`: told of every event, may be NULL. */
 void swarm_run(const struct swarm_options *options, struct swarm_report *report,

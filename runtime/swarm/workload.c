@@ -218,6 +218,33 @@ static void finished(struct worker *worker, struct issued *op, int code, const c
     }
 }
 
+static int issue(struct worker *worker, struct issued *op, struct tide_ticket *ticket);
+static bool goes_on(const struct worker *worker);
+
+/* What a node had no memory for did not happen there: the same once more, as a later operation. Of
+ * several keys others may have had room for theirs; that stays as it is, known to have happened
+ * perhaps. */
+static void try_again(struct worker *worker, struct issued *op) {
+    const struct table *table = &worker->world->tables[op->table];
+    while (op->kind == PUSH && op->count == 1 && goes_on(worker) &&
+           refused_for_memory(worker->world, op->code, op->text)) {
+        const uint32_t after_ms = tide_error_retry_after_ms();
+        if (after_ms == 0) {
+            swarm_fail(worker->world, "answers", "worker %u (%s): refused without a time: %s",
+                       worker->index, worker->node->name, op->text);
+        }
+        (void)tide_sleep(after_ms * MS);
+        worker->world->report->retried++;
+        if (!table->counts) {
+            table->history.list[op->at[0]].invoked = tide_sim_now(worker->world->sim);
+            table->history.list[op->at[0]].step = ++worker->step;
+        }
+        op->code = issue(worker, op, NULL);
+        op->returned = tide_sim_now(worker->world->sim);
+        (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
+    }
+}
+
 static void finish_oldest(struct worker *worker) {
     struct ring *ring = worker->ring;
     struct issued *op = &ring->list[ring->first];
@@ -228,6 +255,9 @@ static void finish_oldest(struct worker *worker) {
         code = tide_ticket_wait(&op->ticket);
         op->returned = tide_sim_now(worker->world->sim);
         (void)snprintf(op->text, sizeof op->text, "%s", code < 0 ? tide_error_message() : "");
+        op->code = code;
+        try_again(worker, op);
+        code = op->code;
     }
     ring->first = (ring->first + 1) % ring->size;
     ring->count--;
@@ -355,6 +385,7 @@ static void operate(struct worker *worker, unsigned burst) {
     op->returned = tide_sim_now(worker->world->sim);
     (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
     op->sync = op->sync || op->code < 0; /* a refused one has no ticket */
+    try_again(worker, op);
     ring->count++;
     if (any_shared(w) && chance(&worker->random, 0.3)) {
         shared_clocks(worker, 1);

@@ -9,6 +9,7 @@
  */
 #include "swarm/world.h"
 
+#include <math.h>
 #include <stdarg.h>
 
 enum {
@@ -71,6 +72,14 @@ static void set_clock(const struct node *node) {
     }
 }
 
+/* Up to four times the least, of each life of a node another. */
+static uint64_t memory_cap(const struct world *w) {
+    const double least = option(w, SWARM_CAP_MIB);
+    struct tide_random random;
+    tide_random_seed(&random, tide_mix64(w->options.seed ^ (0x3e3 << 8) ^ w->node_count));
+    return (uint64_t)(least * exp2(2 * tide_random_uniform(&random))) << 20;
+}
+
 static bool node_create(struct node *node) {
     struct world *w = node->world;
     static char
@@ -80,6 +89,7 @@ static bool node_create(struct node *node) {
         .join = node == w->nodes[0] ? NULL : tide_node_endpoint(w->nodes[0]->node),
         .workers = (unsigned)option(w, SWARM_THREADS),
         .queue_limit = (uint64_t)option(w, SWARM_QUEUE_KIB) << 10,
+        .memory = memory_cap(w),
         .loop = &no_loop};
     set_clock(node);
     int code = tide_sim_port(w->sim, node->name, &node->port);
@@ -141,9 +151,13 @@ bool may_lose(const struct world *w, const struct table *table) {
     return w->report->lost_nodes > 0 && (table->options.replicas == 0 || w->lost_too_many);
 }
 
+bool refused_for_memory(const struct world *w, int code, const char *text) {
+    return code == TIDE_EBUSY && option(w, SWARM_CAP_MIB) > 0 && strstr(text, "of memory") != NULL;
+}
+
 bool excused(const struct world *w, const struct node *node, const struct table *table, int code,
              const char *text) {
-    if (node->state != NODE_UP) {
+    if (node->state != NODE_UP || refused_for_memory(w, code, text)) {
         return true; /* it leaves */
     }
     if (node->short_once && (code == TIDE_ENOMEM || strcmp(text, tide_error_name(code)) == 0)) {
@@ -172,7 +186,8 @@ static void attend_joining(struct node *node, int state, int code, const char *r
     } else if (state == TIDE_MEMBER_DEAD) {
         /* A name may be taken until the others know that its former life is over, and who is not
          * a member yet has no session that would outlive a connection. */
-        if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE) {
+        if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE &&
+            !refused_for_memory(w, code, reason)) {
             swarm_fail(w, "membership", "%s could not join: %s %s", node->name,
                        tide_error_name(code), reason);
         }

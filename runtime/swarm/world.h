@@ -49,6 +49,7 @@ struct node { /* one life of a node */
     uint64_t restart_at; /* crashed, or about to: when its next life begins; TIDE_NEVER */
     bool short_once;     /* of memory: what its workers ask for may fail */
     uint64_t since;      /* when `state` began */
+    uint64_t ballast;    /* bytes of its budget that nothing stands for: faults.c */
     unsigned running;    /* workers */
     bool forgot[TABLES_MAX]; /* its life is over, and so: updates of its copies may not have arrived */
 };
@@ -156,6 +157,9 @@ static inline bool moves(const struct table *table) {
 uint64_t key_of(const struct table *table, uint32_t number);
 int echo_spawn(struct node *node);
 void echo_message(struct worker *worker);
+
+/* Did a node that is short of memory refuse it? Then nothing of it happened at that node. */
+bool refused_for_memory(const struct world *w, int code, const char *text);
 
 /* ---- faults.c ---- */
 void faults_plan(struct world *w);

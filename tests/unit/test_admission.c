@@ -200,6 +200,56 @@ static void a_handler_is_told_of_the_queue_limit_and_a_large_operation_goes_alon
     close_cluster(&c);
 }
 
+/* ---- rate limits ---- */
+
+static void ask_run(struct fiber *f) {
+    struct tide_table *table;
+    float ones[4 * WIDTH] = {0};
+    uint64_t keys[4];
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    for (unsigned round = 0; round < 20; round++) {
+        for (unsigned i = 0; i < 4; i++) {
+            keys[i] = tide_random_below(&f->random, KEYS);
+        }
+        CHECK(f, tide_table_push(table, keys, 4, ones, 0, NULL) == 0);
+    }
+}
+
+/* 240 operations at 100 a second, or of 288 bytes at 28,800 a second: by the clock of the nodes. */
+static void a_node_asks_for_no_more_than_its_rate(void **state) {
+    (void)state;
+    for (unsigned bytes = 0; bytes < 2; bytes++) {
+        struct cluster c;
+        struct fiber fibers[FIBERS];
+        open_cluster(&c, true, 1, 3 + bytes);
+        add_node_with(&c, (struct tide_node_options){.no_store = true,
+                                                     .rate_operations = bytes ? 0 : 100,
+                                                     .rate_bytes = bytes ? 28800 : 0});
+        wait_members(&c, 2);
+        create(&c, (struct tide_table_options){.name = "t", .key_count = KEYS, .width = WIDTH});
+        const uint64_t began = tide_port_now(c.ports[0]);
+        for (unsigned i = 0; i < FIBERS; i++) {
+            start(&c, &fibers[i], 1, i, ask_run, NULL);
+        }
+        finish(&c, fibers, FIBERS);
+        const uint64_t took = tide_port_now(c.ports[0]) - began;
+        /* 240 operations, of which a tenth of a second's worth goes at once */
+        assert_true(took > TIDE_SECOND * 22 / 10 && took < TIDE_SECOND * 26 / 10);
+        struct tide_store *store = tide_store_of(c.nodes[1]);
+        int code = 0; /* as a handler would */
+        for (unsigned i = 0; i < 40 && !code; i++) {
+            code = tide__rate_take(store, 288);
+        }
+        assert_int_equal(code, TIDE_EBUSY);
+        assert_true(tide_error_retry_after_ms() > 0 && tide_error_retry_after_ms() <= 11);
+        nothing_is_held(&c, 1);
+        close_cluster(&c);
+    }
+    struct tide_node *node;
+    struct tide_node_options options = {.rate_bytes = -1};
+    assert_int_equal(tide_node_create(&options, &node), TIDE_EINVAL);
+}
+
 struct load {
     atomic_uint_fast64_t done;
     uint64_t until;
@@ -304,12 +354,16 @@ static void who_stands_in_line_for_a_home_that_dies_is_told(void **state) {
 
 int main(int argc, char **argv) {
     program = argv[0];
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_under_way_stays_within_the_credit_simulated),
         cmocka_unit_test(what_is_under_way_stays_within_the_credit_real),
         cmocka_unit_test(a_node_stays_within_its_queue_limit_simulated),
         cmocka_unit_test(a_node_stays_within_its_queue_limit_real),
         cmocka_unit_test(a_handler_is_told_of_the_queue_limit_and_a_large_operation_goes_alone),
+        cmocka_unit_test(a_node_asks_for_no_more_than_its_rate),
         cmocka_unit_test(a_handler_is_told_that_a_home_is_busy_and_a_large_operation_goes_alone),
         cmocka_unit_test(a_home_that_cannot_keep_up_slows_its_callers_and_nothing_else),
         cmocka_unit_test(who_stands_in_line_for_a_home_that_dies_is_told),

@@ -103,6 +103,77 @@ static void sums_run(struct fiber *f) {
     }
 }
 
+/* ---- pushes that wait for rows ---- */
+
+enum { WIDE = 16384, WIDE_KEYS = 160 };
+
+static void wide_push_run(struct fiber *f) {
+    struct tide_table *table;
+    float *row = malloc(WIDE * sizeof *row);
+    CHECK(f, tide_table_find(f->node, "wide", &table) == 0);
+    for (size_t i = 0; i < WIDE; i++) {
+        row[i] = 1;
+    }
+    for (uint64_t key = f->index; key < WIDE_KEYS; key += 2) {
+        CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+    }
+    free(row);
+    CHECK(f, tide_table_flush(table) == 0);
+}
+
+static void wide_sum_run(struct fiber *f) {
+    struct tide_table *table;
+    float *row = malloc(WIDE * sizeof *row);
+    CHECK(f, tide_table_find(f->node, "wide", &table) == 0);
+    for (uint64_t key = 0; key < WIDE_KEYS; key++) {
+        row[0] = 0;
+        for (int look = 0; look < 2000 && row[0] != 2; look++) { /* its copy hears of it */
+            (void)tide_sleep(1000000);
+            CHECK(f, tide_table_pull(table, &key, 1, row, NULL) == 0);
+        }
+        CHECK(f, row[0] == 2 && row[WIDE - 1] == 2);
+    }
+    free(row);
+}
+
+static void wide_manage_run(struct fiber *f) {
+    struct tide_table *table;
+    uint64_t keys[WIDE_KEYS];
+    for (uint64_t i = 0; i < WIDE_KEYS; i++) {
+        keys[i] = i;
+    }
+    CHECK(f, tide_table_find(f->node, "wide", &table) == 0);
+    CHECK(f, tide_table_manage(table, keys, WIDE_KEYS, TIDE_REPLICATE, NULL) == 0);
+}
+
+/* Rows take long to come: 160 pushes of 64 KiB wait for copies, 4 MiB of them at one time. */
+static void pushes_that_wait_for_rows_are_few(void **state) {
+    (void)state;
+    struct cluster c;
+    struct fiber fibers[2];
+    open_cluster(&c, true, 3, 7);
+    create(&c, (struct tide_table_options){
+                   .name = "wide", .key_count = WIDE_KEYS, .width = WIDE, .technique = TIDE_STATIC});
+    tide_sim_set_latency(c.sim, TIDE_SECOND / 20, TIDE_SECOND / 20);
+    run_alone(&c, 0, wide_manage_run, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        start(&c, &fibers[i], 1, i, wide_push_run, NULL);
+    }
+    uint64_t most = 0;
+    for (unsigned i = 0; i < 3000; i++) {
+        pause_cluster(&c, 1000000);
+        const struct tide__shared *s = tide__shared_of(table_of(&c, 1, "wide"));
+        const uint64_t now = s ? atomic_load(&s->queued_bytes) : 0;
+        most = now > most ? now : most;
+    }
+    finish(&c, fibers, 2);
+    run_alone(&c, 2, wide_sum_run, NULL);
+    assert_true(most > TIDE__HOME_BYTES / 2 && most <= TIDE__HOME_BYTES + 2 * (WIDE * 4 + 64));
+    assert_int_equal(atomic_load(&tide__shared_of(table_of(&c, 1, "wide"))->queued_bytes), 0);
+    close_cluster(&c);
+}
+
 static uint64_t messages(struct cluster *c) {
     uint64_t sum = 0;
     for (unsigned n = 0; n < c->count; n++) {
@@ -646,6 +717,7 @@ int main(void) {
     tide__mutant = getenv("TIDE_MUTANT");
 #endif
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pushes_that_wait_for_rows_are_few),
         cmocka_unit_test(copies_take_every_push_once_and_become_equal_real),
         cmocka_unit_test(copies_take_every_push_once_and_become_equal_simulated),
         cmocka_unit_test(techniques_change_while_pushes_go_on),

@@ -580,13 +580,13 @@ static void a_dense_table_costs_little_beside_its_rows(void **state) {
     tide_table_stats(table, &stats);
     assert_true((double)stats.memory_bytes < 1.15 * 40e6 + 16e6);
     struct tide__slab slab;
-    tide__slab_init(&slab, 100);
+    tide__slab_init(&slab, 100, NULL);
     assert_int_equal(slab.stride, 448); /* 12 % for whole cache lines */
-    tide__slab_init(&slab, 10);
+    tide__slab_init(&slab, 10, NULL);
     assert_int_equal(slab.stride, 40);
-    tide__slab_init(&slab, 13);
+    tide__slab_init(&slab, 13, NULL);
     assert_int_equal(slab.stride, 52);
-    tide__slab_init(&slab, 15);
+    tide__slab_init(&slab, 15, NULL);
     assert_int_equal(slab.stride, 64);
     tide_store_destroy(store);
 }

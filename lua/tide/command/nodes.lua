@@ -13,7 +13,8 @@ return listing.command {
   schema = "tide.node/1",
   columns = {
     {key = "name"}, {key = "id", right = true}, {key = "state"}, {key = "workers"}, {key = "store"},
-    {key = "rss_bytes", title = "memory", format = "size"}, {key = "actors"},
+    {key = "rss_bytes", title = "memory", format = "size"},
+    {key = "memory_share", title = "of cap", format = "share"}, {key = "actors"},
     {key = "mailbox_messages", title = "mail"},
     {key = "pid"}, {key = "endpoint"}, {key = "problem"},
   },

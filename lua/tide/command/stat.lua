@@ -9,7 +9,7 @@ local EVERY_MIN_S <const> = 0.2
 
 local COLUMNS <const> = {
   {"nodes", 6}, {"actors", 7}, {"mailbox", 8}, {"messages/s", 11}, {"pulls/s", 9}, {"pushes/s", 9}, {"local", 7},
-  {"wire/s", 10}, {"memory", 9},
+  {"wire/s", 10}, {"memory", 9}, {"of cap", 6},
 }
 
 local function totals(view, now)
@@ -18,6 +18,7 @@ local function totals(view, now)
   for _, node in ipairs(view.nodes) do
     if node.state == "up" then t.nodes = t.nodes + 1 end
     t.rss_bytes = t.rss_bytes + (node.rss_bytes or 0)
+    if node.memory_share then t.memory_share = math.max(t.memory_share or 0, node.memory_share) end
   end
   for _, actor in ipairs(view.actors) do
     t.mailbox = t.mailbox + (actor.mailbox_messages or 0)
@@ -40,7 +41,7 @@ local function rates(now, before)
   end
   local line = {nodes = now.nodes, actors = now.actors, mailbox_messages = now.mailbox, rss_bytes = now.rss_bytes,
     messages_per_s = rate "messages", pulls_per_s = rate "pulls", pushes_per_s = rate "pushes",
-    wire_bytes_per_s = rate "wire_bytes"}
+    wire_bytes_per_s = rate "wire_bytes", memory_share = now.memory_share}
   local all <const> = rate "pulls" + rate "pushes"
   line.local_share = all > 0 and math.min(rate "near" / all, 1) or nil
   return line
@@ -56,7 +57,7 @@ local function print_line(context, line, header)
     line.nodes, line.actors, line.mailbox_messages, units.format_count(line.messages_per_s),
     units.format_count(line.pulls_per_s), units.format_count(line.pushes_per_s),
     line.local_share and units.format_share(line.local_share) or "-", units.format_size(line.wire_bytes_per_s),
-    units.format_size(line.rss_bytes),
+    units.format_size(line.rss_bytes), line.memory_share and units.format_share(line.memory_share) or "-",
   }
   if context.plain then
     for i, v in ipairs(values) do values[i] = tostring(v) end

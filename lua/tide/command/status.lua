@@ -24,7 +24,8 @@ end
 
 local NODE_COLUMNS <const> = {
   {key = "name", title = "node"}, {key = "state"}, {key = "workers"},
-  {key = "rss_bytes", title = "memory", format = "size"}, {key = "actors"},
+  {key = "rss_bytes", title = "memory", format = "size"}, {key = "memory_share", title = "of cap", format = "share"},
+  {key = "actors"},
   {key = "mailbox_messages", title = "mail"}, {key = "problem"},
 }
 local TABLE_COLUMNS <const> = {

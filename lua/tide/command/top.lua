@@ -46,11 +46,18 @@ local function busiest(view)
   return rows
 end
 
+-- The node that is nearest to its memory cap.
+local function cap_of(node)
+  return node and ("  %s: %s of %s, %s"):format(text.clean(node.name), units.format_size(node.memory_used_bytes),
+    units.format_size(node.memory_cap_bytes), node.memory_tier) or ""
+end
+
 local function lines_of(context, view, limit)
-  local up, rss = 0, 0
+  local up, rss, fullest = 0, 0, nil
   for _, node in ipairs(view.nodes) do
     up = up + (node.state == "up" and 1 or 0)
     rss = rss + (node.rss_bytes or 0)
+    if node.memory_share and (not fullest or node.memory_share > fullest.memory_share) then fullest = node end
   end
   local rows = {}
   for i, actor in ipairs(busiest(view)) do
@@ -58,7 +65,7 @@ local function lines_of(context, view, limit)
     rows[i] = actor
   end
   local lines = {("cluster %s  %d nodes up  %d actors  %d tables  %s"):format(text.clean(view.cluster or "?"), up,
-    #view.actors, #view.tables, units.format_size(rss)), ""}
+    #view.actors, #view.tables, units.format_size(rss)) .. cap_of(fullest), ""}
   table.move(table_view.lines(rows, COLUMNS, {width = context.terminal.width, unicode = context.terminal.utf8,
     color = context:colored "stdout"}), 1, limit + 1, 3, lines)
   return lines
