@@ -334,7 +334,7 @@ const float *row_at(const struct table *table, const struct node *n, uint64_t ke
 static void check_copies(struct world *w, const struct table *table, uint32_t number) {
     const uint64_t key = key_of(table, number);
     struct tide_table *known;
-    TIDE_ASSERT(tide_table_find(w->nodes[0]->node, table->name, &known) == 0);
+    TIDE_ASSERT(tide_table_find(node_named(w, "n1")->node, table->name, &known) == 0);
     const uint32_t slot = tide__slot_of(known, key), route = atomic_load(&known->slots[slot].route);
     const uint64_t chain = atomic_load(&known->replicas->chain[slot]);
     const struct node *home = node_of_id(w, tide__route_home(route));

@@ -53,11 +53,11 @@ static void table_init(struct world *w, struct table *t, unsigned index) {
     t->keys = (uint32_t)option(w, SWARM_KEYS);
     t->total = t->counts ? t->keys : t->keys * GENERATIONS;
     bool hashed = chance(&random, option(w, SWARM_HASHED));
-    bool moves = chance(&random, option(w, SWARM_RELOCATE));
+    bool moves = chance(&random, option(w, SWARM_RELOCATE)) && !keeps_all(w);
     uint8_t slots = tide_random_below(&random, 2) ? TIDE_SLOTS_HASH : TIDE_SLOTS_RANGE;
     uint8_t wire = wires[tide_random_below(&random, t->counts ? 2 : TIDE_COUNT(wires))];
     tide_random_seed(&random, tide_mix64(w->options.seed ^ (0xc0b1e5 + index)));
-    bool copied = !moves && chance(&random, option(w, SWARM_REPLICAS));
+    bool copied = !moves && (chance(&random, option(w, SWARM_REPLICAS)) || keeps_all(w));
     t->options = (struct tide_table_options){
         .name = t->name,
         .keys = hashed ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE,

@@ -114,6 +114,7 @@ struct world {
     struct tide_random random;
     struct faults *faults;
     struct saver *saver; /* NULL: nothing is saved */
+    bool restored;
 };
 
 static inline double option(const struct world *w, enum swarm_option o) {
@@ -138,6 +139,18 @@ void node_crash(struct node *node, uint64_t restart_at);
 unsigned nodes_in(const struct world *w, enum node_state state);
 bool world_pass(struct world *w, uint64_t ns); /* false: something failed */
 struct node *node_named(const struct world *w, const char *name); /* its newest life */
+/* The controller, in any of its lives. */
+static inline bool is_first(const struct node *node) {
+    return strcmp(node->name, "n1") == 0;
+}
+/* Does the controller keep a journal, and crash? */
+static inline bool journals(const struct world *w) {
+    return option(w, SWARM_CONTROLLER_S) > 0;
+}
+/* May no row be lost? Those that are would be in no generation, and who was the controller has rows. */
+static inline bool keeps_all(const struct world *w) {
+    return journals(w) || (option(w, SWARM_CHECKPOINT_S) > 0 && option(w, SWARM_CRASH_S) > 0);
+}
 /* May acknowledged pushes of the table be gone? */
 bool may_lose(const struct world *w, const struct table *table);
 /* May an operation of this node fail so? Without copies the text names a node that is lost.
@@ -164,6 +177,8 @@ void faults_due(struct world *w);
 void faults_heal(struct world *w);
 bool faults_lost_too_many(const struct world *w); /* at one time, for some table with copies */
 void faults_release(struct world *w);
+/* One more line of the report's faults. */
+void fault_note(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- check.c ---- */
 void history_add(struct world *w, struct table *table, const struct operation *operation,
@@ -194,8 +209,23 @@ void saver_release(struct world *w);
 void saver_start(struct world *w);
 void saver_heal(struct world *w);
 bool saver_ended(const struct world *w);
-bool saver_restore(struct world *w);
-bool saver_restored(struct world *w);
+void saver_flip(struct world *w); /* a bit of a generation that counts */
+void saver_spawn(struct world *w, int (*run)(void *)); /* a fiber of the first node, with the world */
+void saver_crashed(struct world *w, const char *name);
+struct generation { /* an attempt to write one; a number may be tried again */
+    uint64_t number, began;
+    bool counts;  /* it was said to */
+    bool flipped; /* a bit of one of its own files has changed */
+};
+/* The last attempt with that number, or with the highest that counts (0); NULL: there is none. */
+struct generation *saver_generation(const struct world *w, uint64_t number);
+/* Changes a bit of one of its files. False: its manifest cannot be read, or the file is not there. */
+bool saver_damage(struct world *w, uint64_t number);
+extern const char saver_place[], saver_directory[];
+
+/* ---- restorer.c ---- */
+bool restorer_start(struct world *w); /* false: there is nothing to bring back */
+bool restorer_ended(struct world *w);
 
 /* ---- rest.c ---- */
 /* The row as this node has it, home, owner or replica; NULL: it has none. */
