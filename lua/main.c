@@ -66,6 +66,9 @@ int main(int argc, char **argv) {
     struct tide_port *port;
     struct tide_lua *host;
     keep_standard_streams();
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     if (argc == 3 && strcmp(argv[1], "--hold-parent") == 0) {
         int code = tide_port_hold_parent(strtod(argv[2], NULL));
         if (code < 0) {

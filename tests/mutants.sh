@@ -1,22 +1,22 @@
 #!/bin/bash
-# Mistakes planted at TIDE_MUTANT(name) (a build with -DTIDE_MUTANTS=ON): each must be found within SEEDS seeds of its
-# profile, by a checker that fits, and the program without a mistake passes the seeds that found them. Mistakes in what
-# the workload does not use (checkpoints, clocks, terms), or that it meets too rarely, must be found by a unit test.
-# Some need a moment that a profile seldom comes to: settings behind it, separated by commas, make it come sooner.
+# Mistakes planted at TIDE_MUTANT(name), or core.mutant of Lua (a build with -DTIDE_MUTANTS=ON): each must be found within
+# SEEDS seeds of its profile, by a checker that fits, or by the test that is named; and the program without a mistake
+# passes the seeds and the tests that found them. Tests are for mistakes in what the workload does not use (clocks,
+# terms), or that it meets too rarely. Some need a moment that a profile seldom comes to: settings behind it, separated
+# by commas, make it come sooner. Nothing that is planted may be missing here.
 #   tests/mutants.sh BUILD [NAME...]     SEEDS=1000 JOBS=2
 # A name takes a few seconds when it is found at once, and as long as SEEDS seeds when it is not.
 set -u
-build=${1:?usage: tests/mutants.sh BUILD [NAME...]}
+build=$(readlink -f "${1:?usage: tests/mutants.sh BUILD [NAME...]}")
 shift
+root=$(cd "$(dirname "$0")/.." && pwd)
 seeds=${SEEDS:-1000}
 jobs=${JOBS:-2}
 
-# words PROFILE,SETTING,...: the options of tide sim
-words() { sed 's/^/--profile /; s/,/ --set /g' <<<"$1"; }
-
-# name, profile and settings, the checkers that may find it
+# name, then profile and settings, and the checkers that may find it; or a test, and which cases of it, or a setting
 leaving=leave_s=1,join_s=1.5,latency_us=50000,jitter=1
 parking=leave_s=1,join_s=1.5,relocate=0,replicas=0,nodes=5,messages=0,depth=12,fibers=2
+saving=nodes=3,tables=1,counters=0,keys=10,crash_s=0,flip_s=0,join_s=0,leave_s=0,disk=0.03,checkpoint_s=0.3,chaos_s=30
 mutants="
 session_resume_early        swarm    session|exactly_once|membership|order
 session_resume_late         swarm    session|exactly_once|answers|progress|membership
@@ -54,11 +54,11 @@ loss_trail_ignored          swarm    answers|progress
 early_ack                   copies   linearizable|exactly_once|order
 no_id_check                 copies   exactly_once|copies|linearizable|order
 no_resend                   copies   answers|progress
-not_settled                 elastic  fencing
+passed_on_early             copies   order|linearizable|answers
 retarget_alone              elastic  fencing
 move_parked_last            elastic  order|linearizable
 leave_unflushed             elastic  one_owner|answers
-share_unsynchronized        shared   order
+share_unsynchronized        shared   order|linearizable
 share_queue_passed          shared   order
 share_notice_overtaken      shared   copies|linearizable|progress
 share_all_are_changers      shared   copies|linearizable
@@ -67,15 +67,12 @@ share_outlives_owner        shared   copies
 share_update_dropped        shared   exactly_once|order
 share_forgets_unsent        shared   exactly_once|order
 share_leaves_unsent         shared   exactly_once
-share_copy_beside_row       shared   copies
+share_copy_beside_row       shared   copies|progress
 intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once
 window_leaves_open          window   window
 window_shows_ahead          window   linearizable
-"
-# name, the test that must fail
-unit='
 tick_before_deltas            test_clocked
 tick_before_parts             test_clocked
 tick_before_route             test_clocked
@@ -86,11 +83,11 @@ window_unbounded              test_store_window
 window_idles_open             test_store_window
 dead_worker_counted           test_clocked
 joiner_forgotten              test_clock_limit
-manifest_before_shards        test_checkpoint
-no_sync_before_rename         test_checkpoint
-sums_not_verified             test_checkpoint
-update_after_the_cut_included test_checkpoint
-sides_of_the_cut_mixed        test_checkpoint
+manifest_before_shards        test_checkpoint crashes_leave_the_newest_generation
+no_sync_before_rename         test_checkpoint crashes_leave_the_newest_generation
+sums_not_verified             test_checkpoint every_flipped_bit_is_detected
+update_after_the_cut_included test_checkpoint a_cut_by_clocks_is_exact*
+sides_of_the_cut_mixed        test_checkpoint a_cut_of_rows_with_clocks_is_exact*
 no_term_check                 test_succession
 slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
@@ -114,54 +111,99 @@ share_pending_ignored         test_shared
 share_give_up_overtaken       test_shared
 share_slot_leaves_silently    test_shared
 intent_late                   test_intent
-moved_row_missed              test_checkpoint
+moved_row_missed              test_checkpoint rows_that_only_move_are_in_every_full_generation
 intent_never_moves            test_intent
 exchange_no_repair            test_exchange_deaths
 exchange_shortest_prefix      test_exchange_deaths
 exchange_late_counts          test_exchange_deaths
-'
-failed=0 found=''
-while read -r name profile checkers; do
-    [ -n "$name" ] || continue
-    [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
+fence_confirms                test_clocked a_row_that_comes_late_hides_no_own_update
+removal_not_synced            test_checkpoint what_may_come_back_stays_whole
+others_unasked                journal progress
+unread_pruned                 disk,$saving checkpoint
+one_observer                  test_succession the_word_of_one_member_about_another_is_not_enough
+not_settled                   test_store_replica two_that_leave_take_no_push_with_them
+late_value_taken              test_vap bound_holds_when_copies_are_evicted
+vap_no_retrace                test_vap bound_holds_while_slots_move
+ticks_not_awaited             test_checkpoint TIDE_TEST_SEEDS=100
+chunk_twice                   test_workers.sh
+dead_counted                  test_workers.sh
+"
+
+# words PROFILE,SETTING,...: the options of tide sim
+words() { sed 's/^/--profile /; s/,/ --set /g' <<<"$1"; }
+
+# by_seeds NAME PROFILE CHECKERS: says how it went; 0: found, by a seed that is added to `finders`
+by_seeds() {
+    local out line seed checker
     # shellcheck disable=SC2046
-    out=$(timeout 3600 "$build/tide" sim $(words "$profile") --seeds "0..$((seeds - 1))" --jobs "$jobs" \
-        --failures-max 1 --mutant "$name" 2>&1)
+    out=$(timeout 3600 "$build/tide" sim $(words "$2") --seeds "0..$((seeds - 1))" --jobs "$jobs" \
+        --failures-max 1 --mutant "$1" 2>&1)
     line=$(sed -n 's/^seed \([0-9]*\) FAILED: \(.*\)$/\1 \2/p' <<<"$out" | head -1)
     seed=${line%% *} checker=${line#* }
     if [ -z "$line" ] && ! grep -q " seeds, 0 failed" <<<"$out"; then
-        echo "UNKNOWN    $name: the seeds of $profile were not run to their end"
-        failed=$((failed + 1))
+        echo "UNKNOWN    $1: the seeds of $2 were not run to their end"
     elif [ -z "$line" ]; then
-        echo "NOT FOUND  $name: $seeds seeds of $profile pass"
-        failed=$((failed + 1))
-    elif ! grep -Eq "$checkers" <<<"$checker"; then
-        echo "ODD        $name: seed $seed of $profile, found by $checker"
-        failed=$((failed + 1))
+        echo "NOT FOUND  $1: $seeds seeds of $2 pass"
+    elif ! grep -Eq "$3" <<<"$checker"; then
+        echo "ODD        $1: seed $seed of $2, found by $checker"
     else
-        printf 'found      %-28s %-13s seed %s of %s\n' "$name" "$checker" "$seed" "$profile"
-        found="$found $profile:$seed"
+        printf 'found      %-28s %-13s seed %s of %s\n' "$1" "$checker" "$seed" "$2"
+        finders+=("seed $2 $seed")
+        return 0
     fi
-done <<<"$mutants"
-while read -r name test; do
+    return 1
+}
+
+# run_test MUTANT TEST [CASES | SETTING]
+run_test() {
+    local setting='' cases=''
+    case ${3:-} in *=*) setting=$3 ;; *) cases=${3:-} ;; esac
+    if [[ $2 = *.sh ]]; then
+        TIDE_MUTANT=$1 TIDE=$build/tide timeout 600 bash "$root/tests/sim/$2"
+    else
+        env TIDE_MUTANT="$1" ${setting:+"$setting"} timeout 600 "$build/tests/$2" ${cases:+"$cases"}
+    fi >/dev/null 2>&1
+}
+
+# by_test NAME TEST [CASES | SETTING]
+by_test() {
+    if run_test "$@"; then
+        echo "NOT FOUND  $1: $2 passes"
+        return 1
+    fi
+    printf 'found      %-28s %s %s\n' "$1" "$2" "${3:-}"
+    finders+=("test $2 ${3:-}")
+}
+
+# unharmed KIND WHAT [MORE]: a finder passes when nothing is planted
+unharmed() {
+    if [ "$1" = test ]; then
+        run_test '' "$2" "${3:-}"
+    else
+        # shellcheck disable=SC2046
+        timeout 300 "$build/tide" sim $(words "$2") --seed "$3" >/dev/null 2>&1
+    fi
+}
+
+planted=0 found=0 failed=0 finders=()
+while read -r name where how; do
     [ -n "$name" ] || continue
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
-    if TIDE_MUTANT=$name timeout 600 "$build/tests/$test" >/dev/null 2>&1; then
-        echo "NOT FOUND  $name: $test passes"
-        failed=$((failed + 1))
-    elif TIDE_MUTANT='' timeout 600 "$build/tests/$test" >/dev/null 2>&1; then
-        printf 'found      %-28s %s\n' "$name" "$test"
-    else
-        echo "UNMUTATED  $test fails without a mistake"
-        failed=$((failed + 1))
-    fi
-done <<<"$unit"
-for one in $found; do
-    # shellcheck disable=SC2046
-    timeout 300 "$build/tide" sim $(words "${one%%:*}") --seed "${one##*:}" >/dev/null 2>&1 || {
-        echo "UNMUTATED  seed ${one##*:} of ${one%%:*} fails without a mistake"
+    planted=$((planted + 1))
+    if [[ $where = test_* ]]; then by_test "$name" "$where" "$how"; else by_seeds "$name" "$where" "$how"; fi &&
+        found=$((found + 1))
+done <<<"$mutants"
+while read -r one; do
+    grep -q "^$one " <<<"$mutants" || [ "$one" = name ] || {
+        echo "UNLISTED   $one is planted, and nobody looks for it"
         failed=$((failed + 1))
     }
-done
-[ "$failed" -eq 0 ] && echo "all mistakes were found" || echo "$failed failures"
-exit $((failed > 0))
+done < <(grep -rhoE '(TIDE_MUTANT\(|core\.mutant ")[a-z_]+' "$root/runtime" "$root/lua" | sed 's/.*[("]//' | sort -u)
+while read -r kind what more; do
+    [ -z "$kind" ] || unharmed "$kind" "$what" "$more" || {
+        echo "UNHARMED   $kind $what $more fails without a mistake"
+        failed=$((failed + 1))
+    }
+done < <(printf '%s\n' "${finders[@]}" | sort -u)
+echo "$planted planted, $found found"
+[ "$planted" -eq "$found" ] && [ "$failed" -eq 0 ]

@@ -558,6 +558,9 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
     atomic_store_explicit(&peer->reachable, false, memory_order_relaxed);
     tide__peer_wake(peer);
     report(net, peer->id, true, reason);
+    if (net->away) {
+        tide__peer_redial_later(net, peer); /* it may know what became of us (succession.c) */
+    }
 }
 
 void tide__members_silent(struct tide_session *s, uint64_t now) {
@@ -594,13 +597,14 @@ void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
 /* ---- the tick: dials and messages that waited too long ---- */
 
 /* The higher id dials, the lower one knocks; a client, and whoever looks for a controller that is
- * away, dials in any case. */
+ * away, dials in any case; who is lost is only asked. */
 static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint,
                         bool absent, uint64_t now) {
-    bool dials = net->client || absent || peer->id < tide__net_id(net);
+    bool asks = peer->lost && !absent;
+    bool dials = (net->client || absent || peer->id < tide__net_id(net)) && !asks;
     bool watched = !net->client && dials && tide__ring_watches(net, peer->id);
     peer->redial_at = TIDE_NEVER;
-    if (!absent && !watched && !peer->knocked && peer->waiting == NULL) {
+    if (!absent && !asks && !watched && !peer->knocked && peer->waiting == NULL) {
         return; /* nobody needs it any more */
     }
     peer->knocked = false;
@@ -619,7 +623,8 @@ static void attend(struct tide_net *net, uint64_t now) {
             continue;
         }
         bool absent = net->away && m->id == tide_net_controller(net);
-        if (peer->link == NULL && peer->session == NULL && (!peer->lost || absent) &&
+        bool asks = net->away && !TIDE_MUTANT(others_unasked);
+        if (peer->link == NULL && peer->session == NULL && (!peer->lost || absent || asks) &&
             now >= peer->redial_at && (!net->client || peer->waiting != NULL)) {
             dial_member(net, peer, m->endpoint, absent, now);
         }

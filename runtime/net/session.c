@@ -109,8 +109,7 @@ int tide__session_resume(struct tide_session *s, struct tide_link *link, uint64_
     } else if ((tide__session_mistake == MISTAKE_RESUME_LATE || TIDE_MUTANT(session_resume_late)) &&
                received < s->outbox.sent) {
         received++;
-    } else if (tide__session_mistake == MISTAKE_FORGET_FRAGMENTS ||
-               TIDE_MUTANT(session_forget_fragments)) {
+    } else if (tide__session_mistake == MISTAKE_FORGET_FRAGMENTS) {
         tide__assembly_drop(s->lanes);
     }
     int error = tide__outbox_rewind(&s->outbox, received);

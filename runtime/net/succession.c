@@ -94,6 +94,18 @@ static bool joined(struct tide_net *net) {
     return self != NULL && self->member.state != TIDE_MEMBER_JOINING;
 }
 
+/* What it decided of this node it may not have told it, and it may be started again where nobody here
+ * looks for it. Others have heard, and dropped a node that has left or is taken for dead: they say so
+ * to who knocks. */
+static void ask_others(struct tide_net *net) {
+    for (size_t i = 0; i < net->member_count; i++) {
+        struct tide_peer *peer = tide__peer(net, net->members[i].member.id);
+        if (peer != NULL && peer->lost && peer->session == NULL) {
+            tide__peer_redial_later(net, peer);
+        }
+    }
+}
+
 /* Its process may stand still, or its cable be cut: the session lasts, and goes on when it does. */
 void tide__succession_silent(struct tide_session *s, const char *reason) {
     struct tide_net *net = s->net;
@@ -102,6 +114,7 @@ void tide__succession_silent(struct tide_session *s, const char *reason) {
     } else if (!net->away) {
         net->away = true;
         tide_log(TIDE_LOG_WARN, net->name, "the controller is away: %s", reason);
+        ask_others(net);
     }
 }
 
@@ -118,7 +131,7 @@ void tide__succession_lost(struct tide_net *net, struct known *controller, const
     net->away = true;
     peer->lost = true;
     tide__peer_down(net, peer, TIDE_EDIED, text);
-    tide__peer_redial_later(net, peer); /* it may still be there, and know what became of us */
+    ask_others(net); /* and itself: it may still be there, and know what became of us */
 }
 
 void tide__succession_refused(struct tide_net *net, bool dead, const char *reason) {

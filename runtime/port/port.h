@@ -210,7 +210,8 @@ struct tide_sim_memory {
 };
 void tide_sim_set_memory(struct tide_sim *sim, const char *node, const struct tide_sim_memory *memory);
 /* All nodes reach one disk below `path`, as on a file server: its settings and damages are those of the node `path`, and
- * it keeps what is written there when a node crashes. Once, before it is used. */
+ * it keeps what is written there when a node crashes. When `path` itself crashes it is there again at once, without what
+ * was not synced, and files that were open are to be opened again. Once, before it is used. */
 void tide_sim_share(struct tide_sim *sim, const char *path);
 /* Damage at rest: one bit of a file changes; a file loses its end. path NULL: any file that has bytes. False: none. */
 bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path);

@@ -52,7 +52,11 @@ void tide_sim_crash(struct tide_sim *sim, const char *name) {
     if (node->crashed) {
         return;
     }
-    node->crashed = true;
+    if (node == sim->shared) {
+        node->incarnation++; /* a file server is there again at once, but no file is open any more */
+    } else {
+        node->crashed = true;
+    }
     if (node->port != NULL) {
         node->port->port.crashed = true;
     }

@@ -16,6 +16,7 @@ struct tide_file {
     struct tide_file *input;
     int flags;
     unsigned incarnation; /* of the opener when it was opened */
+    unsigned disk_life; /* of the disk: what was written to a shared one that crashed may be gone */
 };
 
 static struct sim_node *node_of(struct tide_port *port) {
@@ -34,13 +35,14 @@ static struct sim_inode *find(const struct sim_node *node, const char *path) {
     return tide__sim_names_get(&node->names, path);
 }
 
-/* The life that opened the file is over. */
+/* The life that opened the file is over, or that of the disk: it must be opened anew. */
 static bool stale(const struct tide_file *file) {
-    return file->opener->crashed || file->incarnation != file->opener->incarnation;
+    return file->opener->crashed || file->incarnation != file->opener->incarnation ||
+           file->disk_life != file->node->incarnation;
 }
 
 static int gone(const char *what, const char *path) {
-    return tide_fail(TIDE_EIO, "%s %s: the simulated node has crashed", what, path);
+    return tide_fail(TIDE_EIO, "%s %s: the simulated node, or its disk, has crashed", what, path);
 }
 
 static int create(struct sim_node *node, const char *path, bool directory, struct sim_inode **out) {
@@ -105,7 +107,10 @@ static int open_input(struct sim_node *node, const char *path, struct tide_file 
     if (file == NULL) {
         return TIDE_ENOMEM;
     }
-    *file = (struct tide_file){.node = node, .opener = node, .incarnation = node->incarnation};
+    *file = (struct tide_file){.node = node,
+                               .opener = node,
+                               .incarnation = node->incarnation,
+                               .disk_life = node->incarnation};
     int code = input->ops->file_open(input, path, TIDE_FILE_READ, &file->input);
     if (code < 0) {
         tide_free(file);
@@ -166,7 +171,8 @@ int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
                                .opener = opener,
                                .inode = inode,
                                .flags = flags,
-                               .incarnation = opener->incarnation};
+                               .incarnation = opener->incarnation,
+                               .disk_life = node->incarnation};
     *out = file;
     return 0;
 }

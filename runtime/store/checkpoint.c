@@ -125,7 +125,8 @@ static bool in_chain(const struct tide__manifest *m, uint64_t generation) {
 }
 
 /* Keeps the newest committed generations and what they are built on; whatever else is older than
- * the newest goes. */
+ * the newest goes. Nothing goes as long as a manifest cannot be read: who knows what it stands for.
+ */
 static void prune(const struct disk_step *step) {
     uint64_t *numbers;
     size_t count;
@@ -134,11 +135,16 @@ static void prune(const struct disk_step *step) {
     }
     bool *stays = tide_alloc_zero(count + 1, sizeof *stays);
     uint32_t kept = 0;
+    bool known = true;
     for (size_t i = 0; i < count && stays; i++) {
         struct tide__manifest m;
         stays[i] = stays[i] || numbers[i] > step->generation;
-        if (kept == step->keep ||
-            tide__generation_manifest(step->port, step->dir, numbers[i], &m)) {
+        if (kept == step->keep) {
+            continue;
+        }
+        int code = tide__generation_manifest(step->port, step->dir, numbers[i], &m);
+        if (code) {
+            known = known && (code == TIDE_ENOENT || code == TIDE_EPROTO); /* none, or damaged */
             continue;
         }
         kept++;
@@ -147,7 +153,7 @@ static void prune(const struct disk_step *step) {
         }
         tide__manifest_release(&m);
     }
-    for (size_t i = 0; i < count && stays; i++) {
+    for (size_t i = 0; i < count && stays && (known || TIDE_MUTANT(unread_pruned)); i++) {
         if (!stays[i]) {
             tide__generation_remove(step->port, step->dir, numbers[i]);
         }
@@ -568,9 +574,9 @@ int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_o
     c->store = store;
     (void)snprintf(c->dir, sizeof c->dir, "%s", o->dir);
     c->keep = o->keep == 0 ? KEEP_DEFAULT : o->keep < KEEP_LEAST ? KEEP_LEAST : o->keep;
-    c->full_every = o->full_every == 0                ? FULL_EVERY_DEFAULT
-                    : o->full_every > TIDE__CHAIN_MAX ? TIDE__CHAIN_MAX
-                                                      : o->full_every;
+    c->full_every = o->full_every == 0                     ? FULL_EVERY_DEFAULT
+                    : o->full_every > TIDE__INCREMENTS_MAX ? TIDE__INCREMENTS_MAX
+                                                           : o->full_every;
     c->timeout = o->timeout ? o->timeout : 60 * TIDE_SECOND;
     c->manifest.id = store->port->ops->entropy(store->port) | 1u;
     (void)snprintf(c->manifest.program, sizeof c->manifest.program, "%s", TIDE_VERSION);

@@ -134,11 +134,17 @@ static void remove_file(void *arg, const char *name) {
 }
 
 void tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation) {
-    char path[TIDE__PATH_MAX];
+    char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX + 16];
     tide__generation_path(dir, generation, path);
+    (void)snprintf(name, sizeof name, "%s/MANIFEST.json", path);
     struct removal r = {port, path};
-    remove_file(&r, "MANIFEST.json"); /* without it, it is none: what follows may be cut short */
-    (void)port->ops->directory_sync(port, path);
+    /* Without it, it is none, and what follows may be cut short. But that it is gone must be
+     * certain: if a crash brings it back, it must stand for a whole generation. */
+    int code = port->ops->file_unlink(port, name);
+    code = code == 0 || code == TIDE_ENOENT ? port->ops->directory_sync(port, path) : code;
+    if (code && !TIDE_MUTANT(removal_not_synced)) {
+        return;
+    }
     (void)port->ops->file_list(port, path, remove_file, &r);
     (void)port->ops->file_unlink(port, path);
 }

@@ -383,7 +383,7 @@ static int parse_body(struct fields *f, struct tide__manifest *m) {
     get_text(f, "program", m->program, sizeof m->program);
     size_t count = 0, clocks = 0;
     uint32_t *chain = get_list(f, "chain", &count);
-    bool good = count > 0 && count <= TIDE__CHAIN_MAX && chain[count - 1] == m->generation;
+    bool good = count > 0 && count <= TIDE__INCREMENTS_MAX && chain[count - 1] == m->generation;
     for (size_t i = 0; i < count && good; i++) {
         good = i == 0 || chain[i] > chain[i - 1];
         m->chain[i] = chain[i];

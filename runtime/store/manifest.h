@@ -10,7 +10,7 @@
 
 enum {
     TIDE__MANIFEST_FORMAT = 1,
-    TIDE__CHAIN_MAX = 64,
+    TIDE__INCREMENTS_MAX = 64,
     TIDE__MANIFEST_MAX = 16 << 20,
     TIDE__FILE_NAME_MAX = 128,
 };
@@ -34,7 +34,7 @@ struct tide__manifest {
     bool full;
     char program[32];
     uint64_t
-        chain[TIDE__CHAIN_MAX]; /* generations it is built of, the full one first, itself last */
+        chain[TIDE__INCREMENTS_MAX]; /* generations it is built of, the full one first, itself last */
     size_t chain_count;
     uint32_t *nodes; /* ids of those that wrote */
     size_t node_count;

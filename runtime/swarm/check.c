@@ -45,22 +45,23 @@ static int by_key(const void *a, const void *b) {
     if (x->key != y->key) {
         return x->key < y->key ? -1 : 1;
     }
-    return x->invoked != y->invoked ? (x->invoked < y->invoked ? -1 : 1)
-                                    : (x->worker != y->worker ? (x->worker < y->worker ? -1 : 1)
-                                                              : (x->step > y->step) -
-                                                                    (x->step < y->step));
+    return x->invoked != y->invoked
+               ? (x->invoked < y->invoked ? -1 : 1)
+               : (x->worker != y->worker ? (x->worker < y->worker ? -1 : 1)
+                                         : (x->step > y->step) - (x->step < y->step));
 }
 
 static void accuse(struct world *w, const struct table *table, const char *checker,
                    const char *what, const struct operation *a, const struct operation *b) {
     swarm_fail(w, checker,
-         "table %s key %u: %s\n  worker %u step %u, %.6f..%.6f s, %s %d set %016llx\n"
-         "  worker %u step %u, %.6f..%.6f s, %s %d set %016llx",
-         table->name, a->key, what, a->worker, a->step, (double)a->invoked / 1e9,
-         a->returned == TIDE_NEVER ? 1e9 : (double)a->returned / 1e9, a->push < 0 ? "pull" : "push",
-         a->push, (unsigned long long)a->set, b->worker, b->step, (double)b->invoked / 1e9,
-         b->returned == TIDE_NEVER ? 1e9 : (double)b->returned / 1e9, b->push < 0 ? "pull" : "push",
-         b->push, (unsigned long long)b->set);
+               "table %s key %u: %s\n  worker %u step %u, %.6f..%.6f s, %s %d set %016llx\n"
+               "  worker %u step %u, %.6f..%.6f s, %s %d set %016llx",
+               table->name, a->key, what, a->worker, a->step, (double)a->invoked / 1e9,
+               a->returned == TIDE_NEVER ? 1e9 : (double)a->returned / 1e9,
+               a->push < 0 ? "pull" : "push", a->push, (unsigned long long)a->set, b->worker,
+               b->step, (double)b->invoked / 1e9,
+               b->returned == TIDE_NEVER ? 1e9 : (double)b->returned / 1e9,
+               b->push < 0 ? "pull" : "push", b->push, (unsigned long long)b->set);
 }
 
 static uint64_t bit_of(const struct operation *push) {
@@ -166,9 +167,9 @@ static void check_told(struct world *w, unsigned t, const uint32_t *gone) {
         }
         tide_table_stats(table, &stats);
         if (gone[n] > stats.vanished) {
-            swarm_fail(w, "window", "%u pushes of %s to %s that had returned are gone, %llu were told",
-                       gone[n], node->name, w->tables[t].name,
-                       (unsigned long long)stats.vanished);
+            swarm_fail(w, "window",
+                       "%u pushes of %s to %s that had returned are gone, %llu were told", gone[n],
+                       node->name, w->tables[t].name, (unsigned long long)stats.vanished);
         }
     }
 }
@@ -197,8 +198,7 @@ static void check_table(struct world *w, struct table *table, uint32_t *gone) {
         for (n = 1; i + n < h->count && h->list[i + n].key == h->list[i].key;) {
             n++;
         }
-        check_key(w, table, h->list + i,
-                  table->rest ? forgive(w, table, h->list + i, n, gone) : n);
+        check_key(w, table, h->list + i, table->rest ? forgive(w, table, h->list + i, n, gone) : n);
     }
 }
 
@@ -234,9 +234,10 @@ void check_messages(struct world *w) {
             for (unsigned lane = 0; lane < LANES; lane++) {
                 if (to->state == NODE_UP && from->node->state == NODE_UP &&
                     to->echo->heard[i][lane] != from->sent[n][lane]) {
-                    swarm_fail(w, "exactly_once", "of %u casts of worker %u (%s) to %s %u have come",
-                         from->sent[n][lane], i, from->node->name, to->name,
-                         to->echo->heard[i][lane]);
+                    swarm_fail(w, "exactly_once",
+                               "of %u casts of worker %u (%s) to %s %u have come",
+                               from->sent[n][lane], i, from->node->name, to->name,
+                               to->echo->heard[i][lane]);
                 }
             }
         }

@@ -52,7 +52,7 @@ static int echo_handle(void *state, const struct tide_message *m) {
     uint32_t *heard = &echo->heard[worker][lane];
     if (number != (uint64_t)*heard + 1) {
         swarm_fail(w, "exactly_once", "%s heard cast %llu of worker %u after %u", echo->node->name,
-             (unsigned long long)number, (unsigned)worker, *heard);
+                   (unsigned long long)number, (unsigned)worker, *heard);
     }
     *heard = (uint32_t)number;
     return 0;
@@ -80,7 +80,7 @@ static void ask(struct worker *worker, const struct node *to, const struct tide_
     if (code < 0) {
         if (to->state == NODE_UP && !excused(w, worker->node, NULL, code, tide_error_message())) {
             swarm_fail(w, "session", "worker %u (%s) called %s: %s %s", worker->index,
-                 worker->node->name, to->name, tide_error_name(code), tide_error_message());
+                       worker->node->name, to->name, tide_error_name(code), tide_error_message());
         }
         return;
     }
@@ -89,8 +89,8 @@ static void ask(struct worker *worker, const struct node *to, const struct tide_
     struct tide_reader r;
     tide_reader_init(&r, data, size);
     if (tide_read_uint(&r) != number || r.error != 0) {
-        swarm_fail(w, "exactly_once", "worker %u (%s) got the answer to another call", worker->index,
-             worker->node->name);
+        swarm_fail(w, "exactly_once", "worker %u (%s) got the answer to another call",
+                   worker->index, worker->node->name);
     }
     tide_reply_free(reply);
 }
@@ -126,8 +126,8 @@ void echo_message(struct worker *worker) {
         bytes[i] = pattern(number, i);
     }
     w->report->messages++;
-    (void)snprintf(worker->doing, sizeof worker->doing, "%s %s, %zu bytes",
-                   calls ? "call" : "cast", to->name, size);
+    (void)snprintf(worker->doing, sizeof worker->doing, "%s %s, %zu bytes", calls ? "call" : "cast",
+                   to->name, size);
     if (calls) {
         ask(worker, to, &body, number);
     } else {
@@ -137,7 +137,7 @@ void echo_message(struct worker *worker) {
         } else if (to->state == NODE_UP &&
                    !excused(w, worker->node, NULL, code, tide_error_message())) {
             swarm_fail(w, "session", "worker %u (%s) cast to %s: %s %s", worker->index,
-                 worker->node->name, to->name, tide_error_name(code), tide_error_message());
+                       worker->node->name, to->name, tide_error_name(code), tide_error_message());
         }
     }
     tide_writer_release(&body);

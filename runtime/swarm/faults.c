@@ -2,8 +2,9 @@
  * Faults: when each kind happens is drawn before the run, whom it hits when it happens. What a
  * fault takes away comes back: cuts heal and pauses end well within the silence that the detector
  * of failures grants, and there is one of them at a time, so that nobody is declared dead who
- * lives. Crashes alone lose something; the first node, the controller, does not crash. In most runs
- * no more nodes are lost at one time than every table with copies survives.
+ * lives. Crashes alone lose something; the first node, the controller, crashes only where it keeps
+ * a journal, and always comes back. In most runs no more nodes are lost at one time than every
+ * table with copies survives.
  */
 #include "swarm/world.h"
 
@@ -44,12 +45,10 @@ struct faults {
     char target[200]; /* endpoint the stranger is to dial */
     bool reckless;    /* crashes ask nobody */
     unsigned losses;  /* since all rows had their copies */
-    struct tide_random random, shortages, ballasts;
+    struct tide_random random, shortages, ballasts, successions;
 };
 
-static void note(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void note(struct world *w, const char *format, ...) {
+void fault_note(struct world *w, const char *format, ...) {
     size_t used = strlen(w->report->faults);
     char text[160];
     va_list arguments;
@@ -90,9 +89,10 @@ void faults_plan(struct world *w) {
     TIDE_ASSERT(f != NULL);
     w->faults = f;
     tide_random_seed(&f->random, tide_mix64(w->options.seed ^ 0xfa017));
-    f->reckless = chance(&f->random, reckless_share);
+    f->reckless = chance(&f->random, reckless_share) && !keeps_all(w);
     tide_random_seed(&f->shortages, tide_mix64(w->options.seed ^ 0x5407));
     tide_random_seed(&f->ballasts, tide_mix64(w->options.seed ^ 0xba11a57));
+    tide_random_seed(&f->successions, tide_mix64(w->options.seed ^ 0x5cce));
     uint64_t start = tide_sim_now(w->sim);
     for (unsigned o = 0; o < SWARM_OPTIONS; o++) {
         const bool is_fault = swarm_option_is_fault(o) || o == SWARM_BALLAST_S;
@@ -135,8 +135,9 @@ static bool is_member(const struct node *n) {
 static unsigned pick(struct world *w, bool up, bool first, unsigned other) {
     unsigned chosen = UINT_MAX;
     uint64_t seen = 0;
-    for (unsigned i = first ? 0 : 1; i < w->node_count; i++) {
+    for (unsigned i = 0; i < w->node_count; i++) {
         bool fits = up ? w->nodes[i]->state == NODE_UP : is_member(w->nodes[i]);
+        fits = fits && (first || !is_first(w->nodes[i]));
         if (fits && i != other && tide_random_below(&w->faults->random, ++seen) == 0) {
             chosen = i;
         }
@@ -197,8 +198,8 @@ static void partition(struct world *w, uint64_t lasts) {
             tide_sim_cut(w->sim, w->nodes[b]->name, w->nodes[a]->name, true);
         }
         undo_later(w, (struct undo){.option = SWARM_PARTITION_S, .a = a, .b = b}, lasts);
-        note(w, "cut %s%s%s for %.3f s", w->nodes[a]->name, oneway ? ">" : "-", w->nodes[b]->name,
-             (double)lasts / 1e9);
+        fault_note(w, "cut %s%s%s for %.3f s", w->nodes[a]->name, oneway ? ">" : "-",
+                   w->nodes[b]->name, (double)lasts / 1e9);
         return;
     }
     for (unsigned i = 0; i < w->node_count; i++) { /* `a` from all others */
@@ -210,14 +211,15 @@ static void partition(struct world *w, uint64_t lasts) {
             undo_later(w, (struct undo){.option = SWARM_PARTITION_S, .a = a, .b = i}, lasts);
         }
     }
-    note(w, "cut %s%sall for %.3f s", w->nodes[a]->name, oneway ? ">" : "-", (double)lasts / 1e9);
+    fault_note(w, "cut %s%sall for %.3f s", w->nodes[a]->name, oneway ? ">" : "-",
+               (double)lasts / 1e9);
 }
 
 static void reset(struct world *w) {
     unsigned a = pick(w, false, true, UINT_MAX), b = pick(w, false, true, a);
     if (a != UINT_MAX && b != UINT_MAX) {
         tide_sim_reset(w->sim, w->nodes[a]->name, w->nodes[b]->name);
-        note(w, "reset %s-%s", w->nodes[a]->name, w->nodes[b]->name);
+        fault_note(w, "reset %s-%s", w->nodes[a]->name, w->nodes[b]->name);
     }
 }
 
@@ -232,7 +234,8 @@ static void slow(struct world *w) {
     if (a != UINT_MAX && undo_room(w) && times > usual) {
         tide_sim_set_slowness(w->sim, w->nodes[a]->name, times);
         undo_later(w, (struct undo){.option = SWARM_SLOW_S, .a = a}, lasts);
-        note(w, "%s %.0f times slower for %.1f s", w->nodes[a]->name, times, (double)lasts / 1e9);
+        fault_note(w, "%s %.0f times slower for %.1f s", w->nodes[a]->name, times,
+                   (double)lasts / 1e9);
     }
 }
 
@@ -250,10 +253,14 @@ static unsigned losses_max(const struct world *w) {
 
 /* Is every death known to the controller? */
 static bool deaths_known(const struct world *w) {
+    const struct node *controller = node_named(w, "n1");
+    if (controller->state != NODE_UP) {
+        return false;
+    }
     for (unsigned i = 0; i < w->node_count; i++) {
         struct tide_member m;
         const struct node *n = w->nodes[i];
-        if (n->lost && n->id != 0 && tide_net_member(tide_net_of(w->nodes[0]->node), n->id, &m) &&
+        if (n->lost && n->id != 0 && tide_net_member(tide_net_of(controller->node), n->id, &m) &&
             m.state != TIDE_MEMBER_DEAD) {
             return false;
         }
@@ -297,7 +304,7 @@ static void crash(struct world *w) {
         return;
     }
     f->losses++;
-    note(w, "%s crashes", w->nodes[a]->name);
+    fault_note(w, "%s crashes", w->nodes[a]->name);
     node_crash(w->nodes[a], back ? at : TIDE_NEVER);
 }
 
@@ -311,8 +318,7 @@ static void shortage(struct world *w) {
     const bool dies = chance(random, 0.2), back = chance(random, 0.7);
     const uint64_t lasts = between(random, 50 * MS, 3000 * MS);
     const uint64_t at = tide_sim_now(w->sim) + between(random, 0, 20 * TIDE_SECOND);
-    if (node->state != NODE_UP || !undo_room(w) ||
-        (dies && (node == w->nodes[0] || !may_lose_one(w)))) {
+    if (node->state != NODE_UP || !undo_room(w) || (dies && (is_first(node) || !may_lose_one(w)))) {
         return;
     }
     if (dies) {
@@ -323,19 +329,19 @@ static void shortage(struct world *w) {
     node->short_once = true;
     tide_sim_set_memory(w->sim, node->name, &memory);
     undo_later(w, (struct undo){.option = SWARM_MEMORY_S, .a = a, .dies = dies}, lasts);
-    note(w, "%s gets no memory, %.1f %% of the time, for %.1f s%s", node->name, 100 * memory.asked,
-         (double)lasts / 1e9, dies ? ", and may end of it" : "");
+    fault_note(w, "%s gets no memory, %.1f %% of the time, for %.1f s%s", node->name,
+               100 * memory.asked, (double)lasts / 1e9, dies ? ", and may end of it" : "");
 }
 
-static void enough(struct world *w, struct node *node, bool dies) {
-    static const struct tide_sim_memory memory = {0};
-    tide_sim_set_memory(w->sim, node->name, &memory);
-    if (dies && !node->lost && w->faults->losses > 0) {
+/* It may have ended, and has not. */
+static void spare(struct world *w, const struct node *node) {
+    if (!node->lost && w->faults->losses > 0) {
         w->faults->losses--;
     }
 }
 
-/* For a while a node's memory is nearly all used up: by whatever, its budget only knows how much. */
+/* For a while a node's memory is nearly all used up: by whatever, its budget only knows how much.
+ */
 static void ballast(struct world *w) {
     struct tide_random *random = &w->faults->ballasts;
     const unsigned a = (unsigned)tide_random_below(random, w->node_count);
@@ -350,8 +356,8 @@ static void ballast(struct world *w) {
     node->ballast = full > used ? full - used : 0;
     tide_budget_keep(budget, node->ballast);
     undo_later(w, (struct undo){.option = SWARM_BALLAST_S, .a = a}, lasts);
-    note(w, "%s uses %.0f %% of its memory for %.1f s", node->name, 100 * share,
-         (double)lasts / 1e9);
+    fault_note(w, "%s uses %.0f %% of its memory for %.1f s", node->name, 100 * share,
+               (double)lasts / 1e9);
 }
 
 static void less(struct node *node) {
@@ -359,6 +365,48 @@ static void less(struct node *node) {
         tide_budget_drop(&tide_store_of(node->node)->budget, node->ballast);
     }
     node->ballast = 0;
+}
+
+static void enough(struct world *w, const struct node *node, bool dies) {
+    static const struct tide_sim_memory memory = {0};
+    tide_sim_set_memory(w->sim, node->name, &memory);
+    if (dies) {
+        spare(w, node);
+    }
+}
+
+/* The controller crashes, now or within one of the next changes of its journal; or these fail, and
+ * it gives up. It is started again with what it has recorded. */
+static void succession(struct world *w) {
+    struct tide_random *random = &w->faults->successions;
+    struct node *node = node_named(w, "n1");
+    const uint64_t how = tide_random_below(random, 3), lasts = between(random, 50 * MS, 3000 * MS);
+    const uint64_t at = tide_sim_now(w->sim) + between(random, 0, 5 * TIDE_SECOND);
+    unsigned a = w->node_count;
+    if (node->state != NODE_UP || !undo_room(w) || !may_lose_one(w)) {
+        return;
+    }
+    w->faults->losses++;
+    node->restart_at = at;
+    if (how == 0) {
+        fault_note(w, "the controller crashes");
+        node_crash(node, at);
+        return;
+    }
+    const struct tide_sim_disk disk = {.crash = how == 1 ? 0.3 : 0,
+                                       .write_error = how == 2 ? 0.3 : 0,
+                                       .sync_error = how == 2 ? 0.3 : 0};
+    tide_sim_set_disk(w->sim, node->name, &disk);
+    while (w->nodes[--a] != node) {
+    }
+    undo_later(w, (struct undo){.option = SWARM_CONTROLLER_S, .a = a, .dies = true}, lasts);
+    fault_note(w, "changes of the controller's journal %s, for %.1f s",
+               how == 1 ? "end in a crash" : "fail", (double)lasts / 1e9);
+}
+
+static void journal_works(struct world *w, const struct node *node) {
+    tide_sim_set_disk(w->sim, node->name, &(struct tide_sim_disk){0});
+    spare(w, node);
 }
 
 static void happen(struct world *w, enum swarm_option kind) {
@@ -380,7 +428,7 @@ static void happen(struct world *w, enum swarm_option kind) {
         lasts = between(&f->random, 10 * MS, pause_max);
         if (a != UINT_MAX && silence(w, lasts)) {
             tide_sim_pause(w->sim, w->nodes[a]->name, lasts);
-            note(w, "%s stands still for %.3f s", w->nodes[a]->name, (double)lasts / 1e9);
+            fault_note(w, "%s stands still for %.3f s", w->nodes[a]->name, (double)lasts / 1e9);
         }
         break;
     case SWARM_SLOW_S:
@@ -392,7 +440,7 @@ static void happen(struct world *w, enum swarm_option kind) {
             double times = exp(tide_random_uniform(&f->random) * log(100));
             set_latency(w, times);
             undo_later(w, (struct undo){.option = SWARM_DELAY_S}, lasts);
-            note(w, "latency x%.1f for %.1f s", times, (double)lasts / 1e9);
+            fault_note(w, "latency x%.1f for %.1f s", times, (double)lasts / 1e9);
         }
         break;
     case SWARM_GARBAGE_S:
@@ -401,7 +449,7 @@ static void happen(struct world *w, enum swarm_option kind) {
     case SWARM_LEAVE_S:
         a = pick(w, true, false, UINT_MAX);
         if (a != UINT_MAX && nodes_in(w, NODE_UP) > 3 && nodes_in(w, NODE_LEAVING) < 2) {
-            note(w, "%s leaves", w->nodes[a]->name);
+            fault_note(w, "%s leaves", w->nodes[a]->name);
             node_leave(w->nodes[a]);
         }
         break;
@@ -410,7 +458,7 @@ static void happen(struct world *w, enum swarm_option kind) {
             w->node_count + NODES_UP_MAX < NODES_MAX) {
             char name[16];
             (void)snprintf(name, sizeof name, "n%u", ++w->names);
-            note(w, "%s joins", name);
+            fault_note(w, "%s joins", name);
             (void)node_start(w, name);
         }
         break;
@@ -422,6 +470,12 @@ static void happen(struct world *w, enum swarm_option kind) {
         break;
     case SWARM_BALLAST_S:
         ballast(w);
+        break;
+    case SWARM_FLIP_S:
+        saver_flip(w);
+        break;
+    case SWARM_CONTROLLER_S:
+        succession(w);
         break;
     default:
         break;
@@ -439,6 +493,8 @@ static void undo(struct world *w, const struct undo *u) {
         enough(w, w->nodes[u->a], u->dies);
     } else if (u->option == SWARM_BALLAST_S) {
         less(w->nodes[u->a]);
+    } else if (u->option == SWARM_CONTROLLER_S) {
+        journal_works(w, w->nodes[u->a]);
     } else {
         set_latency(w, 1);
     }
@@ -536,7 +592,7 @@ static void garbage(struct world *w) {
     }
     (void)snprintf(f->target, sizeof f->target, "%s", tide_node_endpoint(w->nodes[a]->node));
     tide_executor_wake(f->stranger, f->executor);
-    note(w, "a stranger talks nonsense to %s", w->nodes[a]->name);
+    fault_note(w, "a stranger talks nonsense to %s", w->nodes[a]->name);
 }
 
 void faults_release(struct world *w) {

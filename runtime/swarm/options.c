@@ -9,11 +9,11 @@
 #include <string.h>
 
 enum kind {
-    WHOLE,     /* a whole number, logarithmically even */
-    REAL,      /* logarithmically even */
-    SHARE,     /* evenly between least and most */
-    LIMITED,   /* WHOLE, or with probability 1/2 no limit (0) */
-    FAULT      /* off (0) with probability 1/2, else REAL */
+    WHOLE,   /* a whole number, logarithmically even */
+    REAL,    /* logarithmically even */
+    SHARE,   /* evenly between least and most */
+    LIMITED, /* WHOLE, or with probability 1/2 no limit (0) */
+    FAULT    /* off (0) with probability 1/2, else REAL; most 0: off, unless a profile asks */
 };
 
 static const struct option {
@@ -23,27 +23,28 @@ static const struct option {
 } options[SWARM_OPTIONS] = {
     [SWARM_NODES] = {"nodes", WHOLE, 3, 9},
     [SWARM_THREADS] = {"threads", WHOLE, 1, 3},
-    [SWARM_FIBERS] = {"fibers", WHOLE, 1, 2},        /* workers of each thread */
+    [SWARM_FIBERS] = {"fibers", WHOLE, 1, 2}, /* workers of each thread */
     [SWARM_TABLES] = {"tables", WHOLE, 1, 4},
-    [SWARM_KEYS] = {"keys", WHOLE, 1, 200},          /* in use at one time */
+    [SWARM_KEYS] = {"keys", WHOLE, 1, 200}, /* in use at one time */
     [SWARM_WIDTH] = {"width", WHOLE, 4, 64},
-    [SWARM_RELOCATE] = {"relocate", SHARE, 0, 1},    /* share of tables whose rows move */
-    [SWARM_REPLICAS] = {"replicas", SHARE, 0, 1},    /* share of the other tables, with 1 or 2 copies */
+    [SWARM_RELOCATE] = {"relocate", SHARE, 0, 1}, /* share of tables whose rows move */
+    [SWARM_REPLICAS] = {"replicas", SHARE, 0,
+                        1}, /* share of the other tables, with 1 or 2 copies */
     [SWARM_HASHED] = {"hashed", SHARE, 0, 0.6},
-    [SWARM_COUNTERS] = {"counters", SHARE, 0, 0.7},  /* share of tables; the others are one-hot */
+    [SWARM_COUNTERS] = {"counters", SHARE, 0, 0.7}, /* share of tables; the others are one-hot */
     [SWARM_MAILBOX] = {"mailbox", WHOLE, 1, 1024},
-    [SWARM_CHUNK] = {"chunk", WHOLE, 64, 65536},     /* bytes that arrive at a time */
+    [SWARM_CHUNK] = {"chunk", WHOLE, 64, 65536}, /* bytes that arrive at a time */
     [SWARM_LATENCY_US] = {"latency_us", REAL, 10, 100000},
-    [SWARM_JITTER] = {"jitter", SHARE, 0, 1},        /* least latency = (1 - jitter) x latency */
+    [SWARM_JITTER] = {"jitter", SHARE, 0, 1}, /* least latency = (1 - jitter) x latency */
     [SWARM_NIC_MBIT] = {"nic_mbit", LIMITED, 50, 100000},
-    [SWARM_SLOWNESS] = {"slowness", REAL, 1, 100},   /* of the slowest node */
-    [SWARM_BATCH] = {"batch", WHOLE, 1, 64},         /* keys of an operation */
-    [SWARM_DEPTH] = {"depth", WHOLE, 1, 16},         /* asynchronous operations of a worker */
-    [SWARM_BURST] = {"burst", WHOLE, 4, 24},         /* operations of a worker in a burst */
+    [SWARM_SLOWNESS] = {"slowness", REAL, 1, 100}, /* of the slowest node */
+    [SWARM_BATCH] = {"batch", WHOLE, 1, 64},       /* keys of an operation */
+    [SWARM_DEPTH] = {"depth", WHOLE, 1, 16},       /* asynchronous operations of a worker */
+    [SWARM_BURST] = {"burst", WHOLE, 4, 24},       /* operations of a worker in a burst */
     [SWARM_SYNC] = {"sync", SHARE, 0, 1},
     [SWARM_PUSHES] = {"pushes", SHARE, 0.2, 0.8},
     [SWARM_LOCALIZES] = {"localizes", SHARE, 0, 0.5},
-    [SWARM_MESSAGES] = {"messages", SHARE, 0, 0.4},  /* share of casts and calls */
+    [SWARM_MESSAGES] = {"messages", SHARE, 0, 0.4}, /* share of casts and calls */
     [SWARM_PAYLOAD] = {"payload", WHOLE, 16, 400000},
     [SWARM_CHAOS_S] = {"chaos_s", SHARE, 45, 45},
     [SWARM_HEAL_S] = {"heal_s", SHARE, 15, 15},
@@ -57,15 +58,20 @@ static const struct option {
     [SWARM_LEAVE_S] = {"leave_s", FAULT, 5, 30},
     [SWARM_JOIN_S] = {"join_s", FAULT, 5, 30},
     [SWARM_CRASH_S] = {"crash_s", FAULT, 10, 60},
-    [SWARM_SHARED] = {"shared", SHARE, 0, 0}, /* share of tables whose keys have copies where used */
+    [SWARM_SHARED] = {"shared", SHARE, 0,
+                      0}, /* share of tables whose keys have copies where used */
     [SWARM_DRIFT_PPM] = {"drift_ppm", SHARE, 0, 0}, /* no clock is off by more than this */
     [SWARM_WINDOW] = {"window", SHARE, 0, 0}, /* share of tables with copies, durability window */
     [SWARM_MEMORY_S] = {"memory_s", FAULT, 3, 20},
-    [SWARM_QUEUE_KIB] = {"queue_kib", LIMITED, 1, 1024}, /* of operations of one node under way */
+    [SWARM_QUEUE_KIB] = {"queue_kib", LIMITED, 1, 1024},  /* of operations of one node under way */
     [SWARM_CHECKPOINT_S] = {"checkpoint_s", SHARE, 0, 0}, /* mean rest between two; 0: none */
-    [SWARM_DISK] = {"disk", SHARE, 0, 0}, /* share of operations on files that fail */
+    [SWARM_DISK] = {"disk", SHARE, 0, 0},       /* share of operations on files that fail */
     [SWARM_CAP_MIB] = {"cap_mib", SHARE, 0, 0}, /* least memory cap of a node; 0: none has one */
     [SWARM_BALLAST_S] = {"ballast_s", SHARE, 0, 0}, /* between two times that one fills up */
+    [SWARM_DISK_CRASH] = {"disk_crash", SHARE, 0,
+                          0}, /* share of changes in which the disk crashes */
+    [SWARM_FLIP_S] = {"flip_s", FAULT, 0, 0},
+    [SWARM_CONTROLLER_S] = {"controller_s", FAULT, 0, 0},
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -73,49 +79,28 @@ static const struct setting {
     const char *profile, *name;
     double value;
 } settings[] = {
-    {"calm", "faults", 0},
-    {"calm", "buggify", 0},
-    {"overload", "mailbox", 1},
-    {"overload", "burst", 24},
-    {"overload", "depth", 16},
-    {"overload", "messages", 0.6},
-    {"overload", "queue_kib", 2},
-    {"overload", "cap_mib", 32},
-    {"overload", "ballast_s", 2},
-    {"overload", "crash_s", 0},
-    {"overload", "memory_s", 0},
-    {"elastic", "leave_s", 6},
-    {"elastic", "join_s", 5},
-    {"elastic", "crash_s", 0},
-    {"elastic", "memory_s", 0},
-    {"copies", "relocate", 0},
-    {"copies", "replicas", 1},
-    {"copies", "crash_s", 12},
-    {"copies", "join_s", 10},
-    {"copies", "leave_s", 15},
-    {"shared", "shared", 0.85},
-    {"shared", "localizes", 0.3},
-    {"shared", "leave_s", 10},
-    {"shared", "join_s", 8},
-    {"shared", "replicas", 0}, /* their leases would hide what is under way at rest */
-    {"window", "relocate", 0},
-    {"window", "replicas", 1},
-    {"window", "window", 1},
-    {"window", "counters", 0},
-    {"window", "crash_s", 12},
-    {"window", "join_s", 10},
-    {"window", "leave_s", 15},
-    {"disk", "checkpoint_s", 1},
-    {"disk", "disk", 0.01},
-    {"disk", "join_s", 10},
-    {"disk", "leave_s", 15},
-    {"disk", "crash_s", 0}, /* rows that are gone would be in no generation */
-    {"disk", "memory_s", 0},
-    {"clocks", "drift_ppm", 500}, /* any two differ by the thousandth that is promised, or less */
-    {"clocks", "replicas", 0.8},
-    {"clocks", "crash_s", 20},
+    {"overload", "cap_mib", 32},   {"overload", "ballast_s", 2},  {"calm", "faults", 0},
+    {"calm", "buggify", 0},        {"overload", "mailbox", 1},    {"overload", "burst", 24},
+    {"overload", "depth", 16},     {"overload", "messages", 0.6}, {"overload", "queue_kib", 2},
+    {"overload", "crash_s", 0},    {"overload", "memory_s", 0},   {"elastic", "leave_s", 6},
+    {"elastic", "join_s", 5},      {"elastic", "crash_s", 0},     {"elastic", "memory_s", 0},
+    {"copies", "relocate", 0},     {"copies", "replicas", 1},     {"copies", "crash_s", 12},
+    {"copies", "join_s", 10},      {"copies", "leave_s", 15},     {"shared", "shared", 0.85},
+    {"shared", "localizes", 0.3},  {"shared", "leave_s", 10},     {"shared", "join_s", 8},
+    {"shared", "replicas", 0}, /* their leases would hide what is
+                                  under way at rest */
+    {"window", "relocate", 0},     {"window", "replicas", 1},     {"window", "window", 1},
+    {"window", "counters", 0},     {"window", "crash_s", 12},     {"window", "join_s", 10},
+    {"window", "leave_s", 15},     {"disk", "checkpoint_s", 1},   {"disk", "disk", 0.01},
+    {"disk", "disk_crash", 0.003}, {"disk", "flip_s", 30},        {"disk", "join_s", 10},
+    {"disk", "leave_s", 15},       {"disk", "memory_s", 0},       {"journal", "controller_s", 8},
+    {"journal", "crash_s", 20},    {"journal", "join_s", 10},     {"journal", "leave_s", 15},
+    {"journal", "memory_s", 0},    {"clocks", "drift_ppm", 500}, /* any two differ by the thousandth
+                                                                    that is promised, or less */
+    {"clocks", "replicas", 0.8},   {"clocks", "crash_s", 20},
 };
-static const char profile_names[] = "swarm calm overload elastic copies shared window clocks disk";
+static const char profile_names[] =
+    "swarm calm overload elastic copies shared window clocks disk journal";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. So
  * do nodes that are short of memory. */
@@ -137,7 +122,8 @@ static double draw(uint64_t seed, const struct option *o) {
     struct tide_random random;
     tide_random_seed(&random, tide_hash(o->name, strlen(o->name), tide_mix64(seed)));
     double chance = tide_random_uniform(&random), at = tide_random_uniform(&random);
-    double on = o == &options[SWARM_CRASH_S]    ? crash_share
+    double on = o->most == 0                    ? 0
+                : o == &options[SWARM_CRASH_S]  ? crash_share
                 : o == &options[SWARM_MEMORY_S] ? memory_share
                                                 : 0.5;
     if ((o->kind == FAULT && chance >= on) || (o->kind == LIMITED && chance >= 0.5)) {

@@ -44,13 +44,13 @@ static void check_one_owner(struct world *w, const struct table *table, uint32_t
     uint64_t key = key_of(table, number);
     for (unsigned i = 0; i < w->node_count; i++) {
         struct tide_table *handle;
-        if (!serves(w->nodes[i]) ||
-            tide_table_find(w->nodes[i]->node, table->name, &handle) < 0 || !owns(handle, key)) {
+        if (!serves(w->nodes[i]) || tide_table_find(w->nodes[i]->node, table->name, &handle) < 0 ||
+            !owns(handle, key)) {
             continue;
         }
         if (owner != NULL) {
-            swarm_fail(w, "one_owner", "table %s key %u: %s and %s have its row", table->name, number,
-                 owner->name, w->nodes[i]->name);
+            swarm_fail(w, "one_owner", "table %s key %u: %s and %s have its row", table->name,
+                       number, owner->name, w->nodes[i]->name);
         }
         owner = w->nodes[i];
     }
@@ -71,7 +71,7 @@ static void check_queue(struct world *w, const struct node *node) {
     }
     if (limit > 0 && bytes > limit && !alone) {
         swarm_fail(w, "memory", "%s has operations of %llu bytes under way, its limit is %llu",
-             node->name, (unsigned long long)bytes, (unsigned long long)limit);
+                   node->name, (unsigned long long)bytes, (unsigned long long)limit);
     }
 }
 
@@ -109,12 +109,12 @@ static void check_bounds(struct world *w, struct node *node) {
         if (s->outbox.ring_frames > TIDE_RING_FRAMES + TIDE_OUTBOX_VECTORS ||
             s->outbox.ring_bytes > TIDE_RING_BYTES + TIDE_OUTBOX_UNIT) {
             swarm_fail(w, "memory", "%s keeps %zu frames, %zu bytes for n%u", node->name,
-                 s->outbox.ring_frames, s->outbox.ring_bytes, s->peer->id);
+                       s->outbox.ring_frames, s->outbox.ring_bytes, s->peer->id);
         }
     }
     if (store->parked_bytes > TIDE__PARKED_BYTES_MAX) {
         swarm_fail(w, "memory", "%s has parked %llu bytes", node->name,
-             (unsigned long long)store->parked_bytes);
+                   (unsigned long long)store->parked_bytes);
     }
     struct tide_actor_info actors[64];
     size_t count = tide_actors(node->node, actors, TIDE_COUNT(actors));
@@ -124,7 +124,7 @@ static void check_bounds(struct world *w, struct node *node) {
         if (strcmp(actors[i].type, "echo") == 0 && actors[i].mailbox_messages > room &&
             actors[i].mailbox_bytes > NODES_UP_MAX * (10u << 20)) {
             swarm_fail(w, "memory", "%s: %u messages wait for the echo actor", node->name,
-                 actors[i].mailbox_messages);
+                       actors[i].mailbox_messages);
         }
     }
 }
@@ -319,7 +319,7 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
             tide__route_home(atomic_load(&handle->slots[tide__slot_of(handle, key)].route));
         if (home != 0 && told != home) {
             swarm_fail(w, "one_owner", "table %s key %u: %s takes n%u for its home, others n%u",
-                 table->name, number, n->name, told, home);
+                       table->name, number, n->name, told, home);
         }
         home = told;
         owners += owns(handle, key);
@@ -328,8 +328,8 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     const struct node *at_home = node_of_id(w, home);
     if (at_home == NULL) {
         if (!may_lose(w, table)) {
-            swarm_fail(w, "one_owner", "table %s key %u: its home n%u is not there", table->name, number,
-                 home);
+            swarm_fail(w, "one_owner", "table %s key %u: its home n%u is not there", table->name,
+                       number, home);
         }
         return;
     }
@@ -342,8 +342,8 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     if (owners > 1 || (!dead && owners == 1 && known != owner) ||
         (!dead && owners == 0 && known != home) || (dead && w->report->lost_nodes == 0)) {
         swarm_fail(w, "one_owner",
-             "table %s key %u: %u nodes have its row, the last is n%u; its home %s says n%u",
-             table->name, number, owners, owner, at_home->name, known);
+                   "table %s key %u: %u nodes have its row, the last is n%u; its home %s says n%u",
+                   table->name, number, owners, owner, at_home->name, known);
     }
 }
 
@@ -361,7 +361,7 @@ const float *row_at(const struct table *table, const struct node *n, uint64_t ke
 static void check_copies(struct world *w, const struct table *table, uint32_t number) {
     const uint64_t key = key_of(table, number);
     struct tide_table *known;
-    TIDE_ASSERT(tide_table_find(w->nodes[0]->node, table->name, &known) == 0);
+    TIDE_ASSERT(tide_table_find(node_named(w, "n1")->node, table->name, &known) == 0);
     const uint32_t slot = tide__slot_of(known, key), route = atomic_load(&known->slots[slot].route);
     const uint64_t chain = atomic_load(&known->replicas->chain[slot]);
     const struct node *home = node_of_id(w, tide__route_home(route));
@@ -377,7 +377,8 @@ static void check_copies(struct world *w, const struct table *table, uint32_t nu
             swarm_fail(w, "copies", "table %s key %u: %s, home is %s: a copy is %s", table->name,
                        number, n->name, home->name, holds ? "missing" : "left over");
         }
-        if (copy != NULL && row != NULL && memcmp(copy, row, known->row_floats * sizeof *row) != 0) {
+        if (copy != NULL && row != NULL &&
+            memcmp(copy, row, known->row_floats * sizeof *row) != 0) {
             swarm_fail(w, "copies", "table %s key %u: the copy at %s differs from the row at %s",
                        table->name, number, n->name, home->name);
         }
@@ -405,8 +406,8 @@ void check_rest(struct world *w) {
             struct tide_table_stats stats;
             tide_table_stats(tables[t], &stats);
             if (stats.surprises > 0 && w->report->lost_nodes == 0) {
-                swarm_fail(w, "fencing", "%s met %llu relocation messages of %s that cannot be", n->name,
-                     (unsigned long long)stats.surprises, tables[t]->name);
+                swarm_fail(w, "fencing", "%s met %llu relocation messages of %s that cannot be",
+                           n->name, (unsigned long long)stats.surprises, tables[t]->name);
             }
         }
         if (n->state == NODE_UP && atomic_load(&tide_store_of(n->node)->malformed) > 0) {
@@ -475,7 +476,8 @@ static size_t dump_rows(const struct world *w, char *out, size_t size) {
                 }
                 uint64_t key = key_of(table, k), word = word_of(handle, key);
                 uint32_t route = atomic_load(&handle->slots[tide__slot_of(handle, key)].route);
-                bool waits = tide__word_state(word) == TIDE__ARRIVING, away = word & TIDE__WORD_AWAY;
+                bool waits = tide__word_state(word) == TIDE__ARRIVING,
+                     away = word & TIDE__WORD_AWAY;
                 if (!waits && !away) {
                     continue;
                 }

@@ -43,8 +43,8 @@ void shared_clocks(struct worker *worker, unsigned count) {
         code = tide_clock();
     }
     if (code < 0 && worker->node->state == NODE_UP) {
-        swarm_fail(worker->world, "answers", "worker %u (%s): its clock failed: %s",
-                   worker->index, worker->node->name, tide_error_message());
+        swarm_fail(worker->world, "answers", "worker %u (%s): its clock failed: %s", worker->index,
+                   worker->node->name, tide_error_message());
     }
 }
 
@@ -154,7 +154,8 @@ static void check_copy(const struct seen *seen, struct tide__shared_key *k, uint
     const struct table *table = seen->table;
     const struct node *owner = NULL;
     static const float nothing[COUNTING_MAX]; /* a row that was never pushed to */
-    const float *row = row_of(w, table, key, &owner), *copy = tide__cached_value(tide__shared_copy(k));
+    const float *row = row_of(w, table, key, &owner),
+                *copy = tide__cached_value(tide__shared_copy(k));
     if (owner == seen->node) {
         swarm_fail(w, "copies", "table %s key %llu: %s has a copy beside the row itself",
                    table->name, (unsigned long long)key, seen->node->name);
@@ -177,12 +178,12 @@ static void check_record(struct tide__shared *s, struct tide__shared_key *k, uin
     }
     /* Nobody intends anything any more. */
     if (k->state != TIDE__COPY_NONE && technique != TIDE_REPLICATE) {
-        swarm_fail(w, "copies", "table %s key %llu: the copy at %s is left over",
-                   seen->table->name, (unsigned long long)key, seen->node->name);
+        swarm_fail(w, "copies", "table %s key %llu: the copy at %s is left over", seen->table->name,
+                   (unsigned long long)key, seen->node->name);
     }
     if (k->state == TIDE__COPY_NONE && !k->technique && !k->wanted) {
-        swarm_fail(w, "memory", "table %s key %llu: %s remembers it for nothing",
-                   seen->table->name, (unsigned long long)key, seen->node->name);
+        swarm_fail(w, "memory", "table %s key %llu: %s remembers it for nothing", seen->table->name,
+                   (unsigned long long)key, seen->node->name);
     }
 }
 

@@ -9,9 +9,10 @@
  *   echo.c      the actors they talk to
  *   faults.c    which faults, when, and that they stay within what can be recovered
  *   check.c     histories of operations: linearizable, ordered, exactly once
- *   shared.c    tables whose keys have copies on several nodes: what workers do there, and its rules
- *   saver.c     checkpoints on a disk that fails, and what they bring back
- *   rest.c      nodes as they are: one owner, bounded memory, nothing left, who waits for whom
+ *   shared.c    tables whose keys have copies on several nodes: what workers do there, and its
+ * rules saver.c     checkpoints on a disk that fails, crashes and forgets restorer.c  what they
+ * bring back when bits have changed rest.c      nodes as they are: one owner, bounded memory,
+ * nothing left, who waits for whom
  *
  * Not part of libtide: it reads the insides of the rooms below. One thread.
  */
@@ -68,7 +69,10 @@ enum swarm_option {
     SWARM_CHECKPOINT_S,
     SWARM_DISK,
     SWARM_CAP_MIB,
-    SWARM_BALLAST_S, /* new ones go to the end: faults are drawn by their place */
+    SWARM_BALLAST_S,
+    SWARM_DISK_CRASH,
+    SWARM_FLIP_S,
+    SWARM_CONTROLLER_S, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 

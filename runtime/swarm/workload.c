@@ -29,8 +29,8 @@ struct issued { /* an operation under way */
     uint64_t keys[BATCH_MAX];
     size_t at[BATCH_MAX]; /* in the history */
     float *rows;
-    uint16_t *acked;     /* counters, pull: what must be there: [key][worker] */
-    uint16_t *own;       /* counters, pull: what this worker had issued */
+    uint16_t *acked; /* counters, pull: what must be there: [key][worker] */
+    uint16_t *own;   /* counters, pull: what this worker had issued */
 };
 
 struct ring {
@@ -53,11 +53,11 @@ static void table_init(struct world *w, struct table *t, unsigned index) {
     t->keys = (uint32_t)option(w, SWARM_KEYS);
     t->total = t->counts ? t->keys : t->keys * GENERATIONS;
     bool hashed = chance(&random, option(w, SWARM_HASHED));
-    bool moves = chance(&random, option(w, SWARM_RELOCATE));
+    bool moves = chance(&random, option(w, SWARM_RELOCATE)) && !keeps_all(w);
     uint8_t slots = tide_random_below(&random, 2) ? TIDE_SLOTS_HASH : TIDE_SLOTS_RANGE;
     uint8_t wire = wires[tide_random_below(&random, t->counts ? 2 : TIDE_COUNT(wires))];
     tide_random_seed(&random, tide_mix64(w->options.seed ^ (0xc0b1e5 + index)));
-    bool copied = !moves && chance(&random, option(w, SWARM_REPLICAS));
+    bool copied = !moves && (chance(&random, option(w, SWARM_REPLICAS)) || keeps_all(w));
     t->options = (struct tide_table_options){
         .name = t->name,
         .keys = hashed ? TIDE_KEYS_HASHED : TIDE_KEYS_DENSE,
@@ -135,8 +135,9 @@ static void pulled_set(struct worker *worker, struct issued *op, unsigned i) {
         if (value == 1) {
             set |= UINT64_C(1) << c;
         } else if (value != 0) {
-            swarm_fail(w, "exactly_once", "table %s key %u: coordinate %u is %g, pulled by worker %u (%s)",
-                 table->name, op->numbers[i], c, (double)value, worker->index, worker->node->name);
+            swarm_fail(
+                w, "exactly_once", "table %s key %u: coordinate %u is %g, pulled by worker %u (%s)",
+                table->name, op->numbers[i], c, (double)value, worker->index, worker->node->name);
         }
     }
     uint64_t known = table->pushes[op->numbers[i]] >= 64
@@ -144,7 +145,7 @@ static void pulled_set(struct worker *worker, struct issued *op, unsigned i) {
                          : (UINT64_C(1) << table->pushes[op->numbers[i]]) - 1;
     if ((set & ~known) != 0) {
         swarm_fail(w, "exactly_once", "table %s key %u: a pull shows a push that nobody made",
-             table->name, op->numbers[i]);
+                   table->name, op->numbers[i]);
     }
     record->set = set;
     record->ok = true;
@@ -182,10 +183,10 @@ static void pulled_counts(struct worker *worker, struct issued *op, unsigned i) 
         }
         if (wrong != NULL) {
             swarm_fail(w, checker,
-                 "table %s key %u: the count of worker %u, pulled by worker %u (%s), %s: %g; "
-                 "returned before %u, seen %u, issued %u",
-                 table->name, op->numbers[i], c, worker->index, worker->node->name, wrong,
-                 (double)value, least, seen[c], issued);
+                       "table %s key %u: the count of worker %u, pulled by worker %u (%s), %s: %g; "
+                       "returned before %u, seen %u, issued %u",
+                       table->name, op->numbers[i], c, worker->index, worker->node->name, wrong,
+                       (double)value, least, seen[c], issued);
             return;
         }
         seen[c] = (uint16_t)value;
@@ -199,8 +200,8 @@ static void finished(struct worker *worker, struct issued *op, int code, const c
         w->report->operations_lost++;
         if (!excused(w, worker->node, table, code, text)) {
             swarm_fail(w, "answers", "worker %u (%s): %s of %u keys of %s (first %u) failed: %s %s",
-                 worker->index, worker->node->name, names[op->kind], op->count, table->name,
-                 op->numbers[0], tide_error_name(code), text);
+                       worker->index, worker->node->name, names[op->kind], op->count, table->name,
+                       op->numbers[0], tide_error_name(code), text);
         }
         return;
     }
@@ -250,8 +251,8 @@ static void finish_oldest(struct worker *worker) {
     struct issued *op = &ring->list[ring->first];
     int code = op->code;
     if (!op->sync) {
-        (void)snprintf(worker->doing, sizeof worker->doing, "waits for %s of %s",
-                       names[op->kind], worker->world->tables[op->table].name);
+        (void)snprintf(worker->doing, sizeof worker->doing, "waits for %s of %s", names[op->kind],
+                       worker->world->tables[op->table].name);
         code = tide_ticket_wait(&op->ticket);
         op->returned = tide_sim_now(worker->world->sim);
         (void)snprintf(op->text, sizeof op->text, "%s", code < 0 ? tide_error_message() : "");
@@ -500,7 +501,8 @@ bool workload_spawn(struct node *node) {
         swarm_fail(w, "world", "%s: no echo actor: %s", node->name, tide_error_message());
         return true;
     }
-    unsigned threads = (unsigned)option(w, SWARM_THREADS), fibers = (unsigned)option(w, SWARM_FIBERS);
+    unsigned threads = (unsigned)option(w, SWARM_THREADS),
+             fibers = (unsigned)option(w, SWARM_FIBERS);
     for (unsigned i = 0; i < threads * fibers && w->worker_count < WORKERS_MAX; i++) {
         struct worker *worker = worker_make(node);
         memcpy(worker->tables, tables, sizeof tables);

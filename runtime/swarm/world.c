@@ -80,18 +80,32 @@ static uint64_t memory_cap(const struct world *w) {
     return (uint64_t)(least * exp2(2 * tide_random_uniform(&random))) << 20;
 }
 
+/* Whom a new node asks; NULL: it is the controller, and asks nobody. While there is none, any
+ * other. */
+static const char *endpoint_to_join(const struct node *node) {
+    const struct world *w = node->world;
+    const struct node *asked = node_named(w, "n1");
+    for (unsigned i = 0; i < w->node_count && asked->node == NULL; i++) {
+        asked = w->nodes[i]->state == NODE_UP ? w->nodes[i] : asked;
+    }
+    return is_first(node) ? NULL : asked->node != NULL ? tide_node_endpoint(asked->node) : "sim:n1";
+}
+
 static bool node_create(struct node *node) {
     struct world *w = node->world;
     static char
         no_loop; /* the caller, that is we, lets time pass: creation does not wait for the join */
-    struct tide_node_options o = {
-        .name = node->name,
-        .join = node == w->nodes[0] ? NULL : tide_node_endpoint(w->nodes[0]->node),
-        .workers = (unsigned)option(w, SWARM_THREADS),
-        .queue_limit = (uint64_t)option(w, SWARM_QUEUE_KIB) << 10,
-        .memory = memory_cap(w),
-        .loop = &no_loop};
+    struct tide_node_options o = {.name = node->name,
+                                  .join = endpoint_to_join(node),
+                                  .state = journals(w) && is_first(node) ? "state" : NULL,
+                                  .workers = (unsigned)option(w, SWARM_THREADS),
+                                  .queue_limit = (uint64_t)option(w, SWARM_QUEUE_KIB) << 10,
+                                  .memory = memory_cap(w),
+                                  .loop = &no_loop};
     set_clock(node);
+    if (journals(w) && is_first(node)) {
+        tide_sim_set_disk(w->sim, node->name, &(struct tide_sim_disk){0});
+    }
     int code = tide_sim_port(w->sim, node->name, &node->port);
     o.port = node->port;
     code = code < 0 ? code : tide_node_create(&o, &node->node);
@@ -138,12 +152,14 @@ void node_crash(struct node *node, uint64_t restart_at) {
 static void crashed(void *arg, const char *name) {
     struct world *w = arg;
     struct node *node = node_named(w, name);
-    if (node != NULL) { /* else the stranger */
+    if (node != NULL) { /* else the stranger, or the disk that all share */
         w->report->lost_nodes++;
         w->lost_too_many = w->lost_too_many || faults_lost_too_many(w);
         node->lost = true;
         node->lost_at = tide_sim_now(w->sim);
         set_state(node, NODE_CRASHED);
+    } else if (saves(w)) {
+        saver_crashed(w, name);
     }
 }
 
@@ -186,7 +202,9 @@ static void attend_joining(struct node *node, int state, int code, const char *r
     } else if (state == TIDE_MEMBER_DEAD) {
         /* A name may be taken until the others know that its former life is over, and who is not
          * a member yet has no session that would outlive a connection. */
-        if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE &&
+        const bool away =
+            journals(w) && (code == TIDE_EDIED || code == TIDE_ETIMEDOUT || code == TIDE_EBUSY);
+        if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE && !away &&
             !refused_for_memory(w, code, reason)) {
             swarm_fail(w, "membership", "%s could not join: %s %s", node->name,
                        tide_error_name(code), reason);
@@ -214,7 +232,11 @@ static void attend(struct node *node) {
     int code;
     char reason[200];
     int state = tide_net_state(tide_net_of(node->node), &code, reason, sizeof reason);
-    if (node->state == NODE_JOINING) {
+    if (state == TIDE_MEMBER_DEAD && is_first(node) && node->restart_at != 0 &&
+        code == TIDE_ECLOSED) {
+        node_crash(node,
+                   node->restart_at); /* what it decided it could not record: it has given up */
+    } else if (node->state == NODE_JOINING) {
         attend_joining(node, state, code, reason);
     } else if (state == TIDE_MEMBER_DEAD) {
         swarm_fail(w, "membership", "%s lives and was given up: %s", node->name, reason);
@@ -489,8 +511,7 @@ static void keep_rest(struct table *table, unsigned t) {
     table->rest = tide_alloc(table->total * sizeof *table->rest);
     TIDE_ASSERT(table->rest != NULL);
     for (uint32_t k = 0; k < table->total; k++) {
-        table->rest[k] =
-            look_count == 0 || looks[0].lost[t][k] ? UINT64_MAX : looks[0].sets[t][k];
+        table->rest[k] = look_count == 0 || looks[0].lost[t][k] ? UINT64_MAX : looks[0].sets[t][k];
     }
 }
 
@@ -505,9 +526,9 @@ static void compare_one_hot(struct world *w, unsigned t) {
         for (unsigned n = 0; n < look_count && o->push >= 0; n++) {
             const struct look *look = &looks[n];
             bool has = (look->sets[t][o->key] >> o->push) & 1;
-            const bool judged = table->shared ? is_vouched(w->workers[o->worker], table)
-                                              : !may_lose(w, table) &&
-                                                    !(window && w->report->lost_nodes > 0);
+            const bool judged = table->shared
+                                    ? is_vouched(w->workers[o->worker], table)
+                                    : !may_lose(w, table) && !(window && w->report->lost_nodes > 0);
             if (o->ok && !has && !look->lost[t][o->key] && judged) {
                 swarm_fail(
                     w, "exactly_once",
@@ -584,12 +605,13 @@ static void look_at_all(struct world *w) {
 
 static void release(struct world *w) {
     for (unsigned i = 0; i < w->node_count; i++) {
-        if (w->nodes[i]->node != NULL && w->nodes[i] != w->nodes[0]) {
+        if (w->nodes[i]->node != NULL && !is_first(w->nodes[i])) {
             node_end(w->nodes[i], NODE_GONE);
         }
     }
-    if (w->node_count > 0 && w->nodes[0]->node != NULL) {
-        node_end(w->nodes[0], NODE_GONE);
+    struct node *first = node_named(w, "n1");
+    if (first != NULL && first->node != NULL) {
+        node_end(first, NODE_GONE);
     }
     faults_release(w);
     tide_sim_destroy(w->sim);
@@ -634,9 +656,9 @@ static void run(struct world *w) {
     if (!w->report->failed) {
         check_windows(w);
     }
-    if (!w->report->failed && saver_restore(w) &&
-        !pass_until(w, tide_sim_now(w->sim) + 600 * TIDE_SECOND, saver_restored)) {
-        too_late(w, "bringing back the newest generation", "it does not end");
+    if (!w->report->failed && restorer_start(w) &&
+        !pass_until(w, tide_sim_now(w->sim) + 600 * TIDE_SECOND, restorer_ended)) {
+        too_late(w, "bringing back generations", "it does not end");
     }
     if (w->report->failed) {
         describe(w);

@@ -20,7 +20,7 @@ enum {
     BATCH_MAX = 64,
     GENERATIONS = 24, /* one-hot rows fill up: the keys in use change with time */
     BURSTS_MAX = 256,
-    LANES = 2, /* of casts: control, bulk */
+    LANES = 2,         /* of casts: control, bulk */
     INTENT_CLOCKS = 8, /* so far ahead workers intend at most */
 };
 
@@ -43,15 +43,16 @@ struct node { /* one life of a node */
     tide_address echo_address;
     char name[16];
     uint16_t id;
-    uint8_t state;       /* enum node_state */
-    bool lost;           /* crashed, or declared dead: its rows are gone */
+    uint8_t state; /* enum node_state */
+    bool lost;     /* crashed, or declared dead: its rows are gone */
     uint64_t lost_at;
-    uint64_t restart_at; /* crashed, or about to: when its next life begins; TIDE_NEVER */
-    bool short_once;     /* of memory: what its workers ask for may fail */
-    uint64_t since;      /* when `state` began */
-    uint64_t ballast;    /* bytes of its budget that nothing stands for: faults.c */
-    unsigned running;    /* workers */
-    bool forgot[TABLES_MAX]; /* its life is over, and so: updates of its copies may not have arrived */
+    uint64_t restart_at;     /* crashed, or about to: when its next life begins; TIDE_NEVER */
+    bool short_once;         /* of memory: what its workers ask for may fail */
+    uint64_t since;          /* when `state` began */
+    uint64_t ballast;        /* bytes of its budget that nothing stands for: faults.c */
+    unsigned running;        /* workers */
+    bool forgot[TABLES_MAX]; /* its life is over, and so: updates of its copies may not have arrived
+                              */
 };
 
 /* One key of one operation. */
@@ -72,11 +73,11 @@ struct history {
 struct table {
     char name[16];
     struct tide_table_options options;
-    bool shared;      /* keys have copies where they are used */
-    bool counts;      /* one coordinate a worker; else one-hot: one a push */
-    uint32_t keys;    /* in use at one time */
-    uint32_t total;   /* ever */
-    uint8_t *pushes;  /* one-hot: issued, of each key */
+    bool shared;              /* keys have copies where they are used */
+    bool counts;              /* one coordinate a worker; else one-hot: one a push */
+    uint32_t keys;            /* in use at one time */
+    uint32_t total;           /* ever */
+    uint8_t *pushes;          /* one-hot: issued, of each key */
     uint16_t *issued, *acked; /* counters: [key][worker]; acked: those that returned well */
     struct history history;   /* one-hot */
     uint64_t *rest;           /* one-hot, durability window: [key] at rest; UINT64_MAX: not known */
@@ -108,13 +109,14 @@ struct world {
     unsigned worker_count;
     uint64_t bursts[BURSTS_MAX];
     unsigned burst_count;
-    bool stopping; /* workers begin nothing new */
+    bool stopping;      /* workers begin nothing new */
     bool lost_too_many; /* at one time more nodes than some table has copies: slots may be lost */
     bool healing;
     uint64_t chaos_end, event_limit;
     struct tide_random random;
     struct faults *faults;
     struct saver *saver; /* NULL: nothing is saved */
+    bool restored;
 };
 
 static inline double option(const struct world *w, enum swarm_option o) {
@@ -137,8 +139,21 @@ struct node *node_start(struct world *w, const char *name); /* NULL: it has fail
 void node_leave(struct node *node);
 void node_crash(struct node *node, uint64_t restart_at);
 unsigned nodes_in(const struct world *w, enum node_state state);
-bool world_pass(struct world *w, uint64_t ns); /* false: something failed */
+bool world_pass(struct world *w, uint64_t ns);                    /* false: something failed */
 struct node *node_named(const struct world *w, const char *name); /* its newest life */
+/* The controller, in any of its lives. */
+static inline bool is_first(const struct node *node) {
+    return strcmp(node->name, "n1") == 0;
+}
+/* Does the controller keep a journal, and crash? */
+static inline bool journals(const struct world *w) {
+    return option(w, SWARM_CONTROLLER_S) > 0;
+}
+/* May no row be lost? Those that are would be in no generation, and who was the controller has
+ * rows. */
+static inline bool keeps_all(const struct world *w) {
+    return journals(w) || (option(w, SWARM_CHECKPOINT_S) > 0 && option(w, SWARM_CRASH_S) > 0);
+}
 /* May acknowledged pushes of the table be gone? */
 bool may_lose(const struct world *w, const struct table *table);
 /* May an operation of this node fail so? Without copies the text names a node that is lost.
@@ -168,6 +183,8 @@ void faults_due(struct world *w);
 void faults_heal(struct world *w);
 bool faults_lost_too_many(const struct world *w); /* at one time, for some table with copies */
 void faults_release(struct world *w);
+/* One more line of the report's faults. */
+void fault_note(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- check.c ---- */
 void history_add(struct world *w, struct table *table, const struct operation *operation,
@@ -182,8 +199,10 @@ bool any_shared(const struct world *w);
 void shared_begin(struct worker *worker); /* it has clocks from now */
 void shared_clocks(struct worker *worker, unsigned count);
 /* Fibers. Techniques of some keys, or an intent to use them; drawn. */
-int shared_manage(struct worker *worker, struct tide_table *table, const uint64_t *keys, size_t count);
-int shared_intent(struct worker *worker, struct tide_table *table, const uint64_t *keys, size_t count);
+int shared_manage(struct worker *worker, struct tide_table *table, const uint64_t *keys,
+                  size_t count);
+int shared_intent(struct worker *worker, struct tide_table *table, const uint64_t *keys,
+                  size_t count);
 /* Must every push of the worker that returned well be in the row, unless the row is lost? */
 bool is_vouched(const struct worker *worker, const struct table *table);
 void shared_forget(struct node *node); /* its life ends */
@@ -198,8 +217,25 @@ void saver_release(struct world *w);
 void saver_start(struct world *w);
 void saver_heal(struct world *w);
 bool saver_ended(const struct world *w);
-bool saver_restore(struct world *w);
-bool saver_restored(struct world *w);
+void saver_flip(struct world *w); /* a bit of a generation that counts */
+void saver_spawn(struct world *w,
+                 int (*run)(void *)); /* a fiber of the first node, with the world */
+void saver_crashed(struct world *w, const char *name);
+struct generation { /* an attempt to write one; a number may be tried again */
+    uint64_t number, began;
+    bool counts;  /* it was said to */
+    bool flipped; /* a bit of one of its own files has changed */
+};
+/* The last attempt with that number, or with the highest that counts (0); NULL: there is none. */
+struct generation *saver_generation(const struct world *w, uint64_t number);
+/* Changes a bit of one of its files. False: its manifest cannot be read, or the file is not there.
+ */
+bool saver_damage(struct world *w, uint64_t number);
+extern const char saver_place[], saver_directory[];
+
+/* ---- restorer.c ---- */
+bool restorer_start(struct world *w); /* false: there is nothing to bring back */
+bool restorer_ended(struct world *w);
 
 /* ---- rest.c ---- */
 /* The row as this node has it, home, owner or replica; NULL: it has none. */

@@ -12,7 +12,7 @@ static void check_manifest(const char *text, size_t size) {
     if (tide__manifest_parse(text, size, &m) == 0) {
         char *written;
         size_t written_size;
-        FUZZ_CHECK(m.chain_count > 0 && m.chain_count <= TIDE__CHAIN_MAX);
+        FUZZ_CHECK(m.chain_count > 0 && m.chain_count <= TIDE__INCREMENTS_MAX);
         FUZZ_CHECK(m.chain[m.chain_count - 1] == m.generation);
         for (size_t t = 0; t < m.table_count; t++) {
             FUZZ_CHECK(tide_identifier_valid(m.tables[t].name));

@@ -1,8 +1,8 @@
 #!/bin/bash
-# swarm.sh SWARM ELASTIC COPIES SHARED DISK WINDOW: so many seeds of the profiles pass; a sample does the same again,
-# also from elsewhere and with another stack limit; wrong uses are refused.
+# swarm.sh SWARM ELASTIC COPIES SHARED DISK WINDOW JOURNAL: so many seeds of the profiles pass; a sample does the same
+# again, also from elsewhere and with another stack limit; wrong uses are refused.
 . "$(dirname "$0")/harness.sh"
-swarm=${1:-40} elastic=${2:-20} copies=${3:-20} shared=${4:-20} disk=${5:-8} window=${6:-20}
+swarm=${1:-40} elastic=${2:-20} copies=${3:-20} shared=${4:-20} disk=${5:-8} window=${6:-20} journal=${7:-4}
 
 run 0 sim --profile swarm --seeds "0..$((swarm - 1))" --jobs 2
 says err.txt "$swarm seeds, 0 failed"
@@ -16,6 +16,8 @@ run 0 sim --profile disk --seeds "0..$((disk - 1))" --jobs 2
 says err.txt "$disk seeds, 0 failed"
 run 0 sim --profile window --seeds "0..$((window - 1))" --jobs 2
 says err.txt "$window seeds, 0 failed"
+run 0 sim --profile journal --seeds "0..$((journal - 1))" --jobs 2
+says err.txt "$journal seeds, 0 failed"
 
 for seed in 3 11; do
     run 0 sim --profile swarm --seed $seed --set chaos_s=10 --check-determinism

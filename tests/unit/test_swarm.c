@@ -53,7 +53,7 @@ static void a_seed_does_the_same_again_and_another_does_not(void **state) {
 
 static void some_seeds_of_each_profile_pass(void **state) {
     (void)state;
-    static const char *const profiles[] = {"calm", "swarm", "elastic", "shared"};
+    static const char *const profiles[] = {"calm", "swarm", "elastic", "shared", "disk", "journal"};
     static struct swarm_report r;
     for (size_t p = 0; p < TIDE_COUNT(profiles); p++) {
         for (uint64_t seed = 10; seed < 13; seed++) {
