@@ -14,6 +14,8 @@
  *   members.c    views and what follows from them
  *   ring.c       who is linked with whom, and whose beats count
  *   gossip.c     what neighbours have heard of others
+ *   probe.c      others are asked before a silent peer is reported
+ *   health.c     how long nodes that live stand still here
  *   succession.c the controller goes away, another one announces itself
  *   controller.c who may join, who is dead, who has left
  *   decision.c   how the controller's decisions are recorded and told
@@ -52,7 +54,8 @@ enum {
 #define REPORT_PATIENCE                                                                            \
     (2 * TIDE_SECOND) /* one reporter alone: its subject is evicted after this */
 #define CONTROLLER_PATIENCE                                                                        \
-    (2 * TIDE_SECOND) /* a silent controller is given this much more than others */
+    (3500 * TIDE_MILLISECOND) /* a silent controller is given this much after it is suspected */
+#define CLIENT_PATIENCE (1500 * TIDE_MILLISECOND) /* and a silent client, or its member, this much */
 
 /* ---- peers (peer.c) ---- */
 
@@ -119,6 +122,12 @@ struct tide_news {
     uint64_t heard;
 };
 
+/* What others say of a silent peer (probe.c). */
+struct tide_probe {
+    uint64_t at, heard_at; /* others were asked; one of them hears it. 0: never */
+    uint8_t asked, agreed;
+};
+
 struct tide_session {
     struct tide_net *net;
     struct tide_peer *peer;
@@ -143,6 +152,7 @@ struct tide_session {
     struct tide_detector detector;
     uint64_t suspect_since; /* 0: not suspected */
     bool reported;          /* the controller was told of it */
+    struct tide_probe probe;
     struct tide_news news[RING_NEIGHBOURS]; /* in the peer's last beat */
     unsigned news_count;
     uint64_t news_at;
@@ -270,6 +280,19 @@ int tide__gossip_read(struct tide_link *link, struct tide_reader *r, uint64_t no
 /* Is the silence of a peer to be reported now? */
 bool tide__gossip_confirms(const struct tide_session *session, uint64_t now);
 
+/* ---- local health (health.c) and probes (probe.c) ---- */
+
+/* Somebody who lives, this node or another, did not for so long. */
+void tide__health_stood_still(struct tide_net *net, uint64_t now, uint64_t duration);
+/* The silence that is granted now, beyond the usual time between beats. */
+uint64_t tide__health_grace(const struct tide_net *net, uint64_t now);
+
+/* Has this node a fresh sign of life of the peer? */
+bool tide__probe_hears(struct tide_net *net, const struct tide_peer *peer, uint64_t now);
+/* Is the silence of a peer to be reported now? Asks others. */
+bool tide__probe_confirms(struct tide_session *session, uint64_t now);
+void tide__probe_receive(struct tide_link *link, unsigned verb, struct tide_reader *r);
+
 /* ---- members (members.c, controller.c) ---- */
 
 enum member_verb {
@@ -279,7 +302,9 @@ enum member_verb {
     VERB_CLEAR,
     VERB_LEAVE,
     VERB_GOODBYE,
-    VERB_LOG /* of the replicated log: what raft.c says to its like */
+    VERB_LOG, /* of the replicated log: what raft.c says to its like */
+    VERB_PROBE, /* is that member heard? */
+    VERB_HEARD, /* or silent */
 };
 
 struct known {
@@ -437,7 +462,8 @@ struct tide_net {
     uint16_t neighbours[RING_NEIGHBOURS];
     unsigned neighbour_count;
     unsigned redirects;
-    uint64_t tick_at, ticked;
+    uint64_t tick_at;
+    uint64_t standstill, standstill_at; /* health.c: the longest, and when it ended */
     uint64_t violations, violations_logged, violations_second;
     /* controller, and who holds its log */
     struct tide_control *control; /* NULL: none */

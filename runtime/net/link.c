@@ -450,6 +450,15 @@ static void buffer(void *arg, void **data, size_t *size) {
     }
 }
 
+/* What was silent and is heard again stood still, or was cut off: here such things happen. */
+static void heard(struct tide_session *s, uint64_t now) {
+    const uint64_t silence = now - s->detector.last;
+    if (s->peer->id < CLIENT_ID_MIN && silence > BEAT_INTERVAL) {
+        tide__health_stood_still(s->net, now, silence - BEAT_INTERVAL);
+    }
+    tide__detector_beat(&s->detector, now, BEAT_INTERVAL);
+}
+
 static void received(void *arg, size_t size) {
     struct tide_link *link = arg;
     if (link->state == LINK_CLOSED) {
@@ -469,7 +478,7 @@ static void received(void *arg, size_t size) {
         struct tide_session *s = link->session;
         uint64_t now = tide__net_now(link->net);
         atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
-        tide__detector_beat(&s->detector, now, BEAT_INTERVAL);
+        heard(s, now);
         if (s->tell_at == TIDE_NEVER && link->intake.sequenced != s->told) {
             s->tell_at = now + ACK_DELAY;
         }

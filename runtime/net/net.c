@@ -159,8 +159,9 @@ static void begin_leave(struct tide_net *net) {
 /* A tick that comes late says that this process stood still; the silence it then hears is its own.
  */
 static void tick(struct tide_net *net, uint64_t now) {
-    uint64_t late = now > net->tick_at ? now - net->tick_at : 0;
-    uint64_t excused = late > 2 * BEAT_INTERVAL ? late : 0;
+    uint64_t late = now > net->tick_at && !TIDE_MUTANT(stall_not_excused) ? now - net->tick_at : 0;
+    uint64_t excused = late > BEAT_INTERVAL / 2 ? late : 0;
+    tide__health_stood_still(net, now, late);
     net->tick_soon = false;
     net->tick_at = now + tide__ring_tick(net);
     struct tide_link *next;
