@@ -121,16 +121,17 @@ void tide_control_state_release(struct tide_control_state *state);
 int tide_control_open(struct tide_port *port, const char *directory, const char *name,
                       struct tide_control **out);
 
-/* The replicated log, from the plugin tide_raft.so. `first`: it is new, and this node its only
- * holder, who leads at once; else it comes from those that have it. EUNSUPPORTED: there is no such
- * plugin, the text says why. */
-int tide_control_replicate(const struct tide_control_host *host, bool first,
-                           struct tide_control **out);
+/* The replicated log, from the plugin tide_raft.so. `state`: it is new and begins with that, and this
+ * node is its only holder, who leads at once; NULL: it comes from those that have it. EUNSUPPORTED:
+ * there is no such plugin, the text says why. */
+int tide_control_replicate(const struct tide_control_host *host,
+                           const struct tide_control_state *state, struct tide_control **out);
 
 /* The one symbol of the plugin. `version` comes first and never moves. */
 struct tide_control_plugin {
     const char *version; /* TIDE_VERSION of its build */
-    int (*open)(const struct tide_control_host *host, bool first, struct tide_control **out);
+    int (*open)(const struct tide_control_host *host, const struct tide_control_state *state,
+                struct tide_control **out);
 };
 #define TIDE_CONTROL_PLUGIN tide_control_plugin_raft
 

@@ -275,14 +275,16 @@ static int restore_members(struct tide_net *net, const struct tide_control_state
     return error;
 }
 
-/* How many nodes are to hold the log is the first one's option, and recorded. */
+/* How many nodes are to hold the log is the first one's option, and recorded; 0: none was yet. */
 static int restore_controllers(struct tide_net *net, const struct tide_control_state *state) {
-    uint64_t controllers = net->controllers;
-    int error = state->count == 0 ? 0 : read_number(state, "controllers", &controllers, NULL);
+    uint64_t controllers;
+    int error = read_number(state, "controllers", &controllers, NULL);
     if (error == 0 && controllers > TIDE_CONTROLLERS_MAX) {
         error = tide_fail(TIDE_EPROTO, "the recorded 'controllers' is damaged");
     }
-    net->controllers = error == 0 ? (uint8_t)controllers : net->controllers;
+    if (error == 0 && controllers != 0) {
+        net->controllers = (uint8_t)controllers;
+    }
     return error;
 }
 

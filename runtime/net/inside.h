@@ -50,6 +50,9 @@ enum {
 #define DRAIN_TIMEOUT                                                                              \
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
 #define REDIAL_TIMEOUT (300 * TIDE_MILLISECOND)
+#define JOIN_PATIENCE                                                                              \
+    (10 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long */
+#define JOIN_RETRY (100 * TIDE_MILLISECOND)
 #define WAITING_TIMEOUT (3 * TIDE_SECOND) /* messages to a peer that is being dialled */
 #define REPORT_PATIENCE                                                                            \
     (2 * TIDE_SECOND) /* one reporter alone: its subject is evicted after this */
@@ -362,6 +365,9 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r);
 bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello);
 /* The session with the controller has ended. */
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason);
+/* A client looks for the controller, in vain for long? */
+bool tide__succession_seeks(const struct tide_net *net);
+void tide__succession_tick(struct tide_net *net, uint64_t now);
 /* The controller has been silent for long. */
 void tide__succession_silent(struct tide_session *session, const char *reason);
 /* It was decided that this node is dead, or has left, and nobody could tell it. */
@@ -396,7 +402,7 @@ void tide__decide(struct tide_net *net);
 /* ---- the replicated log (quorum.c) ---- */
 
 bool tide__quorum_is(const struct tide_net *net);
-int tide__quorum_open(struct tide_net *net, uint16_t self); /* self 1: a new log */
+int tide__quorum_begin(struct tide_net *net); /* node 1, a new log */
 void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r);
 /* What is due; takes command or steps down. Returns when it is due again. */
 uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now);
@@ -462,6 +468,8 @@ struct tide_net {
     uint16_t neighbours[RING_NEIGHBOURS];
     unsigned neighbour_count;
     unsigned redirects;
+    uint64_t join_until, join_again; /* TIDE_NEVER: no further attempt is due */
+    uint64_t away_since;
     uint64_t tick_at;
     uint64_t standstill, standstill_at; /* health.c: the longest, and when it ended */
     uint64_t violations, violations_logged, violations_second;
@@ -469,6 +477,7 @@ struct tide_net {
     struct tide_control *control; /* NULL: none */
     bool control_refused;         /* this node was to hold the log, and cannot */
     uint8_t controllers;          /* so many are to hold it; 0: it is not replicated */
+    bool hands_over;              /* another one is to lead as soon as so many hold it */
     bool deciding;                /* a decision is being recorded */
     bool announce;                /* a view is due though no member changes */
     struct tide_member joiner; /* wanted; id 0: none */
@@ -476,6 +485,9 @@ struct tide_net {
     atomic_bool evacuations; /* any thread */
     struct report *reports;
 };
+
+/* The attempt to join has failed: another one follows while there is time, if `passing`. */
+void tide__join_failed(struct tide_net *net, bool passing, int code, const char *reason);
 
 static inline uint16_t tide__net_id(struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->id, memory_order_relaxed);

@@ -110,15 +110,34 @@ static void open_listener(struct tide_net *net) {
         memory_order_release); /* with tide_net_create and the endpoint's readers */
 }
 
+static void dial_join(struct tide_net *net) {
+    net->join_again = TIDE_NEVER;
+    net->redirects = 0;
+    int error = tide__link_dial(net, net->join, LINK_JOIN, NULL);
+    if (error != 0) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+    }
+}
+
 static void begin_join(struct tide_net *net) {
     net->joining = true;
     if (net->controls || net->finished) {
         return;
     }
-    int error = tide__link_dial(net, net->join, LINK_JOIN, NULL);
-    if (error != 0) {
-        tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+    net->join_until = tide__net_now(net) + JOIN_PATIENCE;
+    dial_join(net);
+}
+
+/* While a cluster has no controller nobody can join it, which takes less than a second where there
+ * are several. */
+void tide__join_failed(struct tide_net *net, bool passing, int code, const char *reason) {
+    const uint64_t now = tide__net_now(net);
+    if (!passing || net->finished || now + JOIN_RETRY >= net->join_until) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, code, reason);
+        return;
     }
+    net->join_again = now + JOIN_RETRY;
+    tide__net_wake(net);
 }
 
 static void begin_leave(struct tide_net *net) {
@@ -198,6 +217,9 @@ static uint64_t flush(void *arg) {
         tide__members_settle(net);
     }
     uint64_t now = tide__net_now(net);
+    if (now >= net->join_again && !net->finished) {
+        dial_join(net);
+    }
     bool busy = net->links != NULL || net->member_count > 1;
     if (busy && net->tick_at == TIDE_NEVER) { /* from rest */
         net->tick_at = now + tide__ring_tick(net);
@@ -210,6 +232,7 @@ static uint64_t flush(void *arg) {
     uint64_t log_due = tide__quorum_turn(net, now);
     uint64_t due = tide__sessions_turn(net, now, ticks);
     due = log_due < due ? log_due : due;
+    due = net->join_again < due ? net->join_again : due;
     tide__links_flush(net);
     if (net->links == NULL && (net->finished || net->member_count <= 1)) {
         net->tick_at = TIDE_NEVER;
@@ -340,6 +363,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
     net->tick_at = TIDE_NEVER;
+    net->join_again = TIDE_NEVER;
     net->dirty_tail = &net->dirty;
     net->unsettled_low = SIZE_MAX;
     tide_port_random(net->port, "net", &net->random);
@@ -362,7 +386,7 @@ void tide_net_close(struct tide_net *net) {
 /* What is recorded must be of this cluster. */
 static int open_control(struct tide_net *net, const char *directory) {
     if (net->controllers > 0) {
-        return tide__quorum_open(net, 1);
+        return tide__quorum_begin(net);
     }
     int error = tide_control_open(net->port, directory, net->wanted_name, &net->control);
     const struct tide_control_pair *pair =

@@ -49,8 +49,6 @@ struct holder {
     raft_io_tick_cb tick;
     raft_io_recv_cb recv;
     raft_io_close_cb close;
-    raft_term voted_term;          /* of the boot configuration: 1 on the first holder, else 0 */
-    struct raft_buffer boot;       /* the first entry, until it is loaded */
     struct raft_snapshot snapshot; /* the last one; index 0: none */
     struct tide__raft_parts parts;
     struct completion *queue, **queue_tail;
@@ -170,27 +168,22 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb) {
     of_io(io)->close = cb;
 }
 
+/* A new log begins with the state as its snapshot, one that comes from others with nothing. */
 static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for,
                    struct raft_snapshot **snapshot, raft_index *start_index,
                    struct raft_entry *entries[], size_t *n_entries) {
     struct holder *p = of_io(io);
-    *term = p->voted_term;
+    *term = p->snapshot.term;
     *voted_for = 0;
     *snapshot = NULL;
-    *start_index = 1;
+    *start_index = p->snapshot.index + 1;
     *entries = NULL;
     *n_entries = 0;
-    if (p->boot.base != NULL) {
-        *entries = raft_calloc(1, sizeof **entries);
-        if (*entries == NULL) {
-            return RAFT_NOMEM;
-        }
-        (*entries)[0] =
-            (struct raft_entry){.term = p->voted_term, .type = RAFT_CHANGE, .buf = p->boot};
-        *n_entries = 1;
-        p->boot = (struct raft_buffer){0};
+    if (p->snapshot.index == 0) {
+        return 0;
     }
-    return 0;
+    *snapshot = raft_malloc(sizeof **snapshot);
+    return *snapshot != NULL ? snapshot_copy(&p->snapshot, *snapshot) : RAFT_NOMEM;
 }
 
 static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick,
@@ -202,13 +195,8 @@ static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick,
     return 0;
 }
 
-static int io_bootstrap(struct raft_io *io, const struct raft_configuration *conf) {
-    struct holder *p = of_io(io);
-    p->voted_term = 1;
-    return raft_configuration_encode(conf, &p->boot);
-}
-
-static int io_recover(struct raft_io *io, const struct raft_configuration *conf) {
+/* Logs begin in io_load. */
+static int io_refuse(struct raft_io *io, const struct raft_configuration *conf) {
     (void)io;
     (void)conf;
     return RAFT_INVALID;
@@ -568,7 +556,6 @@ static void destroy(struct tide_control *control) {
     }
     snapshot_release(&p->snapshot);
     tide__raft_parts_release(&p->parts);
-    raft_free(p->boot.base);
     tide_control_state_release(&control->state);
     tide_free(p);
 }
@@ -596,8 +583,8 @@ static void fill(struct holder *p, const struct tide_control_host *host) {
                              .close = io_close,
                              .load = io_load,
                              .start = io_start,
-                             .bootstrap = io_bootstrap,
-                             .recover = io_recover,
+                             .bootstrap = io_refuse,
+                             .recover = io_refuse,
                              .set_term = io_set_term,
                              .set_vote = io_set_vote,
                              .send = io_send,
@@ -614,10 +601,35 @@ static void fill(struct holder *p, const struct tide_control_host *host) {
                                .restore = fsm_restore};
 }
 
-static int start(struct holder *p, bool first) {
+/* The snapshot with which a new log begins, of which this node is the only holder. Its index is above
+ * all terms and indices that the state has seen, and so are the terms to come. */
+static int begin_with(struct holder *p, const struct tide_control_state *state) {
+    struct raft_snapshot *s = &p->snapshot;
     char address[24];
     tide__raft_address(p->host.self, address);
-    int status = raft_init(&p->raft, &p->io, &p->fsm, p->host.self, address);
+    raft_configuration_init(&s->configuration);
+    int status = raft_configuration_add(&s->configuration, p->host.self, address, RAFT_VOTER);
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_control_snapshot_write(&w, state);
+    s->bufs = raft_calloc(1, sizeof *s->bufs);
+    if (status != 0 || w.error != 0 || s->bufs == NULL) {
+        tide_writer_release(&w);
+        return RAFT_NOMEM;
+    }
+    s->bufs[0] = (struct raft_buffer){.base = w.data, .len = w.size}; /* raft's heap is ours */
+    s->n_bufs = 1;
+    s->term = 1;
+    s->index = 1 + (state->term > state->index ? state->term : state->index);
+    s->configuration_index = s->index;
+    return 0;
+}
+
+static int start(struct holder *p, const struct tide_control_state *state) {
+    char address[24];
+    tide__raft_address(p->host.self, address);
+    int status = state != NULL ? begin_with(p, state) : 0;
+    status = status != 0 ? status : raft_init(&p->raft, &p->io, &p->fsm, p->host.self, address);
     if (status != 0) {
         return status;
     }
@@ -627,17 +639,11 @@ static int start(struct holder *p, bool first) {
     raft_set_snapshot_threshold(&p->raft, SNAPSHOT_ENTRIES);
     raft_set_snapshot_trailing(&p->raft, SNAPSHOT_TRAILING);
     raft_set_pre_vote(&p->raft, true);
-    if (first) {
-        struct raft_configuration alone;
-        raft_configuration_init(&alone);
-        status = raft_configuration_add(&alone, p->host.self, address, RAFT_VOTER);
-        status = status != 0 ? status : raft_bootstrap(&p->raft, &alone);
-        raft_configuration_close(&alone);
-    }
-    return status != 0 ? status : raft_start(&p->raft);
+    return raft_start(&p->raft);
 }
 
-static int open_raft(const struct tide_control_host *host, bool first, struct tide_control **out) {
+static int open_raft(const struct tide_control_host *host, const struct tide_control_state *state,
+                     struct tide_control **out) {
     static struct raft_heap heap = {.malloc = heap_malloc,
                                     .free = heap_free,
                                     .calloc = heap_calloc,
@@ -650,13 +656,14 @@ static int open_raft(const struct tide_control_host *host, bool first, struct ti
     }
     raft_heap_set(&heap);
     fill(p, host);
-    int status = start(p, first);
+    int status = start(p, state);
     if (status != 0) {
         int code = tide_fail(TIDE_EUNSUPPORTED, "the replicated log cannot start: %s",
                              raft_strerror(status));
         if (p->raft.io != NULL) {
             destroy(&p->base);
         } else {
+            snapshot_release(&p->snapshot);
             tide_free(p);
         }
         return code;
