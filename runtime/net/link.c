@@ -210,7 +210,8 @@ static void join_failed(struct tide_link *link, int code) {
              : code == TIDE_ETIMEDOUT  ? "no answer"
              : code == TIDE_ECLOSED    ? "the peer closed it before it answered"
                                        : tide_error_name(code));
-    tide__net_become(link->net, TIDE_MEMBER_DEAD, code == 0 ? TIDE_EUNREACHABLE : code, text);
+    /* Where a member has sent this node there is perhaps no controller any more. */
+    tide__join_failed(link->net, link->net->redirects > 0, code == 0 ? TIDE_EUNREACHABLE : code, text);
 }
 
 /* A dial or a knock ended without a connection. Nobody listens where the peer did: its process is
@@ -525,7 +526,9 @@ static void time_is_up(struct tide_link *link) {
         return;
     }
     if (link->purpose == LINK_JOIN) {
+        tide__link_close(link);
         join_failed(link, TIDE_ETIMEDOUT);
+        return;
     }
     tide__link_violation(link, link->state == LINK_DIALLING ? "no answer"
                                                             : "did not finish its hello in time");

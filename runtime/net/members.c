@@ -614,7 +614,8 @@ static void dial_member(struct tide_net *net, struct tide_peer *peer, const char
     bool dials = net->client || absent || peer->id < tide__net_id(net);
     bool watched = !net->client && dials && tide__ring_watches(net, peer->id);
     peer->redial_at = TIDE_NEVER;
-    if (!absent && !watched && !peer->knocked && peer->waiting == NULL) {
+    if (!absent && !watched && !peer->knocked && peer->waiting == NULL &&
+        !tide__succession_seeks(net)) {
         return; /* nobody needs it any more */
     }
     peer->knocked = false;
@@ -634,7 +635,8 @@ static void attend(struct tide_net *net, uint64_t now) {
         }
         bool absent = net->away && m->id == tide_net_controller(net);
         if (peer->link == NULL && peer->session == NULL && (!peer->lost || absent) &&
-            now >= peer->redial_at && (!net->client || peer->waiting != NULL)) {
+            now >= peer->redial_at &&
+            (!net->client || peer->waiting != NULL || tide__succession_seeks(net))) {
             dial_member(net, peer, m->endpoint, absent, now);
         }
         if (peer->waiting != NULL && now - peer->waiting_since >= WAITING_TIMEOUT) {
@@ -651,6 +653,7 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
     if (net->attend) {
         attend(net, now);
     }
+    tide__succession_tick(net, now);
     if (net->controls) {
         tide__controller_resolve(net, now);
     }
