@@ -57,6 +57,7 @@ struct holder {
     raft_term led;         /* the library's term of that */
     uint64_t under_way;    /* puts that are not done */
     bool barrier_pending, change_pending, closed;
+    bool loses; /* the library is about to step down, and tells those whose puts it fails */
     struct raft_barrier barrier;
     struct raft_change change;
     struct raft_transfer transfer;
@@ -380,7 +381,9 @@ static void put_done(struct raft_apply *request, int status, void *result) {
     p->under_way--;
     if (status != 0) {
         p->term = 0;
+        p->loses = true;
         done(arg, tide_fail(TIDE_ECLOSED, "the replicated log: %s", raft_strerror(status)));
+        p->loses = false;
     } else {
         done(arg, 0);
     }
@@ -433,7 +436,7 @@ static void transferred(struct raft_transfer *request) {
 static int hand_over(struct tide_control *control) {
     struct holder *p = (struct holder *)control;
     p->term = 0;
-    if (raft_state(&p->raft) != RAFT_LEADER || p->raft.transfer != NULL) {
+    if (p->loses || raft_state(&p->raft) != RAFT_LEADER || p->raft.transfer != NULL) {
         return 0;
     }
     int status = raft_transfer(&p->raft, &p->transfer, 0, transferred);
@@ -511,9 +514,10 @@ static void receive(struct tide_control *control, uint16_t from, struct tide_rea
 
 /* ---- life ---- */
 
+/* Zeroed: some entries of the library's own have bytes that it never writes, and they travel. */
 static void *heap_malloc(void *data, size_t size) {
     (void)data;
-    return tide_alloc(size);
+    return tide_alloc_zero(1, size);
 }
 
 static void heap_free(void *data, void *memory) {
