@@ -91,6 +91,10 @@ sums_not_verified             test_checkpoint
 update_after_the_cut_included test_checkpoint
 sides_of_the_cut_mixed        test_checkpoint
 no_term_check                 test_succession
+unprobed                      test_suspicion
+stall_not_excused             test_suspicion
+no_refutation                 test_suspicion
+noise_unlearned               test_suspicion
 slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
 reloc_passer_forgotten        test_store_loss

@@ -92,6 +92,49 @@ done
 sort -n times | awk '{t[NR] = $1} END {
     printf "no controller for %d ms (median), %d ms (p99) in %d rounds\n", t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.999)], NR}'
 
+# The same in a cluster that a script starts for itself.
+cat >own.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {
+  name = "own",
+  tables = {t = tide.table {keys = tide.dense(100), width = 1, init = tide.zero(), update = "add"}},
+  worker = function(w)
+    local keys, ones = tide.range(0, 99), tide.tensor.zeros("f32", 100, 1)
+    ones:fill(1)
+    while not w:stopping() do
+      w.tables.t:push(keys, ones)
+      w:report {pushes = 1}
+      tide.sleep "5ms"
+    end
+  end,
+}
+local function state_of(cluster, name)
+  for _, node in ipairs(cluster.nodes()) do
+    if node.name == name then return node.state, node.pid end
+  end
+end
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2, workers = 1, controllers = 3}
+  local run = cluster:start(job)
+  for report in run:events "report" do
+    if report.n == 10 then
+      local _, pid = state_of(cluster, "c1")
+      os.execute(("kill -KILL %d"):format(pid))
+    elseif report.n > 10 and state_of(cluster, "c1") == "dead" then -- which the next controller has decided
+      print("added", cluster:add_node())
+      run:stop()
+      break
+    end
+  end
+  run:wait()
+  local rows = run.tables.t:pull(tide.range(0, 99))
+  print("exact", rows:min() == rows:max(), rows:min() > 10)
+end)
+LUA
+run 0 run own.lua
+says out.txt 'added.s1'
+says out.txt 'exact.true.true'
+
 # Two of three at once: decisions wait, whoever asks is told so, and the rest can be ended.
 run 0 up -n 1 --controllers 3 --cluster lab
 wait_for 10 outlives
