@@ -576,7 +576,7 @@ cluster.start_detached, cluster.ended_status, cluster.end_detached = start_detac
 cluster.last_lines = last_lines
 
 ---Starts a cluster that stays when this process ends.
----@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer}
+---@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer, state?: string}
 ---@return table|nil {cluster, endpoint, pids}, table? err
 function cluster.up(o)
   local name = o.cluster or "local"

@@ -68,6 +68,8 @@ struct tide_control_host {
     struct tide_port *port;
     const char *name; /* for the log */
     uint16_t self;
+    const char *directory; /* where it is kept on disk too; NULL: nowhere */
+    uint64_t log_index, log_term; /* of the log that a new one goes on from; 0: none */
     void *arg;
     /* To another holder, as far as there is a connection; may be lost. False: there is none. */
     bool (*send)(void *arg, uint16_t to, const void *message, size_t size);

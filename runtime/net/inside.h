@@ -27,6 +27,7 @@
 
 #include "net/detector.h"
 #include "net/hello.h"
+#include "net/holding.h"
 #include "net/intake.h"
 #include "net/outbox.h"
 
@@ -391,6 +392,8 @@ void tide__controller_release(struct tide_net *net);
 
 /* Takes command of what is recorded: members, views and terms go on from there. */
 int tide__decision_begin(struct tide_net *net);
+/* What is recorded as "view": number of the last view, id of the next member. */
+int tide__decision_numbers(const struct tide_control_state *state, uint64_t *view, uint64_t *next);
 /* A member is to have a state; takes effect by tide__decide. */
 void tide__decision_want(struct known *known, enum tide_member_state state, const char *reason);
 /* A new member; takes effect by tide__decide. Its `id` is net->next_id. */
@@ -402,7 +405,7 @@ void tide__decide(struct tide_net *net);
 /* ---- the replicated log (quorum.c) ---- */
 
 bool tide__quorum_is(const struct tide_net *net);
-int tide__quorum_begin(struct tide_net *net); /* node 1, a new log */
+int tide__quorum_begin(struct tide_net *net); /* the first node */
 void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r);
 /* What is due; takes command or steps down. Returns when it is due again. */
 uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now);
@@ -477,6 +480,8 @@ struct tide_net {
     struct tide_control *control; /* NULL: none */
     bool control_refused;         /* this node was to hold the log, and cannot */
     uint8_t controllers;          /* so many are to hold it; 0: it is not replicated */
+    char state_directory[300]; /* where a holder keeps it; empty: nowhere */
+    struct tide_holdings former; /* first node: the logs that it went on from */
     bool hands_over;              /* another one is to lead as soon as so many hold it */
     bool deciding;                /* a decision is being recorded */
     bool announce;                /* a view is due though no member changes */

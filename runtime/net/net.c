@@ -322,19 +322,18 @@ static int check_options(const struct tide_net_options *o) {
         (o->join != NULL && strlen(o->join) >= 160)) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
-    if (o->controllers != 0 && (o->join != NULL || o->state != NULL || o->client)) {
+    if (o->controllers != 0 && (o->join != NULL || o->client)) {
         return tide_fail(TIDE_EINVAL,
-                         "the first node of a cluster says how many controllers there are; they "
-                         "keep its decisions in memory, with no state directory");
+                         "the first node of a cluster says how many controllers there are");
     }
     if (o->controllers != 0 && o->controllers != 3 && o->controllers != 5) {
         return tide_fail(TIDE_EINVAL, "%u controllers: there are 3, of which one may be lost, or "
                                       "5, of which two may be lost",
                          o->controllers);
     }
-    if (o->state != NULL && o->join != NULL) {
-        return tide_fail(TIDE_EINVAL,
-                         "only a controller keeps a state directory, and this node joins one");
+    if (o->state != NULL && (o->client || strlen(o->state) >= 280)) {
+        return tide_fail(TIDE_EINVAL, o->client ? "a client keeps no state directory"
+                                                : "the path of the state directory is too long");
     }
     return 0;
 }
@@ -359,6 +358,9 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->store = o->store;
     net->client = o->client;
     net->controls = o->join == NULL;
+    const bool shares = o->controllers > 0 || o->join != NULL; /* a holder of the log, perhaps */
+    snprintf(net->state_directory, sizeof net->state_directory, "%s",
+             o->state != NULL && shares ? o->state : "");
     net->controllers = (uint8_t)o->controllers;
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
@@ -385,10 +387,9 @@ void tide_net_close(struct tide_net *net) {
 
 /* What is recorded must be of this cluster. */
 static int open_control(struct tide_net *net, const char *directory) {
-    if (net->controllers > 0) {
-        return tide__quorum_begin(net);
-    }
-    int error = tide_control_open(net->port, directory, net->wanted_name, &net->control);
+    int error = net->controllers > 0
+                    ? tide__quorum_begin(net)
+                    : tide_control_open(net->port, directory, net->wanted_name, &net->control);
     const struct tide_control_pair *pair =
         error != 0 ? NULL : tide_control_get(&net->control->state, "cluster");
     if (pair != NULL) {
@@ -415,8 +416,9 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
         return TIDE_ENOMEM;
     }
     if (net->controls) {
-        atomic_store_explicit(&net->durable, options->state != NULL, memory_order_relaxed);
         error = open_control(net, options->state);
+        const bool recorded = options->controllers == 0 ? options->state != NULL : net->former.count > 0;
+        atomic_store_explicit(&net->durable, recorded, memory_order_relaxed);
     }
     error = error != 0 ? error
                        : tide_spawn(tide_system_node(system),
@@ -427,6 +429,7 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
                                     &net->members_actor);
     if (error != 0) {
         control_close(net);
+        tide_holdings_release(net->port, &net->former);
         tide_free(net);
         return error;
     }
@@ -472,6 +475,7 @@ void tide_net_destroy(struct tide_net *net) {
     tide__peers_release(net);
     tide__controller_release(net);
     control_close(net);
+    tide_holdings_release(net->port, &net->former);
     tide_free(net->spare_room);
     tide_blob_unref(net->spare_chunk);
     tide_free(net->members);

@@ -30,7 +30,8 @@ struct tide_member {
 
 struct tide_net_options {
     const char *cluster, *name, *listen, *join;
-    const char *state; /* controller: directory of its decisions, from which it can be started again; NULL: none */
+    const char *state; /* directory of a controller's decisions, from which it can be started again, or of the logs of
+                          several, of joiners too that may hold one; NULL: none */
     unsigned controllers; /* first node: so many members hold them, 3 or 5, and one of those goes on; 0: no */
     uint16_t workers;
     bool store, client;

@@ -50,11 +50,28 @@ static int open_log(struct tide_net *net, uint16_t self, const struct tide_contr
                     struct tide_control **out) {
     struct tide_control_host host = {
         .port = net->port, .name = net->name, .self = self, .arg = net, .send = send};
+    host.directory = net->state_directory[0] != 0 ? net->state_directory : NULL;
+    host.log_index = net->former.index;
+    host.log_term = net->former.term;
     return tide_control_replicate(&host, state, out);
 }
 
+/* A new log, or one that goes on where those in the state directory ended. */
 int tide__quorum_begin(struct tide_net *net) {
-    return open_log(net, 1, &(struct tide_control_state){0}, &net->control);
+    uint64_t view, next = 1;
+    int error = net->state_directory[0] == 0
+                    ? 0
+                    : tide_holdings_open(net->port, net->state_directory, net->wanted_name, &net->former);
+    if (error == 0 && net->former.state.count > 0) {
+        error = tide__decision_numbers(&net->former.state, &view, &next);
+    }
+    error = error != 0 ? error : open_log(net, (uint16_t)next, &net->former.state, &net->control);
+    if (error == 0 && net->former.count > 0) {
+        tide_log(TIDE_LOG_INFO, net->wanted_name, "%s: the decisions of %zu controllers that ended go on here",
+                 net->state_directory, net->former.count);
+        tide_holdings_remove(net->port, net->state_directory, &net->former);
+    }
+    return error;
 }
 
 void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r) {
