@@ -52,7 +52,8 @@ enum {
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
 #define REDIAL_TIMEOUT (300 * TIDE_MILLISECOND)
 #define JOIN_PATIENCE                                                                              \
-    (10 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long */
+    (9 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long, and
+                         knows why not before whoever waits for it gives up (node.c) */
 #define JOIN_RETRY (100 * TIDE_MILLISECOND)
 #define WAITING_TIMEOUT (3 * TIDE_SECOND) /* messages to a peer that is being dialled */
 #define REPORT_PATIENCE                                                                            \

@@ -212,14 +212,16 @@ static bool holds(const uint16_t *ids, size_t count, uint16_t id) {
     return false;
 }
 
-/* The best of the members that do not hold it, and how many those are. */
+/* The best of the members that do not hold it, and how many those are. Where it is kept on disk those
+ * with rows do not: they were given no directory. */
 static const struct tide_member *candidate(struct tide_net *net, const uint16_t *ids, size_t count,
                                            size_t *candidates) {
     const struct tide_member *best = NULL;
     *candidates = 0;
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
-        if (m->state != TIDE_MEMBER_UP || holds(ids, count, m->id)) {
+        const bool keeps = net->state_directory[0] == 0 || !m->store;
+        if (m->state != TIDE_MEMBER_UP || !keeps || holds(ids, count, m->id)) {
             continue;
         }
         ++*candidates;
