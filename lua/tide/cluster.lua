@@ -210,8 +210,7 @@ end
 ---Members c1, c2, ... beside this node, without rows and workers, to hold with it what the controller decides.
 local function start_controllers(self, count)
   if count ~= 3 and count ~= 5 then
-    error(errors.new("T0113", {message = "tide.cluster: controllers is 3, of which one may be lost, or 5, of which two"}),
-      0)
+    error(errors.new("T0113", {message = "tide.cluster: controllers is 3 or 5: one or two of them may be lost"}), 0)
   end
   local node = core.node()
   for i = 1, count - 1 do

@@ -49,7 +49,8 @@ return {
       return nil, errors.new("T0107", {message = "--controllers is 3 or 5", help = "4 survive no more losses than 3"})
     end
     if o.state and not o.controllers then
-      return nil, errors.new("T0107", {message = "--state is for several controllers", help = "say --controllers 3 too"})
+      return nil, errors.new("T0107", {
+        message = "--state is for several controllers", help = "say --controllers 3 too"})
     end
     if o.dry_run then
       if context.json then
