@@ -6,8 +6,9 @@
  * Tells for both how long it took until the death was declared, and how long the slowest push
  * around it: until all rows were served again. At the end each key must hold exactly what was
  * acknowledged: exits 1 when a push was lost, doubled or refused. --rounds N (20), --replicas N
- * (1), --only killed|silent, --durability strict|window: with a window pushes may be lost, at most as
- * many as were told.
+ * (1), --only killed|silent|busy, --durability strict|window: with a window pushes may be lost, at most
+ * as many as were told. busy: nobody dies, but in every round so many processes spin for a second
+ * that each core has four to choose from; whoever is declared dead then is one too many.
  */
 #include "bench/report.h"
 #include "store/store_internal.h"
@@ -239,6 +240,31 @@ static void one_round(unsigned round, struct worker *workers, struct tide_table 
     deaths->slowest[deaths->count++] = slowest;
 }
 
+/* On a busy machine everybody stands still now and then, and nobody is dead. */
+static void busy_round(struct tide_table *table) {
+    const long spinners = 3 * sysconf(_SC_NPROCESSORS_ONLN);
+    pid_t *pids = malloc((size_t)spinners * sizeof *pids);
+    for (long i = 0; i < spinners; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (volatile unsigned long n = 0;; n++) {
+            }
+        }
+    }
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    for (long i = 0; i < spinners; i++) {
+        kill(pids[i], SIGKILL);
+        waitpid(pids[i], NULL, 0);
+    }
+    free(pids);
+    if (count_members(TIDE_MEMBER_DEAD) > 0) {
+        tide_fail(TIDE_EDIED, "somebody who lives was declared dead on a busy machine");
+        fail_loudly("busy");
+    }
+    wait_whole(table, SERVERS);
+}
+
 static int rounds_of(unsigned rounds, const char *only, uint8_t replicas, uint8_t durability) {
     struct creation c = {.options = {.name = "counts",
                                      .key_count = KEYS,
@@ -267,7 +293,11 @@ static int rounds_of(unsigned rounds, const char *only, uint8_t replicas, uint8_
     for (unsigned round = 0; round < rounds; round++) {
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         const bool silent = only ? strcmp(only, "silent") == 0 : round % 2;
-        one_round(round, workers, c.table, silent, &deaths[silent]);
+        if (only && strcmp(only, "busy") == 0) {
+            busy_round(c.table);
+        } else {
+            one_round(round, workers, c.table, silent, &deaths[silent]);
+        }
     }
     atomic_store(&over, true);
     while (atomic_load(&running) > 0) {

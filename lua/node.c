@@ -485,6 +485,43 @@ static int core_leave(lua_State *L) {
     return 0;
 }
 
+struct replication {
+    struct tide_net *net;
+    unsigned controllers;
+    int code;
+    char reason[200];
+};
+
+static void replicate(void *arg) {
+    struct replication *r = arg;
+    r->code = tide_net_replicate(r->net, r->controllers);
+    (void)snprintf(r->reason, sizeof r->reason, "%s", r->code < 0 ? tide_error_message() : "");
+}
+
+/* core.replicate(controllers) -> true | nil, err: so many members hold from now on what this node,
+ * the controller, decides */
+static int core_replicate(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    lua_Integer controllers = luaL_checkinteger(L, 1);
+    luaL_argcheck(L, controllers == 3 || controllers == 5, 1, "3 or 5");
+    struct replication *r = host->node ? tide_alloc_zero(1, sizeof *r) : NULL;
+    if (r == NULL) {
+        return tide__lua_failure(L, tide_fail(TIDE_ENOMEM, "no node, or no memory"));
+    }
+    r->net = tide_net_of(host->node);
+    r->controllers = (unsigned)controllers;
+    int code = tide_hop(host->node, TIDE_ROLE_IO, replicate, r, tide_free);
+    if (code == 0) {
+        code = r->code < 0 ? tide_fail(r->code, "%s", r->reason) : 0;
+        tide_free(r);
+    }
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 static int core_serve_cost(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     const double seconds = luaL_checknumber(L, 1);
@@ -536,6 +573,7 @@ void tide__lua_open_node(lua_State *L) {
         {"waited", core_waited},
         {"serve_cost", core_serve_cost},
         {"leave", core_leave},
+        {"replicate", core_replicate},
         {"interrupted", core_interrupted},
         {NULL, NULL},
     };

@@ -89,6 +89,10 @@ sums_not_verified             test_checkpoint every_flipped_bit_is_detected
 update_after_the_cut_included test_checkpoint a_cut_by_clocks_is_exact*
 sides_of_the_cut_mixed        test_checkpoint a_cut_of_rows_with_clocks_is_exact*
 no_term_check                 test_succession
+unprobed                      test_suspicion
+stall_not_excused             test_suspicion
+no_refutation                 test_suspicion
+noise_unlearned               test_suspicion
 slot_move_order               test_store_cluster
 pull_overtaken                test_store_order
 memory_rows_unbounded         test_budget

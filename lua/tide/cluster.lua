@@ -226,14 +226,47 @@ local function rate_of(rate)
   return {operations = operations, bytes = size_of(rate, "bytes")}
 end
 
+---Members c1, c2, ... beside this node, without rows and workers, to hold with it what the controller decides.
+local function start_controllers(self, count)
+  if count ~= 3 and count ~= 5 then
+    error(errors.new("T0113", {message = "tide.cluster: controllers is 3 or 5: one or two of them may be lost"}), 0)
+  end
+  local node = core.node()
+  for i = 1, count - 1 do
+    local name = "c" .. i
+    local child = start_child {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = 0,
+                               no_store = true, log = ("%s/node-%s.log"):format(self.context.directory, name)}
+    self.controllers[i], self.children[#self.children + 1] = child, child
+  end
+end
+
+---Until one of them commands: a run that begins then does not depend on its driver for decisions.
+local function share_control(count)
+  local ok, err = core.replicate(count)
+  if not ok then
+    local missing = err.name == "EUNSUPPORTED" or err.name == "EVERSION"
+    error(missing and errors.new("T1004", {message = err.message}) or errors.from(err), 0)
+  end
+  local deadline = core.now() + JOIN_S
+  local own = core.node().id
+  while true do
+    local controller = core.node().controller
+    if controller ~= 0 and controller ~= own then return end
+    if core.now() > deadline then
+      error(errors.new("T1001", {message = ("no other controller commands after %g s"):format(JOIN_S)}), 0)
+    end
+    core.sleep(POLL_S)
+  end
+end
+
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
 ---@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
----  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}} servers: so many nodes
----  of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then costs no rows;
+---  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}, controllers?: integer} servers:
+---  so many nodes of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then costs no rows;
 ---  queue_limit: "64MiB", what each node may have under way of its workers' operations;
----  memory: "2GiB", what each node may hold of tables and queues;
----  rate: what each node may ask of others in a second
+---  memory: "2GiB", what each node may hold of tables and queues; rate: what each node may ask of others in a second;
+---  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another goes on
 ---@return table cluster to be closed
 function cluster.new(o)
   o = o or {}
@@ -253,21 +286,23 @@ function cluster.new(o)
       .. "worker each"):format(most)}), 2)
   end
   local self = setmetatable({context = context, servers_max = most - count, run_id = context.run, children = {},
-                             runs = {}}, cluster)
+                             controllers = {}, runs = {}}, cluster)
   context.clusters[#context.clusters + 1] = self
   if not context.attached then
     local node = core.node()
     local ok, err = pcall(function()
+      if o.controllers then start_controllers(self, o.controllers) end
       for i = 1, servers + count do
         local serves = i <= servers
         local name = serves and "s" .. i or "n" .. i - servers
-        self.children[i] = start_child {
+        self.children[#self.children + 1] = start_child {
           endpoint = node.endpoint, cluster = node.cluster, name = name, workers = serves and 0 or workers,
           no_store = servers > 0 and not serves, log = ("%s/node-%s.log"):format(context.directory, name),
           queue_limit = queue_limit, memory = memory, rate_operations = rate.operations, rate_bytes = rate.bytes,
         }
       end
       wait_up(self.children, JOIN_S)
+      if o.controllers then share_control(o.controllers) end
     end)
     if not ok then
       self:close()
@@ -354,9 +389,7 @@ function cluster:close()
   if #self.children == 0 then return end
   core.log_level "error" -- that these nodes end is no news
   for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end
-  if not self.members then
-    for _, child in ipairs(self.children) do child.process:signal(15) end
-  end
+  for _, child in ipairs(self.members and self.controllers or self.children) do child.process:signal(15) end
   for _, child in ipairs(wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
   wait_ended(self.children, 1)
   wait_members_gone(self.members or {}, CLOSE_S)
@@ -558,7 +591,7 @@ cluster.start_detached, cluster.ended_status, cluster.end_detached = start_detac
 cluster.last_lines = last_lines
 
 ---Starts a cluster that stays when this process ends.
----@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer}
+---@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer, state?: string}
 ---@return table|nil {cluster, endpoint, pids}, table? err
 function cluster.up(o)
   local name = o.cluster or "local"

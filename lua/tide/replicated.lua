@@ -72,11 +72,17 @@ local function bring_up(o, name, nodes)
   for _, node in ipairs(nodes) do -- whose socket may be left of one that was killed
     core.file_remove(socket_of(name, node):sub(#"unix:" + 1))
   end
-  start(name, "c1", {"--controllers", tostring(o.controllers), "--no-store", "--workers", "0"})
+  local function controller(...) -- a holder: its words, and where it keeps the log
+    local words <const> = {...}
+    table.move({"--no-store", "--workers", "0"}, 1, 3, #words + 1, words)
+    if o.state then table.move({"--state", o.state}, 1, 2, #words + 1, words) end
+    return words
+  end
+  start(name, "c1", controller("--controllers", tostring(o.controllers)))
   wait_for(name, {"c1"}, function() return listens(name, "c1") end, deadline)
   for i, node in ipairs(nodes) do
     if i > 1 and i <= o.controllers then
-      start(name, node, {"--join", socket_of(name, "c1"), "--no-store", "--workers", "0"})
+      start(name, node, controller("--join", socket_of(name, "c1")))
     elseif i > o.controllers then
       start(name, node, {"--join", socket_of(name, "c1"), "--workers", tostring(o.workers or 1)})
     end
@@ -91,7 +97,7 @@ local function bring_up(o, name, nodes)
   return {cluster = name, endpoint = endpoints[1], pids = pids, log = log_of(name, "c1")}
 end
 
----@param o {cluster: string, controllers: integer, nodes?: integer, workers?: integer}
+---@param o {cluster: string, controllers: integer, nodes?: integer, workers?: integer, state?: string}
 ---@return table|nil {cluster, endpoint, pids}, table? err
 function replicated.up(o)
   local nodes = {}

@@ -68,6 +68,8 @@ struct tide_control_host {
     struct tide_port *port;
     const char *name; /* for the log */
     uint16_t self;
+    const char *directory; /* where it is kept on disk too; NULL: nowhere */
+    uint64_t log_index, log_term; /* of the log that a new one goes on from; 0: none */
     void *arg;
     /* To another holder, as far as there is a connection; may be lost. False: there is none. */
     bool (*send)(void *arg, uint16_t to, const void *message, size_t size);
@@ -121,16 +123,17 @@ void tide_control_state_release(struct tide_control_state *state);
 int tide_control_open(struct tide_port *port, const char *directory, const char *name,
                       struct tide_control **out);
 
-/* The replicated log, from the plugin tide_raft.so. `first`: it is new, and this node its only
- * holder, who leads at once; else it comes from those that have it. EUNSUPPORTED: there is no such
- * plugin, the text says why. */
-int tide_control_replicate(const struct tide_control_host *host, bool first,
-                           struct tide_control **out);
+/* The replicated log, from the plugin tide_raft.so. `state`: it is new and begins with that, and this
+ * node is its only holder, who leads at once; NULL: it comes from those that have it. EUNSUPPORTED:
+ * there is no such plugin, the text says why. */
+int tide_control_replicate(const struct tide_control_host *host,
+                           const struct tide_control_state *state, struct tide_control **out);
 
 /* The one symbol of the plugin. `version` comes first and never moves. */
 struct tide_control_plugin {
     const char *version; /* TIDE_VERSION of its build */
-    int (*open)(const struct tide_control_host *host, bool first, struct tide_control **out);
+    int (*open)(const struct tide_control_host *host, const struct tide_control_state *state,
+                struct tide_control **out);
 };
 #define TIDE_CONTROL_PLUGIN tide_control_plugin_raft
 

@@ -5,7 +5,9 @@
  * A node is declared dead when the controller sees it gone or silent itself, when two others report
  * it, or when one report stands for two seconds: then one of the two cannot stay, and it is the one
  * against whom more is reported, the younger if that is equal. A report of mere silence is
- * withdrawn when the silence ends; a lost connection is not. A controller that may be started again
+ * withdrawn when the silence ends, and the accused refutes it by any sign of life that reaches the
+ * controller: however many report it, it is then a matter of broken links, which have those two
+ * seconds to heal. A lost connection is not withdrawn. A controller that may be started again
  * and hears next to nobody waits instead: it is alone, and the others go on without it.
  */
 #include "net/inside.h"
@@ -237,8 +239,9 @@ static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t n
     }
     struct tide_peer *peer = tide__peer(net, r->subject);
     bool seen = r->reporter == tide__net_id(net) || (peer != NULL && peer->lost);
+    bool refuted = !seen && !r->lost && tide__probe_hears(net, peer, now) && !TIDE_MUTANT(no_refutation);
     unsigned against = reports_against(net, r->subject);
-    if (seen || against >= 2 || TIDE_MUTANT(one_observer)) {
+    if (seen || (against >= 2 && !refuted) || TIDE_MUTANT(one_observer)) {
         return r->subject;
     }
     if (now - r->since < REPORT_PATIENCE) {

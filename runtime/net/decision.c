@@ -234,6 +234,14 @@ static int read_number(const struct tide_control_state *state, const char *key, 
     return r.error == 0 ? 0 : tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", key);
 }
 
+int tide__decision_numbers(const struct tide_control_state *state, uint64_t *view, uint64_t *next) {
+    int error = read_number(state, "view", view, next);
+    if (error == 0 && *next >= CLIENT_ID_MIN) {
+        error = tide_fail(TIDE_EFULL, "the cluster has used up its node ids");
+    }
+    return error;
+}
+
 /* One member as it was recorded. This node may know it, and may not have heard the latest. */
 static struct known *restore_member(struct tide_net *net, const struct tide_member *m) {
     struct known *known = tide__members_find(net, m->id);
@@ -247,6 +255,16 @@ static struct known *restore_member(struct tide_net *net, const struct tide_memb
         tide__members_unsettle(net, known);
     }
     return known;
+}
+
+/* Is it a holder whose log this node went on from? Then its process was gone. */
+static bool has_ended(const struct tide_net *net, uint16_t id) {
+    for (size_t i = 0; i < net->former.count; i++) {
+        if (net->former.ids[i] == id) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Members as they were recorded. Without a replicated log the former controller is dead, and this
@@ -268,21 +286,23 @@ static int restore_members(struct tide_net *net, const struct tide_control_state
             return tide_fail(TIDE_ENOMEM, "out of memory");
         }
         known->since = tide__net_now(net);
-        if (m.id == former && !tide__quorum_is(net)) {
+        if ((m.id == former && !tide__quorum_is(net)) || has_ended(net, m.id)) {
             tide__decision_want(known, TIDE_MEMBER_DEAD, "the controller was started again");
         }
     }
     return error;
 }
 
-/* How many nodes are to hold the log is the first one's option, and recorded. */
+/* How many nodes are to hold the log is the first one's option, and recorded; 0: none was yet. */
 static int restore_controllers(struct tide_net *net, const struct tide_control_state *state) {
-    uint64_t controllers = net->controllers;
-    int error = state->count == 0 ? 0 : read_number(state, "controllers", &controllers, NULL);
+    uint64_t controllers;
+    int error = read_number(state, "controllers", &controllers, NULL);
     if (error == 0 && controllers > TIDE_CONTROLLERS_MAX) {
         error = tide_fail(TIDE_EPROTO, "the recorded 'controllers' is damaged");
     }
-    net->controllers = error == 0 ? (uint8_t)controllers : net->controllers;
+    if (error == 0 && controllers != 0) {
+        net->controllers = (uint8_t)controllers;
+    }
     return error;
 }
 
@@ -291,11 +311,8 @@ int tide__decision_begin(struct tide_net *net) {
     const struct tide_control_state *state = &net->control->state;
     uint64_t next = 0;
     error = error != 0 ? error : restore_controllers(net, state);
-    error = error != 0 ? error : read_number(state, "view", &net->view, &next);
+    error = error != 0 ? error : tide__decision_numbers(state, &net->view, &next);
     error = error != 0 ? error : restore_members(net, state);
-    if (error == 0 && next >= CLIENT_ID_MIN) {
-        error = tide_fail(TIDE_EFULL, "the cluster has used up its node ids");
-    }
     net->next_id = next == 0 ? 1 : (uint16_t)next;
     /* A client of the former controller may still be there under the first ids. */
     uint64_t clients = net->term * 256 % (UINT16_MAX - CLIENT_ID_MIN);

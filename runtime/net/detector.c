@@ -1,18 +1,15 @@
 /*
  * The accrual detector: phi = -log10(P(no beat for t)), with the normal tail approximated by a
- * logistic curve, y = (t - m - pause) / d, q = exp(-y (1.5976 + 0.070566 y^2)), P = q / (1 + q),
- * mean m and deviation d of the last 200 intervals between beats (d >= 20 ms). With beats of 100 ms
- * and a pause of 2 s, a silent peer is suspected about 2.2 s after its last sign of life; an
- * irregular one is given more time.
+ * logistic curve, y = (t - m - grace) / d, q = exp(-y (1.5976 + 0.070566 y^2)), P = q / (1 + q),
+ * mean m and deviation d of the last 200 intervals between beats (d >= 20 ms), and the grace that
+ * the state of the machine asks for (health.c). With beats of 100 ms a silent peer is suspected the
+ * grace and about 0.2 s after its last sign of life; an irregular one is given more time.
  */
 #include "net/detector.h"
 #include "base/base.h"
 
 #include <math.h>
 
-static const double pause_us =
-    2e6; /* a silence everybody is granted: a process that died says so by its connection's end, so silence
-          * alone is a standstill or a cut cable, and on a busy machine standstills of a second happen */
 static const double deviation_us_min = 20e3;
 static const uint64_t sample_us_max =
     10000000; /* bounds the squares: 200 * (10^7)^2 fits 64 bits */
@@ -60,7 +57,7 @@ void tide__detector_excuse(struct tide_detector *d, uint64_t now, uint64_t durat
     d->sampled = d->last;
 }
 
-double tide__detector_phi(const struct tide_detector *d, uint64_t now) {
+double tide__detector_phi(const struct tide_detector *d, uint64_t now, uint64_t grace) {
     if (now <= d->last || d->count == 0) {
         return 0;
     }
@@ -71,8 +68,7 @@ double tide__detector_phi(const struct tide_detector *d, uint64_t now) {
     if (deviation < deviation_us_min) {
         deviation = deviation_us_min;
     }
-    const double grace = TIDE_MUTANT(member_impatient) ? 0 : pause_us;
-    double y = ((double)(now - d->last) / 1000 - mean - grace) / deviation;
+    double y = ((double)(now - d->last) / 1000 - mean - (double)grace / 1000) / deviation;
     if (y < -8) { /* far inside the usual: the curve is 1 to the last bit */
         return 0;
     }

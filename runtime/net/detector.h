@@ -27,7 +27,7 @@ void tide__detector_init(struct tide_detector *detector, uint64_t now, uint64_t 
 void tide__detector_beat(struct tide_detector *detector, uint64_t now, uint64_t interval);
 /* This process itself stood still for `duration`: nobody's silence during it counts. */
 void tide__detector_excuse(struct tide_detector *detector, uint64_t now, uint64_t duration);
-/* Suspicion now; TIDE_PHI_SUSPECT and more is as good as dead. */
-double tide__detector_phi(const struct tide_detector *detector, uint64_t now);
+/* Suspicion now, with so much silence granted; TIDE_PHI_SUSPECT and more: it is silent. */
+double tide__detector_phi(const struct tide_detector *detector, uint64_t now, uint64_t grace);
 
 #endif

@@ -322,14 +322,13 @@ static void join_welcomed(struct tide_link *link, const struct tide_welcome *ans
         char endpoint[160];
         memcpy(endpoint, answer->controller, sizeof endpoint);
         tide__link_drain(link);
-        int error = TIDE_EUNREACHABLE;
-        if (endpoint[0] != 0 && ++net->redirects <= REDIRECTS_MAX) {
-            error = tide__link_dial(net, endpoint, LINK_JOIN, NULL);
+        if (endpoint[0] == 0 || ++net->redirects > REDIRECTS_MAX) {
+            tide__join_failed(net, true, TIDE_EUNREACHABLE, "nobody who answers is the controller");
         } else {
-            tide_fail(TIDE_EUNREACHABLE, "nobody who answers is the controller");
-        }
-        if (error != 0) {
-            tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+            int error = tide__link_dial(net, endpoint, LINK_JOIN, NULL);
+            if (error != 0) {
+                tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+            }
         }
         return;
     }
@@ -409,11 +408,13 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
     char text[200];
     int error = tide__refusal_parse(frame->body, frame->body_size, &code, text, sizeof text);
     if (link->purpose == LINK_JOIN) {
-        tide__net_become(link->net, TIDE_MEMBER_DEAD, error != 0 ? error : code,
-                         error != 0 ? tide_error_message() : text);
+        tide__join_failed(link->net, error == 0 && code == TIDE_EBUSY, error != 0 ? error : code,
+                          error != 0 ? tide_error_message() : text);
+        tide__link_close(link);
+        return TIDE_ECANCELED;
     }
     bool over = error == 0 && (code == TIDE_EDIED || code == TIDE_ECANCELED);
-    if (over && link->purpose != LINK_JOIN && !link->net->client) {
+    if (over && !link->net->client) {
         tide__succession_refused(link->net, code == TIDE_EDIED, text);
         return tide_fail(code, "it refused: %s", text);
     }

@@ -15,6 +15,8 @@
  *   members.c    views and what follows from them
  *   ring.c       who is linked with whom, and whose beats count
  *   gossip.c     what neighbours have heard of others
+ *   probe.c      others are asked before a silent peer is reported
+ *   health.c     how long nodes that live stand still here
  *   succession.c the controller goes away, another one announces itself
  *   controller.c who may join, who is dead, who has left
  *   decision.c   how the controller's decisions are recorded and told
@@ -26,6 +28,7 @@
 
 #include "net/detector.h"
 #include "net/hello.h"
+#include "net/holding.h"
 #include "net/intake.h"
 #include "net/outbox.h"
 
@@ -49,11 +52,16 @@ enum {
 #define DRAIN_TIMEOUT                                                                              \
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
 #define REDIAL_TIMEOUT (300 * TIDE_MILLISECOND)
+#define JOIN_PATIENCE                                                                              \
+    (9 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long, and
+                         knows why not before whoever waits for it gives up (node.c) */
+#define JOIN_RETRY (100 * TIDE_MILLISECOND)
 #define WAITING_TIMEOUT (3 * TIDE_SECOND) /* messages to a peer that is being dialled */
 #define REPORT_PATIENCE                                                                            \
     (2 * TIDE_SECOND) /* one reporter alone: its subject is evicted after this */
 #define CONTROLLER_PATIENCE                                                                        \
-    (2 * TIDE_SECOND) /* a silent controller is given this much more than others */
+    (3500 * TIDE_MILLISECOND) /* a silent controller is given this much after it is suspected */
+#define CLIENT_PATIENCE (1500 * TIDE_MILLISECOND) /* and a silent client, or its member, this much */
 
 /* ---- peers (peer.c) ---- */
 
@@ -130,6 +138,12 @@ struct tide_news {
     uint64_t heard;
 };
 
+/* What others say of a silent peer (probe.c). */
+struct tide_probe {
+    uint64_t at, heard_at; /* others were asked; one of them hears it. 0: never */
+    uint8_t asked, agreed;
+};
+
 struct tide_session {
     struct tide_net *net;
     struct tide_peer *peer;
@@ -154,6 +168,7 @@ struct tide_session {
     struct tide_detector detector;
     uint64_t suspect_since; /* 0: not suspected */
     bool reported;          /* the controller was told of it */
+    struct tide_probe probe;
     struct tide_news news[RING_NEIGHBOURS]; /* in the peer's last beat */
     unsigned news_count;
     uint64_t news_at;
@@ -281,6 +296,19 @@ int tide__gossip_read(struct tide_link *link, struct tide_reader *r, uint64_t no
 /* Is the silence of a peer to be reported now? */
 bool tide__gossip_confirms(const struct tide_session *session, uint64_t now);
 
+/* ---- local health (health.c) and probes (probe.c) ---- */
+
+/* Somebody who lives, this node or another, did not for so long. */
+void tide__health_stood_still(struct tide_net *net, uint64_t now, uint64_t duration);
+/* The silence that is granted now, beyond the usual time between beats. */
+uint64_t tide__health_grace(const struct tide_net *net, uint64_t now);
+
+/* Has this node a fresh sign of life of the peer? */
+bool tide__probe_hears(struct tide_net *net, const struct tide_peer *peer, uint64_t now);
+/* Is the silence of a peer to be reported now? Asks others. */
+bool tide__probe_confirms(struct tide_session *session, uint64_t now);
+void tide__probe_receive(struct tide_link *link, unsigned verb, struct tide_reader *r);
+
 /* ---- members (members.c, controller.c) ---- */
 
 enum member_verb {
@@ -290,7 +318,9 @@ enum member_verb {
     VERB_CLEAR,
     VERB_LEAVE,
     VERB_GOODBYE,
-    VERB_LOG /* of the replicated log: what raft.c says to its like */
+    VERB_LOG, /* of the replicated log: what raft.c says to its like */
+    VERB_PROBE, /* is that member heard? */
+    VERB_HEARD, /* or silent */
 };
 
 struct known {
@@ -348,6 +378,9 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r);
 bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello);
 /* The session with the controller has ended. */
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason);
+/* A client looks for the controller, in vain for long? */
+bool tide__succession_seeks(const struct tide_net *net);
+void tide__succession_tick(struct tide_net *net, uint64_t now);
 /* The controller has been silent for long. */
 void tide__succession_silent(struct tide_session *session, const char *reason);
 /* It was decided that this node is dead, or has left, and nobody could tell it. */
@@ -371,6 +404,8 @@ void tide__controller_release(struct tide_net *net);
 
 /* Takes command of what is recorded: members, views and terms go on from there. */
 int tide__decision_begin(struct tide_net *net);
+/* What is recorded as "view": number of the last view, id of the next member. */
+int tide__decision_numbers(const struct tide_control_state *state, uint64_t *view, uint64_t *next);
 /* A member is to have a state; takes effect by tide__decide. */
 void tide__decision_want(struct known *known, enum tide_member_state state, const char *reason);
 /* A new member; takes effect by tide__decide. Its `id` is net->next_id. */
@@ -382,7 +417,7 @@ void tide__decide(struct tide_net *net);
 /* ---- the replicated log (quorum.c) ---- */
 
 bool tide__quorum_is(const struct tide_net *net);
-int tide__quorum_open(struct tide_net *net, uint16_t self); /* self 1: a new log */
+int tide__quorum_begin(struct tide_net *net); /* the first node */
 void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r);
 /* What is due; takes command or steps down. Returns when it is due again. */
 uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now);
@@ -452,12 +487,18 @@ struct tide_net {
     uint16_t neighbours[RING_NEIGHBOURS];
     unsigned neighbour_count;
     unsigned redirects;
-    uint64_t tick_at, ticked;
+    uint64_t join_until, join_again; /* TIDE_NEVER: no further attempt is due */
+    uint64_t away_since;
+    uint64_t tick_at;
+    uint64_t standstill, standstill_at; /* health.c: the longest, and when it ended */
     uint64_t violations, violations_logged, violations_second;
     /* controller, and who holds its log */
     struct tide_control *control; /* NULL: none */
     bool control_refused;         /* this node was to hold the log, and cannot */
     uint8_t controllers;          /* so many are to hold it; 0: it is not replicated */
+    char state_directory[300]; /* where a holder keeps it; empty: nowhere */
+    struct tide_holdings former; /* first node: the logs that it went on from */
+    bool hands_over;              /* another one is to lead as soon as so many hold it */
     bool deciding;                /* a decision is being recorded */
     bool announce;                /* a view is due though no member changes */
     struct tide_member joiner; /* wanted; id 0: none */
@@ -465,6 +506,9 @@ struct tide_net {
     atomic_bool evacuations; /* any thread */
     struct report *reports;
 };
+
+/* The attempt to join has failed: another one follows while there is time, if `passing`. */
+void tide__join_failed(struct tide_net *net, bool passing, int code, const char *reason);
 
 static inline uint16_t tide__net_id(struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->id, memory_order_relaxed);

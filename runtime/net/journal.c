@@ -1,12 +1,8 @@
 /*
  * The control store as a file: the journal of a controller that may be started again.
  *
- * DIRECTORY/control.journal begins with 16 bytes (magic, version of the format, nothing) and goes
- * on with records:
- *
- *   u32 mark, u32 length, u64 XXH3 of the payload under the length, payload
- *
- * The payload of the first record is a snapshot, of every other one an entry (control_state.c). An
+ * DIRECTORY/control.journal is a file of records (records.h). The payload of the first one is a
+ * snapshot, of every other one an entry (control_state.c). An
  * entry counts when it is written and synced, and only then anybody hears of the decision. So a
  * crash leaves at most a torn last record, of which nobody has heard: it is dropped. A bad record
  * that good ones follow is damage, and refused: what came after it was told to others.
@@ -15,17 +11,15 @@
  * place by a rename. DIRECTORY/lock is held as long as the process lives.
  */
 #include "net/control.h"
+#include "net/records.h"
 #include "port/port.h"
 
 #include <string.h>
 
 enum {
-    HEADER_BYTES = 16,
-    RECORD_BYTES = 16, /* before the payload */
     VERSION = 1,
     GROWTH_BYTES = 256 << 10, /* beyond four times the state */
 };
-#define RECORD_MARK UINT32_C(0x4c4e4a54) /* "TJNL" */
 
 static const char magic[8] = "tidejnl";
 
@@ -38,79 +32,29 @@ struct journal {
     char path[300], name[64];
 };
 
-/* ---- records ---- */
-
-static uint64_t checksum(const void *payload, size_t size) {
-    return tide_hash(payload, size, size);
-}
-
-/* The payload of the record at `at`; NULL: there is none that is whole. */
-static const uint8_t *record_at(const uint8_t *data, size_t size, size_t at, uint32_t *length) {
-    uint32_t mark;
-    uint64_t sum;
-    if (size - at < RECORD_BYTES) {
-        return NULL;
-    }
-    memcpy(&mark, data + at, sizeof mark);
-    memcpy(length, data + at + 4, sizeof *length);
-    memcpy(&sum, data + at + 8, sizeof sum);
-    if (mark != RECORD_MARK || *length > size - at - RECORD_BYTES) {
-        return NULL;
-    }
-    const uint8_t *payload = data + at + RECORD_BYTES;
-    return checksum(payload, *length) == sum ? payload : NULL;
-}
-
-/* Is there a whole record anywhere from `at` on? */
-static bool record_follows(const uint8_t *data, size_t size, size_t at) {
-    const uint32_t mark = RECORD_MARK;
-    for (; at + RECORD_BYTES <= size; at++) {
-        uint32_t length;
-        if (memcmp(data + at, &mark, sizeof mark) == 0 &&
-            record_at(data, size, at, &length) != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int check_header(const uint8_t *data, size_t size) {
-    uint32_t version;
-    if (size < HEADER_BYTES || memcmp(data, magic, sizeof magic) != 0) {
-        return tide_fail(TIDE_EPROTO, "it is no journal of a controller");
-    }
-    memcpy(&version, data + sizeof magic, sizeof version);
-    return version == VERSION
-               ? 0
-               : tide_fail(TIDE_EVERSION,
-                           "it is of version %u, this program reads version %u: start the program "
-                           "that wrote it, or begin with an empty directory",
-                           (unsigned)version, (unsigned)VERSION);
-}
-
 int tide_control_journal_parse(const void *bytes, size_t size, struct tide_control_state *state,
                                size_t *good) {
     const uint8_t *data = bytes;
     *state = (struct tide_control_state){0};
     *good = 0;
-    int error = check_header(data, size);
-    size_t at = HEADER_BYTES;
+    int error = tide__records_check(data, size, magic, VERSION, "journal of a controller");
+    size_t at = TIDE__RECORDS_HEADER;
     bool first = true;
     while (error == 0 && at < size) {
         uint32_t length;
-        const uint8_t *payload = record_at(data, size, at, &length);
+        const uint8_t *payload = tide__record_at(data, size, at, &length);
         if (payload == NULL) {
             break;
         }
         error = first ? tide_control_restore(state, payload, length)
                       : tide_control_apply(state, payload, length);
         first = false;
-        at += RECORD_BYTES + length;
+        at += TIDE__RECORD_HEAD + length;
     }
     if (error == 0 && first) {
         error = tide_fail(TIDE_EPROTO, "its first record is damaged");
     }
-    if (error == 0 && at < size && record_follows(data, size, at)) {
+    if (error == 0 && at < size && tide__records_follow(data, size, at)) {
         error = tide_fail(TIDE_EPROTO,
                           "it is damaged at byte %zu, and later decisions follow: put back a copy, "
                           "or begin with an empty directory and a new cluster",
@@ -126,28 +70,6 @@ int tide_control_journal_parse(const void *bytes, size_t size, struct tide_contr
 
 /* ---- writing ---- */
 
-/* Appends at *at and moves it; not synced. */
-static int write_record(struct tide_file *file, const struct tide_port *port, uint64_t *at,
-                        const struct tide_writer *payload) {
-    if (payload->error != 0 || payload->size > UINT32_MAX) {
-        return payload->error != 0 ? payload->error : TIDE_ELIMIT;
-    }
-    uint8_t *record = tide_alloc(RECORD_BYTES + payload->size);
-    if (record == NULL) {
-        return TIDE_ENOMEM;
-    }
-    const uint32_t mark = RECORD_MARK, length = (uint32_t)payload->size;
-    uint64_t sum = checksum(payload->data, payload->size);
-    memcpy(record, &mark, sizeof mark);
-    memcpy(record + 4, &length, sizeof length);
-    memcpy(record + 8, &sum, sizeof sum);
-    memcpy(record + RECORD_BYTES, payload->data, payload->size);
-    int error = port->ops->file_write(file, record, RECORD_BYTES + payload->size, *at);
-    tide_free(record);
-    *at += error == 0 ? RECORD_BYTES + payload->size : 0;
-    return error;
-}
-
 /* A new file with nothing but the state takes the place of the old one. */
 static int rewrite(struct journal *j) {
     char temporary[sizeof j->path + 8];
@@ -158,16 +80,12 @@ static int rewrite(struct journal *j) {
     if (error != 0) {
         return error;
     }
-    uint8_t header[HEADER_BYTES] = {0};
-    const uint32_t version = VERSION;
-    memcpy(header, magic, sizeof magic);
-    memcpy(header + sizeof magic, &version, sizeof version);
-    uint64_t size = HEADER_BYTES;
+    uint64_t size = TIDE__RECORDS_HEADER;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_control_snapshot_write(&w, &j->base.state);
-    error = j->port->ops->file_write(file, header, sizeof header, 0);
-    error = error != 0 ? error : write_record(file, j->port, &size, &w);
+    error = tide__records_begin(file, j->port, magic, VERSION);
+    error = error != 0 ? error : tide__record_write(file, j->port, &size, &w);
     error = error != 0 ? error : j->port->ops->file_sync(file);
     error = error != 0 ? error : j->port->ops->file_rename(j->port, temporary, j->path);
     tide_writer_release(&w);
@@ -196,7 +114,7 @@ static int append(struct journal *j, uint64_t term, const struct tide_control_pu
         error = tide_fail(TIDE_ELIMIT, "a decision of %zu bytes", w.size);
     }
     if (error == 0 && j->file != NULL) {
-        error = write_record(j->file, j->port, &j->size, &w);
+        error = tide__record_write(j->file, j->port, &j->size, &w);
         error = error != 0 ? error : j->port->ops->file_sync(j->file);
     }
     error = error != 0 ? error : tide_control_apply(&j->base.state, w.data, w.size);
@@ -272,20 +190,6 @@ static int read_file(struct journal *j) {
     return rewrite(j); /* nothing is left behind the next entry */
 }
 
-/* Makes the directory, and its name durable: a journal nobody finds again is none. */
-static int make_directory(struct tide_port *port, const char *directory) {
-    char parent[sizeof((struct journal *)0)->path];
-    int error = port->ops->file_mkdir(port, directory, 0700);
-    snprintf(parent, sizeof parent, "%s", directory);
-    char *slash = strrchr(parent, '/');
-    if (slash == NULL) {
-        snprintf(parent, sizeof parent, ".");
-    } else {
-        slash[slash == parent ? 1 : 0] = 0;
-    }
-    return error != 0 ? error : port->ops->directory_sync(port, parent);
-}
-
 static int open_files(struct journal *j, const char *directory) {
     char lock[sizeof j->path];
     if (strlen(directory) + sizeof "/control.journal" > sizeof j->path) {
@@ -293,7 +197,7 @@ static int open_files(struct journal *j, const char *directory) {
     }
     snprintf(j->path, sizeof j->path, "%s/control.journal", directory);
     snprintf(lock, sizeof lock, "%s/lock", directory);
-    int error = make_directory(j->port, directory);
+    int error = tide__records_directory(j->port, directory);
     int flags = TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK;
     error = error != 0 ? error : j->port->ops->file_open(j->port, lock, flags, &j->lock);
     if (error == TIDE_EBUSY) {

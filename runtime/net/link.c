@@ -210,7 +210,8 @@ static void join_failed(struct tide_link *link, int code) {
              : code == TIDE_ETIMEDOUT  ? "no answer"
              : code == TIDE_ECLOSED    ? "the peer closed it before it answered"
                                        : tide_error_name(code));
-    tide__net_become(link->net, TIDE_MEMBER_DEAD, code == 0 ? TIDE_EUNREACHABLE : code, text);
+    /* Where a member has sent this node there is perhaps no controller any more. */
+    tide__join_failed(link->net, link->net->redirects > 0, code == 0 ? TIDE_EUNREACHABLE : code, text);
 }
 
 /* A dial or a knock ended without a connection. Nobody listens where the peer did: its process is
@@ -450,6 +451,15 @@ static void buffer(void *arg, void **data, size_t *size) {
     }
 }
 
+/* What was silent and is heard again stood still, or was cut off: here such things happen. */
+static void heard(struct tide_session *s, uint64_t now) {
+    const uint64_t silence = now - s->detector.last;
+    if (s->peer->id < CLIENT_ID_MIN && silence > BEAT_INTERVAL) {
+        tide__health_stood_still(s->net, now, silence - BEAT_INTERVAL);
+    }
+    tide__detector_beat(&s->detector, now, BEAT_INTERVAL);
+}
+
 static void received(void *arg, size_t size) {
     struct tide_link *link = arg;
     if (link->state == LINK_CLOSED) {
@@ -469,7 +479,7 @@ static void received(void *arg, size_t size) {
         struct tide_session *s = link->session;
         uint64_t now = tide__net_now(link->net);
         atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
-        tide__detector_beat(&s->detector, now, BEAT_INTERVAL);
+        heard(s, now);
         if (s->tell_at == TIDE_NEVER && link->intake.sequenced != s->told) {
             s->tell_at = now + ACK_DELAY;
         }
@@ -516,7 +526,9 @@ static void time_is_up(struct tide_link *link) {
         return;
     }
     if (link->purpose == LINK_JOIN) {
+        tide__link_close(link);
         join_failed(link, TIDE_ETIMEDOUT);
+        return;
     }
     tide__link_violation(link, link->state == LINK_DIALLING ? "no answer"
                                                             : "did not finish its hello in time");

@@ -7,7 +7,7 @@
  *
  * Everybody watches those whose beats it is to hear (ring.c), in small clusters all: an end of stream is followed by an attempt to
  * connect again, whose refusal says that the process is gone; silence, with or without a
- * connection, is judged by the accrual detector. Membership messages are not part of a session:
+ * connection, is judged by the accrual detector, and others are asked (probe.c). Membership messages are not part of a session:
  * after a reconnect both sides say again what the other one may have missed. What is seen is
  * reported to the controller, which alone declares deaths (controller.c). The controller itself is
  * judged by each member alone (succession.c).
@@ -430,6 +430,8 @@ void tide__members_receive(struct tide_link *link, const struct tide_frame *fram
         tide__succession_view(link, &r);
     } else if (verb == VERB_LOG) {
         tide__quorum_receive(net, link->peer->id, &r);
+    } else if (verb == VERB_PROBE || verb == VERB_HEARD) {
+        tide__probe_receive(link, (unsigned)verb, &r);
     } else if (net->controls) {
         tide__controller_receive(net, link->peer->id, (unsigned)(verb & 255), &r);
     }
@@ -563,12 +565,24 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
     }
 }
 
+/* A member reports once. The controller looks each time, and in a ring is nobody's neighbour. */
+static bool is_confirmed(struct tide_session *s, uint64_t now) {
+    const struct tide_net *net = s->net;
+    if (s->reported && !net->controls) {
+        return false;
+    }
+    return net->ringed ? net->controls || tide__gossip_confirms(s, now)
+                       : tide__probe_confirms(s, now);
+}
+
 void tide__members_silent(struct tide_session *s, uint64_t now) {
     struct tide_net *net = s->net;
     struct tide_peer *peer = s->peer;
     bool controller = peer->id == tide_net_controller(net);
     if ((peer->id >= CLIENT_ID_MIN || net->client) && !controller) {
-        tide__session_end(s, "silent");
+        if (now - s->suspect_since >= CLIENT_PATIENCE) {
+            tide__session_end(s, "silent");
+        }
         return;
     }
     char text[64];
@@ -577,7 +591,7 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
         if (now - s->suspect_since >= CONTROLLER_PATIENCE) {
             tide__succession_silent(s, text);
         }
-    } else if (net->controls || (!s->reported && tide__gossip_confirms(s, now))) {
+    } else if (is_confirmed(s, now)) {
         s->reported = true;
         report(net, peer->id, false, text);
     }
@@ -604,7 +618,8 @@ static void dial_member(struct tide_net *net, struct tide_peer *peer, const char
     bool dials = (net->client || absent || peer->id < tide__net_id(net)) && !asks;
     bool watched = !net->client && dials && tide__ring_watches(net, peer->id);
     peer->redial_at = TIDE_NEVER;
-    if (!absent && !asks && !watched && !peer->knocked && peer->waiting == NULL) {
+    if (!absent && !asks && !watched && !peer->knocked && peer->waiting == NULL &&
+        !tide__succession_seeks(net)) {
         return; /* nobody needs it any more */
     }
     peer->knocked = false;
@@ -623,9 +638,10 @@ static void attend(struct tide_net *net, uint64_t now) {
             continue;
         }
         bool absent = net->away && m->id == tide_net_controller(net);
-        bool asks = net->away && !TIDE_MUTANT(others_unasked);
+        bool asks = net->away && !net->client && !TIDE_MUTANT(others_unasked);
         if (peer->link == NULL && peer->session == NULL && (!peer->lost || absent || asks) &&
-            now >= peer->redial_at && (!net->client || peer->waiting != NULL)) {
+            now >= peer->redial_at &&
+            (!net->client || peer->waiting != NULL || tide__succession_seeks(net))) {
             dial_member(net, peer, m->endpoint, absent, now);
         }
         if (peer->waiting != NULL && now - peer->waiting_since >= WAITING_TIMEOUT) {
@@ -642,6 +658,7 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
     if (net->attend) {
         attend(net, now);
     }
+    tide__succession_tick(net, now);
     if (net->controls) {
         tide__controller_resolve(net, now);
     }

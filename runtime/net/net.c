@@ -110,15 +110,34 @@ static void open_listener(struct tide_net *net) {
         memory_order_release); /* with tide_net_create and the endpoint's readers */
 }
 
+static void dial_join(struct tide_net *net) {
+    net->join_again = TIDE_NEVER;
+    net->redirects = 0;
+    int error = tide__link_dial(net, net->join, LINK_JOIN, NULL);
+    if (error != 0) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+    }
+}
+
 static void begin_join(struct tide_net *net) {
     net->joining = true;
     if (net->controls || net->finished) {
         return;
     }
-    int error = tide__link_dial(net, net->join, LINK_JOIN, NULL);
-    if (error != 0) {
-        tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
+    net->join_until = tide__net_now(net) + JOIN_PATIENCE;
+    dial_join(net);
+}
+
+/* While a cluster has no controller nobody can join it, which takes less than a second where there
+ * are several. */
+void tide__join_failed(struct tide_net *net, bool passing, int code, const char *reason) {
+    const uint64_t now = tide__net_now(net);
+    if (!passing || net->finished || now + JOIN_RETRY >= net->join_until) {
+        tide__net_become(net, TIDE_MEMBER_DEAD, code, reason);
+        return;
     }
+    net->join_again = now + JOIN_RETRY;
+    tide__net_wake(net);
 }
 
 static void begin_leave(struct tide_net *net) {
@@ -159,8 +178,9 @@ static void begin_leave(struct tide_net *net) {
 /* A tick that comes late says that this process stood still; the silence it then hears is its own.
  */
 static void tick(struct tide_net *net, uint64_t now) {
-    uint64_t late = now > net->tick_at ? now - net->tick_at : 0;
-    uint64_t excused = late > 2 * BEAT_INTERVAL ? late : 0;
+    uint64_t late = now > net->tick_at && !TIDE_MUTANT(stall_not_excused) ? now - net->tick_at : 0;
+    uint64_t excused = late > BEAT_INTERVAL / 2 ? late : 0;
+    tide__health_stood_still(net, now, late);
     net->tick_soon = false;
     net->tick_at = now + tide__ring_tick(net);
     struct tide_link *next;
@@ -197,6 +217,9 @@ static uint64_t flush(void *arg) {
         tide__members_settle(net);
     }
     uint64_t now = tide__net_now(net);
+    if (now >= net->join_again && !net->finished) {
+        dial_join(net);
+    }
     bool busy = net->links != NULL || net->member_count > 1;
     if (busy && net->tick_at == TIDE_NEVER) { /* from rest */
         net->tick_at = now + tide__ring_tick(net);
@@ -209,6 +232,7 @@ static uint64_t flush(void *arg) {
     uint64_t log_due = tide__quorum_turn(net, now);
     uint64_t due = tide__sessions_turn(net, now, ticks);
     due = log_due < due ? log_due : due;
+    due = net->join_again < due ? net->join_again : due;
     tide__links_flush(net);
     if (net->links == NULL && (net->finished || net->member_count <= 1)) {
         net->tick_at = TIDE_NEVER;
@@ -298,19 +322,18 @@ static int check_options(const struct tide_net_options *o) {
         (o->join != NULL && strlen(o->join) >= 160)) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
-    if (o->controllers != 0 && (o->join != NULL || o->state != NULL || o->client)) {
+    if (o->controllers != 0 && (o->join != NULL || o->client)) {
         return tide_fail(TIDE_EINVAL,
-                         "the first node of a cluster says how many controllers there are; they "
-                         "keep its decisions in memory, with no state directory");
+                         "the first node of a cluster says how many controllers there are");
     }
     if (o->controllers != 0 && o->controllers != 3 && o->controllers != 5) {
         return tide_fail(TIDE_EINVAL, "%u controllers: there are 3, of which one may be lost, or "
                                       "5, of which two may be lost",
                          o->controllers);
     }
-    if (o->state != NULL && o->join != NULL) {
-        return tide_fail(TIDE_EINVAL,
-                         "only a controller keeps a state directory, and this node joins one");
+    if (o->state != NULL && (o->client || strlen(o->state) >= 280)) {
+        return tide_fail(TIDE_EINVAL, o->client ? "a client keeps no state directory"
+                                                : "the path of the state directory is too long");
     }
     return 0;
 }
@@ -335,11 +358,15 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->store = o->store;
     net->client = o->client;
     net->controls = o->join == NULL;
+    const bool shares = o->controllers > 0 || o->join != NULL; /* a holder of the log, perhaps */
+    snprintf(net->state_directory, sizeof net->state_directory, "%s",
+             o->state != NULL && shares ? o->state : "");
     net->controllers = (uint8_t)o->controllers;
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
     atomic_store_explicit(&net->memory_grant, UINT64_MAX, memory_order_relaxed);
     net->tick_at = TIDE_NEVER;
+    net->join_again = TIDE_NEVER;
     net->dirty_tail = &net->dirty;
     net->unsettled_low = SIZE_MAX;
     tide_port_random(net->port, "net", &net->random);
@@ -361,10 +388,9 @@ void tide_net_close(struct tide_net *net) {
 
 /* What is recorded must be of this cluster. */
 static int open_control(struct tide_net *net, const char *directory) {
-    if (net->controllers > 0) {
-        return tide__quorum_open(net, 1);
-    }
-    int error = tide_control_open(net->port, directory, net->wanted_name, &net->control);
+    int error = net->controllers > 0
+                    ? tide__quorum_begin(net)
+                    : tide_control_open(net->port, directory, net->wanted_name, &net->control);
     const struct tide_control_pair *pair =
         error != 0 ? NULL : tide_control_get(&net->control->state, "cluster");
     if (pair != NULL) {
@@ -391,8 +417,9 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
         return TIDE_ENOMEM;
     }
     if (net->controls) {
-        atomic_store_explicit(&net->durable, options->state != NULL, memory_order_relaxed);
         error = open_control(net, options->state);
+        const bool recorded = options->controllers == 0 ? options->state != NULL : net->former.count > 0;
+        atomic_store_explicit(&net->durable, recorded, memory_order_relaxed);
     }
     error = error != 0 ? error
                        : tide_spawn(tide_system_node(system),
@@ -403,6 +430,7 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
                                     &net->members_actor);
     if (error != 0) {
         control_close(net);
+        tide_holdings_release(net->port, &net->former);
         tide_free(net);
         return error;
     }
@@ -448,6 +476,7 @@ void tide_net_destroy(struct tide_net *net) {
     tide__peers_release(net);
     tide__controller_release(net);
     control_close(net);
+    tide_holdings_release(net->port, &net->former);
     tide_free(net->spare_room);
     tide_blob_unref(net->spare_chunk);
     tide_free(net->members);

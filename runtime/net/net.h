@@ -31,7 +31,8 @@ struct tide_member {
 
 struct tide_net_options {
     const char *cluster, *name, *listen, *join;
-    const char *state; /* controller: directory of its decisions, from which it can be started again; NULL: none */
+    const char *state; /* directory of a controller's decisions, from which it can be started again, or of the logs of
+                          several, of joiners too that may hold one; NULL: none */
     unsigned controllers; /* first node: so many members hold them, 3 or 5, and one of those goes on; 0: no */
     uint16_t workers;
     bool store, client;
@@ -42,6 +43,9 @@ struct tide_net_options {
 int tide_net_create(struct tide_system *system, const struct tide_net_options *options, struct tide_net **out);
 /* Starts dialling; tide_net_state tells how it goes. No-op on a controller. */
 int tide_net_join(struct tide_net *net);
+/* Controller that keeps its decisions in memory, I/O thread 0: from now on so many members, 3 or 5, hold them, and one
+ * of the others commands once they do. EUNSUPPORTED: no plugin. */
+int tide_net_replicate(struct tide_net *net, unsigned controllers);
 /* State of this node itself; reason: text of a failed join. Any thread. */
 int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacity);
 /* Asks the controller to take this node out in order (members see LEAVING; the store moves its slots away; then LEFT).

@@ -24,8 +24,8 @@ static void *load(void) {
     return library;
 }
 
-int tide_control_replicate(const struct tide_control_host *host, bool first,
-                           struct tide_control **out) {
+int tide_control_replicate(const struct tide_control_host *host,
+                           const struct tide_control_state *state, struct tide_control **out) {
     const struct tide_control_plugin *plugin = &TIDE_CONTROL_PLUGIN;
     if (plugin == NULL) {
         void *library = load();
@@ -43,5 +43,5 @@ int tide_control_replicate(const struct tide_control_host *host, bool first,
         return tide_fail(TIDE_EVERSION, "tide_raft.so is of version %s, this program is %s",
                          plugin->version, TIDE_VERSION);
     }
-    return plugin->open(host, first, out);
+    return plugin->open(host, state, out);
 }

@@ -6,7 +6,8 @@
  * The first node of the cluster begins alone. When as many members as were asked for are up, they
  * become holders one by one, those without rows first, since a controller's end then costs none,
  * and then the oldest. A holder that is gone is replaced when there is another member. With three
- * holders the cluster outlives its controller, and views say so (`durable`).
+ * holders the cluster outlives its controller, and views say so (`durable`). A controller that kept
+ * its decisions alone can begin such a log later; it hands over once the others hold it.
  *
  * While no majority of the holders hear each other nothing is decided; everything else goes on.
  */
@@ -45,10 +46,32 @@ static bool send(void *arg, uint16_t to, const void *message, size_t size) {
     return sent;
 }
 
-int tide__quorum_open(struct tide_net *net, uint16_t self) {
+static int open_log(struct tide_net *net, uint16_t self, const struct tide_control_state *state,
+                    struct tide_control **out) {
     struct tide_control_host host = {
         .port = net->port, .name = net->name, .self = self, .arg = net, .send = send};
-    return tide_control_replicate(&host, self == 1, &net->control);
+    host.directory = net->state_directory[0] != 0 ? net->state_directory : NULL;
+    host.log_index = net->former.index;
+    host.log_term = net->former.term;
+    return tide_control_replicate(&host, state, out);
+}
+
+/* A new log, or one that goes on where those in the state directory ended. */
+int tide__quorum_begin(struct tide_net *net) {
+    uint64_t view, next = 1;
+    int error = net->state_directory[0] == 0
+                    ? 0
+                    : tide_holdings_open(net->port, net->state_directory, net->wanted_name, &net->former);
+    if (error == 0 && net->former.state.count > 0) {
+        error = tide__decision_numbers(&net->former.state, &view, &next);
+    }
+    error = error != 0 ? error : open_log(net, (uint16_t)next, &net->former.state, &net->control);
+    if (error == 0 && net->former.count > 0) {
+        tide_log(TIDE_LOG_INFO, net->wanted_name, "%s: the decisions of %zu controllers that ended go on here",
+                 net->state_directory, net->former.count);
+        tide_holdings_remove(net->port, net->state_directory, &net->former);
+    }
+    return error;
 }
 
 void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r) {
@@ -58,7 +81,7 @@ void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reade
         return;
     }
     if (net->control == NULL && !net->control_refused &&
-        tide__quorum_open(net, tide__net_id(net)) != 0) {
+        open_log(net, tide__net_id(net), NULL, &net->control) != 0) {
         net->control_refused = true;
         tide_log(TIDE_LOG_ERROR, net->name, "this node cannot hold the controller's log: %s",
                  tide_error_message());
@@ -113,10 +136,7 @@ static void take_command(struct tide_net *net) {
     tide__handshake_unpark(net);
 }
 
-void tide__quorum_step_down(struct tide_net *net) {
-    tide_log(TIDE_LOG_WARN, net->name,
-             "this node is the controller no more; views, slot moves and new tables wait for the "
-             "next one");
+static void lay_down(struct tide_net *net) {
     net->controls = false;
     net->away = true;
     net->deciding = false;
@@ -132,6 +152,37 @@ void tide__quorum_step_down(struct tide_net *net) {
         tide__members_settle(net);
     }
     tide__handshake_unpark(net);
+}
+
+void tide__quorum_step_down(struct tide_net *net) {
+    tide_log(TIDE_LOG_WARN, net->name,
+             "this node is the controller no more; views, slot moves and new tables wait for the "
+             "next one");
+    lay_down(net);
+}
+
+/* What was recorded for this node alone becomes the beginning of the log, and this node commands
+ * again, in a term of that. */
+int tide_net_replicate(struct tide_net *net, unsigned controllers) {
+    if (controllers != 3 && controllers != 5) {
+        return tide_fail(TIDE_EINVAL, "%u controllers: there are 3 or 5", controllers);
+    }
+    if (!net->controls || net->deciding || replicated(net) || net->finished) {
+        return tide_fail(TIDE_EBUSY, "only a controller that is alone can share its log");
+    }
+    struct tide_control *alone = net->control, *shared;
+    int error = open_log(net, tide__net_id(net), &alone->state, &shared);
+    if (error != 0) {
+        return error;
+    }
+    net->control = shared;
+    net->controllers = (uint8_t)controllers;
+    net->hands_over = true;
+    lay_down(net);
+    alone->ops->destroy(alone);
+    tide__net_wake(net);
+    (void)tide__quorum_turn(net, tide__net_now(net));
+    return 0;
 }
 
 uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now) {
@@ -161,14 +212,16 @@ static bool holds(const uint16_t *ids, size_t count, uint16_t id) {
     return false;
 }
 
-/* The best of the members that do not hold it, and how many those are. */
+/* The best of the members that do not hold it, and how many those are. Where it is kept on disk those
+ * with rows do not: they were given no directory. */
 static const struct tide_member *candidate(struct tide_net *net, const uint16_t *ids, size_t count,
                                            size_t *candidates) {
     const struct tide_member *best = NULL;
     *candidates = 0;
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
-        if (m->state != TIDE_MEMBER_UP || holds(ids, count, m->id)) {
+        const bool keeps = net->state_directory[0] == 0 || !m->store;
+        if (m->state != TIDE_MEMBER_UP || !keeps || holds(ids, count, m->id)) {
             continue;
         }
         ++*candidates;
@@ -212,5 +265,8 @@ void tide__quorum_tick(struct tide_net *net) {
         atomic_store_explicit(&net->durable, true, memory_order_relaxed);
         net->announce = true;
         tide__decide(net);
+    }
+    if (net->hands_over && count >= net->controllers && !net->deciding) {
+        net->hands_over = net->control->ops->hand_over(net->control) != 0;
     }
 }

@@ -3,9 +3,10 @@
  * Ousterhout 2014) with the node's own clock, randomness and links behind its table of functions,
  * so it runs in the simulator like everything else. Built as the plugin tide_raft.so.
  *
- * The log is in memory. That is enough, since a node that was started again is another node with
- * another id: no holder ever comes back having forgotten something. What a majority of the holders
- * knows at any moment survives; who holds the log is changed one by one (net/quorum.c).
+ * The log is in memory, and where there is a state directory on disk too (holding.h). Memory is enough
+ * as long as a majority lives, since a node that was started again is another node with another id: no
+ * holder ever comes back having forgotten something. What a majority of the holders knows at any moment
+ * survives; who holds the log is changed one by one (net/quorum.c).
  *
  * A *term* here is the index of the barrier entry with which a leader began to command. It is
  * committed before the leader commands, and every later leader has it in its log and puts its own
@@ -17,6 +18,7 @@
  */
 #include "net/raft.h"
 #include "net/control.h"
+#include "net/holding.h"
 #include "port/port.h"
 
 #include <string.h>
@@ -49,16 +51,16 @@ struct holder {
     raft_io_tick_cb tick;
     raft_io_recv_cb recv;
     raft_io_close_cb close;
-    raft_term voted_term;          /* of the boot configuration: 1 on the first holder, else 0 */
-    struct raft_buffer boot;       /* the first entry, until it is loaded */
     struct raft_snapshot snapshot; /* the last one; index 0: none */
     struct tide__raft_parts parts;
+    struct tide_holding *holding; /* NULL: in memory alone */
     struct completion *queue, **queue_tail;
     uint64_t tick_at;
     uint64_t term;         /* in which this node leads; 0: it does not */
     raft_term led;         /* the library's term of that */
     uint64_t under_way;    /* puts that are not done */
     bool barrier_pending, change_pending, closed;
+    bool loses; /* the library is about to step down, and tells those whose puts it fails */
     struct raft_barrier barrier;
     struct raft_change change;
     struct raft_transfer transfer;
@@ -170,27 +172,22 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb) {
     of_io(io)->close = cb;
 }
 
+/* A new log begins with the state as its snapshot, one that comes from others with nothing. */
 static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for,
                    struct raft_snapshot **snapshot, raft_index *start_index,
                    struct raft_entry *entries[], size_t *n_entries) {
     struct holder *p = of_io(io);
-    *term = p->voted_term;
+    *term = p->snapshot.term;
     *voted_for = 0;
     *snapshot = NULL;
-    *start_index = 1;
+    *start_index = p->snapshot.index + 1;
     *entries = NULL;
     *n_entries = 0;
-    if (p->boot.base != NULL) {
-        *entries = raft_calloc(1, sizeof **entries);
-        if (*entries == NULL) {
-            return RAFT_NOMEM;
-        }
-        (*entries)[0] =
-            (struct raft_entry){.term = p->voted_term, .type = RAFT_CHANGE, .buf = p->boot};
-        *n_entries = 1;
-        p->boot = (struct raft_buffer){0};
+    if (p->snapshot.index == 0) {
+        return 0;
     }
-    return 0;
+    *snapshot = raft_malloc(sizeof **snapshot);
+    return *snapshot != NULL ? snapshot_copy(&p->snapshot, *snapshot) : RAFT_NOMEM;
 }
 
 static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick,
@@ -202,19 +199,14 @@ static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick,
     return 0;
 }
 
-static int io_bootstrap(struct raft_io *io, const struct raft_configuration *conf) {
-    struct holder *p = of_io(io);
-    p->voted_term = 1;
-    return raft_configuration_encode(conf, &p->boot);
-}
-
-static int io_recover(struct raft_io *io, const struct raft_configuration *conf) {
+/* Logs begin in io_load. */
+static int io_refuse(struct raft_io *io, const struct raft_configuration *conf) {
     (void)io;
     (void)conf;
     return RAFT_INVALID;
 }
 
-/* The library keeps term, vote and entries in memory itself, and so does nobody else. */
+/* The library keeps them in memory itself; nobody comes back under an id that has voted. */
 static int io_set_term(struct raft_io *io, raft_term term) {
     (void)io;
     (void)term;
@@ -228,17 +220,42 @@ static int io_set_vote(struct raft_io *io, raft_id server_id) {
 }
 
 static int io_truncate(struct raft_io *io, raft_index index) {
-    (void)io;
-    (void)index;
+    struct holder *p = of_io(io);
+    if (p->holding != NULL) {
+        tide_holding_truncate(p->holding, index);
+    }
     return 0;
 }
 
+static int hold_entry(struct holder *p, const struct raft_entry *e) {
+    uint16_t voters[TIDE_HOLDING_VOTERS_MAX];
+    if (e->type == RAFT_CHANGE) {
+        const size_t count = tide__raft_voters(&e->buf, voters, TIDE_COUNT(voters));
+        TIDE_ASSERT(count > 0);
+        return tide_holding_append(p->holding, e->term, TIDE_HOLDING_VOTERS, voters,
+                                   count * sizeof voters[0]);
+    }
+    const bool decision = e->type == RAFT_COMMAND;
+    return tide_holding_append(p->holding, e->term,
+                               decision ? TIDE_HOLDING_DECISION : TIDE_HOLDING_OTHER, e->buf.base,
+                               decision ? e->buf.len : 0);
+}
+
+/* On disk before anybody is told that they are here. */
 static int io_append(struct raft_io *io, struct raft_io_append *request,
                      const struct raft_entry entries[], unsigned n, raft_io_append_cb cb) {
-    (void)entries;
-    (void)n;
+    struct holder *p = of_io(io);
+    int code = 0;
     request->cb = cb;
-    return complete(of_io(io), APPENDED, request, 0);
+    for (unsigned i = 0; p->holding != NULL && code == 0 && i < n; i++) {
+        code = hold_entry(p, &entries[i]);
+    }
+    code = p->holding != NULL && code == 0 ? tide_holding_sync(p->holding) : code;
+    if (code != 0) {
+        tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s",
+                 tide_error_message());
+    }
+    return complete(p, APPENDED, request, code == 0 ? 0 : RAFT_IOERR);
 }
 
 static int io_send(struct raft_io *io, struct raft_io_send *request,
@@ -264,19 +281,39 @@ static int io_send(struct raft_io *io, struct raft_io_send *request,
     return complete(p, SENT, request, sent ? 0 : RAFT_NOCONNECTION);
 }
 
+/* The file begins with the snapshot. One of another node (`keep` false) takes the place of all. */
+static int hold_snapshot(struct holder *p, bool keep) {
+    const struct raft_snapshot *s = &p->snapshot;
+    struct tide_holding_start start = {.index = s->index,
+                                       .term = s->term,
+                                       .state = s->bufs[0].base,
+                                       .size = s->bufs[0].len};
+    for (unsigned i = 0; i < s->configuration.n; i++) {
+        if (s->configuration.servers[i].role == RAFT_VOTER &&
+            start.voter_count < TIDE_COUNT(start.voters)) {
+            start.voters[start.voter_count++] = (uint16_t)s->configuration.servers[i].id;
+        }
+    }
+    int code = p->holding != NULL ? tide_holding_begin(p->holding, &start, keep) : 0;
+    if (code != 0) {
+        tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s",
+                 tide_error_message());
+    }
+    return code;
+}
+
 static int io_snapshot_put(struct raft_io *io, unsigned trailing,
                            struct raft_io_snapshot_put *request,
                            const struct raft_snapshot *snapshot, raft_io_snapshot_put_cb cb) {
     struct holder *p = of_io(io);
     struct raft_snapshot copy;
-    (void)trailing;
     request->cb = cb;
     if (snapshot_copy(snapshot, &copy) != 0) {
         return RAFT_NOMEM;
     }
     snapshot_release(&p->snapshot);
     p->snapshot = copy;
-    return complete(p, SNAPSHOT_STORED, request, 0);
+    return complete(p, SNAPSHOT_STORED, request, hold_snapshot(p, trailing > 0) == 0 ? 0 : RAFT_IOERR);
 }
 
 static int io_snapshot_get(struct raft_io *io, struct raft_io_snapshot_get *request,
@@ -392,7 +429,9 @@ static void put_done(struct raft_apply *request, int status, void *result) {
     p->under_way--;
     if (status != 0) {
         p->term = 0;
+        p->loses = true;
         done(arg, tide_fail(TIDE_ECLOSED, "the replicated log: %s", raft_strerror(status)));
+        p->loses = false;
     } else {
         done(arg, 0);
     }
@@ -445,7 +484,7 @@ static void transferred(struct raft_transfer *request) {
 static int hand_over(struct tide_control *control) {
     struct holder *p = (struct holder *)control;
     p->term = 0;
-    if (raft_state(&p->raft) != RAFT_LEADER || p->raft.transfer != NULL) {
+    if (p->loses || raft_state(&p->raft) != RAFT_LEADER || p->raft.transfer != NULL) {
         return 0;
     }
     int status = raft_transfer(&p->raft, &p->transfer, 0, transferred);
@@ -523,9 +562,10 @@ static void receive(struct tide_control *control, uint16_t from, struct tide_rea
 
 /* ---- life ---- */
 
+/* Zeroed: some entries of the library's own have bytes that it never writes, and they travel. */
 static void *heap_malloc(void *data, size_t size) {
     (void)data;
-    return tide_alloc(size);
+    return tide_alloc_zero(1, size);
 }
 
 static void heap_free(void *data, void *memory) {
@@ -558,6 +598,14 @@ static void on_closed(struct raft *raft) {
     ((struct holder *)raft->data)->closed = true;
 }
 
+static void release(struct holder *p) {
+    if (p->holding != NULL) {
+        tide_holding_close(p->holding);
+    }
+    snapshot_release(&p->snapshot);
+    tide_free(p);
+}
+
 static void destroy(struct tide_control *control) {
     struct holder *p = (struct holder *)control;
     raft_close(&p->raft, on_closed);
@@ -566,11 +614,9 @@ static void destroy(struct tide_control *control) {
         TIDE_ASSERT(p->close != NULL);
         p->close(&p->io);
     }
-    snapshot_release(&p->snapshot);
     tide__raft_parts_release(&p->parts);
-    raft_free(p->boot.base);
     tide_control_state_release(&control->state);
-    tide_free(p);
+    release(p);
 }
 
 static const struct tide_control_ops raft_ops = {
@@ -596,8 +642,8 @@ static void fill(struct holder *p, const struct tide_control_host *host) {
                              .close = io_close,
                              .load = io_load,
                              .start = io_start,
-                             .bootstrap = io_bootstrap,
-                             .recover = io_recover,
+                             .bootstrap = io_refuse,
+                             .recover = io_refuse,
                              .set_term = io_set_term,
                              .set_vote = io_set_vote,
                              .send = io_send,
@@ -614,10 +660,40 @@ static void fill(struct holder *p, const struct tide_control_host *host) {
                                .restore = fsm_restore};
 }
 
-static int start(struct holder *p, bool first) {
+/* The snapshot with which a new log begins, of which this node is the only holder. Its index is above
+ * all terms and indices that the state has seen, and so are the terms to come. */
+static int begin_with(struct holder *p, const struct tide_control_state *state) {
+    struct raft_snapshot *s = &p->snapshot;
     char address[24];
     tide__raft_address(p->host.self, address);
-    int status = raft_init(&p->raft, &p->io, &p->fsm, p->host.self, address);
+    raft_configuration_init(&s->configuration);
+    int status = raft_configuration_add(&s->configuration, p->host.self, address, RAFT_VOTER);
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_control_snapshot_write(&w, state);
+    s->bufs = raft_calloc(1, sizeof *s->bufs);
+    if (status != 0 || w.error != 0 || s->bufs == NULL) {
+        tide_writer_release(&w);
+        return RAFT_NOMEM;
+    }
+    s->bufs[0] = (struct raft_buffer){.base = w.data, .len = w.size}; /* raft's heap is ours */
+    s->n_bufs = 1;
+    const uint64_t reached = state->term > state->index ? state->term : state->index;
+    s->term = p->host.log_term + 1;
+    s->index = 1 + (reached > p->host.log_index ? reached : p->host.log_index);
+    s->configuration_index = s->index;
+    return hold_snapshot(p, false) == 0 ? 0 : RAFT_IOERR;
+}
+
+static int start(struct holder *p, const struct tide_control_state *state) {
+    char address[24];
+    tide__raft_address(p->host.self, address);
+    int status = p->host.directory != NULL &&
+                         tide_holding_open(p->host.port, p->host.directory, p->host.self, &p->holding) != 0
+                     ? RAFT_IOERR
+                     : 0;
+    status = status == 0 && state != NULL ? begin_with(p, state) : status;
+    status = status != 0 ? status : raft_init(&p->raft, &p->io, &p->fsm, p->host.self, address);
     if (status != 0) {
         return status;
     }
@@ -627,17 +703,11 @@ static int start(struct holder *p, bool first) {
     raft_set_snapshot_threshold(&p->raft, SNAPSHOT_ENTRIES);
     raft_set_snapshot_trailing(&p->raft, SNAPSHOT_TRAILING);
     raft_set_pre_vote(&p->raft, true);
-    if (first) {
-        struct raft_configuration alone;
-        raft_configuration_init(&alone);
-        status = raft_configuration_add(&alone, p->host.self, address, RAFT_VOTER);
-        status = status != 0 ? status : raft_bootstrap(&p->raft, &alone);
-        raft_configuration_close(&alone);
-    }
-    return status != 0 ? status : raft_start(&p->raft);
+    return raft_start(&p->raft);
 }
 
-static int open_raft(const struct tide_control_host *host, bool first, struct tide_control **out) {
+static int open_raft(const struct tide_control_host *host, const struct tide_control_state *state,
+                     struct tide_control **out) {
     static struct raft_heap heap = {.malloc = heap_malloc,
                                     .free = heap_free,
                                     .calloc = heap_calloc,
@@ -650,14 +720,16 @@ static int open_raft(const struct tide_control_host *host, bool first, struct ti
     }
     raft_heap_set(&heap);
     fill(p, host);
-    int status = start(p, first);
+    int status = start(p, state);
     if (status != 0) {
-        int code = tide_fail(TIDE_EUNSUPPORTED, "the replicated log cannot start: %s",
-                             raft_strerror(status));
+        char reason[160];
+        snprintf(reason, sizeof reason, "%s", status == RAFT_IOERR ? tide_error_message() : raft_strerror(status));
+        int code = tide_fail(status == RAFT_IOERR ? TIDE_EIO : TIDE_EUNSUPPORTED,
+                             "the replicated log cannot start: %s", reason);
         if (p->raft.io != NULL) {
             destroy(&p->base);
         } else {
-            tide_free(p);
+            release(p);
         }
         return code;
     }

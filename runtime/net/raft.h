@@ -34,6 +34,8 @@ void tide__raft_message_release(struct raft_message *message);
 void tide__raft_parts_release(struct tide__raft_parts *parts);
 /* "n7", the address of server 7. */
 void tide__raft_address(raft_id id, char out[24]);
+/* Ids of those that vote, of an entry of type RAFT_CHANGE; 0: it is none. */
+size_t tide__raft_voters(const struct raft_buffer *encoded, uint16_t *ids, size_t limit);
 int tide__raft_configuration_copy(const struct raft_configuration *from,
                                   struct raft_configuration *to);
 

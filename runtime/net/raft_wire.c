@@ -31,6 +31,31 @@ int tide__raft_configuration_copy(const struct raft_configuration *from,
     return 0;
 }
 
+/* As libraft encodes them: u8 1, u64 count, and for each u64 id, text with its end, u8 role. */
+size_t tide__raft_voters(const struct raft_buffer *encoded, uint16_t *ids, size_t limit) {
+    const uint8_t *at = encoded->base, *end = at + encoded->len;
+    uint64_t servers, id;
+    size_t count = 0;
+    if (encoded->len < 9 || at[0] != 1) {
+        return 0;
+    }
+    memcpy(&servers, at + 1, sizeof servers);
+    at += 9;
+    for (uint64_t i = 0; i < servers; i++) {
+        const uint8_t *text = at + sizeof id;
+        const uint8_t *text_end = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
+        if (text_end == NULL || text_end + 1 >= end) {
+            return 0;
+        }
+        memcpy(&id, at, sizeof id);
+        if (text_end[1] == RAFT_VOTER && count < limit) {
+            ids[count++] = (uint16_t)id;
+        }
+        at = text_end + 2;
+    }
+    return count;
+}
+
 /* ---- writing ---- */
 
 static void numbers_of(const struct raft_message *m, uint64_t n[NUMBERS], uint64_t *flag) {

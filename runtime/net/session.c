@@ -291,11 +291,13 @@ void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) 
     }
     if (excused > 0) {
         tide__detector_excuse(&s->detector, now, excused);
+        s->suspect_since += s->suspect_since != 0 ? excused : 0;
+        s->probe.at += s->probe.at != 0 ? excused : 0;
     }
     if (tide__ring_excuses(s)) {
         tide__detector_excuse(&s->detector, now, now - s->detector.last);
     }
-    if (tide__detector_phi(&s->detector, now) >= TIDE_PHI_SUSPECT) {
+    if (tide__detector_phi(&s->detector, now, tide__health_grace(s->net, now)) >= TIDE_PHI_SUSPECT) {
         if (s->suspect_since == 0) {
             s->suspect_since = now;
         }
@@ -303,6 +305,7 @@ void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) 
     } else if (s->suspect_since != 0) {
         s->suspect_since = 0;
         s->reported = false;
+        s->probe = (struct tide_probe){0};
         tide__members_heard(s->net, s->peer);
     }
 }

@@ -8,7 +8,9 @@
  *
  * A controller that keeps its decisions (views say so) may be started again: until then its members
  * go on. Pulls, pushes, relocations and the workers need no controller; views, slot moves and new
- * tables wait. The death of any other controller ends the cluster's membership.
+ * tables wait. The death of any other controller ends the cluster's membership. A client whose
+ * controller goes calls all members it knows: the one that commands next tells it, as it tells all
+ * that are linked with it. For that a client has as long as a joiner.
  */
 #include "net/inside.h"
 
@@ -64,6 +66,7 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
         tide__link_violation(link, tide_error_message());
         return;
     }
+    net->away = false;
     const struct known *known = tide__members_find(net, peer->id);
     if (known != NULL) {
         memcpy(net->controller_endpoint, known->member.endpoint, sizeof net->controller_endpoint);
@@ -118,10 +121,42 @@ void tide__succession_silent(struct tide_session *s, const char *reason) {
     }
 }
 
+/* Not a client's to judge: it may be there and command no more. */
+static void seek(struct tide_net *net, struct tide_peer *former, const char *reason) {
+    const uint64_t now = tide__net_now(net);
+    net->away = true;
+    net->away_since = now;
+    net->attend = true;
+    tide__peer_down(net, former, TIDE_EDIED, reason);
+    atomic_store_explicit(&former->reachable, true, memory_order_relaxed);
+    for (size_t i = 0; i < net->member_count; i++) {
+        struct tide_peer *peer = tide__peer(net, net->members[i].member.id);
+        if (peer != NULL && peer->session == NULL) {
+            peer->redial_at = now;
+        }
+    }
+}
+
+bool tide__succession_seeks(const struct tide_net *net) {
+    return net->client && net->away;
+}
+
+void tide__succession_tick(struct tide_net *net, uint64_t now) {
+    if (tide__succession_seeks(net) && now - net->away_since >= JOIN_PATIENCE) {
+        struct known *former = tide__members_find(net, tide_net_controller(net));
+        end_with(net, former, "no other one was found");
+        tide__net_finish(net, false);
+    }
+}
+
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason) {
     struct tide_peer *peer = tide__peer(net, controller->member.id);
-    if (!tide_net_durable(net) || net->client || !joined(net)) {
+    if (!tide_net_durable(net) || (!net->client && !joined(net))) {
         end_with(net, controller, reason);
+        return;
+    }
+    if (net->client) {
+        seek(net, peer, reason);
         return;
     }
     char text[200];

@@ -15,7 +15,7 @@
 
 enum { FAULTS_MAX = 512, UNDOES_MAX = 64 };
 
-static const uint64_t silence_max = 400 * MS, pause_max = 1200 * MS, calm_after = 3 * TIDE_SECOND;
+static const uint64_t silence_max = 400 * MS, pause_max = 500 * MS, calm_after = 3 * TIDE_SECOND;
 static const double latency_max_us = 150000, reckless_share = 0.2;
 
 struct planned {

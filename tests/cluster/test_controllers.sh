@@ -92,6 +92,49 @@ done
 sort -n times | awk '{t[NR] = $1} END {
     printf "no controller for %d ms (median), %d ms (p99) in %d rounds\n", t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.999)], NR}'
 
+# The same in a cluster that a script starts for itself.
+cat >own.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {
+  name = "own",
+  tables = {t = tide.table {keys = tide.dense(100), width = 1, init = tide.zero(), update = "add"}},
+  worker = function(w)
+    local keys, ones = tide.range(0, 99), tide.tensor.zeros("f32", 100, 1)
+    ones:fill(1)
+    while not w:stopping() do
+      w.tables.t:push(keys, ones)
+      w:report {pushes = 1}
+      tide.sleep "5ms"
+    end
+  end,
+}
+local function state_of(cluster, name)
+  for _, node in ipairs(cluster.nodes()) do
+    if node.name == name then return node.state, node.pid end
+  end
+end
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2, workers = 1, controllers = 3}
+  local run = cluster:start(job)
+  for report in run:events "report" do
+    if report.n == 10 then
+      local _, pid = state_of(cluster, "c1")
+      os.execute(("kill -KILL %d"):format(pid))
+    elseif report.n > 10 and state_of(cluster, "c1") == "dead" then -- which the next controller has decided
+      print("added", cluster:add_node())
+      run:stop()
+      break
+    end
+  end
+  run:wait()
+  local rows = run.tables.t:pull(tide.range(0, 99))
+  print("exact", rows:min() == rows:max(), rows:min() > 10)
+end)
+LUA
+run 0 run own.lua
+says out.txt 'added.s1'
+says out.txt 'exact.true.true'
+
 # Two of three at once: decisions wait, whoever asks is told so, and the rest can be ended.
 run 0 up -n 1 --controllers 3 --cluster lab
 wait_for 10 outlives
@@ -102,6 +145,37 @@ says err.txt 'controller is away'
 run 0 down lab -y
 nothing_left
 
+# All of them: nodes with rows go on, and so do the controllers from what they had on disk.
+began_with() { "$TIDE" node --cluster lab --name "$1" --listen "unix:$logs/$1.sock" --workers 0 --no-store --state "$work/state" "${@:2}"; }
+run 0 up -n 2 --controllers 3 --cluster lab --state "$work/state"
+wait_for 10 outlives
+"$TIDE" run --cluster lab long.lua >run.txt 2>run-err.txt </dev/null &
+driver=$!
+started+=("$driver")
+rm -f progress stop
+goes_on 20
+"$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 ~ /^c/ {print $9}' | xargs kill -KILL
+sleep 1
+goes_on 20
+rm -f "$logs"/c[123].sock
+began_with c1 --controllers 3 >c1.log 2>&1 </dev/null &
+started+=("$!")
+listens() { [ -S "$logs/c1.sock" ]; }
+wait_for 10 listens
+for c in c2 c3; do
+    began_with $c --join "unix:$logs/c1.sock" >$c.log 2>&1 </dev/null &
+    started+=("$!")
+done
+holders_are_back() { [ "$(ls "$work/state"/holder-*.log | wc -l)" -ge 2 ]; } # the third may be the run's driver
+wait_for 20 holders_are_back
+goes_on 20
+timeout 60 "$TIDE" run --cluster "unix:$logs/n1.sock" table.lua >made.txt 2>&1 </dev/null
+says made.txt '^made$'
+touch stop
+wait "$driver" || { fail "the run ended with $?"; tail -5 run-err.txt; }
+says run.txt 'exact.true.true.true'
+run 0 down lab -y
+
 # A node that cannot start ends those that could.
 rm -f "$logs/n1.sock"
 mkdir -p "$logs/n1.sock/occupied"
@@ -111,6 +185,8 @@ nothing_left
 
 run 2 up --controllers 4 --cluster lab
 says err.txt 'is 3 or 5'
-run 2 node --controllers 3 --state state
-says err.txt 'leave out --join, --controller and --state'
+run 2 node --controllers 3 --join tcp:127.0.0.1:1
+says err.txt 'leave out --join and --controller'
+run 2 up --state state
+says err.txt 'say --controllers 3 too'
 finish

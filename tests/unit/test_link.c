@@ -31,7 +31,7 @@ int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
 
 /* ---- detector ---- */
 
-static void detector_suspects_a_silent_peer_after_about_2200_ms(void **state) {
+static void detector_suspects_a_silent_peer_after_the_grace_and_200_ms(void **state) {
     (void)state;
     struct tide_detector d;
     tide__detector_init(&d, 0, 100 * MS);
@@ -39,11 +39,13 @@ static void detector_suspects_a_silent_peer_after_about_2200_ms(void **state) {
     for (int i = 0; i < 300; i++) {
         now += 100 * MS;
         tide__detector_beat(&d, now, 100 * MS);
-        assert_true(tide__detector_phi(&d, now + 110 * MS) < 0.1);
+        assert_true(tide__detector_phi(&d, now + 110 * MS, 600 * MS) < 0.1);
     }
-    assert_true(tide__detector_phi(&d, now + 2100 * MS) < TIDE_PHI_SUSPECT);
-    assert_true(tide__detector_phi(&d, now + 2300 * MS) >= TIDE_PHI_SUSPECT);
-    assert_true(tide__detector_phi(&d, now + 3600 * 1000 * MS) >= TIDE_PHI_SUSPECT);
+    for (uint64_t grace = 600 * MS; grace <= 2000 * MS; grace += 700 * MS) {
+        assert_true(tide__detector_phi(&d, now + grace + 100 * MS, grace) < TIDE_PHI_SUSPECT);
+        assert_true(tide__detector_phi(&d, now + grace + 250 * MS, grace) >= TIDE_PHI_SUSPECT);
+    }
+    assert_true(tide__detector_phi(&d, now + 3600 * 1000 * MS, 2000 * MS) >= TIDE_PHI_SUSPECT);
 }
 
 static void detector_is_more_patient_with_an_irregular_peer(void **state) {
@@ -55,17 +57,17 @@ static void detector_is_more_patient_with_an_irregular_peer(void **state) {
         now += (i % 2 ? 20 : 220) * MS;
         tide__detector_beat(&d, now, 100 * MS);
     }
-    assert_true(tide__detector_phi(&d, now + 2300 * MS) < TIDE_PHI_SUSPECT);
-    assert_true(tide__detector_phi(&d, now + 3500 * MS) >= TIDE_PHI_SUSPECT);
+    assert_true(tide__detector_phi(&d, now + 900 * MS, 600 * MS) < TIDE_PHI_SUSPECT);
+    assert_true(tide__detector_phi(&d, now + 2100 * MS, 600 * MS) >= TIDE_PHI_SUSPECT);
 }
 
 static void detector_excuses_silence_of_its_own_standstill(void **state) {
     (void)state;
     struct tide_detector d;
     tide__detector_init(&d, 0, 100 * MS);
-    assert_true(tide__detector_phi(&d, 5000 * MS) >= TIDE_PHI_SUSPECT);
+    assert_true(tide__detector_phi(&d, 5000 * MS, 600 * MS) >= TIDE_PHI_SUSPECT);
     tide__detector_excuse(&d, 5000 * MS, 4950 * MS);
-    assert_true(tide__detector_phi(&d, 5000 * MS) < 1);
+    assert_true(tide__detector_phi(&d, 5000 * MS, 600 * MS) < 1);
     tide__detector_excuse(&d, 5000 * MS, 4950 * MS); /* never into the future */
     assert_true(d.last <= 5000 * MS);
 }
@@ -520,7 +522,7 @@ static void frames_in_fragments_are_64_mib_at_one_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(detector_suspects_a_silent_peer_after_about_2200_ms),
+        cmocka_unit_test(detector_suspects_a_silent_peer_after_the_grace_and_200_ms),
         cmocka_unit_test(detector_is_more_patient_with_an_irregular_peer),
         cmocka_unit_test(detector_excuses_silence_of_its_own_standstill),
         cmocka_unit_test(hello_survives_the_wire),

@@ -23,6 +23,8 @@ struct cluster {
     struct tide_node *nodes[NODES];
     struct views views;
     uint64_t terms[NODES]; /* the highest that each obeyed */
+    unsigned controllers;  /* of the first node, as it begins */
+    const char *state;     /* directory of the holders, which all nodes reach; NULL: none */
 };
 
 /* ---- the leader ends at a put ---- */
@@ -142,7 +144,8 @@ static int start_node(struct cluster *c, unsigned i, const char *join) {
                                   .name = name,
                                   .listen = listen,
                                   .join = join,
-                                  .controllers = join == NULL ? HOLDERS : 0,
+                                  .controllers = join == NULL ? c->controllers : 0,
+                                  .state = i < HOLDERS ? c->state : NULL,
                                   .no_store = i < HOLDERS,
                                   .workers = 1,
                                   .port = c->ports[i]};
@@ -165,18 +168,29 @@ static void start_patiently(struct cluster *c, unsigned i) {
     }
 }
 
-static void open_cluster(struct cluster *c, uint64_t seed) {
+static void start_all(struct cluster *c, uint64_t seed, unsigned controllers, const char *state) {
     memset(c, 0, sizeof *c);
+    c->controllers = controllers;
+    c->state = state;
     assert_int_equal(tide_sim_create(&(struct tide_sim_options){.seed = seed}, &c->sim), 0);
+    tide_sim_share(c->sim, "/shared");
     for (unsigned i = 0; i < LATE; i++) {
         if (start_node(c, i, i == 0 ? NULL : "sim:n1") != 0) {
             fail_msg("n%u: %s", i + 1, tide_error_message());
         }
     }
+}
+
+static void await_durable(struct cluster *c) {
     for (unsigned tries = 0; !tide_net_durable(net_of(c, LATE - 1)); tries++) {
         assert_true(tries < 1000);
         go_on(c, 10 * MS);
     }
+}
+
+static void open_cluster(struct cluster *c, uint64_t seed) {
+    start_all(c, seed, HOLDERS, NULL);
+    await_durable(c);
 }
 
 static void close_cluster(struct cluster *c) {
@@ -409,7 +423,7 @@ static void a_view_of_an_older_term_changes_nothing(void **unused) {
     struct cluster c;
     open_cluster(&c, 3);
     uint64_t old_term = net_of(&c, 0)->term;
-    tide_sim_pause(c.sim, "n1", TIDE_SECOND);
+    tide_sim_pause(c.sim, "n1", 700 * MS); /* too short to be declared dead */
     await_leader_but(&c, 0);
     go_on(&c, 2 * TIDE_SECOND);
     struct tide_net *from = net_of(&c, 0), *to = net_of(&c, 3);
@@ -481,6 +495,188 @@ static void a_controller_that_leaves_hands_over_and_is_replaced_as_holder(void *
 }
 
 /* One after the other, until holders of rows hold the log: each is replaced as holder first. */
+static void replicate(void *arg) {
+    struct tide_net *net = *(struct tide_net **)arg;
+    assert_int_equal(tide_net_replicate(net, HOLDERS), 0);
+    assert_true(tide_net_replicate(net, HOLDERS) < 0);
+}
+
+/* What it had decided alone begins the log, and another one leads. */
+static void a_controller_that_was_alone_shares_its_log_and_hands_over(void **unused) {
+    (void)unused;
+    for (unsigned seed = 1; seed <= 6; seed++) {
+        struct cluster c;
+        struct tide_random random;
+        struct work a;
+        tide_random_seed(&random, seed);
+        start_all(&c, seed, 0, NULL);
+        begin(&c, &a, "before");
+        go_on(&c, 100 * MS);
+        struct tide_net **net = tide_alloc(sizeof(struct tide_net *));
+        assert_non_null(net);
+        *net = net_of(&c, 0);
+        assert_int_equal(tide_hop(c.nodes[0], TIDE_ROLE_IO, replicate, net, tide_free), 0);
+        tide_free(net);
+        await_leader_but(&c, 0);
+        life(&c, seed % 2 == 0 ? crash_leader : NULL, &random);
+        finish(&c, &a);
+        same_homes(&c, "before");
+        close_cluster(&c);
+    }
+}
+
+static void crash_all_holders(struct cluster *c, struct tide_random *random) {
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "n%u", i + 1);
+        tide_sim_crash(c->sim, name);
+        go_on(c, tide_random_below(random, 2) == 0 ? 0 : tide_random_below(random, 400 * MS));
+    }
+    go_on(c, tide_random_below(random, TIDE_SECOND));
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        end_node(c, i);
+    }
+}
+
+static void start_holders_again(struct cluster *c) {
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        if (start_node(c, i, i == 0 ? NULL : "sim:n1") != 0) {
+            fail_msg("n%u does not come back: %s", i + 1, tide_error_message());
+        }
+    }
+}
+
+/* Each begins as another node, from what the three had on disk; rows and workers go on meanwhile. */
+static void controllers_that_all_ended_go_on_from_their_logs(void **unused) {
+    (void)unused;
+    for (unsigned seed = 1; seed <= 8; seed++) {
+        struct cluster c;
+        struct tide_random random;
+        struct work a, b;
+        tide_random_seed(&random, seed);
+        start_all(&c, seed, HOLDERS, "/shared/log");
+        await_durable(&c);
+        begin(&c, &a, "a");
+        go_on(&c, tide_random_below(&random, 100 * MS));
+        tide_net_leave(net_of(&c, LEAVER));
+        go_on(&c, tide_random_below(&random, 50 * MS));
+        for (unsigned deaths = 0; deaths < 2; deaths++) {
+            const uint64_t term = net_of(&c, 3)->term;
+            crash_all_holders(&c, &random);
+            start_holders_again(&c);
+            for (unsigned tries = 0; net_of(&c, 3)->term == term; tries++) {
+                assert_true(tries < 1000);
+                go_on(&c, 5 * MS);
+            }
+            go_on(&c, TIDE_SECOND + tide_random_below(&random, TIDE_SECOND));
+            uint16_t ids[8];
+            struct tide_control *control = net_of(&c, leader(&c))->control;
+            assert_int_equal(control->ops->holders(control, ids, 8), HOLDERS);
+        }
+        begin(&c, &b, "b");
+        await_state(&c, "n6", TIDE_MEMBER_LEFT);
+        end_node(&c, LEAVER);
+        start_patiently(&c, LATE);
+        await_state(&c, "n7", TIDE_MEMBER_UP);
+        finish(&c, &a);
+        finish(&c, &b);
+        same_homes(&c, "a");
+        same_homes(&c, "b");
+        close_cluster(&c);
+    }
+}
+
+/* One of three logs may be behind. */
+static void a_minority_of_the_logs_is_refused(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct tide_random random;
+    tide_random_seed(&random, 1);
+    start_all(&c, 1, HOLDERS, "/shared/log");
+    await_durable(&c);
+    struct tide_port *disk = c.ports[3];
+    crash_all_holders(&c, &random);
+    assert_int_equal(disk->ops->file_unlink(disk, "/shared/log/holder-00001.log"), 0);
+    assert_int_equal(disk->ops->file_unlink(disk, "/shared/log/holder-00003.log"), 0);
+    assert_int_equal(start_node(&c, 0, NULL), TIDE_EBUSY);
+    assert_non_null(strstr(tide_error_message(), "a majority is needed"));
+    close_cluster(&c);
+}
+
+/* It asks while nobody commands, and waits for whoever does next. */
+static void who_joins_while_there_is_no_controller_waits_for_one(void **unused) {
+    (void)unused;
+    for (unsigned seed = 1; seed <= 8; seed++) {
+        struct cluster c;
+        struct tide_random random;
+        tide_random_seed(&random, seed);
+        open_cluster(&c, seed);
+        go_on(&c, tide_random_below(&random, 100 * MS));
+        tide_sim_crash(c.sim, "n1");
+        go_on(&c, tide_random_below(&random, 100 * MS));
+        assert_int_equal(leader(&c), NODES);
+        if (start_node(&c, LATE, "sim:n4") != 0) {
+            fail_msg("seed %u: %s", seed, tide_error_message());
+        }
+        await_state(&c, "n7", TIDE_MEMBER_UP);
+        close_cluster(&c);
+    }
+}
+
+static void a_client_finds_the_next_controller(void **unused) {
+    (void)unused;
+    for (unsigned seed = 1; seed <= 8; seed++) {
+        struct cluster c;
+        open_cluster(&c, seed);
+        struct tide_port *port;
+        struct tide_node *client;
+        assert_int_equal(tide_sim_port(c.sim, "console", &port), 0);
+        struct tide_node_options o = {.cluster = "s", .join = "sim:n4", .client = true, .port = port};
+        assert_int_equal(tide_node_create(&o, &client), 0);
+        assert_int_equal(tide_net_controller(tide_net_of(client)), 1);
+        if (seed % 2 == 0) { /* a connection to another member is there already, or not */
+            go_on(&c, 200 * MS);
+        }
+        tide_sim_crash(c.sim, "n1");
+        await_leader_but(&c, 0);
+        start_patiently(&c, LATE);
+        await_state(&c, "n7", TIDE_MEMBER_UP);
+        for (unsigned tries = 0; views_state_of(tide_net_of(client), "n7") != TIDE_MEMBER_UP; tries++) {
+            if (tries == 1000) {
+                fail_msg("seed %u: the client does not hear of n7", seed);
+            }
+            go_on(&c, 5 * MS);
+        }
+        assert_int_equal(tide_net_controller(tide_net_of(client)), tide_net_self(net_of(&c, leader(&c))));
+        tide_node_destroy(client, 0);
+        port->ops->destroy(port);
+        close_cluster(&c);
+    }
+}
+
+static void a_client_that_finds_nobody_ends(void **unused) {
+    (void)unused;
+    struct cluster c;
+    open_cluster(&c, 9);
+    struct tide_port *port;
+    struct tide_node *client;
+    assert_int_equal(tide_sim_port(c.sim, "console", &port), 0);
+    struct tide_node_options o = {.cluster = "s", .join = "sim:n4", .client = true, .port = port};
+    assert_int_equal(tide_node_create(&o, &client), 0);
+    for (unsigned i = 0; i < LATE; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "n%u", i + 1);
+        tide_sim_crash(c.sim, name);
+    }
+    go_on(&c, 20 * TIDE_SECOND);
+    int code;
+    char reason[200];
+    assert_int_equal(tide_net_state(tide_net_of(client), &code, reason, sizeof reason), TIDE_MEMBER_DEAD);
+    tide_node_destroy(client, 0);
+    port->ops->destroy(port);
+    close_cluster(&c);
+}
+
 static void controllers_may_end_one_after_the_other(void **unused) {
     (void)unused;
     struct cluster c;
@@ -522,6 +718,12 @@ int main(void) {
         cmocka_unit_test(without_a_majority_decisions_wait),
         cmocka_unit_test(a_controller_that_leaves_hands_over_and_is_replaced_as_holder),
         cmocka_unit_test(controllers_may_end_one_after_the_other),
+        cmocka_unit_test(a_controller_that_was_alone_shares_its_log_and_hands_over),
+        cmocka_unit_test(controllers_that_all_ended_go_on_from_their_logs),
+        cmocka_unit_test(a_minority_of_the_logs_is_refused),
+        cmocka_unit_test(who_joins_while_there_is_no_controller_waits_for_one),
+        cmocka_unit_test(a_client_finds_the_next_controller),
+        cmocka_unit_test(a_client_that_finds_nobody_ends),
     };
     return cmocka_run_group_tests_name("quorum", tests, NULL, NULL);
 }

@@ -32,7 +32,8 @@ return {
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
-     doc = "with --controller: keep its decisions there; started again with it, it goes on"},
+     doc = "keep the controller's decisions there; started again with it, it goes on. With --controllers, and --join "
+       .. "of those that may hold them too: one directory for all"},
     {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
      doc = "first node: 3 or 5 nodes hold what the controller decides, and another one goes on when it ends"},
     {name = "nodes", type = "integer", min = 0, max = 256, doc = "with --controller: node processes to start"},
@@ -45,16 +46,17 @@ return {
         message = "--controller starts a new cluster and --join enters one", help = "leave one of them out",
       })
     end
-    if o.controllers and (o.join or o.controller or o.state) then
+    if o.controllers and (o.join or o.controller) then
       return nil, errors.new("T0107", {
         message = "--controllers is for the first node of a cluster whose nodes are started one by one",
-        help = "leave out --join, --controller and --state; the other nodes only join"})
+        help = "leave out --join and --controller; the other nodes only join"})
     end
     if o.controllers == 4 then
       return nil, errors.new("T0107", {message = "--controllers is 3 or 5", help = "4 survive no more losses than 3"})
     end
-    if o.state and not o.controller then
-      return nil, errors.new("T0107", {message = "--state is for a controller", help = "say --controller too"})
+    if o.state and not (o.controller or o.controllers or o.join) then
+      return nil, errors.new("T0107", {
+        message = "--state is for a controller", help = "say --controller or --controllers too"})
     end
     if o.state and (o.nodes or 0) > 0 then
       return nil, errors.new("T0107", {

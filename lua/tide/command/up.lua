@@ -35,6 +35,8 @@ return {
      doc = "workers of each node (default 1)"},
     {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
      doc = "3 or 5 controller processes, of which any one may go on when another ends (default: one, no more)"},
+    {name = "state", type = "string", value = "DIR",
+     doc = "with --controllers: they keep their decisions there too, and go on from it when all of them have ended"},
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
     {name = "dry-run", doc = "say what would happen and do nothing (-n is --nodes here)"},
@@ -45,6 +47,10 @@ return {
     local nodes <const>, workers <const> = o.nodes or 2, o.workers or 1
     if o.controllers == 4 then
       return nil, errors.new("T0107", {message = "--controllers is 3 or 5", help = "4 survive no more losses than 3"})
+    end
+    if o.state and not o.controllers then
+      return nil, errors.new("T0107", {
+        message = "--state is for several controllers", help = "say --controllers 3 too"})
     end
     if o.dry_run then
       if context.json then
@@ -59,7 +65,8 @@ return {
       return 0
     end
     local up, err = require("tide.cluster").up {
-      cluster = name, nodes = nodes, workers = workers, controllers = o.controllers, timeout_s = context.timeout_s,
+      cluster = name, nodes = nodes, workers = workers, controllers = o.controllers, state = o.state,
+      timeout_s = context.timeout_s,
     }
     if not up then return nil, errors.from(err, "T1001") end
     describe(context, up)
