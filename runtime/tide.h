@@ -203,7 +203,8 @@ int tide_kill(tide_address who, int reason);
  * A message to an actor that is gone disappears (monitor it to know). Errors: EBUSY, EUNREACHABLE, ELIMIT.
  */
 int tide_send(tide_address to, enum tide_lane lane, const void *data, size_t size);
-/* The same; the body is `data` followed by `tail` (*shares*: one reference is kept until it is on the wire). */
+/* The same; the body is `data` followed by `tail` (*shares*: one reference is kept until it is on the wire). Without
+ * data nothing is copied on the way to an actor of this node either. */
 int tide_send_blob(tide_address to, enum tide_lane lane, const void *data, size_t size, struct tide_blob *tail);
 /* From outside the node; never waits. */
 int tide_post(struct tide_node *node, tide_address to, const void *data, size_t size);

@@ -14,20 +14,21 @@
 #include "store/at_risk.h"
 #include "store/cut.h"
 
-enum { UNACKED_MAX = 0xfff000 };
+enum { UNACKED_MAX = 0xfff000, KEPT_TIMES = 16 };
 
 /* An answer for the keys at `indices`. NULL: out of memory, and said so. */
 static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t *indices,
                                     uint32_t count) {
+    const bool all = count == job->count && !job->positions; /* of the message: nothing to name */
     struct tide__wait *wait = tide_alloc_zero(1, sizeof *wait);
-    uint32_t *positions = tide_alloc(count * sizeof *positions);
-    if (!wait || !positions) {
+    uint32_t *positions = all ? NULL : tide_alloc(count * sizeof *positions);
+    if (!wait || (!positions && !all)) {
         tide_free(wait);
         tide_free(positions);
         tide__job_error(job, TIDE_ENOMEM, "no memory for an answer", indices, count);
         return NULL;
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && !all; i++) {
         positions[i] = tide__job_position_at(job, indices[i]);
     }
     wait->table = job->table;
@@ -92,8 +93,12 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
                                     .sequence = job->sequence,
                                     .kind = job->raw ? TIDE__REPL_RAW : TIDE__REPL_PUSH,
                                     .row_bytes = tide__job_wire_row(job)};
+    const size_t bytes = count * head.row_bytes;
+    /* of the message itself, unless that would keep much more than its rows */
+    const bool kept = count == job->count && job->blob && job->blob->size <= KEPT_TIMES * bytes;
     struct tide__repl *all = tide_alloc(sizeof *all + count * (2 * sizeof(uint64_t)));
-    struct tide_blob *rows = tide_blob_create(count * head.row_bytes);
+    struct tide_blob *rows =
+        kept ? tide_blob_slice(job->blob, job->rows, bytes) : tide_blob_create(bytes);
     if (!all || !rows) {
         tide_free(all);
         tide_blob_unref(rows);
@@ -103,12 +108,9 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
     all->rows = rows;
     all->keys = (uint64_t *)(void *)(all + 1);
     all->numbers = all->keys + count;
-    if (count == job->count) {
-        memcpy(rows->data, job->rows, count * head.row_bytes);
-    }
     for (uint32_t i = 0; i < count; i++) {
         all->keys[i] = tide__job_key_at(job, indices[i]);
-        if (count < job->count) {
+        if (!kept) {
             memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
                    head.row_bytes);
         }
