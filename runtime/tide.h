@@ -373,7 +373,7 @@ struct tide_table_options {
     uint8_t replicas;     /* copies of each row on other nodes, 0..2; technique static only */
     uint8_t durability;   /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
     /* window: pushes are answered at once while all that was answered so long ago is on the copies, and rows with
-     * less than so many bytes are not; 0: 50 ms, 4 MiB. TIDE_WINDOW_... bound them. */
+     * less than so many bytes are not; 0: 50 ms, 64 MiB. TIDE_WINDOW_... bound them. */
     uint64_t window_ns, window_bytes;
     bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count;   /* dense: keys 0..key_count-1 */
