@@ -281,6 +281,6 @@ uint64_t *tide__recent_lows(const struct tide_store *store, uint32_t *count) {
 
 void tide__recent_drop(struct tide_table *table, uint32_t slot) {
     struct tide__recent *r = table->replicas->recent;
-    r->forgot[slot] = r->count;
+    r->forgot[slot] = TIDE_MUTANT(ids_not_forgotten) ? 0 : r->count;
     r->forgets |= r->count > 0;
 }
