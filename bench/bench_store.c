@@ -175,6 +175,64 @@ static double outstanding(struct tide_table *table, const uint64_t *keys, size_t
     return rate;
 }
 
+/* ---- a worker that computes ---- */
+
+enum { PACED_KEYS = 160, PACED_OUTSTANDING = 4 };
+static volatile double computed;
+
+static void compute(uint64_t steps) {
+    double x = computed;
+    for (uint64_t i = 0; i < steps; i++) {
+        x = x * 0.9999999 + 1e-7;
+    }
+    computed = x;
+}
+
+/* Steps that take a processor one millisecond. */
+static uint64_t steps_a_millisecond(void) {
+    enum { STEPS = 1 << 20, TIMES = 9 };
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < TIMES; i++) {
+        const uint64_t start = report_processor_time();
+        compute(STEPS);
+        const uint64_t took = report_processor_time() - start;
+        least = took < least ? took : least;
+    }
+    return STEPS * UINT64_C(1000000) / (least + 1);
+}
+
+/* Keys a second of a worker that computes for a millisecond, then pushes 64 KB, and has up to four
+ * pushes under way meanwhile. */
+static double paced(struct tide_table *table, const uint64_t *keys, size_t count) {
+    static uint64_t steps;
+    steps = steps ? steps : steps_a_millisecond();
+    struct tide_ticket tickets[PACED_OUTSTANDING];
+    float *rows = calloc((size_t)PACED_KEYS * table->width, sizeof *rows);
+    uint64_t *lists = key_lists(LISTS, PACED_KEYS, count), start = report_now(), begun = 0;
+    for (size_t i = 0; i < (size_t)LISTS * PACED_KEYS; i++) {
+        lists[i] = keys[lists[i]];
+    }
+    while (report_now() - start < 2 * MEASURE_NS) {
+        struct tide_ticket *ticket = &tickets[begun % PACED_OUTSTANDING];
+        compute(steps);
+        if ((begun >= PACED_OUTSTANDING && tide_ticket_wait(ticket)) ||
+            tide_table_push(table, lists + begun % LISTS * PACED_KEYS, PACED_KEYS, rows, 0,
+                            ticket)) {
+            fail_loudly("paced");
+        }
+        begun++;
+    }
+    for (uint64_t i = 0; i < PACED_OUTSTANDING && i < begun; i++) {
+        if (tide_ticket_wait(&tickets[i])) {
+            fail_loudly("paced");
+        }
+    }
+    const double rate = (double)(begun * PACED_KEYS) / (double)(report_now() - start) * 1e9;
+    free(lists);
+    free(rows);
+    return rate;
+}
+
 static void one_by_one(struct tide_table *table, const uint64_t *keys, size_t count) {
     enum { CALLS = 10000 };
     uint64_t *times = malloc(CALLS * sizeof *times);
@@ -322,7 +380,7 @@ static const struct {
     uint64_t window_bytes; /* 0: as many as there are by default */
 } kinds[] = {{"no copies", TIDE_DURABLE_NONE, 0},
              {"window", TIDE_DURABLE_WINDOW, 0},
-             {"window of 64 MiB", TIDE_DURABLE_WINDOW, 64 << 20},
+             {"window of 4 MiB", TIDE_DURABLE_WINDOW, 4 << 20},
              {"strict", TIDE_DURABLE_STRICT, 0}};
 enum { KINDS = TIDE_COUNT(kinds) };
 
@@ -342,36 +400,63 @@ static uint64_t *zipf_keys(void) {
     return keys;
 }
 
-/* In turn, so that a loaded machine is so for all; the median of what each takes longer than without
- * copies. */
+enum access { PULL, PUSH, PACED_PUSH };
+static clockid_t server_clock; /* processor time of the other node */
+
+static double processor_times(void) {
+    return (double)(report_time_of(CLOCK_PROCESS_CPUTIME_ID) + report_time_of(server_clock));
+}
+
+static void report_ratio(const char *what, int kind, const double *ratios) {
+    char text[80];
+    double sorted[COPY_ROUNDS];
+    memcpy(sorted, ratios, sizeof sorted);
+    snprintf(text, sizeof text, "  %s of %s over none, median", what, kinds[kind].name);
+    report_row(text, "x", median_of(sorted, COPY_ROUNDS));
+}
+
+/* In turn, so that a loaded machine is so for all; the medians of what each takes longer than
+ * without copies, and of what more of both nodes' processors, which other programs disturb less. */
 static void copied(struct tide_table *const *tables, const char *what, const uint64_t *keys,
-                   size_t count, bool in) {
-    double rates[KINDS][COPY_ROUNDS], times[KINDS][COPY_ROUNDS];
+                   size_t count, enum access access) {
+    double rates[KINDS][COPY_ROUNDS], times[KINDS][COPY_ROUNDS], work[KINDS][COPY_ROUNDS];
     for (int round = 0; round < COPY_ROUNDS; round++) {
         for (int d = 0; d < KINDS; d++) {
-            rates[d][round] = outstanding(tables[d], keys, count, KEYS_A_CALL, in);
+            const uint64_t start = report_now();
+            const double worked = processor_times();
+            rates[d][round] = access == PACED_PUSH ? paced(tables[d], keys, count)
+                                                   : outstanding(tables[d], keys, count,
+                                                                 KEYS_A_CALL, access == PUSH);
             times[d][round] = rates[0][round] / rates[d][round];
+            work[d][round] =
+                (processor_times() - worked) / (rates[d][round] * (double)(report_now() - start));
+        }
+    }
+    for (int round = 0; round < COPY_ROUNDS; round++) {
+        for (int d = KINDS; d-- > 0;) {
+            work[d][round] /= work[0][round];
         }
     }
     for (int d = 0; d < KINDS; d++) {
         char text[80];
-        snprintf(text, sizeof text, "%s, %s, 64 x 100", what, kinds[d].name);
+        snprintf(text, sizeof text, "%s, %s", what, kinds[d].name);
         report_row(text, "keys/s", median_of(rates[d], COPY_ROUNDS));
         if (d) {
-            snprintf(text, sizeof text, "  time of %s over none, median", kinds[d].name);
-            report_row(text, "x", median_of(times[d], COPY_ROUNDS));
+            report_ratio("time", d, times[d]);
+            report_ratio("processor time", d, work[d]);
         }
     }
 }
 
-/* Pushes to rows of two nodes, and pulls of those that are at home here, 100 floats each: without
- * copies, with one that follows, and with one that is waited for. The rows of a node are 4 MB: they
- * fill the bytes of the default window, so that nearly each push has to send its row. */
+/* Pushes to rows of two nodes, of the other one and of this one, and pulls of the latter, 64 x 100
+ * keys of 100 floats: without copies, with one that follows, and with one that is waited for. All
+ * processors are busy; and the same of a worker that computes. The rows of a node are 4 MB: they
+ * fill a window of that many bytes, so that nearly each push has to send its row. */
 static void copied_rows(struct tide_node *node) {
     struct tide_table *tables[KINDS];
     uint64_t *keys = malloc(COPY_ROWS * sizeof *keys), *here = malloc(COPY_ROWS * sizeof *here),
-             *zipf = zipf_keys();
-    size_t here_count = 0;
+             *zipf = zipf_keys(), *there;
+    size_t here_count = 0, there_count;
     for (int d = 0; d < KINDS; d++) {
         char name[16];
         snprintf(name, sizeof name, "copies%d", d);
@@ -392,12 +477,17 @@ static void copied_rows(struct tide_node *node) {
         here[here_count] = i;
         here_count += home == tide_node_id(node);
     }
-    copied(tables, "push, Zipf(1.1) keys", zipf, ZIPF_KEYS, true);
-    copied(tables, "push, all keys alike", keys, COPY_ROWS, true);
-    copied(tables, "push at home, all keys alike", here, here_count, true);
-    copied(tables, "pull at home", here, here_count, false);
+    there = remote_keys(tables[1], tide_node_id(node), &there_count);
+    copied(tables, "paced push, Zipf(1.1) keys", zipf, ZIPF_KEYS, PACED_PUSH);
+    copied(tables, "paced push, all keys alike", keys, COPY_ROWS, PACED_PUSH);
+    copied(tables, "push, Zipf(1.1) keys", zipf, ZIPF_KEYS, PUSH);
+    copied(tables, "push, all keys alike", keys, COPY_ROWS, PUSH);
+    copied(tables, "push to another node", there, there_count, PUSH);
+    copied(tables, "push at home", here, here_count, PUSH);
+    copied(tables, "pull at home", here, here_count, PULL);
     free(keys);
     free(here);
+    free(there);
     free(zipf);
 }
 
@@ -506,6 +596,9 @@ static int remote_rows(const char *net, const char *only, const char *program) {
         _exit(1);
     }
     close(release[0]);
+    if (clock_getcpuclockid(child, &server_clock)) {
+        return 1;
+    }
     struct timespec pause = {.tv_nsec = 1000000};
     for (int i = 0; i < 5000; i++) { /* until it is a member */
         struct tide_member member;

@@ -212,7 +212,8 @@ int tide_kill(tide_address who, int reason);
  * A message to an actor that is gone disappears (monitor it to know). Errors: EBUSY, EUNREACHABLE, ELIMIT.
  */
 int tide_send(tide_address to, enum tide_lane lane, const void *data, size_t size);
-/* The same; the body is `data` followed by `tail` (*shares*: one reference is kept until it is on the wire). */
+/* The same; the body is `data` followed by `tail` (*shares*: one reference is kept until it is on the wire). Without
+ * data nothing is copied on the way to an actor of this node either. */
 int tide_send_blob(tide_address to, enum tide_lane lane, const void *data, size_t size, struct tide_blob *tail);
 /* From outside the node; never waits. */
 int tide_post(struct tide_node *node, tide_address to, const void *data, size_t size);
@@ -381,7 +382,7 @@ struct tide_table_options {
     uint8_t replicas;     /* copies of each row on other nodes, 0..2; technique static only */
     uint8_t durability;   /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
     /* window: pushes are answered at once while all that was answered so long ago is on the copies, and rows with
-     * less than so many bytes are not; 0: 50 ms, 4 MiB. TIDE_WINDOW_... bound them. */
+     * less than so many bytes are not; 0: 50 ms, 64 MiB. TIDE_WINDOW_... bound them. */
     uint64_t window_ns, window_bytes;
     bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count;   /* dense: keys 0..key_count-1 */

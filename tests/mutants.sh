@@ -80,6 +80,7 @@ fresh_before_values           test_clocked
 fresh_of_fetched              test_clocked
 bound_off_by_one              test_clocked
 window_unbounded              test_store_window
+ids_not_forgotten             test_store_recent
 window_idles_open             test_store_window
 dead_worker_counted           test_clocked
 joiner_forgotten              test_clock_limit

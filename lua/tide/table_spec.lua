@@ -47,12 +47,12 @@ local WINDOW <const> = {
     range = "64KiB to 1GiB"},
 }
 
--- Durability as "strict", or {window="50ms", bytes="4MiB"}: into the fields that core.table takes.
+-- Durability as "strict", or {window="50ms", bytes="64MiB"}: into the fields that core.table takes.
 local function read_durability(spec)
   local value <const> = spec.durability
   if value == nil or DURABILITIES[value] then return end
   if type(value) ~= "table" or next(value) == nil then
-    refuse(3, 'table field `durability` is `%s`; there are "none", "strict", "window", {window="50ms", bytes="4MiB"}',
+    refuse(3, 'table field `durability` is `%s`; there are "none", "strict", "window", {window="50ms", bytes="64MiB"}',
       tostring(value))
   end
   spec.durability = "window"

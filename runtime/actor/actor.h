@@ -89,6 +89,11 @@ void tide_system_deliver(struct tide_system *system, const struct tide_frame *fr
 void tide_system_node_down(struct tide_system *system, uint16_t node, int code, const char *reason);
 void tide_system_fail_call(struct tide_system *system, const struct tide_outgoing *message, int code, const char *reason);
 
+/* What keeps the bytes of a message; NULL: nothing that can be shared. Borrowed. */
+struct tide_blob *tide_message_blob(const struct tide_message *message);
+/* Bytes of a blob as one of their own (*shares* it). NULL: out of memory. */
+struct tide_blob *tide_blob_slice(struct tide_blob *of, const void *data, size_t size);
+
 /* ---- fibers ---- */
 /* The fiber that runs, NULL in handlers and outside. */
 struct tide_fiber *tide_fiber_current(void);

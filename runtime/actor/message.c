@@ -163,6 +163,10 @@ void tide_message_free(const struct tide_message *message) {
     }
 }
 
+struct tide_blob *tide_message_blob(const struct tide_message *message) {
+    return message_of(message)->owner;
+}
+
 /* ---- blobs ---- */
 
 static void release_own(struct tide_blob *blob) {
@@ -175,6 +179,27 @@ struct tide_blob *tide_blob_create(size_t size) {
         *blob = (struct tide_blob){.data = blob + 1, .size = size, .release = release_own, .refs = 1};
     }
     return blob;
+}
+
+struct slice {
+    struct tide_blob blob;
+    struct tide_blob *of;
+};
+
+static void release_slice(struct tide_blob *blob) {
+    struct slice *slice = TIDE_CONTAINER(blob, struct slice, blob);
+    tide_blob_unref(slice->of);
+    tide_free(slice);
+}
+
+struct tide_blob *tide_blob_slice(struct tide_blob *of, const void *data, size_t size) {
+    struct slice *slice = tide_alloc(sizeof *slice);
+    if (slice == NULL) {
+        return NULL;
+    }
+    slice->blob = (struct tide_blob){.data = (void *)(uintptr_t)data, .size = size, .release = release_slice, .refs = 1};
+    slice->of = tide_blob_ref(of);
+    return &slice->blob;
 }
 
 struct tide_blob *tide_blob_ref(struct tide_blob *blob) {

@@ -118,7 +118,7 @@ static int wait_for_room(struct scheduler *target, tide_address to, size_t size)
 }
 
 static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const void *data, size_t size,
-                      const struct tide_blob *tail) {
+                      struct tide_blob *tail) {
     struct scheduler *s = tide__scheduler;
     struct scheduler *target = scheduler_of(s->system, to);
     if (target == NULL) {
@@ -129,15 +129,19 @@ static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call
     if (rc < 0) {
         return rc;
     }
-    struct message *m = message_create(s, total);
+    const bool share = size == 0 && tail != NULL; /* the whole body: as it is */
+    struct message *m = message_create(s, share ? 0 : total);
     if (m == NULL) {
         return TIDE_ENOMEM;
     }
-    unsigned char *bytes = message_bytes(m);
+    unsigned char *bytes = share ? tail->data : message_bytes(m);
+    if (share) {
+        m->owner = tide_blob_ref(tail);
+    }
     if (size > 0) {
         memcpy(bytes, data, size);
     }
-    if (tail != NULL) {
+    if (size > 0 && tail != NULL) {
         memcpy(bytes + size, tail->data, tail->size);
     }
     m->u.in = (struct tide_message){.from = s->current != NULL ? actor_address(s->current) : TIDE_NOBODY,

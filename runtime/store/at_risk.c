@@ -4,8 +4,9 @@
 #define LEASES_LOOK (TIDE_SECOND / 200)
 #define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
 #define TIGHT_ONE_MORE ((UINT64_C(1) << 32) + 1)
-enum { PART_BYTES = 1 << 20, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
-enum { TICKS = 4 /* a window */, IDLE_TICKS = 16 };
+/* A part is small enough to be in the caches still when it is sent and applied. */
+enum { PART_BYTES = 96 << 10, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
+enum { TICKS = 2 /* a window */, IDLE_TICKS = 8 };
 
 /* Of those that began at this home and were at it all the time. */
 static bool still_ours(const struct tide__at_risk *a, const struct tide__wait *wait) {
@@ -50,7 +51,6 @@ void tide__at_risk_destroy(struct tide_table *table) {
     for (unsigned i = 0; i < TIDE_COUNT(a->lists); i++) {
         tide_free(a->lists[i].keys);
     }
-    tide_free(a->ids);
     tide_free(a->gathered);
     tide_free(a->peers);
     tide_free(a);
@@ -125,14 +125,18 @@ bool tide__at_risk_enter(struct tide_table *table, unsigned *guard) {
     return true;
 }
 
+/* Of rows that are not on their way: what is does not go faster for more, small shipments behind
+ * it. */
+static bool is_half_full(const struct tide_table *table) {
+    const struct tide__at_risk *a = table->replicas->at_risk;
+    return atomic_load_explicit(&a->bytes, memory_order_relaxed) >=
+           atomic_load_explicit(&a->flying, memory_order_relaxed) + table->options.window_bytes / 2;
+}
+
 void tide__at_risk_leave(struct tide_table *table, unsigned guard) {
     struct tide__at_risk *a = table->replicas->at_risk;
     atomic_fetch_sub(&a->lists[guard].passing, 1);
-    /* what is on its way already does not go faster for more, small shipments behind it */
-    const uint64_t flying = atomic_load_explicit(&a->flying, memory_order_relaxed);
-    if (atomic_load_explicit(&a->bytes, memory_order_relaxed) >=
-            flying + table->options.window_bytes / 2 &&
-        !atomic_exchange_explicit(&a->hurried, true, memory_order_relaxed)) {
+    if (is_half_full(table) && !atomic_exchange_explicit(&a->hurried, true, memory_order_relaxed)) {
         struct tide_writer w;
         uint8_t buffer[32];
         tide_writer_init(&w, buffer, sizeof buffer);
@@ -150,29 +154,30 @@ int tide__at_risk_reserve(struct tide_table *table, uint32_t count) {
     tide_lock(&list->lock);
     int code = list->count + count > list->capacity ? list_grow(list, list->count + count) : 0;
     tide_unlock(&list->lock);
-    if (!code && a->id_count + count > a->id_room) {
-        const size_t room = 2 * (a->id_count + count);
-        struct tide__risk_id *ids = tide_realloc(a->ids, room * sizeof *ids);
-        a->ids = ids ? ids : a->ids;
-        a->id_room = ids ? room : a->id_room;
-        code = ids ? 0 : tide_fail(TIDE_ENOMEM, "no memory for operation ids");
-    }
     return code;
 }
 
 uint64_t tide__at_risk_note(struct tide_table *table, uint64_t key, uint64_t word) {
     if (!tide__word_seen(word)) {
-        int code = list_add(table, &table->replicas->at_risk->lists[TIDE__STRIPES], key);
-        TIDE_ASSERT(code == 0); /* reserved */
+        struct tide__at_risk *a = table->replicas->at_risk;
+        struct tide__risk_list *list = &a->lists[TIDE__STRIPES];
+        TIDE_ASSERT(list->count < list->capacity); /* reserved */
+        list->keys[list->count++] = key;
+        a->noted += row_bytes(table);
         word |= SEEN_ONE;
     }
     return word;
 }
 
-void tide__at_risk_id(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence) {
+void tide__at_risk_noted(struct tide_table *table) {
     struct tide__at_risk *a = table->replicas->at_risk;
-    TIDE_ASSERT(a->id_count < a->id_room); /* reserved */
-    a->ids[a->id_count++] = (struct tide__risk_id){slot, origin, sequence};
+    if (a->noted) {
+        atomic_fetch_add_explicit(&a->bytes, a->noted, memory_order_relaxed);
+        a->noted = 0;
+    }
+    if (is_half_full(table)) {
+        tide__at_risk_ship(table);
+    }
 }
 
 /* ---- open or not ---- */
@@ -361,22 +366,6 @@ static bool take_row(struct tide_table *table, uint64_t key, void *out) {
     return goes;
 }
 
-/* Ids of operations in the slots that are marked, and may come again. */
-static void take_ids(struct tide_table *table, struct tide__repl *all) {
-    struct tide__at_risk *a = table->replicas->at_risk;
-    const struct tide__replicas *replicas = table->replicas;
-    const uint64_t *low = table->store->replication->low;
-    for (size_t i = 0; i < a->id_count && !TIDE_MUTANT(window_ids_stay); i++) {
-        const struct tide__risk_id *id = &a->ids[i];
-        if (replicas->mark[id->slot] == replicas->mark_now && id->sequence >= low[id->origin]) {
-            uint64_t *entry = all->ids + TIDE__ID_FIELDS * all->id_count++;
-            entry[0] = id->slot;
-            entry[1] = id->origin;
-            entry[2] = id->sequence;
-        }
-    }
-}
-
 void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
     struct tide__replicas *replicas = table->replicas;
     tide__replicas_mark(replicas);
@@ -396,15 +385,13 @@ void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_
 static int ship_part(struct tide_table *table, const uint64_t *keys, size_t count,
                      struct tide__wait *wait) {
     struct tide__replicas *replicas = table->replicas;
-    struct tide__at_risk *a = replicas->at_risk;
-    const size_t bytes = row_bytes(table);
+    const size_t bytes = row_bytes(table), ids = tide__recent_untold(table);
     struct tide__repl all = {.table = table,
                              .wait = wait,
                              .kind = TIDE__REPL_ROWS,
                              .row_bytes = bytes,
                              .rows = tide_blob_create(count * bytes)};
-    uint64_t *memory =
-        tide_alloc((2 * count + TIDE__ID_FIELDS * a->id_count + 1) * sizeof *memory);
+    uint64_t *memory = tide_alloc((2 * count + TIDE__ID_FIELDS * ids + 1) * sizeof *memory);
     int code = all.rows && memory && count * bytes <= PART_MAX
                    ? 0
                    : tide_fail(TIDE_ENOMEM, "no memory for rows that copies lack");
@@ -413,7 +400,7 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
     all.ids = memory + 2 * count;
     tide__replicas_mark(replicas);
     for (size_t i = 0; i < count && !code; i++) {
-        tide__rows_prefetch(table, (const uint8_t *)keys, i, count);
+        tide__rows_prefetch(table, (const uint8_t *)keys, i, count, false);
         if (take_row(table, keys[i], (char *)all.rows->data + all.count * bytes)) {
             const uint32_t slot = tide__slot_of(table, keys[i]);
             replicas->number[slot] += tide__replicas_first(replicas, slot);
@@ -423,7 +410,7 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
     }
     if (!code && all.count) {
         all.rows->size = all.count * bytes;
-        take_ids(table, &all);
+        all.id_count = tide__recent_tell(table, all.ids);
         code = tide__replicate(&all);
     }
     tide_free(memory);
@@ -485,7 +472,9 @@ void tide__at_risk_ship(struct tide_table *table) {
     wait->left = 1;
     wait->flight = flight;
     ship_gathered(table, count, wait);
-    a->id_count = whole ? 0 : a->id_count;
+    if (whole) {
+        tide__recent_told(table);
+    }
     tide__wait_done(wait);
 }
 
@@ -512,10 +501,11 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
     atomic_fetch_sub_explicit(&a->flying, flight->bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&a->bytes, flight->bytes, memory_order_relaxed);
     flight->landed = true;
-    bool whole = true;
+    bool whole = true, late = false; /* late: a tick was over before it had landed */
     while (a->flights && a->flights->landed) {
         flight = a->flights;
         whole = flight->whole;
+        late = tide_port_now(table->store->port) >= flight->at + table->options.window_ns / TICKS;
         a->flights = flight->next;
         a->flights_end = a->flights ? a->flights_end : &a->flights;
         if (whole) {
@@ -528,7 +518,7 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
         tide_free(flight);
     }
     look_again(table);
-    if (a->waits && !a->flights && whole) {
+    if ((a->waits || (late && anything_listed(a))) && !a->flights && whole) {
         tide__at_risk_ship(table);
     }
 }

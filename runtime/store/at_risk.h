@@ -1,8 +1,8 @@
 /*
  * Durability window: a push is answered once it is at its home, and its row follows to the copies.
  *
- * Workers of the home push in place; a row that changes is listed once, until it is shipped. A few
- * times a window all listed rows go down their chains as they are then, numbered and acknowledged
+ * Workers of the home push in place; a row that changes is listed once, until it is shipped. Twice
+ * a window all listed rows go down their chains as they are then, numbered and acknowledged
  * like the pushes of a strict table, with the ids of the operations in them: so copies hold what
  * their home held at some moment, and a push that is sent again after a death is applied once.
  *
@@ -44,11 +44,11 @@ uint64_t tide__at_risk_going(const struct tide_table *table);
 int tide__at_risk_list(struct tide_table *table, uint64_t key, uint64_t *word);
 
 /* ---- the home ---- */
-/* Room for a push of `count` keys, so that the two below cannot fail. ENOMEM. */
+/* Room for a push of `count` keys, so that the next cannot fail. ENOMEM. */
 int tide__at_risk_reserve(struct tide_table *table, uint32_t count);
-/* The same as tide__at_risk_list. */
+/* The same as tide__at_risk_list; it counts from tide__at_risk_noted on. */
 uint64_t tide__at_risk_note(struct tide_table *table, uint64_t key, uint64_t word);
-void tide__at_risk_id(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
+void tide__at_risk_noted(struct tide_table *table);
 /* A push is about to be applied, or an answer is to wait. */
 void tide__at_risk_begin(struct tide_table *table);
 /* May pushes be answered that are not on the copies? */

@@ -28,15 +28,10 @@ struct tide__risk_list {
     atomic_uint passing; /* workers that push in place */
 };
 
-struct tide__risk_id {
-    uint32_t slot;
-    uint16_t origin;
-    uint64_t sequence;
-};
-
 struct tide__at_risk {
     /* any thread */
-    struct tide__risk_list lists[TIDE__STRIPES + 1]; /* by stripe; the last: the store actor's */
+    struct tide__risk_list lists[TIDE__STRIPES + 1]; /* by stripe; the last: the store actor's, who
+                                                        needs no lock for it */
     atomic_uint_fast64_t until; /* pushes are answered at once */
     atomic_uint_fast64_t bytes; /* of rows that are listed, or on their way */
     atomic_uint_fast64_t flying; /* those on their way; written by the I/O thread */
@@ -50,8 +45,7 @@ struct tide__at_risk {
     struct tide__wait *waits; /* for the next flight */
     uint64_t losses;                   /* of slots, to other homes */
     uint64_t lost_at[TIDE_SLOT_COUNT]; /* `losses` with the last one of the slot */
-    struct tide__risk_id *ids; /* applied since the last shipment */
-    size_t id_count, id_room;
+    uint64_t noted;                    /* bytes of rows in its list that do not count yet */
     uint64_t *gathered, *sorted; /* sorted: the second half */
     size_t gathered_room;
     uint32_t places[TIDE_SLOT_COUNT]; /* by slot; 0 between two shipments */

@@ -218,8 +218,7 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
     if (number <= replicas->number[slot]) {
         return HERE;
     }
-    if (m->kind < TIDE__REPL_BARRIER && number == replicas->number[slot] + 1 &&
-        tide__recent_reserve(table, slot) == 0) {
+    if (m->kind < TIDE__REPL_BARRIER && number == replicas->number[slot] + 1) {
         return NEXT;
     }
     tide__table_count(table, TIDE__SURPRISES, 1);
@@ -241,10 +240,9 @@ static void take_ids(struct tide_table *table, const struct tide__repl_message *
         if (replicas->mark[slot] != replicas->mark_now || replicas->marked[slot] != NEXT) {
             continue;
         }
-        if (tide__recent_reserve(table, slot) == 0) {
-            tide__recent_add(table, slot,
-                             (uint16_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1),
-                             u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 2));
+        const uint16_t origin = (uint16_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1);
+        if (tide__recent_reserve(table, origin, 1, 1) == 0) {
+            tide__recent_add(table, slot, origin, u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 2));
         } else {
             tide__copy_fail(table, slot, tide__store_self(table->store));
         }
@@ -262,7 +260,7 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
     tide__replicas_mark(replicas);
     for (uint32_t i = 0; i < m->count; i++) {
         if (!slots) {
-            tide__rows_prefetch(table, m->keys, i, m->count);
+            tide__rows_prefetch(table, m->keys, i, m->count, false);
         }
         const uint64_t key = u64_at(m->keys, i);
         const uint32_t slot = slots ? (uint32_t)key : tide__slot_of(table, key);
@@ -343,7 +341,9 @@ void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader
     const bool is_short = m.kind == TIDE__REPL_PUSH && table->options.wire != TIDE_WIRE_F32;
     float *deltas = is_short ? widened(table, &m) : NULL;
     uint32_t *taken = tide_alloc(m.count * sizeof *taken);
-    if (taken && (deltas || !is_short)) {
+    const bool has_id = m.kind < TIDE__REPL_ROWS;
+    if (taken && (deltas || !is_short) &&
+        (!has_id || tide__recent_reserve(table, m.origin, 1, m.count) == 0)) {
         tide__recent_low(store, m.origin, m.low);
         uint32_t count = apply(table, &m, deltas ? (const uint8_t *)deltas : m.rows, taken);
         if (tide__chain_at(m.chain, 0) && count == m.count) {

@@ -48,7 +48,8 @@ static bool has_key(const struct key_set *set, uint64_t key) {
 static bool asks_for(const struct tide__pending *p, const struct key_set *set) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint64_t key;
-        memcpy(&key, p->body + p->keys_at + (size_t)i * sizeof key, sizeof key);
+        memcpy(&key, (const char *)p->message->data + p->keys_at + (size_t)i * sizeof key,
+               sizeof key);
         if (p->at[i] && has_key(set, key)) {
             return true;
         }

@@ -74,8 +74,7 @@ static void release_id(struct tide__pending_table *t, uint64_t id) {
 }
 
 static void pending_free(struct tide__pending *p) {
-    tide_free(p->body);
-    tide_blob_unref(p->tail);
+    tide_blob_unref(p->message);
     tide_free(p);
 }
 

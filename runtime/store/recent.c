@@ -1,26 +1,49 @@
 /*
- * Which pushes a slot has had: the ids (origin, sequence) of those that were applied to it and may
- * come again. An origin repeats an operation until it is answered, and says with each message which
- * is the oldest it still waits for: ids below that low-water mark are dropped, so the memory is
- * that of what is unanswered in the cluster. A push below the mark is a straggler of an answered
+ * Which pushes a table's slots have had: the ids (origin, sequence) of those that were applied and
+ * may come again. An origin repeats an operation until it is answered, and says with each message
+ * which is the oldest it still waits for: ids below that low-water mark are dropped, so the memory
+ * is that of what is unanswered in the cluster. A push below the mark is a straggler of an answered
  * one.
  *
- * An id stands for all keys that one message has in the slot: they are applied together. Ids go
- * where the rows go, with the marks they were pruned by.
+ * An entry is a push, with all the slots that it was applied to at one time; its keys in a slot are
+ * applied together. Entries are in the order in which they came, so that all that is written for a
+ * push lies together. An origin's messages mostly come in the order of their sequences: one above
+ * the highest that came so far is new, and only others are looked up. Ids go where the rows go,
+ * with the marks they were pruned by.
  */
 #include "store/replica.h"
 
-enum { FIRST = 8, HIGHEST = 1 };
+enum { FIRST = 64 };
 
-struct id {
+struct entry {
     uint64_t sequence;
-    uint16_t origin;
-    uint16_t flags; /* HIGHEST: no earlier entry of the origin has a higher sequence */
+    uint32_t first; /* of its slots */
+    uint16_t origin, count;
 };
 struct tide__recent {
-    uint32_t count, capacity;
-    struct id ids[];
+    struct entry *entries;
+    uint16_t *slots;
+    uint64_t *highest; /* by origin */
+    uint32_t count, room, slot_count, slot_room, origins;
+    uint32_t untold; /* the first entry that copies have not heard of (at_risk.h) */
+    bool forgets;    /* an element of `forgot` is not 0 */
+    uint32_t forgot[TIDE_SLOT_COUNT]; /* entries before this one do not count for the slot */
 };
+
+int tide__recent_create(struct tide_table *table) {
+    table->replicas->recent = tide_alloc_zero(1, sizeof *table->replicas->recent);
+    return table->replicas->recent ? 0 : TIDE_ENOMEM;
+}
+
+void tide__recent_destroy(struct tide_table *table) {
+    struct tide__recent *r = table->replicas->recent;
+    if (r) {
+        tide_free(r->entries);
+        tide_free(r->slots);
+        tide_free(r->highest);
+        tide_free(r);
+    }
+}
 
 void tide__recent_low(struct tide_store *store, uint16_t origin, uint64_t low) {
     struct tide__replication *r = store->replication;
@@ -30,99 +53,183 @@ void tide__recent_low(struct tide_store *store, uint16_t origin, uint64_t low) {
     }
 }
 
-enum tide__id_state tide__recent_look(const struct tide_table *table, uint32_t slot,
-                                      uint16_t origin, uint64_t sequence) {
-    const struct tide__recent *recent = table->replicas->recent[slot];
+/* ---- entries ---- */
+
+/* May it come again? */
+static bool is_live(const struct tide_table *table, const struct entry *e) {
+    return e->sequence >= table->store->replication->low[e->origin];
+}
+
+/* Drops what cannot come again, or was forgotten. */
+static void compact(struct tide_table *table) {
+    struct tide__recent *r = table->replicas->recent;
+    uint32_t kept = 0, slots = 0, untold = 0;
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct entry e = r->entries[i];
+        const uint32_t first = slots;
+        for (uint32_t j = 0; j < e.count && is_live(table, &e); j++) {
+            const uint16_t slot = r->slots[e.first + j];
+            r->slots[slots] = slot;
+            slots += i >= r->forgot[slot];
+        }
+        if (slots > first) {
+            e.first = first;
+            e.count = (uint16_t)(slots - first);
+            r->entries[kept++] = e;
+            untold += i < r->untold;
+        }
+    }
+    r->count = kept;
+    r->slot_count = slots;
+    r->untold = untold;
+    if (r->forgets) {
+        memset(r->forgot, 0, sizeof r->forgot);
+        r->forgets = false;
+    }
+}
+
+/* Room for `wanted` elements, and for as many more as there are. */
+static int grow(void **at, uint32_t *room, uint32_t wanted, size_t size) {
+    uint32_t more = *room ? *room : FIRST;
+    while (more < 2 * wanted) {
+        more *= 2;
+    }
+    void *grown = more > *room ? tide_realloc(*at, more * size) : *at;
+    if (!grown) {
+        return tide_fail(TIDE_ENOMEM, "no memory for operation ids");
+    }
+    *at = grown;
+    *room = more;
+    return 0;
+}
+
+static int origin_reserve(struct tide__recent *r, uint16_t origin) {
+    const uint32_t had = r->origins;
+    void *highest = r->highest;
+    int code = origin >= had ? grow(&highest, &r->origins, origin + 1u, sizeof *r->highest) : 0;
+    r->highest = highest;
+    if (r->origins > had) {
+        memset(r->highest + had, 0, (r->origins - had) * sizeof *r->highest);
+    }
+    return code;
+}
+
+int tide__recent_reserve(struct tide_table *table, uint16_t origin, uint32_t entries,
+                         uint32_t slots) {
+    struct tide__recent *r = table->replicas->recent;
+    int code = origin_reserve(r, origin);
+    if (!code && (r->count + entries > r->room || r->slot_count + slots > r->slot_room)) {
+        compact(table);
+        void *at = r->entries;
+        code = grow(&at, &r->room, r->count + entries, sizeof *r->entries);
+        r->entries = at;
+        at = r->slots;
+        code = code ? code : grow(&at, &r->slot_room, r->slot_count + slots, sizeof *r->slots);
+        r->slots = at;
+    }
+    return code;
+}
+
+void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence) {
+    struct tide__recent *r = table->replicas->recent;
+    struct entry *last = r->count ? &r->entries[r->count - 1] : NULL;
+    TIDE_ASSERT(origin < r->origins && r->slot_count < r->slot_room);
+    if (!last || last->origin != origin || last->sequence != sequence ||
+        last->count == TIDE_SLOT_COUNT || r->count == r->untold || r->forgot[slot] == r->count) {
+        TIDE_ASSERT(r->count < r->room);
+        last = &r->entries[r->count++];
+        *last = (struct entry){.sequence = sequence, .first = r->slot_count, .origin = origin};
+        r->highest[origin] = sequence > r->highest[origin] ? sequence : r->highest[origin];
+    }
+    r->slots[r->slot_count++] = (uint16_t)slot;
+    last->count++;
+}
+
+enum tide__id_state tide__recent_look(struct tide_table *table, uint16_t origin,
+                                      uint64_t sequence) {
+    struct tide__replicas *replicas = table->replicas;
+    const struct tide__recent *r = replicas->recent;
+    enum tide__id_state state = TIDE__ID_FRESH;
+    tide__replicas_mark(replicas);
     if (TIDE_MUTANT(no_id_check)) {
         return TIDE__ID_FRESH;
     }
     if (origin >= TIDE__NODES || sequence < table->store->replication->low[origin]) {
         return TIDE__ID_OVER;
     }
-    for (uint32_t i = recent ? recent->count : 0; i-- > 0;) {
-        const struct id *id = &recent->ids[i];
-        if (id->origin != origin) {
-            continue;
-        }
-        if (id->sequence == sequence) {
-            return TIDE__ID_KNOWN;
-        }
-        if ((id->flags & HIGHEST) && id->sequence < sequence) {
-            break; /* and so are all before it */
+    const bool above = origin >= r->origins || sequence > r->highest[origin];
+    for (uint32_t i = above ? 0 : r->count; i-- > 0;) {
+        const struct entry *e = &r->entries[i];
+        for (uint32_t j = 0; e->sequence == sequence && e->origin == origin && j < e->count; j++) {
+            const uint16_t slot = r->slots[e->first + j];
+            if (i >= r->forgot[slot]) {
+                replicas->mark[slot] = replicas->mark_now;
+                replicas->marked[slot] = true;
+                state = TIDE__ID_KNOWN;
+            }
         }
     }
-    return TIDE__ID_FRESH;
+    return state;
 }
 
-static void prune(struct tide_store *store, struct tide__recent *recent) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < recent->count; i++) {
-        if (recent->ids[i].sequence >= store->replication->low[recent->ids[i].origin]) {
-            recent->ids[kept++] = recent->ids[i];
+/* ---- with rows ---- */
+
+uint32_t tide__recent_untold(const struct tide_table *table) {
+    const struct tide__recent *r = table->replicas->recent;
+    return r->untold < r->count ? r->slot_count - r->entries[r->untold].first : 0;
+}
+
+uint32_t tide__recent_tell(const struct tide_table *table, uint64_t *out) {
+    const struct tide__replicas *replicas = table->replicas;
+    const struct tide__recent *r = replicas->recent;
+    uint32_t count = 0;
+    for (uint32_t i = r->untold; i < r->count && !TIDE_MUTANT(window_ids_stay); i++) {
+        const struct entry *e = &r->entries[i];
+        for (uint32_t j = 0; j < e->count && is_live(table, e); j++) {
+            const uint16_t slot = r->slots[e->first + j];
+            if (replicas->mark[slot] == replicas->mark_now && i >= r->forgot[slot]) {
+                uint64_t *id = out + TIDE__ID_FIELDS * (size_t)count++;
+                id[0] = slot;
+                id[1] = e->origin;
+                id[2] = e->sequence;
+            }
         }
     }
-    recent->count = kept;
+    return count;
 }
 
-static int grow(struct tide_table *table, uint32_t slot, uint32_t capacity) {
-    struct tide__recent *old = table->replicas->recent[slot];
-    struct tide__recent *grown = tide_realloc(old, sizeof *grown + capacity * sizeof grown->ids[0]);
-    if (!grown) {
-        return tide_fail(TIDE_ENOMEM, "no memory for operation ids of table '%s'", table->name);
-    }
-    grown->count = old ? grown->count : 0;
-    grown->capacity = capacity;
-    table->replicas->recent[slot] = grown;
-    return 0;
+void tide__recent_told(struct tide_table *table) {
+    table->replicas->recent->untold = table->replicas->recent->count;
 }
 
-int tide__recent_reserve(struct tide_table *table, uint32_t slot) {
-    struct tide__recent *recent = table->replicas->recent[slot];
-    if (recent && recent->count == recent->capacity) {
-        prune(table->store, recent);
+static bool has_slot(const struct tide__recent *r, const struct entry *e, uint32_t slot) {
+    bool has = false;
+    for (uint32_t j = 0; j < e->count && !has; j++) {
+        has = r->slots[e->first + j] == slot;
     }
-    if (recent && recent->count <= recent->capacity / 2) {
-        return 0;
-    }
-    return recent && recent->count < recent->capacity
-               ? 0
-               : grow(table, slot, recent ? recent->capacity * 2 : FIRST);
-}
-
-void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence) {
-    struct tide__recent *recent = table->replicas->recent[slot];
-    TIDE_ASSERT(recent && recent->count < recent->capacity);
-    bool highest = true;
-    for (uint32_t i = recent->count; i-- > 0;) {
-        const struct id *id = &recent->ids[i];
-        if (id->origin == origin && (id->flags & HIGHEST)) {
-            highest = id->sequence < sequence;
-            break;
-        }
-    }
-    recent->ids[recent->count++] =
-        (struct id){.sequence = sequence, .origin = origin, .flags = highest ? HIGHEST : 0};
+    return has;
 }
 
 void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w) {
-    struct tide__recent *recent = table->replicas->recent[slot];
-    if (recent) {
-        prune(table->store, recent);
+    const struct tide__recent *r = table->replicas->recent;
+    uint32_t *found = tide_alloc((r->count + 1) * sizeof *found), count = 0;
+    for (uint32_t i = r->forgot[slot]; found && i < r->count; i++) {
+        if (is_live(table, &r->entries[i]) && has_slot(r, &r->entries[i], slot)) {
+            found[count++] = i;
+        }
     }
-    const size_t count = recent ? recent->count : 0;
-    tide_write_typed_head(w, TIDE_U64, 2 * count);
-    uint8_t *ids = tide_write_reserve(w, 2 * count * 8);
-    for (size_t i = 0; ids && i < count; i++) {
-        const uint64_t pair[2] = {recent->ids[i].origin, recent->ids[i].sequence};
-        memcpy(ids + i * sizeof pair, pair, sizeof pair);
+    w->error = found ? w->error : TIDE_ENOMEM;
+    for (int marks = 0; marks < 2; marks++) {
+        tide_write_typed_head(w, TIDE_U64, 2 * (size_t)count);
+        uint8_t *out = tide_write_reserve(w, 2 * (size_t)count * sizeof(uint64_t));
+        for (uint32_t i = 0; out && i < count; i++) {
+            const struct entry *e = &r->entries[found[i]];
+            const uint64_t pair[2] = {e->origin, marks ? table->store->replication->low[e->origin]
+                                                       : e->sequence};
+            memcpy(out + i * sizeof pair, pair, sizeof pair);
+        }
     }
-    tide_write_typed_head(w, TIDE_U64, 2 * count);
-    uint8_t *lows = tide_write_reserve(w, 2 * count * 8);
-    for (size_t i = 0; lows && i < count; i++) {
-        const uint16_t origin = recent->ids[i].origin;
-        const uint64_t pair[2] = {origin, table->store->replication->low[origin]};
-        memcpy(lows + i * sizeof pair, pair, sizeof pair);
-    }
+    tide_free(found);
 }
 
 int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reader *r) {
@@ -133,17 +240,20 @@ int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reade
         return tide_fail(TIDE_EPROTO, "damaged operation ids");
     }
     tide__recent_drop(table, slot);
-    int code = grow(table, slot, (uint32_t)(count / 2) + FIRST);
-    for (size_t i = 0; i < lows_count / 2 && !code; i++) {
+    for (size_t i = 0; i < lows_count / 2; i++) {
         uint64_t pair[2];
         memcpy(pair, lows + i * sizeof pair, sizeof pair);
         tide__recent_low(table->store, pair[0] < TIDE__NODES ? (uint16_t)pair[0] : UINT16_MAX,
                          pair[1]);
     }
+    int code = 0;
     for (size_t i = 0; i < count / 2 && !code; i++) {
         uint64_t pair[2];
         memcpy(pair, ids + i * sizeof pair, sizeof pair);
         if (pair[0] < TIDE__NODES) {
+            code = tide__recent_reserve(table, (uint16_t)pair[0], 1, 1);
+        }
+        if (pair[0] < TIDE__NODES && !code) {
             tide__recent_add(table, slot, (uint16_t)pair[0], pair[1]);
         }
     }
@@ -170,6 +280,7 @@ uint64_t *tide__recent_lows(const struct tide_store *store, uint32_t *count) {
 }
 
 void tide__recent_drop(struct tide_table *table, uint32_t slot) {
-    tide_free(table->replicas->recent[slot]);
-    table->replicas->recent[slot] = NULL;
+    struct tide__recent *r = table->replicas->recent;
+    r->forgot[slot] = TIDE_MUTANT(ids_not_forgotten) ? 0 : r->count;
+    r->forgets |= r->count > 0;
 }

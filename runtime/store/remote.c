@@ -21,7 +21,10 @@ struct request { /* a message on its way out; apart from its entry, which may en
     struct tide_writer body;
     struct tide_blob *tail;
     uint16_t node;
-    size_t ids_at;    /* tables with copies: where its sequence is in the body */
+    /* Tables with copies: all of the message, body and rows, because it is kept; and where its
+     * sequence is in it. */
+    struct tide_blob *whole;
+    size_t ids_at;
     uint8_t buffer[]; /* of the body */
 };
 
@@ -34,6 +37,7 @@ static void request_free(struct tide_store *store, struct request *r) {
     }
     tide_writer_release(&r->body);
     tide_blob_unref(r->tail);
+    tide_blob_unref(r->whole);
     tide_free(r);
 }
 
@@ -51,26 +55,34 @@ static uint8_t wire_code(const struct tide_table *table, bool raw) {
                                                        : TIDE_BF16;
 }
 
+static size_t wire_row(const struct tide__pass *pass) {
+    const struct tide_table *table = pass->table;
+    return (pass->raw ? table->row_floats : table->width) *
+           (wire_code(table, pass->raw) == TIDE_F32 ? 4u : 2u);
+}
+
 static int write_rows(struct request *r, const struct tide__pass *pass, const uint32_t *positions,
                       size_t count) {
     struct tide_table *table = pass->table;
-    const size_t floats = pass->raw ? table->row_floats : table->width;
+    const size_t floats = pass->raw ? table->row_floats : table->width, bytes = wire_row(pass);
     const uint8_t code = wire_code(table, pass->raw);
-    const size_t bytes = floats * (code == TIDE_F32 ? 4 : 2);
-    r->tail = tide_blob_create(count * bytes);
-    if (!r->tail) {
+    tide_write_typed_head(&r->body, code, count * floats);
+    r->tail = r->whole ? NULL : tide_blob_create(count * bytes);
+    char *rows = r->tail    ? r->tail->data
+                 : r->whole ? tide_write_reserve(&r->body, count * bytes)
+                            : NULL;
+    if (!rows) {
         return tide_fail(TIDE_ENOMEM, "no memory for %zu rows to push", count);
     }
     for (size_t i = 0; i < count; i++) {
         const uint8_t *row = pass->in + (size_t)positions[i] * floats * 4;
-        char *out = (char *)r->tail->data + i * bytes;
+        char *out = rows + i * bytes;
         if (code == TIDE_F32) {
             memcpy(out, row, bytes);
         } else {
             tide__floats_to_half(row, out, floats, table->options.wire);
         }
     }
-    tide_write_typed_head(&r->body, code, count * floats);
     return 0;
 }
 
@@ -87,15 +99,19 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     const size_t keys_at =
         (sizeof *p + count * sizeof p->index[0] + way_bytes + at_bytes + 7) / 8 * 8;
     p = tide_alloc(keys_at + (table->relocates ? count * sizeof p->keys[0] : 0));
-    const size_t body_bytes = HEAD_BYTES + count * sizeof(uint64_t);
-    struct request *r = tide_alloc(sizeof *r + body_bytes);
-    if (!p || !r || tide__pending_reserve(&store->pending, &r->id)) {
+    const size_t row_bytes = table->replicas && kind == TIDE__PUSH ? wire_row(pass) : 0;
+    const size_t body_bytes = HEAD_BYTES + count * (sizeof(uint64_t) + row_bytes);
+    struct request *r = tide_alloc(sizeof *r + (table->replicas ? 0 : body_bytes));
+    struct tide_blob *whole = table->replicas ? tide_blob_create(body_bytes) : NULL;
+    if (!p || !r || (table->replicas && !whole) || tide__pending_reserve(&store->pending, &r->id)) {
         tide_free(p);
         tide_free(r);
+        tide_blob_unref(whole);
         return TIDE_ENOMEM;
     }
     r->next = NULL;
     r->tail = NULL;
+    r->whole = whole;
     *p = (struct tide__pending){.id = r->id,
                                 .table = table,
                                 .ticket = ticket,
@@ -122,7 +138,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
     r->node = node;
     *out = r;
     struct tide_writer *w = &r->body;
-    tide_writer_init(w, r->buffer, body_bytes);
+    tide_writer_init(w, whole ? whole->data : r->buffer, body_bytes);
     tide_write_array(w, tide__job_fields(table, kind));
     tide_write_uint(w, kind);
     tide_write_uint(w, table->id);
@@ -153,11 +169,10 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
         memcpy(p->keys, keys, count * sizeof p->keys[0]);
     }
     int code = kind == TIDE__PUSH ? write_rows(r, pass, positions, count) : 0;
-    if (!code && !w->error && table->replicas) {
-        p->body = tide_alloc(w->size);
-        p->body_bytes = (uint32_t)w->size;
-        p->tail = r->tail ? tide_blob_ref(r->tail) : NULL;
-        code = p->body ? 0 : tide_fail(TIDE_ENOMEM, "no memory to keep an operation");
+    if (whole) {
+        TIDE_ASSERT(w->error || w->data == whole->data); /* it had room for all of it */
+        whole->size = w->size;
+        p->message = tide_blob_ref(whole);
     }
     return code       ? code
            : w->error ? tide_fail(w->error, "no memory for a message of %zu keys", count)
@@ -333,10 +348,9 @@ static bool enlist(const struct tide__pass *pass, struct tide__ticket *ticket,
         if (r->node == self) { /* tide__pass_pull reads it without the lock */
             atomic_fetch_add_explicit(&table->self_sent, 1, memory_order_relaxed);
         }
-        if (p->body) {
+        if (r->whole) {
             const uint64_t ids[2] = {p->sequence, t->first->sequence};
-            memcpy(r->body.data + r->ids_at, ids, sizeof ids);
-            memcpy(p->body, r->body.data, p->body_bytes);
+            memcpy((char *)r->whole->data + r->ids_at, ids, sizeof ids);
         }
         r->pending = NULL;
     }
@@ -389,7 +403,7 @@ static void send_requests(const struct tide__pass *pass, struct request *request
         tide_unlock(&store->pending.lock);
         if (!code) {
             code = tide__store_send(store, r->node, TIDE_LANE_STORE, false, r->body.data,
-                                    r->body.size, r->tail);
+                                    r->whole ? 0 : r->body.size, r->whole ? r->whole : r->tail);
         }
         if (code) {
             fail_request(pass, r, code);

@@ -43,8 +43,12 @@ int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
         table->replicas->held[s] =
             (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
     }
-    int code = table->options.durability == TIDE_DURABLE_WINDOW ? tide__at_risk_create(table) : 0;
+    int code = tide__recent_create(table);
+    if (!code && table->options.durability == TIDE_DURABLE_WINDOW) {
+        code = tide__at_risk_create(table);
+    }
     if (code) {
+        tide__recent_destroy(table);
         tide_free(table->replicas);
         table->replicas = NULL;
     }
@@ -67,9 +71,7 @@ static void wait_drop(struct tide__wait *wait) {
 void tide__replicas_deinit(struct tide_table *table) {
     struct tide__replicas *replicas = table->replicas;
     if (replicas) {
-        for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-            tide__recent_drop(table, s);
-        }
+        tide__recent_destroy(table);
         tide__rebuild_release(table);
         tide__at_risk_destroy(table);
         tide_free(replicas);
@@ -274,6 +276,7 @@ void tide__wait_done(struct tide__wait *wait) {
 /* *takes*; all copies have it. */
 static void repl_done(struct tide__repl *repl) {
     for (uint32_t i = 0; i < repl->count && repl->kind < TIDE__REPL_ROWS; i++) {
+        tide__rows_prefetch(repl->table, (const uint8_t *)repl->keys, i, repl->count, true);
         unacked_less(repl->table, repl->keys[i]);
     }
     if (repl->kind >= TIDE__REPL_BARRIER && !repl->wait) {
@@ -285,8 +288,33 @@ static void repl_done(struct tide__repl *repl) {
     repl_free(repl);
 }
 
+static uint64_t chain_of(const struct tide__repl *repl, uint32_t i) {
+    return atomic_load_explicit(&repl->table->replicas->chain[repl_slot(repl, i)],
+                                memory_order_relaxed);
+}
+
+/* `count` entries at `indices` go down `chain`. */
+static int send_part(const struct tide__repl *all, uint64_t chain, const uint32_t *indices,
+                     uint32_t count) {
+    struct tide__replication *r = all->table->store->replication;
+    struct tide__repl *repl = repl_make(all, chain, indices, count);
+    int code = repl ? ring_put(r, repl) : TIDE_ENOMEM;
+    if (code) {
+        repl_free(repl);
+        return code;
+    }
+    if (repl->wait) {
+        repl->wait->left++;
+    }
+    if (chain) {
+        repl_go(repl);
+    } else { /* no copy is left: what is here is all there is */
+        repl_done(ring_take(r, repl->token));
+    }
+    return 0;
+}
+
 int tide__replicate(const struct tide__repl *all) {
-    struct tide_table *table = all->table;
     uint32_t *rest = tide_alloc(2 * (size_t)all->count * sizeof *rest);
     uint32_t left = all->count, *part = rest + all->count;
     for (uint32_t i = 0; rest && i < left; i++) {
@@ -294,33 +322,17 @@ int tide__replicate(const struct tide__repl *all) {
     }
     int code = rest ? 0 : TIDE_ENOMEM;
     while (left && !code) {
-        uint64_t chain = atomic_load_explicit(&table->replicas->chain[repl_slot(all, rest[0])],
-                                              memory_order_relaxed);
+        const uint64_t chain = chain_of(all, rest[0]);
         uint32_t kept = 0, in_part = 0;
         for (uint32_t i = 0; i < left; i++) {
-            uint64_t other = atomic_load_explicit(&table->replicas->chain[repl_slot(all, rest[i])],
-                                                  memory_order_relaxed);
-            if (other == chain) {
+            if (chain_of(all, rest[i]) == chain) {
                 part[in_part++] = rest[i];
             } else {
                 rest[kept++] = rest[i];
             }
         }
         left = kept;
-        struct tide__repl *repl = repl_make(all, chain, part, in_part);
-        code = repl ? ring_put(table->store->replication, repl) : TIDE_ENOMEM;
-        if (code) {
-            repl_free(repl);
-            break;
-        }
-        if (repl->wait) {
-            repl->wait->left++;
-        }
-        if (chain) {
-            repl_go(repl);
-        } else { /* no copy is left: what is here is all there is */
-            repl_done(ring_take(table->store->replication, repl->token));
-        }
+        code = send_part(all, chain, part, in_part);
     }
     tide_free(rest);
     return code;

@@ -46,16 +46,26 @@ static inline uint64_t tide__chain_append(uint64_t chain, uint16_t node) {
 }
 uint64_t tide__chain_without(uint64_t chain, uint16_t node);
 
-/* ---- recent.c: which pushes a slot has had ---- */
-struct tide__recent; /* ids (origin, sequence) applied to a slot and perhaps not yet answered */
+/* ---- recent.c: which pushes slots have had ---- */
+struct tide__recent; /* ids (origin, sequence) applied to a table's slots, perhaps not yet answered
+                      */
 enum tide__id_state { TIDE__ID_FRESH, TIDE__ID_KNOWN, TIDE__ID_OVER /* answered long ago */ };
+int tide__recent_create(struct tide_table *table); /* ENOMEM */
+void tide__recent_destroy(struct tide_table *table);
 /* The oldest sequence that `origin` still waits for, as it says itself. */
 void tide__recent_low(struct tide_store *store, uint16_t origin, uint64_t low);
-enum tide__id_state tide__recent_look(const struct tide_table *table, uint32_t slot,
-                                      uint16_t origin, uint64_t sequence);
-/* Room for one more id, so that the next add cannot fail. ENOMEM. */
-int tide__recent_reserve(struct tide_table *table, uint32_t slot);
+/* Have slots had the push? KNOWN: those that are marked now; `marked` is true of them. */
+enum tide__id_state tide__recent_look(struct tide_table *table, uint16_t origin, uint64_t sequence);
+/* Room for pushes of the origin, and for `slots` in all, so that as many adds cannot fail. ENOMEM.
+ */
+int tide__recent_reserve(struct tide_table *table, uint16_t origin, uint32_t pushes,
+                         uint32_t slots);
 void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
+/* Ids that the copies have not heard of (at_risk.h): at most how many; those of marked slots that
+ * may come again, as (slot, origin, sequence), and how many; they have heard of all. */
+uint32_t tide__recent_untold(const struct tide_table *table);
+uint32_t tide__recent_tell(const struct tide_table *table, uint64_t *out);
+void tide__recent_told(struct tide_table *table);
 /* Two arrays: u64 (origin, sequence) pairs, then u64 (origin, low) pairs. */
 void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w);
 int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reader *r);
@@ -112,7 +122,7 @@ struct tide__replicas { /* of a table */
     bool arriving[TIDE_SLOT_COUNT];    /* some of them, and the others are coming */
     uint32_t mark[TIDE_SLOT_COUNT];    /* of the operation that is worked on, and what it found */
     uint8_t marked[TIDE_SLOT_COUNT];
-    struct tide__recent *recent[TIDE_SLOT_COUNT];
+    struct tide__recent *recent;
     struct tide__rebuild *rebuilds; /* the home's orders to bring in new copies */
     struct tide__at_risk *at_risk;  /* at_risk.h; NULL: durability strict. Constant */
     uint32_t mark_now;
@@ -168,8 +178,12 @@ static inline bool tide__replicas_first(struct tide__replicas *replicas, uint32_
     replicas->mark[slot] = replicas->mark_now;
     return first;
 }
-/* To be called with i = 0, 1, ..: fetches what the next 32 keys (u64, unaligned) need. */
-void tide__rows_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count);
+/* To be called with i = 0, 1, ..: fetches what the next 32 keys (u64, unaligned) need; or all but
+ * their rows. */
+void tide__rows_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count,
+                         bool words_only);
+/* The key's word as it is now, perhaps locked; 0: there is none, or it takes the lock to see. */
+uint64_t tide__row_look(const struct tide_table *table, uint32_t slot, uint64_t key);
 /* FOUND and the word locked, NOT_FOUND (only without `create`) or an error. */
 int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
                    atomic_uint_fast64_t **word, uint64_t *old);

@@ -9,7 +9,8 @@
 static bool is_affected(const struct tide__pending *p, const uint64_t *moved, uint16_t node) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint64_t key;
-        memcpy(&key, p->body + p->keys_at + (size_t)i * 8, sizeof key);
+        memcpy(&key, (const char *)p->message->data + p->keys_at + (size_t)i * sizeof key,
+               sizeof key);
         const uint32_t slot = tide__slot_of(p->table, key);
         if (p->at[i] && ((node && p->at[i] == node) || (moved[slot / 64] >> (slot % 64) & 1))) {
             return true;
@@ -49,13 +50,12 @@ bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
     if (!p) {
         return false; /* answered meanwhile */
     }
-    const size_t tail = p->tail ? p->tail->size : 0, size = p->body_bytes + tail;
+    const size_t size = p->message->size;
     *data = tide_alloc(size);
     *indices = tide_alloc(p->count * sizeof **indices);
     *count = 0;
     if (*data) {
-        memcpy(*data, p->body, p->body_bytes);
-        memcpy(*data + p->body_bytes, tail ? p->tail->data : p->body, tail);
+        memcpy(*data, p->message->data, size);
     }
     bool good = *data && *indices && tide__job_parse(*data, size, store, job);
     tide_lock(&t->lock);

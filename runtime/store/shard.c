@@ -670,6 +670,7 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
     if (!tide__job_parse(message->data, message->size, store, &job)) {
         return;
     }
+    job.blob = tide_message_blob(message);
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
     if (TIDE_UNLIKELY(job.terms && job.origin == tide__store_self(store)) &&
         !tide__locations_returned(store, &job, from)) {
@@ -712,6 +713,7 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
     if (job.misses.at == job.misses.small) {
         kept->misses.at = kept->misses.small;
     }
+    kept->blob = NULL;
     kept->copy = copy;
     kept->copy_bytes = message->size;
     store->parked_bytes += message->size;

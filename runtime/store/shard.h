@@ -9,6 +9,7 @@ enum { TIDE__HOPS_MAX = 8 };
 struct tide__job {
     struct tide__job *next;
     struct tide_table *table;
+    struct tide_blob *blob; /* keeps keys and rows; NULL: they are the caller's */
     uint64_t id;
     const uint8_t *positions; /* u32 in the origin's message, unaligned; NULL: 0..count-1 */
     const uint8_t *keys;      /* u64, unaligned */

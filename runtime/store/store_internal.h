@@ -373,10 +373,9 @@ struct tide__pending {
     uint64_t *keys; /* relocating tables */
     bool waited_for; /* operations in the store actor are (location.h) */
     struct tide__way *way; /* tables that relocate: of each key */
-    /* Tables with copies: the message, to be sent again. */
-    uint8_t *body;
-    uint32_t body_bytes, keys_at; /* keys_at: where the keys are in the body */
-    struct tide_blob *tail;
+    /* Tables with copies: the message, to be sent again, and where its keys are. */
+    struct tide_blob *message;
+    uint32_t keys_at;
     /* Tables with copies, an asynchronous pull: whose (order.c), and does it wait for the end? */
     struct tide_fiber *fiber;
     bool follows;

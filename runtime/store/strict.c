@@ -14,20 +14,21 @@
 #include "store/at_risk.h"
 #include "store/cut.h"
 
-enum { UNACKED_MAX = 0xfff000 };
+enum { UNACKED_MAX = 0xfff000, KEPT_TIMES = 16 };
 
 /* An answer for the keys at `indices`. NULL: out of memory, and said so. */
 static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t *indices,
                                     uint32_t count) {
+    const bool all = count == job->count && !job->positions; /* of the message: nothing to name */
     struct tide__wait *wait = tide_alloc_zero(1, sizeof *wait);
-    uint32_t *positions = tide_alloc(count * sizeof *positions);
-    if (!wait || !positions) {
+    uint32_t *positions = all ? NULL : tide_alloc(count * sizeof *positions);
+    if (!wait || (!positions && !all)) {
         tide_free(wait);
         tide_free(positions);
         tide__job_error(job, TIDE_ENOMEM, "no memory for an answer", indices, count);
         return NULL;
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && !all; i++) {
         positions[i] = tide__job_position_at(job, indices[i]);
     }
     wait->table = job->table;
@@ -52,7 +53,11 @@ static int rows_reserve(struct tide_table *table, const struct tide__job *job,
         const uint64_t key = tide__job_key_at(job, indices[i]);
         const uint32_t slot = tide__slot_of(table, key);
         atomic_uint_fast64_t *word;
-        uint64_t old;
+        uint64_t old = tide__row_look(table, slot, key);
+        if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED &&
+                        tide__word_seen(old) <= UNACKED_MAX)) {
+            continue; /* only this thread takes it away, or has one more under way */
+        }
         bool full = table->options.key_limit &&
                     tide__slab_used(&table->slab) >= table->options.key_limit;
         int code = tide__row_lock(table, slot, key, !full, &word, &old);
@@ -92,8 +97,12 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
                                     .sequence = job->sequence,
                                     .kind = job->raw ? TIDE__REPL_RAW : TIDE__REPL_PUSH,
                                     .row_bytes = tide__job_wire_row(job)};
+    const size_t bytes = count * head.row_bytes;
+    /* of the message itself, unless that would keep much more than its rows */
+    const bool kept = count == job->count && job->blob && job->blob->size <= KEPT_TIMES * bytes;
     struct tide__repl *all = tide_alloc(sizeof *all + count * (2 * sizeof(uint64_t)));
-    struct tide_blob *rows = tide_blob_create(count * head.row_bytes);
+    struct tide_blob *rows =
+        kept ? tide_blob_slice(job->blob, job->rows, bytes) : tide_blob_create(bytes);
     if (!all || !rows) {
         tide_free(all);
         tide_blob_unref(rows);
@@ -103,12 +112,9 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
     all->rows = rows;
     all->keys = (uint64_t *)(void *)(all + 1);
     all->numbers = all->keys + count;
-    if (count == job->count) {
-        memcpy(rows->data, job->rows, count * head.row_bytes);
-    }
     for (uint32_t i = 0; i < count; i++) {
         all->keys[i] = tide__job_key_at(job, indices[i]);
-        if (count < job->count) {
+        if (!kept) {
             memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
                    head.row_bytes);
         }
@@ -156,16 +162,14 @@ static void push_number(struct tide__job *job, struct tide__repl *all) {
 static int push_reserve(struct tide__job *job, const uint32_t *indices, uint32_t count) {
     struct tide_table *table = job->table;
     int code = tide__job_prepare(job);
-    code = code ? code : rows_reserve(table, job, indices, count);
-    for (uint32_t i = 0; i < count && !code; i++) {
-        code = tide__recent_reserve(table, tide__slot_of(table, tide__job_key_at(job, indices[i])));
-    }
-    return code;
+    code = code ? code : tide__recent_reserve(table, job->origin, 1, count);
+    return code ? code : rows_reserve(table, job, indices, count);
 }
 
 /* Durability window: the rows are listed, and go to the copies later. */
 static int push_at_risk(struct tide__job *job, const uint32_t *indices, uint32_t count) {
     struct tide_table *table = job->table;
+    tide__at_risk_begin(table);
     int code = push_reserve(job, indices, count);
     code = code ? code : tide__at_risk_reserve(table, count);
     tide__replicas_mark(table->replicas);
@@ -174,10 +178,10 @@ static int push_at_risk(struct tide__job *job, const uint32_t *indices, uint32_t
         const uint32_t slot = tide__slot_of(table, key);
         if (tide__replicas_first(table->replicas, slot)) {
             tide__recent_add(table, slot, job->origin, job->sequence);
-            tide__at_risk_id(table, slot, job->origin, job->sequence);
         }
         row_push(job, indices[i], key, slot);
     }
+    tide__at_risk_noted(table);
     return code;
 }
 
@@ -210,22 +214,19 @@ static void sort_push(const struct tide__job *job, const uint32_t *indices, uint
                       struct sorted *s) {
     struct tide_table *table = job->table;
     struct tide__replicas *replicas = table->replicas;
-    tide__replicas_mark(replicas);
+    const enum tide__id_state state = tide__recent_look(table, job->origin, job->sequence);
+    if (state == TIDE__ID_OVER) {
+        return; /* its origin waits no more */
+    }
+    memcpy(s->wait_at, indices, count * sizeof *indices);
+    s->waits = count;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
-        bool first = tide__replicas_first(replicas, slot);
-        if (first) {
-            replicas->marked[slot] =
-                (uint8_t)tide__recent_look(table, slot, job->origin, job->sequence);
-        }
-        if (first && replicas->marked[slot] == TIDE__ID_KNOWN) {
-            s->known_slots[s->known++] = slot;
-        }
-        if (replicas->marked[slot] != TIDE__ID_OVER) { /* else its origin waits no more */
-            s->wait_at[s->waits++] = indices[i];
-        }
-        if (replicas->marked[slot] == TIDE__ID_FRESH) {
+        if (state == TIDE__ID_FRESH || replicas->mark[slot] != replicas->mark_now) {
             s->fresh_at[s->fresh++] = indices[i];
+        } else if (replicas->marked[slot]) {
+            replicas->marked[slot] = false;
+            s->known_slots[s->known++] = slot;
         }
     }
 }
@@ -251,22 +252,39 @@ static int wait_for_copies(const struct tide__job *job, const uint32_t *indices,
     return 0;
 }
 
+/* The answer waits for the copies; unless the table is of durability window, what is new is applied
+ * now. */
+static int push_waits(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
+    if (job->table->replicas->at_risk) {
+        return wait_for_copies(job, s->wait_at, s->waits, wait);
+    }
+    int code = s->fresh ? push_fresh(job, s->fresh_at, s->fresh, wait) : 0;
+    return code ? code : tide__barrier(job->table, wait, s->known_slots, s->known);
+}
+
 /* What of a push is new is applied; the answer waits as long as the table's durability wants. */
-static int push_sorted(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
+static void push_sorted(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
     const bool window = table->replicas->at_risk != NULL;
-    if (window) {
-        tide__at_risk_begin(table);
+    int code = window ? push_at_risk(job, s->fresh_at, s->fresh) : 0;
+    const bool open = window && !code && tide__at_risk_open(table);
+    if (open && s->waits == job->count) {
+        tide__job_reply(job);
+        return;
     }
-    int code = s->fresh == 0 ? 0
-               : window      ? push_at_risk(job, s->fresh_at, s->fresh)
-                             : push_fresh(job, s->fresh_at, s->fresh, wait);
-    if (!code && window) {
-        code = tide__at_risk_open(table) ? 0 : wait_for_copies(job, s->wait_at, s->waits, wait);
-    } else if (!code) {
-        code = tide__barrier(table, wait, s->known_slots, s->known);
+    struct tide__wait *wait = code ? NULL : wait_make(job, s->wait_at, s->waits);
+    code = wait && !open ? push_waits(job, s, wait) : code;
+    if (code) {
+        tide__job_error(job, code, tide_error_message(), s->wait_at, s->waits);
     }
-    return code;
+    if (wait) {
+        wait->dead |= code != 0;
+        if (TIDE_MUTANT(early_ack) && !wait->dead) {
+            tide__job_reply(&wait->job);
+            wait->dead = true;
+        }
+        tide__wait_done(wait);
+    }
 }
 
 static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count) {
@@ -278,18 +296,8 @@ static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t
     s.fresh_at = s.wait_at + count;
     s.known_slots = s.fresh_at + count;
     sort_push(job, indices, count, &s);
-    struct tide__wait *wait = s.waits ? wait_make(job, s.wait_at, s.waits) : NULL;
-    int code = wait ? push_sorted(job, &s, wait) : 0;
-    if (wait && code) {
-        tide__job_error(job, code, tide_error_message(), s.wait_at, s.waits);
-        wait->dead = true;
-    }
-    if (wait && TIDE_MUTANT(early_ack) && !wait->dead) {
-        tide__job_reply(&wait->job);
-        wait->dead = true;
-    }
-    if (wait) {
-        tide__wait_done(wait);
+    if (s.waits) {
+        push_sorted(job, &s);
     }
     tide_free(s.wait_at);
 }
@@ -384,7 +392,7 @@ void tide__strict_job(struct tide__job *job) {
                 (state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT);
     uint32_t *misses = served ? tide_alloc(job->count * sizeof *misses) : NULL;
     for (uint32_t i = 0; misses && i < job->count && !dead; i++) {
-        tide__rows_prefetch(table, job->keys, i, job->count);
+        tide__rows_prefetch(table, job->keys, i, job->count, false);
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, i));
         uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
         if ((route & mask) == TIDE__MINE) {

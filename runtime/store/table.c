@@ -11,7 +11,7 @@
 #include "store/shared.h"
 
 #define WINDOW_NS (TIDE_SECOND / 20)
-enum { WINDOW_BYTES = 4 << 20 };
+enum { WINDOW_BYTES = 64 << 20 };
 enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
 /* ---- options ---- */

@@ -514,7 +514,7 @@ static void windows_that_make_no_sense_are_refused(void **state) {
     struct tide_table_options fine = good;
     assert_int_equal(tide__options_check(&fine), 0);
     assert_int_equal(fine.window_ns, 50 * MS);
-    assert_int_equal(fine.window_bytes, 4 << 20);
+    assert_int_equal(fine.window_bytes, 64 << 20);
 }
 
 int main(int argc, char **argv) {

@@ -1,0 +1,158 @@
+/*
+ * Ids of pushes (store/recent.c) against a table of what each slot has had: pushes come nearly in
+ * order and in parts, origins say what they wait for, slots are forgotten and come from another
+ * node, copies are told. `--seeds N` for more.
+ */
+#include "seeded.h"
+
+#include "store/replica.h"
+
+enum { SLOTS = 6, ORIGINS = 3, SEQUENCES = 400, STEPS = 4000 };
+
+struct node {
+    struct tide_store *store;
+    struct tide_table *table;
+    bool had[SLOTS][ORIGINS][SEQUENCES], told[SLOTS][ORIGINS][SEQUENCES];
+};
+
+static const uint16_t origins[ORIGINS] = {1, 2, 700};
+static const uint32_t slots[SLOTS] = {0, 1, 17, 64, 4000, 4095};
+
+static uint64_t *low_of(const struct node *n, unsigned origin) {
+    return &n->store->replication->low[origins[origin]];
+}
+
+static void node_init(struct node *n) {
+    memset(n, 0, sizeof *n);
+    n->store = calloc(1, sizeof *n->store);
+    n->store->replication = calloc(1, sizeof *n->store->replication);
+    n->table = calloc(1, sizeof *n->table);
+    n->table->store = n->store;
+    n->table->replicas = calloc(1, sizeof *n->table->replicas);
+    assert_int_equal(tide__recent_create(n->table), 0);
+}
+
+static void node_deinit(struct node *n) {
+    tide__recent_destroy(n->table);
+    free(n->table->replicas);
+    free(n->table);
+    free(n->store->replication);
+    free(n->store);
+}
+
+/* What of a push is new in some of its slots is applied there, as a home does. */
+static void push(struct node *n, struct tide_random *random, unsigned origin, uint64_t sequence) {
+    const enum tide__id_state state = tide__recent_look(n->table, origins[origin], sequence);
+    const struct tide__replicas *replicas = n->table->replicas;
+    bool any = false;
+    assert_int_equal(state == TIDE__ID_OVER, sequence < *low_of(n, origin));
+    assert_int_equal(tide__recent_reserve(n->table, origins[origin], 1, SLOTS), 0);
+    for (unsigned s = 0; s < SLOTS && state != TIDE__ID_OVER; s++) {
+        const bool known = state == TIDE__ID_KNOWN &&
+                           replicas->mark[slots[s]] == replicas->mark_now &&
+                           replicas->marked[slots[s]];
+        assert_int_equal(known, n->had[s][origin][sequence]);
+        any |= known;
+        if (!known && tide_random_below(random, 3) == 0) {
+            tide__recent_add(n->table, slots[s], origins[origin], sequence);
+            n->had[s][origin][sequence] = true;
+        }
+    }
+    assert_int_equal(any, state == TIDE__ID_KNOWN);
+}
+
+/* A slot's ids go from one node to another, with the marks. */
+static void move(struct node *from, struct node *to, unsigned s) {
+    struct tide_writer w;
+    struct tide_reader r;
+    tide_writer_init(&w, NULL, 0);
+    tide__recent_write(from->table, slots[s], &w);
+    assert_int_equal(w.error, 0);
+    tide_reader_init(&r, w.data, w.size);
+    assert_int_equal(tide__recent_read(to->table, slots[s], &r), 0);
+    tide_writer_release(&w);
+    for (unsigned o = 0; o < ORIGINS; o++) {
+        for (unsigned q = 0; q < SEQUENCES; q++) {
+            to->had[s][o][q] = from->had[s][o][q] && q >= *low_of(from, o);
+            to->told[s][o][q] = false;
+        }
+    }
+}
+
+/* Copies of all slots but one are told: each id once, unless it came again. */
+static void tell(struct node *n, unsigned except) {
+    uint64_t *ids = calloc(tide__recent_untold(n->table) + 1, TIDE__ID_FIELDS * sizeof *ids);
+    static bool heard[SLOTS][ORIGINS][SEQUENCES];
+    memset(heard, 0, sizeof heard);
+    tide__replicas_mark(n->table->replicas);
+    for (unsigned s = 0; s < SLOTS; s++) {
+        (void)(s != except && tide__replicas_first(n->table->replicas, slots[s]));
+    }
+    const uint32_t count = tide__recent_tell(n->table, ids);
+    for (const uint64_t *id = ids; id < ids + TIDE__ID_FIELDS * count; id += TIDE__ID_FIELDS) {
+        for (unsigned s = 0; s < SLOTS; s++) {
+            for (unsigned o = 0; o < ORIGINS; o++) {
+                heard[s][o][id[2]] |= slots[s] == id[0] && origins[o] == id[1];
+            }
+        }
+    }
+    for (unsigned s = 0; s < SLOTS; s++) {
+        for (unsigned o = 0; o < ORIGINS; o++) {
+            for (unsigned q = 0; q < SEQUENCES; q++) {
+                const bool due = n->had[s][o][q] && q >= *low_of(n, o) && !n->told[s][o][q];
+                assert_int_equal(heard[s][o][q], s != except && due);
+                n->told[s][o][q] |= n->had[s][o][q];
+            }
+        }
+    }
+    tide__recent_told(n->table);
+    free(ids);
+}
+
+static void run(uint64_t seed) {
+    static struct node nodes[2];
+    uint64_t next[ORIGINS] = {1, 1, 1};
+    struct tide_random random;
+    tide_random_seed(&random, seed);
+    node_init(&nodes[0]);
+    node_init(&nodes[1]);
+    for (unsigned i = 0; i < STEPS; i++) {
+        struct node *n = &nodes[tide_random_below(&random, 2)], *other = &nodes[n == nodes];
+        const unsigned o = (unsigned)tide_random_below(&random, ORIGINS);
+        const unsigned s = (unsigned)tide_random_below(&random, SLOTS);
+        const uint64_t step = tide_random_below(&random, 100);
+        if (step < 70) {
+            const uint64_t back = tide_random_below(&random, 4) ? 0 : tide_random_below(&random, 20);
+            push(n, &random, o, next[o] > back ? next[o] - back : next[o]);
+            next[o] += next[o] + 1 < SEQUENCES && tide_random_below(&random, 4) == 0;
+        } else if (step < 80) {
+            tide__recent_low(n->store, origins[o],
+                             next[o] - tide_random_below(&random, next[o] < 30 ? next[o] : 30));
+        } else if (step < 84) {
+            tide__recent_drop(n->table, slots[s]);
+            memset(n->had[s], 0, sizeof n->had[s]);
+            memset(n->told[s], 0, sizeof n->told[s]);
+        } else if (step < 90) {
+            move(n, other, s);
+        } else if (step < 94) {
+            tell(n, s);
+        }
+    }
+    node_deinit(&nodes[0]);
+    node_deinit(&nodes[1]);
+}
+
+static void slots_have_had_what_came_to_them(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed < seed_first + seeds(20); seed++) {
+        run(seed);
+    }
+}
+
+int main(int argc, char **argv) {
+    seeded_options(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_have_had_what_came_to_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
