@@ -6,11 +6,15 @@
  * for the case of a death; --only strict|relocation|copies|remote: one of these groups.
  */
 #include "bench/report.h"
-#include "store/store_internal.h"
+#include "store/owner.h"
 
+#include <fcntl.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -120,6 +124,99 @@ struct remote {
     const char *only; /* group of rows; NULL: all */
     atomic_int done;
 };
+
+extern char **environ;
+
+static bool over_tcp; /* else Unix sockets */
+static pid_t server;  /* the process of the other node */
+static int to_server; /* names of tables whose rows it is to take back, a line each */
+
+/* ns that a process has computed: on a machine that others use too, a ratio of these holds. */
+static uint64_t processor_time_of(pid_t process) {
+    clockid_t id;
+    return clock_getcpuclockid(process, &id) == 0 ? report_time_of(id) : 0;
+}
+
+/* ---- a bare stream ---- */
+
+static void must(bool good, const char *what) {
+    if (!good) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static void connected_pair(int ends[2]) {
+    if (!over_tcp) {
+        must(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
+        return;
+    }
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    must(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 1) == 0 &&
+             getsockname(listener, (struct sockaddr *)&address, &size) == 0,
+         "listen");
+    ends[1] = socket(AF_INET, SOCK_STREAM, 0);
+    must(connect(ends[1], (struct sockaddr *)&address, size) == 0, "connect");
+    ends[0] = accept(listener, NULL, NULL);
+    must(ends[0] >= 0, "accept");
+    close(listener);
+}
+
+/* The process at the other end. */
+static int stream(int end, size_t body) {
+    char *bytes = malloc(body);
+    memset(bytes, 1, body);
+    while (write(end, bytes, body) > 0) {
+    }
+    return 0;
+}
+
+struct bare {
+    double rate;        /* bytes a second */
+    double gets, gives; /* ns of processor a byte */
+};
+
+/* What another process writes, in bodies of this size, and this one reads to one place, without
+ * anything around them. */
+static struct bare bare_stream(size_t body) {
+    int ends[2];
+    connected_pair(ends);
+    char *bytes = malloc(body), end[16], size[24];
+    memset(bytes, 1, body);
+    (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    snprintf(end, sizeof end, "%d", ends[1]);
+    snprintf(size, sizeof size, "%zu", body);
+    char *const words[] = {"/proc/self/exe", "--stream", end, size, NULL};
+    pid_t child; /* not by fork, after which every row would be touched for the first time */
+    must(posix_spawn(&child, words[0], NULL, NULL, words, environ) == 0, "posix_spawn");
+    close(ends[1]);
+    uint64_t start = 0, read_bytes = 0, elapsed = 0, here = 0, there = 0;
+    for (uint64_t bodies = 0; elapsed < MEASURE_NS; bodies++) {
+        for (size_t at = 0; at < body;) {
+            const ssize_t n = read(ends[0], bytes + at, body - at);
+            must(n > 0, "read");
+            at += (size_t)n;
+        }
+        if (bodies == 0) { /* warm-up */
+            start = report_now();
+            here = report_processor_time();
+            there = processor_time_of(child);
+        }
+        read_bytes += bodies == 0 ? 0 : body;
+        elapsed = report_now() - start;
+    }
+    const double read = (double)read_bytes;
+    const struct bare bare = {.rate = read / (double)elapsed * 1e9,
+                              .gets = (double)(report_processor_time() - here) / read,
+                              .gives = (double)(processor_time_of(child) - there) / read};
+    close(ends[0]); /* ends the child */
+    waitpid(child, NULL, 0);
+    free(bytes);
+    return bare;
+}
 
 static int compare_times(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -251,7 +348,63 @@ static void one_by_one(struct tide_table *table, const uint64_t *keys, size_t co
     free(times);
 }
 
-/* Rows come here: `keys_a_call` at a time, waiting after each call. Every key moves once. */
+/* All rows of the table are at the other node again. */
+static void send_back(struct tide_table *table, const uint64_t *keys, size_t count) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    dprintf(to_server, "%s\n", table->name);
+    for (size_t i = 0; i < count; i++) {
+        uint16_t owner = 0;
+        while (tide_table_where(table, keys[i], &owner) == 0 &&
+               owner == tide_node_id(table->store->node)) {
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+struct moved {
+    size_t rows, row_bytes, call_bytes;
+    double seconds, gets, gives; /* processors', here and there */
+};
+
+/* `calls` of them, one after the other. */
+static struct moved move_here(struct tide_table *table, const uint64_t *keys, size_t keys_a_call,
+                              size_t calls, uint64_t *times) {
+    const size_t row_bytes = table->width * sizeof(float);
+    const uint64_t here = processor_time_of(getpid()), there = processor_time_of(server),
+                   begun = report_now();
+    for (size_t i = 0; i < calls; i++) {
+        const uint64_t start = report_now();
+        if (tide_table_localize(table, keys + i * keys_a_call, keys_a_call, NULL)) {
+            fail_loudly("localize");
+        }
+        times[i] = report_now() - start;
+    }
+    qsort(times, calls, sizeof *times, compare_times);
+    return (struct moved){
+        .rows = calls * keys_a_call,
+        .row_bytes = row_bytes,
+        .call_bytes = keys_a_call * row_bytes,
+        .seconds = (double)(report_now() - begun) / 1e9,
+        .gets = (double)(processor_time_of(getpid()) - here) / 1e9,
+        .gives = (double)(processor_time_of(server) - there) / 1e9,
+    };
+}
+
+/* Beside what a bare stream carries, measured before and after. */
+static void report_bare(const struct moved *m, const struct bare *before) {
+    const struct bare after = bare_stream(m->call_bytes);
+    const double bytes = (double)(m->rows * m->row_bytes), rate = (before->rate + after.rate) / 2,
+                 gets = (before->gets + after.gets) / 2, gives = (before->gives + after.gives) / 2;
+    report_row("  a bare stream of bodies of that size", "MB/s", rate / 1e6);
+    report_row("  rows moved, over a bare stream", "x", bytes / m->seconds / rate);
+    report_row("  processor time to get a row", "ns", m->gets * 1e9 / (double)m->rows);
+    report_row("  the same, a bare stream over it", "x", gets * bytes / (m->gets * 1e9));
+    report_row("  processor time to give a row", "ns", m->gives * 1e9 / (double)m->rows);
+    report_row("  the same, a bare stream over it", "x", gives * bytes / (m->gives * 1e9));
+}
+
+/* Rows come here: `keys_a_call` at a time, waiting after each call. Every key moves once; large ones go
+ * back and come again. */
 static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_call) {
     struct tide_table *table;
     char name[32], what[80];
@@ -278,24 +431,25 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
     }
     free(ones);
     const size_t calls = most / keys_a_call;
-    uint64_t *times = malloc(calls * sizeof *times), begun = report_now();
-    for (size_t i = 0; i < calls; i++) {
-        uint64_t start = report_now();
-        if (tide_table_localize(table, keys + i * keys_a_call, keys_a_call, NULL)) {
-            fail_loudly("localize");
-        }
-        times[i] = report_now() - start;
-    }
-    double seconds = (double)(report_now() - begun) / 1e9;
-    qsort(times, calls, sizeof *times, compare_times);
+    uint64_t *times = malloc(calls * sizeof *times);
+    struct moved moved = move_here(table, keys, keys_a_call, calls, times);
     if (keys_a_call == 1) {
         snprintf(what, sizeof what, "relocate 1 key, %u floats, p50", width);
         report_row(what, "us", (double)times[calls / 2] / 1e3);
     } else {
         snprintf(what, sizeof what, "relocate %zu keys a call, %u floats", keys_a_call, width);
-        report_row(what, "keys/s", (double)(calls * keys_a_call) / seconds);
+        report_row(what, "keys/s", (double)moved.rows / moved.seconds);
         report_row("  the median call", "keys/s",
                    (double)keys_a_call / (double)times[calls / 2] * 1e9);
+    }
+    if (moved.call_bytes > 1 << 20) {
+        /* The first touch of memory costs more than anything else. */
+        send_back(table, keys, moved.rows);
+        const struct bare bare = bare_stream(moved.call_bytes);
+        moved = move_here(table, keys, keys_a_call, calls, times);
+        report_row("  again, to where such rows were before", "keys/s",
+                   (double)moved.rows / moved.seconds);
+        report_bare(&moved, &bare);
     }
     free(times);
     free(keys);
@@ -334,14 +488,19 @@ static void shared_rows(struct tide_node *node, uint32_t width) {
                  width);
         report_row(what, "keys/s", outstanding(table, keys, HOT, KEYS_A_CALL, in));
     }
-    uint64_t times[ONE_BY_ONE];
+    uint64_t times[ONE_BY_ONE], localized[ONE_BY_ONE];
     if (tide_worker_begin(node, 0, 0)) {
         fail_loudly("worker");
     }
-    for (size_t i = 0; i < ONE_BY_ONE; i++) {
-        const uint64_t start = report_now();
+    for (size_t i = 0; i < ONE_BY_ONE; i++) { /* in turn, so that a loaded machine is so for both */
+        uint64_t start = report_now();
         float row[100];
         uint64_t hit = 0;
+        if (tide_table_localize(intended, keys + ONE_BY_ONE + i, 1, NULL)) {
+            fail_loudly("localize");
+        }
+        localized[i] = report_now() - start;
+        start = report_now();
         if (tide_table_intent(intended, keys + i, 1, 0, 1)) {
             fail_loudly("intent");
         }
@@ -357,6 +516,9 @@ static void shared_rows(struct tide_node *node, uint32_t width) {
     qsort(times, ONE_BY_ONE, sizeof *times, compare_times);
     snprintf(what, sizeof what, "intent to row here, 1 key, %u floats, p50", width);
     report_row(what, "us", (double)times[ONE_BY_ONE / 2] / 1e3);
+    qsort(localized, ONE_BY_ONE, sizeof *localized, compare_times);
+    report_row("  over a localize of such a key, p50", "x",
+               (double)times[ONE_BY_ONE / 2] / (double)localized[ONE_BY_ONE / 2]);
     free(keys);
 }
 
@@ -554,6 +716,37 @@ static int remote_main(void *state) {
     return 0;
 }
 
+struct errand {
+    struct tide_node *node;
+    char table[64];
+};
+
+/* The rows that are at home here come back. */
+static int take_back(void *state) {
+    struct errand *errand = state;
+    struct tide_table *table;
+    uint64_t keys[1000];
+    size_t count = 0;
+    if (tide_table_find(errand->node, errand->table, &table)) {
+        fail_loudly("find");
+    }
+    for (uint64_t key = 0; key <= table->options.key_count; key++) {
+        const bool end = key == table->options.key_count;
+        if (!end && (tide__route_of(table, tide__slot_of(table, key)) & TIDE__MINE)) {
+            keys[count++] = key;
+        }
+        if ((end || count == TIDE_COUNT(keys)) && count) {
+            if (tide_table_localize(table, keys, count, NULL)) {
+                fail_loudly("localize");
+            }
+            count = 0;
+        }
+    }
+    free(errand);
+    return 0;
+}
+
+/* Until `release` ends; it names tables whose rows are to come back. */
 static int serve(const char *join, int release) {
     struct tide_node *node;
     struct tide_node_options options = {
@@ -562,9 +755,22 @@ static int serve(const char *join, int release) {
         fprintf(stderr, "bench_store: server: %s\n", tide_error_message());
         return 1;
     }
-    char byte;
-    while (read(release, &byte, 1) > 0) {
+    FILE *errands = fdopen(release, "r");
+    struct errand *errand = malloc(sizeof *errand);
+    while (fgets(errand->table, sizeof errand->table, errands)) {
+        const struct tide_actor_options actor = {.type = "errand",
+                                                 .run = take_back,
+                                                 .state = errand,
+                                                 .role = TIDE_ROLE_COMPUTE};
+        tide_address address;
+        errand->table[strcspn(errand->table, "\n")] = 0;
+        errand->node = node;
+        if (tide_spawn(node, &actor, &address)) {
+            fail_loudly("spawn");
+        }
+        errand = malloc(sizeof *errand);
     }
+    free(errand);
     tide_node_destroy(node, TIDE_SECOND);
     return 0;
 }
@@ -574,7 +780,8 @@ static int remote_rows(const char *net, const char *only, const char *program) {
     if (!mkdtemp(directory)) {
         return 1;
     }
-    if (strcmp(net, "unix") == 0) {
+    over_tcp = strcmp(net, "unix") != 0;
+    if (!over_tcp) {
         snprintf(listen, sizeof listen, "unix:%s/socket", directory);
     }
     struct remote remote = {.only = only};
@@ -587,8 +794,9 @@ static int remote_rows(const char *net, const char *only, const char *program) {
     if (pipe(release)) {
         return 1;
     }
-    pid_t child = fork();
-    if (child == 0) {
+    to_server = release[1];
+    server = fork();
+    if (server == 0) {
         char number[16];
         snprintf(number, sizeof number, "%d", release[0]);
         close(release[1]);
@@ -596,7 +804,7 @@ static int remote_rows(const char *net, const char *only, const char *program) {
         _exit(1);
     }
     close(release[0]);
-    if (clock_getcpuclockid(child, &server_clock)) {
+    if (clock_getcpuclockid(server, &server_clock)) {
         return 1;
     }
     struct timespec pause = {.tv_nsec = 1000000};
@@ -623,7 +831,7 @@ static int remote_rows(const char *net, const char *only, const char *program) {
     }
     close(release[1]);
     int status;
-    waitpid(child, &status, 0);
+    waitpid(server, &status, 0);
     tide_node_destroy(remote.node, TIDE_SECOND);
     unlink(listen + 5);
     rmdir(directory);
@@ -634,6 +842,9 @@ int main(int argc, char **argv) {
     report_init(argc, argv, "store");
     if (argc > 3 && strcmp(argv[1], "--serve") == 0) {
         return serve(argv[2], atoi(argv[3]));
+    }
+    if (argc > 3 && strcmp(argv[1], "--stream") == 0) {
+        return stream(atoi(argv[2]), strtoull(argv[3], NULL, 10));
     }
     const char *net = NULL, *only = NULL;
     for (int i = 1; i + 1 < argc; i++) {

@@ -118,6 +118,7 @@ share_slot_leaves_silently    test_shared
 intent_late                   test_intent
 moved_row_missed              test_checkpoint rows_that_only_move_are_in_every_full_generation
 intent_never_moves            test_intent
+stay_queue_forgotten          test_intent
 exchange_no_repair            test_exchange_deaths
 exchange_shortest_prefix      test_exchange_deaths
 exchange_late_counts          test_exchange_deaths

@@ -696,6 +696,28 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
     return code;
 }
 
+int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count,
+                         struct tide_ticket *ticket) {
+    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
+    struct tide__misses misses;
+    tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
+    tide__misses_init(&misses);
+    int code = misses_reserve(&misses, count);
+    for (size_t i = 0; i < count && !code; i++) {
+        misses.at[misses.count++] = (uint32_t)i;
+    }
+    if (!code) {
+        struct tide__pass pass = {.table = table,
+                                  .keys = keys,
+                                  .count = count,
+                                  .flags = TIDE__INTENDED,
+                                  .misses = &misses};
+        code = tide__remote_start(&pass, TIDE__LOCALIZE, t);
+    }
+    tide__misses_release(&misses);
+    return code;
+}
+
 size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count,
                              float *rows, uint64_t *hit) {
     memset(hit, 0, (key_count + 63) / 64 * sizeof *hit);

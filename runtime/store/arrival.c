@@ -150,9 +150,9 @@ void tide__owner_take_back(struct tide_table *table, const void *keys, const uin
     }
 }
 
-uint16_t tide__owner_of(struct tide_table *table, uint64_t key) {
-    const uint16_t self = tide__store_self(table->store);
-    const uint32_t slot = tide__slot_of(table, key), route = tide__route_of(table, slot);
+/* A look at the word of a key; 0: it has none. */
+static uint64_t word_of(struct tide_table *table, uint64_t key) {
+    const uint32_t slot = tide__slot_of(table, key);
     uint64_t seen = 0;
     if (table->options.keys == TIDE_KEYS_HASHED) {
         atomic_uint_fast64_t *word;
@@ -167,6 +167,17 @@ uint16_t tide__owner_of(struct tide_table *table, uint64_t key) {
                                             memory_order_relaxed)
                      : 0;
     }
+    return seen;
+}
+
+bool tide__owner_awaits(struct tide_table *table, uint64_t key) {
+    return tide__word_state(word_of(table, key)) == TIDE__ARRIVING;
+}
+
+uint16_t tide__owner_of(struct tide_table *table, uint64_t key) {
+    const uint16_t self = tide__store_self(table->store);
+    const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
+    const uint64_t seen = word_of(table, key);
     if (tide__word_state(seen) == TIDE__OWNED || tide__word_state(seen) == TIDE__ARRIVING) {
         return self;
     }

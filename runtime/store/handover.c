@@ -1,7 +1,8 @@
 /*
- * Messages that move keys between nodes (HAND, XFER, LOST), what happens to keys when their slot
+ * Messages that move keys between nodes (HAND, XFER, STAY, LOST), what happens to keys when their slot
  * changes its home, when this node leaves, and when another dies.
  */
+#include "store/intent.h"
 #include "store/owner.h"
 
 /* ---- messages ---- */
@@ -267,6 +268,14 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
         for (size_t i = 0; i < c.count; i++) {
             tide__loss_lost(table, key_in(&c, i), (uint16_t)about,
                             term_in(&c, i) & TIDE__TERM_MASK);
+        }
+        break;
+    case TIDE__OP_STAY:
+        for (size_t i = 0; i < c.count; i++) {
+            tide__owner_stays(table, key_in(&c, i));
+            if (about == TIDE__STAY_COPY) {
+                tide__intent_copy(table, key_in(&c, i));
+            }
         }
         break;
     case TIDE__OP_FAILED:

@@ -201,6 +201,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         break;
     case TIDE__OP_HAND:
     case TIDE__OP_XFER:
+    case TIDE__OP_STAY:
     case TIDE__OP_LOST:
     case TIDE__OP_FAILED:
     case TIDE__OP_SLOT_KEYS:

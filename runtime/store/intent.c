@@ -10,7 +10,7 @@
 enum {
     ROUND_NS = 1000000, /* while any intent is there; news are dealt with at once */
     SEND_KEYS = 2048,
-    MOVES = 16, /* localize calls under way */
+    MOVES = 32, /* localize calls under way */
 };
 
 struct intent {
@@ -41,10 +41,14 @@ struct interest { /* of this node in a key */
     bool listed, used;
 };
 
+struct keys {
+    uint64_t *at;
+    size_t count, capacity;
+};
+
 struct move {
     struct tide_ticket ticket;
-    uint64_t *keys;
-    size_t count;
+    struct keys keys;
     bool runs;
 };
 
@@ -61,31 +65,30 @@ struct tide__intents {
     struct worker *workers;
     struct interest *places; /* open addressing by key; `used` */
     size_t capacity, count;
-    uint64_t *changed; /* keys whose interest may begin or end */
-    size_t changed_count, changed_capacity;
+    struct keys changed; /* whose interest may begin or end */
+    struct keys begun;   /* whose interest has begun: the homes decide whether the rows come here */
     uint64_t round_at;
     uint64_t routes; /* the table's `changes` when homes were looked at */
     struct move moves[MOVES];
     unsigned next_move;
 
     /* store actor and fiber */
-    uint64_t *wanted; /* rows that are to come here */
-    size_t wanted_count, wanted_capacity;
+    struct keys wanted; /* whose rows are to come here */
 };
 
 /* ---- lists ---- */
 
-static void key_add(uint64_t **list, size_t *count, size_t *capacity, uint64_t key) {
-    if (*count == *capacity) {
-        size_t more = *capacity ? *capacity * 2 : 256;
-        uint64_t *grown = tide_realloc(*list, more * sizeof *grown);
+static void keys_add(struct keys *list, uint64_t key) {
+    if (list->count == list->capacity) {
+        size_t more = list->capacity ? list->capacity * 2 : 256;
+        uint64_t *grown = tide_realloc(list->at, more * sizeof *grown);
         if (!grown) {
             return; /* a row will be remote */
         }
-        *list = grown;
-        *capacity = more;
+        list->at = grown;
+        list->capacity = more;
     }
-    (*list)[(*count)++] = key;
+    list->at[list->count++] = key;
 }
 
 static uint32_t clock_of(const struct intent *intent, bool by_end) {
@@ -174,7 +177,7 @@ static void interest_drop(struct tide__intents *n, struct interest *gone) {
 static void list(struct tide__intents *n, struct interest *interest) {
     if (!interest->listed) {
         interest->listed = true;
-        key_add(&n->changed, &n->changed_count, &n->changed_capacity, interest->key);
+        keys_add(&n->changed, interest->key);
     }
 }
 
@@ -228,22 +231,20 @@ static void copy_ends(struct tide_table *table, uint64_t key) {
 struct telling {
     struct telling *next;
     uint16_t home;
-    int op;
     size_t count;
     uint64_t keys[SEND_KEYS];
 };
 
 static void telling_send(struct tide_table *table, struct telling *t) {
     if (t->count) {
-        tide__interest_send(table, t->op, t->home, t->keys, t->count);
+        tide__interest_send(table, TIDE__OP_DONE, t->home, t->keys, t->count);
         t->count = 0;
     }
 }
 
-static void tell(struct tide__intents *n, struct telling **all, int op, uint16_t home,
-                 uint64_t key) {
+static void tell_end(struct tide__intents *n, struct telling **all, uint16_t home, uint64_t key) {
     struct telling *t = *all;
-    while (t && (t->home != home || t->op != op)) {
+    while (t && t->home != home) {
         t = t->next;
     }
     if (!t) {
@@ -251,7 +252,7 @@ static void tell(struct tide__intents *n, struct telling **all, int op, uint16_t
         if (!t) {
             return; /* a row will be remote */
         }
-        *t = (struct telling){.next = *all, .home = home, .op = op};
+        *t = (struct telling){.next = *all, .home = home};
         *all = t;
     }
     t->keys[t->count++] = key;
@@ -260,20 +261,27 @@ static void tell(struct tide__intents *n, struct telling **all, int op, uint16_t
     }
 }
 
+/* Interests that begin go out as a localize of this round; those that end are told, but not before the
+ * home has answered to that. */
 static void tell_changes(struct tide__intents *n) {
     struct telling *all = NULL;
-    for (size_t i = 0; i < n->changed_count; i++) {
-        const uint64_t key = n->changed[i];
+    size_t later = 0;
+    for (size_t i = 0; i < n->changed.count; i++) {
+        const uint64_t key = n->changed.at[i];
         struct interest *interest = place_of(n, key);
         const uint16_t home =
             tide__route_home(tide__route_of(n->table, tide__slot_of(n->table, key)));
+        if (interest->uses == 0 && interest->home && tide__owner_awaits(n->table, key)) {
+            n->changed.at[later++] = key;
+            continue;
+        }
         interest->listed = false;
         if (interest->uses > 0 && interest->home != home) {
             interest->home = home;
-            tell(n, &all, TIDE__OP_INTENT, home, key);
+            keys_add(&n->begun, key);
         } else if (interest->uses == 0) {
             if (interest->home) {
-                tell(n, &all, TIDE__OP_DONE, home, key);
+                tell_end(n, &all, home, key);
                 if (!TIDE_MUTANT(intent_copy_stays)) {
                     copy_ends(n->table, key);
                 }
@@ -281,7 +289,7 @@ static void tell_changes(struct tide__intents *n) {
             interest_drop(n, interest);
         }
     }
-    n->changed_count = 0;
+    n->changed.count = later;
     while (all) {
         struct telling *next = all->next;
         telling_send(n->table, all);
@@ -310,13 +318,31 @@ static void look_at_homes(struct tide__intents *n) {
 /* ---- rows that are to come here ---- */
 
 static void move_end(struct tide__intents *n, struct move *move) {
-    if (tide_ticket_wait(&move->ticket) == 0) {
-        for (size_t i = 0; i < move->count; i++) {
-            copy_ends(n->table, move->keys[i]); /* the row itself is here */
+    const uint16_t self = tide__store_self(n->table->store);
+    (void)tide_ticket_wait(&move->ticket);
+    for (size_t i = 0; i < move->keys.count; i++) {
+        if (tide__owner_of(n->table, move->keys.at[i]) == self) {
+            copy_ends(n->table, move->keys.at[i]); /* the row itself is here */
         }
     }
-    tide_free(move->keys);
+    tide_free(move->keys.at);
     move->runs = false;
+}
+
+static void move_start(struct tide__intents *n, struct keys *keys,
+                       int (*localize)(struct tide_table *table, const uint64_t *keys,
+                                       size_t count, struct tide_ticket *ticket)) {
+    if (keys->count == 0) {
+        return;
+    }
+    struct move *move = &n->moves[n->next_move++ % MOVES];
+    if (move->runs) {
+        move_end(n, move);
+    }
+    /* taken after the wait: the list may have grown */
+    *move = (struct move){.keys = *keys, .runs = true};
+    *keys = (struct keys){0};
+    (void)localize(n->table, move->keys.at, move->keys.count, &move->ticket);
 }
 
 static void moves_start(struct tide__intents *n) {
@@ -325,18 +351,8 @@ static void moves_start(struct tide__intents *n) {
             move_end(n, &n->moves[i]);
         }
     }
-    if (n->wanted_count == 0) {
-        return;
-    }
-    struct move *move = &n->moves[n->next_move++ % MOVES];
-    if (move->runs) {
-        move_end(n, move);
-    }
-    /* taken after the wait: the list may have grown */
-    *move = (struct move){.keys = n->wanted, .count = n->wanted_count, .runs = true};
-    n->wanted = NULL;
-    n->wanted_count = n->wanted_capacity = 0;
-    (void)tide_table_localize(n->table, move->keys, move->count, &move->ticket);
+    move_start(n, &n->begun, tide__table_intended);
+    move_start(n, &n->wanted, tide_table_localize);
 }
 
 /* ---- rounds ---- */
@@ -453,7 +469,7 @@ static bool intents_round(struct tide__intents *n) {
     look_at_homes(n);
     tell_changes(n);
     moves_start(n);
-    bool busy = n->wanted_count > 0;
+    bool busy = n->wanted.count > 0 || n->changed.count > 0;
     for (unsigned i = 0; i < MOVES; i++) {
         busy |= n->moves[i].runs;
     }
@@ -535,18 +551,20 @@ void tide__intents_destroy(struct tide_table *table) {
     take_inbox(n);
     workers_end(n, true);
     tide_free(n->places);
-    tide_free(n->changed);
-    tide_free(n->wanted);
+    tide_free(n->changed.at);
+    tide_free(n->begun.at);
+    tide_free(n->wanted.at);
     for (unsigned i = 0; i < MOVES; i++) {
-        tide_free(n->moves[i].runs ? n->moves[i].keys : NULL);
+        tide_free(n->moves[i].runs ? n->moves[i].keys.at : NULL);
     }
     tide_free(n);
 }
 
 /* ---- advice ---- */
 
-static bool is_used(const struct tide__intents *n, uint64_t key) {
-    return n->capacity && place_of(n, key)->used && place_of(n, key)->uses > 0;
+bool tide__intent_lasts(const struct tide_table *table, uint64_t key) {
+    const struct tide__intents *n = atomic_load_explicit(&table->intents, memory_order_acquire);
+    return n && n->capacity && place_of(n, key)->used && place_of(n, key)->uses > 0;
 }
 
 static void copy_begins(struct tide__shared *s, uint64_t key) {
@@ -563,33 +581,33 @@ static void copy_begins(struct tide__shared *s, uint64_t key) {
     }
 }
 
+void tide__intent_copy(struct tide_table *table, uint64_t key) {
+    struct tide__shared *s;
+    if (tide__intent_lasts(table, key) && tide__shared_create(table, &s) == 0) {
+        copy_begins(s, key);
+        tide__shared_wake(s);
+    }
+}
+
 void tide__advice_message(struct tide_store *store, struct tide_reader *r) {
     size_t count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint64_t what = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    struct tide__shared *s = NULL;
     struct tide__intents *n =
         table ? atomic_load_explicit(&table->intents, memory_order_acquire) : NULL;
-    if (r->error || !table || what > TIDE__ADVISE_COPY ||
-        (what == TIDE__ADVISE_COPY && tide__shared_create(table, &s))) {
+    if (r->error || !table || what > TIDE__ADVISE_COPY) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         return;
     }
     for (size_t i = 0; n && i < count; i++) {
         uint64_t key;
         memcpy(&key, keys + i * sizeof key, sizeof key);
-        if (!is_used(n, key)) { /* it has ended meanwhile */
-            continue;
-        }
         if (what == TIDE__ADVISE_COPY) {
-            copy_begins(s, key);
-        } else {
-            key_add(&n->wanted, &n->wanted_count, &n->wanted_capacity, key);
+            tide__intent_copy(table, key);
+        } else if (tide__intent_lasts(table, key)) { /* it may have ended meanwhile */
+            keys_add(&n->wanted, key);
         }
-    }
-    if (s) {
-        tide__shared_wake(s);
     }
     if (n) {
         wake(n);

@@ -51,22 +51,35 @@ static void advise(struct tide_table *table, struct advice *a, uint16_t node, ui
     a->keys[a->count++] = key;
 }
 
-static void interest_pass(struct tide_table *table, int op, uint16_t origin, uint64_t hops,
-                          uint16_t to, const uint64_t *keys, size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, origin);
-    tide_write_uint(&w, hops);
-    tide_write_typed(&w, TIDE_U64, keys, count);
-    (void)tide__store_send_writer(table->store, to, &w);
+static void interest_write(const struct tide_table *table, int op, uint16_t origin, uint64_t hops,
+                           const uint64_t *keys, size_t count, struct tide_writer *w) {
+    tide_write_array(w, 5);
+    tide_write_uint(w, (uint64_t)op);
+    tide_write_uint(w, table->id);
+    tide_write_uint(w, origin);
+    tide_write_uint(w, hops);
+    tide_write_typed(w, TIDE_U64, keys, count);
+}
+
+void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys,
+                          size_t count, struct tide_writer *w) {
+    interest_write(table, op, tide__store_self(table->store), 0, keys, count, w);
 }
 
 void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys,
                          size_t count) {
-    interest_pass(table, op, tide__store_self(table->store), 0, home, keys, count);
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide__interest_write(table, op, keys, count, &w);
+    (void)tide__store_send_writer(table->store, home, &w);
+}
+
+static void interest_pass(struct tide_table *table, int op, uint16_t origin, uint64_t hops,
+                          uint16_t to, uint64_t key) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    interest_write(table, op, origin, hops, &key, 1, &w);
+    (void)tide__store_send_writer(table->store, to, &w);
 }
 
 /* ---- the rule ---- */
@@ -78,22 +91,39 @@ static bool may_copy(struct tide_table *table, uint64_t key, bool *moves) {
     return technique == TIDE_INTENT;
 }
 
-static void begins(struct tide_table *table, struct advice *a, uint64_t key, uint16_t node) {
-    struct tide__node_sets *sets = table->interest;
-    struct tide__node_set *set = tide__node_set_find(sets, key);
+static bool interest_create(struct tide_table *table) {
+    table->interest =
+        table->interest ? table->interest : tide_alloc_zero(1, sizeof *table->interest);
+    return table->interest != NULL;
+}
+
+enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node,
+                                      uint16_t owner) {
     bool moves;
     const bool copies = may_copy(table, key, &moves);
-    if (!moves || (!set && sets->count >= KEYS_MAX)) {
-        return;
+    if (!moves || !interest_create(table)) {
+        return TIDE__RULE_NONE;
+    }
+    struct tide__node_sets *sets = table->interest;
+    struct tide__node_set *set = tide__node_set_find(sets, key);
+    if (!set && sets->count >= KEYS_MAX) {
+        return TIDE__RULE_NONE;
     }
     if (!set || tide__node_set_at(set, node) < 0) {
         set = tide__node_set_add(sets, key, node);
     }
-    const bool owns = tide__owner_of(table, key) == node;
-    if (set && set->count == 1 && !owns && !TIDE_MUTANT(intent_never_moves)) {
-        advise(table, a, node, TIDE__ADVISE_OWN, key);
-    } else if (set && set->count > 1 && !owns && copies) {
-        advise(table, a, node, TIDE__ADVISE_COPY, key);
+    if (!set || owner == node || (set->count == 1 && TIDE_MUTANT(intent_never_moves))) {
+        return TIDE__RULE_NONE;
+    }
+    return set->count == 1 ? TIDE__RULE_OWN : copies ? TIDE__RULE_COPY : TIDE__RULE_NONE;
+}
+
+/* A node says so that has the row, or waits for it, or had it a moment ago. */
+static void begins(struct tide_table *table, struct advice *a, uint64_t key, uint16_t node) {
+    const enum tide__rule rule =
+        tide__interest_begins(table, key, node, tide__owner_of(table, key));
+    if (rule != TIDE__RULE_NONE) {
+        advise(table, a, node, rule == TIDE__RULE_OWN ? TIDE__ADVISE_OWN : TIDE__ADVISE_COPY, key);
     }
 }
 
@@ -121,9 +151,7 @@ void tide__interest_message(struct tide_store *store, int op, struct tide_reader
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         return;
     }
-    table->interest =
-        table->interest ? table->interest : tide_alloc_zero(1, sizeof *table->interest);
-    struct advice *a = table->interest ? tide_alloc_zero(1, sizeof *a) : NULL;
+    struct advice *a = interest_create(table) ? tide_alloc_zero(1, sizeof *a) : NULL;
     for (size_t i = 0; a && i < count; i++) {
         uint64_t key;
         memcpy(&key, keys + i * sizeof key, sizeof key);
@@ -133,8 +161,7 @@ void tide__interest_message(struct tide_store *store, int op, struct tide_reader
         const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
         if (!(route & TIDE__MINE)) {
             if (hops < HOPS_MAX) {
-                interest_pass(table, op, (uint16_t)origin, hops + 1, tide__route_home(route), &key,
-                              1);
+                interest_pass(table, op, (uint16_t)origin, hops + 1, tide__route_home(route), key);
             }
         } else if (op == TIDE__OP_INTENT) {
             begins(table, a, key, (uint16_t)origin);

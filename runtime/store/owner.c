@@ -12,6 +12,7 @@
  * they run under the word's lock, then the row goes on to the noted successor or becomes the
  * workers'. The directory is the key words of the home: AWAY, with owner and term.
  */
+#include "store/intent.h"
 #include "store/location.h"
 #include "store/owner.h"
 #include "store/shared.h"
@@ -117,6 +118,23 @@ static inline int await(struct walk *walk, uint64_t *word, const struct tide__re
     return 0;
 }
 
+/* Where a wish of this node for a key goes: to the home, and is waited for. */
+static inline uint32_t ask_home(struct walk *walk, uint16_t home, uint64_t key, uint64_t *word,
+                                const struct tide__relocation *k, int *error) {
+    struct tide_table *table = walk->table;
+    const uint8_t intended = walk->job->flags & TIDE__INTENDED;
+    *error = await(walk, word, k);
+    walk->term = (uint32_t)*word;
+    if (!*error) {
+        tide__arrival_of(table, *word)->intended = intended;
+        tide__parcel_key(table, TIDE__OP_LOC, home, intended, key, 0);
+    } else if (intended) { /* no room for it, but the home is to know */
+        tide__parcel_key(table, TIDE__OP_INTENT, home, 0, key, 0);
+        return 0;
+    }
+    return *error ? NO_MEMORY : ASKED | home;
+}
+
 /* The home's directory says what *k says. */
 static void write_owner(struct tide_table *table, uint64_t *word,
                         const struct tide__relocation *k) {
@@ -194,12 +212,9 @@ static inline bool ask(struct walk *walk, uint32_t slot, uint64_t key, uint64_t 
         return false;
     }
     const struct tide__relocation k = {.home = false};
-    *error = await(walk, word, &k);
-    *to = *error ? NO_MEMORY : ASKED | home;
-    walk->term = (uint32_t)*word;
-    if (!*error) {
-        tide__parcel_key(table, TIDE__OP_LOC, home, 0, key, 0);
-    }
+    *to = !(walk->job->flags & TIDE__INTENDED) || tide__intent_lasts(table, key)
+              ? ask_home(walk, home, key, word, &k, error)
+              : 0;
     return true;
 }
 
@@ -222,6 +237,38 @@ static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_
     return true;
 }
 
+/* A wish that comes of an intent. Somebody else's interest, or that this node has the row or waits for
+ * it, may be reason enough for it to stay; the home remembers the interest in any case. */
+static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key,
+                         const struct tide__relocation *k) {
+    const struct tide__job *job = walk->job;
+    struct tide_table *table = walk->table;
+    if (job->own && !tide__intent_lasts(table, key)) {
+        return false; /* the home has been told, or will be, that it is over */
+    }
+    if (!k->home) {
+        if (job->own && k->state != TIDE__GONE) {
+            tide__parcel_key(table, TIDE__OP_INTENT, home, 0, key, 0);
+            return false;
+        }
+        return true;
+    }
+    const enum tide__rule rule = tide__interest_begins(table, key, job->origin, k->owner);
+    if (rule == TIDE__RULE_OWN || k->owner == job->origin) {
+        return true;
+    }
+    if (job->own) { /* it does not wait yet */
+        if (rule == TIDE__RULE_COPY) {
+            tide__parcel_key(table, TIDE__OP_INTENT, home, 0, key, 0);
+        }
+        return false;
+    }
+    tide__parcel_add(table, TIDE__OP_STAY, job->origin,
+                     rule == TIDE__RULE_COPY ? TIDE__STAY_COPY : TIDE__STAY_REMOTE, key, 0, NULL,
+                     NULL);
+    return false;
+}
+
 /* 0: done here. Else where it goes, and under which term its owner has it. The word is locked and stays
  * so. */
 static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
@@ -232,6 +279,10 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
     uint32_t to = 0;
     if (decided(walk, &k, route, *word, &to)) {
         return to;
+    }
+    if (TIDE_UNLIKELY(job->flags & TIDE__INTENDED) && !walk->operation &&
+        !intent_moves(walk, tide__route_home(route), key, &k)) {
+        return 0;
     }
     struct tide__relocate_result r = tide__relocate(&k, walk->event);
     switch (r.act) {
@@ -252,12 +303,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         walk->term = k.owner_term;
         break;
     case TIDE__ASK:
-        *error = await(walk, word, &k);
-        to = *error ? NO_MEMORY : ASKED | tide__route_home(route);
-        walk->term = (uint32_t)*word;
-        if (!*error) {
-            tide__parcel_key(table, TIDE__OP_LOC, tide__route_home(route), 0, key, 0);
-        }
+        to = ask_home(walk, tide__route_home(route), key, word, &k, error);
         break;
     case TIDE__SEND_HAND:
         *error = hand(walk, key, word, &k, r);
@@ -565,7 +611,8 @@ void tide__owner_job(struct tide__job *job) {
                         .event = event_of(job),
                         .operation = job->kind == TIDE__PULL || job->kind == TIDE__PUSH};
     const bool answered = job->kind != TIDE__LOC && job->kind != TIDE__OFFER;
-    const bool wishes = job->kind == TIDE__LOC && !job->returned && !job->terms;
+    const bool wishes = job->kind == TIDE__LOC && !job->returned && !job->terms &&
+                        !(job->flags & TIDE__INTENDED);
     const bool asks = job->own && job->kind == TIDE__LOCALIZE && !job->returned &&
                       !store->leaving && !tide__locations_in_use(table);
     int error = 0;
@@ -609,4 +656,79 @@ void tide__owner_job(struct tide__job *job) {
         atomic_fetch_add_explicit(&table->self_handled, 1, memory_order_release);
     }
     tide__owner_finish(table);
+}
+
+/* ---- a row that stays ---- */
+
+/* An operation that waited for a row that does not come goes to where the row is, as if it came now. */
+static void operate_there(struct tide_table *table, struct tide__waiter *w, uint32_t slot,
+                          uint64_t key) {
+    struct tide__job *job = w->job;
+    struct walk walk = {
+        .job = job, .table = table, .event = event_of(job), .operation = true};
+    uint64_t word;
+    int error = 0;
+    atomic_uint_fast64_t *at = tide__key_lock(table, slot, key, &word);
+    TIDE_ASSERT(at); /* keys stay in the index */
+    const struct tide__relocation k = tide__key_view(table, slot, word);
+    uint32_t to = relocate(&walk, w->index, slot, key, &word, k, &error);
+    if (to == PARK && job->own && !tide__handed_over(table, &word)) { /* it will be taken back again */
+        error = tide_fail(TIDE_EBUSY, "too many operations wait for one key");
+        to = NO_MEMORY;
+    }
+    tide__word_unlock(at, word);
+    if (to) {
+        const struct part part = {.indices = &w->index, .terms = &walk.term, .count = 1, .to = to};
+        dispatch_part(&walk, &part, error);
+        job->failed[w->index] = 1; /* answered, or to be, by somebody else */
+        job->failures++;
+    }
+    tide__waiter_done(table, w, 0, NULL);
+}
+
+/* Does a localize wait, which did not ask for itself? */
+static bool is_wanted(const struct tide__arrival *a) {
+    for (const struct tide__waiter *w = a->first; w; w = w->next) {
+        if (w->job->kind == TIDE__LOCALIZE && !(w->job->flags & TIDE__INTENDED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void tide__owner_stays(struct tide_table *table, uint64_t key) {
+    const uint32_t slot = tide__slot_of(table, key);
+    uint64_t word;
+    atomic_uint_fast64_t *at = tide__key_lock(table, slot, key, &word);
+    struct tide__waiter *waiters = NULL, *next;
+    if (!at) {
+        return;
+    }
+    struct tide__relocation k = tide__key_view(table, slot, word);
+    struct tide__arrival *a = k.state == TIDE__COMING ? tide__arrival_of(table, word) : NULL;
+    const struct tide__relocate_event event = {.kind = TIDE__EVENT_STAY};
+    if (!a || !a->intended) {
+        tide__table_count(table, TIDE__SURPRISES, k.state != TIDE__HELD); /* it came with its slot */
+    } else if (is_wanted(a)) {
+        a->intended = false;
+        tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(tide__route_of(table, slot)), 0, key,
+                         0, NULL, NULL);
+    } else if (tide__relocate(&k, event).act == TIDE__STAYS) {
+        const uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
+        waiters = a->first;
+        tide__hand_give(&table->slab, a->row);
+        tide__arrival_free(table, word);
+        word = tide__word_gone(word, &k, handed);
+    } else {
+        tide__table_count(table, TIDE__SURPRISES, 1);
+    }
+    tide__word_unlock(at, word);
+    for (struct tide__waiter *w = TIDE_MUTANT(stay_queue_forgotten) ? NULL : waiters; w; w = next) {
+        next = w->next;
+        if (w->job->kind == TIDE__LOCALIZE) {
+            tide__waiter_done(table, w, 0, NULL);
+        } else {
+            operate_there(table, w, slot, key);
+        }
+    }
 }

@@ -29,10 +29,13 @@ struct tide__parcels {
     uint64_t same, took; /* of them, those that took this long, and are not in `got` yet */
 };
 
+/* What a STAY says beside that. */
+enum tide__stay { TIDE__STAY_REMOTE = 1, TIDE__STAY_COPY };
+
 /*
  * What is to be sent when the message in hand is dealt with: one message for each (op, node,
- * about). `about`: HAND: the new owner; LOST: the dead node. row: NULL, or row_floats floats,
- * copied; second: NULL, or its second version (cut.h), copied.
+ * about). `about`: HAND: the new owner; LOST: the dead node; LOC: flags; STAY: enum tide__stay.
+ * row: NULL, or row_floats floats, copied; second: NULL, or its second version (cut.h), copied.
  */
 void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
                       uint32_t term, const float *row, const float *second);
@@ -120,6 +123,12 @@ void tide__loss_failed(struct tide_table *table, uint64_t key, uint16_t dead, ui
 /* As home, which it has just become: what is known of deaths is told to who waits. */
 void tide__loss_examine(struct tide_table *table, uint64_t key);
 
+/* ---- owner.c, arrival.c ---- */
+/* Is the row on its way here, as far as this node knows, or here and not the workers' yet? */
+bool tide__owner_awaits(struct tide_table *table, uint64_t key);
+/* The row of a key that was asked for on an intent stays where it is. */
+void tide__owner_stays(struct tide_table *table, uint64_t key);
+
 /* ---- arrival.c ---- */
 struct tide__waiter {
     struct tide__waiter *next;
@@ -136,6 +145,7 @@ struct tide__arrival { /* state ARRIVING */
     uint16_t owner, next;
     bool here; /* the row is here, but not the workers' yet */
     bool held; /* ... before the slot's fence is lifted */
+    bool intended; /* asked for on an intent: STAY may come instead */
 };
 
 static inline struct tide__arrival *tide__arrival_of(const struct tide_table *table,

@@ -1,4 +1,5 @@
 /* Messages about keys that change their owner, gathered per destination; trails. See owner.h. */
+#include "store/intent.h"
 #include "store/owner.h"
 
 enum { XFER_BYTES = 1 << 20, KEYS_MAX = 1 << 17 };
@@ -40,7 +41,7 @@ static void write_wish(struct tide_table *table, const struct tide__parcel *p,
     tide_write_uint(w, atomic_load_explicit(&table->map_version, memory_order_relaxed));
     tide_write_uint(w, tide__store_self(table->store));
     tide_write_uint(w, 0);
-    tide_write_uint(w, 0);
+    tide_write_uint(w, p->about);
     tide_write_nil(w);
     tide_write_typed(w, TIDE_U64, p->keys, p->count);
 }
@@ -52,6 +53,8 @@ static void parcel_send(struct tide_table *table, struct tide__parcel *p) {
     tide_writer_init(&w, buffer, sizeof buffer);
     if (p->op == TIDE__OP_LOC || p->op == TIDE__OP_OFFER) {
         write_wish(table, p, &w);
+    } else if (p->op == TIDE__OP_INTENT) {
+        tide__interest_write(table, p->op, p->keys, p->count, &w);
     } else {
         const bool xfer = p->op == TIDE__OP_XFER;
         tide_write_array(&w, 5);

@@ -35,6 +35,7 @@ enum tide__relocate_kind {
     TIDE__EVENT_XFER,     /* the row, under term */
     TIDE__EVENT_OFFER,    /* node wants to be rid of the key */
     TIDE__EVENT_LOST,     /* the row will not come */
+    TIDE__EVENT_STAY,     /* this node asked on an intent: the row stays where it is */
 };
 struct tide__relocate_event {
     uint8_t kind;
@@ -55,6 +56,7 @@ enum tide__relocate_act {
     TIDE__INSTALL_AND_GIVE, /* run what waits, then send the row on to node under term */
     TIDE__NOTED,            /* the row goes on when it comes */
     TIDE__FAILED,           /* LOST: everything that waits fails, and the home is told */
+    TIDE__STAYS,            /* STAY: everything that waits goes to where the row is */
     TIDE__DROP,             /* a duplicate or old news */
     TIDE__SURPRISE,         /* cannot happen under the protocol: count it */
 };
@@ -220,6 +222,15 @@ static inline struct tide__relocate_result tide__on_lost(struct tide__relocation
     return tide__act(TIDE__FAILED);
 }
 
+/* Each wish has one answer: none but STAY comes for this one. */
+static inline struct tide__relocate_result tide__on_stay(struct tide__relocation *key) {
+    if (key->state != TIDE__COMING || key->next) {
+        return tide__act(TIDE__SURPRISE);
+    }
+    key->state = TIDE__GONE;
+    return tide__act(TIDE__STAYS);
+}
+
 /* Changes *key as the event demands; what is left to do is the result. Inlined: most callers know
  * what kind of event it is. */
 static inline __attribute__((always_inline)) struct tide__relocate_result
@@ -239,6 +250,8 @@ tide__relocate(struct tide__relocation *key, struct tide__relocate_event event) 
         return tide__on_offer(key, event.node);
     case TIDE__EVENT_LOST:
         return tide__on_lost(key);
+    case TIDE__EVENT_STAY:
+        return tide__on_stay(key);
     default:
         return tide__act(TIDE__SURPRISE);
     }

@@ -286,7 +286,8 @@ enum tide__operation_flags {
     TIDE__SUMS = 2,       /* push, raw: added instead */
     TIDE__SUBSCRIBES = 4, /* pull: the origin keeps a copy, and wants to hear of the next change */
     TIDE__OF_COPY = 8,    /* push: what the copy of the origin has in it already */
-    TIDE__FLAGS = 15
+    TIDE__INTENDED = 16,  /* localize, LOC: of an intent; the home decides, and may answer STAY */
+    TIDE__FLAGS = 31
 };
 
 struct tide__ticket;
@@ -328,6 +329,9 @@ enum tide__kind {
 };
 /* ELIMIT, ERANGE. */
 int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count);
+/* As tide_table_localize, asynchronous, but the homes of the keys decide what is to come (intent.h). */
+int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count,
+                         struct tide_ticket *ticket);
 /* Walks, and asks other nodes for what was missed; `t` is initialised, and waited for if `wait`. *sent:
  * what was missed is on its way, or was. TIDE__OVERTAKEN: what was missed was not asked for, copies
  * may have it by now (shared.h). */
@@ -618,6 +622,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_NOTICE, /* [op, table, keys u64, ages in us u64] owner -> copies: changed */
                 TIDE__OP_RECALL, /* as TECHNIQUE: home -> a controller that was started again -> who
                                     joined after it */
+                TIDE__OP_STAY, /* [op, table, enum tide__stay, keys u64, terms u32 (0)] home -> who
+                                  asked by an intent: the rows stay where they are */
                 TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);

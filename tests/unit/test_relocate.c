@@ -17,7 +17,7 @@
 
 #include <stdio.h>
 
-enum { NODES = 4, OPS = 6, LOCALIZES = 3, LANE = 128, QUEUE = 64, HOPS = 8, SEEDS = 20000 };
+enum { NODES = 4, OPS = 6, LOCALIZES = 3, INTENTS = 2, LANE = 128, QUEUE = 64, HOPS = 8, SEEDS = 20000 };
 
 enum bug {
     NO_BUG,
@@ -30,13 +30,16 @@ enum bug {
     WAY_CHANGES,        /* location caches: whatever is unanswered */
     WISH_OVERTAKES,     /* LOC does not wait for what went straight */
     ANY_TERM,           /* what comes straight runs whenever the row is there */
+    STAY_FORGETS,       /* a row that stays: what waited for it is not passed on */
+    STAY_TURNS,         /* ... is passed on last first */
     BUGS
 };
 
-enum message_kind { OP, LOC, HAND, XFER, REPLY, PASSED, BACK };
+enum message_kind { OP, LOC, HAND, XFER, REPLY, PASSED, BACK, STAY };
 struct message {
     uint8_t kind, hops;
     bool straight; /* OP: to where the row was under `term` */
+    bool intended; /* LOC: the home may answer STAY */
     uint16_t node; /* OP, LOC: origin; HAND: new owner; PASSED: owner */
     uint16_t op;   /* number of the origin's operation */
     uint32_t term;
@@ -55,7 +58,8 @@ struct node {
     uint32_t ran[NODES + 1];
     struct message queue[QUEUE];
     unsigned queued;
-    unsigned ops_left, localizes_left;
+    unsigned ops_left, localizes_left, intents_left;
+    bool intended, wanted; /* COMING: asked for on an intent; and a localize waits too */
     uint16_t next_op;
     struct tide__location where; /* of other nodes, as this one knows */
     uint32_t unanswered;         /* bit of each of its operations */
@@ -70,7 +74,7 @@ struct world {
     struct tide_random random;
     enum bug bug;
     bool duplicate; /* control messages come twice now and then */
-    unsigned transfers, longest, straight, back;
+    unsigned transfers, longest, straight, back, stayed;
     uint16_t handed_to;
     const char *verdict;
 };
@@ -197,7 +201,10 @@ static void event(struct world *w, unsigned self, struct tide__relocate_event e,
         break;
     }
     case TIDE__ASK:
-        post(w, self, 1, (struct message){.kind = LOC, .node = (uint16_t)self});
+        n->intended = m && m->intended;
+        n->wanted = !n->intended;
+        post(w, self, 1,
+             (struct message){.kind = LOC, .node = (uint16_t)self, .intended = n->intended});
         break;
     case TIDE__SEND_HAND:
         if (r.to == self) {
@@ -258,6 +265,35 @@ static void came_back(struct world *w, unsigned self, struct message m) {
     (void)tide__location_resent(&n->where, m.op);
 }
 
+/* Nobody else's interest is modelled: the home refuses now and then. */
+static bool refuses(struct world *w, unsigned self, struct message m) {
+    const struct node *n = &w->nodes[self];
+    const bool stays = m.kind == LOC && m.intended && n->k.owner != m.node &&
+                       tide_random_below(&w->random, 2) == 0;
+    if (stays) {
+        w->stayed++;
+        post(w, self, m.node, (struct message){.kind = STAY});
+    }
+    return stays;
+}
+
+static void stays(struct world *w, unsigned self) {
+    struct node *n = &w->nodes[self];
+    if (!n->intended || n->k.state != TIDE__COMING) {
+        blame(w, "an answer to no wish");
+    } else if (n->wanted) {
+        n->intended = false;
+        post(w, self, 1, (struct message){.kind = LOC, .node = (uint16_t)self});
+    } else {
+        event(w, self, (struct tide__relocate_event){.kind = TIDE__EVENT_STAY}, NULL);
+        const unsigned queued = n->queued;
+        n->queued = 0;
+        for (unsigned i = 0; i < queued && w->bug != STAY_FORGETS; i++) {
+            operation(w, self, n->queue[w->bug == STAY_TURNS ? queued - 1 - i : i]);
+        }
+    }
+}
+
 static void receive(struct world *w, unsigned from, unsigned self) {
     struct lane *lane = &w->lanes[from][self];
     struct message m = lane->m[lane->head % LANE];
@@ -279,7 +315,9 @@ static void receive(struct world *w, unsigned from, unsigned self) {
         }
     } else if (m.kind == BACK) {
         came_back(w, self, m);
-    } else {
+    } else if (m.kind == STAY) {
+        stays(w, self);
+    } else if (!refuses(w, self, m)) {
         event(w, self, (struct tide__relocate_event){kinds[m.kind], m.node, m.term}, &m);
     }
 }
@@ -288,7 +326,7 @@ static void receive(struct world *w, unsigned from, unsigned self) {
 static bool step(struct world *w) {
     struct {
         uint8_t what, a, b;
-    } choices[NODES * NODES + 3 * NODES];
+    } choices[NODES * NODES + 4 * NODES];
     size_t count = 0;
     for (unsigned a = 1; a <= NODES; a++) {
         struct node *n = &w->nodes[a];
@@ -299,8 +337,9 @@ static bool step(struct world *w) {
                 choices[count++].b = (uint8_t)b;
             }
         }
-        bool possible[] = {false, n->ops_left > 0, n->localizes_left > 0, n->late_record};
-        for (uint8_t what = 1; what < 4; what++) {
+        bool possible[] = {false, n->ops_left > 0, n->localizes_left > 0, n->intents_left > 0,
+                           n->late_record};
+        for (uint8_t what = 1; what < 5; what++) {
             if (possible[what]) {
                 choices[count].what = what;
                 choices[count].b = 0;
@@ -331,7 +370,18 @@ static bool step(struct world *w) {
             break;
         }
         n->localizes_left--;
+        n->wanted = true;
         event(w, a, (struct tide__relocate_event){.kind = TIDE__EVENT_LOCALIZE}, NULL);
+        break;
+    case 3:
+        if (!n->k.home && waits(w, n, true)) {
+            break;
+        }
+        n->intents_left--;
+        if (n->k.state == TIDE__GONE) {
+            const struct message intent = {.kind = LOC, .intended = true};
+            event(w, a, (struct tide__relocate_event){.kind = TIDE__EVENT_LOCALIZE}, &intent);
+        }
         break;
     default:
         n->late_record = false;
@@ -387,6 +437,7 @@ static const char *play(enum bug bug, uint64_t seed, bool duplicate, struct worl
         n->k.owner_term = i == 1 ? first_term : 0;
         n->ops_left = OPS;
         n->localizes_left = LOCALIZES;
+        n->intents_left = INTENTS;
     }
     for (int i = 0; i < 5000 && !w->verdict; i++) {
         if (!step(w)) {
@@ -401,7 +452,7 @@ static const char *play(enum bug bug, uint64_t seed, bool duplicate, struct worl
 static void random_interleavings_keep_one_owner_order_and_every_push(void **state) {
     (void)state;
     static struct world w;
-    unsigned transfers = 0, longest = 0, straight = 0, back = 0;
+    unsigned transfers = 0, longest = 0, straight = 0, back = 0, stayed = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         const char *verdict = play(NO_BUG, seed, false, &w);
         if (verdict) {
@@ -410,10 +461,11 @@ static void random_interleavings_keep_one_owner_order_and_every_push(void **stat
         transfers += w.transfers;
         straight += w.straight;
         back += w.back;
+        stayed += w.stayed;
         longest = w.longest > longest ? w.longest : longest;
     }
     assert_true(transfers > SEEDS * 2); /* there was something to go wrong */
-    assert_true(back > SEEDS / 2 && straight > back);
+    assert_true(back > SEEDS / 2 && straight > back && stayed > SEEDS / 2);
     assert_true(longest <= 3); /* two legs, or straight, back and two: one forward each */
 }
 
@@ -476,6 +528,11 @@ static void messages_that_cannot_be_are_dropped_or_counted(void **state) {
     assert_int_equal(r.term, 9);
     assert_int_equal(tide__relocate(&k, (struct tide__relocate_event){99, 0, 0}).act,
                      TIDE__SURPRISE);
+    const struct tide__relocate_event stay = {.kind = TIDE__EVENT_STAY};
+    assert_int_equal(tide__relocate(&k, stay).act, TIDE__SURPRISE); /* no wish is unanswered */
+    k.state = TIDE__COMING;
+    assert_int_equal(tide__relocate(&k, stay).act, TIDE__STAYS);
+    assert_int_equal(k.state, TIDE__GONE);
 }
 
 static void the_home_treats_itself_as_any_node(void **state) {
