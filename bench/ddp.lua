@@ -63,7 +63,9 @@ end
 
 local function train(w)
   local model <const> = program:compile {seed = w.seed, optimizer = nn.sgd {lr = 1e-4}}
-  local x <const>, batch <const> = exchange.new(w, model), batch_of(w.rng)
+  local ranks <const> = {}
+  for rank = 1, w.workers do ranks[rank] = rank end
+  local x <const>, batch <const> = exchange.new(w, model, ranks), batch_of(w.rng)
   for step = 1, opt.warm do x:step(batch, step) end
   x:settle()
   x:figures()
