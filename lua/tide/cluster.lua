@@ -262,11 +262,12 @@ end
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
 ---@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
----  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}, controllers?: integer} servers:
----  so many nodes of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then costs no rows;
----  queue_limit: "64MiB", what each node may have under way of its workers' operations;
+---  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}, controllers?: integer}
+---  servers: so many nodes of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then
+---  costs no rows; queue_limit: "64MiB", what each node may have under way of its workers' operations;
 ---  memory: "2GiB", what each node may hold of tables and queues; rate: what each node may ask of others in a second;
----  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another goes on
+---  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another
+---  one goes on
 ---@return table cluster to be closed
 function cluster.new(o)
   o = o or {}

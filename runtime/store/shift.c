@@ -70,10 +70,10 @@ void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint3
         for (size_t i = 0; i < count; i++) {
             atomic_store_explicit(&c->shifting[slots[i]], 1, memory_order_release);
         }
-        tide__flush_unlock(sync);
         uint32_t route = atomic_load_explicit(&table->slots[first].route, memory_order_relaxed);
         fence_send(c, TIDE__OP_FENCE, tide__party_lost(sync, via) ? tide__route_home(route) : via,
                    path, 1, 0, slots, NULL, count);
+        tide__flush_unlock(sync); /* before any tick of a clock whose updates are held back */
     }
 }
 
