@@ -42,6 +42,13 @@ void tide__detour_end(struct tide__clocked *c, uint32_t slot, uint16_t node) {
     }
 }
 
+uint32_t tide__detour_clock(struct tide__clocked *c, uint16_t node, uint32_t told,
+                            uint32_t announced) {
+    const struct tide__party *party = tide__party(tide__sync_of(c->table->store), node);
+    const bool works = party && party->tick != TIDE_NO_CLOCK && !TIDE_MUTANT(joiner_by_old_home);
+    return told == TIDE_NO_CLOCK && works ? announced : told;
+}
+
 static struct tide__declared *declared_of(struct tide__clocked *c, uint16_t node) {
     struct tide__declared *d = c->declared;
     while (d && d->node != node) {
@@ -229,7 +236,8 @@ void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r) {
         if (!tide__slot_here(c, slot)) {
             tick_forward(c, (uint16_t)origin, (uint32_t)clock, tide__home_of(c, slot), &slot, 1);
         } else if (!tide__declared(c, (uint16_t)origin, slot)) {
-            tide__detour(c, slot, (uint16_t)origin, true)->tick = (uint32_t)clock;
+            tide__detour(c, slot, (uint16_t)origin, true)->tick =
+                tide__detour_clock(c, (uint16_t)origin, (uint32_t)clock, c->announced[slot]);
         }
     }
     tide__clocks_advance(c);

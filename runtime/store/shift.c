@@ -466,7 +466,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
         old_home_listed = old_home_listed || node == from;
         if (!tide__declared(c, node, s)) {
             struct tide__detour *detour = tide__detour(c, s, node, true);
-            detour->tick = tide__number_at(ticks, i);
+            detour->tick = tide__detour_clock(c, node, tide__number_at(ticks, i), (uint32_t)clock);
             memcpy(&detour->number, numbers + i * 8, 8);
         }
     }

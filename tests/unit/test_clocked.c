@@ -382,6 +382,13 @@ static void bounds_hold_while_slots_move(void **state) {
 /* A row that left the new home before its answer to the fence, and came after it. */
 static void a_row_that_comes_late_hides_no_own_update(void **state) {
     (void)state;
+    faults_hold("ssp:1", &(struct faults){.leaves = true}, 12);
+}
+
+/* The old home gave the slot away before it heard that these workers begin, the new home got it
+ * after. */
+static void who_begins_while_a_slot_moves_is_waited_for(void **state) {
+    (void)state;
     faults_hold("ssp:1", &(struct faults){.leaves = true}, 22);
 }
 
@@ -673,6 +680,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bounds_hold_when_copies_are_evicted),
         cmocka_unit_test(bounds_hold_while_slots_move),
         cmocka_unit_test(a_row_that_comes_late_hides_no_own_update),
+        cmocka_unit_test(who_begins_while_a_slot_moves_is_waited_for),
         cmocka_unit_test(bounds_hold_when_nodes_join_and_connections_break),
         cmocka_unit_test(bounds_hold_over_the_living),
         cmocka_unit_test(bounds_hold_while_they_and_the_model_change),
