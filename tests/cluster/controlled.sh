@@ -15,6 +15,8 @@ end)
 LUA
 
 member_is() { "$TIDE" nodes --cluster lab --timeout 3s --plain 2>/dev/null | grep -Eq "^$1\s[0-9]+\s$2"; }
+# pids_of PATTERN: processes of the members of lab with such names
+pids_of() { "$TIDE" nodes --cluster lab --json | grep -E "\"name\":\"$1\"" | sed 's/.*"pid":\([0-9]*\).*/\1/'; }
 progress() { if [ -e progress ]; then wc -l <progress; else echo 0; fi; }
 goes_on() { # REPORTS: by so many from here
     local from limit=$1

@@ -63,7 +63,7 @@ for ((round = 1; round <= rounds; round++)); do
     driver=$!
     started+=("$driver")
     goes_on 20
-    c1=$("$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 == "c1" {print $9}')
+    c1=$(pids_of c1)
     began=$(TZ=UTC date +%H:%M:%S.%3N | day_ms)
     kill -KILL "$c1"
     wait_for 10 has_leader
@@ -138,7 +138,7 @@ says out.txt 'exact.true.true'
 # Two of three at once: decisions wait, whoever asks is told so, and the rest can be ended.
 run 0 up -n 1 --controllers 3 --cluster lab
 wait_for 10 outlives
-"$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 == "c1" || $1 == "c2" {print $9}' | xargs kill -KILL
+pids_of 'c[12]' | xargs kill -KILL
 sleep 1
 run 1 status --cluster lab
 says err.txt 'controller is away'
@@ -154,7 +154,7 @@ driver=$!
 started+=("$driver")
 rm -f progress stop
 goes_on 20
-"$TIDE" nodes --cluster lab --plain | awk -F'\t' '$1 ~ /^c/ {print $9}' | xargs kill -KILL
+pids_of 'c.*' | xargs kill -KILL
 sleep 1
 goes_on 20
 rm -f "$logs"/c[123].sock

@@ -487,7 +487,7 @@ static void who_leaves_hands_its_slots_and_copies_on(void **state) {
             char reason[200];
             if (seed % 2 && tide_random_below(&w.random, 30) == 0 && i < 300) {
                 tide_sim_pause(w.c.sim, name_of(victim),
-                               tide_random_below(&w.random, seed % 4 == 1 ? 60000000 : 1200000000));
+                               tide_random_below(&w.random, seed % 4 == 1 ? 60000000 : 400000000));
             }
             pause_cluster(&w.c, 1000000);
             left = tide_net_state(tide_net_of(w.c.nodes[victim]), &code, reason, sizeof reason);
@@ -550,8 +550,8 @@ static void two_that_leave_take_no_push_with_them(void **state) {
             meets = joins_behind(&w, home, leaver);
         }
         met += meets;
-        tide_sim_pause(w.c.sim, name_of(home), 900000000);
-        tide_sim_pause(w.c.sim, name_of(leaver), 900000000);
+        tide_sim_pause(w.c.sim, name_of(home), 500000000);
+        tide_sim_pause(w.c.sim, name_of(leaver), 500000000);
         wait_left(&w, home);
         wait_left(&w, leaver);
         for (unsigned n = 0; n < w.nodes; n++) {
