@@ -5,20 +5,16 @@
  * keys, and synchronous pulls of one key; rows that are relocated; copies of hot keys, and of rows
  * for the case of a death; --only strict|relocation|copies|remote: one of these groups.
  */
+#include "bench/bare_stream.h"
 #include "bench/report.h"
 #include "store/owner.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
 
 enum { LISTS = 4096, KEYS_A_CALL = 100, OUTSTANDING = 64 };
 #define MEASURE_NS UINT64_C(400000000)
@@ -125,98 +121,9 @@ struct remote {
     atomic_int done;
 };
 
-extern char **environ;
-
 static bool over_tcp; /* else Unix sockets */
 static pid_t server;  /* the process of the other node */
 static int to_server; /* names of tables whose rows it is to take back, a line each */
-
-/* ns that a process has computed: on a machine that others use too, a ratio of these holds. */
-static uint64_t processor_time_of(pid_t process) {
-    clockid_t id;
-    return clock_getcpuclockid(process, &id) == 0 ? report_time_of(id) : 0;
-}
-
-/* ---- a bare stream ---- */
-
-static void must(bool good, const char *what) {
-    if (!good) {
-        perror(what);
-        exit(1);
-    }
-}
-
-static void connected_pair(int ends[2]) {
-    if (!over_tcp) {
-        must(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
-        return;
-    }
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    must(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 1) == 0 &&
-             getsockname(listener, (struct sockaddr *)&address, &size) == 0,
-         "listen");
-    ends[1] = socket(AF_INET, SOCK_STREAM, 0);
-    must(connect(ends[1], (struct sockaddr *)&address, size) == 0, "connect");
-    ends[0] = accept(listener, NULL, NULL);
-    must(ends[0] >= 0, "accept");
-    close(listener);
-}
-
-/* The process at the other end. */
-static int stream(int end, size_t body) {
-    char *bytes = malloc(body);
-    memset(bytes, 1, body);
-    while (write(end, bytes, body) > 0) {
-    }
-    return 0;
-}
-
-struct bare {
-    double rate;        /* bytes a second */
-    double gets, gives; /* ns of processor a byte */
-};
-
-/* What another process writes, in bodies of this size, and this one reads to one place, without
- * anything around them. */
-static struct bare bare_stream(size_t body) {
-    int ends[2];
-    connected_pair(ends);
-    char *bytes = malloc(body), end[16], size[24];
-    memset(bytes, 1, body);
-    (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    snprintf(end, sizeof end, "%d", ends[1]);
-    snprintf(size, sizeof size, "%zu", body);
-    char *const words[] = {"/proc/self/exe", "--stream", end, size, NULL};
-    pid_t child; /* not by fork, after which every row would be touched for the first time */
-    must(posix_spawn(&child, words[0], NULL, NULL, words, environ) == 0, "posix_spawn");
-    close(ends[1]);
-    uint64_t start = 0, read_bytes = 0, elapsed = 0, here = 0, there = 0;
-    for (uint64_t bodies = 0; elapsed < MEASURE_NS; bodies++) {
-        for (size_t at = 0; at < body;) {
-            const ssize_t n = read(ends[0], bytes + at, body - at);
-            must(n > 0, "read");
-            at += (size_t)n;
-        }
-        if (bodies == 0) { /* warm-up */
-            start = report_now();
-            here = report_processor_time();
-            there = processor_time_of(child);
-        }
-        read_bytes += bodies == 0 ? 0 : body;
-        elapsed = report_now() - start;
-    }
-    const double read = (double)read_bytes;
-    const struct bare bare = {.rate = read / (double)elapsed * 1e9,
-                              .gets = (double)(report_processor_time() - here) / read,
-                              .gives = (double)(processor_time_of(child) - there) / read};
-    close(ends[0]); /* ends the child */
-    waitpid(child, NULL, 0);
-    free(bytes);
-    return bare;
-}
 
 static int compare_times(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -242,7 +149,8 @@ static double outstanding(struct tide_table *table, const uint64_t *keys, size_t
     const size_t floats = keys_a_call * table->width;
     struct tide_ticket tickets[OUTSTANDING];
     float *rows = calloc(OUTSTANDING * floats, sizeof *rows);
-    uint64_t *lists = key_lists(LISTS, keys_a_call, count), start = report_now(), ended = 0, begun = 0;
+    uint64_t *lists = key_lists(LISTS, keys_a_call, count), start = report_now(), ended = 0,
+             begun = 0;
     for (size_t i = 0; i < LISTS * keys_a_call; i++) {
         lists[i] = keys[lists[i]];
     }
@@ -392,7 +300,7 @@ static struct moved move_here(struct tide_table *table, const uint64_t *keys, si
 
 /* Beside what a bare stream carries, measured before and after. */
 static void report_bare(const struct moved *m, const struct bare *before) {
-    const struct bare after = bare_stream(m->call_bytes);
+    const struct bare after = bare_stream(over_tcp, m->call_bytes, MEASURE_NS);
     const double bytes = (double)(m->rows * m->row_bytes), rate = (before->rate + after.rate) / 2,
                  gets = (before->gets + after.gets) / 2, gives = (before->gives + after.gives) / 2;
     report_row("  a bare stream of bodies of that size", "MB/s", rate / 1e6);
@@ -403,8 +311,8 @@ static void report_bare(const struct moved *m, const struct bare *before) {
     report_row("  the same, a bare stream over it", "x", gives * bytes / (m->gives * 1e9));
 }
 
-/* Rows come here: `keys_a_call` at a time, waiting after each call. Every key moves once; large ones go
- * back and come again. */
+/* Rows come here: `keys_a_call` at a time, waiting after each call. Every key moves once; large
+ * ones go back and come again. */
 static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_call) {
     struct tide_table *table;
     char name[32], what[80];
@@ -445,7 +353,7 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
     if (moved.call_bytes > 1 << 20) {
         /* The first touch of memory costs more than anything else. */
         send_back(table, keys, moved.rows);
-        const struct bare bare = bare_stream(moved.call_bytes);
+        const struct bare bare = bare_stream(over_tcp, moved.call_bytes, MEASURE_NS);
         moved = move_here(table, keys, keys_a_call, calls, times);
         report_row("  again, to where such rows were before", "keys/s",
                    (double)moved.rows / moved.seconds);
@@ -758,10 +666,8 @@ static int serve(const char *join, int release) {
     FILE *errands = fdopen(release, "r");
     struct errand *errand = malloc(sizeof *errand);
     while (fgets(errand->table, sizeof errand->table, errands)) {
-        const struct tide_actor_options actor = {.type = "errand",
-                                                 .run = take_back,
-                                                 .state = errand,
-                                                 .role = TIDE_ROLE_COMPUTE};
+        const struct tide_actor_options actor = {
+            .type = "errand", .run = take_back, .state = errand, .role = TIDE_ROLE_COMPUTE};
         tide_address address;
         errand->table[strcspn(errand->table, "\n")] = 0;
         errand->node = node;
@@ -844,7 +750,7 @@ int main(int argc, char **argv) {
         return serve(argv[2], atoi(argv[3]));
     }
     if (argc > 3 && strcmp(argv[1], "--stream") == 0) {
-        return stream(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+        return bare_stream_write(atoi(argv[2]), strtoull(argv[3], NULL, 10));
     }
     const char *net = NULL, *only = NULL;
     for (int i = 1; i + 1 < argc; i++) {
