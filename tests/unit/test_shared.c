@@ -106,7 +106,7 @@ static void sums_run(struct fiber *f) {
 /* ---- pushes that wait for rows ---- */
 
 /* By steps of adagrad, so that pushes do not add up before they are taken: each of them waits. */
-enum { WIDE = 16384, WIDE_KEYS = 64, WIDE_PUSHES = 8 };
+enum { WIDE = 16384, WIDE_KEYS = 32, WIDE_PUSHES = 16 };
 
 static void wide_push_run(struct fiber *f) {
     struct tide_table *table;
