@@ -27,7 +27,7 @@ queue_unbounded             overload memory
 memory_refused_applied      overload exactly_once
 flow_waiters_not_woken      overload progress|session|answers
 flow_room_not_told          overload progress|session|answers
-member_impatient            swarm    membership
+member_impatient            swarm    membership|answers
 leave_at_once               elastic  answers|linearizable|exactly_once|one_owner|order|progress
 leave_without_answers       elastic  answers|one_owner|exactly_once|progress
 leave_any_answer            elastic,$leaving answers|one_owner|exactly_once|progress
