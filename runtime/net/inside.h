@@ -298,6 +298,7 @@ bool tide__gossip_confirms(const struct tide_session *session, uint64_t now);
 
 /* ---- local health (health.c) and probes (probe.c) ---- */
 
+void tide__health_init(struct tide_net *net);
 /* Somebody who lives, this node or another, did not for so long. */
 void tide__health_stood_still(struct tide_net *net, uint64_t now, uint64_t duration);
 /* The silence that is granted now, beyond the usual time between beats. */
@@ -491,6 +492,7 @@ struct tide_net {
     uint64_t away_since;
     uint64_t tick_at;
     uint64_t standstill, standstill_at; /* health.c: the longest, and when it ended */
+    uint64_t silence;                   /* health.c: granted in any case */
     uint64_t violations, violations_logged, violations_second;
     /* controller, and who holds its log */
     struct tide_control *control; /* NULL: none */

@@ -367,6 +367,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     atomic_store_explicit(&net->memory_grant, UINT64_MAX, memory_order_relaxed);
     net->tick_at = TIDE_NEVER;
     net->join_again = TIDE_NEVER;
+    tide__health_init(net);
     net->dirty_tail = &net->dirty;
     net->unsettled_low = SIZE_MAX;
     tide_port_random(net->port, "net", &net->random);
