@@ -131,7 +131,7 @@ struct peer {
     bool waits;
 };
 
-enum { ALIVE = UINT32_MAX };
+#define ALIVE UINT32_MAX
 
 struct sums { /* what a step's workers share */
     uint64_t step;
