@@ -66,6 +66,7 @@ int main(int argc, char **argv) {
     struct tide_port *port;
     struct tide_lua *host;
     keep_standard_streams();
+    tide__memory_keep();
 #ifdef TIDE_MUTANTS
     tide__mutant = getenv("TIDE_MUTANT");
 #endif

@@ -55,6 +55,10 @@ static inline unsigned tide_wait_bucket(uint64_t ns) {
  * ENOMEM. TOOL: the simulator and its checks, which no simulated shortage concerns. */
 enum tide_memory_use { TIDE_MEMORY_ASKED, TIDE_MEMORY_VITAL, TIDE_MEMORY_TOOL };
 enum tide_memory_use tide__memory_swap(enum tide_memory_use use); /* of this thread, or fiber; gives what it was */
+/* For a program's main: what messages leave is kept for the next ones, so many megabytes a heap.
+ * Else the C library gives it back at once, and each page of the next message is a fault. A host
+ * has its own opinion. */
+void tide__memory_keep(void);
 /* VITAL, whoever runs: never NULL. For little that goes with what was taken already. */
 void *tide_alloc_vital(size_t size); /* zeroed */
 void *tide_realloc_vital(void *memory, size_t size);

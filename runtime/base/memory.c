@@ -6,6 +6,9 @@
  */
 #include "base/base.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +16,16 @@
 
 /* More than this is asked for because of what somebody asked for, who can be told no. */
 enum { VITAL_MAX = 1 << 20 };
+
+/* Bytes at the end of a heap, and of a block that is mapped apart. */
+enum { KEPT_BYTES = 16 << 20, MAPPED_BYTES = 8 << 20 };
+
+void tide__memory_keep(void) {
+#if defined(__GLIBC__)
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
+#endif
+}
 
 bool (*tide__memory_refuses)(enum tide_memory_use use);
 static _Thread_local enum tide_memory_use current_use;
