@@ -121,6 +121,9 @@ static bool run_turn(struct tide_executor *e) {
         sched_yield();
         return false;
     }
+    if (next != TIDE_NEVER && next <= tide_port_now(e->port)) {
+        return false; /* a timer is due: no system call is needed to say so */
+    }
     if (next != TIDE_NEVER) {
         arm(e, next);
     }
