@@ -3,21 +3,17 @@
  * keys a call, beside a copy of random rows of the same size in the same run, in time of that
  * thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls outstanding x 100
  * keys, and synchronous pulls of one key; rows that are relocated; copies of hot keys, and of rows
- * for the case of a death; --only strict|relocation|copies|remote: one of these groups.
+ * for the case of a death; and with three processes what such copies cost each of the nodes. --only
+ * strict|relocation|copies|remote|apart: one of these groups.
  */
 #include "bench/bare_stream.h"
-#include "bench/report.h"
-#include "store/owner.h"
+#include "bench/copied_rows.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { LISTS = 4096, KEYS_A_CALL = 100, OUTSTANDING = 64 };
-#define MEASURE_NS UINT64_C(400000000)
 
 /* Keys a second of `keys_a_call` keys and `calls` since `start`; 0 until enough was measured. Looks
  * at the clock only now and then. */
@@ -29,22 +25,7 @@ static double rate_since(uint64_t start, uint64_t calls, size_t keys_a_call) {
     return elapsed < MEASURE_NS ? 0 : (double)(calls * keys_a_call) / (double)elapsed * 1e9;
 }
 
-static void fail_loudly(const char *what) {
-    fprintf(stderr, "bench_store: %s: %s\n", what, tide_error_message());
-    exit(1);
-}
-
 /* ---- local ---- */
-
-static uint64_t *key_lists(size_t lists, size_t keys_a_call, uint64_t key_count) {
-    uint64_t *keys = malloc(lists * keys_a_call * sizeof *keys);
-    struct tide_random random;
-    tide_random_seed(&random, 1);
-    for (size_t i = 0; i < lists * keys_a_call; i++) {
-        keys[i] = tide_random_below(&random, key_count);
-    }
-    return keys;
-}
 
 static double copy_rows(const uint64_t *lists, size_t keys_a_call, uint64_t key_count, size_t width,
                         bool in) {
@@ -118,124 +99,19 @@ static void local_rows(size_t width, size_t keys_a_call) {
 struct remote {
     struct tide_node *node;
     const char *only; /* group of rows; NULL: all */
+    bool apart;       /* with two servers */
     atomic_int done;
 };
+enum { SERVERS_MAX = 2 };
 
 static bool over_tcp; /* else Unix sockets */
-static pid_t server;  /* the process of the other node */
-static int to_server; /* names of tables whose rows it is to take back, a line each */
+static pid_t servers[SERVERS_MAX + 1]; /* the processes of the other nodes */
+static int
+    to_servers[SERVERS_MAX]; /* names of tables whose rows one is to take back, a line each */
 
 static int compare_times(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
-}
-
-/* Keys whose home is not this node. */
-static uint64_t *remote_keys(struct tide_table *table, uint16_t self, size_t *count) {
-    uint64_t key_count = table->options.key_count, *keys = malloc(key_count * sizeof *keys);
-    *count = 0;
-    for (uint64_t key = 0; key < key_count; key++) {
-        uint16_t home;
-        (void)tide_table_where(table, key, &home);
-        if (home != self) {
-            keys[(*count)++] = key;
-        }
-    }
-    return keys;
-}
-
-static double outstanding(struct tide_table *table, const uint64_t *keys, size_t count,
-                          size_t keys_a_call, bool in) {
-    const size_t floats = keys_a_call * table->width;
-    struct tide_ticket tickets[OUTSTANDING];
-    float *rows = calloc(OUTSTANDING * floats, sizeof *rows);
-    uint64_t *lists = key_lists(LISTS, keys_a_call, count), start = report_now(), ended = 0,
-             begun = 0;
-    for (size_t i = 0; i < LISTS * keys_a_call; i++) {
-        lists[i] = keys[lists[i]];
-    }
-    while (report_now() - start < 2 * MEASURE_NS || ended < begun) {
-        bool more = report_now() - start < 2 * MEASURE_NS;
-        if (begun - ended == OUTSTANDING || !more) {
-            if (tide_ticket_wait(&tickets[ended % OUTSTANDING])) {
-                fail_loudly("remote");
-            }
-            ended++;
-        }
-        if (more) {
-            const uint64_t *list = lists + begun % LISTS * keys_a_call;
-            float *mine = rows + begun % OUTSTANDING * floats;
-            struct tide_ticket *ticket = &tickets[begun % OUTSTANDING];
-            int code = in ? tide_table_push(table, list, keys_a_call, mine, 0, ticket)
-                          : tide_table_pull(table, list, keys_a_call, mine, ticket);
-            if (code) {
-                fail_loudly("remote start");
-            }
-            begun++;
-        }
-    }
-    double rate = (double)(ended * keys_a_call) / (double)(report_now() - start) * 1e9;
-    free(lists);
-    free(rows);
-    return rate;
-}
-
-/* ---- a worker that computes ---- */
-
-enum { PACED_KEYS = 160, PACED_OUTSTANDING = 4 };
-static volatile double computed;
-
-static void compute(uint64_t steps) {
-    double x = computed;
-    for (uint64_t i = 0; i < steps; i++) {
-        x = x * 0.9999999 + 1e-7;
-    }
-    computed = x;
-}
-
-/* Steps that take a processor one millisecond. */
-static uint64_t steps_a_millisecond(void) {
-    enum { STEPS = 1 << 20, TIMES = 9 };
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < TIMES; i++) {
-        const uint64_t start = report_processor_time();
-        compute(STEPS);
-        const uint64_t took = report_processor_time() - start;
-        least = took < least ? took : least;
-    }
-    return STEPS * UINT64_C(1000000) / (least + 1);
-}
-
-/* Keys a second of a worker that computes for a millisecond, then pushes 64 KB, and has up to four
- * pushes under way meanwhile. */
-static double paced(struct tide_table *table, const uint64_t *keys, size_t count) {
-    static uint64_t steps;
-    steps = steps ? steps : steps_a_millisecond();
-    struct tide_ticket tickets[PACED_OUTSTANDING];
-    float *rows = calloc((size_t)PACED_KEYS * table->width, sizeof *rows);
-    uint64_t *lists = key_lists(LISTS, PACED_KEYS, count), start = report_now(), begun = 0;
-    for (size_t i = 0; i < (size_t)LISTS * PACED_KEYS; i++) {
-        lists[i] = keys[lists[i]];
-    }
-    while (report_now() - start < 2 * MEASURE_NS) {
-        struct tide_ticket *ticket = &tickets[begun % PACED_OUTSTANDING];
-        compute(steps);
-        if ((begun >= PACED_OUTSTANDING && tide_ticket_wait(ticket)) ||
-            tide_table_push(table, lists + begun % LISTS * PACED_KEYS, PACED_KEYS, rows, 0,
-                            ticket)) {
-            fail_loudly("paced");
-        }
-        begun++;
-    }
-    for (uint64_t i = 0; i < PACED_OUTSTANDING && i < begun; i++) {
-        if (tide_ticket_wait(&tickets[i])) {
-            fail_loudly("paced");
-        }
-    }
-    const double rate = (double)(begun * PACED_KEYS) / (double)(report_now() - start) * 1e9;
-    free(lists);
-    free(rows);
-    return rate;
 }
 
 static void one_by_one(struct tide_table *table, const uint64_t *keys, size_t count) {
@@ -259,7 +135,7 @@ static void one_by_one(struct tide_table *table, const uint64_t *keys, size_t co
 /* All rows of the table are at the other node again. */
 static void send_back(struct tide_table *table, const uint64_t *keys, size_t count) {
     const struct timespec pause = {.tv_nsec = 1000000};
-    dprintf(to_server, "%s\n", table->name);
+    dprintf(to_servers[0], "%s\n", table->name);
     for (size_t i = 0; i < count; i++) {
         uint16_t owner = 0;
         while (tide_table_where(table, keys[i], &owner) == 0 &&
@@ -278,7 +154,7 @@ struct moved {
 static struct moved move_here(struct tide_table *table, const uint64_t *keys, size_t keys_a_call,
                               size_t calls, uint64_t *times) {
     const size_t row_bytes = table->width * sizeof(float);
-    const uint64_t here = processor_time_of(getpid()), there = processor_time_of(server),
+    const uint64_t here = processor_time_of(getpid()), there = processor_time_of(servers[0]),
                    begun = report_now();
     for (size_t i = 0; i < calls; i++) {
         const uint64_t start = report_now();
@@ -294,7 +170,7 @@ static struct moved move_here(struct tide_table *table, const uint64_t *keys, si
         .call_bytes = keys_a_call * row_bytes,
         .seconds = (double)(report_now() - begun) / 1e9,
         .gets = (double)(processor_time_of(getpid()) - here) / 1e9,
-        .gives = (double)(processor_time_of(server) - there) / 1e9,
+        .gives = (double)(processor_time_of(servers[0]) - there) / 1e9,
     };
 }
 
@@ -430,137 +306,6 @@ static void shared_rows(struct tide_node *node, uint32_t width) {
     free(keys);
 }
 
-static double median_of(double *values, size_t count) {
-    for (size_t i = 1; i < count; i++) {
-        for (size_t j = i; j > 0 && values[j] < values[j - 1]; j--) {
-            double smaller = values[j];
-            values[j] = values[j - 1];
-            values[j - 1] = smaller;
-        }
-    }
-    return values[count / 2];
-}
-
-/* ---- copies ---- */
-
-enum { COPY_ROUNDS = 3, COPY_ROWS = 20000, COPY_WIDTH = 100, ZIPF_KEYS = 1 << 17 };
-static const struct {
-    const char *name;
-    uint8_t durability;
-    uint64_t window_bytes; /* 0: as many as there are by default */
-} kinds[] = {{"no copies", TIDE_DURABLE_NONE, 0},
-             {"window", TIDE_DURABLE_WINDOW, 0},
-             {"window of 4 MiB", TIDE_DURABLE_WINDOW, 4 << 20},
-             {"strict", TIDE_DURABLE_STRICT, 0}};
-enum { KINDS = TIDE_COUNT(kinds) };
-
-/* As many of each key as Zipf(1.1) has it, in places that have nothing to do with its home. */
-static uint64_t *zipf_keys(void) {
-    uint64_t *keys = malloc(ZIPF_KEYS * sizeof *keys);
-    double sum = 0, at = 0;
-    for (int i = 1; i <= COPY_ROWS; i++) {
-        sum += pow(i, -1.1);
-    }
-    for (uint64_t i = 0, place = 0; i < COPY_ROWS; i++) {
-        at += pow((double)(i + 1), -1.1) / sum * ZIPF_KEYS;
-        while (place < ZIPF_KEYS && ((double)place < at || i + 1 == COPY_ROWS)) {
-            keys[place++] = i * 7919 % COPY_ROWS;
-        }
-    }
-    return keys;
-}
-
-enum access { PULL, PUSH, PACED_PUSH };
-static clockid_t server_clock; /* processor time of the other node */
-
-static double processor_times(void) {
-    return (double)(report_time_of(CLOCK_PROCESS_CPUTIME_ID) + report_time_of(server_clock));
-}
-
-static void report_ratio(const char *what, int kind, const double *ratios) {
-    char text[80];
-    double sorted[COPY_ROUNDS];
-    memcpy(sorted, ratios, sizeof sorted);
-    snprintf(text, sizeof text, "  %s of %s over none, median", what, kinds[kind].name);
-    report_row(text, "x", median_of(sorted, COPY_ROUNDS));
-}
-
-/* In turn, so that a loaded machine is so for all; the medians of what each takes longer than
- * without copies, and of what more of both nodes' processors, which other programs disturb less. */
-static void copied(struct tide_table *const *tables, const char *what, const uint64_t *keys,
-                   size_t count, enum access access) {
-    double rates[KINDS][COPY_ROUNDS], times[KINDS][COPY_ROUNDS], work[KINDS][COPY_ROUNDS];
-    for (int round = 0; round < COPY_ROUNDS; round++) {
-        for (int d = 0; d < KINDS; d++) {
-            const uint64_t start = report_now();
-            const double worked = processor_times();
-            rates[d][round] = access == PACED_PUSH ? paced(tables[d], keys, count)
-                                                   : outstanding(tables[d], keys, count,
-                                                                 KEYS_A_CALL, access == PUSH);
-            times[d][round] = rates[0][round] / rates[d][round];
-            work[d][round] =
-                (processor_times() - worked) / (rates[d][round] * (double)(report_now() - start));
-        }
-    }
-    for (int round = 0; round < COPY_ROUNDS; round++) {
-        for (int d = KINDS; d-- > 0;) {
-            work[d][round] /= work[0][round];
-        }
-    }
-    for (int d = 0; d < KINDS; d++) {
-        char text[80];
-        snprintf(text, sizeof text, "%s, %s", what, kinds[d].name);
-        report_row(text, "keys/s", median_of(rates[d], COPY_ROUNDS));
-        if (d) {
-            report_ratio("time", d, times[d]);
-            report_ratio("processor time", d, work[d]);
-        }
-    }
-}
-
-/* Pushes to rows of two nodes, of the other one and of this one, and pulls of the latter, 64 x 100
- * keys of 100 floats: without copies, with one that follows, and with one that is waited for. All
- * processors are busy; and the same of a worker that computes. The rows of a node are 4 MB: they
- * fill a window of that many bytes, so that nearly each push has to send its row. */
-static void copied_rows(struct tide_node *node) {
-    struct tide_table *tables[KINDS];
-    uint64_t *keys = malloc(COPY_ROWS * sizeof *keys), *here = malloc(COPY_ROWS * sizeof *here),
-             *zipf = zipf_keys(), *there;
-    size_t here_count = 0, there_count;
-    for (int d = 0; d < KINDS; d++) {
-        char name[16];
-        snprintf(name, sizeof name, "copies%d", d);
-        struct tide_table_options options = {.name = name,
-                                             .key_count = COPY_ROWS,
-                                             .width = COPY_WIDTH,
-                                             .replicas = d > 0,
-                                             .durability = kinds[d].durability,
-                                             .window_bytes = kinds[d].window_bytes};
-        if (tide_table_create(node, &options, &tables[d])) {
-            fail_loudly("create");
-        }
-    }
-    for (uint64_t i = 0; i < COPY_ROWS; i++) {
-        uint16_t home;
-        keys[i] = i;
-        (void)tide_table_where(tables[1], i, &home);
-        here[here_count] = i;
-        here_count += home == tide_node_id(node);
-    }
-    there = remote_keys(tables[1], tide_node_id(node), &there_count);
-    copied(tables, "paced push, Zipf(1.1) keys", zipf, ZIPF_KEYS, PACED_PUSH);
-    copied(tables, "paced push, all keys alike", keys, COPY_ROWS, PACED_PUSH);
-    copied(tables, "push, Zipf(1.1) keys", zipf, ZIPF_KEYS, PUSH);
-    copied(tables, "push, all keys alike", keys, COPY_ROWS, PUSH);
-    copied(tables, "push to another node", there, there_count, PUSH);
-    copied(tables, "push at home", here, here_count, PUSH);
-    copied(tables, "pull at home", here, here_count, PULL);
-    free(keys);
-    free(here);
-    free(there);
-    free(zipf);
-}
-
 static void relocations(struct tide_node *node) {
     relocation(node, 10, 1);
     relocation(node, 100, 1);
@@ -605,17 +350,31 @@ static void remote_accesses(struct tide_node *node) {
     }
 }
 
+static void strict(struct tide_node *node) {
+    const pid_t processes[] = {getpid(), servers[0], 0};
+    copied_rows(node, processes);
+}
+
+static void apart(struct tide_node *node) {
+    const pid_t processes[] = {getpid(), servers[0], servers[1], 0};
+    home_process = servers[0];
+    copied_apart(node, processes, 2, 3);
+}
+
 static const struct {
     const char *name;
     void (*run)(struct tide_node *node);
-} groups[] = {{"strict", copied_rows},
+} groups[] = {{"strict", strict},
               {"relocation", relocations},
               {"copies", shared},
               {"remote", remote_accesses}};
 
 static int remote_main(void *state) {
     struct remote *remote = state;
-    for (size_t i = 0; i < TIDE_COUNT(groups); i++) {
+    if (remote->apart) {
+        apart(remote->node);
+    }
+    for (size_t i = 0; i < TIDE_COUNT(groups) && !remote->apart; i++) {
         if (!remote->only || strcmp(remote->only, groups[i].name) == 0) {
             groups[i].run(remote->node);
         }
@@ -657,8 +416,7 @@ static int take_back(void *state) {
 /* Until `release` ends; it names tables whose rows are to come back. */
 static int serve(const char *join, int release) {
     struct tide_node *node;
-    struct tide_node_options options = {
-        .cluster = "bench", .name = "server", .join = join, .workers = 1};
+    struct tide_node_options options = {.cluster = "bench", .join = join, .workers = 1};
     if (tide_node_create(&options, &node)) {
         fprintf(stderr, "bench_store: server: %s\n", tide_error_message());
         return 1;
@@ -681,7 +439,49 @@ static int serve(const char *join, int release) {
     return 0;
 }
 
-static int remote_rows(const char *net, const char *only, const char *program) {
+/* Starts one more process, and waits until it is a member. */
+static void add_server(struct tide_node *node, const char *program) {
+    unsigned at = 0;
+    while (servers[at]) {
+        at++;
+    }
+    int release[2];
+    must(pipe(release) == 0, "pipe");
+    must(fcntl(release[1], F_SETFD, FD_CLOEXEC) == 0,
+         "fcntl"); /* of this process alone: it ends the server */
+    to_servers[at] = release[1];
+    servers[at] = fork();
+    if (servers[at] == 0) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", release[0]);
+        execl(program, program, "--serve", tide_node_endpoint(node), number, (char *)NULL);
+        _exit(1);
+    }
+    close(release[0]);
+    for (int i = 0; i < 5000; i++) {
+        const struct timespec pause = {.tv_nsec = 1000000};
+        struct tide_member member;
+        struct tide_net *tide_net_of(struct tide_node *);
+        if (tide_net_member(tide_net_of(node), (uint16_t)(2 + at), &member) &&
+            member.state == TIDE_MEMBER_UP) {
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+    fprintf(stderr, "bench_store: a server did not join\n");
+    exit(1);
+}
+
+static void end_servers(void) {
+    for (unsigned i = 0; servers[i]; i++) {
+        int status;
+        close(to_servers[i]);
+        waitpid(servers[i], &status, 0);
+        servers[i] = 0;
+    }
+}
+
+static int remote_rows(const char *net, const char *only, const char *program, bool three) {
     char directory[] = "/tmp/tide-bench-XXXXXX", listen[128] = "tcp:127.0.0.1:0";
     if (!mkdtemp(directory)) {
         return 1;
@@ -690,38 +490,14 @@ static int remote_rows(const char *net, const char *only, const char *program) {
     if (!over_tcp) {
         snprintf(listen, sizeof listen, "unix:%s/socket", directory);
     }
-    struct remote remote = {.only = only};
+    struct remote remote = {.only = only, .apart = three};
     struct tide_node_options options = {
         .cluster = "bench", .name = "origin", .listen = listen, .workers = 1};
     if (tide_node_create(&options, &remote.node)) {
         fail_loudly("node");
     }
-    int release[2];
-    if (pipe(release)) {
-        return 1;
-    }
-    to_server = release[1];
-    server = fork();
-    if (server == 0) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", release[0]);
-        close(release[1]);
-        execl(program, program, "--serve", tide_node_endpoint(remote.node), number, (char *)NULL);
-        _exit(1);
-    }
-    close(release[0]);
-    if (clock_getcpuclockid(server, &server_clock)) {
-        return 1;
-    }
-    struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 5000; i++) { /* until it is a member */
-        struct tide_member member;
-        struct tide_net *tide_net_of(struct tide_node *);
-        if (tide_net_member(tide_net_of(remote.node), 2, &member) &&
-            member.state == TIDE_MEMBER_UP) {
-            break;
-        }
-        nanosleep(&pause, NULL);
+    for (int i = 0; i < (three ? 2 : 1); i++) {
+        add_server(remote.node, program);
     }
     struct tide_actor_options actor = {.type = "bench",
                                        .run = remote_main,
@@ -733,11 +509,10 @@ static int remote_rows(const char *net, const char *only, const char *program) {
         fail_loudly("spawn");
     }
     while (!atomic_load(&remote.done)) {
+        const struct timespec pause = {.tv_nsec = 1000000};
         nanosleep(&pause, NULL);
     }
-    close(release[1]);
-    int status;
-    waitpid(server, &status, 0);
+    end_servers();
     tide_node_destroy(remote.node, TIDE_SECOND);
     unlink(listen + 5);
     rmdir(directory);
@@ -746,6 +521,7 @@ static int remote_rows(const char *net, const char *only, const char *program) {
 
 int main(int argc, char **argv) {
     report_init(argc, argv, "store");
+    tide__memory_keep(); /* as the program does */
     if (argc > 3 && strcmp(argv[1], "--serve") == 0) {
         return serve(argv[2], atoi(argv[3]));
     }
@@ -758,7 +534,10 @@ int main(int argc, char **argv) {
         only = strcmp(argv[i], "--only") == 0 ? argv[i + 1] : only;
     }
     if (net) {
-        return remote_rows(net, only, argv[0]);
+        const bool three = only && strcmp(only, "apart") == 0;
+        int code = three ? 0 : remote_rows(net, only, argv[0], false);
+        code = code || (only && !three) ? code : remote_rows(net, only, argv[0], true);
+        return code;
     }
     local_rows(10, 100);
     local_rows(10, 1);
