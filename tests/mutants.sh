@@ -134,6 +134,8 @@ vap_no_retrace                test_vap bound_holds_while_slots_move
 ticks_not_awaited             test_checkpoint TIDE_TEST_SEEDS=100
 chunk_twice                   test_workers.sh
 dead_counted                  test_workers.sh
+copies_of_first_rows          test_store_replica a_push_of_many_keys_is_the_same_on_all_copies
+window_told_early             test_store_recent
 "
 
 # words PROFILE,SETTING,...: the options of tide sim

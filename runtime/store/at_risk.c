@@ -1,12 +1,14 @@
 /* See at_risk.h. Who counts what was answered and what was lost: vanished.c. */
 #include "store/at_risk_internal.h"
 
+#include <stdlib.h>
+
 #define LEASES_LOOK (TIDE_SECOND / 200)
 #define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
 #define TIGHT_ONE_MORE ((UINT64_C(1) << 32) + 1)
 /* A part is small enough to be in the caches still when it is sent and applied. */
 enum { PART_BYTES = 96 << 10, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
-enum { TICKS = 2 /* a window */, IDLE_TICKS = 8 };
+enum { IDLE_WINDOWS = 4, WAY_FORGOTTEN = 8 /* shipments until a long way is forgotten */ };
 
 /* Of those that began at this home and were at it all the time. */
 static bool still_ours(const struct tide__at_risk *a, const struct tide__wait *wait) {
@@ -48,6 +50,9 @@ void tide__at_risk_destroy(struct tide_table *table) {
         a->flights = next;
     }
     waits_end(a, a->waits, false);
+    if (a->ships && --a->ships->left == 0) { /* else with the last message of it */
+        tide_free(a->ships);
+    }
     for (unsigned i = 0; i < TIDE_COUNT(a->lists); i++) {
         tide_free(a->lists[i].keys);
     }
@@ -58,6 +63,10 @@ void tide__at_risk_destroy(struct tide_table *table) {
 
 static size_t row_bytes(const struct tide_table *table) {
     return table->row_floats * sizeof(float);
+}
+
+static uint64_t chain_at(const struct tide_table *table, uint32_t slot) {
+    return atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
 }
 
 /* ---- lists ---- */
@@ -182,6 +191,8 @@ void tide__at_risk_noted(struct tide_table *table) {
 
 /* ---- open or not ---- */
 
+static void ship_all(struct tide_table *table);
+
 static bool anything_listed(struct tide__at_risk *a) {
     bool any = false;
     for (unsigned i = 0; i < TIDE_COUNT(a->lists) && !any; i++) {
@@ -226,18 +237,26 @@ static void look_again(struct tide_table *table) {
     atomic_store(&a->until, goes || !ticks ? 0 : end < a->leases ? end : a->leases);
 }
 
+/* Between two shipments. The later one must have landed a window after the earlier one left: the
+ * longer rows wait, the more pushes to one go as one. What is left is for two ways. */
+static uint64_t period(const struct tide_table *table) {
+    const uint64_t window = table->options.window_ns, way = 2 * table->replicas->at_risk->way;
+    return way > window / 2 ? window / 2 : way < window / 8 ? window - window / 8 : window - way;
+}
+
 static void tick_later(struct tide_table *table) {
     struct tide__at_risk *a = table->replicas->at_risk;
-    a->ticking = tide_timer_start(table->options.window_ns / TICKS, &a->timer) == 0;
+    a->ticking = tide_timer_start(period(table), &a->timer) == 0;
 }
 
 void tide__at_risk_begin(struct tide_table *table) {
     struct tide__at_risk *a = table->replicas->at_risk;
+    const uint64_t now = tide_port_now(table->store->port);
     if (!a->ticking) {
-        a->idle = 0;
+        a->busy_at = now;
         tick_later(table);
     }
-    if (tide_port_now(table->store->port) >= atomic_load(&a->until)) {
+    if (now >= atomic_load(&a->until)) {
         look_again(table);
     }
 }
@@ -276,10 +295,8 @@ bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot) {
     if (!close_passes(a)) {
         return false;
     }
-    if (anything_listed(a)) {
-        tide__at_risk_ship(table);
-    }
-    return !anything_listed(a); /* else memory is short */
+    ship_all(table);
+    return !a->ships && !anything_listed(a); /* else memory is short */
 }
 
 void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
@@ -289,6 +306,7 @@ void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
         atomic_fetch_sub_explicit(&a->going, 1, memory_order_release); /* see tide__at_risk_going */
     }
     a->leases = 0; /* other nodes grant them */
+    a->ordered = false;
     if (goes) {
         a->lost_at[slot] = ++a->losses;
     }
@@ -321,21 +339,46 @@ static size_t gather(struct tide__at_risk *a, bool *whole) {
     return count;
 }
 
+/* Slots of one chain one behind the other: what is shipped together goes one way. Where a chain has
+ * changed since, or memory was short, more messages go than need be. */
+static void order_slots(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    uint64_t *places = tide_alloc(TIDE_SLOT_COUNT * sizeof *places);
+    for (uint32_t s = 0; places && s < TIDE_SLOT_COUNT; s++) {
+        places[s] = (chain_at(table, s) & UINT32_MAX) * TIDE_SLOT_COUNT + s;
+    }
+    if (places) {
+        qsort(places, TIDE_SLOT_COUNT, sizeof *places, tide__key_compare);
+    }
+    for (uint32_t i = 0; i < TIDE_SLOT_COUNT; i++) {
+        a->order[i] = (uint16_t)(places ? places[i] % TIDE_SLOT_COUNT : i);
+    }
+    a->ordered = true;
+    tide_free(places);
+}
+
+static uint16_t first_copy(const struct tide_table *table, uint32_t slot) {
+    return tide__chain_at(chain_at(table, slot), 0);
+}
+
 /* Those of a slot together: `sorted`, and where each slot ends in `ends`. How many slots. */
 static uint32_t group(struct tide_table *table, size_t count) {
     struct tide__at_risk *a = table->replicas->at_risk;
     uint32_t slots = 0, at = 0;
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t slot = tide__slot_of(table, a->gathered[i]);
-        if (a->places[slot]++ == 0) {
-            a->slots[slots++] = slot;
-        }
+    if (!a->ordered) {
+        order_slots(table);
     }
-    for (uint32_t i = 0; i < slots; i++) {
-        const uint32_t begin = at;
-        at += a->places[a->slots[i]];
-        a->places[a->slots[i]] = begin;
-        a->ends[i] = at;
+    for (size_t i = 0; i < count; i++) {
+        a->places[tide__slot_of(table, a->gathered[i])]++;
+    }
+    for (uint32_t i = 0; i < TIDE_SLOT_COUNT; i++) {
+        const uint32_t slot = a->order[i], listed = a->places[slot];
+        if (listed) {
+            a->places[slot] = at;
+            at += listed;
+            a->slots[slots] = slot;
+            a->ends[slots++] = at;
+        }
     }
     a->sorted = a->gathered + count;
     for (size_t i = 0; i < count; i++) {
@@ -347,14 +390,14 @@ static uint32_t group(struct tide_table *table, size_t count) {
     return slots;
 }
 
-/* The listed row of a key that this node is home of, into `out` unless that is NULL; it is listed
- * no more. */
-static bool take_row(struct tide_table *table, uint64_t key, void *out) {
-    const uint32_t slot = tide__slot_of(table, key);
-    const uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+/* The listed row of the j-th key, if this node is its home, into `out` unless that is NULL; it is
+ * listed no more. */
+static bool take_row(struct tide_table *table, const struct tide__rows *rows, size_t j, void *out) {
+    const uint32_t route =
+        atomic_load_explicit(&table->slots[rows->slots[j]].route, memory_order_relaxed);
     atomic_uint_fast64_t *word;
     uint64_t old;
-    if (tide__row_lock(table, slot, key, false, &word, &old) != TIDE__FOUND) {
+    if (tide__rows_lock(table, rows, j, false, &word, &old) != TIDE__FOUND) {
         return false;
     }
     const bool goes =
@@ -370,11 +413,13 @@ void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_
     struct tide__replicas *replicas = table->replicas;
     tide__replicas_mark(replicas);
     for (size_t i = 0; i < count; i++) {
-        const uint32_t slot = tide__slot_of(table, keys[i]);
+        struct tide__rows rows;
+        tide__rows_ahead(table, (const uint8_t *)(keys + i), NULL, 1, true, &rows);
+        const uint32_t slot = rows.slots[0];
         const uint32_t route =
             atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
-        uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
-        (void)take_row(table, keys[i], NULL);
+        uint64_t chain = chain_at(table, slot);
+        (void)take_row(table, &rows, 0, NULL);
         for (; (route & TIDE__MINE) && tide__replicas_first(replicas, slot) && chain; chain >>= 16) {
             tide__copy_fail(table, slot, (uint16_t)chain);
         }
@@ -399,13 +444,16 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
     all.numbers = memory + count;
     all.ids = memory + 2 * count;
     tide__replicas_mark(replicas);
-    for (size_t i = 0; i < count && !code; i++) {
-        tide__rows_prefetch(table, (const uint8_t *)keys, i, count, false);
-        if (take_row(table, keys[i], (char *)all.rows->data + all.count * bytes)) {
-            const uint32_t slot = tide__slot_of(table, keys[i]);
-            replicas->number[slot] += tide__replicas_first(replicas, slot);
-            all.numbers[all.count] = replicas->number[slot];
-            all.keys[all.count++] = keys[i];
+    struct tide__rows rows;
+    for (size_t i = 0; i < count && !code; i += rows.count) {
+        tide__rows_ahead(table, (const uint8_t *)(keys + i), NULL, count - i, false, &rows);
+        for (size_t j = 0; j < rows.count; j++) {
+            if (take_row(table, &rows, j, (char *)all.rows->data + all.count * bytes)) {
+                struct tide__copied_slot *slot = &replicas->slots[rows.slots[j]];
+                slot->number += tide__replicas_first(replicas, rows.slots[j]);
+                all.numbers[all.count] = slot->number;
+                all.keys[all.count++] = rows.keys[j];
+            }
         }
     }
     if (!code && all.count) {
@@ -418,34 +466,82 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
     return code;
 }
 
-static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size_t count,
-                            struct tide__wait *wait) {
-    if (ship_part(table, keys, count, wait)) {
+static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
+    if (ship_part(table, keys, count, table->replicas->at_risk->ships)) {
         tide__at_risk_give_up(table, keys, count);
     }
 }
 
-/* A slot's rows go in one message, with the ids of what has changed them. */
-static void ship_gathered(struct tide_table *table, size_t count, struct tide__wait *wait) {
-    const struct tide__at_risk *a = table->replicas->at_risk;
-    const size_t most = PART_BYTES / row_bytes(table) + 1;
-    const uint32_t slots = group(table, count);
-    size_t first = 0, end = 0;
-    for (uint32_t i = 0; i < slots; i++) {
-        if (end > first && a->ends[i] - first > most) {
-            ship_or_give_up(table, a->sorted + first, end - first, wait);
-            first = end;
-        }
-        end = a->ends[i];
+/* The next part of the shipment that is under way. A slot's rows go in one message, with the ids of
+ * what has changed them. */
+static void next_part(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    const size_t most = TIDE_BUGGIFY(window_in_parts) ? 1 : PART_BYTES / row_bytes(table) + 1,
+                 first = a->shipped;
+    const uint16_t copy = first_copy(table, a->slots[a->slot_at]);
+    do {
+        a->shipped = a->ends[a->slot_at++];
+    } while (a->slot_at < a->slot_count && a->ends[a->slot_at] - first <= most &&
+             first_copy(table, a->slots[a->slot_at]) == copy);
+    ship_or_give_up(table, a->sorted + first, a->shipped - first);
+}
+
+static void shipped(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__wait *wait = a->ships;
+    const bool whole = wait->flight->whole;
+    a->ships = NULL;
+    if (whole) {
+        tide__recent_told(table);
     }
-    if (end > first) {
-        ship_or_give_up(table, a->sorted + first, end - first, wait);
+    tide__wait_done(wait);
+    if (whole && is_half_full(table)) {
+        tide__at_risk_ship(table);
+    }
+}
+
+/* A part a turn of the loop, so that it leaves before the next is made: nobody waits for all of
+ * them, and what is sent is in the caches still. */
+static void ship_on(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    bool more = a->slot_at < a->slot_count;
+    if (more) {
+        next_part(table);
+        more = a->slot_at < a->slot_count;
+    }
+    const uint64_t pause = TIDE_BUGGIFY(window_in_parts) ? TIDE_SECOND / 500 : 0;
+    while (more && tide_timer_start(pause, &a->ship_timer)) { /* no memory for it */
+        next_part(table);
+        more = a->slot_at < a->slot_count;
+    }
+    if (!more) {
+        shipped(table);
+    }
+}
+
+/* All that is listed, at once. */
+static void ship_all(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    for (int times = 0; times < 2 && (a->ships || anything_listed(a)); times++) {
+        if (!a->ships) {
+            tide__at_risk_ship(table);
+        }
+        while (a->ships && a->slot_at < a->slot_count) {
+            next_part(table);
+        }
+        if (a->ships) {
+            tide_timer_cancel(a->ship_timer);
+            shipped(table);
+        }
     }
 }
 
 void tide__at_risk_ship(struct tide_table *table) {
     struct tide__at_risk *a = table->replicas->at_risk;
     const uint64_t bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
+    if (a->ships) {
+        return; /* what is listed now goes behind that */
+    }
     struct tide__flight *flight =
         tide_alloc_zero(1, sizeof *flight + a->peer_count * sizeof flight->given[0]);
     struct tide__wait *wait = flight ? tide_alloc_zero(1, sizeof *wait) : NULL;
@@ -453,29 +549,29 @@ void tide__at_risk_ship(struct tide_table *table) {
         tide_free(flight);
         return;
     }
-    bool whole;
     flight->at = tide_port_now(table->store->port); /* what is answered by now is listed */
     tide__at_risk_mark_given(a, flight);
+    tide__recent_telling(table);
     atomic_store_explicit(&a->hurried, false, memory_order_relaxed);
-    const size_t count = gather(a, &whole);
+    const size_t count = gather(a, &flight->whole);
     if (bytes > atomic_load_explicit(&a->bytes_most, memory_order_relaxed)) {
         atomic_store_explicit(&a->bytes_most, bytes, memory_order_relaxed);
     }
     flight->bytes = count * row_bytes(table);
-    flight->whole = whole;
     atomic_fetch_add_explicit(&a->flying, flight->bytes, memory_order_relaxed);
     *a->flights_end = flight;
     a->flights_end = &flight->next;
     flight->waits = a->waits;
     a->waits = NULL;
+    a->missed = false;
     wait->table = table;
     wait->left = 1;
     wait->flight = flight;
-    ship_gathered(table, count, wait);
-    if (whole) {
-        tide__recent_told(table);
-    }
-    tide__wait_done(wait);
+    a->ships = wait;
+    a->shipped = 0;
+    a->slot_at = 0;
+    a->slot_count = group(table, count);
+    ship_on(table);
 }
 
 void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait) {
@@ -498,14 +594,16 @@ static void waits_again(struct tide__at_risk *a, struct tide__wait *waits) {
 
 void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight) {
     struct tide__at_risk *a = table->replicas->at_risk;
+    const uint64_t way = tide_port_now(table->store->port) - flight->at,
+                   known = a->way - a->way / WAY_FORGOTTEN;
+    a->way = way > known ? way : known;
     atomic_fetch_sub_explicit(&a->flying, flight->bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&a->bytes, flight->bytes, memory_order_relaxed);
     flight->landed = true;
-    bool whole = true, late = false; /* late: a tick was over before it had landed */
+    bool whole = true;
     while (a->flights && a->flights->landed) {
         flight = a->flights;
         whole = flight->whole;
-        late = tide_port_now(table->store->port) >= flight->at + table->options.window_ns / TICKS;
         a->flights = flight->next;
         a->flights_end = a->flights ? a->flights_end : &a->flights;
         if (whole) {
@@ -518,20 +616,23 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
         tide_free(flight);
     }
     look_again(table);
-    if ((a->waits || (late && anything_listed(a))) && !a->flights && whole) {
+    if ((a->waits || (a->missed && anything_listed(a))) && !a->flights && whole) {
         tide__at_risk_ship(table);
     }
 }
 
 static void tick(struct tide_table *table) {
     struct tide__at_risk *a = table->replicas->at_risk;
-    const bool busy = anything_listed(a);
-    if ((busy || a->waits) && !a->flights) {
+    const uint64_t now = tide_port_now(table->store->port);
+    const bool busy = anything_listed(a) || a->waits;
+    a->busy_at = busy || a->flights ? now : a->busy_at;
+    a->missed = busy && a->flights;
+    if (busy && !a->flights) {
         tide__at_risk_ship(table);
     }
-    a->idle = busy || a->flights || a->waits ? 0 : a->idle + 1;
     a->ticking = false;
-    if (a->idle < IDLE_TICKS || !close_passes(a) || anything_listed(a)) {
+    if (now < a->busy_at + IDLE_WINDOWS * table->options.window_ns || !close_passes(a) ||
+        anything_listed(a)) {
         tick_later(table);
     } /* else the next push comes to the store actor, and starts it again */
     look_again(table);
@@ -543,6 +644,10 @@ bool tide__at_risk_timer(struct tide_store *store, uint64_t timer) {
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(store, id);
         struct tide__at_risk *a = table && table->replicas ? table->replicas->at_risk : NULL;
+        if (a && a->ships && a->ship_timer == timer) {
+            ship_on(table);
+            return true;
+        }
         if (a && a->ticking && a->timer == timer) {
             tick(table);
             return true;

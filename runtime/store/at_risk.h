@@ -1,10 +1,12 @@
 /*
  * Durability window: a push is answered once it is at its home, and its row follows to the copies.
  *
- * Workers of the home push in place; a row that changes is listed once, until it is shipped. Twice
- * a window all listed rows go down their chains as they are then, numbered and acknowledged
- * like the pushes of a strict table, with the ids of the operations in them: so copies hold what
- * their home held at some moment, and a push that is sent again after a death is applied once.
+ * Workers of the home push in place; a row that changes is listed once, until it is shipped. Once
+ * or twice a window, as late as what the last shipments took allows, all listed rows go down their
+ * chains: slot by slot, in parts, one a turn of the loop, each row as it is then, numbered and
+ * acknowledged like the pushes of a strict table, with the ids of the operations in them: so copies
+ * of a slot hold what its home held at some moment, and a push that is sent again after a death is
+ * applied once.
  *
  * The bound. `safe` is the latest time for which is known: all that was answered before is on the
  * copies. While that is less than a window ago, less than `window_bytes` of rows are listed or on
@@ -58,7 +60,7 @@ bool tide__at_risk_goes(const struct tide_table *table, uint32_t slot);
 /* The operation is answered when all that is listed is with the copies; unless a slot of it goes to
  * another home first: then its origin sends it there. One message of `wait` is this. */
 void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait);
-/* Everything that is listed goes down the chains. */
+/* Everything that is listed goes down the chains, or behind what is going. */
 void tide__at_risk_ship(struct tide_table *table);
 /* Copies that cannot be sent what they lack of these keys are rebuilt. */
 void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_t count);

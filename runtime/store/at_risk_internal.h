@@ -48,13 +48,22 @@ struct tide__at_risk {
     uint64_t noted;                    /* bytes of rows in its list that do not count yet */
     uint64_t *gathered, *sorted; /* sorted: the second half */
     size_t gathered_room;
+    uint16_t order[TIDE_SLOT_COUNT];  /* of slots, by chain; `ordered`: it is made */
     uint32_t places[TIDE_SLOT_COUNT]; /* by slot; 0 between two shipments */
+    /* The shipment that is under way, NULL: none; its slots, and where in `sorted` each one's keys
+     * end; how many slots and keys of it have gone. */
+    struct tide__wait *ships;
     uint32_t slots[TIDE_SLOT_COUNT], ends[TIDE_SLOT_COUNT];
+    uint32_t slot_count, slot_at;
+    size_t shipped;
+    uint64_t ship_timer;           /* for the next part */
     struct tide__risk_peer *peers; /* by node */
     size_t peer_count;
     uint64_t timer;
-    bool ticking;
-    unsigned idle; /* ticks with nothing to do */
+    bool ticking, ordered;
+    bool missed;      /* a tick came before what was on its way had landed */
+    uint64_t way;     /* how long a shipment takes until it has landed; short ones count later */
+    uint64_t busy_at; /* when there was something to do */
     bool tight[TIDE_SLOT_COUNT]; /* about to go */
 };
 

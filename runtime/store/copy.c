@@ -17,6 +17,7 @@
 #include "store/replica.h"
 
 enum { PART_BYTES = 1 << 20, FIRST_PART = 1, LAST_PART = 2 };
+enum { HEAD_BYTES = 4096 }; /* of a message of some hundred keys, its rows apart */
 
 static uint64_t u64_at(const uint8_t *at, size_t i) {
     uint64_t value;
@@ -48,7 +49,8 @@ int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m
         }
     }
     struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
+    uint8_t buffer[HEAD_BYTES];
+    tide_writer_init(&w, buffer, sizeof buffer);
     tide_write_array(&w, m->kind == TIDE__REPL_ROWS ? 15 : 13);
     tide_write_uint(&w, TIDE__OP_REPL);
     tide_write_uint(&w, table->id);
@@ -164,11 +166,12 @@ static struct tide_table *read_repl(struct tide_store *store, struct tide_reader
     return table;
 }
 
-static int row_apply(struct tide_table *table, uint32_t slot, uint64_t key, bool raw,
+/* The j-th of `rows`. */
+static int row_apply(struct tide_table *table, const struct tide__rows *rows, size_t j, bool raw,
                      const uint8_t *delta) {
     atomic_uint_fast64_t *word;
     uint64_t old;
-    int code = tide__row_lock(table, slot, key, true, &word, &old);
+    int code = tide__rows_lock(table, rows, j, true, &word, &old);
     if (code != TIDE__FOUND) {
         return code;
     }
@@ -180,7 +183,7 @@ static int row_apply(struct tide_table *table, uint32_t slot, uint64_t key, bool
             tide__word_unlock(word, old);
             return code;
         }
-        tide__row_init(&table->options, key, tide__slab_row(&table->slab, number), true);
+        tide__row_init(&table->options, rows->keys[j], tide__slab_row(&table->slab, number), true);
         old = tide__word_owned(old, number);
     }
     float *row = tide__slab_row(&table->slab, (uint32_t)old);
@@ -200,7 +203,7 @@ static bool is_current(const struct tide_table *table, uint32_t slot, uint32_t v
     if (TIDE_MUTANT(no_fence)) {
         return true;
     }
-    return version >= replicas->fence[slot] &&
+    return version >= replicas->slots[slot].fence &&
            !((route & TIDE__MINE) && table->slot_versions[slot] >= version);
 }
 
@@ -208,22 +211,22 @@ enum verdict { REFUSED, HERE, NEXT };
 
 static enum verdict judge(struct tide_table *table, const struct tide__repl_message *m, uint32_t i,
                           uint32_t slot) {
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__copied_slot *s = &table->replicas->slots[slot];
     const uint64_t number = u64_at(m->numbers, i);
     const uint32_t version = u32_at(m->versions, i);
-    if (!is_current(table, slot, version) || !replicas->held[slot]) {
+    if (!is_current(table, slot, version) || !s->held) {
         return REFUSED;
     }
-    replicas->fence[slot] = version > replicas->fence[slot] ? version : replicas->fence[slot];
-    if (number <= replicas->number[slot]) {
+    s->fence = version > s->fence ? version : s->fence;
+    if (number <= s->number) {
         return HERE;
     }
-    if (m->kind < TIDE__REPL_BARRIER && number == replicas->number[slot] + 1) {
+    if (m->kind < TIDE__REPL_BARRIER && number == s->number + 1) {
         return NEXT;
     }
     tide__table_count(table, TIDE__SURPRISES, 1);
     (void)tide_fail(TIDE_EPROTO, "push %llu came after %llu", (unsigned long long)number,
-                    (unsigned long long)replicas->number[slot]);
+                    (unsigned long long)s->number);
     tide__copy_fail(table, slot, tide__store_self(table->store));
     return REFUSED;
 }
@@ -237,7 +240,8 @@ static void take_ids(struct tide_table *table, const struct tide__repl_message *
     }
     for (uint32_t i = 0; i < m->id_count; i++) {
         const uint32_t slot = (uint32_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i);
-        if (replicas->mark[slot] != replicas->mark_now || replicas->marked[slot] != NEXT) {
+        const struct tide__copied_slot *s = &replicas->slots[slot];
+        if (s->mark != replicas->mark_now || s->marked != NEXT) {
             continue;
         }
         const uint16_t origin = (uint16_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1);
@@ -249,44 +253,64 @@ static void take_ids(struct tide_table *table, const struct tide__repl_message *
     }
 }
 
+/* The j-th of `rows`, which is the i-th of the message. False: it is refused. */
+static bool apply_one(struct tide_table *table, const struct tide__repl_message *m, uint32_t i,
+                      const struct tide__rows *rows, size_t j, const uint8_t *delta) {
+    const uint32_t slot = rows->slots[j];
+    struct tide__copied_slot *s = &table->replicas->slots[slot];
+    if (tide__replicas_first(table->replicas, slot)) { /* the slot's part goes together */
+        s->marked = (uint8_t)judge(table, m, i, slot);
+        if (s->marked == NEXT) {
+            s->number++;
+            if (m->kind != TIDE__REPL_ROWS) {
+                tide__recent_add(table, slot, m->origin, m->sequence);
+            }
+        }
+    }
+    if (s->marked == NEXT && row_apply(table, rows, j, m->kind != TIDE__REPL_PUSH, delta) < 0) {
+        tide__copy_fail(table, slot, tide__store_self(table->store));
+        s->marked = REFUSED;
+    }
+    return s->marked != REFUSED;
+}
+
 /* Applies what is new: rows of floats at `deltas`, unaligned. `taken`: indices of what was not
  * refused. */
 static uint32_t apply(struct tide_table *table, const struct tide__repl_message *m,
                       const uint8_t *deltas, uint32_t *taken) {
-    struct tide__replicas *replicas = table->replicas;
-    const bool slots = m->kind >= TIDE__REPL_BARRIER, raw = m->kind != TIDE__REPL_PUSH;
-    const size_t bytes = (raw ? table->row_floats : table->width) * sizeof(float);
+    const size_t bytes =
+        (m->kind == TIDE__REPL_PUSH ? table->width : table->row_floats) * sizeof(float);
+    struct tide__rows rows;
     uint32_t count = 0;
-    tide__replicas_mark(replicas);
-    for (uint32_t i = 0; i < m->count; i++) {
-        if (!slots) {
-            tide__rows_prefetch(table, m->keys, i, m->count, false);
-        }
-        const uint64_t key = u64_at(m->keys, i);
-        const uint32_t slot = slots ? (uint32_t)key : tide__slot_of(table, key);
-        if (replicas->mark[slot] != replicas->mark_now) { /* the slot's part goes together */
-            replicas->mark[slot] = replicas->mark_now;
-            replicas->marked[slot] = (uint8_t)judge(table, m, i, slot);
-            if (replicas->marked[slot] == NEXT) {
-                replicas->number[slot]++;
-                if (m->kind != TIDE__REPL_ROWS) {
-                    tide__recent_add(table, slot, m->origin, m->sequence);
-                }
+    tide__replicas_mark(table->replicas);
+    for (uint32_t i = 0; i < m->count; i += (uint32_t)rows.count) {
+        tide__rows_ahead(table, m->keys + i * sizeof(uint64_t), NULL, m->count - i, false, &rows);
+        for (uint32_t j = 0; j < rows.count; j++) {
+            if (apply_one(table, m, i + j, &rows, j, deltas + (i + j) * bytes)) {
+                taken[count++] = i + j;
             }
-        }
-        if (replicas->marked[slot] == NEXT) {
-            int code = row_apply(table, slot, key, raw, deltas + i * bytes);
-            if (code < 0) {
-                tide__copy_fail(table, slot, tide__store_self(table->store));
-                replicas->marked[slot] = REFUSED;
-            }
-        }
-        if (replicas->marked[slot] != REFUSED) {
-            taken[count++] = i;
         }
     }
     if (m->kind == TIDE__REPL_ROWS) {
         take_ids(table, m);
+    }
+    return count;
+}
+
+/* Barriers and those who join: which of its slots follow whoever says it. */
+static uint32_t look(struct tide_table *table, const struct tide__repl_message *m,
+                     uint32_t *taken) {
+    struct tide__replicas *replicas = table->replicas;
+    uint32_t count = 0;
+    tide__replicas_mark(replicas);
+    for (uint32_t i = 0; i < m->count; i++) {
+        const uint32_t slot = (uint32_t)u64_at(m->keys, i);
+        if (tide__replicas_first(replicas, slot)) {
+            replicas->slots[slot].marked = (uint8_t)judge(table, m, i, slot);
+        }
+        if (replicas->slots[slot].marked != REFUSED) {
+            taken[count++] = i;
+        }
     }
     return count;
 }
@@ -345,7 +369,10 @@ void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader
     if (taken && (deltas || !is_short) &&
         (!has_id || tide__recent_reserve(table, m.origin, 1, m.count) == 0)) {
         tide__recent_low(store, m.origin, m.low);
-        uint32_t count = apply(table, &m, deltas ? (const uint8_t *)deltas : m.rows, taken);
+        const uint32_t count =
+            m.kind >= TIDE__REPL_BARRIER
+                ? look(table, &m, taken)
+                : apply(table, &m, deltas ? (const uint8_t *)deltas : m.rows, taken);
         if (tide__chain_at(m.chain, 0) && count == m.count) {
             (void)tide__repl_send(table, &m);
         } else if (tide__chain_at(m.chain, 0) && count) {
@@ -381,11 +408,11 @@ static int part_send(struct parts *p, bool last) {
     tide_write_uint(&w, TIDE__OP_SNAP);
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, p->slot);
-    tide_write_uint(&w, table->slot_versions[p->slot] > table->replicas->fence[p->slot]
+    tide_write_uint(&w, table->slot_versions[p->slot] > table->replicas->slots[p->slot].fence
                             ? table->slot_versions[p->slot]
-                            : table->replicas->fence[p->slot]);
+                            : table->replicas->slots[p->slot].fence);
     tide_write_uint(&w, (p->first ? FIRST_PART : 0u) | (last ? LAST_PART : 0u));
-    tide_write_uint(&w, table->replicas->number[p->slot]);
+    tide_write_uint(&w, table->replicas->slots[p->slot].number);
     tide_write_typed(&w, TIDE_U64, p->keys, p->count);
     tide_write_typed(&w, TIDE_F32, p->rows, p->count * table->row_floats);
     tide__recent_write(table, p->slot, &w);
@@ -440,8 +467,8 @@ static int let_go(void *arg, uint64_t key, uint64_t word, const float *row) {
 void tide__copy_drop(struct tide_table *table, uint32_t slot) {
     (void)tide__slot_drain(table, slot, let_go, NULL); /* another node has the rows */
     tide__recent_drop(table, slot);
-    table->replicas->held[slot] = false;
-    table->replicas->number[slot] = 0;
+    table->replicas->slots[slot].held = false;
+    table->replicas->slots[slot].number = 0;
 }
 
 void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
@@ -452,7 +479,7 @@ void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
              table->name, (unsigned)node, tide_error_message());
     if (node == self) { /* nothing comes here any more that would drop the rows later */
         tide__copy_drop(table, slot);
-        table->replicas->arriving[slot] = false;
+        table->replicas->slots[slot].arriving = false;
     }
     tide__move_send(store, tide_net_controller(store->net), TIDE__OP_COPY_FAILED, table->id,
                     table->slot_versions[slot], node, &slot, 1, NULL, 0);
@@ -485,20 +512,24 @@ void tide__copy_snapshot(struct tide_store *store, struct tide_reader *r) {
     }
     if (part & FIRST_PART) {
         tide__copy_drop(table, (uint32_t)slot);
-        replicas->arriving[slot] = true;
+        replicas->slots[slot].arriving = true;
     }
     int code = 0;
-    for (size_t i = 0; i < count && !code && replicas->arriving[slot]; i++) {
-        code = row_apply(table, (uint32_t)slot, u64_at(keys, i), true,
-                         rows + i * table->row_floats * sizeof(float));
+    struct tide__rows ahead;
+    for (size_t i = 0; i < count && !code && replicas->slots[slot].arriving; i += ahead.count) {
+        tide__rows_ahead(table, keys + i * sizeof(uint64_t), NULL, count - i, false, &ahead);
+        for (size_t j = 0; j < ahead.count && !code; j++) {
+            code = row_apply(table, &ahead, j, true,
+                             rows + (i + j) * table->row_floats * sizeof(float));
+        }
     }
     code = code < 0 ? code : tide__recent_read(table, (uint32_t)slot, r);
-    replicas->fence[slot] = (uint32_t)version;
-    replicas->number[slot] = number;
+    replicas->slots[slot].fence = (uint32_t)version;
+    replicas->slots[slot].number = number;
     if (code < 0) {
         tide__copy_fail(table, (uint32_t)slot, tide__store_self(store));
-    } else if ((part & LAST_PART) && replicas->arriving[slot]) {
-        replicas->arriving[slot] = false;
-        replicas->held[slot] = true;
+    } else if ((part & LAST_PART) && replicas->slots[slot].arriving) {
+        replicas->slots[slot].arriving = false;
+        replicas->slots[slot].held = true;
     }
 }

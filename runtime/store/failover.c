@@ -166,7 +166,7 @@ static void takes_over(struct change *c, uint32_t slot, uint16_t old_home, uint6
     struct tide__replicas *replicas = c->table->replicas;
     const bool others = tide__chain_at(old_chain, 0) != tide__store_self(store);
     replicas->open_at[slot] = tide__lease_over(store, old_home, others);
-    replicas->opening[slot] = TIDE__OPEN_AT;
+    replicas->slots[slot].opening = TIDE__OPEN_AT;
     replicas->unopened++;
     note_deposed(c, old_home);
 }
@@ -194,8 +194,8 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     }
     c->changed[slot / 64] |= bit;
     c->moved[slot / 64] |= bit;
-    if ((route & TIDE__MINE) && replicas->opening[slot] != TIDE__OPEN) {
-        replicas->opening[slot] = TIDE__OPEN;
+    if ((route & TIDE__MINE) && replicas->slots[slot].opening != TIDE__OPEN) {
+        replicas->slots[slot].opening = TIDE__OPEN;
         replicas->unopened--;
     }
     if ((route & TIDE__MINE) || home == self) {
@@ -238,8 +238,8 @@ static void apply(struct change *c) {
         uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
         /* Who joins may have heard of the group from its home first. */
         bool member = (route & TIDE__MINE) || tide__chain_has(chain, self) ||
-                      table->replicas->fence[s] >= table->slot_versions[s];
-        if ((c->changed[s / 64] >> (s % 64) & 1) && table->replicas->held[s] && !member) {
+                      table->replicas->slots[s].fence >= table->slot_versions[s];
+        if ((c->changed[s / 64] >> (s % 64) & 1) && table->replicas->slots[s].held && !member) {
             tide__copy_drop(table, s);
         }
     }
@@ -257,7 +257,8 @@ static void report_missing(const struct change *c) {
         memcpy(&version, c->versions + i * 4, 4);
         uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
         if (table->slot_versions[slot] == version && chain != TIDE__LOST_CHAIN &&
-            tide__chain_has(chain, self) && !replicas->held[slot] && !replicas->arriving[slot]) {
+            tide__chain_has(chain, self) && !replicas->slots[slot].held &&
+            !replicas->slots[slot].arriving) {
             (void)tide_fail(TIDE_EPROTO, "it is not here");
             tide__copy_fail(table, slot, self);
         }

@@ -1,20 +1,7 @@
 /* Rows of tables with copies: one is locked wherever its slot's home is; many are fetched ahead. */
 #include "store/replica.h"
 
-enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
-
-uint64_t tide__row_look(const struct tide_table *table, uint32_t slot, uint64_t key) {
-    if (table->options.keys == TIDE_KEYS_HASHED) {
-        return 0;
-    }
-    /* acquire: with tide__dense_words */
-    const atomic_uint_fast64_t *words =
-        atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
-    /* relaxed: whoever needs the row locks it */
-    return words ? atomic_load_explicit(words + tide__place_of(table, slot, key),
-                                        memory_order_relaxed)
-                 : 0;
-}
+enum { LINE = 64, LINES_AHEAD = 4 };
 
 int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
                    atomic_uint_fast64_t **word, uint64_t *old) {
@@ -53,37 +40,34 @@ static void fetch_row(const struct tide_table *table, atomic_uint_fast64_t *at) 
     }
 }
 
-void tide__rows_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count,
-                         bool words_only) {
-    struct tide__replicas *replicas = table->replicas;
-    atomic_uint_fast64_t *words[BLOCK] = {NULL};
-    uint64_t key[BLOCK];
-    uint32_t slots[BLOCK];
-    if (i % BLOCK) {
-        return;
-    }
-    const size_t block = count - i < BLOCK ? count - i : BLOCK;
-    for (size_t j = 0; j < block; j++) {
-        memcpy(&key[j], keys + (i + j) * sizeof key[j], sizeof key[j]);
-        slots[j] = tide__slot_of(table, key[j]);
-        __builtin_prefetch(&table->slots[slots[j]]);
-        __builtin_prefetch(&replicas->mark[slots[j]], 1);
-        __builtin_prefetch(&replicas->number[slots[j]], 1);
+void tide__rows_ahead(struct tide_table *table, const uint8_t *keys, const uint32_t *indices,
+                      size_t count, bool words_only, struct tide__rows *out) {
+    out->count = count < TIDE__ROWS_AHEAD ? count : TIDE__ROWS_AHEAD;
+    for (size_t j = 0; j < out->count; j++) {
+        const size_t at = indices ? indices[j] : j;
+        memcpy(&out->keys[j], keys + at * sizeof out->keys[j], sizeof out->keys[j]);
+        out->slots[j] = tide__slot_of(table, out->keys[j]);
+        out->words[j] = NULL;
+        __builtin_prefetch(&table->slots[out->slots[j]]);
+        if (!words_only) {
+            __builtin_prefetch(&table->replicas->slots[out->slots[j]], 1);
+        }
     }
     if (table->options.keys == TIDE_KEYS_HASHED) {
         return;
     }
-    for (size_t j = 0; j < block; j++) {
+    for (size_t j = 0; j < out->count; j++) {
         /* acquire: with tide__dense_words */
-        words[j] = atomic_load_explicit(&table->slots[slots[j]].index, memory_order_acquire);
-        if (words[j]) {
-            words[j] += tide__place_of(table, slots[j], key[j]);
-            __builtin_prefetch(words[j], 1);
+        atomic_uint_fast64_t *words =
+            atomic_load_explicit(&table->slots[out->slots[j]].index, memory_order_acquire);
+        if (words) {
+            out->words[j] = words + tide__place_of(table, out->slots[j], out->keys[j]);
+            __builtin_prefetch(out->words[j], 1);
         }
     }
-    for (size_t j = 0; j < block && !words_only; j++) {
-        if (words[j]) {
-            fetch_row(table, words[j]);
+    for (size_t j = 0; j < out->count && !words_only; j++) {
+        if (out->words[j]) {
+            fetch_row(table, out->words[j]);
         }
     }
 }

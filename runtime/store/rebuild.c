@@ -48,6 +48,12 @@ static void report(struct tide_table *table, struct tide__rebuild *order) {
     tide_free(slots);
 }
 
+static void chain_set(struct tide_table *table, uint32_t slot, uint64_t chain) {
+    tide__routes_begin(table); /* messages are put together by it */
+    atomic_store_explicit(&table->replicas->chain[slot], chain, memory_order_relaxed);
+    tide__routes_end(table);
+}
+
 /* 1: it is under way; 0: nothing is to be done; ENOMEM, EBUSY: not yet. */
 static int join(struct tide_table *table, const struct tide__rebuild *order, uint32_t slot) {
     struct tide__replicas *replicas = table->replicas;
@@ -66,12 +72,11 @@ static int join(struct tide_table *table, const struct tide__rebuild *order, uin
     if (tide__chain_has(chain, order->node) || tide__chain_count(chain) == TIDE__CHAIN_MAX) {
         return 0;
     }
-    atomic_store_explicit(&replicas->chain[slot], tide__chain_append(chain, order->node),
-                          memory_order_relaxed);
+    chain_set(table, slot, tide__chain_append(chain, order->node));
     if (tide__replica_join(table, slot, true) == 0) {
         return 1;
     }
-    atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
+    chain_set(table, slot, chain);
     tide__copy_fail(table, slot, order->node);
     return 0;
 }
@@ -97,7 +102,7 @@ void tide__rebuild_advance(struct tide_table *table) {
                          tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW);
     const uint32_t most = pauses ? 0 : in_flight_max(table); /* goes on with a later beat */
     while (order->at < order->count && order->in_flight < most) {
-        if (table->replicas->opening[order->slots[order->at]] != TIDE__OPEN) {
+        if (table->replicas->slots[order->slots[order->at]].opening != TIDE__OPEN) {
             break; /* not ours to give yet */
         }
         const uint32_t i = order->at;

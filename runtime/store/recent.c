@@ -25,7 +25,8 @@ struct tide__recent {
     uint16_t *slots;
     uint64_t *highest; /* by origin */
     uint32_t count, room, slot_count, slot_room, origins;
-    uint32_t untold; /* the first entry that copies have not heard of (at_risk.h) */
+    uint32_t untold;  /* the first entry that copies have not heard of (at_risk.h) */
+    uint32_t telling; /* the first that they have not all heard of when all have been told */
     bool forgets;    /* an element of `forgot` is not 0 */
     uint32_t forgot[TIDE_SLOT_COUNT]; /* entries before this one do not count for the slot */
 };
@@ -63,7 +64,7 @@ static bool is_live(const struct tide_table *table, const struct entry *e) {
 /* Drops what cannot come again, or was forgotten. */
 static void compact(struct tide_table *table) {
     struct tide__recent *r = table->replicas->recent;
-    uint32_t kept = 0, slots = 0, untold = 0;
+    uint32_t kept = 0, slots = 0, untold = 0, telling = 0;
     for (uint32_t i = 0; i < r->count; i++) {
         struct entry e = r->entries[i];
         const uint32_t first = slots;
@@ -77,11 +78,13 @@ static void compact(struct tide_table *table) {
             e.count = (uint16_t)(slots - first);
             r->entries[kept++] = e;
             untold += i < r->untold;
+            telling += i < r->telling;
         }
     }
     r->count = kept;
     r->slot_count = slots;
     r->untold = untold;
+    r->telling = telling;
     if (r->forgets) {
         memset(r->forgot, 0, sizeof r->forgot);
         r->forgets = false;
@@ -135,7 +138,8 @@ void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, 
     struct entry *last = r->count ? &r->entries[r->count - 1] : NULL;
     TIDE_ASSERT(origin < r->origins && r->slot_count < r->slot_room);
     if (!last || last->origin != origin || last->sequence != sequence ||
-        last->count == TIDE_SLOT_COUNT || r->count == r->untold || r->forgot[slot] == r->count) {
+        last->count == TIDE_SLOT_COUNT || r->count == r->untold || r->count == r->telling ||
+        r->forgot[slot] == r->count) {
         TIDE_ASSERT(r->count < r->room);
         last = &r->entries[r->count++];
         *last = (struct entry){.sequence = sequence, .first = r->slot_count, .origin = origin};
@@ -163,8 +167,8 @@ enum tide__id_state tide__recent_look(struct tide_table *table, uint16_t origin,
         for (uint32_t j = 0; e->sequence == sequence && e->origin == origin && j < e->count; j++) {
             const uint16_t slot = r->slots[e->first + j];
             if (i >= r->forgot[slot]) {
-                replicas->mark[slot] = replicas->mark_now;
-                replicas->marked[slot] = true;
+                replicas->slots[slot].mark = replicas->mark_now;
+                replicas->slots[slot].marked = true;
                 state = TIDE__ID_KNOWN;
             }
         }
@@ -187,7 +191,7 @@ uint32_t tide__recent_tell(const struct tide_table *table, uint64_t *out) {
         const struct entry *e = &r->entries[i];
         for (uint32_t j = 0; j < e->count && is_live(table, e); j++) {
             const uint16_t slot = r->slots[e->first + j];
-            if (replicas->mark[slot] == replicas->mark_now && i >= r->forgot[slot]) {
+            if (replicas->slots[slot].mark == replicas->mark_now && i >= r->forgot[slot]) {
                 uint64_t *id = out + TIDE__ID_FIELDS * (size_t)count++;
                 id[0] = slot;
                 id[1] = e->origin;
@@ -198,8 +202,13 @@ uint32_t tide__recent_tell(const struct tide_table *table, uint64_t *out) {
     return count;
 }
 
+void tide__recent_telling(struct tide_table *table) {
+    table->replicas->recent->telling = table->replicas->recent->count;
+}
+
 void tide__recent_told(struct tide_table *table) {
-    table->replicas->recent->untold = table->replicas->recent->count;
+    struct tide__recent *r = table->replicas->recent;
+    r->untold = TIDE_MUTANT(window_told_early) ? r->count : r->telling;
 }
 
 static bool has_slot(const struct tide__recent *r, const struct entry *e, uint32_t slot) {

@@ -9,7 +9,13 @@
 #include "store/replica.h"
 #include "store/shared.h"
 
-enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, LOCALIZE_KEYS = 512 };
+enum {
+    HEAD_BYTES = 96,
+    NODES_SMALL = 64,
+    MESSAGES_MAX = 65000,
+    LOCALIZE_KEYS = 512,
+    COPY_BUCKETS = 64
+};
 
 /* ---- grouping ---- */
 
@@ -201,45 +207,85 @@ static int group_own(const struct tide__pass *pass, enum tide__kind kind,
     return code;
 }
 
+/* `order`: the misses, those of one bucket together, else in their order. */
+static void by_bucket(const uint8_t *bucket, size_t count, uint32_t *order) {
+    uint32_t start[COPY_BUCKETS + 1] = {0};
+    for (size_t i = 0; i < count; i++) {
+        start[bucket[i] + 1]++;
+    }
+    for (unsigned b = 0; b < COPY_BUCKETS; b++) {
+        start[b + 1] += start[b];
+    }
+    for (size_t i = 0; i < count; i++) {
+        order[start[bucket[i]]++] = (uint32_t)i;
+    }
+}
+
+/* Tables with copies: keys whose copies are at one node are of one. A chain is changed under the
+ * pending lock, and that moves `changes`: so the same key is in one bucket. */
+static uint8_t bucket_of(const struct tide_table *table, uint32_t slot) {
+    const uint64_t chain =
+        atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
+    return (uint8_t)(tide__chain_at(chain, 0) % COPY_BUCKETS);
+}
+
+struct routed { /* the misses of a pass */
+    uint16_t *node, highest;
+    uint8_t *bucket;
+    bool differ, stale; /* buckets; a key is served here now */
+};
+
+/* ELOST. */
+static int route_misses(const struct tide__pass *pass, enum tide__kind kind, struct routed *r) {
+    struct tide_table *table = pass->table;
+    const struct tide__misses *m = pass->misses;
+    const uint16_t self = tide__store_self(table->store);
+    const bool pushed = table->replicas && kind == TIDE__PUSH; /* the home passes it on in pieces */
+    for (size_t i = 0; i < m->count && !r->stale; i++) {
+        uint64_t key;
+        memcpy(&key, (const char *)pass->keys + (size_t)m->at[i] * 8, 8);
+        const uint32_t slot = tide__slot_of(table, key);
+        /* acquire: pairs with the release of a route, for `changes` */
+        uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_acquire);
+        if (TIDE_UNLIKELY(route & TIDE__LOST)) {
+            return tide__lost_fail(table, slot, key);
+        }
+        r->stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->replicas;
+        bool own = route & (TIDE__WORKER_HOLD | TIDE__MINE);
+        r->node[i] = own ? self : tide__route_home(route);
+        r->highest = r->node[i] > r->highest ? r->node[i] : r->highest;
+        r->bucket[i] = pushed ? bucket_of(table, slot) : 0;
+        r->differ |= r->bucket[i] != r->bucket[0];
+    }
+    return 0;
+}
+
 /* Messages for the misses of a pass. *stale: a route changed meanwhile, or a key is served here
  * now. */
 static int group(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket,
                  struct request **out, bool *stale) {
-    struct tide_table *table = pass->table;
     const struct tide__misses *m = pass->misses;
-    const uint16_t self = tide__store_self(table->store);
-    if (table->relocates) {
+    if (pass->table->relocates) {
         return group_own(pass, kind, ticket, out);
     }
     uint32_t small[NODES_SMALL] = {0}, *start = small;
-    uint16_t *node = NULL, highest = 0;
-    uint32_t *order = tide_alloc(m->count * (sizeof *order + sizeof *node));
+    struct routed routed = {.stale = false};
+    uint32_t *order = tide_alloc(m->count * (2 * sizeof *order + sizeof routed.node[0] + 1));
     struct request **end = out;
-    int code = 0;
     if (!order) {
         return tide_fail(TIDE_ENOMEM, "no memory to group %zu keys", m->count);
     }
-    node = (uint16_t *)(void *)(order + m->count);
-    for (size_t i = 0; i < m->count && !*stale; i++) {
-        uint64_t key;
-        memcpy(&key, (const char *)pass->keys + (size_t)m->at[i] * 8, 8);
-        /* acquire: pairs with the release of a route, for `changes` */
-        uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route,
-                                              memory_order_acquire);
-        if (TIDE_UNLIKELY(route & TIDE__LOST)) {
-            code = tide__lost_fail(table, tide__slot_of(table, key), key);
-            goto out;
-        }
-        *stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->replicas;
-        bool own = route & (TIDE__WORKER_HOLD | TIDE__MINE);
-        node[i] = own ? self : tide__route_home(route);
-        highest = node[i] > highest ? node[i] : highest;
-    }
+    uint32_t *misses = order + m->count;
+    routed.node = (uint16_t *)(void *)(misses + m->count);
+    routed.bucket = (uint8_t *)(routed.node + m->count);
+    int code = route_misses(pass, kind, &routed);
+    const uint16_t *node = routed.node, highest = routed.highest;
+    *stale = routed.stale;
     if (highest + 2 > NODES_SMALL) {
         start = tide_alloc_zero(highest + 2u, sizeof *start);
+        code = code || start ? code : TIDE_ENOMEM;
     }
-    if (!start || *stale) {
-        code = start ? 0 : TIDE_ENOMEM;
+    if (code || *stale) {
         goto out;
     }
     for (size_t i = 0; i < m->count;
@@ -249,7 +295,11 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
     for (unsigned n = 0; n <= highest; n++) {
         start[n + 1] += start[n];
     }
-    for (size_t i = 0; i < m->count; i++) {
+    if (routed.differ) {
+        by_bucket(routed.bucket, m->count, misses);
+    }
+    for (size_t k = 0; k < m->count; k++) {
+        const size_t i = routed.differ ? misses[k] : k;
         order[start[node[i]]++] = m->at[i]; /* start[n] becomes the end of n's keys */
     }
     const size_t most = keys_a_message(pass, kind);

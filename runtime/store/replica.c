@@ -40,7 +40,7 @@ int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
             tide__route_set(table, s, tide__route_home(route) | TIDE__LOST);
             continue;
         }
-        table->replicas->held[s] =
+        table->replicas->slots[s].held =
             (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
     }
     int code = tide__recent_create(table);
@@ -144,6 +144,11 @@ static struct tide_blob *rows_at(const struct tide__repl *from, const uint32_t *
     if (count == from->count) {
         return tide_blob_ref(from->rows);
     }
+    if (indices[count - 1] - indices[0] + 1 == count) { /* one behind the other */
+        const uint32_t first = TIDE_MUTANT(copies_of_first_rows) ? 0 : indices[0];
+        return tide_blob_slice(from->rows, (const char *)from->rows->data + first * from->row_bytes,
+                               count * from->row_bytes);
+    }
     struct tide_blob *rows = tide_blob_create(count * from->row_bytes);
     for (uint32_t i = 0; rows && i < count; i++) {
         memcpy((char *)rows->data + i * from->row_bytes,
@@ -162,19 +167,21 @@ static void ids_at(const struct tide__repl *from, struct tide__repl *repl) {
     repl->id_count = 0;
     for (uint32_t i = 0; i < from->id_count; i++) {
         const uint64_t *id = from->ids + TIDE__ID_FIELDS * (size_t)i;
-        if (replicas->mark[id[0]] == replicas->mark_now) {
+        if (replicas->slots[id[0]].mark == replicas->mark_now) {
             memcpy(repl->ids + TIDE__ID_FIELDS * (size_t)repl->id_count++, id,
                    TIDE__ID_FIELDS * sizeof *id);
         }
     }
 }
 
-/* `count` entries at `indices`, ascending, of these, as one that goes down `chain`. */
+/* `count` entries at `indices`, ascending, of these (NULL: all), as one that goes down `chain` with
+ * the versions that its slots have now. */
 static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chain,
                                     const uint32_t *indices, uint32_t count) {
     const size_t id_fields = (size_t)from->id_count * TIDE__ID_FIELDS;
     struct tide__repl *repl =
-        tide_alloc(sizeof *repl + (2 * (size_t)count + id_fields) * sizeof(uint64_t));
+        tide_alloc(sizeof *repl + (2 * (size_t)count + id_fields) * sizeof(uint64_t) +
+                   count * sizeof repl->versions[0]);
     struct tide_blob *rows = from->rows ? rows_at(from, indices, count) : NULL;
     if (!repl || (from->rows && !rows)) {
         tide_free(repl);
@@ -188,9 +195,12 @@ static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chai
     repl->keys = (uint64_t *)(void *)(repl + 1);
     repl->numbers = repl->keys + count;
     repl->ids = repl->numbers + count;
+    repl->versions = (uint32_t *)(void *)(repl->ids + id_fields);
     for (uint32_t i = 0; i < count; i++) {
-        repl->keys[i] = from->keys[indices[i]];
-        repl->numbers[i] = from->numbers[indices[i]];
+        const uint32_t at = indices ? indices[i] : i;
+        repl->keys[i] = from->keys[at];
+        repl->numbers[i] = from->numbers[at];
+        repl->versions[i] = from->table->slot_versions[repl_slot(from, at)];
     }
     if (id_fields) {
         ids_at(from, repl);
@@ -198,15 +208,8 @@ static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chai
     return repl;
 }
 
-static void repl_go(struct tide__repl *repl) {
+static void repl_go(const struct tide__repl *repl) {
     struct tide_table *table = repl->table;
-    uint32_t *versions = tide_alloc(repl->count * sizeof *versions);
-    if (!versions) {
-        return; /* as if it were on its way: the next change of the group sends it again */
-    }
-    for (uint32_t i = 0; i < repl->count; i++) {
-        versions[i] = table->slot_versions[repl_slot(repl, i)];
-    }
     struct tide__repl_message message = {
         .token = repl->token,
         .chain = repl->chain,
@@ -218,7 +221,7 @@ static void repl_go(struct tide__repl *repl) {
         .count = repl->count,
         .keys = (const uint8_t *)repl->keys,
         .numbers = (const uint8_t *)repl->numbers,
-        .versions = (const uint8_t *)versions,
+        .versions = (const uint8_t *)repl->versions,
         .rows = repl->rows ? repl->rows->data : NULL,
         .blob = repl->rows,
         .row_bytes = repl->row_bytes,
@@ -231,18 +234,23 @@ static void repl_go(struct tide__repl *repl) {
     }
     (void)tide__repl_send(table, &message); /* unreachable: its death changes the group */
     tide_free(lows);
-    tide_free(versions);
 }
 
 /* ---- rows ---- */
 
-/* One push to the key fewer is on its way to the copies. */
-static void unacked_less(struct tide_table *table, uint64_t key) {
-    atomic_uint_fast64_t *word;
-    uint64_t old;
-    if (tide__row_lock(table, tide__slot_of(table, key), key, false, &word, &old) == TIDE__FOUND) {
-        uint64_t one = tide__word_seen(old) ? UINT64_C(1) << 32 : 0;
-        tide__word_unlock(word, old - one);
+/* One push to each of the keys fewer is on its way to the copies. */
+static void unacked_less(struct tide_table *table, const uint64_t *keys, size_t count) {
+    struct tide__rows rows;
+    for (size_t i = 0; i < count; i += rows.count) {
+        tide__rows_ahead(table, (const uint8_t *)(keys + i), NULL, count - i, true, &rows);
+        for (size_t j = 0; j < rows.count; j++) {
+            atomic_uint_fast64_t *word;
+            uint64_t old;
+            if (tide__rows_lock(table, &rows, j, false, &word, &old) == TIDE__FOUND) {
+                const uint64_t one = tide__word_seen(old) ? UINT64_C(1) << 32 : 0;
+                tide__word_unlock(word, old - one);
+            }
+        }
     }
 }
 
@@ -255,7 +263,7 @@ void tide__wait_done(struct tide__wait *wait) {
     }
     if (wait->opens) {
         for (uint32_t i = 0; i < wait->slot_count; i++) {
-            uint8_t *opening = &table->replicas->opening[wait->slots[i]];
+            uint8_t *opening = &table->replicas->slots[wait->slots[i]].opening;
             if (*opening == TIDE__OPEN_ASKED && !wait->dead) {
                 slot_open(table, wait->slots[i]);
             } else if (*opening == TIDE__OPEN_ASKED) {
@@ -275,9 +283,8 @@ void tide__wait_done(struct tide__wait *wait) {
 
 /* *takes*; all copies have it. */
 static void repl_done(struct tide__repl *repl) {
-    for (uint32_t i = 0; i < repl->count && repl->kind < TIDE__REPL_ROWS; i++) {
-        tide__rows_prefetch(repl->table, (const uint8_t *)repl->keys, i, repl->count, true);
-        unacked_less(repl->table, repl->keys[i]);
+    if (repl->kind < TIDE__REPL_ROWS) {
+        unacked_less(repl->table, repl->keys, repl->count);
     }
     if (repl->kind >= TIDE__REPL_BARRIER && !repl->wait) {
         tide__rebuild_joined(repl->table, (uint32_t)repl->keys[0]);
@@ -293,7 +300,7 @@ static uint64_t chain_of(const struct tide__repl *repl, uint32_t i) {
                                 memory_order_relaxed);
 }
 
-/* `count` entries at `indices` go down `chain`. */
+/* `count` entries at `indices` (NULL: all) go down `chain`. */
 static int send_part(const struct tide__repl *all, uint64_t chain, const uint32_t *indices,
                      uint32_t count) {
     struct tide__replication *r = all->table->store->replication;
@@ -314,7 +321,8 @@ static int send_part(const struct tide__repl *all, uint64_t chain, const uint32_
     return 0;
 }
 
-int tide__replicate(const struct tide__repl *all) {
+/* Slots of several chains. */
+static int send_parts(const struct tide__repl *all) {
     uint32_t *rest = tide_alloc(2 * (size_t)all->count * sizeof *rest);
     uint32_t left = all->count, *part = rest + all->count;
     for (uint32_t i = 0; rest && i < left; i++) {
@@ -338,6 +346,15 @@ int tide__replicate(const struct tide__repl *all) {
     return code;
 }
 
+int tide__replicate(const struct tide__repl *all) {
+    const uint64_t chain = chain_of(all, 0);
+    uint32_t same = 1;
+    while (same < all->count && chain_of(all, same) == chain) {
+        same++;
+    }
+    return same == all->count ? send_part(all, chain, NULL, same) : send_parts(all);
+}
+
 void tide__replica_ack(struct tide_store *store, struct tide_reader *r) {
     uint64_t token = tide_read_uint(r);
     struct tide__repl *repl =
@@ -349,7 +366,9 @@ void tide__replica_ack(struct tide_store *store, struct tide_reader *r) {
 
 void tide__replicas_mark(struct tide__replicas *replicas) {
     if (++replicas->mark_now == 0) {
-        memset(replicas->mark, 0, sizeof replicas->mark);
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+            replicas->slots[s].mark = 0;
+        }
         replicas->mark_now = 1;
     }
 }
@@ -365,7 +384,7 @@ int tide__barrier(struct tide_table *table, struct tide__wait *wait, const uint3
     all.numbers = numbers;
     for (uint32_t i = 0; i < count; i++) {
         all.keys[i] = slots[i];
-        numbers[i] = table->replicas->number[slots[i]];
+        numbers[i] = table->replicas->slots[slots[i]].number;
     }
     all.count = count;
     int code = count ? tide__replicate(&all) : 0;
@@ -397,7 +416,7 @@ static void retarget(struct tide__repl *repl, const uint64_t *changed) {
         if (route & TIDE__MINE) {
             kept[count++] = i;
         } else if (repl->kind < TIDE__REPL_ROWS) {
-            unacked_less(table, repl->keys[i]);
+            unacked_less(table, &repl->keys[i], 1);
         }
     }
     struct tide__repl *part = count ? repl_make(repl, 0, kept, count) : NULL;
@@ -452,7 +471,7 @@ void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed) 
 }
 
 static void slot_open(struct tide_table *table, uint32_t slot) {
-    table->replicas->opening[slot] = TIDE__OPEN;
+    table->replicas->slots[slot].opening = TIDE__OPEN;
     table->replicas->unopened--;
     tide__route_clear(table, slot, TIDE__AWAITED);
 }
@@ -464,8 +483,8 @@ static void open_due(struct tide_table *table) {
     struct tide__wait *wait = tide_alloc_zero(1, sizeof *wait);
     uint32_t *slots = tide_alloc(TIDE_SLOT_COUNT * sizeof *slots), count = 0;
     for (uint32_t s = 0; wait && slots && s < TIDE_SLOT_COUNT; s++) {
-        if (replicas->opening[s] == TIDE__OPEN_AT && replicas->open_at[s] <= now) {
-            replicas->opening[s] = TIDE__OPEN_ASKED;
+        if (replicas->slots[s].opening == TIDE__OPEN_AT && replicas->open_at[s] <= now) {
+            replicas->slots[s].opening = TIDE__OPEN_ASKED;
             slots[count++] = s;
         }
     }
@@ -491,7 +510,7 @@ void tide__replicas_advance(struct tide_table *table) {
 }
 
 int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins) {
-    uint64_t entry[2] = {slot, table->replicas->number[slot]};
+    uint64_t entry[2] = {slot, table->replicas->slots[slot].number};
     const struct tide__repl join = {.table = table,
                                     .kind = joins ? TIDE__REPL_JOIN : TIDE__REPL_BARRIER,
                                     .count = 1,

@@ -62,9 +62,11 @@ int tide__recent_reserve(struct tide_table *table, uint16_t origin, uint32_t pus
                          uint32_t slots);
 void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
 /* Ids that the copies have not heard of (at_risk.h): at most how many; those of marked slots that
- * may come again, as (slot, origin, sequence), and how many; they have heard of all. */
+ * may come again, as (slot, origin, sequence), and how many. They are about to be told of all that
+ * there are now, in parts; they have heard of those. */
 uint32_t tide__recent_untold(const struct tide_table *table);
 uint32_t tide__recent_tell(const struct tide_table *table, uint64_t *out);
+void tide__recent_telling(struct tide_table *table);
 void tide__recent_told(struct tide_table *table);
 /* Two arrays: u64 (origin, sequence) pairs, then u64 (origin, low) pairs. */
 void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w);
@@ -105,23 +107,29 @@ struct tide__repl { /* what goes down a chain */
     size_t row_bytes;
     struct tide_blob *rows; /* NULL: a barrier or join. Never changes, so messages share it */
     uint64_t *keys, *numbers;
-    uint64_t *ids; /* (slot, origin, sequence) */
+    uint64_t *ids;      /* (slot, origin, sequence) */
+    uint32_t *versions; /* of the slots, as it is sent */
 };
 enum tide__opening { TIDE__OPEN, TIDE__OPEN_AT, TIDE__OPEN_ASKED };
+
+/* What each key of an operation needs of its slot: together, so that it comes with one line. */
+struct tide__copied_slot {
+    uint64_t number; /* pushes applied to the slot, here */
+    uint32_t fence;  /* copies: the highest version that came with a push */
+    uint32_t mark;   /* of the operation that is worked on, and what it found */
+    uint8_t marked;
+    uint8_t opening; /* enum tide__opening */
+    bool held;       /* this node has the slot's rows, all of them */
+    bool arriving;   /* some of them, and the others are coming */
+};
 
 struct tide__replicas { /* of a table */
     /* any thread; the home's: with who is joining */
     atomic_uint_fast64_t chain[TIDE_SLOT_COUNT];
     atomic_uint_fast64_t async_pulls; /* messages of this node's workers, unanswered */
     /* I/O thread */
-    uint64_t number[TIDE_SLOT_COUNT];  /* pushes applied to the slot, here */
-    uint32_t fence[TIDE_SLOT_COUNT];   /* copies: the highest version that came with a push */
+    struct tide__copied_slot slots[TIDE_SLOT_COUNT];
     uint64_t open_at[TIDE_SLOT_COUNT]; /* a new home: when the old one's leases have run out */
-    uint8_t opening[TIDE_SLOT_COUNT];  /* enum tide__opening */
-    bool held[TIDE_SLOT_COUNT];        /* this node has the slot's rows, all of them */
-    bool arriving[TIDE_SLOT_COUNT];    /* some of them, and the others are coming */
-    uint32_t mark[TIDE_SLOT_COUNT];    /* of the operation that is worked on, and what it found */
-    uint8_t marked[TIDE_SLOT_COUNT];
     struct tide__recent *recent;
     struct tide__rebuild *rebuilds; /* the home's orders to bring in new copies */
     struct tide__at_risk *at_risk;  /* at_risk.h; NULL: durability strict. Constant */
@@ -174,19 +182,39 @@ int tide__barrier(struct tide_table *table, struct tide__wait *wait, const uint3
 void tide__replicas_mark(struct tide__replicas *replicas);
 /* True the first time for a slot since tide__replicas_mark. */
 static inline bool tide__replicas_first(struct tide__replicas *replicas, uint32_t slot) {
-    bool first = replicas->mark[slot] != replicas->mark_now;
-    replicas->mark[slot] = replicas->mark_now;
+    bool first = replicas->slots[slot].mark != replicas->mark_now;
+    replicas->slots[slot].mark = replicas->mark_now;
     return first;
 }
-/* To be called with i = 0, 1, ..: fetches what the next 32 keys (u64, unaligned) need; or all but
- * their rows. */
-void tide__rows_prefetch(struct tide_table *table, const uint8_t *keys, size_t i, size_t count,
-                         bool words_only);
-/* The key's word as it is now, perhaps locked; 0: there is none, or it takes the lock to see. */
-uint64_t tide__row_look(const struct tide_table *table, uint32_t slot, uint64_t key);
 /* FOUND and the word locked, NOT_FOUND (only without `create`) or an error. */
 int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
                    atomic_uint_fast64_t **word, uint64_t *old);
+
+/* Keys whose rows are worked on together, so that they come into the caches together. */
+enum { TIDE__ROWS_AHEAD = 32 };
+struct tide__rows {
+    size_t count;
+    uint64_t keys[TIDE__ROWS_AHEAD];
+    uint32_t slots[TIDE__ROWS_AHEAD];
+    atomic_uint_fast64_t
+        *words[TIDE__ROWS_AHEAD]; /* NULL: it takes more to find it, or to make it */
+};
+/* The first of `count` keys (u64, unaligned; those at `indices`, NULL: one after another), and what
+ * they need is fetched; or all of it but their rows. */
+void tide__rows_ahead(struct tide_table *table, const uint8_t *keys, const uint32_t *indices,
+                      size_t count, bool words_only, struct tide__rows *out);
+/* As tide__row_lock, of the j-th. */
+static inline int tide__rows_lock(struct tide_table *table, const struct tide__rows *rows, size_t j,
+                                  bool create, atomic_uint_fast64_t **word, uint64_t *old) {
+    *word = rows->words[j];
+    if (TIDE_UNLIKELY(!*word)) {
+        return tide__row_lock(table, rows->slots[j], rows->keys[j], create, word, old);
+    }
+    while (tide__word_lock(*word, false, old)) {
+        tide_pause();
+    }
+    return TIDE__FOUND;
+}
 
 /* ---- copy.c ---- */
 void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader *body);

@@ -46,18 +46,15 @@ static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t 
     return wait;
 }
 
-/* A row for every key of a push, before any of them changes. */
+/* A row for every key of a push, before any of them changes. Its words are fetched: nothing is to
+ * be done for most. */
 static int rows_reserve(struct tide_table *table, const struct tide__job *job,
                         const uint32_t *indices, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t key = tide__job_key_at(job, indices[i]);
         const uint32_t slot = tide__slot_of(table, key);
         atomic_uint_fast64_t *word;
-        uint64_t old = tide__row_look(table, slot, key);
-        if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED &&
-                        tide__word_seen(old) <= UNACKED_MAX)) {
-            continue; /* only this thread takes it away, or has one more under way */
-        }
+        uint64_t old;
         bool full = table->options.key_limit &&
                     tide__slab_used(&table->slab) >= table->options.key_limit;
         int code = tide__row_lock(table, slot, key, !full, &word, &old);
@@ -89,7 +86,7 @@ static int rows_reserve(struct tide_table *table, const struct tide__job *job,
     return 0;
 }
 
-/* The push's rows as they came, one after another, with what goes to the copies. */
+/* The push's rows as they came, one after another; room for their keys and numbers. */
 static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *indices,
                                        uint32_t count) {
     const struct tide__repl head = {.table = job->table,
@@ -112,90 +109,99 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
     all->rows = rows;
     all->keys = (uint64_t *)(void *)(all + 1);
     all->numbers = all->keys + count;
-    for (uint32_t i = 0; i < count; i++) {
-        all->keys[i] = tide__job_key_at(job, indices[i]);
-        if (!kept) {
-            memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
-                   head.row_bytes);
-        }
+    for (uint32_t i = 0; i < count && !kept; i++) {
+        memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
+               head.row_bytes);
     }
     all->count = count;
     return all;
 }
 
-static void row_push(struct tide__job *job, uint32_t index, uint64_t key, uint32_t slot) {
+/* The j-th of `rows`. */
+static void row_push(struct tide__job *job, uint32_t index, const struct tide__rows *rows,
+                     size_t j) {
     struct tide_table *table = job->table;
     const size_t floats = tide__job_floats(job);
     const uint8_t *delta = (job->deltas ? (const uint8_t *)job->deltas : job->rows) +
                            (size_t)index * floats * sizeof(float);
     atomic_uint_fast64_t *word;
     uint64_t old;
-    int code = tide__row_lock(table, slot, key, false, &word, &old);
+    int code = tide__rows_lock(table, rows, j, false, &word, &old);
     TIDE_ASSERT(code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED); /* reserved */
     float *row = tide__slab_row(&table->slab, (uint32_t)old);
-    tide__cut_push(table, key, &old, row, false, job->stamp, job->raw ? NULL : delta);
+    tide__cut_push(table, rows->keys[j], &old, row, false, job->stamp, job->raw ? NULL : delta);
     if (job->raw) {
         memcpy(row, delta, floats * sizeof *row);
     } else {
         tide__rule_apply(&table->options, row, delta);
     }
     const uint64_t one = UINT64_C(1) << 32;
-    tide__word_unlock(word, table->replicas->at_risk ? tide__at_risk_note(table, key, old)
+    tide__word_unlock(word, table->replicas->at_risk ? tide__at_risk_note(table, rows->keys[j], old)
                                                      : old + one);
 }
 
-/* Numbers and ids for the slots of a push that is new to them. */
-static void push_number(struct tide__job *job, struct tide__repl *all) {
-    struct tide__replicas *replicas = job->table->replicas;
+/* A push that is new to its slots: its ids, its rows, and (`all`: strict) what the copies get. */
+static void rows_push(struct tide__job *job, const uint32_t *indices, uint32_t count,
+                      struct tide__repl *all) {
+    struct tide_table *table = job->table;
+    struct tide__replicas *replicas = table->replicas;
+    struct tide__rows rows;
     tide__replicas_mark(replicas);
-    for (uint32_t i = 0; i < all->count; i++) {
-        const uint32_t slot = tide__slot_of(job->table, all->keys[i]);
-        if (tide__replicas_first(replicas, slot)) {
-            replicas->number[slot]++;
-            tide__recent_add(job->table, slot, job->origin, job->sequence);
+    for (uint32_t i = 0; i < count; i += (uint32_t)rows.count) {
+        tide__rows_ahead(table, job->keys, indices + i, count - i, false, &rows);
+        for (uint32_t j = 0; j < rows.count; j++) {
+            struct tide__copied_slot *slot = &replicas->slots[rows.slots[j]];
+            if (tide__replicas_first(replicas, rows.slots[j])) {
+                slot->number += all != NULL;
+                tide__recent_add(table, rows.slots[j], job->origin, job->sequence);
+            }
+            if (all) {
+                all->keys[i + j] = rows.keys[j];
+                all->numbers[i + j] = slot->number;
+            }
+            row_push(job, indices[i + j], &rows, j);
         }
-        all->numbers[i] = replicas->number[slot];
     }
 }
 
+/* What of a push is new here: the keys at `fresh_at`; `known_slots` have it. All that are asked
+ * about are answered, unless their origin waits no more. */
+struct sorted {
+    uint32_t waits, fresh, known; /* counts */
+    const uint32_t *wait_at, *fresh_at;
+    uint32_t *known_slots;
+    uint32_t *memory;
+    bool reserved; /* they have rows, all of them */
+};
+
 /* Room for all that a push changes here. */
-static int push_reserve(struct tide__job *job, const uint32_t *indices, uint32_t count) {
+static int push_reserve(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
     int code = tide__job_prepare(job);
-    code = code ? code : tide__recent_reserve(table, job->origin, 1, count);
-    return code ? code : rows_reserve(table, job, indices, count);
+    code = code ? code : tide__recent_reserve(table, job->origin, 1, s->fresh);
+    return code || s->reserved ? code : rows_reserve(table, job, s->fresh_at, s->fresh);
 }
 
 /* Durability window: the rows are listed, and go to the copies later. */
-static int push_at_risk(struct tide__job *job, const uint32_t *indices, uint32_t count) {
+static int push_at_risk(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
     tide__at_risk_begin(table);
-    int code = push_reserve(job, indices, count);
-    code = code ? code : tide__at_risk_reserve(table, count);
-    tide__replicas_mark(table->replicas);
-    for (uint32_t i = 0; i < count && !code; i++) {
-        const uint64_t key = tide__job_key_at(job, indices[i]);
-        const uint32_t slot = tide__slot_of(table, key);
-        if (tide__replicas_first(table->replicas, slot)) {
-            tide__recent_add(table, slot, job->origin, job->sequence);
-        }
-        row_push(job, indices[i], key, slot);
+    int code = push_reserve(job, s);
+    code = code ? code : tide__at_risk_reserve(table, s->fresh);
+    if (!code) {
+        rows_push(job, s->fresh_at, s->fresh, NULL);
     }
     tide__at_risk_noted(table);
     return code;
 }
 
-static int push_fresh(struct tide__job *job, const uint32_t *indices, uint32_t count,
-                      struct tide__wait *wait) {
-    int code = push_reserve(job, indices, count);
-    struct tide__repl *all = code ? NULL : push_entries(job, indices, count);
+static int push_fresh(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
+    int code = push_reserve(job, s);
+    struct tide__repl *all = code ? NULL : push_entries(job, s->fresh_at, s->fresh);
     if (!all) {
         return code ? code : tide_fail(TIDE_ENOMEM, "no memory for copies of a push");
     }
-    push_number(job, all);
-    for (uint32_t i = 0; i < count; i++) {
-        row_push(job, indices[i], all->keys[i], tide__slot_of(job->table, all->keys[i]));
-    }
+    rows_push(job, s->fresh_at, s->fresh, all);
     all->wait = wait;
     code = tide__replicate(all);
     tide_blob_unref(all->rows);
@@ -203,32 +209,39 @@ static int push_fresh(struct tide__job *job, const uint32_t *indices, uint32_t c
     return code;
 }
 
-/* What of a push is new here: the keys at `fresh`, first in their order; `known`: slots that have
- * it. */
-struct sorted {
-    uint32_t waits, fresh, known; /* counts */
-    uint32_t *wait_at, *fresh_at, *known_slots;
-};
-
-static void sort_push(const struct tide__job *job, const uint32_t *indices, uint32_t count,
-                      struct sorted *s) {
+/* ENOMEM. */
+static int sort_push(const struct tide__job *job, const uint32_t *indices, uint32_t count,
+                     struct sorted *s) {
     struct tide_table *table = job->table;
-    struct tide__replicas *replicas = table->replicas;
+    const struct tide__replicas *replicas = table->replicas;
     const enum tide__id_state state = tide__recent_look(table, job->origin, job->sequence);
     if (state == TIDE__ID_OVER) {
-        return; /* its origin waits no more */
+        return 0;
     }
-    memcpy(s->wait_at, indices, count * sizeof *indices);
     s->waits = count;
+    s->wait_at = indices;
+    if (state == TIDE__ID_FRESH) {
+        s->fresh = count;
+        s->fresh_at = indices;
+        return 0;
+    }
+    uint32_t *fresh = s->memory = tide_alloc(2 * (size_t)count * sizeof *fresh);
+    if (!fresh) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a push");
+    }
+    s->fresh_at = fresh;
+    s->known_slots = fresh + count;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
-        if (state == TIDE__ID_FRESH || replicas->mark[slot] != replicas->mark_now) {
-            s->fresh_at[s->fresh++] = indices[i];
-        } else if (replicas->marked[slot]) {
-            replicas->marked[slot] = false;
+        struct tide__copied_slot *at = &table->replicas->slots[slot];
+        if (at->mark != replicas->mark_now) {
+            fresh[s->fresh++] = indices[i];
+        } else if (at->marked) {
+            at->marked = false;
             s->known_slots[s->known++] = slot;
         }
     }
+    return 0;
 }
 
 /* Durability window: the answer for these keys waits until all that is listed by now is with the
@@ -258,7 +271,7 @@ static int push_waits(struct tide__job *job, const struct sorted *s, struct tide
     if (job->table->replicas->at_risk) {
         return wait_for_copies(job, s->wait_at, s->waits, wait);
     }
-    int code = s->fresh ? push_fresh(job, s->fresh_at, s->fresh, wait) : 0;
+    int code = s->fresh ? push_fresh(job, s, wait) : 0;
     return code ? code : tide__barrier(job->table, wait, s->known_slots, s->known);
 }
 
@@ -266,7 +279,7 @@ static int push_waits(struct tide__job *job, const struct sorted *s, struct tide
 static void push_sorted(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
     const bool window = table->replicas->at_risk != NULL;
-    int code = window ? push_at_risk(job, s->fresh_at, s->fresh) : 0;
+    int code = window ? push_at_risk(job, s) : 0;
     const bool open = window && !code && tide__at_risk_open(table);
     if (open && s->waits == job->count) {
         tide__job_reply(job);
@@ -287,19 +300,16 @@ static void push_sorted(struct tide__job *job, const struct sorted *s) {
     }
 }
 
-static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count) {
-    struct sorted s = {.wait_at = tide_alloc(3 * (size_t)count * sizeof(uint32_t))};
-    if (!s.wait_at) {
-        tide__job_error(job, TIDE_ENOMEM, "no memory for a push", indices, count);
-        return;
-    }
-    s.fresh_at = s.wait_at + count;
-    s.known_slots = s.fresh_at + count;
-    sort_push(job, indices, count, &s);
-    if (s.waits) {
+static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count,
+                        bool reserved) {
+    struct sorted s = {.reserved = reserved};
+    int code = sort_push(job, indices, count, &s);
+    if (code) {
+        tide__job_error(job, code, tide_error_message(), indices, count);
+    } else if (s.waits) {
         push_sorted(job, &s);
     }
-    tide_free(s.wait_at);
+    tide_free(s.memory);
 }
 
 /* Values into the answer, and the slots that have to be asked about by a barrier. */
@@ -380,25 +390,39 @@ static void strict_pull(const struct tide__job *job, const uint32_t *indices, ui
     tide_free(slots);
 }
 
+/* And may one more push to it be on its way? Only this thread takes it away, or has one more. */
+static bool has_row(const struct tide__rows *rows, size_t j) {
+    /* relaxed: whoever needs the row locks it */
+    const uint64_t word =
+        rows->words[j] ? atomic_load_explicit(rows->words[j], memory_order_relaxed) : 0;
+    return tide__word_state(word) == TIDE__OWNED && tide__word_seen(word) <= UNACKED_MAX;
+}
+
 void tide__strict_job(struct tide__job *job) {
     struct tide_table *table = job->table;
     struct tide_store *store = table->store;
     const uint32_t mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN;
     const unsigned state = store->member_state[job->origin];
-    uint32_t *served = tide_alloc(job->count * sizeof *served), count = 0, missed = 0;
+    uint32_t *served = tide_alloc(2 * (size_t)job->count * sizeof *served), count = 0, missed = 0;
     tide__recent_low(store, job->origin, job->low);
     tide__misses_init(&job->misses);
     bool dead = job->origin != tide__store_self(store) &&
                 (state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT);
-    uint32_t *misses = served ? tide_alloc(job->count * sizeof *misses) : NULL;
-    for (uint32_t i = 0; misses && i < job->count && !dead; i++) {
-        tide__rows_prefetch(table, job->keys, i, job->count, false);
-        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, i));
-        uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
-        if ((route & mask) == TIDE__MINE) {
-            served[count++] = i;
-        } else {
-            misses[missed++] = i;
+    uint32_t *misses = served ? served + job->count : NULL;
+    bool reserved = true;
+    struct tide__rows rows;
+    for (uint32_t i = 0; misses && i < job->count && !dead; i += (uint32_t)rows.count) {
+        tide__rows_ahead(table, job->keys + i * sizeof(uint64_t), NULL, job->count - i,
+                         job->kind == TIDE__PUSH, &rows);
+        for (uint32_t j = 0; j < rows.count; j++) {
+            const uint32_t route =
+                atomic_load_explicit(&table->slots[rows.slots[j]].route, memory_order_relaxed);
+            if ((route & mask) == TIDE__MINE) {
+                served[count++] = i + j;
+                reserved = reserved && has_row(&rows, j);
+            } else {
+                misses[missed++] = i + j;
+            }
         }
     }
     if (!misses) {
@@ -412,13 +436,12 @@ void tide__strict_job(struct tide__job *job) {
         if (job->kind == TIDE__PULL) {
             strict_pull(job, served, count);
         } else {
-            strict_push(job, served, count);
+            strict_push(job, served, count, reserved);
         }
     }
     if (job->own && !job->queued_once) {
         /* release: what it did before; pairs with the acquire of tide__pass_pull */
         atomic_fetch_add_explicit(&table->self_handled, 1, memory_order_release);
     }
-    tide_free(misses);
     tide_free(served);
 }

@@ -512,7 +512,7 @@ static bool joins_behind(struct world *w, unsigned home, unsigned leaver) {
                     tide__chain_has(chain, (uint16_t)(leaver + 1));
         for (unsigned n = 0; n < w->nodes && fits && !any; n++) {
             any = n != home && n != leaver && !tide__chain_has(chain, (uint16_t)(n + 1)) &&
-                  table_of(&w->c, n, "hot")->replicas->held[slot];
+                  table_of(&w->c, n, "hot")->replicas->slots[slot].held;
         }
     }
     return any;
@@ -566,6 +566,67 @@ static void two_that_leave_take_no_push_with_them(void **state) {
     assert_true(met > 0);
 }
 
+/* ---- messages of many keys ---- */
+
+enum { MANY = 200, ROUNDS = 4 };
+struct many {
+    uint64_t seed;
+    float last[MANY]; /* of each key: what it was assigned last */
+};
+
+/* All keys in any order, each twice: the homes send them down many chains, in pieces. */
+static void many_run(struct fiber *f) {
+    struct many *many = f->arg;
+    static uint64_t keys[2 * MANY];
+    static float rows[ROUNDS][2 * MANY][WIDTH];
+    struct tide_table *table;
+    struct tide_ticket tickets[ROUNDS];
+    CHECK(f, tide_table_find(f->node, "many", &table) == 0);
+    tide_random_seed(&f->random, many->seed);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < 2 * MANY; i++) {
+            const uint64_t j = tide_random_below(&f->random, i + 1);
+            keys[i] = keys[j];
+            keys[j] = i % MANY;
+        }
+        for (unsigned i = 0; i < 2 * MANY; i++) {
+            rows[round][i][0] = many->last[keys[i]] = (float)(round * 2 * MANY + i + 1);
+        }
+        CHECK(f, tide_table_push(table, keys, 2 * MANY, rows[round][0], 0, &tickets[round]) == 0);
+    }
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        CHECK(f, tide_ticket_wait(&tickets[round]) == 0);
+    }
+}
+
+static void a_push_of_many_keys_is_the_same_on_all_copies(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(6); seed++) {
+        struct cluster c;
+        struct many many = {.seed = seed};
+        const unsigned copies = 1 + (unsigned)(seed % 2);
+        open_cluster(&c, true, 4, seed);
+        create(&c, (struct tide_table_options){.name = "many",
+                                               .key_count = MANY,
+                                               .width = WIDTH,
+                                               .replicas = (uint8_t)copies,
+                                               .update = TIDE_UPDATE_ASSIGN});
+        run_alone(&c, (unsigned)(seed % 4), many_run, &many);
+        for (uint64_t key = 0; key < MANY; key++) {
+            unsigned held = 0;
+            for (unsigned n = 0; n < 4; n++) {
+                float row[WIDTH];
+                if (raw_row(table_of(&c, n, "many"), key, row)) {
+                    assert_true(row[0] == many.last[key]);
+                    held++;
+                }
+            }
+            assert_int_equal(held, 1 + copies);
+        }
+        close_cluster(&c);
+    }
+}
+
 /* ---- what an old home says ---- */
 
 static void stale_run(struct fiber *f) {
@@ -579,7 +640,7 @@ static void stale_run(struct fiber *f) {
         if (there->slot_versions[slot] == 1) {
             continue; /* its home is the first one */
         }
-        const uint64_t number = there->replicas->number[slot] + 1;
+        const uint64_t number = there->replicas->slots[slot].number + 1;
         float row[WIDTH] = {5};
         struct tide_writer m;
         tide_writer_init(&m, NULL, 0);
@@ -597,7 +658,7 @@ static void stale_run(struct fiber *f) {
                            m.size) == 0);
         tide_writer_release(&m);
         (void)tide_sleep(TIDE_SECOND / 100);
-        CHECK(f, there->replicas->number[slot] == number - 1);
+        CHECK(f, there->replicas->slots[slot].number == number - 1);
     }
 }
 
@@ -656,6 +717,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(pushes_reach_their_copies_without_faults),
         cmocka_unit_test(pushes_reach_their_copies_on_real_threads),
         cmocka_unit_test(a_crash_loses_and_doubles_nothing),
+        cmocka_unit_test(a_push_of_many_keys_is_the_same_on_all_copies),
         cmocka_unit_test(what_an_old_home_sends_is_not_applied),
         cmocka_unit_test(more_deaths_than_copies_lose_slots_and_say_so),
         cmocka_unit_test(two_crashes_with_two_copies_lose_nothing),

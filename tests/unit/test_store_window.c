@@ -276,6 +276,23 @@ static void a_death_loses_what_was_at_risk_and_that_is_told(void **state) {
     assert_true(vanished > 0 || seeds_wanted); /* or it is no window */
 }
 
+/* What is pushed between two parts of a shipment is in one of them, or in the next shipment, and so is
+ * its id: who takes over knows it. */
+static void shipments_in_parts_double_nothing(void **state) {
+    (void)state;
+    for (uint64_t seed = seed_first; seed <= seeds(20); seed++) {
+        struct world w;
+        const char *const names[] = {"n1", "n2", "n3", "n4"};
+        const unsigned victim = 1 + (unsigned)(seed % 3);
+        begin(&w, seed, 4, victim, true, true);
+        unlikely_begins("window_in_parts", seed, 0.5);
+        pause_cluster(&w.c, (20 + seed * 11 % 150) * MS);
+        tide_sim_crash(w.c.sim, names[victim]);
+        end_world(&w);
+        unlikely_ends();
+    }
+}
+
 static void who_leaves_loses_nothing(void **state) {
     (void)state;
     for (uint64_t seed = seed_first; seed <= seeds(8); seed++) {
@@ -522,6 +539,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(nothing_is_lost_without_a_death),
         cmocka_unit_test(nothing_is_lost_on_real_threads),
         cmocka_unit_test(a_death_loses_what_was_at_risk_and_that_is_told),
+        cmocka_unit_test(shipments_in_parts_double_nothing),
         cmocka_unit_test(who_leaves_loses_nothing),
         cmocka_unit_test(what_is_pushed_now_and_then_is_shipped),
         cmocka_unit_test(pushes_wait_when_the_window_is_over),

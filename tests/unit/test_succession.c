@@ -572,7 +572,7 @@ static void same_groups(struct cluster *c, const char *name, uint16_t dead) {
                 const uint16_t id = tide_net_self(tide_net_of(c->nodes[i]));
                 assert_int_equal(tide__route_home(atomic_load(&tables[i]->slots[s].route)), home);
                 assert_true(atomic_load(&tables[i]->replicas->chain[s]) == chain);
-                assert_int_equal(tables[i]->replicas->held[s],
+                assert_int_equal(tables[i]->replicas->slots[s].held,
                                  home == id || tide__chain_has(chain, id));
             }
         }
