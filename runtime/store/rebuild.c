@@ -68,10 +68,12 @@ static int join(struct tide_table *table, const struct tide__rebuild *order, uin
     }
     atomic_store_explicit(&replicas->chain[slot], tide__chain_append(chain, order->node),
                           memory_order_relaxed);
+    tide__lenders_changed(table);
     if (tide__replica_join(table, slot, true) == 0) {
         return 1;
     }
     atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
+    tide__lenders_changed(table);
     tide__copy_fail(table, slot, order->node);
     return 0;
 }
