@@ -162,8 +162,8 @@ function swarm.run(context, first, last)
   }
   if not ok then return nil, errors.from(err, "T1001") end
   if first ~= last and not context.json then
-    context:say(("sim: %d seeds, %d failed, %.1f virtual hours, %d events, %d operations, %d faults, %d crashes, %.1f s")
-      :format(done, failed, virtual / 3600, events, operations, faults, crashes, core.wall() - began))
+    context:say(("sim: %d seeds, %d failed, %.1f virtual hours, %d events, %d operations, %d faults, %d crashes, %.1f s"
+      ):format(done, failed, virtual / 3600, events, operations, faults, crashes, core.wall() - began))
   end
   return failed > 0 and 1 or 0
 end
