@@ -10,10 +10,13 @@
 #include "swarm/swarm.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,7 +64,11 @@ static void trace_event(void *arg, const struct tide_sim_event *e) {
 
 _Noreturn static void run_child(const struct request *q, const struct job *job) {
     struct swarm_options options;
-    (void)alarm(RUN_SECONDS_MAX);
+    /* Of processor time: it never waits, and others may leave it little of a machine. */
+    (void)setrlimit(RLIMIT_CPU, &(struct rlimit){RUN_SECONDS_MAX, RUN_SECONDS_MAX + 5});
+    /* Nodes come and go, and what one gives back the next needs: none of it goes to the kernel. */
+    (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    (void)mallopt(M_MMAP_THRESHOLD, INT_MAX);
     (void)dup2(job->said, 2);
     tide_log_set(TIDE_LOG_WARN, NULL, NULL);
     if (draw(q, job->seed, &options) < 0) {
@@ -124,6 +131,7 @@ static void push_report(lua_State *L, const struct job *job, int status) {
     tide__lua_set_integer(L, "messages", r->messages);
     tide__lua_set_integer(L, "faults", r->fault_count);
     tide__lua_set_integer(L, "nodes_lost", r->lost_nodes);
+    tide__lua_set_integer(L, "disk_crashes", r->disk_crashes);
     lua_pushnumber(L, (double)r->virtual_ns * 1e-9);
     lua_setfield(L, -2, "virtual_s");
     (void)snprintf(text, sizeof text, "%016llx", (unsigned long long)r->hash);
@@ -136,8 +144,8 @@ static void push_report(lua_State *L, const struct job *job, int status) {
     lua_pushstring(L, r->what);
     lua_setfield(L, -2, "what");
     lua_pushstring(L, r->checker);
-    if (!ended) { /* an assertion, a sanitizer, or the alarm */
-        (void)snprintf(text, sizeof text, WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
+    if (!ended) { /* an assertion, a sanitizer, or the limit of time */
+        (void)snprintf(text, sizeof text, WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU
                                               ? "hang"
                                               : "crash");
         lua_pop(L, 1);

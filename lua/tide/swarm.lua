@@ -139,7 +139,7 @@ function swarm.run(context, first, last)
         #set > 0 and ", set " .. table.concat(set, " ") or ""))
   end
   if o.shrink then return run_shrink(context, first, set) end
-  local done, failed, events, operations, faults, virtual = 0, 0, 0, 0, 0, 0.0
+  local done, failed, events, operations, faults, crashes, virtual = 0, 0, 0, 0, 0, 0, 0.0
   local began <const> = core.wall()
   local spoke = began
   local ok
@@ -150,7 +150,7 @@ function swarm.run(context, first, last)
     done = function(report)
       done, failed = done + 1, failed + (report.failed and 1 or 0)
       events, operations = events + report.events, operations + report.operations
-      faults = faults + report.faults
+      faults, crashes = faults + report.faults, crashes + report.nodes_lost + report.disk_crashes
       virtual = virtual + report.virtual_s
       show(context, report, set)
       if core.wall() - spoke >= 60 and not context.json then
@@ -162,8 +162,8 @@ function swarm.run(context, first, last)
   }
   if not ok then return nil, errors.from(err, "T1001") end
   if first ~= last and not context.json then
-    context:say(("sim: %d seeds, %d failed, %.1f virtual hours, %d events, %d operations, %d faults, %.1f s"):format(
-      done, failed, virtual / 3600, events, operations, faults, core.wall() - began))
+    context:say(("sim: %d seeds, %d failed, %.1f virtual hours, %d events, %d operations, %d faults, %d crashes, %.1f s"
+      ):format(done, failed, virtual / 3600, events, operations, faults, crashes, core.wall() - began))
   end
   return failed > 0 and 1 or 0
 end

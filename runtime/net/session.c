@@ -207,9 +207,12 @@ static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
         uint64_t news = consumed[i] - s->granted[i];
+        if (news == 0) {
+            continue;
+        }
         bool much = news > tide_net_scaled(tide__credit_window(i), grant) / 4 ||
                     (consumed[i] == s->delivered[i] && news >= (narrow ? 1 : 16 << 10));
-        worth = worth || much || (all && news > 0);
+        worth = worth || much || all;
     }
     return worth;
 }

@@ -31,19 +31,10 @@ static bool before(const struct sim_event *a, const struct sim_event *b) {
     return a->time != b->time ? a->time < b->time : a->tie < b->tie;
 }
 
-void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uint16_t node,
-                    void *object, uint32_t generation) {
-    TIDE_ASSERT(time >= sim->now && time != TIDE_NEVER);
+static void heap_push(struct tide_sim *sim, struct sim_event event) {
     void *heap = sim->heap;
     tide__sim_grow(&heap, sim->heap_count, &sim->heap_room, sizeof *sim->heap);
     sim->heap = heap;
-    /* mix64 is a bijection and the sequence is unique: no two ties are equal */
-    struct sim_event event = {.time = time,
-                              .tie = tide_mix64(tide_mix64(sim->options.seed) + sim->sequence++),
-                              .object = object,
-                              .generation = generation,
-                              .kind = (uint16_t)kind,
-                              .node = node};
     size_t i = sim->heap_count++;
     while (i > 0 && before(&event, &sim->heap[(i - 1) / HEAP_ARITY])) {
         sim->heap[i] = sim->heap[(i - 1) / HEAP_ARITY];
@@ -52,7 +43,40 @@ void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uin
     sim->heap[i] = event;
 }
 
+/* NULL: there is none. */
+static const struct sim_event *peek(const struct tide_sim *sim) {
+    return sim->has_front ? &sim->front : sim->heap_count > 0 ? &sim->heap[0] : NULL;
+}
+
+/* What is the next to happen stays out of the heap: most reads and turns are, as what they follow
+ * from happens at the same time. */
+void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uint16_t node,
+                    void *object, uint32_t generation) {
+    TIDE_ASSERT(time >= sim->now && time != TIDE_NEVER);
+    /* mix64 is a bijection and the sequence is unique: no two ties are equal */
+    struct sim_event event = {.time = time,
+                              .tie = tide_mix64(sim->ties + sim->sequence++),
+                              .object = object,
+                              .generation = generation,
+                              .kind = (uint16_t)kind,
+                              .node = node};
+    const struct sim_event *next = peek(sim);
+    if (next != NULL && !before(&event, next)) {
+        heap_push(sim, event);
+        return;
+    }
+    if (sim->has_front) {
+        heap_push(sim, sim->front);
+    }
+    sim->front = event;
+    sim->has_front = true;
+}
+
 static struct sim_event pop(struct tide_sim *sim) {
+    if (sim->has_front) {
+        sim->has_front = false;
+        return sim->front;
+    }
     TIDE_ASSERT(sim->heap_count > 0);
     struct sim_event top = sim->heap[0];
     struct sim_event last = sim->heap[--sim->heap_count];
@@ -116,17 +140,27 @@ uint64_t tide__sim_not_before(const struct tide_executor *e) {
     return until > e->sim->now ? until : 0;
 }
 
-/* Only the earliest wish stays; an earlier one outdates the event that is in the heap. */
+/* Sees to it that a turn's event happens no later than `scheduled`. Each that does looks again, so
+ * one that is there for an earlier wish serves a later one too: an idle node that is woken between
+ * two of its ticks adds nothing to the heap for the second. */
+static void book(struct tide_executor *e) {
+    if (e->scheduled < e->booked) {
+        e->booked_next = e->booked;
+        e->booked = e->scheduled;
+        e->references++;
+        tide__sim_push(e->sim, e->booked, SIM_TURN, e->node->index, e, 0);
+    }
+}
+
+/* Only the earliest wish stays. */
 static void schedule(struct tide_executor *e, uint64_t time) {
     if (time < e->sim->now) {
         time = e->sim->now;
     }
-    if (e->dead || time >= e->scheduled) {
-        return;
+    if (!e->dead && time < e->scheduled) {
+        e->scheduled = time;
+        book(e);
     }
-    e->scheduled = time;
-    e->references++;
-    tide__sim_push(e->sim, time, SIM_TURN, e->node->index, e, ++e->generation);
 }
 
 void tide__sim_executor_wake(struct tide_executor *e) {
@@ -141,7 +175,7 @@ static void free_executor_when_done(struct tide_executor *e) {
     if (!e->stopped || e->references > 0) {
         return;
     }
-    struct tide_executor **link = &e->sim->executors;
+    struct tide_executor **link = &e->node->executors;
     while (*link != e) {
         link = &(*link)->next;
     }
@@ -155,20 +189,15 @@ void tide__sim_executor_unref(struct tide_executor *e) {
     free_executor_when_done(e);
 }
 
-static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
-    struct tide_executor *e = event->object;
-    bool outdated = e->dead || event->generation != e->generation;
-    tide__sim_executor_unref(e); /* frees it only if it is stopped, and so outdated */
-    if (outdated) {
-        return;
-    }
-    e->scheduled = TIDE_NEVER;
+static void run_turn(struct tide_sim *sim, struct tide_executor *e) {
     uint64_t later = tide__sim_not_before(e);
+    e->scheduled = TIDE_NEVER;
     if (later != 0) {
         schedule(e, later);
         return;
     }
-    tide__sim_fold(sim, event, 0, 0);
+    const struct sim_event event = {.time = sim->now, .kind = SIM_TURN, .node = e->node->index};
+    tide__sim_fold(sim, &event, 0, 0);
     e->in_turn = true;
     e->woken = false;
     sim->charged = 0;
@@ -190,6 +219,22 @@ static void run_turn(struct tide_sim *sim, const struct sim_event *event) {
     }
 }
 
+static void turn_event(struct tide_sim *sim, const struct sim_event *event) {
+    struct tide_executor *e = event->object;
+    const bool booked = !e->dead && event->time == e->booked;
+    tide__sim_executor_unref(e); /* frees it only if it is stopped, and so dead */
+    if (!booked) {
+        return; /* one of more than two that are in the heap, or nobody's any more */
+    }
+    e->booked = e->booked_next;
+    e->booked_next = TIDE_NEVER;
+    if (e->scheduled <= sim->now) {
+        run_turn(sim, e);
+    } else {
+        book(e);
+    }
+}
+
 static uint64_t sim_executor_occupy(struct tide_executor *e, uint64_t ns) {
     e->charged += ns;
     return (uint64_t)((double)ns * e->node->slowness);
@@ -197,18 +242,12 @@ static uint64_t sim_executor_occupy(struct tide_executor *e, uint64_t ns) {
 
 static void sim_interleave(struct tide_port *port) {
     struct sim_node *node = ((struct sim_port *)port)->node;
-    for (struct tide_executor *e = node->sim->executors; e != NULL; e = e->next) {
-        if (e->node != node || e->in_turn || e->dead || e->scheduled == TIDE_NEVER) {
+    for (struct tide_executor *e = node->executors; e != NULL; e = e->next) {
+        if (e->in_turn || e->dead || e->scheduled == TIDE_NEVER) {
             continue;
         }
-        struct sim_event event = {.time = node->sim->now,
-                                  .object = e,
-                                  .generation = ++e->generation,
-                                  .kind = SIM_TURN,
-                                  .node = node->index};
-        e->references++; /* run_turn drops it; the turn in the heap is outdated */
         e->busy_until = 0;
-        run_turn(node->sim, &event);
+        run_turn(node->sim, e);
     }
 }
 
@@ -227,9 +266,9 @@ static int sim_executor_start(struct tide_port *port, const struct tide_executor
     e->node = p->node;
     e->options = *options;
     e->options.name = NULL;
-    e->scheduled = TIDE_NEVER;
-    e->next = e->sim->executors;
-    e->sim->executors = e;
+    e->scheduled = e->booked = e->booked_next = TIDE_NEVER;
+    e->next = p->node->executors;
+    p->node->executors = e;
     schedule(e, e->sim->now);
     *out = e;
     return 0;
@@ -391,6 +430,7 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
     }
     sim->options = o;
     sim->hash = o.seed;
+    sim->ties = tide_mix64(o.seed);
     sim->free_port = 40000;
     sim->fabric.changed = tide__sim_flow_changed;
     sim->fabric.arg = sim;
@@ -400,19 +440,19 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
 
 void tide_sim_destroy(struct tide_sim *sim) {
     tide__sim_streams_destroy(sim);
-    while (sim->executors != NULL) {
-        struct tide_executor *e = sim->executors;
-        sim->executors = e->next;
-        tide_free(e);
-    }
     for (size_t i = 0; i < sim->node_count; i++) {
+        for (struct tide_executor *e = sim->nodes[i]->executors, *next; e != NULL; e = next) {
+            next = e->next;
+            tide_free(e);
+        }
         tide__sim_files_deinit(sim->nodes[i]);
         tide_free(sim->nodes[i]->latency);
         tide_free(sim->nodes[i]);
     }
-    for (size_t i = 0; i < sim->heap_count; i++) {
-        if (sim->heap[i].kind == SIM_CALL) {
-            tide__sim_call_drop(sim->heap[i].object);
+    while (peek(sim) != NULL) {
+        const struct sim_event event = pop(sim);
+        if (event.kind == SIM_CALL) {
+            tide__sim_call_drop(event.object);
         }
     }
     tide__fabric_deinit(&sim->fabric);
@@ -504,7 +544,7 @@ int tide_sim_port(struct tide_sim *sim, const char *name, struct tide_port **out
 
 static void dispatch(struct tide_sim *sim, const struct sim_event *event) {
     if (event->kind == SIM_TURN) {
-        run_turn(sim, event);
+        turn_event(sim, event);
     } else if (event->kind == SIM_CALL) {
         tide__sim_call_event(sim, event);
     } else if (event->kind == SIM_COUPLE) {
@@ -519,7 +559,8 @@ bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg),
     if (done != NULL && done(arg)) {
         return true;
     }
-    while (sim->heap_count > 0 && sim->heap[0].time <= until) {
+    const struct sim_event *next;
+    while ((next = peek(sim)) != NULL && next->time <= until) {
         struct sim_event event = pop(sim);
         TIDE_ASSERT(event.time >= sim->now);
         sim->now = event.time;
@@ -531,7 +572,7 @@ bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg),
     if (until != TIDE_NEVER && until > sim->now) {
         sim->now = until;
     }
-    return done == NULL && sim->heap_count > 0;
+    return done == NULL && peek(sim) != NULL;
 }
 
 uint64_t tide_sim_now(const struct tide_sim *sim) {

@@ -32,7 +32,7 @@ struct sim_event {
     uint64_t tie;
     void *object; /* executor of a turn, else stream; each counts its events and lives until the
                      last is gone */
-    uint32_t generation; /* of turns and drains: what was scheduled anew ignores the older one */
+    uint32_t generation; /* of drains: what was scheduled anew ignores the older one */
     uint16_t kind;
     uint16_t node;
 };
@@ -79,6 +79,7 @@ struct sim_node {
     uint16_t index;
     bool crashed;
     struct sim_port *port; /* of its present life */
+    struct tide_executor *executors;
     unsigned incarnation;
     uint64_t paused_until;
     double slowness;            /* turns cost so many times more */
@@ -105,15 +106,17 @@ struct tide_executor {
     struct tide_executor_options options;
     uint64_t busy_until;
     uint64_t charged; /* ns of sending and receiving that its next turn pays for, on a node of speed 1 */
-    uint64_t scheduled; /* time of the turn that counts; TIDE_NEVER: none */
-    uint32_t generation;
+    uint64_t scheduled; /* time of its next turn; TIDE_NEVER: none */
+    /* times of the first and, as far as it is known, of the second turn's event that is there;
+     * TIDE_NEVER */
+    uint64_t booked, booked_next;
     unsigned
         references; /* turns in the heap, streams, listeners: freed after the last, when stopped */
     unsigned streams_open;
     bool in_turn, woken;
     bool dead; /* crashed or stopped: nothing of it is called any more */
     bool stopped;
-    struct tide_executor *next;
+    struct tide_executor *next; /* of its node, whatever life of it */
 };
 
 /* What `from` sends does not reach `to`. */
@@ -127,6 +130,9 @@ struct tide_sim {
     uint64_t sequence;
     uint64_t hash;
     uint64_t processed;
+    uint64_t ties; /* of events */
+    struct sim_event front; /* if has_front: before all of the heap */
+    bool has_front;
     struct sim_event *heap; /* 4-ary */
     size_t heap_count, heap_room;
     struct sim_node **nodes;
@@ -135,7 +141,6 @@ struct tide_sim {
     size_t seed_count, seed_room;
     struct sim_cut *cuts;
     size_t cut_count, cut_room;
-    struct tide_executor *executors;
     struct tide_stream *streams;
     struct tide_listener *listeners;
     uint64_t connections;

@@ -60,10 +60,8 @@ void tide_sim_crash(struct tide_sim *sim, const char *name) {
     if (node->port != NULL) {
         node->port->port.crashed = true;
     }
-    for (struct tide_executor *e = sim->executors; e != NULL; e = e->next) {
-        if (e->node == node) {
-            e->dead = true;
-        }
+    for (struct tide_executor *e = node->executors; e != NULL; e = e->next) {
+        e->dead = true;
     }
     tide__sim_streams_crash(sim, node);
     tide__sim_disk_crash(node);

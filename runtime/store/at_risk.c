@@ -203,22 +203,6 @@ static bool anything_listed(struct tide__at_risk *a) {
     return any;
 }
 
-/* Until when all who hold copies of slots of this home let it serve. */
-static uint64_t leases_end(const struct tide_table *table) {
-    uint64_t end = TIDE_NEVER, known = 0; /* known: the chain that was looked at last */
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        const uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
-        const uint64_t chain =
-            atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
-        if ((route & TIDE__MINE) && chain != known) {
-            const uint64_t until = tide__lease_deadline(table, s);
-            end = until < end ? until : end;
-            known = chain;
-        }
-    }
-    return end;
-}
-
 static void look_again(struct tide_table *table) {
     struct tide__at_risk *a = table->replicas->at_risk;
     const uint64_t now = tide_port_now(table->store->port); /* before the lists are looked at */
@@ -228,7 +212,7 @@ static void look_again(struct tide_table *table) {
     }
     if (now >= a->leases_looked + LEASES_LOOK || now >= a->leases) {
         a->leases_looked = now;
-        a->leases = leases_end(table);
+        a->leases = tide__lenders_deadline(table);
     }
     const uint64_t end = a->safe + table->options.window_ns;
     const bool goes = (uint32_t)atomic_load_explicit(&a->going, memory_order_relaxed) > 0;

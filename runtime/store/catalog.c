@@ -136,13 +136,13 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
 static void start_round(struct tide_store *store, struct tide__catalog_entry *entry,
                         enum tide__catalog_phase phase) {
     entry->phase = phase;
-    for (unsigned node = 1; node < 0x8000; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         if (tide__member_lives(store, node)) {
             set_bit(entry->waiting, (uint16_t)node, true);
             entry->waiting_count++;
         }
     }
-    for (unsigned node = 1; node < 0x8000; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         if (bit(entry->waiting, (uint16_t)node)) {
             send_table(store, entry, (uint16_t)node, phase == TIDE__CATALOG_COMMIT);
         }
@@ -406,7 +406,7 @@ static int forget(struct tide_store *store, const struct tide_message *message) 
     if (!tide__catalog_commands(store)) {
         return tide_fail(TIDE_EBUSY, "this node is not the controller");
     }
-    for (unsigned node = 1; node < 0x8000; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         if (node != self && tide__member_lives(store, node)) {
             char name[96];
             tide__node_text(store, (uint16_t)node, name);

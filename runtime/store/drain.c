@@ -30,7 +30,7 @@ static void say(struct tide_store *store, uint16_t to, int op, uint64_t turn) {
 
 static void ask_all(struct tide_store *store, struct tide__drain *drain) {
     drain->turn++;
-    for (uint16_t node = 1; node < TIDE__NODES; node++) {
+    for (uint16_t node = 1; node < store->members_end; node++) {
         if (node != tide__store_self(store) && tide__member_lives(store, node)) {
             drain->awaited[node / 8] |= (uint8_t)(1u << (node % 8));
             say(store, node, TIDE__OP_FLUSH, drain->turn);
@@ -39,7 +39,7 @@ static void ask_all(struct tide_store *store, struct tide__drain *drain) {
 }
 
 static bool all_answered(const struct tide_store *store, const struct tide__drain *drain) {
-    for (unsigned node = 1; node < TIDE__NODES; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         if ((drain->awaited[node / 8] >> (node % 8) & 1) && tide__member_lives(store, node)) {
             return false;
         }

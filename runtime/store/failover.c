@@ -166,6 +166,9 @@ static void takes_over(struct change *c, uint32_t slot, uint16_t old_home, uint6
     const bool others = tide__chain_at(old_chain, 0) != tide__store_self(store);
     replicas->open_at[slot] = tide__lease_over(store, old_home, others);
     replicas->slots[slot].opening = TIDE__OPEN_AT;
+    if (replicas->open_at[slot] < replicas->opens_next) {
+        replicas->opens_next = replicas->open_at[slot];
+    }
     replicas->unopened++;
     note_deposed(c, old_home);
 }
@@ -187,6 +190,7 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     const uint64_t bit = UINT64_C(1) << (slot % 64);
     table->slot_versions[slot] = version;
     atomic_store_explicit(&replicas->chain[slot], chain, memory_order_relaxed);
+    tide__lenders_changed(table);
     if (home == old_home && !lost) {
         c->changed[slot / 64] |= old_chain != chain ? bit : 0;
         return;
@@ -232,7 +236,9 @@ static void apply(struct change *c) {
         }
     }
     tide__routes_end(table);
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t s;
+        memcpy(&s, c->slots + i * 4, 4);
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
         uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
         /* Who joins may have heard of the group from its home first. */

@@ -69,7 +69,7 @@ void tide__groups_tell(struct tide_store *store) {
     struct told *told;
     while ((told = store->moves->told) != NULL) {
         store->moves->told = told->next;
-        for (uint16_t node = 1; node < TIDE__NODES && commands; node++) {
+        for (uint16_t node = 1; node < store->members_end && commands; node++) {
             if (tide__member_lives(store, node)) {
                 (void)tide__store_send(store, node, TIDE_LANE_STORE, true, told->groups.data,
                                        told->groups.size, NULL);
@@ -225,18 +225,46 @@ static void tell_anew(struct tide_store *store, struct tide__catalog_entry *entr
 /* ---- rebuilding and leaving ---- */
 
 struct survey {            /* of one table */
-    const uint16_t *nodes; /* that may hold rows, stay, and have made the table */
+    const uint16_t *nodes; /* that may hold rows, stay, and have made the table; ascending */
     size_t count;
-    uint32_t *load; /* slots each is in the group of */
+    uint32_t *load; /* slots each is in the group of, once counted */
+    bool counted;
 };
+
+static void add_load(struct survey *survey, uint16_t node) {
+    size_t low = 0, high = survey->count;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        low = survey->nodes[middle] < node ? middle + 1 : low;
+        high = survey->nodes[middle] < node ? high : middle;
+    }
+    if (low < survey->count && survey->nodes[low] == node) {
+        survey->load[low]++;
+    }
+}
+
+/* Only when somebody is to be chosen: most plans find nothing to do. */
+static void count_load(struct survey *survey, const struct tide__catalog_entry *entry) {
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !survey->counted; s++) {
+        const uint64_t chain = entry->chains[s] == TIDE__LOST_CHAIN ? 0 : entry->chains[s];
+        add_load(survey, entry->homes[s]);
+        add_load(survey, entry->joining[s]);
+        for (unsigned i = 0; tide__chain_at(chain, i); i++) {
+            add_load(survey, tide__chain_at(chain, i));
+        }
+    }
+    survey->counted = true;
+}
 
 /* must: its home leaves, and waits for nobody's memory. */
 static uint16_t choose_new(struct tide_store *store, const struct tide__catalog_entry *entry,
-                           uint32_t s, const struct survey *survey, bool must) {
+                           uint32_t s, struct survey *survey, bool must) {
     size_t best = SIZE_MAX;
+    count_load(survey, entry);
     for (size_t i = 0; i < survey->count; i++) {
         const uint16_t node = survey->nodes[i];
-        if ((must || tide__memory_takes_rows(store, node)) && node != entry->homes[s] && !tide__chain_has(entry->chains[s], node) &&
+        if ((must || tide__memory_takes_rows(store, node)) && node != entry->homes[s] &&
+            !tide__chain_has(entry->chains[s], node) &&
             (best == SIZE_MAX || survey->load[i] < survey->load[best])) {
             best = i;
         }
@@ -255,7 +283,7 @@ static uint16_t choose_new(struct tide_store *store, const struct tide__catalog_
  * only when nothing is left of the time before its chain changed: a push that was on its way
  * through a node that is in the chain no more would be missing behind it. */
 static bool plan_slot(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                      const struct survey *survey, uint16_t *joiner, bool *settles) {
+                      struct survey *survey, uint16_t *joiner, bool *settles) {
     const bool home_stays = stays(store, entry->homes[s]);
     const size_t wanted = entry->options.replicas + (home_stays ? 0u : 1u);
     const size_t possible = survey->count - (home_stays && survey->count ? 1u : 0u);
@@ -290,73 +318,105 @@ static bool plan_slot(struct tide_store *store, struct tide__catalog_entry *entr
     return true;
 }
 
-/* The home brings in `node`; 0: it says when all is where it should be. */
-static void order(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t home,
-                  uint16_t node, const uint16_t *joiners, const bool *settles) {
-    uint32_t slots[TIDE_SLOT_COUNT];
+enum { CALM = 256 };
+
+/* What is to be done about slots: who joins, or (0) whether it is to be said when all is where it
+ * should be. */
+struct orders {
+    uint16_t joiners[TIDE_SLOT_COUNT];
+    bool settles[TIDE_SLOT_COUNT];
+    uint32_t slots[TIDE_SLOT_COUNT]; /* of those of one message */
+    struct news news;
+    struct group { /* there are few, and of most nothing is to be done */
+        uint64_t chain;
+        uint16_t home;
+    } calm[CALM];
+};
+
+static bool has_order(const struct orders *orders, uint32_t s) {
+    return orders->joiners[s] != 0 || orders->settles[s];
+}
+
+static size_t place_of(const struct tide__catalog_entry *entry, uint32_t s) {
+    const uint64_t chain = entry->chains[s];
+    return (entry->homes[s] + 5 * (chain & 0xffff) + 7 * (chain >> 16)) % CALM;
+}
+
+static bool is_calm(const struct orders *orders, const struct tide__catalog_entry *entry,
+                    uint32_t s) {
+    const struct group *calm = &orders->calm[place_of(entry, s)];
+    return entry->joining[s] || (calm->home == entry->homes[s] && calm->chain == entry->chains[s]);
+}
+
+/* Of a slot whose home stays nothing counts but its group: the next like it needs no thought. */
+static void note_calm(const struct tide_store *store, struct orders *orders,
+                      const struct tide__catalog_entry *entry, uint32_t s) {
+    const bool planned = orders->news.count && orders->news.slots[orders->news.count - 1] == s;
+    if (!planned && !has_order(orders, s) && stays(store, entry->homes[s])) {
+        orders->calm[place_of(entry, s)] = (struct group){entry->chains[s], entry->homes[s]};
+    }
+}
+
+/* The home of slot `first` is told of it, and of all others of which it is to do the same. */
+static void order(struct tide_store *store, struct tide__catalog_entry *entry,
+                  struct orders *orders, uint32_t first) {
+    const uint16_t home = entry->homes[first], node = orders->joiners[first];
     size_t count = 0;
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        if (entry->homes[s] != home || (node ? joiners[s] != node : !settles[s])) {
+    for (uint32_t s = first; s < TIDE_SLOT_COUNT; s++) {
+        if (entry->homes[s] != home || !has_order(orders, s) || orders->joiners[s] != node) {
             continue;
         }
-        slots[count++] = s;
+        orders->slots[count++] = s;
+        orders->joiners[s] = 0;
+        orders->settles[s] = false;
         if (node) {
             entry->joining[s] = node;
         } else {
             entry->settling[s] = TIDE__SETTLING;
         }
     }
-    if (count) {
-        tide__move_send(store, home, TIDE__OP_REBUILD, entry->id, entry->version, node, slots,
-                        count, NULL, 0);
-    }
+    tide__move_send(store, home, TIDE__OP_REBUILD, entry->id, entry->version, node, orders->slots,
+                    count, NULL, 0);
 }
 
 static void plan_entry(struct tide_store *store, struct tide__catalog_entry *entry,
                        const uint16_t *members, size_t member_count) {
-    struct news *news = tide_alloc_zero(1, sizeof *news);
-    uint16_t *joiners = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *joiners);
-    bool *settles = tide_alloc_zero(TIDE_SLOT_COUNT, sizeof *settles);
+    struct orders *orders = tide_alloc_zero(1, sizeof *orders);
     uint16_t *nodes = tide_alloc((member_count + 1) * sizeof *nodes);
-    size_t count = 0;
-    for (size_t i = 0; nodes && i < member_count; i++) {
-        nodes[count] = members[i];
-        count += tide__catalog_has(entry, members[i]);
-    }
     struct survey survey = {.nodes = nodes,
-                            .count = count,
                             .load = tide_alloc_zero(member_count + 1, sizeof *survey.load)};
-    bool any = false;
+    for (size_t i = 0; nodes && i < member_count; i++) {
+        nodes[survey.count] = members[i];
+        survey.count += tide__catalog_has(entry, members[i]);
+    }
     if (entry->tell) {
         tell_anew(store, entry);
     }
-    for (uint32_t s = 0; survey.load && s < TIDE_SLOT_COUNT; s++) {
-        for (size_t i = 0; i < count; i++) {
-            survey.load[i] += entry->homes[s] == nodes[i] || entry->joining[s] == nodes[i] ||
-                              tide__chain_has(entry->chains[s], nodes[i]);
+    const bool memory = orders && nodes && survey.load; /* else at the next event */
+    bool any = false;
+    for (uint32_t s = 0; memory && s < TIDE_SLOT_COUNT; s++) {
+        if (is_calm(orders, entry, s)) {
+            continue;
         }
-    }
-    for (uint32_t s = 0; news && joiners && settles && survey.load && s < TIDE_SLOT_COUNT; s++) {
-        if (plan_slot(store, entry, s, &survey, &joiners[s], &settles[s])) {
-            news->slots[news->count++] = s;
+        if (plan_slot(store, entry, s, &survey, &orders->joiners[s], &orders->settles[s])) {
+            orders->news.slots[orders->news.count++] = s;
         }
-        any |= joiners[s] != 0 || settles[s];
+        any |= has_order(orders, s);
+        note_calm(store, orders, entry, s);
     }
-    if (news && news->count) {
-        tell(store, entry, news, 0);
+    if (memory && orders->news.count) {
+        tell(store, entry, &orders->news, 0);
     }
     /* Orders follow what is told: if that is still being recorded, they are made up anew after. */
     any = any && store->moves->recording == 0;
-    for (uint16_t home = 1; any && home < TIDE__NODES; home++) {
-        for (size_t i = 0; tide__member_lives(store, home) && i <= count; i++) {
-            order(store, entry, home, i < count ? nodes[i] : 0, joiners, settles);
+    for (uint32_t s = 0; any && s < TIDE_SLOT_COUNT; s++) {
+        if (has_order(orders, s) && tide__member_lives(store, entry->homes[s])) {
+            order(store, entry, orders, s);
         }
     }
     tide_free(survey.load);
     tide_free(nodes);
-    tide_free(joiners);
-    tide_free(settles);
-    tide_free(news);
+    tide_free(orders);
 }
 
 void tide__groups_plan(struct tide_store *store) {

@@ -579,7 +579,8 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_by_id(store, id);
-        for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && table && table->relocates; slot++) {
+        const bool looks = table && table->relocates;
+        for (uint32_t slot = 0; looks && slot < TIDE_SLOT_COUNT && (offer || !l.any); slot++) {
             uint32_t route = tide__route_of(table, slot);
             if (route & TIDE__MINE) {
                 l.any = true; /* its rows go with it */

@@ -6,22 +6,33 @@
  */
 #include "store/replica.h"
 
-static bool is_dead(struct tide_store *store, uint16_t node) {
+enum { KNOWN = 64 };
+struct known { /* neighbouring slots have different homes, few in all: each is looked up once */
+    uint16_t node;
+    bool dead;
+};
+
+static bool is_dead(struct tide_store *store, uint16_t node, struct known known[KNOWN]) {
+    struct known *k = &known[node % KNOWN];
     struct tide_member member;
-    return store->net && tide_net_member(store->net, node, &member) &&
-           member.state == TIDE_MEMBER_DEAD;
+    if (k->node != node) {
+        k->node = node;
+        k->dead = store->net && tide_net_member(store->net, node, &member) &&
+                  member.state == TIDE_MEMBER_DEAD;
+    }
+    return k->dead;
 }
 
 /* Counts what the slot lacks; true: it is lost. */
-static bool copies_of(struct tide_table *table, uint32_t slot, struct tide_table_health *out) {
+static bool copies_of(struct tide_table *table, uint32_t slot, uint64_t now,
+                      struct tide_table_health *out) {
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
     if (route & TIDE__LOST) {
         return true;
     }
     out->under_replicated += tide__chain_count(chain) < table->options.replicas;
-    if (table->replicas && (route & TIDE__MINE) &&
-        tide__lease_deadline(table, slot) <= tide_port_now(table->store->port)) {
+    if ((route & TIDE__MINE) && tide__lease_deadline(table, slot) <= now) {
         out->leases_ok = false;
     }
     return false;
@@ -40,19 +51,14 @@ void tide__health_death(struct tide_store *store, const struct tide_member *memb
 void tide_table_health(struct tide_table *table, struct tide_table_health *out) {
     struct tide_store *store = table->store;
     const bool doubt = atomic_load_explicit(&table->in_doubt, memory_order_relaxed);
-    uint16_t home_before = 0;
-    bool lost = false;
+    const uint64_t now = table->replicas ? tide_port_now(store->port) : 0;
+    struct known known[KNOWN] = {{0}}; /* 0 is nobody */
     *out = (struct tide_table_health){.durability = table->options.durability, .leases_ok = true};
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint16_t home =
             tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
-        if (home != home_before) {
-            lost = is_dead(store, home);
-            home_before = home;
-        }
-        if (table->replicas) {
-            lost = copies_of(table, s, out);
-        }
+        const bool lost =
+            table->replicas ? copies_of(table, s, now, out) : is_dead(store, home, known);
         if (lost || doubt) {
             out->lost[s / 64] |= UINT64_C(1) << (s % 64);
             out->lost_count++;

@@ -133,6 +133,9 @@ static void look_for_commander(struct tide_store *store) {
 static void on_member(struct tide_store *store, const struct tide_member *member) {
     if (store->member_state[member->id] != 1 + member->state) {
         store->member_state[member->id] = (uint8_t)(1 + member->state);
+        if (member->id >= store->members_end && member->id < 0x8000) {
+            store->members_end = member->id + 1u;
+        }
         tide__catalog_member(store, member);
         tide__clocked_member(store, member);
         tide__shared_member(store, member);

@@ -39,25 +39,64 @@ static void send_time(struct tide_store *store, uint16_t to, int op, uint64_t ti
     (void)tide__store_send_writer(store, to, &w); /* unreachable: no lease */
 }
 
-void tide__lease_ask(struct tide_store *store) {
-    uint8_t wanted[TIDE__NODES / 8] = {0};
-    uint16_t highest = 0;
-    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    for (unsigned id = 1; id <= count; id++) {
-        const struct tide_table *table = tide__table_by_id(store, id);
-        for (uint32_t s = 0; table && table->replicas && s < TIDE_SLOT_COUNT; s++) {
-            uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
-            uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
-            for (; (route & TIDE__MINE) && chain; chain >>= 16) {
-                uint16_t node = (uint16_t)chain;
-                wanted[node % TIDE__NODES / 8] |= (uint8_t)(1u << (node % 8));
-                highest = node > highest ? node : highest;
-            }
+/* ---- who lends ---- */
+
+void tide__lenders_changed(struct tide_table *table) {
+    table->replicas->lenders.known = false;
+}
+
+/* Looking at all slots takes long, and is asked for ten times a second: only when they changed. */
+const struct tide__lenders *tide__lenders(struct tide_table *table) {
+    struct tide__lenders *lenders = &table->replicas->lenders;
+    if (lenders->known) {
+        return lenders;
+    }
+    *lenders = (struct tide__lenders){.known = true};
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
+        uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
+        for (; (route & TIDE__MINE) && chain; chain >>= 16) {
+            const uint32_t node = (uint16_t)chain % TIDE__NODES, word = node / 64;
+            lenders->nodes[word] |= UINT64_C(1) << (node % 64);
+            lenders->words = word < lenders->words ? lenders->words : word + 1;
         }
     }
+    return lenders;
+}
+
+uint64_t tide__lenders_deadline(struct tide_table *table) {
+    const struct tide__replication *r = table->store->replication;
+    const struct tide__lenders *lenders = tide__lenders(table);
+    uint64_t deadline = TIDE_NEVER;
+    for (uint32_t w = 0; w < lenders->words && !TIDE_MUTANT(lease_ignored); w++) {
+        for (uint64_t left = lenders->nodes[w]; left; left &= left - 1) {
+            const uint32_t node = 64 * w + (uint32_t)__builtin_ctzll(left);
+            uint64_t until = atomic_load_explicit(&r->lease_until[node], memory_order_relaxed);
+            deadline = until < deadline ? until : deadline;
+        }
+    }
+    return deadline;
+}
+
+/* ---- asking and granting ---- */
+
+void tide__lease_ask(struct tide_store *store) {
+    uint64_t wanted[TIDE__NODES / 64] = {0};
+    uint32_t words = 0;
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        const struct tide__lenders *lenders =
+            table && table->replicas ? tide__lenders(table) : NULL;
+        for (uint32_t w = 0; lenders && w < lenders->words; w++) {
+            wanted[w] |= lenders->nodes[w];
+        }
+        words = lenders && lenders->words > words ? lenders->words : words;
+    }
     const uint64_t now = tide_port_now(store->port);
-    for (unsigned node = 1; node <= highest && node < TIDE__NODES; node++) {
-        if (wanted[node / 8] >> (node % 8) & 1) {
+    for (uint32_t w = 0; w < words; w++) {
+        for (uint64_t left = wanted[w]; left; left &= left - 1) {
+            const uint32_t node = 64 * w + (uint32_t)__builtin_ctzll(left);
             send_time(store, (uint16_t)node, TIDE__OP_LEASE_ASK, now);
         }
     }

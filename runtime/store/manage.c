@@ -100,7 +100,7 @@ int tide__manage_call(struct tide_store *store, const struct tide_message *messa
             code = tide_fail(TIDE_EINVAL, "node %u is no member", node);
         }
     }
-    for (unsigned node = 1; node < TIDE__NODES && !code; node++) {
+    for (unsigned node = 1; node < store->members_end && !code; node++) {
         struct tide_writer w;
         if (tide__member_lives(store, node)) {
             tide_writer_init(&w, NULL, 0);
@@ -249,8 +249,8 @@ static void recalled(struct tide__shared *s, const struct order *o) {
             }
         }
         const size_t count = told->count;
-        for (unsigned node = tide__store_self(store) + 1u; commands && count && node < TIDE__NODES;
-             node++) {
+        for (unsigned node = tide__store_self(store) + 1u;
+             commands && count && node < store->members_end; node++) {
             if (tide__member_lives(store, node)) {
                 told->count = count;
                 tell(told, TIDE__OP_RECALL, (uint16_t)node, o->technique, o->node_count == 0);

@@ -204,10 +204,16 @@ void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t tab
 /* ---- fences ---- */
 
 /* A newer fence has the slot. */
-static void fence_forget(struct tide_table *table, uint32_t slot) {
+static void fences_forget(struct tide_table *table, const struct tide__fence *newer) {
+    uint64_t slots[TIDE_SLOT_COUNT / 64] = {0};
+    for (uint32_t i = 0; i < newer->count; i++) {
+        slots[newer->slots[i] / 64] |= UINT64_C(1) << (newer->slots[i] % 64);
+    }
     for (struct tide__fence *f = table->fences; f; f = f->next) {
         for (uint32_t j = 0; j < f->count; j++) {
-            f->slots[j] = f->slots[j] == slot ? UINT32_MAX : f->slots[j];
+            const uint32_t slot = f->slots[j];
+            const bool is = slot != UINT32_MAX && (slots[slot / 64] >> (slot % 64) & 1);
+            f->slots[j] = is ? UINT32_MAX : slot;
         }
     }
 }
@@ -231,7 +237,6 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
         }
         table->slot_versions[slot] = new_version;
         tide__raise_version(table, new_version);
-        fence_forget(table, slot);
         fence->slots[fence->count++] = slot;
         tide__route_set(table, slot,
                   to | (awaited ? TIDE__MINE : 0) |
@@ -245,6 +250,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
         tide_free(fence);
         return 0;
     }
+    fences_forget(table, fence);
     fence->next = table->fences;
     table->fences = fence;
     table->store->moves->fences++;
@@ -257,11 +263,9 @@ int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t 
     if (!fence) {
         return TIDE_ENOMEM;
     }
-    for (size_t i = 0; i < count; i++) {
-        fence_forget(table, slots[i]);
-        fence->slots[i] = slots[i];
-    }
+    memcpy(fence->slots, slots, count * sizeof *slots);
     fence->count = (uint32_t)count;
+    fences_forget(table, fence);
     fence->ready = true; /* what went the old way has gone out again */
     fence->next = table->fences;
     table->fences = fence;

@@ -225,17 +225,18 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
             any = any || (b->to == from && !TIDE_MUTANT(leave_before_arrivals)); /* on their way to who leaves now: they go on from there */
         }
     }
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {
+    bool plans = false;
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        any = any || entry->homes[s] == from;
+        plans = plans || (entry->homes[s] == from && !planned[s]);
+    }
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && plans && !code; s++) {
         for (size_t t = 0; t < target_count; t++) {
             load[t] += entry->homes[s] == targets[t];
         }
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {
-        if (entry->homes[s] != from) {
-            continue;
-        }
-        any = true;
-        if (planned[s]) {
+        if (entry->homes[s] != from || planned[s]) {
             continue;
         }
         size_t least = 0;
@@ -245,7 +246,7 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
         plan[s] = targets[least];
         load[least]++;
     }
-    for (size_t t = 0; t < target_count && !code; t++) {
+    for (size_t t = 0; t < target_count && plans && !code; t++) {
         code = tide__plan_batch(store, entry, from, targets[t], plan, NULL);
     }
     tide_free(plan);
@@ -287,7 +288,7 @@ static void tell_all(struct tide_store *store, struct round *round, const struct
     }
     round->number = ++store->moves->rounds;
     uint16_t owed;
-    for (unsigned node = 1; node < 0x8000; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         if (!tide__member_lives(store, node)) {
             continue;
         }
@@ -373,7 +374,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
 
 static void tell_everybody(struct tide_store *store, struct tide__catalog_entry *entry) {
     entry->tell = false;
-    for (unsigned node = 1; node < 0x8000; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         if (tide__member_lives(store, node)) {
             send_map(store, entry, (uint16_t)node, 0, NULL);
         }
@@ -515,7 +516,7 @@ void tide__plan_member(struct tide_store *store, const struct tide_member *membe
 }
 
 void tide__plan_begin(struct tide_store *store) {
-    for (unsigned node = 1; node < 0x8000; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         if (store->member_state[node] == 1 + TIDE_MEMBER_LEAVING) {
             add_leaver(store, (uint16_t)node);
         }

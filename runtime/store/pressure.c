@@ -131,7 +131,7 @@ int tide__memory_admit_job(const struct tide__job *job) {
 /* ---- tables, slots and copies: the controller ---- */
 
 int tide__memory_admit_table(struct tide_store *store, const char *name) {
-    for (unsigned node = 1; node < 0x8000; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         struct tide_memory_report report;
         if (!tide__member_lives(store, node)) {
             continue;
@@ -173,7 +173,7 @@ static uint64_t queued(struct tide_store *store) {
 
 static uint64_t others_up(struct tide_store *store) {
     uint64_t count = 0;
-    for (unsigned node = 1; node < 0x8000; node++) {
+    for (unsigned node = 1; node < store->members_end; node++) {
         count += store->member_state[node] == 1 + TIDE_MEMBER_UP ||
                  store->member_state[node] == 1 + TIDE_MEMBER_JOINING;
     }

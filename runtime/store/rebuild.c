@@ -52,6 +52,7 @@ static void chain_set(struct tide_table *table, uint32_t slot, uint64_t chain) {
     tide__routes_begin(table); /* messages are put together by it */
     atomic_store_explicit(&table->replicas->chain[slot], chain, memory_order_relaxed);
     tide__routes_end(table);
+    tide__lenders_changed(table);
 }
 
 /* 1: it is under way; 0: nothing is to be done; ENOMEM, EBUSY: not yet. */

@@ -268,6 +268,7 @@ void tide__wait_done(struct tide__wait *wait) {
                 slot_open(table, wait->slots[i]);
             } else if (*opening == TIDE__OPEN_ASKED) {
                 *opening = TIDE__OPEN_AT;
+                table->replicas->opens_next = 0;
             }
         }
         if (!wait->dead) {
@@ -480,12 +481,25 @@ static void slot_open(struct tide_table *table, uint32_t slot) {
 static void open_due(struct tide_table *table) {
     struct tide__replicas *replicas = table->replicas;
     const uint64_t now = tide_port_now(table->store->port);
+    if (now < replicas->opens_next) {
+        return;
+    }
     struct tide__wait *wait = tide_alloc_zero(1, sizeof *wait);
     uint32_t *slots = tide_alloc(TIDE_SLOT_COUNT * sizeof *slots), count = 0;
-    for (uint32_t s = 0; wait && slots && s < TIDE_SLOT_COUNT; s++) {
-        if (replicas->slots[s].opening == TIDE__OPEN_AT && replicas->open_at[s] <= now) {
+    if (!wait || !slots) {
+        tide_free(wait);
+        tide_free(slots);
+        return;
+    }
+    replicas->opens_next = TIDE_NEVER;
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        const bool waits = replicas->slots[s].opening == TIDE__OPEN_AT;
+        const uint64_t at = waits ? replicas->open_at[s] : TIDE_NEVER;
+        if (at <= now) {
             replicas->slots[s].opening = TIDE__OPEN_ASKED;
             slots[count++] = s;
+        } else if (at < replicas->opens_next) {
+            replicas->opens_next = at;
         }
     }
     if (count == 0) {

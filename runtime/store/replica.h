@@ -123,6 +123,12 @@ struct tide__copied_slot {
     bool arriving;   /* some of them, and the others are coming */
 };
 
+struct tide__lenders { /* who holds copies of the slots of this home: their leases it needs */
+    uint64_t nodes[TIDE__NODES / 64]; /* a bit each */
+    uint32_t words;                   /* behind these all are 0 */
+    bool known;                       /* nothing has changed since */
+};
+
 struct tide__replicas { /* of a table */
     /* any thread; the home's: with who is joining */
     atomic_uint_fast64_t chain[TIDE_SLOT_COUNT];
@@ -130,11 +136,13 @@ struct tide__replicas { /* of a table */
     /* I/O thread */
     struct tide__copied_slot slots[TIDE_SLOT_COUNT];
     uint64_t open_at[TIDE_SLOT_COUNT]; /* a new home: when the old one's leases have run out */
+    struct tide__lenders lenders;
     struct tide__recent *recent;
     struct tide__rebuild *rebuilds; /* the home's orders to bring in new copies */
     struct tide__at_risk *at_risk;  /* at_risk.h; NULL: durability strict. Constant */
     uint32_t mark_now;
     uint32_t unopened; /* slots that are not TIDE__OPEN */
+    uint64_t opens_next; /* no slot that is TIDE__OPEN_AT may be asked for before */
 };
 
 struct tide__replication { /* of a store */
@@ -243,6 +251,11 @@ int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m
 /* ---- lease.c ---- */
 /* Until when this node may serve the slot without asking its copies. Any thread. */
 uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot);
+/* A slot's chain has changed, or whether this node is its home. I/O thread, as the next two. */
+void tide__lenders_changed(struct tide_table *table);
+const struct tide__lenders *tide__lenders(struct tide_table *table);
+/* Until when it may serve all its slots so. */
+uint64_t tide__lenders_deadline(struct tide_table *table);
 void tide__lease_start(struct tide_store *store); /* there is a table more */
 void tide__lease_ask(struct tide_store *store);
 void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *body);

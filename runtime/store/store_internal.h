@@ -796,6 +796,7 @@ struct tide_store {
 
     /* I/O thread */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
+    unsigned members_end; /* above the highest member that was ever seen; clients apart */
     bool told_dead[65536];       /* a home said so: what it still sends of rows is too late */
     struct tide__job *stalled, **stalled_end;
     bool locations_retry; /* location.h: operations of some table may look again */

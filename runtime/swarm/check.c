@@ -23,6 +23,8 @@
 
 #include <stdlib.h>
 
+enum { COORDINATES = 64 }; /* of a one-hot row, at most */
+
 void history_add(struct world *w, struct table *table, const struct operation *operation,
                  size_t *index) {
     struct history *h = &table->history;
@@ -68,60 +70,127 @@ static uint64_t bit_of(const struct operation *push) {
     return UINT64_C(1) << push->push;
 }
 
-/* A pull and another operation of its key. */
-static void check_pair(struct world *w, const struct table *table, const struct operation *pull,
-                       const struct operation *other) {
-    if (other->push >= 0) {
-        bool has = (pull->set & bit_of(other)) != 0;
-        const bool judged = !table->shared || is_vouched(w->workers[other->worker], table);
-        if (!table->shared && !has && other->ok && other->returned < pull->invoked) {
-            accuse(w, table, "linearizable", "a pull misses a push that had returned before", pull,
-                   other);
-        }
-        if (has && other->invoked > pull->returned) {
-            accuse(w, table, "linearizable", "a pull has a push that began after it", pull, other);
-        }
-        if (other->worker == pull->worker && other->step < pull->step && other->ok && !has &&
-            judged) {
-            accuse(w, table, "order", "a worker does not read its own push", pull, other);
-        }
-        if (other->worker == pull->worker && other->step > pull->step && has) {
-            accuse(w, table, "order", "a pull has a later push of its own worker", pull, other);
-        }
-    } else if (other->ok && !table->shared) {
-        if (other->returned < pull->invoked && (other->set & ~pull->set) != 0) {
-            accuse(w, table, "linearizable", "a pull misses what an earlier one saw", pull, other);
-        }
-        if ((other->set & ~pull->set) != 0 && (pull->set & ~other->set) != 0) {
-            accuse(w, table, "linearizable", "two pulls saw pushes in different orders", pull,
-                   other);
-        }
+static bool is_seen(const struct operation *o) { /* a pull that shows something */
+    return o->push < 0 && o->ok;
+}
+
+/* ---- a pull and a push ---- */
+
+static void check_push(struct world *w, const struct table *table, const struct operation *pull,
+                       const struct operation *push) {
+    const bool has = (pull->set & bit_of(push)) != 0;
+    if (!table->shared && !has && push->ok && push->returned < pull->invoked) {
+        accuse(w, table, "linearizable", "a pull misses a push that had returned before", pull,
+               push);
     }
+    if (has && push->invoked > pull->returned) {
+        accuse(w, table, "linearizable", "a pull has a push that began after it", pull, push);
+    }
+    if (push->worker != pull->worker) {
+        return;
+    }
+    if (push->step < pull->step && push->ok && !has &&
+        (!table->shared || is_vouched(w->workers[push->worker], table))) {
+        accuse(w, table, "order", "a worker does not read its own push", pull, push);
+    }
+    if (push->step > pull->step && has) {
+        accuse(w, table, "order", "a pull has a later push of its own worker", pull, push);
+    }
+}
+
+static bool is_issued_before(const struct world *w, const struct table *table,
+                             const struct operation *a, const struct operation *b) {
+    return a->worker == b->worker && a->step < b->step &&
+           (!table->shared || is_vouched(w->workers[a->worker], table));
 }
 
 /* Pushes a before b, in time or by their worker: no set has b without a. */
 static void check_precedence(struct world *w, const struct table *table,
-                             const struct operation *list, size_t count) {
+                             const struct operation *list, size_t count,
+                             const struct operation *const pushes[COORDINATES]) {
+    uint64_t needs[COORDINATES] = {0}; /* of each push: those before it */
+    for (unsigned b = 0; b < COORDINATES; b++) {
+        for (unsigned a = 0; a < COORDINATES && pushes[b] != NULL; a++) {
+            const bool before = pushes[a] != NULL && pushes[a]->ok &&
+                                ((!table->shared && pushes[a]->returned < pushes[b]->invoked) ||
+                                 is_issued_before(w, table, pushes[a], pushes[b]));
+            needs[b] |= before ? UINT64_C(1) << a : 0;
+        }
+    }
     for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < count; j++) {
-            const struct operation *a = &list[i], *b = &list[j];
-            if (a->push < 0 || b->push < 0 || !a->ok) {
-                continue;
-            }
-            bool before = a->returned < b->invoked && !table->shared;
-            bool issued = a->worker == b->worker && a->step < b->step &&
-                          (!table->shared || is_vouched(w->workers[a->worker], table));
-            for (size_t k = 0; (before || issued) && k < count; k++) {
-                const struct operation *pull = &list[k];
-                if (pull->push < 0 && pull->ok && (pull->set & bit_of(b)) != 0 &&
-                    (pull->set & bit_of(a)) == 0) {
-                    accuse(w, table, issued ? "order" : "linearizable",
-                           "a pull has a push but not one before it", pull, a);
-                }
+        for (uint64_t left = is_seen(&list[i]) ? list[i].set : 0; left != 0; left &= left - 1) {
+            const unsigned b = (unsigned)__builtin_ctzll(left);
+            const uint64_t missing = needs[b] & ~list[i].set;
+            if (missing != 0) {
+                const struct operation *a = pushes[__builtin_ctzll(missing)];
+                accuse(w, table,
+                       is_issued_before(w, table, a, pushes[b]) ? "order" : "linearizable",
+                       "a pull has a push but not one before it", &list[i], a);
             }
         }
     }
 }
+
+/* ---- two pulls ---- */
+
+static void accuse_pulls(struct world *w, const struct table *table, const struct operation *a,
+                         const struct operation *b) {
+    accuse(w, table, "linearizable", "two pulls saw pushes in different orders", a, b);
+}
+
+/* Of two sets one contains the other: those of one size are equal, each is in the next larger. */
+static void check_chain(struct world *w, const struct table *table, const struct operation *list,
+                        size_t count) {
+    const struct operation *of_size[COORDINATES + 1] = {NULL}, *smaller = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const struct operation **one = &of_size[__builtin_popcountll(list[i].set)];
+        if (is_seen(&list[i]) && *one != NULL && (*one)->set != list[i].set) {
+            accuse_pulls(w, table, &list[i], *one);
+        }
+        *one = is_seen(&list[i]) ? &list[i] : *one;
+    }
+    for (unsigned size = 0; size <= COORDINATES; size++) {
+        if (smaller != NULL && of_size[size] != NULL && (smaller->set & ~of_size[size]->set) != 0) {
+            accuse_pulls(w, table, of_size[size], smaller);
+        }
+        smaller = of_size[size] != NULL ? of_size[size] : smaller;
+    }
+}
+
+static int by_return(const void *a, const void *b) {
+    const struct operation *x = *(const struct operation *const *)a,
+                           *y = *(const struct operation *const *)b;
+    return (x->returned > y->returned) - (x->returned < y->returned);
+}
+
+/* A pull has what those showed that had returned before it. The list is in the order in which they
+ * began. */
+static void check_earlier(struct world *w, const struct table *table, const struct operation *list,
+                          size_t count) {
+    const struct operation **pulls = tide_alloc((count + 1) * sizeof(struct operation *));
+    size_t pull_count = 0, next = 0;
+    uint64_t shown = 0;
+    TIDE_ASSERT(pulls != NULL);
+    for (size_t i = 0; i < count; i++) {
+        pulls[pull_count] = &list[i];
+        pull_count += is_seen(&list[i]);
+    }
+    qsort(pulls, pull_count, sizeof(struct operation *), by_return);
+    for (size_t i = 0; i < count && !w->report->failed; i++) {
+        for (; next < pull_count && pulls[next]->returned < list[i].invoked; next++) {
+            shown |= pulls[next]->set;
+        }
+        for (size_t k = 0; is_seen(&list[i]) && (shown & ~list[i].set) != 0 && k < next; k++) {
+            if ((pulls[k]->set & ~list[i].set) != 0) {
+                accuse(w, table, "linearizable", "a pull misses what an earlier one saw", &list[i],
+                       pulls[k]);
+            }
+        }
+    }
+    tide_free(pulls);
+}
+
+/* ---- all of a key ---- */
 
 static bool spans_a_death(const struct world *w, const struct operation *push) {
     bool spans = false;
@@ -176,17 +245,25 @@ static void check_told(struct world *w, unsigned t, const uint32_t *gone) {
 
 static void check_key(struct world *w, struct table *table, const struct operation *list,
                       size_t count) {
-    size_t distinct = 0;
+    const struct operation *pushes[COORDINATES] = {NULL};
+    for (size_t i = 0; i < count; i++) {
+        TIDE_ASSERT(list[i].push < COORDINATES);
+        if (list[i].push >= 0) {
+            pushes[list[i].push] = &list[i];
+        }
+    }
     for (size_t i = 0; i < count && !w->report->failed; i++) {
-        for (size_t j = 0; j < count && list[i].push < 0 && list[i].ok; j++) {
-            if (i != j) {
-                check_pair(w, table, &list[i], &list[j]);
+        for (unsigned p = 0; p < COORDINATES && is_seen(&list[i]); p++) {
+            if (pushes[p] != NULL) {
+                check_push(w, table, &list[i], pushes[p]);
             }
         }
-        distinct += list[i].push >= 0;
     }
-    TIDE_ASSERT(distinct <= 64);
-    check_precedence(w, table, list, count);
+    check_precedence(w, table, list, count, pushes);
+    if (!table->shared) {
+        check_chain(w, table, list, count);
+        check_earlier(w, table, list, count);
+    }
 }
 
 static void check_table(struct world *w, struct table *table, uint32_t *gone) {

@@ -12,6 +12,17 @@ static uint8_t pattern(uint64_t number, size_t at) {
     return (uint8_t)(number * 31 + at * 7);
 }
 
+/* It repeats: a period is filled, the rest copied. */
+static void fill(uint8_t *bytes, size_t size, uint64_t number) {
+    enum { PERIOD = 256 };
+    for (size_t i = 0; i < size && i < PERIOD; i++) {
+        bytes[i] = pattern(number, i);
+    }
+    for (size_t at = PERIOD; at < size; at += PERIOD) {
+        memcpy(bytes + at, bytes, size - at < PERIOD ? size - at : PERIOD);
+    }
+}
+
 static bool is_whole(const uint8_t *bytes, size_t size, uint64_t number) {
     for (size_t i = 0; i < size; i += 97) {
         if (bytes[i] != pattern(number, i)) {
@@ -122,12 +133,9 @@ void echo_message(struct worker *worker) {
     tide_write_typed_head(&body, TIDE_U8, size);
     uint8_t *bytes = tide_write_reserve(&body, size);
     TIDE_ASSERT(body.error == 0);
-    for (size_t i = 0; i < size; i++) {
-        bytes[i] = pattern(number, i);
-    }
+    fill(bytes, size, number);
     w->report->messages++;
-    (void)snprintf(worker->doing, sizeof worker->doing, "%s %s, %zu bytes", calls ? "call" : "cast",
-                   to->name, size);
+    worker->doing = (struct doing){calls ? "calls" : "casts to", to->name, (uint32_t)size, "bytes"};
     if (calls) {
         ask(worker, to, &body, number);
     } else {

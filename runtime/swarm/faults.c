@@ -16,6 +16,7 @@
 enum { FAULTS_MAX = 512, UNDOES_MAX = 64 };
 
 static const uint64_t silence_max = 400 * MS, pause_max = 500 * MS, calm_after = 3 * TIDE_SECOND;
+static const uint64_t idle_kept = TIDE_SECOND; /* so long nothing happens before the next fault */
 static const double latency_max_us = 150000, reckless_share = 0.2;
 
 struct planned {
@@ -123,6 +124,65 @@ uint64_t faults_next(const struct world *w) {
         }
     }
     return next;
+}
+
+/* ---- stretches in which nothing happens ---- */
+
+/* When what is planned goes on. Between two silences there is to be a calm: it is not cut short. */
+static uint64_t next_due(const struct world *w) {
+    const uint64_t now = tide_sim_now(w->sim);
+    uint64_t due = faults_next(w) < w->chaos_end ? faults_next(w) : w->chaos_end;
+    for (unsigned i = 0; i < w->burst_count; i++) {
+        if (w->bursts[i] + BURST_SPREAD > now && w->bursts[i] < due) {
+            due = w->bursts[i];
+        }
+    }
+    for (unsigned i = 0; i < w->node_count; i++) {
+        const struct node *n = w->nodes[i];
+        due = n->state == NODE_CRASHED && n->restart_at < due ? n->restart_at : due;
+    }
+    return w->faults->silent_until > now ? now : due;
+}
+
+static bool is_idle(struct world *w) {
+    char why[200];
+    for (unsigned i = 0; i < w->node_count; i++) {
+        const struct node *n = w->nodes[i];
+        if (n->state != NODE_UP && n->state != NODE_GONE &&
+            (n->state != NODE_CRASHED || n->node != NULL)) {
+            return false;
+        }
+    }
+    for (unsigned i = 0; i < w->worker_count; i++) {
+        const struct worker *worker = w->workers[i];
+        if (worker->node->state == NODE_UP && !worker->ended && !worker->rests) {
+            return false;
+        }
+    }
+    return saver_ended(w) && is_quiet(w, why, sizeof why);
+}
+
+void faults_hasten(struct world *w) {
+    struct faults *f = w->faults;
+    const uint64_t now = tide_sim_now(w->sim), due = next_due(w);
+    if (due < now + idle_kept + 500 * MS || !is_idle(w)) {
+        return;
+    }
+    const uint64_t by = due - now - idle_kept;
+    for (unsigned i = f->next; i < f->count; i++) {
+        f->list[i].at -= by;
+    }
+    for (unsigned i = 0; i < UNDOES_MAX; i++) {
+        f->undoes[i].at -= f->undoes[i].at != 0 ? by : 0;
+    }
+    for (unsigned i = 0; i < w->burst_count; i++) {
+        w->bursts[i] -= w->bursts[i] > now ? by : 0;
+    }
+    for (unsigned i = 0; i < w->node_count; i++) {
+        struct node *n = w->nodes[i];
+        n->restart_at -= n->state == NODE_CRASHED && n->restart_at != TIDE_NEVER ? by : 0;
+    }
+    w->chaos_end -= by;
 }
 
 /* ---- one fault ---- */

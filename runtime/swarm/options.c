@@ -92,7 +92,7 @@ static const struct setting {
     {"window", "relocate", 0},     {"window", "replicas", 1},     {"window", "window", 1},
     {"window", "counters", 0},     {"window", "crash_s", 12},     {"window", "join_s", 10},
     {"window", "leave_s", 15},     {"disk", "checkpoint_s", 1},   {"disk", "disk", 0.01},
-    {"disk", "disk_crash", 0.003}, {"disk", "flip_s", 30},        {"disk", "join_s", 10},
+    {"disk", "disk_crash", 0.01}, {"disk", "flip_s", 30},        {"disk", "join_s", 10},
     {"disk", "leave_s", 15},       {"disk", "memory_s", 0},       {"journal", "controller_s", 8},
     {"journal", "crash_s", 20},    {"journal", "join_s", 10},     {"journal", "leave_s", 15},
     {"journal", "memory_s", 0},    {"clocks", "drift_ppm", 500}, /* any two differ by the thousandth

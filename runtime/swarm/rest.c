@@ -80,6 +80,9 @@ static void check_memory(struct world *w, struct node *node) {
     struct tide_store *store = tide_store_of(node->node);
     struct tide_table *tables[TABLES_MAX];
     const uint64_t cap = store->budget.cap, kept = store->budget.kept - node->ballast;
+    if (cap == 0) {
+        return;
+    }
     const uint64_t queues = tide_net_queued(tide_net_of(node->node)) +
                             tide_system_mailbox_bytes(tide_system_of(node->node)) +
                             store->parked_bytes;
@@ -90,12 +93,12 @@ static void check_memory(struct world *w, struct node *node) {
         tide_table_stats(tables[i], &stats);
         rows += stats.memory_bytes;
     }
-    if (cap > 0 && kept + queues > cap) {
+    if (kept + queues > cap) {
         swarm_fail(w, "memory", "%s has %llu bytes of tables and %llu in queues, its cap is %llu",
                    node->name, (unsigned long long)kept, (unsigned long long)queues,
                    (unsigned long long)cap);
     }
-    if (cap > 0 && rows > kept) {
+    if (rows > kept) {
         swarm_fail(w, "memory", "%s has tables of %llu bytes and counts %llu", node->name,
                    (unsigned long long)rows, (unsigned long long)kept);
     }
@@ -227,37 +230,45 @@ static bool actors_quiet(const struct node *node, char *why, size_t size) {
     return true;
 }
 
+static bool table_redundant(const struct world *w, const struct table *table,
+                            const struct node *n, char *why, size_t size) {
+    struct tide_table *handle;
+    struct tide_table_health health;
+    struct tide_table_stats stats;
+    if (table->options.replicas == 0 || tide_table_find(n->node, table->name, &handle) < 0) {
+        return true;
+    }
+    if (handle->replicas->unopened > 0) {
+        return say(why, size, "%s does not serve %u slots of %s yet", n->name,
+                   handle->replicas->unopened, handle->name);
+    }
+    tide_table_stats(handle, &stats);
+    if (stats.at_risk > 0) {
+        return say(why, size, "%s: %llu bytes of table %s are not on their copies", n->name,
+                   (unsigned long long)stats.at_risk, handle->name);
+    }
+    tide_table_health(handle, &health);
+    if (health.under_replicated > 0 && nodes_in(w, NODE_UP) > table->options.replicas) {
+        return say(why, size, "%s misses copies of %u slots of %s", n->name,
+                   health.under_replicated, handle->name);
+    }
+    return true;
+}
+
 bool is_redundant(const struct world *w, char *why, size_t size) {
     for (unsigned i = 0; i < w->node_count; i++) {
         const struct node *n = w->nodes[i];
-        for (unsigned t = 0; t < w->table_count; t++) {
-            struct tide_table *handle;
-            struct tide_table_health health;
-            if (n->state != NODE_UP || w->tables[t].options.replicas == 0 ||
-                tide_table_find(n->node, w->tables[t].name, &handle) < 0) {
-                continue;
-            }
-            tide_table_health(handle, &health);
-            if (health.under_replicated > 0 &&
-                nodes_in(w, NODE_UP) > w->tables[t].options.replicas) {
-                return say(why, size, "%s misses copies of %u slots of %s", n->name,
-                           health.under_replicated, handle->name);
-            }
-            struct tide_table_stats stats;
-            tide_table_stats(handle, &stats);
-            if (stats.at_risk > 0) {
-                return say(why, size, "%s: %llu bytes of table %s are not on their copies", n->name,
-                           (unsigned long long)stats.at_risk, handle->name);
-            }
-            if (handle->replicas->unopened > 0) {
-                return say(why, size, "%s does not serve %u slots of %s yet", n->name,
-                           handle->replicas->unopened, handle->name);
-            }
-        }
         const struct tide__replication *r =
             n->state == NODE_UP ? tide_store_of(n->node)->replication : NULL;
         if (r != NULL && r->first != r->next) {
             return say(why, size, "%s has pushes on their way to copies", n->name);
+        }
+    }
+    for (unsigned i = 0; i < w->node_count; i++) {
+        for (unsigned t = 0; w->nodes[i]->state == NODE_UP && t < w->table_count; t++) {
+            if (!table_redundant(w, &w->tables[t], w->nodes[i], why, size)) {
+                return false;
+            }
         }
     }
     return true;
@@ -507,8 +518,10 @@ void dump(struct world *w, char *out, size_t size) {
     for (unsigned i = 0; i < w->worker_count && used + 1 < size; i++) {
         const struct worker *worker = w->workers[i];
         if (!worker->ended && worker->node->state != NODE_CRASHED) {
-            int n = snprintf(out + used, size - used, "  worker %u of %s: %s\n", worker->index,
-                             worker->node->name, worker->doing);
+            const struct doing *d = &worker->doing;
+            int n = snprintf(out + used, size - used, "  worker %u of %s: %s %s %s %u\n",
+                             worker->index, worker->node->name, d->verb, d->object, d->of,
+                             d->count);
             used += n > 0 ? (size_t)n : 0;
         }
     }

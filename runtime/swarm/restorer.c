@@ -52,32 +52,85 @@ static uint64_t newest_whole(struct world *w) {
     return found;
 }
 
+/* While everything goes on, after the disk has crashed: the newest that counted is there, and every
+ * byte of it, unless a bit of it was changed. */
+void restorer_look(struct world *w) {
+    const struct generation *promised = saver_generation(w, 0);
+    struct tide__manifest m;
+    int code = promised == NULL ? TIDE_EPROTO : examine(w, promised->number);
+    if (code == TIDE_EPROTO) {
+        return; /* there is none, or it is damaged */
+    }
+    code = code == 0 ? tide__generation_manifest(w->nodes[0]->port, saver_directory,
+                                                 promised->number, &m)
+                     : code;
+    if (code == 0) {
+        code = tide__generation_verify(w->nodes[0]->port, saver_directory, &m);
+        tide__manifest_release(&m);
+    }
+    if (code < 0) {
+        swarm_fail(w, "checkpoint", "generation %llu counted, and after a crash of the disk: %s %s",
+                   (unsigned long long)promised->number, tide_error_name(code),
+                   tide_error_message());
+    }
+}
+
 /* ---- what is in it ---- */
 
-static void compare(struct world *w, const struct generation *g, struct table *table,
+static void compare_push(struct world *w, const struct generation *g, const struct table *table,
+                         const struct operation *o, float value) {
+    if (value != 1 && value != 0) {
+        swarm_fail(w, "checkpoint", "restored, table %s key %u: coordinate %d is %g", table->name,
+                   o->key, o->push, (double)value);
+    } else if (value == 0 && o->ok && o->returned < g->began) {
+        swarm_fail(w, "checkpoint",
+                   "table %s key %u: push %d of worker %u returned at %.6f s and is not in "
+                   "generation %llu, which was begun at %.6f s",
+                   table->name, o->key, o->push, o->worker, (double)o->returned / 1e9,
+                   (unsigned long long)g->number, (double)g->began / 1e9);
+    }
+}
+
+/* The pushes from `from` on, of as many keys as are pulled together. Where to go on. */
+static size_t compare_some(struct world *w, const struct generation *g, const struct table *table,
+                           struct tide_table *handle, size_t from) {
+    const struct operation *list = table->history.list;
+    const uint32_t width = table->options.width;
+    float *rows = tide_alloc((size_t)BATCH_MAX * width * sizeof *rows);
+    uint64_t keys[BATCH_MAX];
+    uint32_t count = 0, at = 0, last = 0;
+    size_t end = from;
+    TIDE_ASSERT(rows != NULL);
+    for (; end < table->history.count; end++) {
+        const bool fresh = list[end].push >= 0 && (count == 0 || list[end].key != last);
+        if (fresh && count == BATCH_MAX) {
+            break;
+        }
+        if (fresh) {
+            last = list[end].key;
+            keys[count++] = key_of(table, last);
+        }
+    }
+    const int code = count > 0 ? tide_table_pull(handle, keys, count, rows, NULL) : 0;
+    if (code < 0) {
+        swarm_fail(w, "checkpoint", "restored, table %s, keys up to %u: %s %s", table->name, last,
+                   tide_error_name(code), tide_error_message());
+    }
+    for (size_t i = from; i < end && code == 0; i++) {
+        at += list[i].push >= 0 && key_of(table, list[i].key) != keys[at];
+        if (list[i].push >= 0) {
+            compare_push(w, g, table, &list[i], rows[(size_t)at * width + (size_t)list[i].push]);
+        }
+    }
+    tide_free(rows);
+    return end;
+}
+
+/* The history has the operations of a key together: check.c has sorted it. */
+static void compare(struct world *w, const struct generation *g, const struct table *table,
                     struct tide_table *handle) {
-    float row[COUNTING_MAX];
-    for (size_t i = 0; i < table->history.count; i++) {
-        const struct operation *o = &table->history.list[i];
-        const uint64_t key = key_of(table, o->key);
-        if (o->push < 0 || w->report->failed) {
-            continue;
-        }
-        int code = tide_table_pull(handle, &key, 1, row, NULL);
-        const bool has = code == 0 && row[o->push] == 1;
-        if (code < 0) {
-            swarm_fail(w, "checkpoint", "restored, table %s key %u: %s %s", table->name, o->key,
-                       tide_error_name(code), tide_error_message());
-        } else if (!has && row[o->push] != 0) {
-            swarm_fail(w, "checkpoint", "restored, table %s key %u: coordinate %d is %g",
-                       table->name, o->key, o->push, (double)row[o->push]);
-        } else if (!has && o->ok && o->returned < g->began) {
-            swarm_fail(w, "checkpoint",
-                       "table %s key %u: push %d of worker %u returned at %.6f s and is not in "
-                       "generation %llu, which was begun at %.6f s",
-                       table->name, o->key, o->push, o->worker, (double)o->returned / 1e9,
-                       (unsigned long long)g->number, (double)g->began / 1e9);
-        }
+    for (size_t at = 0; at < table->history.count && !w->report->failed;) {
+        at = compare_some(w, g, table, handle, at);
     }
 }
 

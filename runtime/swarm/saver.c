@@ -16,7 +16,7 @@ const char saver_place[] = "/shared", saver_directory[] = "/shared/checkpoints";
 struct saver {
     struct generation list[ATTEMPTS_MAX];
     unsigned count;
-    unsigned crashes; /* of the disk */
+    unsigned crashes, looked; /* of the disk; and after so many it was looked at what it has */
     bool ended;
     struct tide_random random, damages;
 };
@@ -58,6 +58,7 @@ void saver_heal(struct world *w) {
 void saver_crashed(struct world *w, const char *name) {
     if (strcmp(name, saver_place) == 0) {
         w->saver->crashes++;
+        w->report->disk_crashes++;
         fault_note(w, "the disk crashes");
     }
 }
@@ -163,6 +164,15 @@ static void save(struct world *w, struct tide_node *node) {
     }
 }
 
+static void look_after_crash(struct world *w) {
+    struct saver *s = w->saver;
+    if (s->looked < s->crashes && !w->report->failed) {
+        s->looked = s->crashes;
+        set_disk(w, true, 0);
+        restorer_look(w);
+    }
+}
+
 static int saver_main(void *state) {
     struct world *w = state;
     struct tide_random *random = &w->saver->random;
@@ -175,6 +185,7 @@ static int saver_main(void *state) {
             set_disk(w, good, room);
         }
         save(w, w->nodes[0]->node);
+        look_after_crash(w);
     }
     w->saver->ended = true;
     return 0;

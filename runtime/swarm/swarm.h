@@ -101,7 +101,7 @@ struct swarm_report {
     char what[SWARM_TEXT];   /* what it found, and who waits for whom */
     char faults[SWARM_TEXT]; /* that happened: "1.203 s reset n1-n3\n..." */
     uint64_t hash, events, virtual_ns;
-    uint64_t operations, messages, fault_count, lost_nodes, operations_lost;
+    uint64_t operations, messages, fault_count, lost_nodes, disk_crashes, operations_lost;
     uint64_t retried; /* operations that a node had no memory for, tried again */
 };
 /* The whole run of a seed. `observe`: told of every event, may be NULL. */

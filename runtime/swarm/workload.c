@@ -251,8 +251,8 @@ static void finish_oldest(struct worker *worker) {
     struct issued *op = &ring->list[ring->first];
     int code = op->code;
     if (!op->sync) {
-        (void)snprintf(worker->doing, sizeof worker->doing, "waits for %s of %s", names[op->kind],
-                       worker->world->tables[op->table].name);
+        worker->doing = (struct doing){
+            "waits for", worker->world->tables[op->table].name, op->count, names[op->kind]};
         code = tide_ticket_wait(&op->ticket);
         op->returned = tide_sim_now(worker->world->sim);
         (void)snprintf(op->text, sizeof op->text, "%s", code < 0 ? tide_error_message() : "");
@@ -380,8 +380,8 @@ static void operate(struct worker *worker, unsigned burst) {
     if (op->kind == PULL) {
         prepare_pull(worker, op);
     }
-    (void)snprintf(worker->doing, sizeof worker->doing, "%s %u keys of %s", names[op->kind],
-                   op->count, w->tables[op->table].name);
+    worker->doing =
+        (struct doing){"works on", w->tables[op->table].name, op->count, names[op->kind]};
     op->code = issue(worker, op, op->sync ? NULL : &op->ticket);
     op->returned = tide_sim_now(worker->world->sim);
     (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
@@ -428,6 +428,22 @@ static void run_burst(struct worker *worker, unsigned burst) {
     }
 }
 
+/* Until `after` behind the beginning of a burst, which may come earlier meanwhile: faults_hasten. */
+static void rest_until(struct worker *worker, unsigned burst, uint64_t after) {
+    const struct world *w = worker->world;
+    static const uint64_t look_again = 500 * MS;
+    worker->doing = (struct doing){"rests", "", 0, ""};
+    worker->rests = true;
+    while (goes_on(worker)) {
+        const uint64_t now = tide_sim_now(w->sim), begins = burst_begins(w, burst) + after;
+        if (begins <= now) {
+            break;
+        }
+        (void)tide_sleep(begins - now < look_again ? begins - now : look_again);
+    }
+    worker->rests = false;
+}
+
 static int worker_main(void *state) {
     struct worker *worker = state;
     struct world *w = worker->world;
@@ -435,17 +451,10 @@ static int worker_main(void *state) {
         shared_begin(worker);
     }
     for (unsigned burst = 0; goes_on(worker); burst++) {
-        uint64_t now = tide_sim_now(worker->world->sim);
-        burst = next_burst(w, now, burst);
-        uint64_t begins = burst < w->burst_count ? w->bursts[burst] : w->chaos_end + TIDE_SECOND;
-        begins += tide_random_below(&worker->random, 50 * MS);
-        (void)snprintf(worker->doing, sizeof worker->doing, "rests");
-        while (goes_on(worker) && begins > tide_sim_now(worker->world->sim)) {
-            uint64_t left = begins - tide_sim_now(worker->world->sim);
-            (void)tide_sleep(left < 500 * MS ? left : 500 * MS);
-        }
+        burst = next_burst(w, tide_sim_now(w->sim), burst);
+        rest_until(worker, burst, tide_random_below(&worker->random, BURST_SPREAD));
         run_burst(worker, burst);
-        if (begins > w->chaos_end) {
+        if (burst == w->burst_count) {
             break;
         }
     }
@@ -453,7 +462,7 @@ static int worker_main(void *state) {
         finish_oldest(worker);
     }
     tide_worker_end();
-    (void)snprintf(worker->doing, sizeof worker->doing, "has ended");
+    worker->doing = (struct doing){"has ended", "", 0, ""};
     worker->ended = true;
     worker->node->running--;
     return 0;

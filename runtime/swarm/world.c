@@ -372,6 +372,15 @@ static void set_up(struct world *w) {
     }
 }
 
+static void chaos(struct world *w) {
+    const uint64_t stretch = CHECK_EVERY * tick;
+    while (tide_sim_now(w->sim) < w->chaos_end && !w->report->failed) {
+        const uint64_t until = tide_sim_now(w->sim) + stretch;
+        (void)pass_until(w, until < w->chaos_end ? until : w->chaos_end, NULL);
+        faults_hasten(w);
+    }
+}
+
 static bool is_settled(const struct world *w) {
     if (!saver_ended(w)) {
         return false;
@@ -432,22 +441,9 @@ struct look { /* of one node at all keys */
     bool *lost[TABLES_MAX];
 };
 
-static void look_at(struct look *look, unsigned t, uint32_t number) {
+static void seen(struct look *look, unsigned t, uint32_t number, const float *row) {
     struct world *w = look->world;
-    struct table *table = &w->tables[t];
-    struct tide_table *handle;
-    float row[COUNTING_MAX];
-    uint64_t key = key_of(table, number);
-    int code = tide_table_find(look->node->node, table->name, &handle);
-    code = code < 0 ? code : tide_table_pull(handle, &key, 1, row, NULL);
-    if (code < 0) {
-        look->lost[t][number] = true;
-        if (!excused(w, look->node, table, code, tide_error_message())) {
-            swarm_fail(w, "answers", "%s, at rest: table %s key %u: %s %s", look->node->name,
-                       table->name, number, tide_error_name(code), tide_error_message());
-        }
-        return;
-    }
+    const struct table *table = &w->tables[t];
     for (uint32_t c = 0; c < table->options.width; c++) {
         if (table->counts) {
             look->counts[t][number * COUNTING_MAX + c] = (uint16_t)row[c];
@@ -460,13 +456,48 @@ static void look_at(struct look *look, unsigned t, uint32_t number) {
     }
 }
 
+/* Keys together as long as all can be read: what is wrong with one is one key's affair. */
+static void look_at(struct look *look, unsigned t, const uint32_t *numbers, uint32_t count) {
+    struct world *w = look->world;
+    const struct table *table = &w->tables[t];
+    struct tide_table *handle;
+    float *rows = tide_alloc((size_t)count * table->options.width * sizeof *rows);
+    uint64_t keys[BATCH_MAX];
+    TIDE_ASSERT(rows != NULL && count <= BATCH_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = key_of(table, numbers[i]);
+    }
+    int code = tide_table_find(look->node->node, table->name, &handle);
+    code = code < 0 ? code : tide_table_pull(handle, keys, count, rows, NULL);
+    for (uint32_t i = 0; i < count; i++) {
+        if (code == 0) {
+            seen(look, t, numbers[i], rows + (size_t)i * table->options.width);
+        } else if (count > 1) {
+            look_at(look, t, &numbers[i], 1);
+        } else {
+            look->lost[t][numbers[i]] = true;
+        }
+    }
+    if (code < 0 && count == 1 && !excused(w, look->node, table, code, tide_error_message())) {
+        swarm_fail(w, "answers", "%s, at rest: table %s key %u: %s %s", look->node->name,
+                   table->name, numbers[0], tide_error_name(code), tide_error_message());
+    }
+    tide_free(rows);
+}
+
 static int look_main(void *state) {
     struct look *look = state;
     struct world *w = look->world;
     for (unsigned t = 0; t < w->table_count; t++) {
-        for (uint32_t k = 0; k < w->tables[t].total && !w->report->failed; k++) {
-            if (w->tables[t].counts || w->tables[t].pushes[k] > 0) {
-                look_at(look, t, k);
+        const struct table *table = &w->tables[t];
+        uint32_t numbers[BATCH_MAX], count = 0;
+        for (uint32_t k = 0; k < table->total && !w->report->failed; k++) {
+            if (table->counts || table->pushes[k] > 0) {
+                numbers[count++] = k;
+            }
+            if (count == BATCH_MAX || (count > 0 && k + 1 == table->total)) {
+                look_at(look, t, numbers, count);
+                count = 0;
             }
         }
     }
@@ -633,7 +664,7 @@ static void run(struct world *w) {
     w->chaos_end = tide_sim_now(w->sim) + (uint64_t)(option(w, SWARM_CHAOS_S) * 1e9);
     faults_plan(w);
     saver_start(w);
-    (void)pass_until(w, w->chaos_end, NULL);
+    chaos(w);
     if (!w->report->failed) {
         heal(w);
     }

@@ -10,6 +10,7 @@
 #include "swarm/swarm.h"
 
 #define MS UINT64_C(1000000)
+#define BURST_SPREAD (50 * MS) /* workers begin one so much apart, at most */
 
 enum {
     NODES_MAX = 64, /* lives, those that are over included */
@@ -83,18 +84,24 @@ struct table {
     uint64_t *rest;           /* one-hot, durability window: [key] at rest; UINT64_MAX: not known */
 };
 
+struct doing { /* for a run that hangs: put into words only then */
+    const char *verb, *object;
+    uint32_t count;
+    const char *of;
+};
+
 struct worker {
     struct world *world;
     struct node *node;
     struct tide_random random;
     struct tide_table *tables[TABLES_MAX];
     uint16_t index;
-    bool ended;
+    bool ended, rests; /* rests: between two bursts, nothing of it is under way */
     uint32_t step;
     struct ring *ring; /* workload.c */
     uint32_t sent[NODES_MAX][LANES];
     uint16_t *seen[TABLES_MAX]; /* counters: [key][worker] of its last pull */
-    char doing[80];
+    struct doing doing;
 };
 
 struct world {
@@ -180,6 +187,12 @@ bool refused_for_memory(const struct world *w, int code, const char *text);
 void faults_plan(struct world *w);
 uint64_t faults_next(const struct world *w); /* when the next is due, or TIDE_NEVER */
 void faults_due(struct world *w);
+/* When a burst begins; the last is behind the chaos. */
+static inline uint64_t burst_begins(const struct world *w, unsigned burst) {
+    return burst < w->burst_count ? w->bursts[burst] : w->chaos_end + TIDE_SECOND;
+}
+/* While nothing is under way and nothing is due for long: what is planned comes earlier. */
+void faults_hasten(struct world *w);
 void faults_heal(struct world *w);
 bool faults_lost_too_many(const struct world *w); /* at one time, for some table with copies */
 void faults_release(struct world *w);
@@ -234,6 +247,7 @@ bool saver_damage(struct world *w, uint64_t number);
 extern const char saver_place[], saver_directory[];
 
 /* ---- restorer.c ---- */
+void restorer_look(struct world *w);
 bool restorer_start(struct world *w); /* false: there is nothing to bring back */
 bool restorer_ended(struct world *w);
 

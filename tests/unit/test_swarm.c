@@ -51,6 +51,20 @@ static void a_seed_does_the_same_again_and_another_does_not(void **state) {
     assert_true(a.hash != c.hash);
 }
 
+/* Few bursts and faults are all that happens: the time between them need not be waited for. */
+static void what_is_planned_comes_earlier_where_nothing_happens(void **state) {
+    (void)state;
+    static struct swarm_report r;
+    struct swarm_options o;
+    assert_int_equal(swarm_draw(3, "calm", &o), 0);
+    assert_int_equal(swarm_pin(&o, "leave_s=30"), 0);
+    assert_int_equal(swarm_pin(&o, "latency_us=100"), 0);
+    swarm_run(&o, &r, NULL, NULL);
+    assert_false(r.failed);
+    assert_true(r.fault_count > 0 && r.operations > 0);
+    assert_true(r.virtual_ns < 25 * TIDE_SECOND);
+}
+
 static void some_seeds_of_each_profile_pass(void **state) {
     (void)state;
     static const char *const profiles[] = {"calm", "swarm", "elastic", "shared", "disk", "journal"};
@@ -143,6 +157,86 @@ static void histories_that_cannot_be_are_found(void **state) {
     assert_string_equal(judge(overtaken, 3), "order");
 }
 
+/* The rules at the head of check.c, as they stand there: each pull with each other operation. */
+static bool is_possible(const struct operation *list, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < count; j++) {
+            const struct operation *a = &list[i], *b = &list[j];
+            const bool early = a->ok && a->returned < b->invoked;
+            const bool issued = a->ok && a->worker == b->worker && a->step < b->step;
+            const uint64_t has = a->push >= 0 ? b->set >> a->push & 1 : 0;
+            if (b->push < 0 && a->push >= 0) {
+                const bool later = a->worker == b->worker && a->step > b->step;
+                if ((!has && (early || issued)) || (has && (a->invoked > b->returned || later))) {
+                    return false;
+                }
+            } else if (b->push < 0 && a != b) {
+                const uint64_t lost = a->set & ~b->set;
+                if (lost && (early || (b->set & ~a->set))) {
+                    return false;
+                }
+            }
+            const bool before = a->push >= 0 && b->push >= 0 && (early || issued);
+            for (size_t k = 0; k < count && before; k++) {
+                if (list[k].push < 0 && (list[k].set >> b->push & 1) &&
+                    !(list[k].set >> a->push & 1)) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+/* Of eight operations on a key, drawn: pulls show what was pushed before some moment while they
+ * ran, and now and then one push more or fewer. */
+static size_t draw_history(struct tide_random *random, struct operation list[8]) {
+    uint64_t moments[8] = {0};
+    unsigned pushes = 0;
+    for (size_t i = 0; i < 8; i++) {
+        const uint64_t began = 1 + tide_random_below(random, 100);
+        moments[i] = began + tide_random_below(random, 40);
+        list[i] = (struct operation){.worker = (uint16_t)tide_random_below(random, 3),
+                                     .invoked = began,
+                                     .returned = moments[i] + tide_random_below(random, 40),
+                                     .step = (uint32_t)began,
+                                     .ok = true,
+                                     .push = -1};
+        if (tide_random_below(random, 2) == 0) {
+            list[i].push = (int8_t)pushes;
+        }
+        pushes += list[i].push >= 0;
+    }
+    for (size_t i = 0; i < 8; i++) {
+        for (size_t j = 0; j < 8 && list[i].push < 0; j++) {
+            const bool seen = list[j].push >= 0 && moments[j] < moments[i];
+            list[i].set |= seen ? UINT64_C(1) << list[j].push : 0;
+        }
+        if (list[i].push < 0 && pushes > 0 && tide_random_below(random, 12) == 0) {
+            list[i].set ^= UINT64_C(1) << tide_random_below(random, pushes);
+        }
+    }
+    return 8;
+}
+
+static void the_quick_checks_find_what_all_pairs_show(void **state) {
+    (void)state;
+    struct tide_random random;
+    unsigned possible = 0;
+    tide_random_seed(&random, 7);
+    for (unsigned round = 0; round < 4000; round++) {
+        struct operation list[8];
+        const size_t count = draw_history(&random, list);
+        const bool is = is_possible(list, count);
+        if (is != (judge(list, count)[0] == 0)) {
+            fail_msg("history %u is %spossible, and the checkers say '%s'", round, is ? "" : "im",
+                     verdict.what);
+        }
+        possible += is;
+    }
+    assert_in_range(possible, 500, 3500); /* of both there are many */
+}
+
 static void of_shared_keys_workers_must_see_their_own_pushes_alone(void **state) {
     (void)state;
     const struct operation apart[] = {PUSH(1, 1, 10, 20, 0), PUSH(2, 1, 10, 20, 1),
@@ -179,9 +273,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_the_seeds_and_a_pin_moves_no_other),
         cmocka_unit_test(a_seed_does_the_same_again_and_another_does_not),
+        cmocka_unit_test(what_is_planned_comes_earlier_where_nothing_happens),
         cmocka_unit_test(some_seeds_of_each_profile_pass),
         cmocka_unit_test(histories_that_can_be_are_accepted),
         cmocka_unit_test(histories_that_cannot_be_are_found),
+        cmocka_unit_test(the_quick_checks_find_what_all_pairs_show),
         cmocka_unit_test(of_shared_keys_workers_must_see_their_own_pushes_alone),
         cmocka_unit_test(a_run_that_fails_says_where_and_how_the_nodes_stand),
     };
