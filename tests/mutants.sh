@@ -132,6 +132,8 @@ window_shows_ahead            test_store_change a_home_that_goes*
 leave_unflushed               test_store_change a_row_on_its_way*
 move_parked_last              test_store_change what_waits*
 retarget_alone                test_store_change pushes_that_go_again*
+joined_before                 test_store_change who_has_joined*
+last_home_alone               test_store_change a_home_before*
 chunk_twice                   train_spec.lua
 dead_counted                  train_spec.lua
 "

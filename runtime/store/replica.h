@@ -116,7 +116,7 @@ struct tide__replicas { /* of a table */
     /* I/O thread */
     uint64_t number[TIDE_SLOT_COUNT];  /* pushes applied to the slot, here */
     uint32_t fence[TIDE_SLOT_COUNT];   /* copies: the highest version that came with a push */
-    uint64_t open_at[TIDE_SLOT_COUNT]; /* a new home: when the old one's leases have run out */
+    uint64_t open_at[TIDE_SLOT_COUNT]; /* when leases that it granted to former homes have run out */
     uint8_t opening[TIDE_SLOT_COUNT];  /* enum tide__opening */
     bool held[TIDE_SLOT_COUNT];        /* this node has the slot's rows, all of them */
     bool arriving[TIDE_SLOT_COUNT];    /* some of them, and the others are coming */
@@ -219,8 +219,8 @@ void tide__lease_start(struct tide_store *store); /* there is a table more */
 void tide__lease_ask(struct tide_store *store);
 void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *body);
 void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_reader *body);
-/* When every lease that `home` may hold from this node, or that others gave it, has run out. */
-uint64_t tide__lease_over(const struct tide_store *store, uint16_t home, bool others);
+/* When the lease that `home` may hold from this node has run out. */
+uint64_t tide__lease_over(const struct tide_store *store, uint16_t home);
 /* The timer of leases and rebuilding. */
 void tide__lease_beat(struct tide_store *store);
 

@@ -1,5 +1,6 @@
-/* Moments of a change of homes that seeds come to too rarely: what is on its way between two nodes is
- * held back until others have acted. Each test is for one rule, which a planted mistake leaves out. */
+/* Moments of a change of homes that seeds come to too rarely: what is on its way between two nodes
+ * is held back until others have acted. Each test is for one rule, which a planted mistake leaves
+ * out. */
 #include "store_world.h"
 
 #include "store/owner.h"
@@ -50,8 +51,8 @@ static uint64_t key_on(struct cluster *c, uint16_t home, uint16_t copy) {
 struct steps {
     uint64_t key;
     atomic_int told, done;
-    float value;       /* that the last pull showed */
-    atomic_int shown;  /* it was answered */
+    float value;      /* that the last pull showed */
+    atomic_int shown; /* it was answered */
 };
 
 static void step_wait(struct steps *s, int step) {
@@ -177,8 +178,8 @@ static void an_old_home_passes_on_nothing_of_who_has_not_heard(void **state) {
     close_cluster(&c);
 }
 
-/* A row at a home that goes, with a push that its copies do not get any more: who would see it there
- * would miss it at the next home. */
+/* A row at a home that goes, with a push that its copies do not get any more: who would see it
+ * there would miss it at the next home. */
 static void a_home_that_goes_shows_nothing_that_its_successor_lacks(void **state) {
     (void)state;
     struct cluster c;
@@ -231,8 +232,8 @@ static void a_row_on_its_way_from_who_leaves_is_waited_for(void **state) {
     close_cluster(&c);
 }
 
-/* A push waits for the rows of its slot, the next one of its worker for an operation before it, whose
- * row is locked. When the slot comes, the first is first. */
+/* A push waits for the rows of its slot, the next one of its worker for an operation before it,
+ * whose row is locked. When the slot comes, the first is first. */
 static void what_waits_for_a_slot_is_before_what_waits_for_a_row(void **state) {
     (void)state;
     struct cluster c;
@@ -254,9 +255,9 @@ static void what_waits_for_a_slot_is_before_what_waits_for_a_row(void **state) {
     WAIT_UNTIL(&c, table->parked != NULL);
     atomic_uint_fast64_t *word;
     uint64_t old;
-    assert_int_equal(tide__row_lock(table, tide__slot_of(table, other.key), other.key, true, &word,
-                                    &old),
-                     TIDE__FOUND);
+    assert_int_equal(
+        tide__row_lock(table, tide__slot_of(table, other.key), other.key, true, &word, &old),
+        TIDE__FOUND);
     start(&c, &stalling, 0, 1, push_run, &other);
     WAIT_UNTIL(&c, store_of(&c, 3)->stalled != NULL);
     step(&c, &s, 2);
@@ -309,8 +310,8 @@ static void pushes_that_go_again_keep_their_order(void **state) {
     struct fiber pushing;
     uint64_t keys[2] = {0};
     open_cluster(&c, true, 3, 1);
-    create(&c, (struct tide_table_options){
-                   .name = "t", .key_count = KEYS, .width = 1, .replicas = 1});
+    create(&c,
+           (struct tide_table_options){.name = "t", .key_count = KEYS, .width = 1, .replicas = 1});
     keys_of_two_reports(&c, keys);
     struct tide__replicas *home = table_of(&c, 1, "t")->replicas,
                           *copy = table_of(&c, 0, "t")->replicas;
@@ -335,6 +336,149 @@ static void pushes_that_go_again_keep_their_order(void **state) {
     close_cluster(&c);
 }
 
+/* A slot that node 2 has sent to node 4, behind node 3, and the controller has not heard of; or
+ * none. */
+static uint32_t slot_that_joins(struct cluster *c) {
+    const struct tide__replicas *home = table_of(c, 1, "t")->replicas;
+    uint32_t slot = 0;
+    while (slot < TIDE_SLOT_COUNT &&
+           (home_at(c, 1, slot) != 2 || atomic_load(&home->chain[slot]) != (3 | 4 << 16))) {
+        slot++;
+    }
+    return slot;
+}
+
+/* Does the controller count on a copy of node 4 that is not there? */
+static bool counts_on_nothing(struct cluster *c) {
+    const struct tide__replicas *told = table_of(c, 0, "t")->replicas,
+                                *copy = table_of(c, 3, "t")->replicas;
+    bool any = false;
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && !any; slot++) {
+        any = tide__chain_has(atomic_load(&told->chain[slot]), 4) && home_at(c, 1, slot) == 2 &&
+              !copy->held[slot];
+    }
+    return any;
+}
+
+/* Node 4 gets copies from node 3, which dies then. It hears of the death before node 2, the home,
+ * and lets the slots go; node 2 says that it has joined, and the controller has ordered that it
+ * joins again. */
+static void who_has_joined_and_let_go_is_not_counted_on(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 4, 1);
+    create(&c,
+           (struct tide_table_options){.name = "t", .key_count = KEYS, .width = 1, .replicas = 1});
+    const struct tide__replicas *told = table_of(&c, 0, "t")->replicas,
+                                *copy = table_of(&c, 3, "t")->replicas;
+    pause_cluster(&c, TIDE_SECOND);
+    tide_sim_set_latency(c.sim, 10 * MS, 10 * MS);
+    tide_net_leave(tide_net_of(c.nodes[2]));
+    WAIT_UNTIL(&c, slot_that_joins(&c) < TIDE_SLOT_COUNT);
+    const uint32_t slot = slot_that_joins(&c);
+    pause_cluster(&c,
+                  25 * MS); /* JOIN has come to its end, and what the end says has not come back */
+    tide_sim_cut(c.sim, "n1", "n2", true);
+    tide_sim_cut(c.sim, "n4", "n2", true);
+    tide_sim_crash(c.sim, "n3");
+    WAIT_UNTIL(&c, !tide__chain_has(atomic_load(&copy->chain[slot]), 3));
+    assert_int_equal(atomic_load(&told->chain[slot]), 0);
+    tide_sim_cut(c.sim, "n4", "n2", false);
+    pause_cluster(&c, 15 * MS);
+    tide_sim_cut(c.sim, "n1", "n2", false);
+    for (int i = 0; i < 1000; i++) {
+        pause_cluster(&c, MS / 10);
+        if (counts_on_nothing(&c)) {
+            fail_msg("the controller counts on copies that are not there");
+        }
+    }
+    WAIT_UNTIL(&c, tide__chain_count(atomic_load(&told->chain[slot])) == 1);
+    close_cluster(&c);
+}
+
+/* A worker of the former home reads in place; one of another node pushes, and then it tells. */
+struct stale {
+    uint64_t key;
+    atomic_bool pushed, over;
+};
+
+static void push_and_tell_run(struct fiber *f) {
+    struct stale *s = f->arg;
+    struct tide_table *table;
+    const float one = 1;
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    CHECK(f, tide_table_push(table, &s->key, 1, &one, 0, NULL) == 0);
+    atomic_store(&s->pushed, true);
+}
+
+static void read_run(struct fiber *f) {
+    struct stale *s = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    while (!atomic_load(&s->over)) {
+        const bool pushed = atomic_load(&s->pushed);
+        float value;
+        CHECK(f, tide_table_pull(table, &s->key, 1, &value, NULL) == 0);
+        CHECK(f, value == 1 || !pushed);
+        (void)tide_sleep(MS / 2);
+    }
+}
+
+/* A key of node 2, as the controller has told; or none. */
+static uint64_t key_with_chain(struct cluster *c, uint64_t chain) {
+    const struct tide_table *told = table_of(c, 0, "t");
+    uint64_t key = 0;
+    while (key < KEYS &&
+           (home_at(c, 1, key) != 2 || atomic_load(&told->replicas->chain[key]) != chain)) {
+        key++; /* dense by hash: a slot each */
+    }
+    return key;
+}
+
+/* Node 2 leaves, and has not heard that node 3 is home in its place; that one dies, and node 4
+ * takes over. What node 4 granted to node 3 has run out by then; what both granted to node 2 has
+ * not. */
+static void a_home_before_the_last_serves_nothing_stale(void **state) {
+    (void)state;
+    struct cluster c;
+    struct stale s = {0};
+    struct fiber reading, pushing;
+    open_cluster(&c, true, 5, 1);
+    create(&c,
+           (struct tide_table_options){.name = "t", .key_count = KEYS, .width = 1, .replicas = 2});
+    const struct tide_table *told = table_of(&c, 0, "t");
+    const struct tide__replicas *last = table_of(&c, 3, "t")->replicas;
+    pause_cluster(&c, TIDE_SECOND);
+    tide_sim_set_latency(c.sim, 10 * MS, 10 * MS);
+    tide_net_leave(tide_net_of(c.nodes[1]));
+    WAIT_UNTIL(&c, key_with_chain(&c, 3 | 4 << 16 | UINT64_C(5) << 32) < KEYS);
+    s.key = key_with_chain(&c, 3 | 4 << 16 | UINT64_C(5) << 32);
+    start(&c, &reading, 1, 0, read_run, &s);
+    WAIT_UNTIL(&c, last->fence[s.key] ==
+                       told->slot_versions[s.key]); /* the home asks whether all is there */
+    tide_sim_cut(c.sim, "n3", "n4", true);
+    tide_sim_cut(c.sim, "n2", "n1", true);
+    pause_cluster(&c, 150 * MS);
+    tide_sim_cut(c.sim, "n2", "n1", false);
+    WAIT_UNTIL(&c, home_at(&c, 1, s.key) == 3);
+    static const char *const others[] = {"n1", "n4", "n5"};
+    for (unsigned i = 0; i < TIDE_COUNT(others); i++) {
+        tide_sim_cut(c.sim, others[i], "n2", true);
+    }
+    tide_sim_crash(c.sim, "n3");
+    WAIT_UNTIL(&c, home_at(&c, 4, s.key) == 4);
+    start(&c, &pushing, 4, 0, push_and_tell_run, &s);
+    WAIT_UNTIL(&c, last->opening[s.key] == TIDE__OPEN && atomic_load(&s.pushed));
+    pause_cluster(&c, 100 * MS);
+    for (unsigned i = 0; i < TIDE_COUNT(others); i++) {
+        tide_sim_cut(c.sim, others[i], "n2", false);
+    }
+    atomic_store(&s.over, true);
+    finish(&c, &reading, 1);
+    finish(&c, &pushing, 1);
+    close_cluster(&c);
+}
+
 int main(int argc, char **argv) {
     program = argv[0];
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
@@ -347,6 +491,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_row_on_its_way_from_who_leaves_is_waited_for),
         cmocka_unit_test(what_waits_for_a_slot_is_before_what_waits_for_a_row),
         cmocka_unit_test(pushes_that_go_again_keep_their_order),
+        cmocka_unit_test(who_has_joined_and_let_go_is_not_counted_on),
+        cmocka_unit_test(a_home_before_the_last_serves_nothing_stale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
