@@ -26,15 +26,17 @@
  *
  * Faults: DEATHS nodes crash (CRASH), are declared dead although they live, and learn it later (SUSPECT), or either.
  * JOIN: the controller brings in node N, once more if that is cancelled. FIRST, SECOND: these nodes leave in order.
- * RENEW: node 2 grants node 1 its lease once more.
+ * RENEW: this node grants node 1 its lease once more.
  *
  * Weakenings: NOFENCE (a copy takes what any home sends), NONUMBERS (a copy applies what comes), NOIDS (the home looks
- * for none), SNAPNOIDS (they do not go with a row), NOBARRIER (a new home opens when the lease has run out), NOWAIT
- * (and when it has not), NOLEASE (reads in place ask for none), PULLNOW (a pull is answered while pushes are under
- * way), EARLYACK (answered before the copies have it), FIRSTACK (answered by the first of the chain), NORETARGET,
- * NORESEND, BACKWARDS (sent again, the last first), PASSEARLY (a former home passes on for who has not heard), NOORDER
- * (a push does not wait for an earlier pull of its worker), NOTSETTLED (a home goes before all is with the copies),
- * NOTELL (a successor does not tell the old home), FRONT (JOIN in front of its SNAP).
+ * for none), SNAPNOIDS (they do not go with a row), NOBARRIER (a new home opens when leases have run out), NOWAIT (and
+ * when they have not), LASTONLY (it waits for those of the last home alone), NOLEASE (reads in place ask for none),
+ * NOTELL (a former home is not told before it is granted anything again), TELLONE (its successor alone tells it),
+ * PULLNOW (a pull is answered while pushes are under way), EARLYACK (answered before the copies have it), FIRSTACK
+ * (answered by the first of the chain), NORETARGET (what is unanswered does not go down a new chain), NORESEND,
+ * BACKWARDS (sent again, the last first), PASSEARLY (a former home passes on for who has not heard), NOORDER (a push
+ * does not wait for an earlier pull of its worker), NOTSETTLED (a home goes before all is with the copies), FRONT (JOIN
+ * in front of its SNAP), OLDREPORT (the word that a node has joined counts, of whatever order it is).
  */
 #ifndef N
 #define N 3
@@ -78,12 +80,12 @@
 #define ASKED 2 /* waits for its barrier */
 
 #define BIT(n) (1 << (n))
-#define IX(from, to) ((from) * (N + 1) + (to))
+#define IX(from, to) ((from) * N + (to) - 1)
 #define IN_CHAIN(c, n) (((c) & 7) == (n) || ((c) >> 3 & 7) == (n) || ((c) >> 6 & 7) == (n))
 #define MEMBERS(c) ((BIT((c) & 7) | BIT((c) >> 3 & 7) | BIT((c) >> 6 & 7)) & ~1)
 #define SET(l) ((BIT((l) & 3) | BIT((l) >> 2 & 3) | BIT((l) >> 4 & 3)) & ~1)
 
-#define LETS(h, g) (!(g) || leases[h] & BIT(g))
+#define LETS(h, g) (!(g) || (leases[h] | again[h]) & BIT(g))
 #ifdef NOLEASE
 #define LEASED(h) 1
 #else
@@ -91,9 +93,9 @@
 #endif
 
 /* type, version, a, b, token, number, home, chain */
-chan store[(N + 1) * (N + 1)] = [CAP] of { byte, byte, byte, byte, byte, byte, byte, short };
-chan orders[N + 1] = [CAP] of { byte, byte, byte, byte, short }; /* type, version, a, b, chain */
-chan acks[(N + 1) * (N + 1)] = [CAP] of { byte };                /* token */
+chan store[(N + 1) * N] = [CAP] of { byte, byte, byte, byte, byte, byte, byte, short };
+chan orders[N + 1] = [5] of { byte, byte, byte, byte, short }; /* type, version, a, b, chain */
+chan acks[(N + 1) * N] = [6] of { byte };                             /* token */
 chan reports = [4] of { byte, byte, byte };                      /* version, home, node */
 chan ring[N + 1] = [6] of { byte, byte, byte, byte, byte };      /* token, kind, number, operation, value */
 chan parked[N + 1] = [4] of { byte, byte };                      /* operation, version */
@@ -103,7 +105,7 @@ byte version[N + 1], home[N + 1], row[N + 1], number[N + 1], ids[N + 1], fence[N
 byte unacked[N + 1], former[N + 1], dead[N + 1]; /* former: homes that it granted leases for the slot */
 short chain[N + 1];
 bit alive[N + 1], held[N + 1], over[N + 1];
-byte leases[N + 1]; /* as the holder: a bit of each granter */
+byte leases[N + 1], again[N + 1]; /* as the holder: a bit of each granter; again: granted since it follows another */
 byte order_version[N + 1], order_node[N + 1];
 bit ordered[N + 1];
 
@@ -258,6 +260,12 @@ inline drop_copy() {
     held[n] = 0; row[n] = 0; ids[n] = 0; number[n] = 0; former[n] = 0
 }
 
+#ifdef TELLONE
+#define TELLS (gh == n)
+#else
+#define TELLS 1
+#endif
+
 inline regroup(gv, gh, cause, gc) {
     dead[n] = dead[n] | (cause -> BIT(cause) : 0);
     if
@@ -274,7 +282,7 @@ inline regroup(gv, gh, cause, gc) {
 #endif
                 former[n] = former[n] | BIT(was_home);
 #ifndef NOTELL
-                if :: was_home != cause -> post(was_home, GROUP, gv, gh, cause, 0, 0, 0, gc) :: else fi
+                if :: TELLS -> post(was_home, GROUP, gv, gh, cause, 0, 0, 0, gc) :: else fi
 #endif
             :: else
             fi;
@@ -374,7 +382,12 @@ inline handle() {
     :: ty == SNAP -> snapshot()
     :: ty == GROUP -> regroup(v, a, b, c)
     :: ty == ORDER -> ordered[n] = 1; order_version[n] = v; order_node[n] = a
-    :: ty == GRANT -> if :: !over[src] || a -> leases[n] = leases[n] | BIT(src) :: else fi
+    :: ty == GRANT ->
+        if
+        :: a -> again[n] = again[n] | BIT(src)
+        :: !a && !over[src] -> leases[n] = leases[n] | BIT(src)
+        :: else
+        fi
     fi
 }
 
@@ -453,7 +466,13 @@ end:
        }
 #endif
 #ifdef RENEW
-    :: atomic { n == 2 && alive[n] && !renewed -> renewed = 1; post(1, GRANT, 0, over[2] || opening[2] != OPEN, 0, 0, 0, 0, 0) }
+    :: atomic {
+        n == RENEW && alive[n] && !renewed ->
+        renewed = 1;
+        a = over[n] || former[n] & BIT(1);
+        post(1, GRANT, 0, a, 0, 0, 0, 0, 0);
+        a = 0
+       }
 #endif
     od
 }
@@ -619,14 +638,16 @@ end:
 inline stop(v) {
     alive[v] = 0;
     version[v] = 0; home[v] = 0; row[v] = 0; number[v] = 0; ids[v] = 0; fence[v] = 0; opening[v] = OPEN; token[v] = 0;
-    unacked[v] = 0; former[v] = 0; dead[v] = 0; chain[v] = 0; held[v] = 0; leases[v] = 0;
+    unacked[v] = 0; former[v] = 0; dead[v] = 0; chain[v] = 0; held[v] = 0; leases[v] = 0; again[v] = 0;
     order_version[v] = 0; order_node[v] = 0; ordered[v] = 0;
     do :: nempty(ring[v]) -> ring[v]?_,_,_,_,_ :: empty(ring[v]) -> break od;
     do :: nempty(parked[v]) -> parked[v]?_,_ :: empty(parked[v]) -> break od;
     do :: nempty(orders[v]) -> orders[v]?_,_,_,_,_ :: empty(orders[v]) -> break od;
     for (i : 0 .. N) {
         do :: nempty(store[IX(i, v)]) -> store[IX(i, v)]?_,_,_,_,_,_,_,_ :: empty(store[IX(i, v)]) -> break od;
-        do :: nempty(acks[IX(i, v)]) -> acks[IX(i, v)]?_ :: empty(acks[IX(i, v)]) -> break od;
+        do :: nempty(acks[IX(i, v)]) -> acks[IX(i, v)]?_ :: empty(acks[IX(i, v)]) -> break od
+    }
+    for (i : 1 .. N) {
         if
         :: nempty(store[IX(v, i)]) || nempty(acks[IX(v, i)]) ->
             do :: nempty(store[IX(v, i)]) -> store[IX(v, i)]?_,_,_,_,_,_,_,_ :: empty(store[IX(v, i)]) -> break od;
