@@ -17,6 +17,7 @@ jobs=${JOBS:-2}
 leaving=leave_s=1,join_s=1.5,latency_us=50000,jitter=1
 parking=leave_s=1,join_s=1.5,relocate=0,replicas=0,nodes=5,messages=0,depth=12,fibers=2
 saving=nodes=3,tables=1,counters=0,keys=10,crash_s=0,flip_s=0,join_s=0,leave_s=0,disk=0.03,checkpoint_s=0.3,chaos_s=30
+copying=shared=1,localizes=0.5,keys=4,latency_us=50000,jitter=1,messages=0,tables=4,nodes=4
 mutants="
 session_resume_early        swarm    session|exactly_once|membership|order
 session_resume_late         swarm    session|exactly_once|answers|progress|membership
@@ -63,7 +64,7 @@ share_outlives_owner        shared   copies
 share_update_dropped        shared   exactly_once|order
 share_forgets_unsent        shared   exactly_once|order
 share_leaves_unsent         shared   exactly_once
-share_copy_beside_row       shared   copies|progress
+share_copy_beside_row       shared,$copying copies|progress
 intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once

@@ -28,13 +28,12 @@
  * JOIN: the controller brings in node N, once more if that is cancelled. FIRST, SECOND: these nodes leave in order.
  * RENEW: this node grants node 1 its lease once more.
  *
- * Weakenings: NOFENCE (a copy takes what any home sends), NONUMBERS (a copy applies what comes), NOIDS (the home looks
- * for none), SNAPNOIDS (they do not go with a row), NOBARRIER (a new home opens when leases have run out), NOWAIT (and
- * when they have not), LASTONLY (it waits for those of the last home alone), NOLEASE (reads in place ask for none),
+ * Weakenings: NOFENCE (a copy takes what any home sends), NONUMBERS (a copy applies what comes), SNAPNOIDS (ids do not
+ * go with a row), NOBARRIER (a new home opens when leases have run out), NOWAIT (and when they have not), LASTONLY (it
+ * waits for those of the last home alone), NOLEASE (reads in place ask for none),
  * NOTELL (a former home is not told before it is granted anything again), TELLONE (its successor alone tells it),
- * PULLNOW (a pull is answered while pushes are under way), EARLYACK (answered before the copies have it), FIRSTACK
- * (answered by the first of the chain), NORETARGET (what is unanswered does not go down a new chain), NORESEND,
- * BACKWARDS (sent again, the last first), PASSEARLY (a former home passes on for who has not heard), NOORDER (a push
+ * PULLNOW (a pull is answered while pushes are under way), FIRSTACK (answered by the first of the chain),
+ * NORETARGET (what is unanswered does not go down a new chain), BACKWARDS (sent again, the last first), PASSEARLY (a former home passes on for who has not heard), NOORDER (a push
  * does not wait for an earlier pull of its worker), NOTSETTLED (a home goes before all is with the copies), FRONT (JOIN
  * in front of its SNAP), OLDREPORT (the word that a node has joined counts, of whatever order it is).
  */
@@ -191,9 +190,7 @@ inline execute(eo) {
     if
     :: eo == OWN_PUSH || (pushes & BIT(eo)) ->
         if
-#ifndef NOIDS
         :: ids[n] & BIT(eo) -> down(BARRIER, eo, number[n], 0) /* answered behind its first */
-#endif
         :: else ->
             assert(!(SET(row[n]) & BIT(eo)));                                              /* once */
             assert(eo == OWN_PUSH || (SET(row[n]) & pushes & (BIT(eo) - 1)) == (pushes & (BIT(eo) - 1))); /* in order */
@@ -201,9 +198,6 @@ inline execute(eo) {
             ids[n] = ids[n] | BIT(eo);
             number[n]++;
             unacked[n]++;
-#ifdef EARLYACK
-            answer(eo, 0);
-#endif
             down(PUSH, eo, number[n], 0)
         fi
     :: else ->
@@ -511,9 +505,7 @@ end:
                 i = OPS;
                 do :: i > 0 -> if :: out & BIT(i) -> post(at, OP, known_version, i, 0, 0, 0, 0, 0) :: else fi; i-- :: else -> break od
 #else
-#ifndef NORESEND
                 for (i : 1 .. OPS) { if :: out & BIT(i) -> post(at, OP, known_version, i, 0, 0, 0, 0, 0) :: else fi }
-#endif
 #endif
             :: else
             fi

@@ -117,6 +117,19 @@ static void localize_run(struct fiber *f) {
     CHECK(f, tide_table_push(table, &s->key, 1, &one, 0, NULL) == 0);
 }
 
+/* Node 2 is home of nothing any more. */
+static void empty_run(struct fiber *f) {
+    struct tide_table *table;
+    uint32_t slots[TIDE_SLOT_COUNT];
+    size_t count = 0;
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+        slots[count] = slot;
+        count += tide__route_home((uint32_t)atomic_load(&table->slots[slot].route)) == 2;
+    }
+    CHECK(f, tide_table_move(table, slots, count, 4) == 0);
+}
+
 static bool has_left(struct cluster *c, uint16_t id) {
     int code;
     char reason[200];
@@ -219,6 +232,7 @@ static void a_row_on_its_way_from_who_leaves_is_waited_for(void **state) {
     create(&c, (struct tide_table_options){
                    .name = "t", .key_count = KEYS, .width = 1, .technique = TIDE_RELOCATE});
     s.key = key_on(&c, 3, 0);
+    run_alone(&c, 0, empty_run, NULL);
     run_alone(&c, 1, localize_run, &s);
     tide_sim_set_latency(c.sim, 10 * MS, 10 * MS);
     tide_net_leave(tide_net_of(c.nodes[1]));
