@@ -127,7 +127,7 @@ def main():
                              KGE + ["--data", data, "--model", model.lower()], layout, 0.6 * peer)
             for technique in ("relocate", "replicate", "intent"):
                 table.epochs(f"{model} d=100 2x1, {technique}",
-                             KGE + ["--data", data, "--model", model.lower(), "--technique", technique], (2, 1),
+                             KGE + ["--data", data, "--model", model.lower(), "--technique", technique, "--cluster"], (2, 1),
                              0.6 * peers[2])
     for layout, peer in zip(LAYOUTS, (1.87, 1.75, 2.49)):
         table.epochs("word2vec d=100 {}x{}".format(*layout), ["word2vec.lua", "--data", "generated", "--epochs", "3"],

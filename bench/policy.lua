@@ -112,12 +112,22 @@ h:close()
 local costs = {}
 for i = 1, 1000 do costs[i] = {at = rng:uniform() * 0.1, per = 0.001 + rng:uniform() * 0.01, min = 1} end
 row("minmax_split, 1000 workers", "us", median_us(21, 5, function() core.k.minmax_split(100000, costs) end))
-local cost = {}
-for i = 1, 100 do
-  cost[i] = {}
-  for j = 1, 100 do cost[i][j] = rng:uniform() end
+local function numbers(n)
+  local list = {}
+  for i = 1, n do list[i] = rng:uniform() end
+  return list
 end
-row("assign, 100 x 100", "us", median_us(21, 2, function() core.k.assign(cost) end))
+for _, n in ipairs {100, 340} do
+  local cost = {}
+  for i = 1, n do cost[i] = numbers(n) end
+  row(("assign, %d x %d"):format(n, n), "us", median_us(21, 2, function() core.k.assign(cost) end))
+end
+for _, n in ipairs {185, 400} do
+  local rows = {}
+  for i = 1, n do rows[i] = {a = numbers(n), b = n * rng:uniform()} end
+  local programme = {maximize = numbers(n), rows = rows}
+  row(("linear programme, %d rows and variables"):format(n), "us", median_us(5, 1, function() core.k.lp(programme) end))
+end
 local weights, machines = {}, {}
 for i = 1, 1024 do weights[i] = rng:uniform() end
 for j = 1, 16 do machines[j] = 1 end

@@ -82,7 +82,7 @@ dead_worker_counted           test_clocked
 joiner_forgotten              test_clock_limit
 manifest_before_shards        test_checkpoint crashes_leave_the_newest_generation
 no_sync_before_rename         test_checkpoint crashes_leave_the_newest_generation
-sums_not_verified             test_checkpoint every_flipped_bit_is_detected
+sums_not_verified             test_checkpoint_damage every_flipped_bit_is_detected
 update_after_the_cut_included test_checkpoint a_cut_by_clocks_is_exact*
 sides_of_the_cut_mixed        test_checkpoint a_cut_of_rows_with_clocks_is_exact*
 no_term_check                 test_succession

@@ -15,6 +15,7 @@
 #include "cpu/kge_train.h"
 #include "cpu/arguments.h"
 #include "cpu/kernels.h"
+#include "cpu/rows_batch.h"
 
 #include <string.h>
 
@@ -69,17 +70,50 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
 
 /* ---- single examples: the algorithm of Lapse and AdaPM, for comparison ---- */
 
-struct example_buffers {
+/* Rows come here a few triples before they are used: early enough to hide the way, and so late that
+ * few of them have gone to another worker again (a row that has costs a round trip). */
+enum { GROUP = 4, GROUPS = 3 };
+
+/* Triples in a row of the order, with the entities drawn for them. */
+struct group {
+    size_t first, count;
+    uint64_t *entities; /* of each triple: subject, object, then object and subject of each pair */
+    struct tide_transfer move;
+};
+
+struct examples {
+    struct kge_training *training;
+    size_t stride; /* entities of a triple */
+    struct group groups[GROUPS];
     float *rows, *gradients; /* subject, object, relation, one after the other */
 };
 
-static int example(struct kge_training *t, struct example_buffers *buffers, uint32_t s, uint32_t r,
-                   uint32_t o, bool label) {
+/* Draws what `count` triples from `first` need, and sends for it. */
+static int group_fetch(struct examples *e, struct group *g, size_t first) {
+    struct kge_training *t = e->training;
+    g->first = first;
+    g->count = first >= t->count ? 0 : t->count - first < GROUP ? t->count - first : GROUP;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint32_t *triple = t->triples + 3 * (size_t)t->order[first + i];
+        uint64_t *entities = g->entities + i * e->stride;
+        entities[0] = triple[0];
+        entities[1] = triple[2];
+        for (size_t n = 2; n < e->stride; n++) {
+            entities[n] = tide_random_below(&t->random, t->entity_count);
+        }
+    }
+    return g->count
+               ? tide_transfer_localize(&g->move, &t->entities, g->entities, g->count * e->stride)
+               : 0;
+}
+
+static int example(struct examples *e, uint64_t s, uint64_t r, uint64_t o, bool label) {
+    struct kge_training *t = e->training;
     size_t d = t->width;
-    uint64_t entities[2] = {s, o}, relation = r;
-    float *rows = buffers->rows, *gradients = buffers->gradients;
+    uint64_t entities[2] = {s, o};
+    float *rows = e->rows, *gradients = e->gradients;
     int error = t->entities.pull(t->entities.table, entities, 2, rows);
-    error = error ? error : t->relations.pull(t->relations.table, &relation, 1, rows + 2 * d);
+    error = error ? error : t->relations.pull(t->relations.table, &r, 1, rows + 2 * d);
     if (error) {
         return error;
     }
@@ -89,28 +123,56 @@ static int example(struct kge_training *t, struct example_buffers *buffers, uint
     t->steps++;
     t->calls += 4;
     error = t->entities.push(t->entities.table, entities, 2, gradients);
-    return error ? error : t->relations.push(t->relations.table, &relation, 1, gradients + 2 * d);
+    return error ? error : t->relations.push(t->relations.table, &r, 1, gradients + 2 * d);
 }
 
-static int train_examples(struct kge_training *t) {
-    size_t size = (2 * t->width + t->relation_width) * sizeof(float);
-    struct example_buffers buffers = {tide_alloc_aligned(64, size), tide_alloc_aligned(64, size)};
-    int error = buffers.rows && buffers.gradients ? 0 : TIDE_ENOMEM;
-    for (size_t i = 0; i < t->count && !error; i++) {
-        const uint32_t *triple = t->triples + 3 * (size_t)t->order[i];
-        error = example(t, &buffers, triple[0], triple[1], triple[2], true);
-        for (size_t n = 0; n < t->negatives && !error; n++) {
-            uint32_t object = (uint32_t)tide_random_below(&t->random, t->entity_count);
-            error = example(t, &buffers, triple[0], triple[1], object, false);
-            if (!error) {
-                uint32_t subject = (uint32_t)tide_random_below(&t->random, t->entity_count);
-                error = example(t, &buffers, subject, triple[1], triple[2], false);
-            }
+static int group_train(struct examples *e, struct group *g) {
+    struct kge_training *t = e->training;
+    int error = tide_transfer_wait(&g->move, 1);
+    for (size_t i = 0; i < g->count && !error; i++) {
+        const uint64_t *entities = g->entities + i * e->stride;
+        const uint64_t s = entities[0], o = entities[1];
+        const uint64_t r = t->triples[3 * (size_t)t->order[g->first + i] + 1];
+        error = example(e, s, r, o, true);
+        for (size_t n = 2; n < e->stride && !error; n += 2) {
+            error = example(e, s, r, entities[n], false);
+            error = error ? error : example(e, entities[n + 1], r, o, false);
         }
         t->examples += error == 0;
     }
-    tide_free(buffers.rows);
-    tide_free(buffers.gradients);
+    return error;
+}
+
+static int examples_init(struct examples *e, struct kge_training *t) {
+    size_t size = (2 * t->width + t->relation_width) * sizeof(float);
+    *e = (struct examples){.training = t, .stride = 2 + 2 * t->negatives};
+    e->rows = tide_alloc_aligned(64, size);
+    e->gradients = tide_alloc_aligned(64, size);
+    int error = e->rows && e->gradients ? 0 : TIDE_ENOMEM;
+    for (size_t i = 0; i < GROUPS && !error; i++) {
+        e->groups[i].entities = tide_alloc(GROUP * e->stride * sizeof(uint64_t));
+        error = e->groups[i].entities ? 0 : TIDE_ENOMEM;
+    }
+    return error;
+}
+
+static int train_examples(struct kge_training *t) {
+    struct examples e;
+    int error = examples_init(&e, t);
+    for (size_t i = 0; i + 1 < GROUPS && !error; i++) {
+        error = group_fetch(&e, &e.groups[i], i * GROUP);
+    }
+    for (size_t i = 0; i * GROUP < t->count && !error; i++) {
+        error = group_fetch(&e, &e.groups[(i + GROUPS - 1) % GROUPS], (i + GROUPS - 1) * GROUP);
+        error = error ? error : group_train(&e, &e.groups[i % GROUPS]);
+    }
+    for (size_t i = 0; i < GROUPS; i++) { /* what is under way ends before its memory goes */
+        int moved = tide_transfer_wait(&e.groups[i].move, 1);
+        error = error ? error : moved;
+        tide_free(e.groups[i].entities);
+    }
+    tide_free(e.rows);
+    tide_free(e.gradients);
     return error;
 }
 

@@ -240,6 +240,8 @@ int tide__exchange_take(struct tide_exchange *x, const struct tide_message *mess
 
 /* ---- share.c: sums of a step ---- */
 int tide__exchange_worker_share(struct tide_exchange *x, const struct intake *m);
+/* The plan of the next step, if the message has one. */
+void tide__exchange_take_plan(struct sums *s, const struct intake *m);
 int tide__exchange_take_share(struct tide_exchange *x, const struct intake *m);
 /* Tells all members the own numbers of a step. */
 int tide__exchange_tell_share(struct tide_exchange *x, const struct sums *s);

@@ -38,6 +38,16 @@ static int open_share(struct tide_exchange *x, uint64_t step, struct sums **out)
     return 0;
 }
 
+void tide__exchange_take_plan(struct sums *s, const struct intake *m) {
+    if (m->proposes) {
+        s->plan.epoch = m->epoch;
+        memcpy(s->plan.paths, m->paths, m->plan_count);
+        memcpy(s->plan.formats, m->formats, m->plan_count);
+        memcpy(s->plan.fanouts, m->fanouts, m->plan_count);
+        s->proposed = true;
+    }
+}
+
 int tide__exchange_take_share(struct tide_exchange *x, const struct intake *m) {
     struct sums *s;
     int code = open_share(x, m->step, &s);
@@ -50,13 +60,7 @@ int tide__exchange_take_share(struct tide_exchange *x, const struct intake *m) {
                          m->rank + 1, m->plan_count);
     }
     memcpy(s->by_rank + (size_t)m->rank * TIDE_EXCHANGE_SUMS, m->sums, sizeof m->sums);
-    if (m->proposes) {
-        s->proposed = true;
-        s->plan.epoch = m->epoch;
-        memcpy(s->plan.paths, m->paths, m->plan_count);
-        memcpy(s->plan.formats, m->formats, m->plan_count);
-        memcpy(s->plan.fanouts, m->fanouts, m->plan_count);
-    }
+    tide__exchange_take_plan(s, m);
     s->by[m->rank] = true;
     s->got++;
     if (tide__exchange_share_is_whole(x, s)) {

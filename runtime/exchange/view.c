@@ -360,13 +360,8 @@ static int adopt(struct tide_exchange *x, const struct intake *m) {
         s->by_rank[i] = tide_read_double(&r);
     }
     s->view = m->share_view;
-    s->proposed = m->proposes;
-    if (m->proposes) {
-        s->plan.epoch = m->epoch;
-        memcpy(s->plan.paths, m->paths, m->plan_count);
-        memcpy(s->plan.formats, m->formats, m->plan_count);
-        memcpy(s->plan.fanouts, m->fanouts, m->plan_count);
-    }
+    s->proposed = false;
+    tide__exchange_take_plan(s, m);
     s->got = 0;
     for (uint32_t i = 0; i < x->workers; i++) {
         s->by[i] = tide__exchange_in(x, i, s->view);

@@ -56,16 +56,12 @@ static bool name_taken(const struct tide_net *net, const char *name) {
 /* Each member costs this node sessions and their queues. Consoles may come: somebody has to look. */
 static int check_memory(struct tide_net *net) {
     struct tide_memory_report own;
-    char used[24], cap[24];
+    char who[96];
     tide_net_memory(net, tide__net_id(net), &own);
-    const uint32_t retry = tide_tier_retry_ms(own.tier);
+    snprintf(who, sizeof who, "the controller %s", net->name);
     return own.tier < TIDE_TIER_OVER
                ? 0
-               : tide_fail_busy(retry,
-                                "the controller %s uses %s of its %s of memory and takes no "
-                                "more members: try again in %u ms",
-                                net->name, tide_bytes_text(own.used, used),
-                                tide_bytes_text(own.cap, cap), retry);
+               : tide_net_memory_refuse(who, &own, "it takes no more members");
 }
 
 static int check_member(struct tide_net *net, const struct tide_hello *hello) {

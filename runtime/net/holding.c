@@ -107,8 +107,6 @@ static int write_start(struct tide_holding *h, struct tide_file *file, uint64_t 
 
 /* A new file takes the place of the old one by a rename. */
 int tide_holding_begin(struct tide_holding *h, const struct tide_holding_start *start, bool keep) {
-    char temporary[PATH_BYTES + 8];
-    snprintf(temporary, sizeof temporary, "%s.new", h->path);
     if (!keep || h->count == 0 || start->index < h->first) {
         drop_from(h, 0);
     } else {
@@ -116,30 +114,19 @@ int tide_holding_begin(struct tide_holding *h, const struct tide_holding_start *
         drop_first(h, covered < h->count ? (size_t)covered : h->count);
     }
     h->first = start->index + 1;
-    struct tide_file *file;
-    int error = h->port->ops->file_open(
-        h->port, temporary, TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
+    struct tide_file *fresh;
+    uint64_t size;
+    int error = tide__records_create(h->port, h->path, magic, VERSION, &fresh, &size);
     if (error != 0) {
         return error;
     }
-    uint64_t size = TIDE__RECORDS_HEADER;
-    error = tide__records_begin(file, h->port, magic, VERSION);
-    error = error != 0 ? error : write_start(h, file, &size, start);
+    error = write_start(h, fresh, &size, start);
     for (size_t i = 0; error == 0 && i < h->count; i++) {
-        error = write_entry(h, file, &size, h->first + i, &h->entries[i]);
+        error = write_entry(h, fresh, &size, h->first + i, &h->entries[i]);
     }
-    error = error != 0 ? error : h->port->ops->file_sync(file);
-    error = error != 0 ? error : h->port->ops->file_rename(h->port, temporary, h->path);
-    if (error != 0) {
-        h->port->ops->file_close(file);
-        return error;
-    }
-    if (h->file != NULL) {
-        h->port->ops->file_close(h->file);
-    }
-    h->file = file;
-    h->size = size;
-    return 0;
+    error = tide__records_replace(h->port, h->path, fresh, error, &h->file);
+    h->size = error == 0 ? size : h->size;
+    return error;
 }
 
 int tide_holding_append(struct tide_holding *h, uint64_t term, enum tide_holding_kind kind,
@@ -333,18 +320,10 @@ static void note_file(void *arg, const char *name) {
 }
 
 static int read_log(struct tide_port *port, const char *path, struct tide_holding_log *out) {
-    struct tide_file_info info;
-    struct tide_file *file;
-    int error = port->ops->file_info(port, path, &info);
-    error = error != 0 ? error : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
-    if (error != 0) {
-        return error;
-    }
-    uint8_t *data = tide_alloc((size_t)info.size + 1);
-    ssize_t got = data == NULL ? TIDE_ENOMEM : port->ops->file_read(file, data, (size_t)info.size, 0);
-    size_t good;
-    error = got < 0 ? (int)got : tide_holding_parse(data, (size_t)got, out, &good);
-    port->ops->file_close(file);
+    char *data;
+    size_t size, good;
+    int error = tide_port_slurp(port, path, SIZE_MAX, &data, &size);
+    error = error != 0 ? error : tide_holding_parse(data, size, out, &good);
     tide_free(data);
     return error;
 }
@@ -354,8 +333,8 @@ static bool is_further(const struct tide_holding_log *a, const struct tide_holdi
 }
 
 /* Those that are not locked by a living process; the furthest of their logs. */
-static int take_furthest(struct tide_port *port, const char *directory, const char *name,
-                         struct tide_holdings *all, struct tide_holding_log *best) {
+static void take_furthest(struct tide_port *port, const char *directory, const char *name,
+                          struct tide_holdings *all, struct tide_holding_log *best) {
     size_t found = all->count;
     all->count = 0;
     for (size_t i = 0; i < found; i++) {
@@ -383,7 +362,6 @@ static int take_furthest(struct tide_port *port, const char *directory, const ch
             tide_holding_log_release(&log);
         }
     }
-    return 0;
 }
 
 static bool has(const struct tide_holdings *all, uint16_t id) {
@@ -401,14 +379,15 @@ int tide_holdings_open(struct tide_port *port, const char *directory, const char
     if (strlen(directory) + 32 > PATH_BYTES) {
         return tide_fail(TIDE_EINVAL, "the path of the state directory is too long");
     }
-    struct tide_file_info info;
-    if (port->ops->file_info(port, directory, &info) != 0) {
+    int error = port->ops->file_list(port, directory, note_file, out);
+    if (error == TIDE_ENOENT) {
         return 0; /* the first start */
     }
     struct tide_holding_log best = {0};
-    int error = port->ops->file_list(port, directory, note_file, out);
     const size_t found = error == 0 ? out->count : 0;
-    error = error != 0 ? error : take_furthest(port, directory, name, out, &best);
+    if (error == 0) {
+        take_furthest(port, directory, name, out, &best);
+    }
     size_t there = 0;
     for (size_t i = 0; i < best.voter_count; i++) {
         there += has(out, best.voters[i]);

@@ -72,33 +72,20 @@ int tide_control_journal_parse(const void *bytes, size_t size, struct tide_contr
 
 /* A new file with nothing but the state takes the place of the old one. */
 static int rewrite(struct journal *j) {
-    char temporary[sizeof j->path + 8];
-    snprintf(temporary, sizeof temporary, "%s.new", j->path);
-    struct tide_file *file;
-    int flags = TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE;
-    int error = j->port->ops->file_open(j->port, temporary, flags, &file);
+    struct tide_file *fresh;
+    uint64_t size;
+    int error = tide__records_create(j->port, j->path, magic, VERSION, &fresh, &size);
     if (error != 0) {
         return error;
     }
-    uint64_t size = TIDE__RECORDS_HEADER;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_control_snapshot_write(&w, &j->base.state);
-    error = tide__records_begin(file, j->port, magic, VERSION);
-    error = error != 0 ? error : tide__record_write(file, j->port, &size, &w);
-    error = error != 0 ? error : j->port->ops->file_sync(file);
-    error = error != 0 ? error : j->port->ops->file_rename(j->port, temporary, j->path);
+    error = tide__record_write(fresh, j->port, &size, &w);
     tide_writer_release(&w);
-    if (error != 0) {
-        j->port->ops->file_close(file);
-        return error;
-    }
-    if (j->file != NULL) {
-        j->port->ops->file_close(j->file);
-    }
-    j->file = file;
-    j->size = size;
-    return 0;
+    error = tide__records_replace(j->port, j->path, fresh, error, &j->file);
+    j->size = error == 0 ? size : j->size;
+    return error;
 }
 
 static int append(struct journal *j, uint64_t term, const struct tide_control_put *puts,
@@ -159,34 +146,29 @@ static const struct tide_control_ops journal_ops = {
     .campaign = campaign, .put = put, .destroy = destroy};
 
 static int read_file(struct journal *j) {
-    struct tide_file_info info;
-    if (j->port->ops->file_info(j->port, j->path, &info) != 0) {
+    char *data;
+    size_t size, good = 0;
+    int error = tide_port_slurp(j->port, j->path, SIZE_MAX, &data, &size);
+    if (error == TIDE_ENOENT) {
         return rewrite(j); /* the first start */
     }
-    int error =
-        j->port->ops->file_open(j->port, j->path, TIDE_FILE_READ | TIDE_FILE_WRITE, &j->file);
-    if (error != 0) {
-        return error;
-    }
-    uint8_t *data = tide_alloc((size_t)info.size + 1);
-    ssize_t got =
-        data == NULL ? TIDE_ENOMEM : j->port->ops->file_read(j->file, data, (size_t)info.size, 0);
-    size_t good = 0;
-    error =
-        got < 0 ? (int)got : tide_control_journal_parse(data, (size_t)got, &j->base.state, &good);
+    error = error != 0 ? error
+                       : j->port->ops->file_open(j->port, j->path, TIDE_FILE_READ | TIDE_FILE_WRITE,
+                                                 &j->file);
+    error = error != 0 ? error : tide_control_journal_parse(data, size, &j->base.state, &good);
     tide_free(data);
     if (error != 0) {
         char reason[300];
         snprintf(reason, sizeof reason, "%s", tide_error_message());
         return tide_fail(error, "%s: %s", j->path, reason);
     }
-    if (good == (size_t)got) {
+    if (good == size) {
         j->size = good;
         return 0;
     }
     tide_log(TIDE_LOG_WARN, j->name,
              "%s: the last %zu bytes are a decision that was not finished, and are dropped",
-             j->path, (size_t)got - good);
+             j->path, size - good);
     return rewrite(j); /* nothing is left behind the next entry */
 }
 

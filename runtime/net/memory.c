@@ -18,6 +18,15 @@ uint64_t tide_net_scaled(uint64_t window, uint64_t grant) {
     return grant >= all ? window : window * grant / all;
 }
 
+int tide_net_memory_refuse(const char *who, const struct tide_memory_report *report,
+                           const char *why) {
+    char used[24], cap[24];
+    const uint32_t retry = tide_tier_retry_ms(report->tier);
+    return tide_fail_busy(retry, "%s uses %s of its %s of memory: %s; try again in %u ms", who,
+                          tide_bytes_text(report->used, used), tide_bytes_text(report->cap, cap),
+                          why, (unsigned)retry);
+}
+
 static uint64_t load(const atomic_uint_fast64_t *value) {
     return atomic_load_explicit(value, memory_order_relaxed);
 }

@@ -117,6 +117,10 @@ struct tide_memory_report {
 };
 /* This node's own; its peers are told, when it is news. I/O thread 0. */
 void tide_net_report_memory(struct tide_net *net, const struct tide_memory_report *report);
+/* EBUSY, with the time after which it is worth another try: "WHO uses .. of its .. of memory: WHY".
+ */
+int tide_net_memory_refuse(const char *who, const struct tide_memory_report *report,
+                           const char *why);
 /* The last word of a node, this one's own included. Any thread. */
 void tide_net_memory(const struct tide_net *net, uint16_t id, struct tide_memory_report *out);
 /* Called on I/O thread 0 with the id of a node whose word is another. One may be set; what was told before is in

@@ -96,19 +96,13 @@ static bool is_reachable(struct tide_peer *peer) {
 }
 
 static int refuse(const struct tide_peer *peer, bool narrowed) {
-    const uint64_t cap = atomic_load_explicit(&peer->memory_cap, memory_order_relaxed);
-    const uint64_t used = atomic_load_explicit(&peer->memory_used, memory_order_relaxed);
-    const enum tide_tier tier =
-        (enum tide_tier)atomic_load_explicit(&peer->memory_tier, memory_order_relaxed);
-    char a[24], b[24];
-    return narrowed && cap > 0
-               ? tide_fail_busy(tide_tier_retry_ms(tier),
-                                "node n%u uses %s of its %s of memory and has not consumed what "
-                                "it was sent: try again in %u ms",
-                                (unsigned)peer->id, tide_bytes_text(used, a),
-                                tide_bytes_text(cap, b), tide_tier_retry_ms(tier))
-               : tide_fail(TIDE_EBUSY, "node n%u has not consumed what it was sent",
-                           (unsigned)peer->id);
+    struct tide_memory_report report;
+    char who[16];
+    tide_net_memory(peer->net, peer->id, &report);
+    snprintf(who, sizeof who, "node n%u", (unsigned)peer->id);
+    return narrowed && report.cap > 0
+               ? tide_net_memory_refuse(who, &report, "it has not consumed what it was sent")
+               : tide_fail(TIDE_EBUSY, "%s has not consumed what it was sent", who);
 }
 
 int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,

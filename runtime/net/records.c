@@ -56,14 +56,6 @@ int tide__records_check(const void *bytes, size_t size, const char magic[8], uin
                            (unsigned)found, (unsigned)version);
 }
 
-int tide__records_begin(struct tide_file *file, const struct tide_port *port, const char magic[8],
-                        uint32_t version) {
-    uint8_t header[TIDE__RECORDS_HEADER] = {0};
-    memcpy(header, magic, 8);
-    memcpy(header + 8, &version, sizeof version);
-    return port->ops->file_write(file, header, sizeof header, 0);
-}
-
 int tide__record_write(struct tide_file *file, const struct tide_port *port, uint64_t *at,
                        const struct tide_writer *payload) {
     if (payload->error != 0 || payload->size > UINT32_MAX) {
@@ -83,6 +75,47 @@ int tide__record_write(struct tide_file *file, const struct tide_port *port, uin
     tide_free(record);
     *at += error == 0 ? TIDE__RECORD_HEAD + payload->size : 0;
     return error;
+}
+
+static void beside(char out[TIDE__RECORDS_PATH], const char *path) {
+    (void)snprintf(out, TIDE__RECORDS_PATH, "%s.new", path);
+}
+
+int tide__records_create(struct tide_port *port, const char *path, const char magic[8],
+                         uint32_t version, struct tide_file **out, uint64_t *at) {
+    char name[TIDE__RECORDS_PATH];
+    uint8_t header[TIDE__RECORDS_HEADER] = {0};
+    memcpy(header, magic, 8);
+    memcpy(header + 8, &version, sizeof version);
+    beside(name, path);
+    *at = sizeof header;
+    int error = port->ops->file_open(
+        port, name, TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, out);
+    if (error != 0) {
+        return error;
+    }
+    error = port->ops->file_write(*out, header, sizeof header, 0);
+    if (error != 0) {
+        port->ops->file_close(*out);
+    }
+    return error;
+}
+
+int tide__records_replace(struct tide_port *port, const char *path, struct tide_file *fresh,
+                          int written, struct tide_file **file) {
+    char name[TIDE__RECORDS_PATH];
+    beside(name, path);
+    int error = written != 0 ? written : port->ops->file_sync(fresh);
+    error = error != 0 ? error : port->ops->file_rename(port, name, path);
+    if (error != 0) {
+        port->ops->file_close(fresh);
+        return error;
+    }
+    if (*file != NULL) {
+        port->ops->file_close(*file);
+    }
+    *file = fresh;
+    return 0;
 }
 
 int tide__records_directory(struct tide_port *port, const char *directory) {

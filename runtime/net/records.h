@@ -13,7 +13,11 @@
 struct tide_port;
 struct tide_file;
 
-enum { TIDE__RECORDS_HEADER = 16, TIDE__RECORD_HEAD = 16 };
+enum {
+    TIDE__RECORDS_HEADER = 16,
+    TIDE__RECORD_HEAD = 16,
+    TIDE__RECORDS_PATH = 350, /* of a file and what is appended to its name meanwhile */
+};
 
 /* EPROTO: the file is not `what`; EVERSION. */
 int tide__records_check(const void *data, size_t size, const char magic[8], uint32_t version,
@@ -22,11 +26,18 @@ int tide__records_check(const void *data, size_t size, const char magic[8], uint
 const uint8_t *tide__record_at(const void *data, size_t size, size_t at, uint32_t *length);
 /* Is there a whole record anywhere from `at` on? */
 bool tide__records_follow(const void *data, size_t size, size_t at);
-/* Appends at *at and moves it; not synced. The header goes to the beginning. */
+/* Appends at *at and moves it; not synced. */
 int tide__record_write(struct tide_file *file, const struct tide_port *port, uint64_t *at,
                        const struct tide_writer *payload);
-int tide__records_begin(struct tide_file *file, const struct tide_port *port, const char magic[8],
-                        uint32_t version);
+/*
+ * A file that takes the place of `path`: created beside it with its header, written from *at on,
+ * then synced and renamed, and *file, if any, is closed for it. `written`, what writing came to, is
+ * passed on; after a failure everything is as before.
+ */
+int tide__records_create(struct tide_port *port, const char *path, const char magic[8],
+                         uint32_t version, struct tide_file **out, uint64_t *at);
+int tide__records_replace(struct tide_port *port, const char *path, struct tide_file *fresh,
+                          int written, struct tide_file **file);
 /* Makes the directory, and its name durable: records nobody finds again are none. */
 int tide__records_directory(struct tide_port *port, const char *directory);
 

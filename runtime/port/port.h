@@ -150,6 +150,9 @@ static inline uint64_t tide_port_now(struct tide_port *p) { return p->ops->now(p
 static inline void tide_executor_wake(struct tide_port *p, struct tide_executor *e) { p->ops->executor_wake(e); }
 /* A generator that depends only on (port seed, name): a new caller never shifts another's stream. */
 void tide_port_random(struct tide_port *port, const char *name, struct tide_random *out);
+/* The whole of a small file; *gives* memory, zero-terminated. ENOENT, EIO; ELIMIT over `limit`. */
+int tide_port_slurp(struct tide_port *port, const char *path, size_t limit, char **out,
+                    size_t *size);
 
 /* ---- Simulator: several ports over one virtual world ---- */
 struct tide_sim;

@@ -48,39 +48,6 @@ void tide__sums_release(struct tide__sums *sums) {
 
 /* ---- small files ---- */
 
-int tide__file_slurp(struct tide_port *port, const char *path, size_t limit, char **out,
-                     size_t *size) {
-    struct tide_file_info info;
-    struct tide_file *file = NULL;
-    *out = NULL;
-    int code = port->ops->file_info(port, path, &info);
-    code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
-    if (code) {
-        return code;
-    }
-    if (info.size > limit) {
-        code = tide_fail(TIDE_ELIMIT, "'%s' has %llu bytes, over %zu", path,
-                         (unsigned long long)info.size, limit);
-    }
-    char *data = code ? NULL : tide_alloc((size_t)info.size + 1);
-    if (!code && !data) {
-        code = tide_fail(TIDE_ENOMEM, "no memory to read '%s'", path);
-    }
-    if (!code) {
-        ssize_t got = port->ops->file_read(file, data, (size_t)info.size, 0);
-        *size = got < 0 ? 0 : (size_t)got;
-        data[*size] = 0;
-        code = got < 0 ? (int)got : 0;
-    }
-    port->ops->file_close(file);
-    if (code) {
-        tide_free(data);
-        return code;
-    }
-    *out = data;
-    return 0;
-}
-
 /* ENOSPC and others that say too little get a text that says which file. */
 static int failed(int code, const char *path) {
     if (code == TIDE_ENOSPC) {
@@ -254,7 +221,7 @@ int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size,
     struct tide_file_info info;
     size_t text_size = 0;
     (void)snprintf(name, sizeof name, "%s.crc", path);
-    int code = tide__file_slurp(port, name, SUMS_MAX, &text, &text_size);
+    int code = tide_port_slurp(port, name, SUMS_MAX, &text, &text_size);
     if (code) {
         return tide_fail(code, "'%s' cannot be read: %s", name, tide_error_name(code));
     }

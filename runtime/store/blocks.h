@@ -48,9 +48,6 @@ int tide__blocks_finish(struct tide__blocks *b);
 int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size, uint64_t sums_size,
                         uint32_t sums_sum);
 
-/* The whole of a small file; *gives* memory, zero-terminated. ELIMIT over `limit`. */
-int tide__file_slurp(struct tide_port *port, const char *path, size_t limit, char **out,
-                     size_t *size);
 /* Writes, syncs and renames a small file in one go; leaves nothing else after a failure. */
 int tide__file_commit(struct tide_port *port, const char *path, const void *data, size_t size);
 

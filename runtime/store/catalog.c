@@ -133,16 +133,11 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
     }
 }
 
-static bool takes_tables(const struct tide_store *store, unsigned node) {
-    unsigned state = store->member_state[node];
-    return state == 1 + TIDE_MEMBER_UP || state == 1 + TIDE_MEMBER_LEAVING;
-}
-
 static void start_round(struct tide_store *store, struct tide__catalog_entry *entry,
                         enum tide__catalog_phase phase) {
     entry->phase = phase;
     for (unsigned node = 1; node < 0x8000; node++) {
-        if (takes_tables(store, node)) {
+        if (tide__member_lives(store, node)) {
             set_bit(entry->waiting, (uint16_t)node, true);
             entry->waiting_count++;
         }
@@ -412,7 +407,7 @@ static int forget(struct tide_store *store, const struct tide_message *message) 
         return tide_fail(TIDE_EBUSY, "this node is not the controller");
     }
     for (unsigned node = 1; node < 0x8000; node++) {
-        if (node != self && takes_tables(store, node)) {
+        if (node != self && tide__member_lives(store, node)) {
             char name[96];
             tide__node_text(store, (uint16_t)node, name);
             return tide_fail(TIDE_EBUSY, "node %s may hold rows of them", name);

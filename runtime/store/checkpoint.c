@@ -162,15 +162,9 @@ static void prune(const struct disk_step *step) {
     tide_free(numbers);
 }
 
-static void manifest_path(const char *dir, uint64_t generation, char out[TIDE__PATH_MAX + 16]) {
-    char path[TIDE__PATH_MAX];
-    tide__generation_path(dir, generation, path);
-    (void)snprintf(out, TIDE__PATH_MAX + 16, "%s/MANIFEST.json", path);
-}
-
 static int commit(const struct disk_step *step) {
     char name[TIDE__PATH_MAX + 16];
-    manifest_path(step->dir, step->generation, name);
+    tide__manifest_path(step->dir, step->generation, name);
     int code = tide__file_commit(step->port, name, step->manifest, step->manifest_size);
     if (!code) {
         prune(step);
@@ -530,7 +524,7 @@ static int write_parts(struct tide_checkpoint *c, uint8_t cut) {
     if (!code && TIDE_MUTANT(manifest_before_shards)) {
         char *text, name[TIDE__PATH_MAX + 16];
         size_t size;
-        manifest_path(c->dir, m->generation, name);
+        tide__manifest_path(c->dir, m->generation, name);
         if (tide__manifest_write(m, c->store, &text, &size) == 0) {
             (void)tide__file_commit(port_of(c), name, text, size);
             tide_free(text);

@@ -9,6 +9,8 @@ enum { TIDE__GENERATIONS_MAX = 4096 };
 
 /* DIR/000042 */
 void tide__generation_path(const char *dir, uint64_t generation, char out[TIDE__PATH_MAX]);
+/* DIR/000042/MANIFEST.json */
+void tide__manifest_path(const char *dir, uint64_t generation, char out[TIDE__PATH_MAX + 16]);
 /* Numbers of generations in `dir`, whole or not, newest first. *gives*. ENOENT. */
 int tide__generation_list(struct tide_port *port, const char *dir, uint64_t **out, size_t *count);
 /* ENOENT: it was never committed. Else as tide__manifest_parse, with the path in the text. */

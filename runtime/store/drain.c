@@ -18,11 +18,6 @@ struct tide__drain {
     uint8_t awaited[TIDE__NODES / 8]; /* a bit of each node that has not answered */
 };
 
-static bool lives(const struct tide_store *store, unsigned node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
-}
-
 static void say(struct tide_store *store, uint16_t to, int op, uint64_t turn) {
     struct tide_writer w;
     uint8_t buffer[32];
@@ -36,7 +31,7 @@ static void say(struct tide_store *store, uint16_t to, int op, uint64_t turn) {
 static void ask_all(struct tide_store *store, struct tide__drain *drain) {
     drain->turn++;
     for (uint16_t node = 1; node < TIDE__NODES; node++) {
-        if (node != tide__store_self(store) && lives(store, node)) {
+        if (node != tide__store_self(store) && tide__member_lives(store, node)) {
             drain->awaited[node / 8] |= (uint8_t)(1u << (node % 8));
             say(store, node, TIDE__OP_FLUSH, drain->turn);
         }
@@ -45,7 +40,7 @@ static void ask_all(struct tide_store *store, struct tide__drain *drain) {
 
 static bool all_answered(const struct tide_store *store, const struct tide__drain *drain) {
     for (unsigned node = 1; node < TIDE__NODES; node++) {
-        if ((drain->awaited[node / 8] >> (node % 8) & 1) && lives(store, node)) {
+        if ((drain->awaited[node / 8] >> (node % 8) & 1) && tide__member_lives(store, node)) {
             return false;
         }
     }

@@ -19,9 +19,8 @@
 
 bool tide__failover_waits(const struct tide__job *job, uint16_t to) {
     const struct tide_table *table = job->table;
-    const unsigned state = table->store->member_state[to];
     return table->replicas &&
-           (state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT ||
+           (tide__member_gone(table->store, to) ||
             job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
 }
 

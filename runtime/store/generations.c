@@ -7,6 +7,12 @@ void tide__generation_path(const char *dir, uint64_t generation, char out[TIDE__
     (void)snprintf(out, TIDE__PATH_MAX, "%s/%06llu", dir, (unsigned long long)generation);
 }
 
+void tide__manifest_path(const char *dir, uint64_t generation, char out[TIDE__PATH_MAX + 16]) {
+    char path[TIDE__PATH_MAX];
+    tide__generation_path(dir, generation, path);
+    (void)snprintf(out, TIDE__PATH_MAX + 16, "%s/MANIFEST.json", path);
+}
+
 /* ---- which there are ---- */
 
 struct numbers {
@@ -52,12 +58,11 @@ int tide__generation_list(struct tide_port *port, const char *dir, uint64_t **ou
 
 int tide__generation_manifest(struct tide_port *port, const char *dir, uint64_t generation,
                               struct tide__manifest *out) {
-    char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX + 16], *text;
+    char name[TIDE__PATH_MAX + 16], *text;
     size_t size;
     memset(out, 0, sizeof *out);
-    tide__generation_path(dir, generation, path);
-    (void)snprintf(name, sizeof name, "%s/MANIFEST.json", path);
-    int code = tide__file_slurp(port, name, TIDE__MANIFEST_MAX, &text, &size);
+    tide__manifest_path(dir, generation, name);
+    int code = tide_port_slurp(port, name, TIDE__MANIFEST_MAX, &text, &size);
     if (code) {
         return code == TIDE_ENOENT ? tide_fail(code, "'%s' is missing: it was never finished", name)
                                    : code;
@@ -136,7 +141,7 @@ static void remove_file(void *arg, const char *name) {
 void tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation) {
     char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX + 16];
     tide__generation_path(dir, generation, path);
-    (void)snprintf(name, sizeof name, "%s/MANIFEST.json", path);
+    tide__manifest_path(dir, generation, name);
     struct removal r = {port, path};
     /* Without it, it is none, and what follows may be cut short. But that it is gone must be
      * certain: if a crash brings it back, it must stand for a whole generation. */

@@ -7,11 +7,6 @@
 #include "store/move.h"
 #include "store/replica.h"
 
-static bool lives(const struct tide_store *store, uint16_t node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
-}
-
 static bool stays(const struct tide_store *store, uint16_t node) {
     return store->member_state[node] == 1 + TIDE_MEMBER_UP;
 }
@@ -75,7 +70,7 @@ void tide__groups_tell(struct tide_store *store) {
     while ((told = store->moves->told) != NULL) {
         store->moves->told = told->next;
         for (uint16_t node = 1; node < TIDE__NODES && commands; node++) {
-            if (lives(store, node)) {
+            if (tide__member_lives(store, node)) {
                 (void)tide__store_send(store, node, TIDE_LANE_STORE, true, told->groups.data,
                                        told->groups.size, NULL);
             }
@@ -165,7 +160,7 @@ static bool bury(struct tide_store *store, struct tide__catalog_entry *entry, ui
     entry->joining[s] = 0;
     entry->chains[s] = tide__chain_without(entry->chains[s], dead);
     uint16_t next = tide__chain_at(entry->chains[s], 0);
-    while (was_home && next && !lives(store, next)) { /* died with it */
+    while (was_home && next && !tide__member_lives(store, next)) { /* died with it */
         entry->chains[s] = tide__chain_without(entry->chains[s], next);
         next = tide__chain_at(entry->chains[s], 0);
     }
@@ -213,11 +208,11 @@ static void tell_anew(struct tide_store *store, struct tide__catalog_entry *entr
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         const uint64_t chain = entry->chains[s] == TIDE__LOST_CHAIN ? 0 : entry->chains[s];
         for (unsigned i = 0; tide__chain_at(chain, i); i++) {
-            if (!lives(store, tide__chain_at(chain, i))) {
+            if (!tide__member_lives(store, tide__chain_at(chain, i))) {
                 (void)bury(store, entry, s, tide__chain_at(chain, i));
             }
         }
-        if (!lives(store, entry->homes[s])) {
+        if (!tide__member_lives(store, entry->homes[s])) {
             (void)bury(store, entry, s, entry->homes[s]);
         }
         entry->joining[s] = 0;
@@ -353,7 +348,7 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
     /* Orders follow what is told: if that is still being recorded, they are made up anew after. */
     any = any && store->moves->recording == 0;
     for (uint16_t home = 1; any && home < TIDE__NODES; home++) {
-        for (size_t i = 0; lives(store, home) && i <= count; i++) {
+        for (size_t i = 0; tide__member_lives(store, home) && i <= count; i++) {
             order(store, entry, home, i < count ? nodes[i] : 0, joiners, settles);
         }
     }
@@ -383,7 +378,7 @@ void tide__groups_plan(struct tide_store *store) {
 }
 
 void tide__groups_member(struct tide_store *store, const struct tide_member *member) {
-    if (!lives(store, tide__store_self(store))) {
+    if (!tide__member_lives(store, tide__store_self(store))) {
         return; /* the cluster ends */
     }
     const bool planning = store->moves->planning; /* nothing is planned before all are buried */
@@ -425,7 +420,8 @@ static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t tabl
 static bool has_joined(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
                        uint32_t version, uint16_t from, uint16_t node) {
     const bool old = entry->versions[s] > version && !TIDE_MUTANT(joined_before);
-    if (old || entry->homes[s] != from || entry->joining[s] != node || !lives(store, node)) {
+    if (old || entry->homes[s] != from || entry->joining[s] != node ||
+        !tide__member_lives(store, node)) {
         return false;
     }
     entry->joining[s] = 0;

@@ -583,7 +583,7 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
             uint32_t route = tide__route_of(table, slot);
             if (route & TIDE__MINE) {
                 l.any = true; /* its rows go with it */
-            } else if (!tide__owner_dead(store, tide__route_home(route))) {
+            } else if (!tide__member_gone(store, tide__route_home(route))) {
                 (void)each_key(table, slot, &list, leave_key, &l);
             }
         }

@@ -66,9 +66,7 @@ void tide__lease_ask(struct tide_store *store) {
 void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *r) {
     struct tide__replication *replication = store->replication;
     uint64_t asked = tide_read_uint(r);
-    unsigned state = store->member_state[from];
-    if (r->error || !replication || from >= TIDE__NODES ||
-        (state != 1 + TIDE_MEMBER_UP && state != 1 + TIDE_MEMBER_LEAVING)) {
+    if (r->error || !replication || from >= TIDE__NODES || !tide__member_lives(store, from)) {
         return;
     }
     replication->granted_until[from] =

@@ -122,7 +122,7 @@ static bool is_answered(struct tide_store *store, uint64_t id, bool note_if_not)
 static bool may_go(struct tide_table *table, const struct tide__location *e) {
     const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, e->key)));
     return table->store->member_state[e->node] == 1 + TIDE_MEMBER_UP &&
-           !tide__owner_dead(table->store, home);
+           !tide__member_gone(table->store, home);
 }
 
 /* The key's entry; NULL: its place is somebody else's, who needs it more. */

@@ -145,7 +145,7 @@ static void tell_behind(struct tide_table *table, uint64_t key, uint16_t dead) {
     }
     for (uint16_t i = 0; i < trail->count; i++) {
         const uint16_t node = tide__trail_nodes(trail)[i];
-        if (dead ? node != dead : !tide__owner_dead(table->store, node)) {
+        if (dead ? node != dead : !tide__member_gone(table->store, node)) {
             continue;
         }
         const bool last = i + 1 == trail->count;

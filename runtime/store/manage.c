@@ -85,11 +85,6 @@ static int order_read(struct tide_store *store, struct tide_reader *r, struct or
 
 /* ---- the controller ---- */
 
-static bool lives(const struct tide_store *store, unsigned node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
-}
-
 int tide__manage_call(struct tide_store *store, const struct tide_message *message,
                       struct tide_reader *body) {
     static const uint8_t nil = 0xc0;
@@ -101,13 +96,13 @@ int tide__manage_call(struct tide_store *store, const struct tide_message *messa
     for (size_t i = 0; i < o.node_count && !code; i++) {
         uint32_t node;
         memcpy(&node, o.nodes + i * sizeof node, sizeof node);
-        if (node == 0 || node >= TIDE__NODES || !lives(store, node)) {
+        if (node == 0 || node >= TIDE__NODES || !tide__member_lives(store, node)) {
             code = tide_fail(TIDE_EINVAL, "node %u is no member", node);
         }
     }
     for (unsigned node = 1; node < TIDE__NODES && !code; node++) {
         struct tide_writer w;
-        if (lives(store, node)) {
+        if (tide__member_lives(store, node)) {
             tide_writer_init(&w, NULL, 0);
             code = order_write(&w, TIDE__OP_TECHNIQUE, &o);
             (void)tide__store_send_writer(store, (uint16_t)node, &w);
@@ -155,7 +150,7 @@ static bool tells(const struct telling *t, uint64_t key) {
     const struct tide_table *table = t->told->s->table;
     const uint16_t home = tide__route_home(
         atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
-    const uint16_t teller = lives(table->store, home) ? home : t->for_the_dead;
+    const uint16_t teller = tide__member_lives(table->store, home) ? home : t->for_the_dead;
     return teller == tide__store_self(table->store);
 }
 
@@ -176,7 +171,7 @@ static void tell_table(struct tide_table *table, int op, uint16_t node) {
     struct tide__shared *s = tide__shared_of(table);
     struct told *told = s ? tide_alloc(sizeof *told) : NULL;
     uint16_t lowest = 1;
-    while (lowest < TIDE__NODES - 1 && !lives(table->store, lowest)) {
+    while (lowest < TIDE__NODES - 1 && !tide__member_lives(table->store, lowest)) {
         lowest++;
     }
     for (unsigned class = 0; told && class < 2 * (TIDE_INTENT + 1); class ++) {
@@ -256,7 +251,7 @@ static void recalled(struct tide__shared *s, const struct order *o) {
         const size_t count = told->count;
         for (unsigned node = tide__store_self(store) + 1u; commands && count && node < TIDE__NODES;
              node++) {
-            if (lives(store, node)) {
+            if (tide__member_lives(store, node)) {
                 told->count = count;
                 tell(told, TIDE__OP_RECALL, (uint16_t)node, o->technique, o->node_count == 0);
             }

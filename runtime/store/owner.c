@@ -185,14 +185,14 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
         }
     }
     if (k->home && k->owner != k->self && k->owner != 0 && job->kind != TIDE__OFFER &&
-        (gone || job->kind == TIDE__LOC) && tide__owner_dead(store, k->owner)) {
+        (gone || job->kind == TIDE__LOC) && tide__member_gone(store, k->owner)) {
         *to = DIED | k->owner;
         return true;
     }
     if (job->kind != TIDE__LOCALIZE || !gone) {
         return false;
     }
-    if (!k->home && tide__owner_dead(store, home)) {
+    if (!k->home && tide__member_gone(store, home)) {
         *to = DIED | home;
         return true;
     }
@@ -208,7 +208,7 @@ static inline bool ask(struct walk *walk, uint32_t slot, uint64_t key, uint64_t 
     const uint16_t home = tide__route_home(route);
     if (tide__word_state(*word) != TIDE__ABSENT ||
         (route & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) ||
-        tide__owner_dead(table->store, home)) {
+        tide__member_gone(table->store, home)) {
         return false;
     }
     const struct tide__relocation k = {.home = false};

@@ -237,10 +237,6 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
 uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
                              const struct tide__relocation *k, struct tide__relocate_result r,
                              uint32_t marks, const uint8_t *bytes, uint64_t now);
-static inline bool tide__owner_dead(const struct tide_store *store, uint16_t node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_DEAD ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEFT;
-}
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]);
 
 /* The keys of a message one after the other: i = 0 .. count - 1, none left out. */

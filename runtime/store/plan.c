@@ -278,11 +278,6 @@ static void send_map(struct tide_store *store, const struct tide__catalog_entry 
     (void)tide__store_send_writer(store, node, &w);
 }
 
-static bool lives(const struct tide_store *store, unsigned node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
-}
-
 /* Everybody must know the new homes, and have nothing on its way by the old ones, before the old
  * home may end (of all tables) or get the slots of `b` back. */
 static void tell_all(struct tide_store *store, struct round *round, const struct batch *b) {
@@ -293,7 +288,7 @@ static void tell_all(struct tide_store *store, struct round *round, const struct
     round->number = ++store->moves->rounds;
     uint16_t owed;
     for (unsigned node = 1; node < 0x8000; node++) {
-        if (!lives(store, node)) {
+        if (!tide__member_lives(store, node)) {
             continue;
         }
         owed = 0;
@@ -379,7 +374,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
 static void tell_everybody(struct tide_store *store, struct tide__catalog_entry *entry) {
     entry->tell = false;
     for (unsigned node = 1; node < 0x8000; node++) {
-        if (lives(store, node)) {
+        if (tide__member_lives(store, node)) {
             send_map(store, entry, (uint16_t)node, 0, NULL);
         }
     }
@@ -419,7 +414,7 @@ void tide__plan_advance(struct tide_store *store) {
     batches_advance(store);
     for (struct leaver **place = &store->moves->leavers; *place;) {
         struct leaver *leaver = *place;
-        bool gone = !lives(store, leaver->id);
+        bool gone = !tide__member_lives(store, leaver->id);
         if (!gone && !leaver_advance(store, leaver)) {
             place = &leaver->next;
             continue;
@@ -476,7 +471,8 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
         return;
     }
     *place = b->next;
-    entry->tell |= !lives(store, b->from); /* no orderly end of the move will tell the others */
+    entry->tell |=
+        !tide__member_lives(store, b->from); /* no orderly end of the move will tell the others */
     (void)record(store, entry, b, false);  /* no memory: the next controller asks again */
     batch_free(store, b, 0);
 }

@@ -43,16 +43,14 @@ int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *wha
     struct tide_memory_report report = {.used = tide_budget_used(&store->budget),
                                         .cap = store->budget.cap,
                                         .tier = tide_budget_tier(&store->budget)};
-    char name[96], used[24], cap[24];
+    char name[96], who[104];
     if (node != tide__store_self(store)) {
         tide_net_memory(store->net, node, &report);
     }
-    const uint32_t retry = tide_tier_retry_ms(report.tier);
     tide__node_text(store, node, name);
+    (void)snprintf(who, sizeof who, "node %s", name);
     atomic_fetch_add_explicit(&store->budget.refused, 1, memory_order_relaxed);
-    return tide_fail_busy(retry, "node %s uses %s of its %s of memory: %s; try again in %u ms",
-                          name, tide_bytes_text(report.used, used),
-                          tide_bytes_text(report.cap, cap), what, (unsigned)retry);
+    return tide_net_memory_refuse(who, &report, what);
 }
 
 int tide__memory_told(int code) {
@@ -134,9 +132,8 @@ int tide__memory_admit_job(const struct tide__job *job) {
 
 int tide__memory_admit_table(struct tide_store *store, const char *name) {
     for (unsigned node = 1; node < 0x8000; node++) {
-        const unsigned state = store->member_state[node];
         struct tide_memory_report report;
-        if (state != 1 + TIDE_MEMBER_UP && state != 1 + TIDE_MEMBER_LEAVING) {
+        if (!tide__member_lives(store, node)) {
             continue;
         }
         tide_net_memory(store->net, (uint16_t)node, &report);
@@ -224,7 +221,6 @@ static void tell(struct tide_store *store, enum tide_tier tier) {
 static void look(struct tide_store *store) {
     const enum tide_tier before = tide_budget_tier(&store->budget);
     const enum tide_tier tier = tide_budget_look(&store->budget, queued(store));
-    store->pressure.others = others_up(store);
     tell(store, tier);
     if (tier != before) {
         announce(store, before, tier);
@@ -256,6 +252,9 @@ void tide__pressure_member(struct tide_store *store, uint16_t node) {
     if (report.cap > 0) { /* it said so before this store could hear it */
         tide__admission_granted(store, node, report.grant);
     }
+    if (store->pressure.runs) {
+        store->pressure.others = others_up(store);
+    }
 }
 
 void tide__pressure_watch(struct tide_store *store) {
@@ -264,6 +263,7 @@ void tide__pressure_watch(struct tide_store *store) {
 
 void tide__pressure_begin(struct tide_store *store) {
     if (store->budget.cap > 0 && !store->pressure.runs && store->net) {
+        store->pressure.others = others_up(store);
         look(store);
         look_later(store);
     }

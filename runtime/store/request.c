@@ -29,11 +29,6 @@ static bool may_take(struct tide_store *store, uint64_t node) {
     return found;
 }
 
-static bool lives(const struct tide_store *store, unsigned node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
-}
-
 static int check_target(struct tide_store *store, const struct tide__catalog_entry *entry,
                         uint64_t node) {
     if (entry->options.replicas) {
@@ -66,7 +61,7 @@ static int check_slots(struct tide_store *store, const struct tide__catalog_entr
             return tide_fail(TIDE_EBUSY, "slot %u of table '%s' is on the move", slot,
                              entry->name);
         }
-        if (!lives(store, entry->homes[slot])) {
+        if (!tide__member_lives(store, entry->homes[slot])) {
             return tide_fail(TIDE_ENOENT, "the rows of slot %u of table '%s' died with node %u",
                              slot, entry->name, (unsigned)entry->homes[slot]);
         }

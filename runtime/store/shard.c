@@ -249,10 +249,9 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
 int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms,
                    size_t count, uint16_t to) {
     struct tide_store *store = job->table->store;
-    unsigned state = store->member_state[to];
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    int code = state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT
+    int code = tide__member_gone(store, to)
                    ? TIDE_EDIED
                    : write_part(job, job->hops + 1u, indices, terms, count, &w);
     if (!code) { /* prepaid: the origin's credit covers every leg */

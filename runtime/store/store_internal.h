@@ -813,6 +813,16 @@ struct tide_store {
     struct tide__drain *drain; /* drain.c; NULL: it has not begun to look */
     int64_t serve_debt; /* ns that are still to be taken; below 0: too many were */
 };
+
+static inline bool tide__member_lives(const struct tide_store *store, unsigned node) {
+    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
+           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
+}
+
+static inline bool tide__member_gone(const struct tide_store *store, unsigned node) {
+    return store->member_state[node] == 1 + TIDE_MEMBER_DEAD ||
+           store->member_state[node] == 1 + TIDE_MEMBER_LEFT;
+}
 /* A store without actors: tables of this process, homes all here. For tests and benchmarks. */
 int tide__store_create_bare(struct tide_store **out);
 /* Makes the table object; homes NULL: all here. Not yet visible. */

@@ -384,12 +384,10 @@ void tide__strict_job(struct tide__job *job) {
     struct tide_table *table = job->table;
     struct tide_store *store = table->store;
     const uint32_t mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN;
-    const unsigned state = store->member_state[job->origin];
     uint32_t *served = tide_alloc(job->count * sizeof *served), count = 0, missed = 0;
     tide__recent_low(store, job->origin, job->low);
     tide__misses_init(&job->misses);
-    bool dead = job->origin != tide__store_self(store) &&
-                (state == 1 + TIDE_MEMBER_DEAD || state == 1 + TIDE_MEMBER_LEFT);
+    bool dead = job->origin != tide__store_self(store) && tide__member_gone(store, job->origin);
     uint32_t *misses = served ? tide_alloc(job->count * sizeof *misses) : NULL;
     for (uint32_t i = 0; misses && i < job->count && !dead; i++) {
         tide__rows_prefetch(table, job->keys, i, job->count, false);

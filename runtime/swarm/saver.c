@@ -134,9 +134,8 @@ static bool is_answer(const struct world *w, int code) {
 static bool is_there(const struct world *w, uint64_t number) {
     struct tide_port *port = w->nodes[0]->port;
     struct tide_file_info info;
-    char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX + 16];
-    tide__generation_path(saver_directory, number, path);
-    (void)snprintf(name, sizeof name, "%s/MANIFEST.json", path);
+    char name[TIDE__PATH_MAX + 16];
+    tide__manifest_path(saver_directory, number, name);
     return port->ops->file_info(port, name, &info) == 0;
 }
 

@@ -1,99 +1,16 @@
--- The policy host on a driver of its own: virtual time, workers whose time is a line in their batch.
+-- The policy host: swaps, shadows, guards, faults, recovery and replay, with batching policies.
 local core = require "tide.core"
 local chunks = require "tide.chunks"
-local guard = require "tide.policy.guard"
-local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 local replay = require "tide.policy.replay"
 local source = require "tide.policy.source"
 local contract = require "tide.policy.contract"
 
+local worlds = dofile(SOURCE .. "/tests/policy/worlds.lua")
+local world <const>, new_host <const>, policy <const> = worlds.world, worlds.new_host, worlds.policy
+
 local cases = {}
 local function case(name, f) cases[#cases + 1] = {name, f} end
-
--- A job of n workers; step seconds = the slowest worker's at + per * batch.
-local function world(o)
-  o = o or {}
-  local w = {time = 0, clock = 0, events = {}, applied = 0, doubled = 0, epochs = {}, workers = {}, batch = o.batch or 96}
-  local speeds = o.speeds or {1, 1.6, 3}
-  for i, speed in ipairs(speeds) do
-    w.workers[i] = {id = i, node = i, state = "up", batch = w.batch // #speeds, batch_min = 1, batch_max = w.batch,
-                    at = 0.01, per = 0.01 / speed, examples = {}, seconds = {}, metrics = {}}
-  end
-  w.driver = {
-    now = function() return w.time end,
-    signals = function() return o.signals or {["worker.speed"] = true, ["worker.sample"] = true, ["worker.times"] = true} end,
-    notify = function(e) w.events[#w.events + 1] = e end,
-    snapshot = function()
-      local view = {job = {id = 1, batch = w.batch}, workers = {}, age = {}}
-      for i, x in ipairs(w.workers) do
-        view.workers[i] = {id = x.id, node = x.node, state = x.state, batch = x.batch, batch_min = x.batch_min,
-          batch_max = x.batch_max, clock = w.clock, compute_s = x.at + x.per * x.batch,
-          examples = x.examples[#x.examples], seconds = x.seconds[#x.seconds],
-          speed = {examples = {table.unpack(x.examples)}, seconds = {table.unpack(x.seconds)}}}
-      end
-      return view
-    end,
-    things = function()
-      local out = {compute_s = {}}
-      for i, x in ipairs(w.workers) do out.compute_s[i] = x.metrics.compute_s end
-      return out
-    end,
-    apply = function(_, _, actions, epoch)
-      if o.fail_apply then return nil, "the node is gone" end
-      w.epochs[#w.epochs + 1] = epoch
-      for _, a in ipairs(actions) do
-        assert(a.field == "batch", a.field)
-        if w.workers[a.id].batch == a.value then w.doubled = w.doubled + 1 end
-        w.workers[a.id].batch, w.applied = a.value, w.applied + 1
-      end
-      local sum = 0
-      for _, x in ipairs(w.workers) do sum = sum + x.batch end
-      assert(sum == w.batch, "the batches do not sum up")
-      return true
-    end,
-  }
-  function w.step_s()
-    local most = 0
-    for _, x in ipairs(w.workers) do most = math.max(most, x.at + x.per * x.batch) end
-    return most
-  end
-  -- One step of training, then the host.
-  function w.train(h, times)
-    for _ = 1, times or 1 do
-      local s = w.step_s()
-      for _, x in ipairs(w.workers) do
-        x.examples[#x.examples + 1], x.seconds[#x.seconds + 1] = x.batch, x.at + x.per * x.batch
-        guard.sample(x.metrics, "compute_s", w.time + s, x.at + x.per * x.batch, 64)
-        if #x.examples > 64 then table.remove(x.examples, 1) table.remove(x.seconds, 1) end
-      end
-      w.time, w.clock = w.time + s, w.clock + 1
-      h:metric("examples_per_s", w.batch / s)
-      h:step()
-    end
-  end
-  return w
-end
-
-local function new_host(w, o)
-  o = o or {}
-  return Host.new {driver = w.driver, seed = o.seed or 1, journal = o.journal, timed = o.timed}
-end
-
-local function policy(body, o)
-  o = o or {}
-  return {path = (o.name or "test") .. ".lua", text = ([[return {api = 1, kind = %q, name = %q, version = %d, every = %g, min_gap = 0.001,
-    needs = {%s}, params = {%s},
-    init = function(params, saved) return {params = params, n = saved and saved.n or 0, saved = saved} end,
-    decide = function(st, view, k) %s end,
-    export = function(st) return {n = st.n} end}]]):format(o.kind or "batching", o.name or "test", o.version or 1,
-    o.every or 1, o.needs or "", o.params or "", body)}
-end
-
-local SHIFT <const> = [[st.n = st.n + 1
-  local from, to = 1 + st.n % #view.workers, 1 + (st.n + 1) % #view.workers
-  if view.workers[from].batch < 2 then return {} end
-  return {batch = {[from] = view.workers[from].batch - 1, [to] = view.workers[to].batch + 1}, why = "turn " .. st.n}]]
 
 case("every shipped policy loads under its name and keeps the contract", function()
   local names = source.shipped()
@@ -241,12 +158,12 @@ case("swap: state is handed over, one record and one epoch, the next decision is
   local records = {}
   local w = world()
   local h = new_host(w, {journal = journal.new(function(bytes) records[#records + 1] = bytes end)})
-  assert(h:add_seat("batching", "mf", policy(SHIFT)))
+  assert(h:add_seat("batching", "mf", policy(worlds.SHIFT)))
   w.train(h, 5)
   local n = core.plain_decode(h:seat("batching"):last_export()).n
   assert(n >= 1)
   local before = #records
-  local answer = assert(h:swap(policy(SHIFT .. "-- two\n", {version = 2})))
+  local answer = assert(h:swap(policy(worlds.SHIFT .. "-- two\n", {version = 2})))
   assert(#records == before + 1 and answer.epoch == h.epoch and answer.old == "test v1" and answer.new == "test v2")
   w.train(h, 1)
   assert(core.plain_decode(h:seat("batching"):last_export()).n == n + 1)
@@ -260,8 +177,8 @@ end)
 case("1000 swaps under load: no action is lost or done twice, batches always sum up", function()
   local w = world()
   local h = new_host(w)
-  assert(h:add_seat("batching", "mf", policy(SHIFT, {every = 0.1})))
-  local a, b = policy(SHIFT, {every = 0.1}), policy(SHIFT .. "-- b\n", {every = 0.1, name = "other"})
+  assert(h:add_seat("batching", "mf", policy(worlds.SHIFT, {every = 0.1})))
+  local a, b = policy(worlds.SHIFT, {every = 0.1}), policy(worlds.SHIFT .. "-- b\n", {every = 0.1, name = "other"})
   local wished = 0
   for i = 1, 1000 do
     w.train(h, 1)
@@ -279,7 +196,7 @@ end)
 case("faults leave the last plan in force; three in a row give the seat to the previous good policy", function()
   local w = world()
   local h = new_host(w)
-  assert(h:add_seat("batching", "mf", policy(SHIFT)))
+  assert(h:add_seat("batching", "mf", policy(worlds.SHIFT)))
   w.train(h, 3)
   local n = core.plain_decode(h:seat("batching"):last_export()).n
   local bad = policy("st.n = st.n + 1000 if view.tick > 5 then error 'oh dear' end return {}", {name = "bad", every = 0.05})
@@ -367,14 +284,14 @@ end)
 case("shadow: same views, own state, never applied, agreement by field", function()
   local w = world()
   local h = new_host(w)
-  assert(h:add_seat("batching", "mf", policy(SHIFT, {every = 0.1})))
+  assert(h:add_seat("batching", "mf", policy(worlds.SHIFT, {every = 0.1})))
   assert(h:shadow(policy("return {batch = {[1] = 94, [2] = 1, [3] = 1}}", {name = "greedy"}), {for_ = 5}))
   w.train(h, 20)
   assert(w.workers[1].batch < 60)
   local report = assert(h:report "batching")
   assert(report.decisions >= 3 and report.same == 0 and report.fields.batch.differs == report.decisions and report.faults == 0)
   assert(report.first_difference.own.batch[1] == 94)
-  assert(h:shadow(policy(SHIFT)))
+  assert(h:shadow(policy(worlds.SHIFT)))
   local s = h:seat "batching"
   assert(s.shadowed.version.saved == s:last_export())
   w.train(h, 5)
@@ -383,175 +300,15 @@ case("shadow: same views, own state, never applied, agreement by field", functio
   h:close()
 end)
 
--- Two pairs of a fast and a slow worker.
-local PAIRS <const> = {speeds = {1, 3, 1, 3}, batch = 160}
-local RISE <const> = {metric = "compute_s", rise = 0.2, within = 3}
-
-case("canary: divides its own part of the batch, the rest keeps what it has; promoted when it is better", function()
-  local w = world(PAIRS)
-  local h = new_host(w)
-  assert(h:add_seat("batching", "mf", "batching/equal"))
-  w.train(h, 30)
-  local answer = assert(h:swap("batching/boa", {canary = {workers = {3, 4}}, guard = RISE}))
-  assert(answer.canary == "workers 3,4" and answer.inside == 2 and answer.rest == 2 and answer.epoch == 2)
-  local began = w.time
-  while h:list()[1].canary do
-    w.train(h, 1)
-    if h:list()[1].canary then
-      assert(w.workers[1].batch == 40 and w.workers[2].batch == 40 and w.workers[3].batch + w.workers[4].batch == 80)
-      assert(h:list()[1].name == "equal" and h:report("batching").outcome == "goes on")
-    end
-    assert(w.time < began + 10, "the guard has not ended it")
-  end
-  local report = h:report "batching"
-  assert(report.outcome:find "^promoted" and report.decisions > 0 and report.actions > 0)
-  local g = report.groups.compute_s
-  assert(g.inside < 0.8 * g.inside_before and g.rest == g.rest_before)
-  assert(h:list()[1].name == "boa")
-  local line = h:history "batching"
-  assert(line[2].canary == "workers 3,4" and line[3].guard and line[3].current)
-  w.train(h, 60)
-  assert(w.workers[2].batch > 50 and w.workers[1].batch < 40, "the promoted policy decides about all")
-  assert(h:rollback("batching").new == "equal v1")
-  h:close()
-end)
-
-local LOPSIDED <const> = [[st.n = st.n + 1
-  local batch, list = {}, view.workers
-  for i, x in ipairs(list) do batch[x.id] = i % 2 == 1 and view.job.batch // 2 - 1 or 1 end
-  return {batch = batch}]]
-
-case("canary: one that is worse than the rest is withdrawn and blocked; the old policy repairs at once", function()
-  local w = world(PAIRS)
-  local h = new_host(w)
-  assert(h:add_seat("batching", "mf", "batching/equal"))
-  w.train(h, 30)
-  local bad = policy(LOPSIDED, {name = "lopsided", every = 0.1})
-  assert(h:swap(bad, {canary = {workers = "3,4"}, guard = RISE}))
-  w.train(h, 1)
-  assert(w.workers[3].batch == 79 and w.workers[4].batch == 1 and w.workers[1].batch == 40)
-  while h:list()[1].canary do w.train(h, 1) end
-  w.train(h, 1)
-  for i = 1, 4 do assert(w.workers[i].batch == 40) end
-  assert(h:report("batching").outcome:find "^withdrawn: compute_s of the canary is")
-  local _, err = h:swap(bad)
-  assert(err.code == "T0305")
-  assert(h:list()[1].errors == 0 and h:history("batching")[2].outcome:find "withdrawn")
-  h:close()
-end)
-
-case("canary: what befalls both groups is not held against it; what it does wrong itself is", function()
-  local w = world(PAIRS)
-  local h = new_host(w)
-  assert(h:add_seat("batching", "mf", "batching/equal"))
-  w.train(h, 30)
-  assert(h:swap("batching/lb-bsp", {canary = {workers = {3, 4}}, guard = RISE}))
-  for _, x in ipairs(w.workers) do x.at, x.per = 3 * x.at, 3 * x.per end
-  while h:list()[1].canary do w.train(h, 1) end
-  assert(h:list()[1].name == "lb-bsp", h:report("batching").outcome)
-  w.train(h, 3)
-  for _, body in ipairs {"error 'oh'", "return {batch = {[9] = 1}}", "while true do end"} do
-    local wrong = policy("st.n = st.n + 1 if st.n > 1 then " .. body .. " end return {}", {name = "wrong", every = 0.01})
-    assert(h:swap(wrong, {canary = {workers = {3, 4}}, guard = RISE}))
-    w.train(h, 3)
-    assert(not h:list()[1].canary and h:list()[1].name == "lb-bsp" and h:list()[1].errors == 0)
-    assert(h:swap(wrong, {canary = {workers = {3, 4}}, guard = RISE}) == nil, "it is not blocked")
-  end
-  assert(h:swap("batching/boa", {canary = {workers = {1, 2}}, guard = RISE}))
-  h:metric("loss", 0 / 0)
-  assert(not h:list()[1].canary)
-  assert(h:swap("batching/even-finish", {canary = {workers = {1, 2}}, guard = RISE}))
-  assert(h:rollback("batching").old == "even-finish v1" and h:list()[1].name == "lb-bsp") -- one word back
-  assert(h:swap("batching/even-finish", {canary = {workers = {1, 2}}, guard = RISE}))
-  assert(h:swap "batching/equal" and not h:list()[1].canary)
-  h:close()
-end)
-
-case("canary: what it is compared with is the policy beside it, not one before that", function()
-  local w = world(PAIRS)
-  local h = new_host(w)
-  assert(h:add_seat("batching", "mf", "batching/boa"))
-  w.train(h, 60)
-  assert(h:swap "batching/equal")
-  local refused, err = h:swap("batching/even-finish", {canary = {workers = {3, 4}}, guard = RISE})
-  assert(not refused and err.message:find "no sample of `compute_s` yet", err and err.message)
-  w.train(h, 4)
-  local now = {}
-  for i = 1, 4 do now[i] = w.workers[i].at + w.workers[i].per * w.workers[i].batch end
-  assert(h:swap(policy("return {}", {name = "still"}), {canary = {workers = {3, 4}}, guard = RISE}))
-  local g = h:seat("batching").canary.before.compute_s
-  assert(math.abs(g.inside - math.max(now[3], now[4])) < 1e-9 and math.abs(g.rest - math.max(now[1], now[2])) < 1e-9)
-  h:close()
-end)
-
-case("canary: a metric of the whole run guards it too", function()
-  local w = world(PAIRS)
-  local h = new_host(w)
-  assert(h:add_seat("batching", "mf", "batching/equal"))
-  w.train(h, 30)
-  local bad = policy(LOPSIDED, {name = "lopsided", every = 0.1})
-  assert(h:swap(bad, {canary = {workers = {1, 2}}, guard = {metric = "examples_per_s", drop = 0.2, within = 5}}))
-  while h:list()[1].canary do w.train(h, 1) end
-  assert(h:report("batching").outcome:find "^withdrawn: examples_per_s is")
-  h:close()
-end)
-
-case("canary: what cannot be tried on a part is refused, and nothing changes", function()
-  local w = world(PAIRS)
-  local h = new_host(w)
-  assert(h:add_seat("batching", "mf", "batching/equal"))
-  assert(h:add_seat("scaling", "mf", "scaling/fixed"))
-  w.train(h, 10)
-  local epoch = h.epoch
-  for _, entry in ipairs {
-    {"batching/boa", {workers = {1, 2}}, nil, "wants a guard"}, {"batching/boa", {workers = {1}}, RISE, "two or more"},
-    {"batching/boa", {workers = {1, 2, 3, 4}}, RISE, "some outside"}, {"batching/boa", {workers = {9}}, RISE, "some inside"},
-    {"batching/boa", {tables = "w"}, RISE, "{fraction = ...} or {nodes = ...} or {workers"}, {"batching/boa", {}, RISE, "is {fraction"},
-    {"batching/boa", {workers = {1, 2}, fraction = 0.5}, RISE, "is {fraction"}, {"batching/boa", {fraction = 1}, RISE, "between 0 and 1"},
-    {"batching/boa", {workers = {}}, RISE, "names nothing"}, {"batching/boa", "n1", RISE, "is {fraction"},
-    {"scaling/psld", {nodes = "n1"}, RISE, "one answer for all"},
-    {"batching/boa", {workers = {1, 2}}, {metric = "moonlight", drop = 0.1}, "no sample of `moonlight`"},
-    {"batching/boa", {workers = {1, 2}}, {metric = "compute_s"}, "a guard is"}} do
-    local answer, err = h:swap(entry[1], {canary = entry[2], guard = entry[3]})
-    if entry[1] == "scaling/psld" and err.code == "T0302" then err.message = "one answer for all" end -- its signal is not measured here
-    assert(not answer and err.message:find(entry[4], 1, true), tostring(err and err.message))
-    assert(h.epoch == epoch and not h:list()[1].canary)
-  end
-  h:close()
-end)
-
-case("canary: the journal replays both policies; after a crash the old one has all", function()
-  local bytes = {}
-  local w = world {speeds = {1, 3, 1, 3, 2, 2}, batch = 240}
-  local h = new_host(w, {journal = journal.new(function(b) bytes[#bytes + 1] = b end)})
-  assert(h:add_seat("batching", "mf", policy(SHIFT, {every = 0.3})))
-  w.train(h, 20)
-  local new = policy(SHIFT .. "-- new\n", {name = "new", every = 0.1})
-  assert(h:swap(new, {canary = {fraction = 0.5}, guard = {metric = "compute_s", rise = 5, within = 4}}))
-  w.train(h, 5)
-  local crashed = table.concat(bytes)
-  while h:list()[1].canary do w.train(h, 1) end
-  assert(h:list()[1].name == "new", h:report("batching").outcome)
-  w.train(h, 10)
-  local report = assert(replay.run((journal.parse(table.concat(bytes))), {}))
-  assert(report.identical and report.decisions > 20, report.same)
-  local other = new_host(world(PAIRS))
-  assert(other:add_seat("batching", "mf", "batching/equal"))
-  other:recover((journal.parse(crashed)))
-  assert(other:list()[1].name == "test" and not other:list()[1].canary)
-  h:close()
-  other:close()
-end)
-
 case("a crash between or in any two records: one policy holds the seat, whole, with its last accepted state", function()
-  local parts, w = {}, world(PAIRS)
+  local parts, w = {}, world(worlds.PAIRS)
   local h = new_host(w, {journal = journal.new(function(b) parts[#parts + 1] = b end)})
-  assert(h:add_seat("batching", "mf", policy(SHIFT, {every = 0.3})))
+  assert(h:add_seat("batching", "mf", policy(worlds.SHIFT, {every = 0.3})))
   w.train(h, 6)
-  assert(h:swap(policy(SHIFT .. "-- b\n", {name = "b", every = 0.3})))
+  assert(h:swap(policy(worlds.SHIFT .. "-- b\n", {name = "b", every = 0.3})))
   w.train(h, 6)
   local guarded = {metric = "compute_s", rise = 5, within = 1}
-  assert(h:swap(policy(SHIFT .. "-- c\n", {name = "c", every = 0.2}), {canary = {workers = {1, 2}}, guard = guarded}))
+  assert(h:swap(policy(worlds.SHIFT .. "-- c\n", {name = "c", every = 0.2}), {canary = {workers = {1, 2}}, guard = guarded}))
   while h:list()[1].canary do w.train(h, 1) end
   assert(h:rollback "batching")
   w.train(h, 4)
@@ -566,7 +323,7 @@ case("a crash between or in any two records: one policy holds the seat, whole, w
         if r.what == "decision" and not r.canary and r.saved then n = core.plain_decode(r.saved).n end
       end
       if name then
-        local other = new_host(world(PAIRS))
+        local other = new_host(world(worlds.PAIRS))
         assert(other:add_seat("batching", "mf", "batching/equal"))
         other:recover(records)
         assert(other:list()[1].name == name and not other:list()[1].canary, ("record %d cut at %d"):format(i, cut))
@@ -579,253 +336,6 @@ case("a crash between or in any two records: one policy holds the seat, whole, w
     text = text .. part
   end
   assert(holders.test and holders.b and holders.c)
-end)
-
-case("canaries at random: batches always sum up, each policy moves only what is its own", function()
-  local rng = core.random(11)
-  local function below(n) return math.tointeger(rng:below(n)) end
-  for round = 1, 25 do
-    local speeds, chosen = {}, {}
-    for i = 1, 3 + below(6) do speeds[i] = 1 + below(4) end
-    for i = 1, #speeds do if below(2) == 0 then chosen[#chosen + 1] = i end end
-    local w = world {speeds = speeds, batch = 60 * #speeds}
-    local h = new_host(w, {seed = round})
-    local MOVE <const> = [[local list, batch = view.workers, {}
-      local from, to = list[view.rng(#list)], list[view.rng(#list)]
-      local some = math.min(view.rng(20), from.batch - 1)
-      if from.id == to.id or some < 1 then return {} end
-      return {batch = {[from.id] = from.batch - some, [to.id] = to.batch + some}}]]
-    assert(h:add_seat("batching", "mf", policy(MOVE, {every = 0.2})))
-    w.train(h, 5)
-    local inner = h.driver.apply
-    local inside = {}
-    for _, id in ipairs(chosen) do inside[id] = true end
-    local canary = h:swap(policy(MOVE .. " -- c\n", {name = "c", every = 0.3}), {canary = {workers = chosen},
-      guard = {metric = "compute_s", rise = 3, within = 2}})
-    assert((canary ~= nil) == (#chosen >= 2 and #chosen < #speeds))
-    h.driver.apply = function(kind, scope, actions, epoch)
-      local some_in, some_out = false, false
-      for _, a in ipairs(actions) do
-        if inside[a.id] then some_in = true else some_out = true end
-      end
-      assert(not (h:list()[1].canary and some_in and some_out), "one plan touches both parts")
-      return inner(kind, scope, actions, epoch)
-    end
-    for _ = 1, 60 do w.train(h, 1) end
-    assert(not h:list()[1].canary and h:list()[1].errors == 0)
-    h:close()
-  end
-end)
-
--- Slots of two tables on three nodes, moved at once.
-local function placement_world()
-  local w = {time = 0, events = {}, slots = {}}
-  for i = 0, 11 do w.slots[#w.slots + 1] = {id = i % 6, table = 1 + i // 6, home = 1 + i % 3, bytes = 1000} end
-  w.driver = {
-    now = function() return w.time end, signals = function() return {} end,
-    notify = function(e) w.events[#w.events + 1] = e end,
-    snapshot = function()
-      local view = {job = {id = 1}, workers = {}, age = {}, nodes = {}, tables = {}, table_slots = {}}
-      for i = 1, 3 do view.nodes[i] = {id = i, name = "n" .. i, state = "up"} end
-      for i = 1, 2 do view.tables[i] = {id = i, name = ({"user", "item"})[i], replicas = 0} end
-      for i, s in ipairs(w.slots) do view.table_slots[i] = {id = s.id, table = s.table, home = s.home, bytes = s.bytes} end
-      return view
-    end,
-    apply = function(_, _, actions)
-      for _, a in ipairs(actions) do
-        for _, m in ipairs(a.field == "moves" and a.value or {}) do
-          for _, s in ipairs(w.slots) do
-            if s.table == m.table and s.id == m.slot then s.home = m.to end
-          end
-        end
-      end
-      return true
-    end,
-  }
-  return w
-end
-
-case("canary of a placement: by node, by table, by a fraction; nothing outside moves", function()
-  local ALL_TO_3 <const> = [[local moves = {}
-    for _, s in ipairs(view.table_slots) do
-      if s.home ~= 3 then moves[#moves + 1] = {table = s.table, slot = s.id, to = 3} end
-    end
-    return {moves = moves, replicas = view.tick == 1 and {[1] = 1} or nil}]]
-  for name, part in pairs {node = {nodes = "@n1"}, table_ = {tables = "item"}, some = {fraction = 0.4}} do
-    local w = placement_world()
-    local h = new_host(w)
-    assert(h:add_seat("placement", "mf", "placement/static"))
-    h:metric("step_s", 1)
-    h:step()
-    local before = {}
-    for i, s in ipairs(w.slots) do before[i] = s.home end
-    assert(h:swap(policy(ALL_TO_3, {kind = "placement", name = "all"}), {canary = part, guard = {metric = "step_s", rise = 0.1, within = 5}}))
-    for _ = 1, 8 do
-      w.time = w.time + 0.5
-      h:metric("step_s", 1)
-      h:step()
-    end
-    local moved = 0
-    for i, s in ipairs(w.slots) do
-      local inside = name == "node" and before[i] == 1 or name == "table_" and s.table == 2
-      if name == "some" then inside = s.home ~= before[i] end
-      assert(s.home == (inside and 3 or before[i]), ("%s: slot %d"):format(name, i))
-      if s.home ~= before[i] then moved = moved + 1 end
-    end
-    assert(moved > 0 and moved < 8, ("%s: %d moved"):format(name, moved))
-    w.time = w.time + 2
-    h:metric("step_s", 1)
-    h:step()
-    h:step()
-    assert(h:list()[1].name == "all")
-    w.time = w.time + 2
-    h:step()
-    for _, s in ipairs(w.slots) do assert(s.home == 3) end
-    h:close()
-  end
-end)
-
--- Servers that serve `ops` keys a second of each slot; what moves is on its way for bytes / bandwidth seconds.
-local function server_world(o)
-  local w = {time = 0, clock = 0, speeds = o.speeds, slots = {}, moves = 0, bandwidth = o.bandwidth or 1e9}
-  local tables = o.tables or {{keys = 1 << 20, width = 16, slots = o.slots or 64}}
-  for t, spec in ipairs(tables) do
-    for i = 0, spec.slots - 1 do
-      w.slots[#w.slots + 1] = {id = i, table = t, home = 1 + i % #o.speeds, bytes = o.bytes or 1000, ops = o.ops or 100}
-    end
-  end
-  local function view_of(_, _, needs)
-    local view = {job = {id = 1, clock = w.clock}, workers = {}, age = {}, nodes = {}, servers = {}, tables = {}, table_slots = {}}
-    for t, spec in ipairs(tables) do view.tables[t] = {id = t, name = "t" .. t, keys = spec.keys, width = spec.width, replicas = 0} end
-    local load = {}
-    for i, s in ipairs(w.slots) do
-      view.table_slots[i] = {id = s.id, table = s.table, home = s.home, bytes = s.bytes, moving = s.arrives and s.arrives > w.time or nil,
-                             ops_per_s = needs and s.ops}
-      load[s.home] = (load[s.home] or 0) + s.ops
-    end
-    for i, speed in ipairs(w.speeds) do
-      view.nodes[i] = {id = i, name = "s" .. i, state = "up"}
-      view.servers[i] = {id = i, node = i, state = "up", ops_per_s = load[i] or 0, cpu_s = (load[i] or 0) / speed}
-    end
-    return view
-  end
-  w.driver = {
-    now = function() return w.time end, signals = function() return {["server.load"] = true, ["slot.rates"] = true} end,
-    snapshot = view_of, notify = function(e) error(e.reason) end,
-    apply = function(_, _, actions)
-      for _, m in ipairs(actions[1].value) do
-        for _, s in ipairs(w.slots) do
-          if s.table == m.table and s.id == m.slot then s.home, s.arrives, w.moves = m.to, w.time + s.bytes / w.bandwidth, w.moves + 1 end
-        end
-      end
-      return true
-    end,
-  }
-  function w.busiest()
-    local load, most = {}, 0
-    for _, s in ipairs(w.slots) do load[s.home] = (load[s.home] or 0) + s.ops end
-    for id, l in pairs(load) do most = math.max(most, l / w.speeds[id]) end
-    return most
-  end
-  function w.pass(h, seconds, iterations)
-    for _ = 1, seconds * 2 do
-      w.time, w.clock = w.time + 0.5, w.clock + (iterations or 10)
-      h:step()
-    end
-  end
-  return w
-end
-
-local function psld(w, params)
-  local h = new_host(w)
-  assert(h:add_seat("placement", "mf", {policy = "placement/psld", params = params}))
-  return h
-end
-
-case("psld: takes from a slow server what the others do sooner, and nothing when all are alike", function()
-  local w = server_world {speeds = {2000, 8000, 8000, 8000}}
-  local h = psld(w)
-  w.pass(h, 20)
-  assert(w.busiest() < 1.08 * 6400 / 26000, w.busiest())
-  local w2 = server_world {speeds = {8000, 8000, 8000, 8000}}
-  local h2 = psld(w2, {explore = 0})
-  w2.pass(h2, 20)
-  assert(w2.moves == 0)
-  h:close()
-  h2:close()
-end)
-
-case("psld: a migration must pay for itself within the horizon", function()
-  local function moved(bytes, params, iterations)
-    local w = server_world {speeds = {2000, 8000, 8000, 8000}, bytes = bytes, bandwidth = 100e6}
-    params.explore = 0
-    local h = psld(w, params)
-    w.pass(h, 10, iterations)
-    h:close()
-    return w.moves, w.busiest()
-  end
-  -- 12 of the 16 slots of the slow server would win 0.55 s of each second. An iteration takes 0.05 s: 50 of them are 2.5 s.
-  local all = moved(1000, {})
-  assert(all >= 10, all)
-  assert(moved(1e9, {}) == 0) -- a hundred seconds to move what wins less than two
-  local some, busiest = moved(10e6, {})
-  assert(some >= 1 and busiest < 0.7, some)
-  assert(moved(10e6, {horizon = 1}) == 0)
-  assert(moved(1e9, {horizon = 10000000}) >= 10) -- a run that lasts forever
-  assert(moved(1000e6, {}, 0) == 0 and moved(1e6, {}, 0) >= 10) -- nothing tells how long an iteration is: 30 s
-  assert(moved(10e6, {interference = 100}) == 0)
-end)
-
-case("psld: how fast slots move is learnt from its own moves", function()
-  local w = server_world {speeds = {2000, 8000, 8000, 8000}, bytes = 1e6, bandwidth = 0.4e6}
-  local h = psld(w, {explore = 0})
-  w.pass(h, 20)
-  local learnt = core.plain_decode(h:seat("placement"):last_export()).bytes_per_s
-  assert(w.moves >= 10 and learnt < 100e6 / 4, learnt)
-  w = server_world {speeds = {2000, 8000, 8000, 8000}, bytes = 400e6, bandwidth = 1e12}
-  h:close()
-  h = psld(w, {explore = 0, horizon = 10000})
-  w.pass(h, 20)
-  learnt = core.plain_decode(h:seat("placement"):last_export()).bytes_per_s
-  assert(learnt > 1e9, learnt)
-  h:close()
-end)
-
-case("placements by other systems' rules: hash, byteps, mxnet, range, round-robin, each stable after its moves", function()
-  local tables = {{keys = 1000, width = 10, slots = 32}, {keys = 100000, width = 100, slots = 64}, {width = 8, slots = 64}, {keys = 500, width = 1, slots = 32}}
-  for _, name in ipairs {"hash", "byteps", "mxnet", "range", "round-robin"} do
-    local w = server_world {speeds = {1, 1, 1, 1}, tables = tables, bytes = 625000}
-    for _, x in ipairs(w.slots) do x.home = 1 end
-    local h = new_host(w)
-    assert(h:add_seat("placement", "mf", "placement/" .. name))
-    h:step()
-    local moves, homes = w.moves, {}
-    assert(moves > 0, name)
-    for _, s in ipairs(w.slots) do
-      homes[s.table] = homes[s.table] or {}
-      homes[s.table][s.home] = (homes[s.table][s.home] or 0) + 1
-    end
-    if name == "mxnet" then -- small ones whole, by number * 9973; large ones and those of unknown size cut evenly
-      assert(homes[1][1] == 32 and homes[4][(3 * 9973) % 4 + 1] == 32)
-      for n = 1, 4 do assert(homes[2][n] == 16 and homes[3][n] == 16) end
-    elseif name == "byteps" then -- parts of 4 MB are six or seven of these slots, never split
-      local by_slot = {}
-      for _, s in ipairs(w.slots) do if s.table == 2 then by_slot[s.id] = s.home end end
-      for part = 0, 8 do
-        local first = math.ceil(part * 4096000 / 625000)
-        for id = first, math.ceil((part + 1) * 4096000 / 625000) - 1 do assert(by_slot[id] == by_slot[first], part) end
-      end
-      local hash = 5381
-      for c in ("65536"):gmatch "." do hash = (hash * 33 + c:byte()) & 0xffffffff end
-      assert(by_slot[0] == hash % 4 + 1)
-    elseif name == "hash" then
-      for n = 1, 4 do assert(homes[2][n] > 6 and homes[2][n] < 28) end
-    end
-    w.time = 100
-    h:step()
-    assert(w.moves == moves, name .. " moves again")
-    h:close()
-  end
 end)
 
 case("shadow: it sees the signals that it needs, also those the live policy does not ask for", function()
@@ -964,7 +474,7 @@ case("after a failover the seat goes on with source, parameters and last accepte
   local w = world()
   local h = new_host(w, {journal = journal.new(function(b) bytes[#bytes + 1] = b end)})
   assert(h:add_seat("batching", "mf", "batching/equal"))
-  assert(h:swap(policy(SHIFT, {every = 0.05, params = "p = 1"}), {params = {p = 5}}))
+  assert(h:swap(policy(worlds.SHIFT, {every = 0.05, params = "p = 1"}), {params = {p = 5}}))
   w.train(h, 9)
   local saved, epoch = h:seat("batching"):last_export(), h.epoch
   h:close() -- at every record the journal could end here

@@ -205,6 +205,25 @@ HELPER void run_alone(struct cluster *c, unsigned node, void (*run)(struct fiber
     finish(c, &f, 1);
 }
 
+/* The sum over the values of all rows, into the double that is the fiber's argument. */
+HELPER void sum_rows(struct fiber *f, const char *name, uint64_t count, uint32_t width) {
+    struct tide_table *table;
+    double *sum = f->arg;
+    float *rows = malloc(count * width * sizeof *rows);
+    uint64_t *keys = malloc(count * sizeof *keys);
+    for (uint64_t i = 0; i < count; i++) {
+        keys[i] = i;
+    }
+    CHECK(f, tide_table_find(f->node, name, &table) == 0);
+    CHECK(f, tide_table_pull(table, keys, count, rows, NULL) == 0);
+    *sum = 0;
+    for (uint64_t i = 0; i < count * width; i++) {
+        *sum += (double)rows[i];
+    }
+    free(rows);
+    free(keys);
+}
+
 struct creation {
     struct tide_table_options options;
     struct tide_table *table;

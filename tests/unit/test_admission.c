@@ -54,19 +54,7 @@ static void push_run(struct fiber *f) {
 }
 
 static void sum_run(struct fiber *f) {
-    struct tide_table *table;
-    static float rows[KEYS * WIDTH];
-    uint64_t keys[KEYS];
-    double sum = 0;
-    for (unsigned i = 0; i < KEYS; i++) {
-        keys[i] = i;
-    }
-    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
-    CHECK(f, tide_table_pull(table, keys, KEYS, rows, NULL) == 0);
-    for (size_t i = 0; i < TIDE_COUNT(rows); i++) {
-        sum += (double)rows[i];
-    }
-    *(double *)f->arg = sum;
+    sum_rows(f, "t", KEYS, WIDTH);
 }
 
 static void bounded(bool simulated, enum tide_technique technique, uint64_t seed) {

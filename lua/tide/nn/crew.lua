@@ -28,6 +28,7 @@ local function form(self, ranks, values)
   local w <const> = self.w
   if self.exchange then self.exchange:close() end
   if self.mean then self.mean:close() end
+  self.mean = nil
   if #ranks == 1 and not self.exchange and self.model.step then return end -- a model that can make steps alone
   local known <const>, plan = {}, nil
   for _, rank in ipairs(ranks) do
@@ -42,7 +43,6 @@ local function form(self, ranks, values)
     self.steps = values[known[1]].step
   end
   if plan then self.exchange:follow(plan) end
-  self.mean = nil
 end
 
 ---Epochs in which this worker takes part; everybody that is there meets before each.

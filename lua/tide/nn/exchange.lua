@@ -255,6 +255,13 @@ function exchange:step(batch, step)
   return r
 end
 
+---to = scale * from
+---@param to userdata f32, of rows of 1024, as `from`
+function exchange.set(to, from, scale, elements)
+  to:fill(0)
+  core.update("cpu", {rule = "sgd", rate = -scale}, 0, elements, to, from)
+end
+
 ---Everybody takes the tensors of a worker that has them, layer by layer: what all others add to them is zero.
 ---@param tensors table[] of the parameters' layout
 ---@param sources integer[] ranks of those that have them; another one's turn comes when one dies
@@ -263,16 +270,13 @@ function exchange:hand_over(tensors, sources)
   local all <const> = self.model.layout.keys * KEY
   local has
   for _, rank in ipairs(sources) do has = has or rank == self.w.rank end
-  local function set(to, from)
-    to:fill(0)
-    if from then core.update("cpu", {rule = "sgd", rate = -1}, 0, all, to, from) end
-  end
   local source = 1
   local i = 1
   while i <= #tensors do
     if not sources[source] then error("nobody is left of the workers that know the parameters", 0) end
     local gives <const> = sources[source] == self.w.rank
-    set(gradients, gives and tensors[i])
+    gradients:fill(0)
+    if gives then exchange.set(gradients, tensors[i], 1, all) end
     self.number = self.number + 1
     for l in ipairs(self.tensors) do self.core:ready(l, self.number) end
     self.core:share(self.number, gives and 1 or 0, 0, 0, 0)
@@ -285,7 +289,7 @@ function exchange:hand_over(tensors, sources)
         whole, taken[m] = whole and count == 1, true
       end
     end
-    if whole and not has then set(tensors[i], sum) end
+    if whole and not has then exchange.set(tensors[i], sum, 1, all) end
     if whole then i = i + 1 else source = source + 1 end
   end
 end

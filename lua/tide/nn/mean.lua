@@ -1,5 +1,4 @@
 -- The mean of an array over the workers of a job, by an exchange of its own: whoever dies, the others have the same.
-local core = require "tide.core"
 local exchange = require "tide.nn.exchange"
 
 local KEY <const> = 1024
@@ -21,21 +20,16 @@ end
 
 function mean:close() self.core:close() end
 
-local function set(to, from, scale, elements)
-  to:fill(0)
-  core.update("cpu", {rule = "sgd", rate = -scale}, 0, elements, to, from)
-end
-
 ---The tensor (f32, rows of 1024) becomes the mean of all workers'.
 function mean:of(tensor)
   self.step = self.step + 1
-  set(self.core:gradients(KEY), tensor, 1, self.elements)
+  exchange.set(self.core:gradients(KEY), tensor, 1, self.elements)
   self.core:ready(1, self.step)
   self.core:share(self.step, 1, 0, 0, 0)
   self.core:sums(self.step)
   local _, count = self.core:next(1, self.step)
   self.core:need(1, self.step, false)
-  set(tensor, self.core:sum(KEY), 1 / count, self.elements)
+  exchange.set(tensor, self.core:sum(KEY), 1 / count, self.elements)
 end
 
 return mean
