@@ -17,6 +17,7 @@ jobs=${JOBS:-2}
 leaving=leave_s=1,join_s=1.5,latency_us=50000,jitter=1
 parking=leave_s=1,join_s=1.5,relocate=0,replicas=0,nodes=5,messages=0,depth=12,fibers=2
 saving=nodes=3,tables=1,counters=0,keys=10,crash_s=0,flip_s=0,join_s=0,leave_s=0,disk=0.03,checkpoint_s=0.3,chaos_s=30
+copying=shared=1,localizes=0.5,keys=4,latency_us=50000,jitter=1,messages=0,tables=4,nodes=4
 mutants="
 session_resume_early        swarm    session|exactly_once|membership|order
 session_resume_late         swarm    session|exactly_once|answers|progress|membership
@@ -54,10 +55,6 @@ loss_trail_ignored          swarm    answers|progress
 early_ack                   copies   linearizable|exactly_once|order
 no_id_check                 copies   exactly_once|copies|linearizable|order
 no_resend                   copies   answers|progress
-passed_on_early             copies   order|linearizable|answers
-retarget_alone              elastic  fencing
-move_parked_last            elastic  order|linearizable
-leave_unflushed             elastic  one_owner|answers
 share_unsynchronized        shared   order|linearizable
 share_queue_passed          shared   order
 share_notice_overtaken      shared   copies|linearizable|progress
@@ -67,12 +64,11 @@ share_outlives_owner        shared   copies
 share_update_dropped        shared   exactly_once|order
 share_forgets_unsent        shared   exactly_once|order
 share_leaves_unsent         shared   exactly_once
-share_copy_beside_row       shared   copies|progress
+share_copy_beside_row       shared,$copying copies|progress
 intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once
 window_leaves_open          window   window
-window_shows_ahead          window   linearizable
 tick_before_deltas            test_clocked
 tick_before_parts             test_clocked
 tick_before_route             test_clocked
@@ -132,10 +128,17 @@ not_settled                   test_store_replica two_that_leave_take_no_push_wit
 late_value_taken              test_vap bound_holds_when_copies_are_evicted
 vap_no_retrace                test_vap bound_holds_while_slots_move
 ticks_not_awaited             test_checkpoint TIDE_TEST_SEEDS=100
-chunk_twice                   test_workers.sh
-dead_counted                  test_workers.sh
 copies_of_first_rows          test_store_replica a_push_of_many_keys_is_the_same_on_all_copies
 window_told_early             test_store_recent
+passed_on_early               test_store_change an_old_home*
+window_shows_ahead            test_store_change a_home_that_goes*
+leave_unflushed               test_store_change a_row_on_its_way*
+move_parked_last              test_store_change what_waits*
+retarget_alone                test_store_change pushes_that_go_again*
+joined_before                 test_store_change who_has_joined*
+last_home_alone               test_store_change a_home_before*
+chunk_twice                   train_spec.lua
+dead_counted                  train_spec.lua
 "
 
 # words PROFILE,SETTING,...: the options of tide sim
@@ -169,6 +172,8 @@ run_test() {
     case ${3:-} in *=*) setting=$3 ;; *) cases=${3:-} ;; esac
     if [[ $2 = *.sh ]]; then
         TIDE_MUTANT=$1 TIDE=$build/tide timeout 600 bash "$root/tests/sim/$2"
+    elif [[ $2 = *_spec.lua ]]; then
+        (cd "$root" && TIDE_MUTANT=$1 timeout 60 busted --lua=/usr/bin/lua5.4 "tests/lua/$2")
     else
         env TIDE_MUTANT="$1" ${setting:+"$setting"} timeout 600 "$build/tests/$2" ${cases:+"$cases"}
     fi >/dev/null 2>&1
@@ -199,7 +204,7 @@ while read -r name where how; do
     [ -n "$name" ] || continue
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
     planted=$((planted + 1))
-    if [[ $where = test_* ]]; then by_test "$name" "$where" "$how"; else by_seeds "$name" "$where" "$how"; fi &&
+    if [[ $where = test_* || $where = *_spec.lua ]]; then by_test "$name" "$where" "$how"; else by_seeds "$name" "$where" "$how"; fi &&
         found=$((found + 1))
 done <<<"$mutants"
 while read -r one; do

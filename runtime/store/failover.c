@@ -2,10 +2,12 @@
  * What a change of slots' groups does to a node. The controller numbers the changes of a table and
  * tells all members in order; a slot's version only rises.
  *
- * A copy that becomes home waits until the leases that it granted to the old one have run out (and
- * a whole lease if others before it granted some too); then it asks those that follow, by a
- * barrier, whether they have all that it has; then it serves. If the old home lives, it is told by
- * its successor before that grants it anything again.
+ * A copy that becomes home waits until the leases that it granted to the homes before it have run
+ * out; then it asks those that follow, by a barrier, whether they have all that it has; then it
+ * serves. A home serves while all copies let it, so this one's leases are enough. But of all former
+ * homes: the last one may have died before it told the one before. For the same reason every copy
+ * tells a former home of its successor before it grants that anything again; not only the
+ * successor.
  *
  * Origins send again, in order, what is unanswered: every message with a key in a slot whose home
  * changed, or that was at the node that is gone. Ids make that safe. Workers hand their operations
@@ -70,7 +72,8 @@ static void send_again(struct again *a, uint16_t to, uint32_t *part) {
             tide__job_error(&a->job, TIDE_ENOMEM, "no memory for an operation", part, count);
         }
     } else {
-        (void)tide__job_pass(&a->job, part, NULL, count, to); /* EDIED: its death changes the groups */
+        (void)tide__job_pass(&a->job, part, NULL, count,
+                             to); /* EDIED: its death changes the groups */
     }
 }
 
@@ -121,7 +124,7 @@ struct change {
     uint64_t changed[TIDE_SLOT_COUNT / 64], moved[TIDE_SLOT_COUNT / 64];
     uint32_t fenced[TIDE_SLOT_COUNT]; /* slots that workers hand over for a while */
     size_t fenced_count;
-    uint16_t deposed[16]; /* living nodes that this one follows */
+    uint16_t deposed[16]; /* former homes of what is here, perhaps living */
     size_t deposed_count;
 };
 
@@ -151,7 +154,7 @@ static bool read_change(struct tide_store *store, struct tide_reader *r, struct 
 }
 
 static void note_deposed(struct change *c, uint16_t home) {
-    bool known = home == 0 || home == c->cause;
+    bool known = home == 0;
     for (size_t i = 0; i < c->deposed_count; i++) {
         known |= c->deposed[i] == home;
     }
@@ -160,17 +163,24 @@ static void note_deposed(struct change *c, uint16_t home) {
     }
 }
 
-static void takes_over(struct change *c, uint32_t slot, uint16_t old_home, uint64_t old_chain) {
-    struct tide_store *store = c->table->store;
+/* A slot that this node has a copy of gets another home. */
+static void succeeds(struct change *c, uint32_t slot, uint16_t old_home, bool takes_over) {
     struct tide__replicas *replicas = c->table->replicas;
-    const bool others = tide__chain_at(old_chain, 0) != tide__store_self(store);
-    replicas->open_at[slot] = tide__lease_over(store, old_home, others);
-    replicas->slots[slot].opening = TIDE__OPEN_AT;
-    if (replicas->open_at[slot] < replicas->opens_next) {
-        replicas->opens_next = replicas->open_at[slot];
+    const uint64_t over = tide__lease_over(c->table->store, old_home);
+    if (!takes_over && TIDE_MUTANT(last_home_alone)) {
+        return;
     }
-    replicas->unopened++;
+    if (replicas->open_at[slot] < over) {
+        replicas->open_at[slot] = over;
+    }
     note_deposed(c, old_home);
+    if (takes_over) {
+        replicas->slots[slot].opening = TIDE__OPEN_AT;
+        replicas->unopened++;
+        if (replicas->open_at[slot] < replicas->opens_next) {
+            replicas->opens_next = replicas->open_at[slot];
+        }
+    }
 }
 
 static bool is_mine(const struct tide_table *table, uint32_t slot) {
@@ -204,9 +214,12 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     if ((route & TIDE__MINE) || home == self) {
         tide__cut_vanish(table);
     }
+    const bool takes_over = home == self && !lost;
     uint32_t flags = lost ? TIDE__LOST : TIDE__WORKER_HOLD;
-    if (home == self && !lost) {
-        takes_over(c, slot, old_home, old_chain);
+    if (takes_over || (replicas->held[slot] && !(route & TIDE__MINE))) {
+        succeeds(c, slot, old_home, takes_over);
+    }
+    if (takes_over) {
         flags |= TIDE__MINE | TIDE__AWAITED;
     }
     tide__route_set(table, slot, home | flags);

@@ -452,18 +452,20 @@ void tide__groups_member(struct tide_store *store, const struct tide_member *mem
     store->moves->planning = planning;
 }
 
-/* A slot's group with `node` in another part, if what is said of it fits; false: it does not. */
+/* A slot's group with `node` in another part, if what is said of it, as of `version`, fits; false: it
+ * does not. */
 typedef bool (*regroup)(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                        uint16_t from, uint16_t node);
+                        uint32_t version, uint16_t from, uint16_t node);
 
-static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t table, uint16_t node,
-                          const uint8_t *slots, size_t count, regroup change) {
+static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t table,
+                          uint32_t version, uint16_t node, const uint8_t *slots, size_t count,
+                          regroup change) {
     struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     struct news *news = entry && entry->options.replicas ? tide_alloc_zero(1, sizeof *news) : NULL;
     for (size_t i = 0; news && i < count; i++) {
         uint32_t s;
         memcpy(&s, slots + i * 4, 4);
-        if (change(store, entry, s, from, node)) {
+        if (change(store, entry, s, version, from, node)) {
             news->slots[news->count++] = s;
         }
     }
@@ -473,9 +475,13 @@ static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t tabl
     tide_free(news);
 }
 
+/* The word may be of an order that is older than the last change of the group: who had joined by that
+ * one has let the slot go when it heard of the change, and joins once more. */
 static bool has_joined(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                       uint16_t from, uint16_t node) {
-    if (entry->homes[s] != from || entry->joining[s] != node || !tide__member_lives(store, node)) {
+                       uint32_t version, uint16_t from, uint16_t node) {
+    const bool old = entry->versions[s] > version && !TIDE_MUTANT(joined_before);
+    if (old || entry->homes[s] != from || entry->joining[s] != node ||
+        !tide__member_lives(store, node)) {
         return false;
     }
     entry->joining[s] = 0;
@@ -484,8 +490,9 @@ static bool has_joined(struct tide_store *store, struct tide__catalog_entry *ent
 }
 
 static bool has_failed(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                       uint16_t from, uint16_t node) {
+                       uint32_t version, uint16_t from, uint16_t node) {
     (void)store;
+    (void)version; /* if it has joined again since, it joins once more */
     (void)from;
     if (entry->chains[s] == TIDE__LOST_CHAIN || entry->homes[s] == node ||
         (entry->joining[s] != node && !tide__chain_has(entry->chains[s], node))) {
@@ -507,13 +514,13 @@ void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t tabl
         }
     }
     if (node) {
-        regroup_slots(store, from, table, node, slots, count, has_joined);
+        regroup_slots(store, from, table, version, node, slots, count, has_joined);
     }
 }
 
 void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,
                               const uint8_t *slots, size_t count) {
-    regroup_slots(store, 0, table, node, slots, count, has_failed);
+    regroup_slots(store, 0, table, 0, node, slots, count, has_failed);
 }
 
 bool tide__groups_busy(struct tide_store *store, const struct tide__catalog_entry *entry,

@@ -3,7 +3,7 @@
  * copies of a home's slots grants it 300 ms at a time; the holder counts from when it asked, the
  * granter from when it answered, and a thousandth more for clocks that drift. A home serves a slot
  * in place while every node of its chain lets it; whoever takes over waits until what it granted
- * has run out. So a home that the others gave up, and that does not know it, serves nothing stale.
+ * to the homes before it has run out. So a home that the others gave up, and that does not know it, serves nothing stale.
  *
  * Grants go in the store lane: behind whatever told the holder that it lost a slot.
  */
@@ -123,10 +123,8 @@ void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_re
                           memory_order_relaxed);
 }
 
-uint64_t tide__lease_over(const struct tide_store *store, uint16_t home, bool others) {
-    const uint64_t own = home < TIDE__NODES ? store->replication->granted_until[home] : 0;
-    const uint64_t any = tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
-    return others ? any : own;
+uint64_t tide__lease_over(const struct tide_store *store, uint16_t home) {
+    return home < TIDE__NODES ? store->replication->granted_until[home] : 0;
 }
 
 void tide__lease_start(struct tide_store *store) {

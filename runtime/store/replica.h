@@ -135,7 +135,7 @@ struct tide__replicas { /* of a table */
     atomic_uint_fast64_t async_pulls; /* messages of this node's workers, unanswered */
     /* I/O thread */
     struct tide__copied_slot slots[TIDE_SLOT_COUNT];
-    uint64_t open_at[TIDE_SLOT_COUNT]; /* a new home: when the old one's leases have run out */
+    uint64_t open_at[TIDE_SLOT_COUNT]; /* when leases that it granted to former homes have run out */
     struct tide__lenders lenders;
     struct tide__recent *recent;
     struct tide__rebuild *rebuilds; /* the home's orders to bring in new copies */
@@ -260,8 +260,8 @@ void tide__lease_start(struct tide_store *store); /* there is a table more */
 void tide__lease_ask(struct tide_store *store);
 void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *body);
 void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_reader *body);
-/* When every lease that `home` may hold from this node, or that others gave it, has run out. */
-uint64_t tide__lease_over(const struct tide_store *store, uint16_t home, bool others);
+/* When the lease that `home` may hold from this node has run out. */
+uint64_t tide__lease_over(const struct tide_store *store, uint16_t home);
 /* The timer of leases and rebuilding. */
 void tide__lease_beat(struct tide_store *store);
 

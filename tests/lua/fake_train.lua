@@ -5,6 +5,7 @@
 return function()
   local f = {time = 0, sent = {}, inbox = {}, answers = {}, errors = {}, members_list = {}, monitors = 0, called = {}}
   f.core = {
+    mutant = function(name) return name == os.getenv "TIDE_MUTANT" end, -- planted, for tests/mutants.sh
     version = "0", now = function() return f.time end,
     send = function(to, value)
       local copy = {}
