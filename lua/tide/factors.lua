@@ -222,7 +222,7 @@ function model:updated()
 end
 
 ---W becomes what the dual variables of all examples stand for.
-function model:rebuild(input)
+local function rebuild(input)
   local a <const> = input.arguments
   local all = core.tensor("u32", input.count, 1)
   for i = 1, input.count do all[i] = i - 1 end
@@ -311,7 +311,7 @@ function trainer:share_duals(ranks)
   if not self.model.adds or table.concat(ranks, " ") == table.concat(self.owners or {}, " ") then return end
   local input <const>, a <const> = self.input, self.input.arguments
   self.crew:add_up(input.storage, ranks)
-  self.model:rebuild(input)
+  rebuild(input)
   self.owners, self.dual, a.sigma = ranks, nil, self.model.spec.sigma -- ascent begins anew
   local theirs = {}
   for i = 1, input.count do theirs[i] = true end

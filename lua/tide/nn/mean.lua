@@ -1,4 +1,5 @@
--- The mean or the sum of an array over the workers of a job, by an exchange of its own: whoever dies, the others have the same.
+-- The mean or the sum of an array over the workers of a job, by an exchange of its own: whoever dies, the others have
+-- the same.
 local exchange = require "tide.nn.exchange"
 
 local KEY <const> = 1024
