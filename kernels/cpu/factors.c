@@ -293,3 +293,55 @@ const struct tide_kernel tide_kernel_factors_sdca = {
     "change of W (which is added as it is), the summed loss, and the entropy of the dual "
     "variables.",
     sdca_parameters, SDCA_COUNT, sdca_run};
+
+/* ---- W of dual variables ---- */
+
+enum { PRIMAL_DUAL = F_COMMON, PRIMAL_L2, PRIMAL_COUNT };
+
+static const struct tide_parameter primal_parameters[PRIMAL_COUNT] = {
+    TIDE_FACTOR_PARAMETERS,
+    [PRIMAL_DUAL] = {"dual", TIDE_TENSOR, TIDE_F32, true, 0, "examples x J: e_y - q of each"},
+    [PRIMAL_L2] = {"l2", TIDE_NUMBER, 0, true, 0, "l, the weight of |W|^2 / 2; above 0"},
+};
+
+static int primal_run(const struct tide_argument *arguments, struct tide_result *results,
+                      char *error) {
+    struct factor_batch b;
+    const struct tide_tensor *dual = &arguments[PRIMAL_DUAL].tensor;
+    const double l2 = arguments[PRIMAL_L2].number;
+    int code = tide_factor_batch(arguments, arguments[F_W].tensor.rows, &b, error);
+    if (code == 0 && (dual->rows != b.examples || dual->columns != b.j)) {
+        code = tide_kernel_fail(error, TIDE_EINVAL, "dual must be %zu x %zu", b.examples, b.j);
+    }
+    if (code == 0 && !(l2 > 0 && isfinite(l2))) {
+        code = tide_kernel_fail(error, TIDE_EINVAL, "l2 must be above 0");
+    }
+    if (code < 0) {
+        return code;
+    }
+    const double ln = l2 * (double)b.examples;
+    memset(b.w, 0, b.d * b.j * sizeof *b.w);
+    for (size_t i = 0; i < b.count; i++) {
+        struct factor_row row;
+        code = tide_factor_row(&b, b.rows[i], &row, error);
+        if (code < 0) {
+            return code;
+        }
+        const float *restrict alpha = (const float *)dual->data + (size_t)b.rows[i] * b.j;
+        for (size_t e = 0; e < row.count; e++) {
+            float *restrict w = b.w + (size_t)row.indices[e] * b.j;
+            const float scale = (float)((double)row.values[e] / ln);
+            for (size_t k = 0; k < b.j; k++) {
+                w[k] += scale * alpha[k];
+            }
+        }
+    }
+    results[0] = (struct tide_result){"count", (double)b.count};
+    return 1;
+}
+
+const struct tide_kernel tide_kernel_factors_primal = {
+    "factors_primal",
+    "W = 1/(l n) sum a alpha' over a batch: the parameters that dual variables stand for, if the "
+    "batch is all examples whose variables are not 0.",
+    primal_parameters, PRIMAL_COUNT, primal_run};

@@ -10,6 +10,7 @@ extern const struct tide_kernel tide_kernel_kge_train;
 extern const struct tide_kernel tide_kernel_factors_coding;
 extern const struct tide_kernel tide_kernel_factors_metric;
 extern const struct tide_kernel tide_kernel_factors_mlr;
+extern const struct tide_kernel tide_kernel_factors_primal;
 extern const struct tide_kernel tide_kernel_factors_sdca;
 extern const struct tide_kernel tide_kernel_kge_rank;
 extern const struct tide_kernel tide_kernel_mf_error;

@@ -9,6 +9,7 @@ static const struct tide_kernel *const kernels[] = {
     &tide_kernel_factors_coding,
     &tide_kernel_factors_metric,
     &tide_kernel_factors_mlr,
+    &tide_kernel_factors_primal,
     &tide_kernel_factors_sdca,
     &tide_kernel_kge_rank,
     &tide_kernel_kge_train,

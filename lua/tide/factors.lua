@@ -19,9 +19,17 @@ local EVALUATED <const> = 1024 -- examples of a call
 
 local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
 
+---A matrix of zeros, as the kernels take it and as an exchange does: in rows of KEY.
+---@return table matrix, table rows: the same storage
+local function zeros(rows, columns)
+  local storage <const> = core.tensor("f32", (rows * columns + KEY - 1) // KEY, KEY)
+  return storage:view(1, rows, columns), storage
+end
+
 ---- kinds ---------------------------------------------------------------------------------------------------------
--- shape(o, set): rows and columns of W; arguments(o, part, n, w): what the kernel takes besides the batch, and how many
--- examples there are (of pairs: how many pairs); start(o, w, rng): initial values, else zeros.
+-- shape(o, set): rows and columns of W; arguments(o, part, n, w): what the kernel takes besides the batch, how many
+-- examples there are (of pairs: how many pairs), and rows of KEY that hold dual variables; start(o, w, rng): initial
+-- values, else zeros.
 
 local function classes_of(set)
   if not set.classes then
@@ -71,8 +79,8 @@ local KINDS <const> = {
     kernel = "factors_sdca", adds = true,
     shape = function(_, set) return set.columns, classes_of(set) end,
     arguments = function(o, part, columns)
-      return {labels = part.labels, l2 = o.l2, sigma = o.sigma, dual = core.tensor("f32", part:rows(), columns)},
-        part:rows()
+      local dual <const>, storage <const> = zeros(part:rows(), columns)
+      return {labels = part.labels, l2 = o.l2, sigma = o.sigma, dual = dual}, part:rows(), storage
     end,
   },
   metric = {
@@ -156,24 +164,23 @@ model.__index = model
 local function new_model(o, set, seed)
   local kind <const> = KINDS[o.kind]
   local rows <const>, columns <const> = kind.shape(o, set)
-  local keys <const> = (rows * columns + KEY - 1) // KEY
+  local w <const>, parameters <const> = zeros(rows, columns)
   local self = setmetatable({
     spec = o, kind = kind, kernel = assert(core.kernel(kind.kernel)), tensors = describe(rows, columns),
-    layout = {keys = keys}, parameters = core.tensor("f32", keys, KEY), adds = kind.adds, used = 0, nonzeros = 0,
+    layout = {keys = parameters:rows()}, w = w, parameters = parameters, adds = kind.adds, used = 0, nonzeros = 0,
     optimizer = {rule = "sgd", decay = not kind.adds and o.l2 or 0},
     train = {offer = function() end},
   }, model)
-  self.w = self.parameters:view(1, rows, columns)
   if kind.start then kind.start(o, self.w, core.random(seed)) end
   return self
 end
 
 ---A part of the data as the kernel takes it.
 local function new_input(self, part, seed)
-  local arguments, count = self.kind.arguments(self.spec, part, self.w:columns(), core.random(seed))
+  local arguments, count, storage = self.kind.arguments(self.spec, part, self.w:columns(), core.random(seed))
   arguments.offsets, arguments.indices, arguments.values = part.offsets, part.indices, part.values
   arguments.w = self.w
-  return {arguments = arguments, count = count}
+  return {arguments = arguments, count = count, storage = storage}
 end
 
 ---The rate of a step. What is added as it is has a rate of -1.
@@ -214,6 +221,15 @@ function model:updated()
   if self.kind.updated then self.kind.updated(self.w) end
 end
 
+---W becomes what the dual variables of all examples stand for.
+local function rebuild(input)
+  local a <const> = input.arguments
+  local all = core.tensor("u32", input.count, 1)
+  for i = 1, input.count do all[i] = i - 1 end
+  core.kernel "factors_primal" {offsets = a.offsets, indices = a.indices, values = a.values, rows = all, w = a.w,
+                                dual = a.dual, l2 = a.l2}
+end
+
 ---Sums over examples, u32 tensor of their numbers, with W as it is.
 ---@return {loss: number, correct: number, entropy: number}
 function model:evaluate(input, numbers)
@@ -246,15 +262,16 @@ local function span_of(self, b)
   return {first = before + 1, count = math.min(self.batch, self.input.count - before)}
 end
 
----The numbers of a worker's examples, to evaluate them: its piece of each batch.
+---The numbers of a worker's examples: its piece of each batch.
+---@return integer[]
 local function own_examples(self)
   local own = {}
   for b = 1, self.batches do
     local span <const> = span_of(self, b)
-    local first, count = self.crew:piece(span.count)
+    local first, count = self.crew:piece(span.count, self.owners)
     for i = 1, count do own[#own + 1] = self.order[span.first + first + i - 2] end
   end
-  return core.tensor("u32", own)
+  return own
 end
 
 local function new_trainer(w, o)
@@ -265,11 +282,18 @@ local function new_trainer(w, o)
                        crew = crew.new(w, m)}, trainer)
 end
 
+---Before the first epoch: all dual variables are 0.
+function trainer:begin()
+  self.owners = self.model.adds and self.crew.ranks
+  self.replica:store()
+end
+
 ---All batches, in an order of the epoch's own.
 function trainer:epoch(epoch)
   local spans = {}
   for i, b in pairs(data.order(self.batches, self.w.seed * 7919 + epoch)) do spans[i] = span_of(self, b + 1) end
-  for first, count in self.crew:batches(spans, self.batch) do
+  for first, count in self.crew:batches(spans, self.batch, self.model.adds) do
+    self:share_duals(self.crew:present())
     local r = self.crew:step {input = self.input, rows = self.order:slice(first, count)}
     self.w:report {examples = r.count, wait = false}
   end
@@ -278,25 +302,57 @@ function trainer:epoch(epoch)
   self.replica:compare()
 end
 
+---Who has which examples from now on, where there are dual variables: they are their worker's alone, who keeps those of
+---others at 0. When others have examples than before - somebody died, left or came - all tell theirs. Those of who is
+---gone are 0 again, as at the beginning, and W is made anew of all: so it is sum a alpha' / (l2 n), and what the
+---objectives say of their distance holds. All call it with the same ranks.
+---@param ranks integer[]
+function trainer:share_duals(ranks)
+  if not self.model.adds or table.concat(ranks, " ") == table.concat(self.owners or {}, " ") then return end
+  local input <const>, a <const> = self.input, self.input.arguments
+  self.crew:add_up(input.storage, ranks)
+  rebuild(input)
+  self.owners, self.dual, a.sigma = ranks, nil, self.model.spec.sigma -- ascent begins anew
+  local theirs = {}
+  for i = 1, input.count do theirs[i] = true end
+  for _, number in ipairs(own_examples(self)) do theirs[number + 1] = nil end
+  for i in pairs(theirs) do a.dual:slice(i, 1):fill(0) end
+end
+
 ---The dual objective must rise; if it fell, steps of a batch disturb each other more than sigma allows for.
-function trainer:mind_sigma(entropy)
+---@param entropies table<integer, number> by rank
+function trainer:mind_sigma(entropies)
   local sum = 0
-  local parts <const> = self.w:barrier("dual", entropy)
-  for _, rank in ipairs(replica.ranks(parts)) do sum = sum + parts[rank] end
+  for _, rank in ipairs(replica.ranks(entropies)) do sum = sum + entropies[rank] end
   local dual <const> = sum / self.input.count - self.model:penalty()
   if self.dual and dual < self.dual then self.input.arguments.sigma = 2 * self.input.arguments.sigma end
   self.dual = dual
 end
 
----Figures of an epoch, summed over the workers: the objective after it is loss / examples + penalty. Each evaluates
----its own examples, whose dual variables only it has.
+---Each evaluates its own examples, whose dual variables only it has: again, if one of them dies meanwhile.
+---@return table sums, integer examples
+function trainer:evaluate()
+  while true do
+    local own <const> = own_examples(self)
+    local sums <const> = self.model:evaluate(self.input, core.tensor("u32", own))
+    if not self.model.adds then return sums, #own end
+    local entropies <const> = self.w:barrier("dual", sums.entropy)
+    local ranks <const> = replica.ranks(entropies)
+    if #ranks == #self.owners then
+      self:mind_sigma(entropies)
+      return sums, #own
+    end
+    self:share_duals(ranks)
+    self.replica:store()
+  end
+end
+
+---Figures of an epoch, summed over the workers: the objective after it is loss / examples + penalty.
 function trainer:figures()
-  local own <const> = own_examples(self)
-  local sums <const> = self.model:evaluate(self.input, own)
-  if self.model.adds then self:mind_sigma(sums.entropy) end
   local report <const> = self.moved
+  local sums <const>, examples <const> = self:evaluate()
   report.loss, report.correct, report.entropy = sums.loss, sums.correct, sums.entropy
-  report.examples, report.steps, report.factors = #own, self.batches, self.model.used
+  report.examples, report.steps, report.factors = examples, self.batches, self.model.used
   report.penalty = self.crew:leads() and self.model:penalty() or 0
   report.nonzeros, self.model.used, self.model.nonzeros = self.model.nonzeros, 0, 0
   report.resyncs, self.replica.resyncs = self.replica.resyncs, 0
@@ -337,12 +393,11 @@ function factors.job(o)
       return {params = table_spec.new {keys = table_spec.dense((rows * columns + KEY - 1) // KEY), width = KEY,
                                        slots = "range", update = {"assign"}, replicas = replica.copies()}}
     end,
-    -- Dual variables are their worker's alone: nobody else can go on with its examples.
-    on_worker_loss = KINDS[o.model.kind].adds and "stop" or "replay",
+    on_worker_loss = "replay",
     worker = function(w)
       w.trainer = new_trainer(w, o)
       for epoch in w.trainer.crew:epochs(o.epochs) do
-        if epoch.first then w.trainer.replica:store() end
+        if epoch.first then w.trainer:begin() end
         w.trainer:epoch(epoch.number)
         w:report(w.trainer:figures())
       end

@@ -3,7 +3,8 @@
 
 #include <stdarg.h>
 
-enum { CHUNK_ELEMENTS = 1 << 19, CHUNK_LEAST = 256, UNDER_WAY = 8 << 20, WINDOW_LEAST = 64 << 10 };
+enum { CHUNK_LEAST = 256, PIECES = 64, PIECE_LEAST = 1 << 12, PIECE_MOST = 1 << 19 };
+enum { UNDER_WAY = 8 << 20 };
 
 /* ---- memory ---- */
 
@@ -104,21 +105,29 @@ static size_t chunks_of(size_t count, uint32_t workers, size_t most) {
     return workers * ((each + most - 1) / most);
 }
 
-/* Bytes that the link to one other worker is given at a time. */
-static uint32_t window_of(const struct tide_exchange_options *o) {
-    size_t all = o->under_way ? o->under_way : UNDER_WAY;
-    size_t each = all / (o->workers > 1 ? o->workers - 1 : 1);
-    return (uint32_t)(each < WINDOW_LEAST ? WINDOW_LEAST : each < UNDER_WAY ? each : UNDER_WAY);
+/* All links together are given so many bytes at most, and each one of them. */
+static size_t under_way_of(const struct tide_exchange_options *o) {
+    return o->under_way && o->under_way < UNDER_WAY ? o->under_way : UNDER_WAY;
+}
+static size_t link_most_of(const struct tide_exchange_options *o) {
+    return under_way_of(o) / (o->workers > 1 ? o->workers - 1 : 1);
 }
 
-static size_t chunk_of(const struct tide_exchange_options *o) {
-    size_t fits = window_of(o) / sizeof(float);
-    return o->chunk_elements ? o->chunk_elements : fits < CHUNK_ELEMENTS ? fits : CHUNK_ELEMENTS;
+/* Values of a message: a link carries a step in PIECES of them, so that none holds up what is
+ * needed first for a large part of it; few enough to fit into what a link is given. */
+static size_t piece_of(const struct tide_exchange_options *o) {
+    if (o->chunk_elements) {
+        return o->chunk_elements;
+    }
+    size_t piece = o->elements / ((size_t)PIECES * o->workers);
+    size_t fits = link_most_of(o) / sizeof(float);
+    piece = piece < fits ? piece : fits;
+    return piece < PIECE_LEAST ? PIECE_LEAST : piece < PIECE_MOST ? piece : PIECE_MOST;
 }
 
 static int make_layer(const struct tide_exchange_options *o, const struct tide_exchange_layer *from,
                       struct layer *l) {
-    size_t most = chunk_of(o), end = from->first;
+    size_t most = piece_of(o), end = from->first;
     if (from->first > o->elements || from->count > o->elements - from->first ||
         from->matrix_count > MATRICES_MAX) {
         return tide_fail(
@@ -201,7 +210,9 @@ int tide_exchange_create(struct tide_node *node, const struct tide_exchange_opti
     x->node = node;
     x->port = tide_system_port(tide_system_of(node));
     x->rank = o->rank;
-    x->window = window_of(o);
+    x->under_way = under_way_of(o);
+    x->link_most = link_most_of(o);
+    x->piece = piece_of(o);
     x->workers = o->workers;
     x->elements = o->elements;
     x->layer_count = o->layer_count;

@@ -75,8 +75,8 @@ struct tide_exchange_options {
     size_t elements;                          /* of the gradients */
     const struct tide_exchange_layer *layers; /* in the order in which forward needs them; copied */
     size_t layer_count;
-    size_t under_way;      /* bytes sent and not consumed, to all together; 0: 8 MiB */
-    size_t chunk_elements; /* most of a message; 0: 2 MiB in f32, less if a link is given less */
+    size_t under_way;      /* bytes sent and not consumed, to all together, at most; 0: 8 MiB */
+    size_t chunk_elements; /* most of a message; 0: a 64th of what a link carries, 16 KiB to 2 MiB in f32 */
 };
 
 /* What a step does with each layer, and the number of the decision. */

@@ -385,7 +385,7 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
         f->begun = true;
     }
     bool sparse = m->format == TIDE_FORMAT_SPARSE;
-    size_t count = tide__exchange_piece(f->got, f->total);
+    size_t count = tide__exchange_piece(x, f->got, f->total);
     if (memcmp(f->k, m->k, m->k_count * sizeof *m->k) != 0 || m->index != f->got ||
         (!sparse && m->size != tide__exchange_size(count, m->format))) {
         return tide_fail(TIDE_EPROTO, "factors that do not follow each other");
@@ -408,7 +408,7 @@ static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *r
     size_t at = 0;
     int code = 0;
     do {
-        size_t count = tide__exchange_piece(at, own->total);
+        size_t count = tide__exchange_piece(x, at, own->total);
         struct tide_blob *blob = sparse
                                      ? tide__sparse_blob(own->values + at, count)
                                      : tide__exchange_blob(own->values + at, count, round->format);

@@ -8,6 +8,7 @@
 
 #include "actor/actor.h"
 #include "exchange/exchange.h"
+#include "exchange/window.h"
 
 enum message_kind {
     PUSH,
@@ -127,6 +128,7 @@ struct peer {
     struct standing standing;
     struct entry *heap;
     size_t count, room;
+    struct tide__window window;
     struct tide_fiber *sender; /* NULL: it has ended */
     bool waits;
 };
@@ -150,7 +152,8 @@ struct tide_exchange {
     struct tide_port *port;
     tide_address address;
     uint32_t rank, workers;
-    uint32_t window; /* of the link to each other worker */
+    size_t under_way, link_most; /* bytes, all links together and each one, at most */
+    size_t piece;                /* values of a message, at most; the same on all workers */
     size_t elements, layer_count;
     struct layer *layers;
     float *gradients, *sums; /* elements each: the own ones, and what they add up to */
@@ -282,9 +285,8 @@ void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
                          const struct entry *e);
 
 /* Values of a message of factors, which begins at `got` of `total`. */
-static inline size_t tide__exchange_piece(size_t got, size_t total) {
-    enum { PIECE_MAX = 1 << 19 };
-    return total - got < PIECE_MAX ? total - got : PIECE_MAX;
+static inline size_t tide__exchange_piece(const struct tide_exchange *x, size_t got, size_t total) {
+    return total - got < x->piece ? total - got : x->piece;
 }
 
 /* ---- compress.c ---- */

@@ -1,10 +1,11 @@
 /*
  * What leaves: one queue and one fiber a peer. A queue is a heap by (step, layer), so what waits
- * leaves in the order in which the next step needs it. What is under way cannot be overtaken, and
- * shares the node's card with what goes to all others: so all links together are given no more than
- * `under_way` bytes, in chunks that fit.
+ * leaves in the order in which the next step needs it. What is under way cannot be overtaken: so a
+ * link is given what it carries in a short time (window.h), and as all share the node's card, all
+ * together no more than `under_way` bytes.
  */
 #include "exchange/internal.h"
+#include "net/net.h"
 
 enum { SENDER_STACK = 128 << 10 };
 
@@ -68,6 +69,20 @@ int tide__exchange_queue(struct tide_exchange *x, uint32_t to, struct entry entr
     return 0;
 }
 
+/* What the link to a worker may hold, this message of `size` bytes included. */
+static uint32_t window_of(struct peer *peer, uint8_t path, size_t size) {
+    struct tide_exchange *x = peer->x;
+    struct tide_net *net = tide_net_of(x->node);
+    uint64_t consumed, under_way;
+    if (!net || !tide_net_flow(net, tide_address_node(peer->address), TIDE_LANE_BULK, &consumed,
+                               &under_way)) {
+        return 0; /* a worker on this node */
+    }
+    size_t most = path == TIDE_PATH_RING ? x->under_way : x->link_most; /* a ring uses one link */
+    return (uint32_t)tide__window_look(&peer->window, tide_port_now(x->port), consumed, under_way,
+                                       size, most);
+}
+
 static int send_entry(struct peer *peer, struct entry *e) {
     struct tide_exchange *x = peer->x;
     if (!e->blob) {
@@ -86,13 +101,13 @@ static int send_entry(struct peer *peer, struct entry *e) {
     struct tide_writer w;
     tide_writer_init(&w, buffer, sizeof buffer);
     tide__exchange_head(&w, x, e);
-    uint32_t window = e->path == TIDE_PATH_RING ? 0 : x->window; /* a ring uses one link */
+    const size_t size = TIDE_FRAME_HEAD + w.size + e->blob->size;
+    const uint32_t window = window_of(peer, e->path, size);
     int code = w.error ? w.error
                        : tide_send_blob_within(peer->address, TIDE_LANE_BULK, w.data, w.size,
                                                e->blob, window);
     atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + w.size + e->blob->size,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&x->bytes, size, memory_order_relaxed);
     atomic_fetch_add_explicit(&x->payload[e->path], e->blob->size, memory_order_relaxed);
     tide_writer_release(&w);
     tide_blob_unref(e->blob);

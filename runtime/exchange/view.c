@@ -163,7 +163,7 @@ static int send_factors_of(struct tide_exchange *x, uint32_t layer, const struct
     size_t at = 0;
     int code = 0;
     do {
-        size_t count = tide__exchange_piece(at, f->total);
+        size_t count = tide__exchange_piece(x, at, f->total);
         struct entry e = {.step = round->step,
                           .layer = layer,
                           .index = (uint32_t)at,

@@ -85,7 +85,8 @@ struct tide_peer {
     struct credit_waiter *waiters; /* under lock */
     atomic_bool up;                /* counters: written by the I/O thread */
     atomic_uint_fast64_t bytes_out, bytes_in, frames_out, frames_in, writes, queue_bytes,
-        round_trip_ns, consumed; /* consumed: of lane store, by the peer */
+        round_trip_ns;
+    atomic_uint_fast64_t consumed[TIDE_LANE_COUNT]; /* by the peer, as it acknowledged */
     /* I/O thread */
     struct tide_link *link;       /* dialling or up; NULL */
     struct tide_session *session; /* with a link or waiting for one; NULL */

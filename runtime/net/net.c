@@ -609,14 +609,14 @@ static void copy_info(struct tide_peer *peer, struct tide_link_info *out) {
     }
 }
 
-bool tide_net_flow(const struct tide_net *net, uint16_t id, uint64_t *consumed,
-                   uint64_t *under_way) {
+bool tide_net_flow(const struct tide_net *net, uint16_t id, enum tide_lane lane,
+                   uint64_t *consumed, uint64_t *under_way) {
     struct tide_peer *peer = tide__peer(net, id);
     if (peer == NULL) {
         return false;
     }
-    *consumed = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
-    *under_way = atomic_load_explicit(&peer->outstanding[TIDE_LANE_STORE], memory_order_relaxed);
+    *consumed = atomic_load_explicit(&peer->consumed[lane], memory_order_relaxed);
+    *under_way = atomic_load_explicit(&peer->outstanding[lane], memory_order_relaxed);
     return true;
 }
 

@@ -105,9 +105,9 @@ struct tide_link_info {
     uint64_t round_trip_ns; /* of the last heartbeat */
 };
 size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit); /* any thread */
-/* Bytes of lane store that a node has consumed, as it acknowledged, and that are under way to it. False: it was never
- * connected. Any thread. */
-bool tide_net_flow(const struct tide_net *net, uint16_t id, uint64_t *consumed, uint64_t *under_way);
+/* Bytes of a lane that has credit that a node has consumed, as it acknowledged, and that are under way to it. False: it
+ * was never connected. Any thread. */
+bool tide_net_flow(const struct tide_net *net, uint16_t id, enum tide_lane lane, uint64_t *consumed, uint64_t *under_way);
 
 /* What a node with a memory cap says of it to its peers, with the credit it returns. `grant`: so many bytes may each of
  * them have under way to it, over all lanes; UINT64_MAX: it has no cap, and the lanes' windows are all there is. */

@@ -277,10 +277,8 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
         if (!TIDE_MUTANT(flow_credit_lost) || i != TIDE_LANE_BULK) {
             tide__peer_credit(s->peer, i, totals[i] - s->returned[i]);
         }
-        if (i == TIDE_LANE_STORE) {
-            atomic_fetch_add_explicit(&s->peer->consumed, totals[i] - s->returned[i],
-                                      memory_order_relaxed);
-        }
+        atomic_fetch_add_explicit(&s->peer->consumed[i], totals[i] - s->returned[i],
+                                  memory_order_relaxed);
         s->returned[i] = totals[i];
     }
     return 0;

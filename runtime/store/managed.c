@@ -302,7 +302,7 @@ static void look_at_links(struct tide__sync *sync, uint64_t now, uint64_t bandwi
         uint64_t consumed, under_way;
         p->room = 0;
         if (!p->gone && p->id != self &&
-            tide_net_flow(sync->store->net, p->id, &consumed, &under_way)) {
+            tide_net_flow(sync->store->net, p->id, TIDE_LANE_STORE, &consumed, &under_way)) {
             p->room = (int64_t)tide__pace_look(
                 &p->pace, now, atomic_load_explicit(&p->sent, memory_order_relaxed), consumed,
                 under_way, bandwidth);

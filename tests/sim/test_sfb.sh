@@ -1,6 +1,7 @@
 #!/bin/bash
 # Factors among simulated nodes: a slow node, slow links and resets of connections change no bit of what is learned; at
-# 1 Gbit/s factors of wide layers are quicker than dense sums, and quicker still without their zeros; without a node that dies a run ends nearly where it would have ended.
+# 1 Gbit/s factors of wide layers are quicker than dense sums, and quicker still without their zeros; without a node that
+# dies a run ends nearly where it would have ended; dual variables and parameters fit each other whoever dies or comes.
 . "$(dirname "$0")/harness.sh"
 
 cat >factors.lua <<'LUA'
@@ -74,4 +75,52 @@ says err.txt 'node n2 is gone .*, the run goes on without its workers'
 grep -h '^always-ps' none.txt out.txt | awk '{ d = $4 - was; was = $4 } END { exit !(NR == 2 && d < 0.1 && d > -0.1) }' ||
     fail "without n2 it learns something else: $(grep -h '^always-ps' none.txt out.txt | tr '\n' ';')"
 run 0 sim --seed 3 --check-determinism factors.lua --fault crash
+
+cat >dual.lua <<'LUA'
+local tide = require "tide"
+local sim = require "tide.sim"
+local factors = tide.factors
+local opt = tide.options {change = {"", default = "none", choices = {"none", "crashes", "joins"}}, policy = {"", default = "always-sfb"}}
+local N <const> = 200
+local data = tide.data.libsvm({generate = {train = N, columns = 150, nonzeros = 10, classes = 12, seed = 5}}, {labels = "class"})
+local job = factors.job {name = "dual", model = factors.sdca {l2 = 1e-2}, data = data, batch = 24, epochs = 40,
+  comm = {policy = "comm/" .. opt.policy}}
+
+-- At any moment of the next epoch, its figures included.
+local function crash(node)
+  local us <const> = 1e6 * require "tide.core".now() // 1 + sim.rng:below(20000)
+  sim.fault("crash", {node = node, at = ("%dus"):format(us)})
+end
+
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.change == "joins" and 2 or 4, servers = 1}
+  local run = cluster:start(job)
+  local last, widened = nil, 0
+  for r in run:events "report" do
+    local _, gap = factors.objective(r)
+    assert(r.resyncs == 0, "the replicas differ")
+    if r.examples == N then -- nobody has died between evaluating and reporting
+      assert(gap > -1e-6, ("report %d: the gap is %g"):format(r.n, gap))
+      if last and gap > last + 1e-6 then widened = widened + 1 end
+      last = gap
+    end
+    if opt.change == "crashes" and (r.n == 6 or r.n == 12) then crash("n" .. r.n // 6 + 1) end
+    if opt.change == "joins" and r.n == 5 then run:set_workers(4) end
+    if opt.change == "joins" and r.n == 12 then run:drop_worker(1) end
+  end
+  local s = run:wait()
+  assert(math.abs(last) < 1e-6, ("the gap is %g at the end"):format(last))
+  print(("widened %d lost %d"):format(widened, s.workers_lost))
+end)
+LUA
+run 0 sim --seed 1 dual.lua
+says out.txt 'widened 0 lost 0'
+for seed in 1 2 3 4 5 6 7 8; do
+    policy=$([ $((seed % 2)) = 0 ] && echo always-ps || echo always-sfb)
+    run 0 sim --seed $seed dual.lua --change crashes --policy $policy
+    says out.txt 'widened [1-9] lost 2'
+done
+run 0 sim --seed 1 --check-determinism dual.lua --change crashes
+run 0 sim --seed 2 dual.lua --change joins
+says out.txt 'widened 1 lost 0'
 finish

@@ -352,6 +352,41 @@ static void dual_ascent_closes_the_gap(void **state) {
     }
 }
 
+/* Some of the dual variables are lost: with W made of those that are left the gap is one, and
+ * closes again. */
+static void weights_are_made_of_the_dual_variables_that_are_left(void **state) {
+    (void)state;
+    struct task *t = make_task(11, 1); /* W is anything */
+    float dual[N * J] = {0};
+    const double l2 = 0.05;
+    double invariant;
+    struct tide_argument a[11], primal[9];
+    common(t, a, D, J, N, true);
+    common(t, primal, D, J, N, false);
+    a[7] = tensor(t->labels, N, 1, TIDE_I32);
+    a[8] = primal[7] = tensor(dual, N, J, TIDE_F32);
+    a[9] = primal[8] = number(l2);
+    a[10] = number(N);
+    assert_true(run_kernel(&tide_kernel_factors_primal, primal, "count") == N);
+    for (size_t e = 0; e < D * J; e++) {
+        assert_true(t->w[e] == 0);
+    }
+    for (size_t epoch = 0; epoch < 300; epoch++) {
+        if (epoch == 20) {
+            memset(dual + 7 * J, 0, 9 * J * sizeof *dual);
+            (void)duality_gap(t, dual, l2, &invariant);
+            assert_true(invariant > 1e-2);
+            run_kernel(&tide_kernel_factors_primal, primal, "count");
+            assert_true(duality_gap(t, dual, l2, &invariant) > 1e-3 && invariant < 1e-6);
+        }
+        run_kernel(&tide_kernel_factors_sdca, a, "loss");
+        assert_int_equal(tide_cpu_gemm(true, false, D, J, N, 1, t->v, D, t->u, J, 1, t->w, J), 0);
+        assert_true(duality_gap(t, dual, l2, &invariant) >= -1e-6 && invariant < 1e-4);
+    }
+    assert_true(duality_gap(t, dual, l2, &invariant) < 1e-5);
+    free(t);
+}
+
 /* ---- mistakes ---- */
 
 static void refuse(const struct tide_kernel *k, const struct tide_argument *a, const char *what) {
@@ -395,6 +430,11 @@ static void wrong_arguments_are_refused(void **state) {
     a[9] = number(0);
     a[10] = number(1);
     refuse(&tide_kernel_factors_sdca, a, "l2 must be above 0");
+    a[7] = a[8];
+    a[8] = number(0);
+    refuse(&tide_kernel_factors_primal, a, "l2 must be above 0");
+    a[7] = tensor(dual, N - 1, J, TIDE_F32);
+    refuse(&tide_kernel_factors_primal, a, "dual must be 40 x 5");
     a[7] = tensor(t->pairs, PAIRS - 1, 2, TIDE_U32);
     a[8] = tensor(t->similar, PAIRS, 1, TIDE_U8);
     a[9] = number(1);
@@ -420,6 +460,7 @@ int main(void) {
         cmocka_unit_test(codes_are_optimal_and_give_the_reference_factors),
         cmocka_unit_test(long_atoms_are_shortened_and_short_ones_stay),
         cmocka_unit_test(dual_ascent_closes_the_gap),
+        cmocka_unit_test(weights_are_made_of_the_dual_variables_that_are_left),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

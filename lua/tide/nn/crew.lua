@@ -97,11 +97,13 @@ end
 ---and none twice, but those of who died in the step.
 ---@param left table[] {first=, count=}: used up
 ---@param size integer of a batch of all workers
-function crew:batches(left, size)
+---@param bound? boolean examples are bound to who has them by :piece of each span: what who died had of the step is not
+---done again
+function crew:batches(left, size, bound)
   local cut
   return function()
     local present <const> = self:present()
-    if cut then give_back(left, cut, present) end
+    if cut and not bound then give_back(left, cut, present) end
     local head <const> = left[1]
     if not head then return nil end
     cut = {first = head.first, count = math.min(head.count, size), present = present}
@@ -148,6 +150,17 @@ function crew:average(tensor)
   if not self.exchange then return end
   self.mean = self.mean or mean.new(self.w, self.exchange.present, tensor:rows() * KEY)
   self.mean:of(tensor)
+end
+
+---Between two steps: a tensor of rows of 1024 becomes the sum of those of the workers of these ranks, who all call it.
+---Whoever of them dies meanwhile, the others have the same.
+---@param ranks integer[]
+function crew:add_up(tensor, ranks)
+  self.exchange:settle()
+  local all <const> = mean.new(self.w, ranks, tensor:rows() * KEY)
+  all:sum(tensor)
+  self.w:barrier "added up" -- then nobody wants it from another
+  all:close()
 end
 
 return crew

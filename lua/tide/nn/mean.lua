@@ -1,4 +1,5 @@
--- The mean of an array over the workers of a job, by an exchange of its own: whoever dies, the others have the same.
+-- The mean or the sum of an array over the workers of a job, by an exchange of its own: whoever dies, the others have
+-- the same.
 local exchange = require "tide.nn.exchange"
 
 local KEY <const> = 1024
@@ -20,8 +21,8 @@ end
 
 function mean:close() self.core:close() end
 
----The tensor (f32, rows of 1024) becomes the mean of all workers'.
-function mean:of(tensor)
+---@return integer workers whose tensors are in the sum that the exchange has now
+local function add_up(self, tensor)
   self.step = self.step + 1
   exchange.set(self.core:gradients(KEY), tensor, 1, self.elements)
   self.core:ready(1, self.step)
@@ -29,7 +30,19 @@ function mean:of(tensor)
   self.core:sums(self.step)
   local _, count = self.core:next(1, self.step)
   self.core:need(1, self.step, false)
+  return count
+end
+
+---The tensor (f32, rows of 1024) becomes the mean of all workers'.
+function mean:of(tensor)
+  local count <const> = add_up(self, tensor)
   exchange.set(tensor, self.core:sum(KEY), 1 / count, self.elements)
+end
+
+---The tensor becomes the sum of all workers'.
+function mean:sum(tensor)
+  add_up(self, tensor)
+  exchange.set(tensor, self.core:sum(KEY), 1, self.elements)
 end
 
 return mean

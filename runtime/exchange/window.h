@@ -1,0 +1,39 @@
+/*
+ * How many bytes may be under way to another worker. What is under way cannot be overtaken, so it
+ * is to be little; too little leaves the link idle. The window is what the link carries in a short
+ * time and in the time that the way takes anyhow:
+ *   rate x (TIDE__WINDOW_NS + 5/4 delay)
+ * The rate is the highest of the last spans in which something was under way, by what the receiver
+ * has acknowledged. The delay is the least window / rate that was seen: where the window is what
+ * limits the rate that is the round trip, and the window grows, for it comes to hold more than a
+ * round trip of what it lets through.
+ *
+ * Pure: times and counts come from the caller.
+ */
+#ifndef TIDE_EXCHANGE_WINDOW_H
+#define TIDE_EXCHANGE_WINDOW_H
+
+#include "base/base.h"
+
+enum {
+    TIDE__WINDOW_NS = 5000000,      /* what is urgent waits so long behind what has left */
+    TIDE__WINDOW_LEAST = 128 << 10, /* several messages, which receivers acknowledge by 16 KiB */
+    TIDE__WINDOW_SPANS = 8,
+};
+
+struct tide__window {
+    size_t bytes;                       /* as it was last; 0: never looked */
+    uint64_t at, consumed;              /* of the last look; 0: none */
+    uint64_t span_ns, span_bytes;       /* of this span so far */
+    uint64_t rates[TIDE__WINDOW_SPANS]; /* bytes/s; 0: not measured */
+    unsigned next;
+    uint64_t delay_ns; /* 0: not known */
+};
+
+/* Looks at the link at time `now` (ns, not 0, never back), before a message of `size` bytes is
+ * sent: `consumed` by the receiver so far, `under_way` to it. Returns the window, `most` at most. A
+ * message larger than the window is sent alone. */
+size_t tide__window_look(struct tide__window *w, uint64_t now, uint64_t consumed,
+                         uint64_t under_way, size_t size, size_t most);
+
+#endif
