@@ -216,7 +216,7 @@ static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t
     }
     const bool takes_over = home == self && !lost;
     uint32_t flags = lost ? TIDE__LOST : TIDE__WORKER_HOLD;
-    if (takes_over || (replicas->held[slot] && !(route & TIDE__MINE))) {
+    if (takes_over || (replicas->slots[slot].held && !(route & TIDE__MINE))) {
         succeeds(c, slot, old_home, takes_over);
     }
     if (takes_over) {

@@ -166,7 +166,7 @@ static void old_home_hears(struct cluster *c, uint64_t key) {
 
 static bool is_open(struct cluster *c, uint64_t key) {
     struct tide_table *table = table_of(c, 2, "t");
-    return table->replicas->opening[tide__slot_of(table, key)] == TIDE__OPEN;
+    return table->replicas->slots[tide__slot_of(table, key)].opening == TIDE__OPEN;
 }
 
 /* A push comes to the old home before that hears, and is dropped; the next one of its worker comes
@@ -335,8 +335,8 @@ static void pushes_that_go_again_keep_their_order(void **state) {
     WAIT_UNTIL(&c, tide__chain_count(atomic_load(&home->chain[keys[1]])) == 2);
     pause_cluster(&c, 2 * MS);
     start(&c, &pushing, 1, 0, push_both_run, keys);
-    WAIT_UNTIL(&c, copy->held[keys[1]]);
-    assert_int_equal(copy->number[keys[0]] + copy->number[keys[1]], 0);
+    WAIT_UNTIL(&c, copy->slots[keys[1]].held);
+    assert_int_equal(copy->slots[keys[0]].number + copy->slots[keys[1]].number, 0);
     tide_sim_cut(c.sim, "n3", "n1", true);
     WAIT_UNTIL(&c, atomic_load(&home->chain[keys[0]]) == 1);
     assert_int_equal(tide__chain_count(atomic_load(&home->chain[keys[1]])), 2);
@@ -369,7 +369,7 @@ static bool counts_on_nothing(struct cluster *c) {
     bool any = false;
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && !any; slot++) {
         any = tide__chain_has(atomic_load(&told->chain[slot]), 4) && home_at(c, 1, slot) == 2 &&
-              !copy->held[slot];
+              !copy->slots[slot].held;
     }
     return any;
 }
@@ -468,7 +468,7 @@ static void a_home_before_the_last_serves_nothing_stale(void **state) {
     WAIT_UNTIL(&c, key_with_chain(&c, 3 | 4 << 16 | UINT64_C(5) << 32) < KEYS);
     s.key = key_with_chain(&c, 3 | 4 << 16 | UINT64_C(5) << 32);
     start(&c, &reading, 1, 0, read_run, &s);
-    WAIT_UNTIL(&c, last->fence[s.key] ==
+    WAIT_UNTIL(&c, last->slots[s.key].fence ==
                        told->slot_versions[s.key]); /* the home asks whether all is there */
     tide_sim_cut(c.sim, "n3", "n4", true);
     tide_sim_cut(c.sim, "n2", "n1", true);
@@ -482,7 +482,7 @@ static void a_home_before_the_last_serves_nothing_stale(void **state) {
     tide_sim_crash(c.sim, "n3");
     WAIT_UNTIL(&c, home_at(&c, 4, s.key) == 4);
     start(&c, &pushing, 4, 0, push_and_tell_run, &s);
-    WAIT_UNTIL(&c, last->opening[s.key] == TIDE__OPEN && atomic_load(&s.pushed));
+    WAIT_UNTIL(&c, last->slots[s.key].opening == TIDE__OPEN && atomic_load(&s.pushed));
     pause_cluster(&c, 100 * MS);
     for (unsigned i = 0; i < TIDE_COUNT(others); i++) {
         tide_sim_cut(c.sim, others[i], "n2", false);
