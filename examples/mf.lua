@@ -98,8 +98,9 @@ local job = tide.job {
     w:barrier "start"
     for epoch = 1, opt.epochs do
       local began <const> = tide.now()
-      for block in w.data:dsgd(epoch, w.seed) do
+      for block, following in w.data:dsgd(epoch, w.seed) do
         local coming = moves and w.tables.columns:localize(block.col_keys, {async = true})
+        if moves and not block.last then w.tables.columns:localize(following.col_keys, {async = true}) end
         local r = sgd(on(w, block, {
           row_counts = w.data.row_counts, column_counts = w.data.column_counts, eps = w.params.eps,
           lambda = w.params.lambda, seed = block.seed}))

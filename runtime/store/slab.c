@@ -172,7 +172,9 @@ void tide__hand_spill(struct tide__slab *slab) {
 
 uint32_t tide__slab_spare(struct tide__slab *slab) {
     tide_lock(&slab->lock);
-    const uint32_t next = slab->next, used = tide__slab_used(slab);
+    const uint32_t next = slab->next,
+                   used = tide__slab_used(slab) +
+                          atomic_load_explicit(&slab->lent, memory_order_relaxed);
     tide_unlock(&slab->lock);
     return next > used ? next - used : 0;
 }

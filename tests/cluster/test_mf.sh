@@ -20,16 +20,16 @@ run 1 run "$root/examples/mf.lua" --blocks 3 --nodes 2
 says err.txt '3 blocks cannot be shared by 2 workers'
 nothing_left
 
-# The schedule: in a sub-epoch no two workers share a row or a column; an epoch has every cell once; it depends on
-# (seed, epoch) alone.
+# The schedule: in a sub-epoch no two workers share a row or a column, nor between two barriers; an epoch has every cell
+# once; it depends on (seed, epoch) alone.
 cat >schedule.lua <<'LUA'
 local tide = require "tide"
 local data = tide.data.matrix(tide.data.generate {rows = 50, columns = 31, train = 600, test = 60, rank = 2, seed = 4},
   {blocks = 6})
 local function epoch_of(workers, epoch, seed)
-  local cells, sub_epochs, keys = {}, {}, {}
+  local cells, sub_epochs, keys, users, barriers = {}, {}, {}, {}, nil
   for rank = 1, workers do
-    local own, n = data:cut(rank, workers), 0
+    local own, n, met = data:cut(rank, workers), 0, 0
     local row_keys, follows = {}, nil
     for _, key in ipairs(own:row_keys():totable()) do row_keys[key] = true end
     for block, following in own:dsgd(epoch, seed) do
@@ -38,7 +38,13 @@ local function epoch_of(workers, epoch, seed)
       local place = ("%d %d"):format(block.row, block.column)
       local e = n // (6 // workers) + 1
       n = n + 1
-      assert(block.last == (n % (6 // workers) == 0))
+      local user = ("%d %d"):format(met, block.column)
+      users[user] = users[user] or rank
+      assert(users[user] == rank, "two workers have a column between two barriers")
+      if block.last then
+        assert(n % (6 // workers) == 0)
+        met = met + 1
+      end
       sub_epochs[e] = sub_epochs[e] or {}
       sub_epochs[e][#sub_epochs[e] + 1] = place
       local columns = {}
@@ -50,7 +56,8 @@ local function epoch_of(workers, epoch, seed)
       end
       keys[#keys + 1] = place .. " " .. block.seed
     end
-    assert(n == 36 // workers)
+    assert(n == 36 // workers and met == (barriers or met))
+    barriers = met
   end
   table.sort(cells)
   for i = 2, #cells do assert(cells[i] ~= cells[i - 1]) end
@@ -64,14 +71,14 @@ local function epoch_of(workers, epoch, seed)
     table.sort(places)
   end
   table.sort(keys)
-  return #cells, table.concat(keys, ","), tide.json.encode(sub_epochs)
+  return #cells, table.concat(keys, ","), tide.json.encode(sub_epochs), barriers
 end
 tide.main(function()
-  local count, keys, schedule = epoch_of(1, 1, 7)
-  assert(count == data.count and count == 600)
-  for _, workers in ipairs {2, 3, 6} do
-    local n, k, s = epoch_of(workers, 1, 7)
-    assert(n == count and k == keys and s == schedule)
+  local count, keys, schedule, met = epoch_of(1, 1, 7)
+  assert(count == data.count and count == 600 and met == 1)
+  for workers, barriers in pairs {[2] = 2, [3] = 6, [6] = 6} do -- a half of the columns stays with a half of the rows
+    local n, k, s, b = epoch_of(workers, 1, 7)
+    assert(n == count and k == keys and s == schedule and b == barriers)
   end
   local _, other_keys, other = epoch_of(1, 2, 7)
   assert(other ~= schedule and other_keys ~= keys)

@@ -2,7 +2,9 @@
 -- the cells of its row blocks only; which block it works on when is data:dsgd.
 --
 -- The schedule is that of DSGD (Gemulla et al., KDD 2011): an epoch has P sub-epochs; in each, no two blocks that are
--- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work.
+-- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work. It is
+-- nested: halves of the columns (thirds, if P is not even, and so on) belong to halves of the rows for as many sub-epochs
+-- as it takes to meet them whole, and so do quarters within; a worker with several row blocks keeps its columns that long.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -40,13 +42,11 @@ local set = {}
 ---@field row_first integer; row_count, col_first, col_count
 ---@field col_keys table u64 tensor: the columns of the block; row_keys: its rows
 ---@field seed integer for the order of its cells
----@field last boolean the last block of this worker in a sub-epoch: a barrier follows
+---@field last boolean others use this worker's columns after this block: a barrier follows
 local block = {}
 
 local function range_tensor(first, count)
-  local keys = core.tensor("u64", count, 1)
-  for i = 1, count do keys[i] = first + i - 1 end
-  return keys
+  return core.tensor("u64", count, 1):fill(first, 1)
 end
 
 function block:__index(key)
@@ -251,20 +251,72 @@ return function(data)
     return list
   end
 
+  ---@return integer[] prime factors, the least first
+  local function factors(n)
+    local list, f = {}, 2
+    while n > 1 do
+      if n % f == 0 then
+        list[#list + 1], n = f, n // f
+      else
+        f = f + 1
+      end
+    end
+    return list
+  end
+
+  ---A permutation of the numbers with these digits (`radices`, from the `first` one on) that keeps together what shares
+  ---its leading digits.
+  local function nested_permutation(random, radices, first)
+    if first > #radices then return {0} end
+    local list, outer = {}, permutation(random, radices[first])
+    for _, digit in ipairs(outer) do
+      local inner = nested_permutation(random, radices, first + 1)
+      for _, rest in ipairs(inner) do list[#list + 1] = digit * #inner + rest end
+    end
+    return list
+  end
+
+  ---Adds digit by digit, without carries.
+  local function add(radices, a, b)
+    local sum, unit = 0, 1
+    for i = #radices, 1, -1 do
+      local radix = radices[i]
+      sum = sum + (a + b) % radix * unit
+      a, b, unit = a // radix, b // radix, unit * radix
+    end
+    return sum
+  end
+
   ---@return integer[][] square[e + 1][p + 1]: the column block of row block p in sub-epoch e
   local function latin_square(blocks, epoch, seed)
-    local random = core.random((seed * 1000003 + epoch) * 1000003 + blocks)
-    local lines, places, square = permutation(random, blocks), permutation(random, blocks), {}
+    local random, radices = core.random((seed * 1000003 + epoch) * 1000003 + blocks), factors(blocks)
+    local lines, places = nested_permutation(random, radices, 1), nested_permutation(random, radices, 1)
+    local square = {}
     for e = 1, blocks do
       square[e] = {}
-      for p = 1, blocks do square[e][p] = (lines[e] + places[p]) % blocks end
+      for p = 1, blocks do square[e][p] = add(radices, lines[e], places[p]) end
     end
     return square
   end
-  data.latin_square = latin_square
 
-  ---One epoch of parameter blocking: this worker's blocks in the order of the schedule. After each `last` block of a
-  ---sub-epoch all workers meet at a barrier.
+  ---Has some worker, with `own` row blocks, other columns in sub-epoch e + 1 than in e? Or is e the last one?
+  local function columns_change(square, e, own)
+    local now <const>, after <const> = square[e], square[e + 1]
+    if not after then return true end
+    for first = 1, #now, own do
+      local mine = {}
+      for p = first, first + own - 1 do mine[now[p]] = true end
+      for p = first, first + own - 1 do
+        if not mine[after[p]] then return true end
+      end
+    end
+    return false
+  end
+
+  data.latin_square, data.columns_change = latin_square, columns_change
+
+  ---One epoch of parameter blocking: this worker's blocks in the order of the schedule. Behind a `last` block others use
+  ---its columns: all workers meet at a barrier.
   ---@param epoch integer
   ---@param seed integer the same on all workers
   ---@return fun(): tide.data.block|nil, tide.data.block|nil the block, and the one that follows
@@ -279,7 +331,7 @@ return function(data)
       local made, loaded = new_block(self, "train", row, column, column)
       made.column = column
       made.col_first, made.col_count = side(loaded.cols, blocks, column)
-      made.last = n % own == own - 1
+      made.last = n % own == own - 1 and columns_change(square, n // own + 1, own)
       made.seed = core.random(((seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
       return made
     end
