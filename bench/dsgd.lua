@@ -26,14 +26,16 @@ local job = tide.job {
     if moves then w.tables.rows:localize(w.data:row_keys()) end
     w:barrier "start"
     for epoch = 1, opt.epochs do
-      for block, following in w.data:dsgd(epoch, 1) do
-        local coming = moves and w.tables.columns:localize(block.col_keys, {async = true})
-        if moves and not block.last then w.tables.columns:localize(following.col_keys, {async = true}) end
+      local coming
+      for block in w.data:dsgd(epoch, 1) do
+        if moves and block.first then coming = w.tables.columns:localize(block.held_keys, {async = true}) end
         sgd {rows = w.tables.rows, columns = w.tables.columns, cells = block.cells, values = block.values,
              row_counts = w.data.row_counts, column_counts = w.data.column_counts, eps = 0.001, lambda = 0.05,
              seed = block.seed}
-        if coming then coming:wait() end
-        if block.last then w:barrier "block" end
+        if block.last then
+          if coming then coming:wait() end
+          w:barrier "block"
+        end
       end
     end
   end,

@@ -26,18 +26,25 @@ cat >schedule.lua <<'LUA'
 local tide = require "tide"
 local data = tide.data.matrix(tide.data.generate {rows = 50, columns = 31, train = 600, test = 60, rank = 2, seed = 4},
   {blocks = 6})
+local function keys_in(keys)
+  local set = {}
+  for _, key in ipairs(keys:totable()) do set[key] = true end
+  return set
+end
 local function epoch_of(workers, epoch, seed)
   local cells, sub_epochs, keys, users, barriers = {}, {}, {}, {}, nil
   for rank = 1, workers do
     local own, n, met = data:cut(rank, workers), 0, 0
-    local row_keys, follows = {}, nil
-    for _, key in ipairs(own:row_keys():totable()) do row_keys[key] = true end
+    local row_keys, follows, before, held = keys_in(own:row_keys()), nil, nil, nil
     for block, following in own:dsgd(epoch, seed) do
       assert(not follows or (follows.row == block.row and follows.seed == block.seed))
       follows = following
       local place = ("%d %d"):format(block.row, block.column)
       local e = n // (6 // workers) + 1
       n = n + 1
+      assert(block.first == (n == 1 or before.last) and not block.first == not block.held_keys)
+      before, held = block, block.held_keys and keys_in(block.held_keys) or held
+      for key in pairs(keys_in(block.col_keys)) do assert(held[key]) end
       local user = ("%d %d"):format(met, block.column)
       users[user] = users[user] or rank
       assert(users[user] == rank, "two workers have a column between two barriers")
@@ -47,8 +54,7 @@ local function epoch_of(workers, epoch, seed)
       end
       sub_epochs[e] = sub_epochs[e] or {}
       sub_epochs[e][#sub_epochs[e] + 1] = place
-      local columns = {}
-      for _, key in ipairs(block.col_keys:totable()) do columns[key] = true end
+      local columns = keys_in(block.col_keys)
       for i = 1, #block.values do
         local row, column = block.cells[2 * i - 1], block.cells[2 * i]
         assert(row_keys[row] and columns[column] and row // 9 == block.row and column // 6 == block.column)

@@ -42,7 +42,9 @@ local set = {}
 ---@field row_first integer; row_count, col_first, col_count
 ---@field col_keys table u64 tensor: the columns of the block; row_keys: its rows
 ---@field seed integer for the order of its cells
+---@field first boolean others may have used this worker's columns before this block: a barrier came before
 ---@field last boolean others use this worker's columns after this block: a barrier follows
+---@field held_keys table|nil of a first block, u64 tensor: all columns up to the last one, in the order of their use
 local block = {}
 
 local function range_tensor(first, count)
@@ -52,7 +54,16 @@ end
 function block:__index(key)
   if key == "col_keys" then return range_tensor(self.col_first, self.col_count) end
   if key == "row_keys" then return range_tensor(self.row_first, self.row_count) end
-  return nil
+  local held <const> = key == "held_keys" and rawget(self, "held")
+  if not held then return nil end
+  local count, at = 0, 1
+  for _, run in ipairs(held) do count = count + run[2] end
+  local keys <const> = core.tensor("u64", count, 1)
+  for _, run in ipairs(held) do
+    keys:slice(at, run[2]):fill(run[1], 1)
+    at = at + run[2]
+  end
+  return keys
 end
 
 ---- reading ---------------------------------------------------------------------------------------------------------
@@ -332,6 +343,11 @@ return function(data)
       made.column = column
       made.col_first, made.col_count = side(loaded.cols, blocks, column)
       made.last = n % own == own - 1 and columns_change(square, n // own + 1, own)
+      made.first = n % own == 0 and (n == 0 or columns_change(square, n // own, own))
+      if made.first then
+        made.held = {}
+        for i = 1, own do made.held[i] = {side(loaded.cols, blocks, square[n // own + 1][cut.first + i])} end
+      end
       made.seed = core.random(((seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
       return made
     end
