@@ -11,7 +11,7 @@ local sim = require "tide.sim"
 
 local opt = tide.options {
   nodes = {"with a worker each", default = 64},
-  own = {"row blocks of a worker", default = 3},
+  own = {"row blocks of a worker", default = 4},
   columns = {"of the matrix", default = 3000000},
   cells = {"of the matrix, all known", default = 1000000000},
   groups = {"of columns that each worker has, one after the other", default = 3},

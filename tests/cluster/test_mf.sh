@@ -82,7 +82,7 @@ end
 tide.main(function()
   local count, keys, schedule, met = epoch_of(1, 1, 7)
   assert(count == data.count and count == 600 and met == 1)
-  for workers, barriers in pairs {[2] = 2, [3] = 6, [6] = 6} do -- a half of the columns stays with a half of the rows
+  for workers, barriers in pairs {[2] = 6, [3] = 3, [6] = 6} do -- pairs of columns stay with pairs of rows
     local n, k, s, b = epoch_of(workers, 1, 7)
     assert(n == count and k == keys and s == schedule and b == barriers)
   end

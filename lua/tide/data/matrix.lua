@@ -3,8 +3,8 @@
 --
 -- The schedule is that of DSGD (Gemulla et al., KDD 2011): an epoch has P sub-epochs; in each, no two blocks that are
 -- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work. It is
--- nested: halves of the columns (thirds, if P is not even, and so on) belong to halves of the rows for as many sub-epochs
--- as it takes to meet them whole, and so do quarters within; a worker with several row blocks keeps its columns that long.
+-- nested: pairs of row blocks have the same pair of column blocks for two sub-epochs, pairs of pairs those of four, and so
+-- on by the prime factors of P; a worker with two or four row blocks keeps its columns that long.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -181,13 +181,14 @@ return function(data)
     return loaded
   end
 
-  ---P: as the options say; else the fewest blocks, a multiple of the workers, whose rows of both tables (row_bytes
+  ---P: as the options say; else the fewest blocks, for each worker a power of two, whose rows of both tables (row_bytes
   ---each) fit a core's cache.
   local function blocks_for(self, workers)
     local given <const>, row_bytes <const> = rawget(self, "blocks"), rawget(self, "row_bytes")
     if given or not row_bytes then return given or workers end
-    local bytes = (self.rows + self.cols) * row_bytes
-    return workers * math.max(1, math.min(BLOCKS_MOST // workers, math.ceil(bytes / CACHE_BYTES / workers)))
+    local bytes, own = (self.rows + self.cols) * row_bytes, 1
+    while workers * own * CACHE_BYTES < bytes and 2 * own * workers <= BLOCKS_MOST do own = 2 * own end
+    return workers * own
   end
 
   ---The data as seen by one of several workers: an equal run of row blocks each.
@@ -262,12 +263,13 @@ return function(data)
     return list
   end
 
-  ---@return integer[] prime factors, the least first
+  ---@return integer[] prime factors, the greatest first
   local function factors(n)
     local list, f = {}, 2
     while n > 1 do
       if n % f == 0 then
-        list[#list + 1], n = f, n // f
+        n = n // f
+        table.insert(list, 1, f)
       else
         f = f + 1
       end
