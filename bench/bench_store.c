@@ -146,8 +146,7 @@ static void send_back(struct tide_table *table, const uint64_t *keys, size_t cou
 }
 
 struct moved {
-    size_t rows, row_bytes, call_bytes;
-    double seconds, gets, gives; /* processors', here and there */
+    double rate, gets, gives; /* bytes a second; ns of processor a byte, here and there */
 };
 
 /* `calls` of them, one after the other. */
@@ -163,28 +162,42 @@ static struct moved move_here(struct tide_table *table, const uint64_t *keys, si
         }
         times[i] = report_now() - start;
     }
+    const double bytes = (double)(calls * keys_a_call * row_bytes),
+                 seconds = (double)(report_now() - begun) / 1e9;
     qsort(times, calls, sizeof *times, compare_times);
-    return (struct moved){
-        .rows = calls * keys_a_call,
-        .row_bytes = row_bytes,
-        .call_bytes = keys_a_call * row_bytes,
-        .seconds = (double)(report_now() - begun) / 1e9,
-        .gets = (double)(processor_time_of(getpid()) - here) / 1e9,
-        .gives = (double)(processor_time_of(servers[0]) - there) / 1e9,
-    };
+    return (struct moved){.rate = bytes / seconds,
+                          .gets = (double)(processor_time_of(getpid()) - here) / bytes,
+                          .gives = (double)(processor_time_of(servers[0]) - there) / bytes};
 }
 
-/* Beside what a bare stream carries, measured before and after. */
-static void report_bare(const struct moved *m, const struct bare *before) {
-    const struct bare after = bare_stream(over_tcp, m->call_bytes, MEASURE_NS);
-    const double bytes = (double)(m->rows * m->row_bytes), rate = (before->rate + after.rate) / 2,
-                 gets = (before->gets + after.gets) / 2, gives = (before->gives + after.gives) / 2;
-    report_row("  a bare stream of bodies of that size", "MB/s", rate / 1e6);
-    report_row("  rows moved, over a bare stream", "x", bytes / m->seconds / rate);
-    report_row("  processor time to get a row", "ns", m->gets * 1e9 / (double)m->rows);
-    report_row("  the same, a bare stream over it", "x", gets * bytes / (m->gets * 1e9));
-    report_row("  processor time to give a row", "ns", m->gives * 1e9 / (double)m->rows);
-    report_row("  the same, a bare stream over it", "x", gives * bytes / (m->gives * 1e9));
+/* Rows go back and come again, to where such rows were before: the first touch of memory costs more
+ * than anything else. Beside what a bare stream carries before and after, in turn; medians. */
+static void move_again(struct tide_table *table, const uint64_t *keys, size_t keys_a_call,
+                       size_t calls, uint64_t *times) {
+    enum { ROUNDS = 5, FIGURES = 5 };
+    static const char *const names[FIGURES][2] = {
+        {"  again, to where such rows were before", "keys/s"},
+        {"  a bare stream of bodies of that size", "MB/s"},
+        {"  rows moved, over a bare stream", "x"},
+        {"  processor time to get, a bare stream over it", "x"},
+        {"  processor time to give, a bare stream over it", "x"}};
+    double figures[FIGURES][ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        send_back(table, keys, calls * keys_a_call);
+        const size_t body = keys_a_call * table->width * sizeof(float);
+        const struct bare before = bare_stream(over_tcp, body, MEASURE_NS / 2);
+        const struct moved m = move_here(table, keys, keys_a_call, calls, times);
+        const struct bare after = bare_stream(over_tcp, body, MEASURE_NS / 2);
+        const double bare = (before.rate + after.rate) / 2;
+        figures[0][i] = m.rate / (double)body * (double)keys_a_call;
+        figures[1][i] = bare / 1e6;
+        figures[2][i] = m.rate / bare;
+        figures[3][i] = (before.gets + after.gets) / 2 / m.gets;
+        figures[4][i] = (before.gives + after.gives) / 2 / m.gives;
+    }
+    for (int i = 0; i < FIGURES; i++) {
+        report_row(names[i][0], names[i][1], median_of(figures[i], ROUNDS));
+    }
 }
 
 /* Rows come here: `keys_a_call` at a time, waiting after each call. Every key moves once; large
@@ -222,18 +235,12 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
         report_row(what, "us", (double)times[calls / 2] / 1e3);
     } else {
         snprintf(what, sizeof what, "relocate %zu keys a call, %u floats", keys_a_call, width);
-        report_row(what, "keys/s", (double)moved.rows / moved.seconds);
+        report_row(what, "keys/s", moved.rate / (double)(width * sizeof(float)));
         report_row("  the median call", "keys/s",
                    (double)keys_a_call / (double)times[calls / 2] * 1e9);
     }
-    if (moved.call_bytes > 1 << 20) {
-        /* The first touch of memory costs more than anything else. */
-        send_back(table, keys, moved.rows);
-        const struct bare bare = bare_stream(over_tcp, moved.call_bytes, MEASURE_NS);
-        moved = move_here(table, keys, keys_a_call, calls, times);
-        report_row("  again, to where such rows were before", "keys/s",
-                   (double)moved.rows / moved.seconds);
-        report_bare(&moved, &bare);
+    if (keys_a_call * width * sizeof(float) > 1 << 20) {
+        move_again(table, keys, keys_a_call, calls, times);
     }
     free(times);
     free(keys);

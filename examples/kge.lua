@@ -16,7 +16,7 @@ local opt = tide.options {
   penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
-  technique  = {"rows stay; entities go where they are used next; relations have copies everywhere; or both, by intent",
+  technique  = {"rows stay; entities go where they are used next; copies of relations, in steps of all; or by intent",
                 default = "static", choices = {"static", "relocate", "replicate", "intent"}},
   cluster    = {"each worker gets triples of few relations, whose rows stay on its node", default = false},
   nodes      = {"node processes on this machine", default = 4},
@@ -83,7 +83,8 @@ local job = tide.job {
     local update, init = {"adagrad", lr = opt.lr, sum_init = 1e-6}, tide.uniform {low = -0.1, high = 0.1}
     return {
       entities  = tide.table {keys = tide.dense(d.entity_count), width = width, init = init, update = update,
-                              technique = opt.technique == "replicate" and "static" or opt.technique},
+                              technique = opt.technique == "replicate" and opt.mode == "batched" and "static"
+                                or opt.technique},
       relations = tide.table {keys = tide.dense(d.relation_count), init = init, update = update,
                               technique = opt.cluster and "relocate"
                                 or (opt.technique == "replicate" or opt.technique == "intent") and "replicate"

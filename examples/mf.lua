@@ -98,14 +98,17 @@ local job = tide.job {
     w:barrier "start"
     for epoch = 1, opt.epochs do
       local began <const> = tide.now()
+      local coming
       for block in w.data:dsgd(epoch, w.seed) do
-        local coming = moves and w.tables.columns:localize(block.col_keys, {async = true})
+        if moves and block.first then coming = w.tables.columns:localize(block.held_keys, {async = true}) end
         local r = sgd(on(w, block, {
           row_counts = w.data.row_counts, column_counts = w.data.column_counts, eps = w.params.eps,
           lambda = w.params.lambda, seed = block.seed}))
         w:report {loss = r.loss, examples = r.examples, wait = false}               -- moves the progress line
-        if coming then coming:wait() end
-        if block.last then w:barrier "block" end
+        if block.last then
+          if coming then coming:wait() end
+          w:barrier "block"
+        end
       end
       local train_s <const> = tide.now() - began
       local sums <const>, copy <const> = training_loss(w), snapshot(w)

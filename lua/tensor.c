@@ -346,11 +346,20 @@ static int tensor_pick(lua_State *L) {
     return 1;
 }
 
+/* fill(value), or fill(first, step): whole numbers first, first + step, .. */
 static int tensor_fill(lua_State *L) {
     struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
     size_t count = tide__lua_tensor_count(tensor);
     luaL_checkany(L, 2);
-    if (count > 0) {
+    if (!lua_isnoneornil(L, 3)) {
+        lua_Integer at = luaL_checkinteger(L, 2), step = luaL_checkinteger(L, 3);
+        lua_settop(L, 3);
+        for (size_t i = 0; i < count; i++) {
+            lua_pushinteger(L, (lua_Integer)((lua_Unsigned)at + i * (lua_Unsigned)step));
+            set_element(L, tensor, i, 4);
+            lua_pop(L, 1);
+        }
+    } else if (count > 0) {
         set_element(L, tensor, 0, 2);
         char *data = tensor->t.data;
         for (size_t i = 1; i < count; i++) {

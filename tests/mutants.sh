@@ -96,6 +96,7 @@ memory_rows_unbounded         test_budget
 memory_cap_ignored            test_budget
 rate_ignored                  test_admission
 memory_grant_unheard          test_budget
+loan_given_early              test_store
 reloc_passer_forgotten        test_store_loss
 no_fence                      test_store_replica
 lease_ignored                 test_store_replica

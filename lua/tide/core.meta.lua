@@ -63,7 +63,7 @@ function core.log_level(level) end    -- of the whole process: "debug", "info" (
 function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,2,3}) from a Lua array
 -- t:pick(source, numbers): row i becomes the row of `source` (from 0) that the i-th number, u32, names
 -- methods: #t (rows*columns), t[i], t[i]=v, t:rows(), t:columns(), t:type(), t:slice(first, count) (rows, shares storage), t:view(first, rows, columns) (elements across rows, shares storage),
--- t:copy(), t:fill(v), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
+-- t:copy(), t:fill(v), t:fill(first, step), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
 ---@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed

@@ -35,6 +35,12 @@ uint64_t tide_system_mailbox_bytes(struct tide_system *system);
 struct tide_node *tide_system_node(struct tide_system *system);
 
 /* ---- outgoing messages: what leaves for another node, handed over on the I/O thread ---- */
+/* What the data of a blob is whose bytes lie in several places, none of them empty. */
+struct tide_scatter {
+    const struct tide_iovec *parts;
+    size_t count;
+};
+enum { TIDE_SCATTER_MAX = 64 };
 /* Owned by whoever holds it; body = data then tail. The body is one msgpack value; of ERROR and EXIT it is already
  * [code, text]. */
 struct tide_outgoing {
@@ -50,6 +56,7 @@ struct tide_outgoing {
     uint32_t window;        /* admit's */
     bool prepaid;           /* no credit was reserved by admit: the link charges it when it sends */
     bool in_line;           /* from the I/O thread: behind what other threads have sent before */
+    bool scattered;         /* tail->data is a struct tide_scatter; then the message fits one frame */
 };
 void tide_outgoing_free(struct tide_outgoing *message); /* any thread; unrefs the tail */
 static inline size_t tide_outgoing_body(const struct tide_outgoing *m) { return m->size + (m->tail ? m->tail->size : 0); }

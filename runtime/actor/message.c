@@ -173,10 +173,50 @@ static void release_own(struct tide_blob *blob) {
     tide_free(blob);
 }
 
+/* Blobs of about a frame's size that nobody uses, for who asks next: the C library gives such memory back to the
+ * system, and to touch it anew costs as much as the copying for which it is asked. A sanitizer is to see them freed. */
+enum { SPARE_BYTES = 264 << 10, SPARE_LEAST = 128 << 10, SPARES_MAX = 8 };
+static struct {
+    struct tide_lock lock;
+    struct tide_blob *at[SPARES_MAX];
+    size_t count;
+} spares;
+
+static bool is_kept(size_t size) {
+#if defined(TIDE_ASAN) || defined(TIDE_TSAN)
+    (void)size;
+    return false;
+#else
+    return size >= SPARE_LEAST && size <= SPARE_BYTES && tide__memory_refuses == NULL;
+#endif
+}
+
+static void release_spare(struct tide_blob *blob) {
+    tide_lock(&spares.lock);
+    const bool room = spares.count < SPARES_MAX;
+    if (room) {
+        spares.at[spares.count++] = blob;
+    }
+    tide_unlock(&spares.lock);
+    if (!room) {
+        tide_free(blob);
+    }
+}
+
+static struct tide_blob *take_spare(void) {
+    tide_lock(&spares.lock);
+    struct tide_blob *blob = spares.count > 0 ? spares.at[--spares.count] : NULL;
+    tide_unlock(&spares.lock);
+    return blob;
+}
+
 struct tide_blob *tide_blob_create(size_t size) {
-    struct tide_blob *blob = tide_alloc(sizeof *blob + size);
+    const bool kept = is_kept(size);
+    struct tide_blob *blob = kept ? take_spare() : NULL;
+    blob = blob != NULL ? blob : tide_alloc(sizeof *blob + (kept ? SPARE_BYTES : size));
     if (blob != NULL) {
-        *blob = (struct tide_blob){.data = blob + 1, .size = size, .release = release_own, .refs = 1};
+        *blob = (struct tide_blob){
+            .data = blob + 1, .size = size, .release = kept ? release_spare : release_own, .refs = 1};
     }
     return blob;
 }

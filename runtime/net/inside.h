@@ -255,6 +255,8 @@ void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const voi
                     size_t size);
 /* It may have something to write: the turn's end sees to it. */
 void tide__link_touch(struct tide_link *link);
+/* A message was queued: the same, but as much as fills a batch is written at once. */
+void tide__link_queued(struct tide_link *link);
 void tide__links_flush(struct tide_net *net);
 void tide__link_close(struct tide_link *link); /* now */
 void tide__link_drain(struct tide_link *link); /* when all is written */

@@ -1,8 +1,8 @@
 /*
  * Links: one connection each, from dial or accept to the stream's end.
  *
- * Writing: whatever is queued during a turn leaves at its end, in as few system calls as the socket
- * allows; a full socket continues from `writable`. Reading: frames are parsed where they landed
+ * Writing: whatever is queued during a turn leaves at its end, or when it fills a batch, in as few
+ * system calls as the socket allows; a full socket continues from `writable`. Reading: frames are parsed where they landed
  * (intake.c). Bytes that are not ours close the link with a logged reason and cost nobody else
  * anything.
  *
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { LOGS_PER_SECOND = 8 };
+enum { LOGS_PER_SECOND = 8, BATCH_BYTES = TIDE_OUTBOX_UNIT / 4 * 3 };
 #define DIAL_TIMEOUT (3 * TIDE_SECOND)
 
 static const struct tide_stream_events stream_events;
@@ -314,6 +314,14 @@ static void flush(struct tide_link *link) {
     if (link->state == LINK_DRAINING && tide__outbox_empty(box)) {
         tide__link_close(link);
     }
+}
+
+/* The peer then works on it while this turn goes on. */
+void tide__link_queued(struct tide_link *link) {
+    if (!link->blocked && outbox_of(link)->queued_bytes >= BATCH_BYTES) {
+        flush(link);
+    }
+    tide__link_touch(link);
 }
 
 void tide__links_flush(struct tide_net *net) {

@@ -102,8 +102,13 @@ void tide__outbox_clear(struct tide_outbox *box,
     tide__outbox_init(box, box->spare);
 }
 
+static size_t frame_size(const struct tide_outgoing *m) {
+    return TIDE_FRAME_HEAD + tide_outgoing_body(m);
+}
+
 void tide__outbox_push(struct tide_outbox *box, struct tide_outgoing *m) {
     TIDE_ASSERT(m->lane < TIDE_LANE_COUNT && tide_outgoing_body(m) <= tide__frame_limit(m->lane));
+    TIDE_ASSERT(!m->scattered || frame_size(m) <= TIDE_OUTBOX_UNIT);
     struct tide_outbox_lane *lane = &box->lanes[m->lane];
     m->next = NULL;
     if (lane->head == NULL) {
@@ -187,10 +192,6 @@ static void add(struct tide_outbox *box, const void *data, size_t size) {
     }
 }
 
-static size_t frame_size(const struct tide_outgoing *m) {
-    return TIDE_FRAME_HEAD + tide_outgoing_body(m);
-}
-
 static void message_head(const struct tide_outgoing *m, uint8_t out[TIDE_FRAME_HEAD]) {
     struct tide_frame frame = {
         .kind = m->kind, .lane = m->lane, .to = m->to, .from = m->from, .call = m->call};
@@ -269,7 +270,7 @@ static void add_whole(struct tide_outbox *box, struct tide_outbox_lane *lane) {
     uint8_t head[TIDE_FRAME_HEAD];
     message_head(m, head);
     add_copy(box, head, sizeof head);
-    if (tide_outgoing_body(m) <= TIDE_OUTBOX_SMALL) {
+    if (tide_outgoing_body(m) <= TIDE_OUTBOX_SMALL && !m->scattered) {
         add_copy(box, m->data, m->size);
         if (m->tail != NULL) {
             add_copy(box, m->tail->data, m->tail->size);
@@ -278,11 +279,22 @@ static void add_whole(struct tide_outbox *box, struct tide_outbox_lane *lane) {
         return;
     }
     add(box, m->data, m->size);
-    if (m->tail != NULL) {
+    if (m->scattered) {
+        const struct tide_scatter *scatter = m->tail->data;
+        for (size_t i = 0; i < scatter->count; i++) {
+            add_reference(box, scatter->parts[i].data, scatter->parts[i].size);
+        }
+    } else if (m->tail != NULL) {
         add_reference(box, m->tail->data, m->tail->size);
     }
     m->next = box->held;
     box->held = m;
+}
+
+/* Vectors that the next unit of this lane adds, at most. */
+static size_t unit_vectors(const struct tide_outbox_lane *lane) {
+    const struct tide_outgoing *m = lane->head;
+    return VECTORS_MESSAGE + (m->scattered ? ((const struct tide_scatter *)m->tail->data)->count : 0);
 }
 
 /* Bytes that the next unit of this lane puts on the wire. */
@@ -330,9 +342,9 @@ static struct tide_outbox_lane *choose(struct tide_outbox *box) {
     return NULL;
 }
 
-static bool batch_has_room(const struct tide_outbox *box, size_t size) {
+static bool batch_has_room(const struct tide_outbox *box, size_t size, size_t vectors) {
     return box->batch_bytes == 0 || (box->batch_bytes + size <= TIDE_OUTBOX_UNIT &&
-                                     box->vector_count + VECTORS_MESSAGE <= TIDE_OUTBOX_VECTORS &&
+                                     box->vector_count + vectors <= TIDE_OUTBOX_VECTORS &&
                                      box->arena_used + ARENA_MESSAGE <= TIDE_OUTBOX_ARENA);
 }
 
@@ -348,7 +360,7 @@ static bool ring_has_room(const struct tide_outbox *box, size_t size) {
 static bool gather_own(struct tide_outbox *box) {
     while (box->own != NULL) {
         struct tide_own_frame *own = box->own;
-        if (!batch_has_room(box, own->size)) {
+        if (!batch_has_room(box, own->size, VECTORS_MESSAGE)) {
             return false;
         }
         add(box, own->bytes, own->size);
@@ -368,7 +380,7 @@ static void gather_lanes(struct tide_outbox *box) {
     struct tide_outbox_lane *lane;
     while ((lane = choose(box)) != NULL) {
         size_t size = unit_size(lane);
-        if (!batch_has_room(box, size) || !ring_has_room(box, size)) {
+        if (!batch_has_room(box, size, unit_vectors(lane)) || !ring_has_room(box, size)) {
             break;
         }
         if (lane != &box->lanes[TIDE_LANE_SYSTEM]) {

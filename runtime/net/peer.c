@@ -248,7 +248,7 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     if (peer->session != NULL) {
         tide__outbox_push(&peer->session->outbox, m);
         if (peer->session->link != NULL) {
-            tide__link_touch(peer->session->link);
+            tide__link_queued(peer->session->link);
         }
         return;
     }

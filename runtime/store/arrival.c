@@ -2,6 +2,7 @@
  * One key that changes its owner: its word, its arrival record, its row; the worker's part and the
  * store actor's. What is decided where: relocate.h; about what: owner.c, handover.c.
  */
+#include "store/loan.h"
 #include "store/location.h"
 #include "store/owner.h"
 #include "store/shared.h"
@@ -11,11 +12,16 @@
 int tide__owner_table_init(struct tide_table *table) {
     table->parcels = tide_alloc_zero(1, sizeof *table->parcels);
     table->trails = tide_alloc_zero(1, sizeof *table->trails);
-    if (!table->parcels || !table->trails) {
+    if (table->parcels) {
+        table->parcels->lender = tide__lender_create(&table->slab);
+    }
+    if (!table->parcels || !table->trails || !table->parcels->lender) {
+        tide__lender_close(table->parcels ? table->parcels->lender : NULL);
         tide_free(table->parcels);
         tide_free(table->trails);
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->options.name);
     }
+    table->parcels->loan_rows = tide__loan_rows(table->row_floats * sizeof(float));
     tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float),
                     &table->store->budget);
     return 0;
@@ -25,6 +31,7 @@ void tide__owner_table_deinit(struct tide_table *table) {
     if (table->relocates) {
         tide__owner_forget(table);
         tide__parcels_free(table);
+        tide__lender_close(table->parcels->lender);
         tide__locations_free(table);
         tide__trails_free(table);
         tide_free(table->parcels);
@@ -303,6 +310,26 @@ void tide__owner_finish(struct tide_table *table) {
 
 /* ---- giving and getting ---- */
 
+/* It is nobody's any more. */
+static void send_row(struct tide_table *table, uint64_t key, uint64_t word, uint16_t to,
+                     uint32_t term, uint32_t row) {
+    struct tide__kept *second;
+    const float *at = tide__slab_row(&table->slab, row);
+    term |= tide__cut_give(table, key, word, at, &second);
+    if (TIDE_UNLIKELY(second != NULL)) {
+        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, at, second->row);
+        tide_free(second);
+        tide__hand_give(&table->slab, row);
+        return;
+    }
+    if (table->parcels->loan_rows > 0) {
+        tide__parcel_lend(table, to, key, term, row);
+    } else {
+        tide__parcel_row(table, to, key, term, at);
+        tide__hand_give(&table->slab, row);
+    }
+}
+
 /* The row of a locked word goes to another node. */
 uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct tide__relocation *k,
                           uint64_t key, uint16_t to, uint32_t term) {
@@ -319,22 +346,11 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     const bool none = row == UINT32_MAX;
     if (none) {
         tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term | TIDE__NO_ROW, NULL, NULL);
-    } else {
-        struct tide__kept *second;
-        const float *at = tide__slab_row(&table->slab, row);
-        term |= tide__cut_give(table, key, old, at, &second);
-        if (TIDE_LIKELY(!second)) {
-            tide__parcel_row(table, to, key, term, at);
-        } else {
-            tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, at, second->row);
-            tide_free(second);
-        }
-    }
-    if (!none && TIDE_MUTANT(reloc_row_left_behind) && tide__word_state(old) == TIDE__OWNED) {
+    } else if (TIDE_MUTANT(reloc_row_left_behind) && tide__word_state(old) == TIDE__OWNED) {
+        tide__parcel_row(table, to, key, term, tide__slab_row(&table->slab, row));
         return old;
-    }
-    if (!none) {
-        tide__hand_give(&table->slab, row);
+    } else {
+        send_row(table, key, old, to, term, row);
     }
     if (k->home && table->trails->count) {
         tide__trail_passed(table, key, k->self);

@@ -15,35 +15,47 @@ enum { LOGGED_MAX = 10 };
 
 /* ---- sending ---- */
 
-static int send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
-                bool in_line, const void *data, size_t size, struct tide_blob *tail) {
-    tide_address to = tide_address_make(node, TIDE_ID_STORE);
+static int send(struct tide_store *store, uint16_t node, bool prepaid,
+                const struct tide_outgoing *prototype) {
+    struct tide_outgoing message = *prototype;
+    message.to = tide_address_make(node, TIDE_ID_STORE);
+    message.from = tide_address_make(tide__store_self(store), TIDE_ID_STORE);
+    message.kind = TIDE_FRAME_CAST;
     if (node == 0) {
         return tide_fail(TIDE_EUNREACHABLE, "no node");
     }
     if (node == tide__store_self(store)) {
-        return tide_send_blob(to, lane, data, size, tail);
+        TIDE_ASSERT(!message.scattered); /* no row goes from a node to itself */
+        return tide_send_blob(message.to, message.lane, message.data, message.size, message.tail);
     }
-    struct tide_outgoing message = {.to = to,
-                                    .from =
-                                        tide_address_make(tide__store_self(store), TIDE_ID_STORE),
-                                    .data = data,
-                                    .size = (uint32_t)size,
-                                    .tail = tail,
-                                    .kind = TIDE_FRAME_CAST,
-                                    .lane = (uint8_t)lane,
-                                    .in_line = in_line};
     return tide_system_send(store->system, &message, prepaid);
 }
 
 int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
                      const void *data, size_t size, struct tide_blob *tail) {
-    return send(store, node, lane, prepaid, false, data, size, tail);
+    const struct tide_outgoing message = {
+        .data = data, .size = (uint32_t)size, .tail = tail, .lane = (uint8_t)lane};
+    return send(store, node, prepaid, &message);
 }
 
 int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data, size_t size,
                              struct tide_blob *tail) {
-    return send(store, node, TIDE_LANE_STORE, true, true, data, size, tail);
+    const struct tide_outgoing message = {.data = data,
+                                          .size = (uint32_t)size,
+                                          .tail = tail,
+                                          .lane = TIDE_LANE_STORE,
+                                          .in_line = true};
+    return send(store, node, true, &message);
+}
+
+int tide__store_send_scattered(struct tide_store *store, uint16_t node, const void *data,
+                               size_t size, struct tide_blob *tail) {
+    const struct tide_outgoing message = {.data = data,
+                                          .size = (uint32_t)size,
+                                          .tail = tail,
+                                          .lane = TIDE_LANE_STORE,
+                                          .scattered = true};
+    return send(store, node, true, &message);
 }
 
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *w) {

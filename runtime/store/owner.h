@@ -16,13 +16,16 @@ struct tide__parcel {
     struct tide__parcel *next;
     uint64_t *keys;
     uint32_t *terms;
-    struct tide_blob *rows;
+    struct tide_blob *rows; /* a copy, or, if `lent`, a loan (loan.h) */
     size_t count, capacity, row_count, row_capacity; /* rows: room for one more than that */
     uint16_t to, about;
     uint8_t op;
+    bool lent;
 };
 struct tide__parcels {
     struct tide__parcel *first; /* the newest */
+    struct tide__lender *lender;
+    size_t loan_rows; /* of a parcel whose rows are lent; 0: they are copied */
     struct tide__job *done; /* waited for rows and have them; answered at the end of the message */
     size_t hint;            /* keys of the message in hand */
     uint64_t given, got, took_ns; /* rows of the message in hand, not counted yet */
@@ -52,12 +55,15 @@ static inline void tide__parcel_key(struct tide_table *table, int op, uint16_t t
     p->keys[p->count] = key;
     p->terms[p->count++] = term;
 }
-/* XFER with its row. */
+/* XFER with its row, which is sent from where it lies: *takes* it. Only if there are loan_rows. */
+void tide__parcel_lend(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
+                       uint32_t row);
+/* XFER with its row, copied. */
 static inline void tide__parcel_row(struct tide_table *table, uint16_t to, uint64_t key,
                                     uint32_t term, const float *row) {
     struct tide__parcel *p = table->parcels->first;
-    if (TIDE_UNLIKELY(!p || p->op != TIDE__OP_XFER || p->to != to || p->count == p->capacity ||
-                      p->row_count >= p->row_capacity)) {
+    if (TIDE_UNLIKELY(!p || p->op != TIDE__OP_XFER || p->to != to || p->lent ||
+                      p->count == p->capacity || p->row_count >= p->row_capacity)) {
         tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, row, NULL);
         return;
     }

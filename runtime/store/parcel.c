@@ -1,5 +1,6 @@
 /* Messages about keys that change their owner, gathered per destination; trails. See owner.h. */
 #include "store/intent.h"
+#include "store/loan.h"
 #include "store/owner.h"
 
 enum { XFER_BYTES = 1 << 20, KEYS_MAX = 1 << 17 };
@@ -11,7 +12,7 @@ static void parcel_free(struct tide__parcel *p) {
 }
 
 static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16_t to,
-                                        uint16_t about) {
+                                        uint16_t about, bool lent) {
     size_t hint = table->parcels->hint < 16 ? 16 : table->parcels->hint;
     hint = hint < KEYS_MAX ? hint : KEYS_MAX;
     struct tide__parcel *p = tide_alloc_zero(1, sizeof *p);
@@ -23,6 +24,7 @@ static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16
     p->op = (uint8_t)op;
     p->to = to;
     p->about = about;
+    p->lent = lent;
     p->keys = keys;
     p->terms = (uint32_t *)(void *)(keys + hint);
     p->capacity = hint;
@@ -68,15 +70,16 @@ static void parcel_send(struct tide_table *table, struct tide__parcel *p) {
         if (xfer) {
             tide_write_typed_head(&w, TIDE_F32, p->row_count * table->row_floats);
         }
-        if (p->rows) {
+        if (p->rows && !p->lent) {
             p->rows->size = p->row_count * table->row_floats * sizeof(float);
         }
     }
     const bool hands = p->op == TIDE__OP_HAND || p->op == TIDE__OP_XFER;
     const enum tide_lane lane =
         hands && TIDE_MUTANT(reloc_hand_overtakes) ? TIDE_LANE_CONTROL : TIDE_LANE_STORE;
-    int code =
-        w.error ? w.error : tide__store_send(store, p->to, lane, true, w.data, w.size, p->rows);
+    int code = w.error   ? w.error
+               : p->lent ? tide__store_send_scattered(store, p->to, w.data, w.size, p->rows)
+                         : tide__store_send(store, p->to, lane, true, w.data, w.size, p->rows);
     if (code) { /* to a node that is gone: whoever waits there, and its rows, are gone with it */
         tide_log(TIDE_LOG_DEBUG, tide_node_name(store->node),
                  "%zu keys of table '%s' were not moved: %s", p->count, table->name,
@@ -96,13 +99,14 @@ void tide__parcels_send(struct tide_table *table) {
     }
 }
 
-static struct tide__parcel *find(struct tide_table *table, int op, uint16_t to, uint16_t about) {
+static struct tide__parcel *find(struct tide_table *table, int op, uint16_t to, uint16_t about,
+                                 bool lent) {
     for (struct tide__parcel *p = table->parcels->first; p; p = p->next) {
-        if (p->op == op && p->to == to && p->about == about) {
+        if (p->op == op && p->to == to && p->about == about && p->lent == lent) {
             return p;
         }
     }
-    return parcel_make(table, op, to, about);
+    return parcel_make(table, op, to, about, lent);
 }
 
 static bool grow(struct tide__parcel *p) {
@@ -133,26 +137,55 @@ static bool add_row(struct tide_table *table, struct tide__parcel *p, const floa
     return p->rows;
 }
 
+/* It goes now: order between parcels of one message does not matter. The next one of its kind, or NULL. */
+static struct tide__parcel *send_full(struct tide_table *table, struct tide__parcel *full) {
+    const struct tide__parcel was = *full;
+    struct tide__parcel **at = &table->parcels->first;
+    while (*at != full) {
+        at = &(*at)->next;
+    }
+    *at = full->next;
+    parcel_send(table, full);
+    parcel_free(full);
+    return parcel_make(table, was.op, was.to, was.about, was.lent);
+}
+
+static void not_moved(const struct tide_table *table, uint64_t key) {
+    tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+             "no memory to move key %llu of table '%s'", (unsigned long long)key, table->name);
+}
+
 void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
                       uint32_t term, const float *row, const float *second) {
-    struct tide__parcel *p = find(table, op, to, about);
+    struct tide__parcel *p = find(table, op, to, about, false);
     if (p && (p->count == KEYS_MAX || (row && p->rows && p->row_count >= p->row_capacity))) {
-        /* Full: it goes now. Order between parcels of one message does not matter. */
-        struct tide__parcel **at = &table->parcels->first;
-        while (*at != p) {
-            at = &(*at)->next;
-        }
-        *at = p->next;
-        parcel_send(table, p);
-        parcel_free(p);
-        p = parcel_make(table, op, to, about);
+        p = send_full(table, p);
     }
     if (!p || (p->count == p->capacity && !grow(p)) || (row && !add_row(table, p, row)) ||
         (second && !add_row(table, p, second))) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-                 "no memory to move key %llu of table '%s'", (unsigned long long)key, table->name);
+        not_moved(table, key);
         return;
     }
+    p->keys[p->count] = key;
+    p->terms[p->count++] = term;
+}
+
+void tide__parcel_lend(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
+                       uint32_t row) {
+    struct tide__parcel *p = find(table, TIDE__OP_XFER, to, 0, true);
+    if (p && p->row_count >= table->parcels->loan_rows) {
+        p = send_full(table, p);
+    }
+    if (p && !p->rows) {
+        p->rows = tide__loan_create(table->parcels->lender);
+    }
+    if (!p || (p->count == p->capacity && !grow(p)) || !p->rows) {
+        not_moved(table, key);
+        tide__hand_give(&table->slab, row);
+        return;
+    }
+    tide__loan_add(p->rows, row);
+    p->row_count++;
     p->keys[p->count] = key;
     p->terms[p->count++] = term;
 }

@@ -4,7 +4,8 @@
  * Arena a holds base << a rows, so 32 pointers cover every number, none ever moves, and a number
  * becomes an address by one bit scan. Arenas are address space that is committed as rows are
  * touched, so doubling wastes no memory. Rows are aligned to cache lines only where that costs at
- * most 15 %. Free rows form a list through their first word.
+ * most 15 %. Free rows form a list through their first word; one of it names further free rows, as
+ * many as it has room for, so that taking and giving rows does not fetch each from memory.
  */
 #include "store/slab.h"
 
@@ -97,17 +98,49 @@ static int take_new(struct tide__slab *slab, uint32_t *first, uint32_t *rows) {
     return 0;
 }
 
+/* A free row of the list holds numbers: the next one of the list, how many others are named, those. Small ones have
+ * room for the first alone. */
+enum { NEXT, NAMED_COUNT, NAMED };
+
+static uint32_t number_at(const struct tide__slab *slab, uint32_t row, uint32_t place) {
+    uint32_t number;
+    memcpy(&number, tide__slab_row(slab, row) + place, sizeof number);
+    return number;
+}
+
+static void set_number(const struct tide__slab *slab, uint32_t row, uint32_t place, uint32_t number) {
+    memcpy(tide__slab_row(slab, row) + place, &number, sizeof number);
+}
+
 static bool take_free(struct tide__slab *slab, uint32_t *row) {
-    if (slab->free_first == UINT32_MAX) {
+    const uint32_t first = slab->free_first;
+    if (first == UINT32_MAX) {
         return false;
     }
-    *row = slab->free_first;
-    memcpy(&slab->free_first, tide__slab_row(slab, *row), sizeof slab->free_first);
+    const uint32_t named = slab->row_floats > NAMED ? number_at(slab, first, NAMED_COUNT) : 0;
+    if (named > 0) {
+        *row = number_at(slab, first, NAMED + named - 1);
+        set_number(slab, first, NAMED_COUNT, named - 1);
+    } else {
+        *row = first;
+        slab->free_first = number_at(slab, first, NEXT);
+    }
     return true;
 }
 
 static void give(struct tide__slab *slab, uint32_t row) {
-    memcpy(tide__slab_row(slab, row), &slab->free_first, sizeof slab->free_first);
+    const uint32_t first = slab->free_first;
+    const uint32_t room = slab->row_floats > NAMED ? slab->row_floats - NAMED : 0;
+    const uint32_t named = first != UINT32_MAX && room ? number_at(slab, first, NAMED_COUNT) : room;
+    if (named < room) {
+        set_number(slab, first, NAMED + named, row);
+        set_number(slab, first, NAMED_COUNT, named + 1);
+        return;
+    }
+    set_number(slab, row, NEXT, first);
+    if (room) {
+        set_number(slab, row, NAMED_COUNT, 0);
+    }
     slab->free_first = row;
 }
 
@@ -172,7 +205,9 @@ void tide__hand_spill(struct tide__slab *slab) {
 
 uint32_t tide__slab_spare(struct tide__slab *slab) {
     tide_lock(&slab->lock);
-    const uint32_t next = slab->next, used = tide__slab_used(slab);
+    const uint32_t next = slab->next,
+                   used = tide__slab_used(slab) +
+                          atomic_load_explicit(&slab->lent, memory_order_relaxed);
     tide_unlock(&slab->lock);
     return next > used ? next - used : 0;
 }

@@ -27,7 +27,7 @@ struct tide__slab {
     uint32_t
         free_first; /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
     atomic_uint used; /* read it by tide__slab_used */
-    atomic_uint in_hand; /* of `used`; the I/O thread writes */
+    atomic_uint in_hand, lent; /* of `used`; the I/O thread writes */
     uint32_t hand[TIDE__HAND_ROWS];
 };
 void tide__slab_init(struct tide__slab *slab, uint32_t row_floats, struct tide_budget *budget);
@@ -42,8 +42,9 @@ uint32_t tide__slab_spare(struct tide__slab *slab);
 static inline uint32_t tide__slab_used(const struct tide__slab *slab) {
     /* `in_hand` grows first, so a limit that is compared with this is never reached too early */
     const uint32_t used = atomic_load_explicit(&slab->used, memory_order_relaxed),
-                   in_hand = atomic_load_explicit(&slab->in_hand, memory_order_relaxed);
-    return used > in_hand ? used - in_hand : 0;
+                   aside = atomic_load_explicit(&slab->in_hand, memory_order_relaxed) +
+                           atomic_load_explicit(&slab->lent, memory_order_relaxed);
+    return used > aside ? used - aside : 0;
 }
 
 static inline float *tide__slab_row(const struct tide__slab *slab, uint32_t row) {
@@ -77,6 +78,18 @@ static inline void tide__hand_give(struct tide__slab *slab, uint32_t row) {
     const uint32_t count = atomic_load_explicit(&slab->in_hand, memory_order_relaxed);
     slab->hand[count] = row;
     atomic_store_explicit(&slab->in_hand, count + 1, memory_order_relaxed);
+}
+
+/* A taken row that is only read until it is given back: nobody's meanwhile. */
+static inline void tide__slab_lend(struct tide__slab *slab) {
+    const uint32_t lent = atomic_load_explicit(&slab->lent, memory_order_relaxed);
+    atomic_store_explicit(&slab->lent, lent + 1, memory_order_relaxed);
+}
+
+static inline void tide__slab_give_lent(struct tide__slab *slab, uint32_t row) {
+    const uint32_t lent = atomic_load_explicit(&slab->lent, memory_order_relaxed);
+    tide__hand_give(slab, row);
+    atomic_store_explicit(&slab->lent, lent - 1, memory_order_relaxed);
 }
 
 #endif

@@ -635,6 +635,9 @@ int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lan
  * would overtake theirs otherwise. */
 int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
                              size_t size, struct tide_blob *tail);
+/* Prepaid, on lane store, to another node; the tail is scattered (actor.h). */
+int tide__store_send_scattered(struct tide_store *store, uint16_t node, const void *data,
+                               size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
 /* ---- rate.c ---- */

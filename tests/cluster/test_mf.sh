@@ -20,29 +20,41 @@ run 1 run "$root/examples/mf.lua" --blocks 3 --nodes 2
 says err.txt '3 blocks cannot be shared by 2 workers'
 nothing_left
 
-# The schedule: in a sub-epoch no two workers share a row or a column; an epoch has every cell once; it depends on
-# (seed, epoch) alone.
+# The schedule: in a sub-epoch no two workers share a row or a column, nor between two barriers; an epoch has every cell
+# once; it depends on (seed, epoch) alone.
 cat >schedule.lua <<'LUA'
 local tide = require "tide"
 local data = tide.data.matrix(tide.data.generate {rows = 50, columns = 31, train = 600, test = 60, rank = 2, seed = 4},
   {blocks = 6})
+local function keys_in(keys)
+  local set = {}
+  for _, key in ipairs(keys:totable()) do set[key] = true end
+  return set
+end
 local function epoch_of(workers, epoch, seed)
-  local cells, sub_epochs, keys = {}, {}, {}
+  local cells, sub_epochs, keys, users, barriers = {}, {}, {}, {}, nil
   for rank = 1, workers do
-    local own, n = data:cut(rank, workers), 0
-    local row_keys, follows = {}, nil
-    for _, key in ipairs(own:row_keys():totable()) do row_keys[key] = true end
+    local own, n, met = data:cut(rank, workers), 0, 0
+    local row_keys, follows, before, held = keys_in(own:row_keys()), nil, nil, nil
     for block, following in own:dsgd(epoch, seed) do
       assert(not follows or (follows.row == block.row and follows.seed == block.seed))
       follows = following
       local place = ("%d %d"):format(block.row, block.column)
       local e = n // (6 // workers) + 1
       n = n + 1
-      assert(block.last == (n % (6 // workers) == 0))
+      assert(block.first == (n == 1 or before.last) and not block.first == not block.held_keys)
+      before, held = block, block.held_keys and keys_in(block.held_keys) or held
+      for key in pairs(keys_in(block.col_keys)) do assert(held[key]) end
+      local user = ("%d %d"):format(met, block.column)
+      users[user] = users[user] or rank
+      assert(users[user] == rank, "two workers have a column between two barriers")
+      if block.last then
+        assert(n % (6 // workers) == 0)
+        met = met + 1
+      end
       sub_epochs[e] = sub_epochs[e] or {}
       sub_epochs[e][#sub_epochs[e] + 1] = place
-      local columns = {}
-      for _, key in ipairs(block.col_keys:totable()) do columns[key] = true end
+      local columns = keys_in(block.col_keys)
       for i = 1, #block.values do
         local row, column = block.cells[2 * i - 1], block.cells[2 * i]
         assert(row_keys[row] and columns[column] and row // 9 == block.row and column // 6 == block.column)
@@ -50,7 +62,8 @@ local function epoch_of(workers, epoch, seed)
       end
       keys[#keys + 1] = place .. " " .. block.seed
     end
-    assert(n == 36 // workers)
+    assert(n == 36 // workers and met == (barriers or met))
+    barriers = met
   end
   table.sort(cells)
   for i = 2, #cells do assert(cells[i] ~= cells[i - 1]) end
@@ -64,14 +77,14 @@ local function epoch_of(workers, epoch, seed)
     table.sort(places)
   end
   table.sort(keys)
-  return #cells, table.concat(keys, ","), tide.json.encode(sub_epochs)
+  return #cells, table.concat(keys, ","), tide.json.encode(sub_epochs), barriers
 end
 tide.main(function()
-  local count, keys, schedule = epoch_of(1, 1, 7)
-  assert(count == data.count and count == 600)
-  for _, workers in ipairs {2, 3, 6} do
-    local n, k, s = epoch_of(workers, 1, 7)
-    assert(n == count and k == keys and s == schedule)
+  local count, keys, schedule, met = epoch_of(1, 1, 7)
+  assert(count == data.count and count == 600 and met == 1)
+  for workers, barriers in pairs {[2] = 6, [3] = 3, [6] = 6} do -- pairs of columns stay with pairs of rows
+    local n, k, s, b = epoch_of(workers, 1, 7)
+    assert(n == count and k == keys and s == schedule and b == barriers)
   end
   local _, other_keys, other = epoch_of(1, 2, 7)
   assert(other ~= schedule and other_keys ~= keys)

@@ -149,6 +149,36 @@ static void hello_refuses_every_truncation(void **state) {
 
 /* ---- outbox and intake ---- */
 
+struct pieces {
+    struct tide_blob blob;
+    struct tide_scatter scatter;
+    struct tide_iovec parts[TIDE_SCATTER_MAX];
+    uint8_t *bytes;
+};
+
+static void free_pieces(struct tide_blob *blob) {
+    struct pieces *p = TIDE_CONTAINER(blob, struct pieces, blob);
+    free(p->bytes);
+    free(p);
+}
+
+/* As tide_blob_create, in pieces that lie in reverse order. */
+static struct tide_blob *scattered(const uint8_t *tail, size_t size) {
+    struct pieces *p = calloc(1, sizeof *p);
+    p->bytes = malloc(size);
+    p->blob = (struct tide_blob){
+        .data = &p->scatter, .size = size, .release = free_pieces, .refs = 1};
+    p->scatter.parts = p->parts;
+    const size_t most = size / TIDE_SCATTER_MAX + 1;
+    for (size_t at = 0; at < size;) {
+        const size_t part = size - at < most ? size - at : most;
+        memcpy(p->bytes + size - at - part, tail + at, part);
+        p->parts[p->scatter.count++] = (struct tide_iovec){p->bytes + size - at - part, part};
+        at += part;
+    }
+    return &p->blob;
+}
+
 static struct tide_outgoing *outgoing(uint8_t lane, size_t size, size_t tail, uint64_t call) {
     struct message *m = message_create(NULL, size);
     m->op = OP_OUTGOING;
@@ -167,6 +197,12 @@ static struct tide_outgoing *outgoing(uint8_t lane, size_t size, size_t tail, ui
         m->u.out.tail = tide_blob_create(tail);
         for (size_t i = 0; i < tail; i++) {
             ((uint8_t *)m->u.out.tail->data)[i] = (uint8_t)((i + size) * 7 + call);
+        }
+        if (call % 2 && TIDE_FRAME_HEAD + size + tail <= TIDE_OUTBOX_UNIT) {
+            struct tide_blob *whole = m->u.out.tail;
+            m->u.out.tail = scattered(whole->data, tail);
+            m->u.out.scattered = true;
+            tide_blob_unref(whole);
         }
     }
     return &m->u.out;

@@ -194,6 +194,7 @@ static void tensor_methods_compute(void **state) {
         "== 2)\n"
         "assert(same(t:totable(), {3.0, 1.0, 2.0, 6.0, 5.0, 4.0}))\n"
         "local c = t:copy() c:fill(7) assert(c:sum() == 42 and t:sum() == 21)\n"
+        "local f = core.tensor('u64', 3, 1):fill(5, 2) assert(f[1] == 5 and f[2] == 7 and f[3] == 9)\n"
         "assert(core.tensor('u8', {1, 2}):bytes() == '\\1\\2')\n"
         "local i = core.tensor('i64', {1, 2}) assert(math.type(i:sum()) == 'integer')\n"
         "assert(core.tensor('f32', 0):min() == nil and core.tensor('f32', 0):sum() == 0)\n"

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "store/loan.h"
 #include "store/store_internal.h"
 
 #include <math.h>
@@ -567,6 +568,42 @@ static void threads_push_the_same_keys_and_no_update_is_lost(void **state) {
     }
 }
 
+static void lent_rows_are_nobodys_until_the_loan_ends(void **state) {
+    (void)state;
+    enum { WIDE = 1000, LENT = 3, OTHERS = 100 };
+    struct tide__slab *slab = calloc(1, sizeof *slab);
+    uint32_t rows[LENT], others[OTHERS], row = 0;
+    tide__slab_init(slab, WIDE, NULL);
+    struct tide__lender *lender = tide__lender_create(slab);
+    struct tide_blob *loan = tide__loan_create(lender), *late = tide__loan_create(lender);
+    for (int i = 0; i < LENT; i++) {
+        assert_int_equal(tide__hand_take(slab, &rows[i]), 0);
+        tide__slab_row(slab, rows[i])[WIDE - 1] = (float)i;
+        tide__loan_add(loan, rows[i]);
+    }
+    assert_int_equal(loan->size, LENT * WIDE * sizeof(float));
+    assert_int_equal(tide__slab_used(slab), 0);
+    for (int i = 0; i < OTHERS; i++) {
+        assert_int_equal(tide__hand_take(slab, &others[i]), 0);
+        memset(tide__slab_row(slab, others[i]), 1, WIDE * sizeof(float));
+    }
+    const struct tide_scatter *scatter = loan->data;
+    assert_int_equal(scatter->count, LENT);
+    for (int i = 0; i < LENT; i++) {
+        assert_int_equal(scatter->parts[i].size, WIDE * sizeof(float));
+        assert_true(((const float *)scatter->parts[i].data)[WIDE - 1] == (float)i);
+    }
+    tide_blob_unref(loan);
+    assert_int_equal(tide__slab_used(slab), OTHERS);
+    assert_int_equal(tide__hand_take(slab, &row), 0);
+    assert_int_equal(row, rows[LENT - 1]);
+    tide__loan_add(late, row); /* the table goes before it */
+    tide__lender_close(lender);
+    tide__slab_deinit(slab);
+    free(slab);
+    tide_blob_unref(late);
+}
+
 static void a_dense_table_costs_little_beside_its_rows(void **state) {
     (void)state;
     struct tide_store *store = open_store();
@@ -592,7 +629,11 @@ static void a_dense_table_costs_little_beside_its_rows(void **state) {
 }
 
 int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lent_rows_are_nobodys_until_the_loan_ends),
         cmocka_unit_test(rules_agree_with_their_formulas_at_every_width),
         cmocka_unit_test(initial_values_are_a_function_of_seed_and_key_alone),
         cmocka_unit_test(initial_values_follow_their_distribution),

@@ -2,7 +2,9 @@
 -- the cells of its row blocks only; which block it works on when is data:dsgd.
 --
 -- The schedule is that of DSGD (Gemulla et al., KDD 2011): an epoch has P sub-epochs; in each, no two blocks that are
--- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work.
+-- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work. It is
+-- nested: pairs of row blocks have the same pair of column blocks for two sub-epochs, pairs of pairs those of four, and so
+-- on by the prime factors of P; a worker with two or four row blocks keeps its columns that long.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -40,19 +42,28 @@ local set = {}
 ---@field row_first integer; row_count, col_first, col_count
 ---@field col_keys table u64 tensor: the columns of the block; row_keys: its rows
 ---@field seed integer for the order of its cells
----@field last boolean the last block of this worker in a sub-epoch: a barrier follows
+---@field first boolean others may have used this worker's columns before this block: a barrier came before
+---@field last boolean others use this worker's columns after this block: a barrier follows
+---@field held_keys table|nil of a first block, u64 tensor: all columns up to the last one, in the order of their use
 local block = {}
 
 local function range_tensor(first, count)
-  local keys = core.tensor("u64", count, 1)
-  for i = 1, count do keys[i] = first + i - 1 end
-  return keys
+  return core.tensor("u64", count, 1):fill(first, 1)
 end
 
 function block:__index(key)
   if key == "col_keys" then return range_tensor(self.col_first, self.col_count) end
   if key == "row_keys" then return range_tensor(self.row_first, self.row_count) end
-  return nil
+  local held <const> = key == "held_keys" and rawget(self, "held")
+  if not held then return nil end
+  local count, at = 0, 1
+  for _, run in ipairs(held) do count = count + run[2] end
+  local keys <const> = core.tensor("u64", count, 1)
+  for _, run in ipairs(held) do
+    keys:slice(at, run[2]):fill(run[1], 1)
+    at = at + run[2]
+  end
+  return keys
 end
 
 ---- reading ---------------------------------------------------------------------------------------------------------
@@ -170,13 +181,14 @@ return function(data)
     return loaded
   end
 
-  ---P: as the options say; else the fewest blocks, a multiple of the workers, whose rows of both tables (row_bytes
+  ---P: as the options say; else the fewest blocks, for each worker a power of two, whose rows of both tables (row_bytes
   ---each) fit a core's cache.
   local function blocks_for(self, workers)
     local given <const>, row_bytes <const> = rawget(self, "blocks"), rawget(self, "row_bytes")
     if given or not row_bytes then return given or workers end
-    local bytes = (self.rows + self.cols) * row_bytes
-    return workers * math.max(1, math.min(BLOCKS_MOST // workers, math.ceil(bytes / CACHE_BYTES / workers)))
+    local bytes, own = (self.rows + self.cols) * row_bytes, 1
+    while workers * own * CACHE_BYTES < bytes and 2 * own * workers <= BLOCKS_MOST do own = 2 * own end
+    return workers * own
   end
 
   ---The data as seen by one of several workers: an equal run of row blocks each.
@@ -251,20 +263,73 @@ return function(data)
     return list
   end
 
+  ---@return integer[] prime factors, the greatest first
+  local function factors(n)
+    local list, f = {}, 2
+    while n > 1 do
+      if n % f == 0 then
+        n = n // f
+        table.insert(list, 1, f)
+      else
+        f = f + 1
+      end
+    end
+    return list
+  end
+
+  ---A permutation of the numbers with these digits (`radices`, from the `first` one on) that keeps together what shares
+  ---its leading digits.
+  local function nested_permutation(random, radices, first)
+    if first > #radices then return {0} end
+    local list, outer = {}, permutation(random, radices[first])
+    for _, digit in ipairs(outer) do
+      local inner = nested_permutation(random, radices, first + 1)
+      for _, rest in ipairs(inner) do list[#list + 1] = digit * #inner + rest end
+    end
+    return list
+  end
+
+  ---Adds digit by digit, without carries.
+  local function add(radices, a, b)
+    local sum, unit = 0, 1
+    for i = #radices, 1, -1 do
+      local radix = radices[i]
+      sum = sum + (a + b) % radix * unit
+      a, b, unit = a // radix, b // radix, unit * radix
+    end
+    return sum
+  end
+
   ---@return integer[][] square[e + 1][p + 1]: the column block of row block p in sub-epoch e
   local function latin_square(blocks, epoch, seed)
-    local random = core.random((seed * 1000003 + epoch) * 1000003 + blocks)
-    local lines, places, square = permutation(random, blocks), permutation(random, blocks), {}
+    local random, radices = core.random((seed * 1000003 + epoch) * 1000003 + blocks), factors(blocks)
+    local lines, places = nested_permutation(random, radices, 1), nested_permutation(random, radices, 1)
+    local square = {}
     for e = 1, blocks do
       square[e] = {}
-      for p = 1, blocks do square[e][p] = (lines[e] + places[p]) % blocks end
+      for p = 1, blocks do square[e][p] = add(radices, lines[e], places[p]) end
     end
     return square
   end
-  data.latin_square = latin_square
 
-  ---One epoch of parameter blocking: this worker's blocks in the order of the schedule. After each `last` block of a
-  ---sub-epoch all workers meet at a barrier.
+  ---Has some worker, with `own` row blocks, other columns in sub-epoch e + 1 than in e? Or is e the last one?
+  local function columns_change(square, e, own)
+    local now <const>, after <const> = square[e], square[e + 1]
+    if not after then return true end
+    for first = 1, #now, own do
+      local mine = {}
+      for p = first, first + own - 1 do mine[now[p]] = true end
+      for p = first, first + own - 1 do
+        if not mine[after[p]] then return true end
+      end
+    end
+    return false
+  end
+
+  data.latin_square, data.columns_change = latin_square, columns_change
+
+  ---One epoch of parameter blocking: this worker's blocks in the order of the schedule. Behind a `last` block others use
+  ---its columns: all workers meet at a barrier.
   ---@param epoch integer
   ---@param seed integer the same on all workers
   ---@return fun(): tide.data.block|nil, tide.data.block|nil the block, and the one that follows
@@ -279,7 +344,12 @@ return function(data)
       local made, loaded = new_block(self, "train", row, column, column)
       made.column = column
       made.col_first, made.col_count = side(loaded.cols, blocks, column)
-      made.last = n % own == own - 1
+      made.last = n % own == own - 1 and columns_change(square, n // own + 1, own)
+      made.first = n % own == 0 and (n == 0 or columns_change(square, n // own, own))
+      if made.first then
+        made.held = {}
+        for i = 1, own do made.held[i] = {side(loaded.cols, blocks, square[n // own + 1][cut.first + i])} end
+      end
       made.seed = core.random(((seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
       return made
     end

@@ -1,0 +1,47 @@
+-- Matrix factorisation as examples/mf.lua trains it, and nothing else: no loss, no test, no step size that changes.
+--   tide run bench/dsgd.lua --nodes 4 --epochs 20
+local tide = require "tide"
+
+local opt = tide.options {
+  nodes = {"node processes on this machine", default = 1},
+  epochs = {"passes over the cells", default = 20},
+  generate = {"size of the generated matrix", default = "mf1m", choices = {"mf100k", "mf1m"}},
+  rank = {"latent dimensions", default = 100},
+  technique = {"where rows live", default = "relocate", choices = {"static", "relocate"}},
+}
+local data = tide.data.ratings(tide.data.generate(opt.generate), {
+  split = {test = 0.1, seed = 1}, partition = "rows", row_bytes = 4 * opt.rank})
+
+local job = tide.job {
+  name = "dsgd", data = data,
+  tables = function(d)
+    local function side(keys)
+      return tide.table {keys = tide.dense(keys), width = opt.rank, slots = "range", update = "add",
+                         init = tide.uniform {low = 0, high = 1}, technique = opt.technique}
+    end
+    return {rows = side(d.rows), columns = side(d.cols)}
+  end,
+  worker = function(w)
+    local sgd <const>, moves <const> = tide.kernel "mf_sgd_block", opt.technique == "relocate"
+    if moves then w.tables.rows:localize(w.data:row_keys()) end
+    w:barrier "start"
+    for epoch = 1, opt.epochs do
+      local coming
+      for block in w.data:dsgd(epoch, 1) do
+        if moves and block.first then coming = w.tables.columns:localize(block.held_keys, {async = true}) end
+        sgd {rows = w.tables.rows, columns = w.tables.columns, cells = block.cells, values = block.values,
+             row_counts = w.data.row_counts, column_counts = w.data.column_counts, eps = 0.001, lambda = 0.05,
+             seed = block.seed}
+        if block.last then
+          if coming then coming:wait() end
+          w:barrier "block"
+        end
+      end
+    end
+  end,
+}
+
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.nodes, workers = 1}
+  cluster:start(job):wait()
+end)
