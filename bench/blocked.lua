@@ -3,9 +3,10 @@
 --   tide sim bench/blocked.lua --cell NANOSECONDS        row_s of mf_sgd_block in costs.json
 --
 -- Schedule, barriers and the moves of column blocks are those of examples/mf.lua with --technique relocate. A block's
--- cells are slept instead of computed. The matrix is one that Lapse was measured on (VLDB 2020: 3.4 M x 3 M, 10^9 cells);
--- of an epoch only so many sub-epochs are done that each worker has had `groups` sets of columns. What a byte costs an I/O
--- thread is what moves of rows of 100 floats took on the machine of docs/performance.md; --io 0 leaves it to the cards.
+-- cells are slept instead of computed. The matrix is one that Lapse was measured on (VLDB 2020: 3.4 M x 3 M, 10^9
+-- cells); of an epoch only so many sub-epochs are done that each worker has had `groups` sets of columns. What a byte
+-- costs an I/O thread is what moves of rows of 100 floats took on the machine of docs/performance.md; --io 0 leaves it
+-- to the cards.
 local tide = require "tide"
 local sim = require "tide.sim"
 
@@ -70,7 +71,8 @@ tide.main(function()
   for r in run:events "report" do
     local slowest = 0
     for _, worker in ipairs(r.workers) do slowest = math.max(slowest, worker.train_s) end
-    print(("%.4f s, of which a worker computes %.4f s: efficiency %.3f"):format(slowest, computing, computing / slowest))
+    print(("%.4f s, of which a worker computes %.4f s: efficiency %.3f"):format(slowest, computing,
+                                                                               computing / slowest))
   end
   run:wait()
 end)

@@ -2,9 +2,9 @@
 -- the cells of its row blocks only; which block it works on when is data:dsgd.
 --
 -- The schedule is that of DSGD (Gemulla et al., KDD 2011): an epoch has P sub-epochs; in each, no two blocks that are
--- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work. It is
--- nested: pairs of row blocks have the same pair of column blocks for two sub-epochs, pairs of pairs those of four, and so
--- on by the prime factors of P; a worker with two or four row blocks keeps its columns that long.
+-- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work. It
+-- is nested: pairs of row blocks have the same pair of column blocks for two sub-epochs, pairs of pairs those of four,
+-- and so on by the prime factors of P; a worker with two or four row blocks keeps its columns that long.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -328,8 +328,8 @@ return function(data)
 
   data.latin_square, data.columns_change = latin_square, columns_change
 
-  ---One epoch of parameter blocking: this worker's blocks in the order of the schedule. Behind a `last` block others use
-  ---its columns: all workers meet at a barrier.
+  ---One epoch of parameter blocking: this worker's blocks in the order of the schedule. Behind a `last` block others
+  ---use its columns: all workers meet at a barrier.
   ---@param epoch integer
   ---@param seed integer the same on all workers
   ---@return fun(): tide.data.block|nil, tide.data.block|nil the block, and the one that follows
