@@ -111,6 +111,11 @@ local function start_child(o)
 end
 
 local function child_failure(child, ended)
+  local seen_before <const> = cluster.context and cluster.context.interrupts or 0
+  if core.interrupted() > seen_before then -- a terminal's Ctrl-C goes to the nodes too, and one that starts just ends
+    return errors.new("T0210", {message = ("interrupted before node %s had joined"):format(child.name),
+                                state = "the other nodes were stopped"})
+  end
   local tail = child.log and last_lines(child.log, 5) or ended.reason or ""
   return errors.new("T1001", {
     message = ("node %s %s before it had joined%s"):format(child.name, describe_end(ended),

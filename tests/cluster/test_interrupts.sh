@@ -34,7 +34,9 @@ in_a_session() {
         >out.txt 2>err.txt </dev/null &
     driver=$!
     started+=("$driver")
+    wait_for 15 has_become_tide # until then nothing takes the signal
 }
+has_become_tide() { [ "$(cat "/proc/$driver/comm" 2>/dev/null)" = tide ]; }
 ended_by_130() {
     wait "$driver"
     local code=$?
