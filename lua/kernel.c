@@ -52,7 +52,9 @@ static struct tide_rows rows_of(struct tide_table *table) {
         .push = rows_push,
         .pull_start = rows_pull_start,
         .push_start = rows_push_start,
-        .localize_start = o->technique == TIDE_RELOCATE ? rows_localize_start : NULL,
+        .localize_start = o->technique == TIDE_RELOCATE || o->technique == TIDE_INTENT
+                              ? rows_localize_start /* what a kernel draws nobody could intend */
+                              : NULL,
         .wait = rows_wait,
     };
 }

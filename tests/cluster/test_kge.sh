@@ -51,8 +51,10 @@ mkdir wide
 awk 'BEGIN { srand(3); for (i = 0; i < 4000; i++) {
     part = i % 20 == 0 ? "valid" : (i % 20 == 1 ? "test" : "train")
     printf "e%d\tr%d\te%d\n", int(rand() * 4000), int(rand() * 8), int(rand() * 4000) > ("wide/" part ".txt") } }'
-run 0 run "$root/examples/kge.lua" --data wide --mode steps --neg 4 --dim 8 --epochs 2 --nodes 2 --cluster \
-    --technique relocate --json
-more "$(value local_share)" 0.9 || fail "steps: $(value local_share) of the accesses are local"
+for technique in relocate intent; do
+    run 0 run "$root/examples/kge.lua" --data wide --mode steps --neg 4 --dim 8 --epochs 2 --nodes 2 --cluster \
+        --technique $technique --json
+    more "$(value local_share)" 0.9 || fail "steps, $technique: $(value local_share) of the accesses are local"
+done
 nothing_left
 finish
