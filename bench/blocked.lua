@@ -47,17 +47,13 @@ local job = tide.job {
     local columns <const>, first <const> = w.tables.columns, (w.rank - 1) * opt.own
     for i = 0, opt.own - 1 do fill(columns, first + i) end -- or there are no rows to move
     w:barrier "filled"
-    local square <const>, began <const> = tide.data.latin_square(BLOCKS, 1, w.seed), tide.now()
-    for e = 1, opt.groups * opt.own do
-      local mine <const> = table.move(square[e], first + 1, first + opt.own, 1, {})
-      if e == 1 or tide.data.columns_change(square, e - 1, opt.own) then
-        columns:localize(keys_of(mine), {async = true})
-      end
-      for _, block in ipairs(mine) do
-        columns:localize(keys_of {block})
-        tide.sleep(opt.cells / BLOCKS / BLOCKS * opt.cell * 1e-9)
-      end
-      if tide.data.columns_change(square, e, opt.own) then w:barrier "block" end
+    local rotation <const> = tide.data.rotation(w, {
+      blocks = BLOCKS, own = opt.own, columns = columns, keys = function(column) return keys_of {column} end})
+    local began <const>, visits = tide.now(), 0
+    for _ in rotation:epoch(1) do
+      tide.sleep(opt.cells / BLOCKS / BLOCKS * opt.cell * 1e-9)
+      visits = visits + 1
+      if visits == opt.groups * opt.own * opt.own then break end
     end
     w:report {train_s = tide.now() - began}
   end,
