@@ -24,24 +24,24 @@ local job = tide.job {
   worker = function(w)
     local sgd <const>, moves <const> = tide.kernel "mf_sgd_block", opt.technique == "relocate"
     if moves then w.tables.rows:localize(w.data:row_keys()) end
+    local rotation <const> = w.data:rotation(w, {epochs = opt.epochs, columns = moves and w.tables.columns or nil})
     w:barrier "start"
+    local began <const> = tide.now()
     for epoch = 1, opt.epochs do
-      local coming
-      for block in w.data:dsgd(epoch, 1) do
-        if moves and block.first then coming = w.tables.columns:localize(block.held_keys, {async = true}) end
+      for block in rotation:epoch(epoch) do
         sgd {rows = w.tables.rows, columns = w.tables.columns, cells = block.cells, values = block.values,
              row_counts = w.data.row_counts, column_counts = w.data.column_counts, eps = 0.001, lambda = 0.05,
              seed = block.seed}
-        if block.last then
-          if coming then coming:wait() end
-          w:barrier "block"
-        end
       end
     end
+    w:barrier "end"
+    w:report {train_s = tide.now() - began}
   end,
 }
 
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = 1}
-  cluster:start(job):wait()
+  local run = cluster:start(job)
+  for r in run:events "report" do print(("%.4f s an epoch"):format(r.workers[1].train_s / opt.epochs)) end
+  run:wait()
 end)

@@ -93,23 +93,19 @@ local job = tide.job {
   worker = function(w)                         -- on every worker, on its own fiber; calls that wait suspend only it
     local sgd, moves = tide.kernel "mf_sgd_block", opt.technique == "relocate"
     if moves then w.tables.rows:localize(w.data:row_keys()) end                     -- nobody else uses them
+    local rotation <const> = w.data:rotation(w, {epochs = opt.epochs, columns = moves and w.tables.columns or nil})
     local kept = snapshot(w)
     local before = training_loss(w).loss
     w:barrier "start"
     for epoch = 1, opt.epochs do
       local began <const> = tide.now()
-      local coming
-      for block in w.data:dsgd(epoch, w.seed) do
-        if moves and block.first then coming = w.tables.columns:localize(block.held_keys, {async = true}) end
+      for block in rotation:epoch(epoch) do
         local r = sgd(on(w, block, {
           row_counts = w.data.row_counts, column_counts = w.data.column_counts, eps = w.params.eps,
           lambda = w.params.lambda, seed = block.seed}))
         w:report {loss = r.loss, examples = r.examples, wait = false}               -- moves the progress line
-        if block.last then
-          if coming then coming:wait() end
-          w:barrier "block"
-        end
       end
+      w:barrier "epoch"
       local train_s <const> = tide.now() - began
       local sums <const>, copy <const> = training_loss(w), snapshot(w)
       w:report {loss = sums.loss, error = sums.error, examples = w.data.count, train_s = train_s,

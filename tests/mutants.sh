@@ -141,6 +141,8 @@ joined_before                 test_store_change who_has_joined*
 last_home_alone               test_store_change a_home_before*
 chunk_twice                   train_spec.lua
 dead_counted                  train_spec.lua
+arrival_overtakes             train_spec.lua
+column_early                  rotation_spec.lua
 "
 
 # words PROFILE,SETTING,...: the options of tide sim

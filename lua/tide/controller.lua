@@ -5,13 +5,9 @@
 -- mailbox, so a lost node is noticed whatever else is going on. The driver asks it with long polls ("next"); events
 -- wait here, bounded, until the driver has time.
 --
--- Reports are a rendezvous: the answer goes out when every worker that still runs has reported. While the driver
--- iterates over reports it is held back until the driver asks for the next one, so that an evaluation in the body of
--- that loop sees the parameters of exactly this report.
---
--- When a node is lost, a job that allows it goes on: the node's workers leave every rendezvous, what they had not
--- completed of the data goes to others (chunks.lua), and nothing they may still say counts. Rows that lived on that
--- node alone are gone, and end the run.
+-- When a node is lost, a job that allows it goes on: nobody waits for the node's workers any more (meeting.lua), what
+-- they had not completed of the data goes to others (chunks.lua), and nothing they may still say counts. Rows that
+-- lived on that node alone are gone, and end the run.
 local chunks = require "tide.chunks"
 local core = require "tide.core"
 local events = require "tide.events"
@@ -21,6 +17,7 @@ local text = require "tide.text"
 local controller = {}
 controller.__index = controller
 require("tide.elastic_workers").extend(controller)
+require("tide.meeting").extend(controller)
 
 local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
 local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
@@ -151,7 +148,7 @@ function controller:drop_workers(node, reason)
   local count, redone = 0, 0
   for _, w in ipairs(self.workers) do
     if w.node == node then
-      w.state, w.waits, count = "lost", nil, count + 1
+      w.state, w.waits, w.later, count = "lost", nil, nil, count + 1
       if self.chunks then redone = redone + self.chunks:release(w.rank) end
       if self.policies then self.policies:ended(w.rank) end
       for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
@@ -244,151 +241,6 @@ function controller:start()
       self.monitors[core.monitor(address)] = {worker = self.workers[r]}
       self.live = self.live + 1
     end
-  end
-end
-
----- rendezvous ----------------------------------------------------------------------------------------------------
-
----@return boolean whether it has begun and not returned
-local function runs(w)
-  local counted <const> = core.mutant and core.mutant "dead_counted"
-  local there <const> = w.state ~= "done" and w.state ~= "joining" and w.state ~= "waiting"
-  return there and (w.state ~= "lost" or counted)
-end
-
----@return table[] workers that have not returned
-function controller:running()
-  local list = {}
-  for _, w in ipairs(self.workers) do
-    if runs(w) then list[#list + 1] = w end
-  end
-  return list
-end
-
-local function answer_all(workers, message)
-  for _, w in ipairs(workers) do
-    message.id = w.waits.id
-    core.send(w.address, message)
-    w.waits = nil
-  end
-end
-
----Answers the workers that wait in a report. Here workers join, and those that are dropped hear of it.
-function controller:release()
-  local held = self.held
-  if not held then return end
-  self.held = nil
-  local waiting = {}
-  for _, w in ipairs(self.workers) do
-    if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
-  end
-  local joined = held.stop and {} or self:admit()
-  for _, w in ipairs(waiting) do
-    if w.dropped and self.policies then self.policies:ended(w.rank) end
-  end
-  for _, w in ipairs(waiting) do
-    core.send(w.address, {op = "answer", id = w.waits.id, params = self.params, stop = held.stop or w.dropped or false,
-                          batch = self.policies and self.policies:batch_of(w.rank)})
-    w.waits = nil
-  end
-  self:begin_joined(joined)
-end
-
----Numbers of all workers, over what their completed chunks reported.
-local function sum_of(workers, sum)
-  local each = {}
-  for i, w in ipairs(workers) do
-    each[i] = w.report
-    for k, v in pairs(w.report) do
-      if type(v) == "number" and k ~= "rank" then sum[k] = (sum[k] or 0) + v end
-    end
-  end
-  return sum, each
-end
-
----@return string|nil why the stop rule of the job ends the run now
-function controller:stop_reason(sum)
-  local stop = self.job.stop or {}
-  if self.stopping then return self.stopping end
-  if stop.epochs and self.clock >= stop.epochs then return "epochs" end
-  local loss = sum.loss and (sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
-  if stop.loss and loss and loss <= stop.loss then return "loss" end
-  if self.stop_time_s and core.now() - self.started_at >= self.stop_time_s then return "time" end
-  return nil
-end
-
-function controller:complete_report(waiting)
-  self.clock = self.clock + 1
-  local sum, each = sum_of(waiting, self.chunks and self.chunks:take_sums() or {})
-  self.partial, self.last = {}, sum
-  self.done_examples = self.done_examples + (sum.examples or 0)
-  self.progress_changed = true
-  local event = {kind = "report"}
-  for k, v in pairs(sum) do event[k] = v end
-  event.n, event.clock, event.workers = self.clock, self.clock, each
-  event.elapsed_s = core.now() - self.started_at
-  if self.job.on_report then
-    local view = {id = self.a.run, params = self.params, state = self.state, n = self.clock}
-    local ok, answer = xpcall(self.job.on_report, script.failure, view, sum)
-    if not ok then return self:fail(answer) end
-    if type(answer) == "table" then
-      local params = {}
-      for k, v in pairs(self.params) do params[k] = v end
-      for k, v in pairs(answer) do params[k] = v end
-      self.params = params
-    end
-  end
-  if self.policies then self.policies:reported(waiting, sum) end
-  event.params = self.params
-  event.stop = self:stop_reason(sum)
-  self.stopping = event.stop
-  self.held = {stop = event.stop ~= nil}
-  local hold = self.hold
-  self:emit(event)
-  if not hold then self:release() end
-end
-
----Looks whether all that still run have met; called after every arrival and every end.
-function controller:meet()
-  if self.failed or self.held then return end
-  for _, w in ipairs(self.workers) do
-    if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
-  end
-  local running = self:running()
-  if #running == 0 then
-    if not self.finished then
-      self.finished = true
-      core.fiber(function()
-        if self.job.checkpoint then self:last_checkpoint() end
-        self:emit {kind = "finished"}
-      end)
-    end
-    return
-  end
-  local kinds = {}
-  for _, w in ipairs(running) do
-    local key = w.waits.kind == "barrier" and "barrier `" .. w.waits.name .. "`" or w.waits.kind
-    kinds[key] = (kinds[key] or 0) + 1
-  end
-  local key = next(kinds)
-  if next(kinds, key) then
-    local parts = {}
-    for name, n in pairs(kinds) do parts[#parts + 1] = ("%d at %s"):format(n, name) end
-    table.sort(parts)
-    return self:fail(script.error("T0609", "the workers wait for different things: " .. table.concat(parts, ", "),
-      {help = "every worker must reach the same reports and barriers"}))
-  end
-  if key == "report" then
-    self:complete_report(running)
-  elseif key == "chunk" then
-    self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
-      {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
-  else
-    local values = {} -- of some ranks, when workers are lost: a list
-    for _, w in ipairs(running) do
-      if w.waits.value ~= nil then values[#values + 1] = {rank = w.rank, value = w.waits.value} end
-    end
-    answer_all(running, {op = "pass", values = #values > 0 and values or nil})
   end
 end
 
@@ -556,15 +408,11 @@ function from_worker.report(self, w, m)
   self.records[w.rank] = m.record or self.records[w.rank]
   w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
   w.elapsed_s = m.elapsed_s
-  w.waits = {kind = "report", id = m.id}
-  self:leave_queue(w)
-  self:meet()
+  self:arrive(w, {kind = "report", id = m.id})
 end
 
 function from_worker.barrier(self, w, m)
-  w.waits = {kind = "barrier", id = m.id, name = m.name, value = m.value}
-  self:leave_queue(w)
-  self:meet()
+  self:arrive(w, {kind = "barrier", id = m.id, name = m.name, value = m.value})
 end
 
 function from_worker.exchanged(self, _, m)

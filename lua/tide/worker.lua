@@ -10,6 +10,7 @@ local script = require "tide.script"
 local worker = {}
 
 local PROGRESS_EVERY_S <const> = 0.1
+local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and others have not
 
 ---@class tide.worker
 ---@field rank integer 1..workers
@@ -77,6 +78,10 @@ local function serve(self, message)
     self.slowness = value.factor
   elseif value.op == "comm" then
     self.comm = value.plan
+  elseif value.op == "pass" then
+    local arrival <const> = self.arrivals[value.id]
+    self.arrivals[value.id], arrival.passed, arrival.values = nil, true, value.values
+    return value
   elseif value.op == "end" then
     error(ENDED, 0)
   else
@@ -97,6 +102,15 @@ local function await(self, op, id)
       self.wait_s = self.wait_s + self.working_since - since
       return value
     end
+  end
+end
+
+---Handles what has come, without waiting.
+local function look(self)
+  while true do
+    local message = core.receive(0)
+    if not message then return end
+    serve(self, message)
   end
 end
 
@@ -179,20 +193,30 @@ function w_methods:chunks()
     error(script.error("T0113", ("job `%s` has no data to cut"):format(self.job.name),
       {help = "give tide.job `data = N`, a list, or a data set and `chunks = N`"}), 2)
   end
+  if self.waited_for < self.barriers then
+    error(script.error("T0113", "chunks are asked for while this worker has not waited for a barrier it came to",
+      {help = "call wait() of what w:barrier(name, value, {async = true}) returned"}), 2)
+  end
   self.passes = self.passes + 1
   local pass <const> = self.passes
   local current
-  local function said() return {index = current.index, lease = current.lease, fields = current.fields} end
+  local function leave()
+    if not current then return nil end
+    local said <const> = {index = current.index, lease = current.lease, fields = current.fields}
+    current, self.holding = nil, self.holding - 1
+    return said
+  end
   local closing = setmetatable({}, {__close = function()
-    if current then tell(self, {op = "chunk", pass = pass, back = said()}) end
+    local back <const> = leave()
+    if back then tell(self, {op = "chunk", pass = pass, back = back}) end
   end})
   return function()
     take_longer(self)
     self.asked = self.asked + 1
-    tell(self, {op = "chunk", id = self.asked, pass = pass, done = current and said() or nil})
-    current = nil
+    tell(self, {op = "chunk", id = self.asked, pass = pass, done = leave()})
     local answer = await(self, "chunk", self.asked)
     if not answer.index then return nil end
+    self.holding = self.holding + 1
     current = setmetatable({
       pass = pass, index = answer.index, lease = answer.lease, first = answer.first, count = answer.count,
       last = answer.first + answer.count - 1, fields = {},
@@ -206,20 +230,52 @@ local function settle()
   if not ok then error(err, 0) end
 end
 
+---@class tide.arrival a worker has come to a barrier
+local arrival_methods = {}
+arrival_methods.__index = arrival_methods
+
+---@return boolean whether all workers have come; looks for messages, as w:stopping() does
+function arrival_methods:done()
+  if not self.passed then look(self.worker) end
+  return self.passed
+end
+
+---Waits until all workers have come. What they did before they came is seen behind it.
+---@return table values by rank, if there are any
+function arrival_methods:wait()
+  local w <const> = self.worker
+  if not self.passed then await(w, "pass", self.id) end
+  settle() -- here is what everybody pushed
+  w.waited_for = math.max(w.waited_for, self.id)
+  local values = self.values and {}
+  for _, each in ipairs(self.values or {}) do values[each.rank] = each.value end
+  return values
+end
+
 ---Waits until every worker that still runs is at a barrier of this name. After it all workers read the same values.
+---With `async` the worker goes on, to what the others do not touch, and waits later, or looks whether they have come:
+---`local arrival = w:barrier("block", nil, {async = true})`, `arrival:done()`, `arrival:wait()`. What was done before
+---the arrival is seen by all behind the wait. Barriers pass in the order in which a worker comes to them, and so do
+---reports: all workers come to the same ones in the same order.
 ---@param name? string
 ---@param value? any something that all are to know
----@return table values by rank, if there are any
-function w_methods:barrier(name, value)
-  name = name or "barrier"
+---@param o? {async?: boolean}
+---@return table|tide.arrival values by rank, if there are any
+function w_methods:barrier(name, value, o)
+  local splits <const> = o and o.async
+  if splits and self.holding > 0 then
+    error(script.error("T0113", "a chunk is complete before the others come to its worker's barrier: wait at this one",
+      {help = "w:barrier without `async`, or behind the loop over w:chunks()"}), 2)
+  end
   settle() -- what was pushed here is at the homes
   self.barriers = self.barriers + 1
-  tell(self, {op = "barrier", id = self.barriers, name = name, value = value})
-  local passed <const> = await(self, "pass", self.barriers).values
-  settle() -- and here is what everybody pushed
-  local values = passed and {}
-  for _, each in ipairs(passed or {}) do values[each.rank] = each.value end
-  return values
+  local most <const> = self.barriers - ARRIVALS_MOST
+  if self.arrivals[most] then await(self, "pass", most) end
+  local arrival <const> = setmetatable({worker = self, id = self.barriers, passed = false}, arrival_methods)
+  self.arrivals[arrival.id] = arrival
+  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = value})
+  if splits then return arrival end
+  return arrival:wait()
 end
 
 ---Tells the run's `comm` policy what the exchange of gradients took.
@@ -251,11 +307,7 @@ end
 
 ---@return boolean whether the run is asked to stop: leave the loop after this step
 function w_methods:stopping()
-  while true do
-    local message = core.receive(0)
-    if not message then break end
-    serve(self, message)
-  end
+  look(self)
   return self.stop_asked
 end
 
@@ -304,9 +356,10 @@ function worker.new(a)
   if resume.rng then rng:restore(resume.rng) end
   return setmetatable({
     rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = resume.params or a.params or {},
-    state = resume.state or {}, keeps = a.keeps, controller = a.controller, reports = 0, barriers = 0,
-    clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0, partial = {}, spans = {},
-    progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(), stop_asked = false, rng = rng,
+    state = resume.state or {}, keeps = a.keeps, controller = a.controller, reports = 0, barriers = 0, arrivals = {},
+    waited_for = 0, holding = 0, clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0,
+    partial = {}, spans = {}, progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(),
+    stop_asked = false, rng = rng,
   }, w_methods)
 end
 
@@ -347,6 +400,7 @@ function worker.main(a)
     self.job.worker(self)
     core.worker_end()
     flush_progress(self)
+    if self.arrivals[self.barriers] then await(self, "pass", self.barriers) end -- nobody has to do without its values
     tell(self, {op = "done", record = record_of(self)})
     while true do
       local message, problem = core.receive()

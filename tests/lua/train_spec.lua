@@ -260,6 +260,57 @@ describe("the controller of a run", function()
     assert.match("1 at barrier `b`, 1 at barrier `other`, 1 at report", events[1].error.message, 1, true)
   end)
 
+  it("lets workers come to several barriers, and passes them in the order in which they came", function()
+    local c = start_controller()
+    for id = 1, 3 do from(c, 1, {op = "barrier", id = id, name = "b", value = id}) end
+    from(c, 2, {op = "barrier", id = 1, name = "b"})
+    from(c, 2, {op = "barrier", id = 2, name = "b", value = "two"})
+    assert.equal(0, #sent_to("w:1", "pass"))
+    from(c, 3, {op = "barrier", id = 1, name = "b"})
+    assert.same({{op = "pass", id = 1, values = {{rank = 1, value = 1}}}}, sent_to("w:1", "pass"))
+    from(c, 3, {op = "barrier", id = 2, name = "b"})
+    local passes = sent_to("w:2", "pass")
+    assert.equal(2, #passes)
+    assert.same({id = 2, values = {{rank = 1, value = 2}, {rank = 2, value = "two"}}, op = "pass"}, passes[2])
+  end)
+
+  it("takes a report behind barriers that have not passed as one behind them", function()
+    local c = start_controller()
+    for rank = 1, 2 do
+      from(c, rank, {op = "barrier", id = 1, name = "b"})
+      from(c, rank, {op = "report", id = 1, fields = {loss = 1}})
+    end
+    from(c, 3, {op = "barrier", id = 1, name = "b"})
+    assert.equal(1, #sent_to("w:1", "pass"))
+    assert.equal(0, #sent_to("w:1", "answer"))
+    assert.is_nil(c.failed)
+    from(c, 3, {op = "report", id = 1, fields = {loss = 1}})
+    assert.equal(1, #sent_to("w:1", "answer"))
+    assert.equal(3, events_of(c)[1].loss)
+  end)
+
+  it("fails a run whose workers come to barriers in different orders", function()
+    local c = start_controller()
+    for rank = 1, 2 do
+      from(c, rank, {op = "barrier", id = 1, name = "one"})
+      from(c, rank, {op = "barrier", id = 2, name = "two"})
+    end
+    from(c, 3, {op = "barrier", id = 1, name = "two"})
+    assert.match("1 at barrier `two`, 2 at barrier `one`", c.failed.message, 1, true)
+  end)
+
+  it("keeps the records of a cut of workers that have come to barriers", function()
+    local c = start_controller()
+    from(c, 1, {op = "barrier", id = 1, name = "b"})
+    from(c, 1, {op = "cut", record = {clock = 4}})
+    for rank = 2, 3 do
+      from(c, rank, {op = "cut", record = {clock = 4}})
+      from(c, rank, {op = "barrier", id = 1, name = "b"})
+    end
+    assert.equal(1, #sent_to("w:1", "pass"))
+    for rank = 1, 3 do assert.equal(4, c.cuts[4].ranks[rank].clock) end
+  end)
+
   it("means evaluations over all workers", function()
     local c = start_controller()
     c:handle {kind = "call", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
@@ -541,6 +592,29 @@ describe("a run that loses workers", function()
     assert.equal(0, #sent_to("a:1", "stop"))
   end)
 
+  it("passes all barriers that only they had not come to, without what they gave", function()
+    local c = chunked()
+    from(c, 3, {op = "barrier", id = 1, name = "b", value = "gone"})
+    for id = 1, 3 do from(c, 1, {op = "barrier", id = id, name = "b", value = id}) end
+    from(c, 2, {op = "barrier", id = 1, name = "b"})
+    assert.equal("gone", sent_to("w:1", "pass")[1].values[2].value)
+    from(c, 3, {op = "barrier", id = 2, name = "b", value = "gone"})
+    lose(c, "n2")
+    from(c, 3, {op = "barrier", id = 3, name = "b"})
+    for id = 2, 3 do from(c, 2, {op = "barrier", id = id, name = "b"}) end
+    local passes = sent_to("w:1", "pass")
+    assert.equal(3, #passes)
+    assert.same({{rank = 1, value = 2}}, passes[2].values)
+    assert.equal(1, #sent_to("w:3", "pass"))
+    fresh()
+    c = chunked()
+    for rank = 1, 2 do
+      for id = 1, 2 do from(c, rank, {op = "barrier", id = id, name = "b"}) end
+    end
+    lose(c, "n2")
+    assert.equal(2, #sent_to("w:1", "pass"))
+  end)
+
   it("forgets the suspicion that a worker of theirs raised", function()
     local c = chunked()
     c:handle {kind = "exit", call = fake.monitored["w:3"], name = "EDIED", text = "died"}
@@ -617,6 +691,7 @@ end
 
 local GO <const> = {kind = "cast", value = {op = "go", id = 0}}
 local END <const> = {kind = "cast", value = {op = "end"}}
+local NOTHING <const> = false -- who looks finds no message yet
 
 describe("a worker", function()
   it("is one of its node while its function runs, and counts its clocks there", function()
@@ -651,6 +726,86 @@ describe("a worker", function()
       {kind = "cast", value = {op = "answer", id = 1, params = {eps = 9}, stop = true}}})
     assert.same({"ready", "report", "evaluated", "log", "done"}, {table.unpack(ops, 1, 5)})
     assert.equal("9\ttrue", fake.sent[4].value.text)
+  end)
+
+  local function cast(value) return {kind = "cast", value = value} end
+
+  it("comes to barriers without waiting, and waits for their passing in any order", function()
+    local ops = run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function(w)
+        local one = w:barrier("b", "v", {async = true})
+        local two = w:barrier("b", nil, {async = true})
+        print(one:done(), two:done())
+        print(two:wait()[3], one:done(), one:wait()[2], one:wait()[2])
+        w:barrier "c"
+      end}
+    ]], {GO, NOTHING, NOTHING, cast {op = "pass", id = 1, values = {{rank = 2, value = "v"}}},
+      cast {op = "pass", id = 2, values = {{rank = 3, value = "w"}}}, cast {op = "pass", id = 3}, END})
+    assert.same({"ready", "barrier", "barrier", "log", "log", "barrier", "done"}, ops)
+    assert.same({1, "b", "v"}, {fake.sent[2].value.id, fake.sent[2].value.name, fake.sent[2].value.value})
+    assert.equal("false\tfalse", fake.sent[4].value.text)
+    assert.equal("w\ttrue\tv\tv", fake.sent[5].value.text)
+  end)
+
+  it("hears of a barrier's passing while it waits in a report", function()
+    local ops = run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function(w)
+        local one = w:barrier("b", nil, {async = true})
+        w:report {loss = 1}
+        print(one:done(), w.params.eps)
+      end}
+    ]], {GO, cast {op = "pass", id = 1}, cast {op = "answer", id = 1, params = {eps = 3}}, END})
+    assert.same({"ready", "barrier", "report", "log", "done"}, ops)
+    assert.equal("true\t3", fake.sent[4].value.text)
+  end)
+
+  it("that returns does so when all that it came to have passed: its values count", function()
+    local ops = run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function(w)
+        for _ = 1, 2 do w:barrier("b", 1, {async = true}) end
+      end}
+    ]], {GO, cast {op = "pass", id = 1}})
+    assert.same({"ready", "barrier", "barrier", "failed"}, ops) -- the fake has no more messages
+    fresh()
+    ops = run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function(w) w:barrier("b", 1, '
+      .. '{async = true}) end}', {GO, cast {op = "pass", id = 1}, END})
+    assert.same({"ready", "barrier", "done"}, ops)
+  end)
+
+  it("is ended while barriers have not passed", function()
+    local ops = run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function(w) w:barrier("b", 1, '
+      .. '{async = true}):wait() end}', {GO, END})
+    assert.same({"ready", "barrier"}, ops)
+  end)
+
+  it("waits before it comes to more barriers than are kept", function()
+    local inbox = {GO}
+    for id = 1, 10 do inbox[#inbox + 1] = cast {op = "pass", id = id} end
+    run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function(w)
+        for _ = 1, 2000 do w:barrier("b", nil, {async = true}) end
+      end}
+    ]], inbox)
+    assert.equal(1 + 1024 + 10 + 1, #fake.sent)
+    assert.equal("failed", fake.sent[#fake.sent].value.op)
+  end)
+
+  it("mixes no chunks with barriers that it has not waited for", function()
+    local function said(body)
+      fresh()
+      run_worker('local tide = require "tide"\ntide.job {name = "j", data = 10, worker = function(w)\n' .. body
+        .. '\nend}', {GO, cast {op = "chunk", id = 1, index = 1, lease = 1, first = 1, count = 5}})
+      for _, s in ipairs(fake.sent) do
+        if s.value.op == "failed" then return s.value.error.code .. " " .. s.value.error.message end
+      end
+    end
+    assert.match("T0113 chunks are asked for while", said 'w:barrier("b", nil, {async = true}) w:chunks()', 1, true)
+    assert.match("T0113 a chunk is complete before",
+      said 'for _ in w:chunks() do w:barrier("b", nil, {async = true}) end', 1, true)
   end)
 
   it("takes chunks until the pass is over, and gives back the one it leaves", function()

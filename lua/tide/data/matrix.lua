@@ -1,10 +1,5 @@
 -- tide.data.matrix, tide.data.ratings: sparse matrices, cut into P x P blocks for parameter blocking. A worker keeps
--- the cells of its row blocks only; which block it works on when is data:dsgd.
---
--- The schedule is that of DSGD (Gemulla et al., KDD 2011): an epoch has P sub-epochs; in each, no two blocks that are
--- worked on share a row or a column. It depends on P, seed and epoch alone, not on how many workers share the work. It
--- is nested: pairs of row blocks have the same pair of column blocks for two sub-epochs, pairs of pairs those of four,
--- and so on by the prime factors of P; a worker with two or four row blocks keeps its columns that long.
+-- the cells of its row blocks only; which block it works on when is data:rotation.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -42,9 +37,6 @@ local set = {}
 ---@field row_first integer; row_count, col_first, col_count
 ---@field col_keys table u64 tensor: the columns of the block; row_keys: its rows
 ---@field seed integer for the order of its cells
----@field first boolean others may have used this worker's columns before this block: a barrier came before
----@field last boolean others use this worker's columns after this block: a barrier follows
----@field held_keys table|nil of a first block, u64 tensor: all columns up to the last one, in the order of their use
 local block = {}
 
 local function range_tensor(first, count)
@@ -54,16 +46,7 @@ end
 function block:__index(key)
   if key == "col_keys" then return range_tensor(self.col_first, self.col_count) end
   if key == "row_keys" then return range_tensor(self.row_first, self.row_count) end
-  local held <const> = key == "held_keys" and rawget(self, "held")
-  if not held then return nil end
-  local count, at = 0, 1
-  for _, run in ipairs(held) do count = count + run[2] end
-  local keys <const> = core.tensor("u64", count, 1)
-  for _, run in ipairs(held) do
-    keys:slice(at, run[2]):fill(run[1], 1)
-    at = at + run[2]
-  end
-  return keys
+  return nil
 end
 
 ---- reading ---------------------------------------------------------------------------------------------------------
@@ -253,113 +236,23 @@ return function(data)
     return range_tensor(first, last + count - first)
   end
 
-  local function permutation(random, n)
-    local list = {}
-    for i = 1, n do
-      local j = random:below(i) + 1
-      list[i] = list[j]
-      list[j] = i - 1
-    end
-    return list
-  end
-
-  ---@return integer[] prime factors, the greatest first
-  local function factors(n)
-    local list, f = {}, 2
-    while n > 1 do
-      if n % f == 0 then
-        n = n // f
-        table.insert(list, 1, f)
-      else
-        f = f + 1
-      end
-    end
-    return list
-  end
-
-  ---A permutation of the numbers with these digits (`radices`, from the `first` one on) that keeps together what shares
-  ---its leading digits.
-  local function nested_permutation(random, radices, first)
-    if first > #radices then return {0} end
-    local list, outer = {}, permutation(random, radices[first])
-    for _, digit in ipairs(outer) do
-      local inner = nested_permutation(random, radices, first + 1)
-      for _, rest in ipairs(inner) do list[#list + 1] = digit * #inner + rest end
-    end
-    return list
-  end
-
-  ---Adds digit by digit, without carries.
-  local function add(radices, a, b)
-    local sum, unit = 0, 1
-    for i = #radices, 1, -1 do
-      local radix = radices[i]
-      sum = sum + (a + b) % radix * unit
-      a, b, unit = a // radix, b // radix, unit * radix
-    end
-    return sum
-  end
-
-  ---@return integer[][] square[e + 1][p + 1]: the column block of row block p in sub-epoch e
-  local function latin_square(blocks, epoch, seed)
-    local random, radices = core.random((seed * 1000003 + epoch) * 1000003 + blocks), factors(blocks)
-    local lines, places = nested_permutation(random, radices, 1), nested_permutation(random, radices, 1)
-    local square = {}
-    for e = 1, blocks do
-      square[e] = {}
-      for p = 1, blocks do square[e][p] = add(radices, lines[e], places[p]) end
-    end
-    return square
-  end
-
-  ---Has some worker, with `own` row blocks, other columns in sub-epoch e + 1 than in e? Or is e the last one?
-  local function columns_change(square, e, own)
-    local now <const>, after <const> = square[e], square[e + 1]
-    if not after then return true end
-    for first = 1, #now, own do
-      local mine = {}
-      for p = first, first + own - 1 do mine[now[p]] = true end
-      for p = first, first + own - 1 do
-        if not mine[after[p]] then return true end
-      end
-    end
-    return false
-  end
-
-  data.latin_square, data.columns_change = latin_square, columns_change
-
-  ---One epoch of parameter blocking: this worker's blocks in the order of the schedule. Behind a `last` block others
-  ---use its columns: all workers meet at a barrier.
-  ---@param epoch integer
-  ---@param seed integer the same on all workers
-  ---@return fun(): tide.data.block|nil, tide.data.block|nil the block, and the one that follows
-  function set:dsgd(epoch, seed)
+  ---This worker's blocks in the order of DSGD: `for block in w.data:rotation(w):epoch(n) do ... end`, with all waiting
+  ---that this takes; see rotation.lua.
+  ---@param w tide.worker
+  ---@param o? {epochs?: integer, columns?: table} columns: the table of columns, if they move to who uses them
+  ---@return tide.data.rotation
+  function set:rotation(w, o)
     local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
-    local square, own = latin_square(blocks, epoch, seed), cut.count
-    local at = -1
-    local function nth(n)
-      if n >= blocks * own then return nil end
-      local row = cut.first + n % own
-      local column = square[n // own + 1][row + 1]
-      local made, loaded = new_block(self, "train", row, column, column)
-      made.column = column
-      made.col_first, made.col_count = side(loaded.cols, blocks, column)
-      made.last = n % own == own - 1 and columns_change(square, n // own + 1, own)
-      made.first = n % own == 0 and (n == 0 or columns_change(square, n // own, own))
-      if made.first then
-        made.held = {}
-        for i = 1, own do made.held[i] = {side(loaded.cols, blocks, square[n // own + 1][cut.first + i])} end
-      end
-      made.seed = core.random(((seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
-      return made
-    end
-    local following = nth(0)
-    return function()
-      at = at + 1
-      local current = following
-      following = current and nth(at + 1)
-      return current, following
-    end
+    return data.rotation(w, {
+      blocks = blocks, own = cut.count, epochs = o and o.epochs, columns = o and o.columns,
+      keys = function(column) return range_tensor(side(self.cols, blocks, column)) end,
+      block = function(epoch, row, column)
+        local made <const>, loaded <const> = new_block(self, "train", row, column, column)
+        made.column = column
+        made.col_first, made.col_count = side(loaded.cols, blocks, column)
+        made.seed = core.random(((w.seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
+        return made
+      end})
   end
 
   ---Sizes of a generated matrix, for tide.data.matrix: nothing is made before it is asked for.

@@ -1,0 +1,189 @@
+-- Where the workers of a run meet: reports and barriers. Methods of tide.controller.
+--
+-- A worker comes to reports and barriers one after the other, and those of all workers are the same in the same order:
+-- what it comes to first is the first that it passes. At a report it waits; a barrier it may have come to without
+-- waiting (`async`), and have come to others since. `waits` is the first that it has come to and others have not,
+-- `later` are those behind it. A meeting is complete when it is the first of every worker that still runs. When the
+-- first ones of all differ, they will for ever, and the run fails instead of hanging.
+--
+-- A worker that is lost is taken out of all meetings, with the values that it gave to barriers that have not passed.
+-- One that returns has passed all that it came to. Whoever joins does so at a report, where nobody is at anything else.
+--
+-- The answer to a report goes out when all are there. While the driver iterates over reports it is held back until the
+-- driver asks for the next one, so that an evaluation in the body of that loop sees the parameters of exactly this
+-- report.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local meeting = {}
+
+---@return boolean whether it has begun and not returned
+local function runs(w)
+  local counted <const> = core.mutant and core.mutant "dead_counted"
+  local there <const> = w.state ~= "done" and w.state ~= "joining" and w.state ~= "waiting"
+  return there and (w.state ~= "lost" or counted)
+end
+
+---Tells a worker that the first of what it has come to is complete; it may have come to the next.
+local function pass(w, message)
+  message.id = w.waits.id
+  core.send(w.address, message)
+  local overtakes <const> = core.mutant and core.mutant "arrival_overtakes"
+  w.waits = w.later and table.remove(w.later, overtakes and #w.later or 1)
+end
+
+---Numbers of all workers, over what their completed chunks reported.
+local function sum_of(workers, sum)
+  local each = {}
+  for i, w in ipairs(workers) do
+    each[i] = w.report
+    for k, v in pairs(w.report) do
+      if type(v) == "number" and k ~= "rank" then sum[k] = (sum[k] or 0) + v end
+    end
+  end
+  return sum, each
+end
+
+---What they gave, of some ranks when workers are lost: a list.
+local function values_of(workers)
+  local values = {}
+  for _, w in ipairs(workers) do
+    if w.waits.value ~= nil then values[#values + 1] = {rank = w.rank, value = w.waits.value} end
+  end
+  return #values > 0 and values or nil
+end
+
+---@return string|nil where all of these workers are first
+---@return string? places where they are, when these differ
+local function place_of(workers)
+  local counts, parts = {}, {}
+  for _, w in ipairs(workers) do
+    local place <const> = w.waits.kind == "barrier" and "barrier `" .. w.waits.name .. "`" or w.waits.kind
+    counts[place] = (counts[place] or 0) + 1
+  end
+  for place, n in pairs(counts) do parts[#parts + 1] = ("%d at %s"):format(n, place) end
+  table.sort(parts)
+  return #parts == 1 and workers[1].waits.kind or nil, table.concat(parts, ", ")
+end
+
+---@param controller table class of tide.controller
+function meeting.extend(controller)
+  ---@return table[] workers that have not returned
+  function controller:running()
+    local list = {}
+    for _, w in ipairs(self.workers) do
+      if runs(w) then list[#list + 1] = w end
+    end
+    return list
+  end
+
+  ---A worker has come to a report or barrier.
+  ---@param at {kind: "report"|"barrier", id: integer, name?: string, value?: any}
+  function controller:arrive(w, at)
+    if w.waits then
+      w.later = w.later or {}
+      w.later[#w.later + 1] = at
+      return -- the others have not even come to what is before it
+    end
+    w.waits = at
+    self:leave_queue(w)
+    self:meet()
+  end
+
+  ---Answers the workers that wait in a report. Here workers join, and those that are dropped hear of it.
+  function controller:release()
+    local held = self.held
+    if not held then return end
+    self.held = nil
+    local waiting = {}
+    for _, w in ipairs(self.workers) do
+      if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
+    end
+    local joined = held.stop and {} or self:admit()
+    for _, w in ipairs(waiting) do
+      if w.dropped and self.policies then self.policies:ended(w.rank) end
+    end
+    for _, w in ipairs(waiting) do
+      pass(w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
+               batch = self.policies and self.policies:batch_of(w.rank)})
+    end
+    self:begin_joined(joined)
+  end
+
+  ---@return string|nil why the stop rule of the job ends the run now
+  function controller:stop_reason(sum)
+    local stop = self.job.stop or {}
+    if self.stopping then return self.stopping end
+    if stop.epochs and self.clock >= stop.epochs then return "epochs" end
+    local loss = sum.loss and (sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
+    if stop.loss and loss and loss <= stop.loss then return "loss" end
+    if self.stop_time_s and core.now() - self.started_at >= self.stop_time_s then return "time" end
+    return nil
+  end
+
+  function controller:complete_report(waiting)
+    self.clock = self.clock + 1
+    local sum, each = sum_of(waiting, self.chunks and self.chunks:take_sums() or {})
+    self.partial, self.last = {}, sum
+    self.done_examples = self.done_examples + (sum.examples or 0)
+    self.progress_changed = true
+    local event = {kind = "report"}
+    for k, v in pairs(sum) do event[k] = v end
+    event.n, event.clock, event.workers = self.clock, self.clock, each
+    event.elapsed_s = core.now() - self.started_at
+    if self.job.on_report then
+      local view = {id = self.a.run, params = self.params, state = self.state, n = self.clock}
+      local ok, answer = xpcall(self.job.on_report, script.failure, view, sum)
+      if not ok then return self:fail(answer) end
+      if type(answer) == "table" then
+        local params = {}
+        for k, v in pairs(self.params) do params[k] = v end
+        for k, v in pairs(answer) do params[k] = v end
+        self.params = params
+      end
+    end
+    if self.policies then self.policies:reported(waiting, sum) end
+    event.params = self.params
+    event.stop = self:stop_reason(sum)
+    self.stopping = event.stop
+    self.held = {stop = event.stop ~= nil}
+    local hold = self.hold
+    self:emit(event)
+    if not hold then self:release() end
+  end
+
+  ---All workers have returned.
+  function controller:finish()
+    if self.finished then return end
+    self.finished = true
+    core.fiber(function()
+      if self.job.checkpoint then self:last_checkpoint() end
+      self:emit {kind = "finished"}
+    end)
+  end
+
+  ---Looks whether all that still run have met; called after every arrival and every end.
+  function controller:meet()
+    if self.failed or self.held then return end
+    for _, w in ipairs(self.workers) do
+      if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
+    end
+    local running = self:running()
+    if #running == 0 then return self:finish() end
+    local kind, places = place_of(running)
+    if not kind then
+      return self:fail(script.error("T0609", "the workers wait for different things: " .. places,
+        {help = "every worker must reach the same reports and barriers"}))
+    end
+    if kind == "report" then return self:complete_report(running) end
+    if kind == "chunk" then
+      return self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
+        {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
+    end
+    local values <const> = values_of(running)
+    for _, w in ipairs(running) do pass(w, {op = "pass", values = values}) end
+    return self:meet() -- the last one to come may have been lost: then the others have come to the next
+  end
+end
+
+return meeting

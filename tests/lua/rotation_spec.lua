@@ -1,0 +1,193 @@
+-- The schedule of DSGD and how column blocks pass from worker to worker, with workers as coroutines in a drawn order.
+package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
+
+-- P and row blocks of a worker
+local CASES <const> = {{4, 4}, {4, 2}, {4, 1}, {8, 4}, {6, 2}, {6, 3}, {12, 4}, {12, 6}, {12, 3}, {16, 4}, {9, 3}}
+
+local schedule, rotation, random
+
+setup(function()
+  for name in pairs(package.loaded) do
+    if name == "tide" or name:find("^tide%.") then package.loaded[name] = nil end
+  end
+  local fake <const> = require "tests.lua.fake_train"()
+  package.loaded["tide.core"] = fake.core
+  random = fake.core.random
+  schedule, rotation = require "tide.data.schedule", require "tide.data.rotation"
+end)
+
+---All workers, their blocks in the order in which they were done, by a scheduler that draws whose turn it is.
+---@return table[] done {row, column, epoch}
+---@return integer ahead columns that were asked for before their worker waited for one
+local function run(blocks, own, epochs, seed, moves, leave_at)
+  local workers <const>, rng <const> = blocks // own, random(seed)
+  local came, users, homes, done, ahead = {}, {}, {}, {}, 0
+
+  local function worker_of(rank)
+    local w = {rank = rank, seed = 5, barriers = 0}
+    function w.barrier(self, _, _, o)
+      self.barriers = self.barriers + 1
+      local number <const> = self.barriers
+      came[number] = (came[number] or 0) + 1
+      local arrival = {done = function() return came[number] == workers end}
+      function arrival.wait()
+        while not arrival.done() do coroutine.yield "barrier" end
+      end
+      return o and o.async and arrival or arrival.wait()
+    end
+    return w
+  end
+
+  local function table_of(rank, w)
+    return {localize = function(_, column)
+      assert.is_nil(users[column], "asked for while another one uses it")
+      homes[column] = rank
+      if w.visits and w.visits % (own * schedule.stay(blocks, own)) ~= 0 then ahead = ahead + 1 end
+      return {wait = function()
+        coroutine.yield "columns"
+        return true
+      end}
+    end}
+  end
+
+  local function body(rank)
+    local w <const> = worker_of(rank)
+    local r <const> = rotation.new(w, {
+      blocks = blocks, own = own, epochs = epochs, columns = moves and table_of(rank, w) or nil,
+      keys = function(column) return column end,
+      block = function(epoch, row, column) return {epoch = epoch, row = row, column = column} end})
+    for epoch = 1, epochs do
+      local n = 0
+      for block in r:epoch(epoch) do
+        assert.is_nil(users[block.column], "two workers use a column")
+        assert.is_true(not moves or homes[block.column] == rank)
+        users[block.column] = rank
+        coroutine.yield "works"
+        users[block.column] = nil
+        done[#done + 1] = block
+        n, w.visits = n + 1, (w.visits or 0) + 1
+        if n == leave_at then break end
+      end
+    end
+    w:barrier "end"
+  end
+
+  local all = {}
+  for rank = 1, workers do all[rank] = coroutine.create(body) end
+  local started, idle, left = {}, 0, workers
+  while left > 0 do
+    local rank <const> = rng:below(workers) + 1
+    if coroutine.status(all[rank]) ~= "dead" then
+      local ok, what = coroutine.resume(all[rank], not started[rank] and rank or nil)
+      if not ok then error(what, 0) end
+      started[rank], idle = true, what == "barrier" and idle + 1 or 0
+      if coroutine.status(all[rank]) == "dead" then left = left - 1 end
+      assert.is_true(idle < 1000 * workers, "nobody goes on")
+    end
+  end
+  return done, ahead
+end
+
+---Which blocks touched each row and each column, in order: factors are the same bit for bit where these are.
+local function histories(done)
+  local rows, columns = {}, {}
+  for _, block in ipairs(done) do
+    local name <const> = ("%d:%d:%d"):format(block.epoch, block.row, block.column)
+    rows[block.row] = (rows[block.row] or "") .. " " .. name
+    columns[block.column] = (columns[block.column] or "") .. " " .. name
+  end
+  return {rows = rows, columns = columns}
+end
+
+---The same, one sub-epoch after the other.
+local function histories_of_sub_epochs(blocks, epochs)
+  local done = {}
+  for epoch = 1, epochs do
+    local plan <const> = schedule.new(blocks, epoch, 5)
+    for e = 0, blocks - 1 do
+      for row = 0, blocks - 1 do done[#done + 1] = {epoch = epoch, row = row, column = plan:column(e, row)} end
+    end
+  end
+  return histories(done)
+end
+
+describe("the schedule of blocks", function()
+  it("has every block once in an epoch, and no two of a sub-epoch in a row or column", function()
+    for _, blocks in ipairs {1, 2, 6, 7, 8, 12} do
+      local plan <const>, seen = schedule.new(blocks, 1, 3), {}
+      for e = 0, blocks - 1 do
+        local columns = {}
+        for row = 0, blocks - 1 do
+          local column <const> = plan:column(e, row)
+          assert.is_nil(columns[column])
+          assert.is_nil(seen[row * blocks + column])
+          columns[column], seen[row * blocks + column] = true, true
+        end
+      end
+    end
+  end)
+
+  it("is another one in each epoch and with each seed, and the same again", function()
+    local function first(epoch, seed) return table.concat(schedule.new(12, epoch, seed).lines, " ") end
+    assert.equal(first(1, 1), first(1, 1))
+    assert.not_equal(first(1, 1), first(2, 1))
+    assert.not_equal(first(1, 1), first(1, 2))
+  end)
+
+  it("keeps a worker's columns for a group of sub-epochs, and then gives all of them to one other", function()
+    for _, case in ipairs {{8, 2, 2}, {8, 4, 4}, {6, 2, 2}, {12, 4, 4}, {12, 6, 2}, {6, 3, 1}, {9, 3, 3}, {8, 8, 8}} do
+      local blocks, own, stay = table.unpack(case)
+      assert.equal(stay, (schedule.stay(blocks, own)))
+      local plan <const> = schedule.new(blocks, 1, 2)
+      for at = 0, blocks - 1 do
+        for first = 0, blocks - 1, own do
+          local mine <const> = plan:columns(at, first, own)
+          if at % stay ~= 0 then assert.same(plan:columns(at - 1, first, own), mine) end
+          if own == stay then assert.equal(own - 1, mine[own] - mine[1]) end -- sets of all groups are the same ones
+        end
+      end
+    end
+  end)
+
+  it("is done with a third of a group left with the first of a worker's columns", function()
+    for _, case in ipairs {{16, 4, 11}, {16, 8, 43}, {64, 16, 171}} do
+      local blocks, own, at = table.unpack(case)
+      local last = {}
+      for n, visit in ipairs(schedule.new(blocks, 1, 9):visits(0, 0, own)) do last[visit.column] = n end
+      local least, order = math.huge, {}
+      for column, n in pairs(last) do
+        least = math.min(least, n)
+        order[#order + 1] = column
+      end
+      assert.equal(at, least)
+      table.sort(order)
+      for i = 2, #order do assert.is_true(last[order[i - 1]] < last[order[i]]) end
+    end
+  end)
+end)
+
+describe("column blocks that pass from worker to worker", function()
+  it("are one worker's at a time, and are used in the order of the sub-epochs by whoever has them", function()
+    for _, case in ipairs(CASES) do
+      local blocks, own = table.unpack(case)
+      local expected <const> = histories_of_sub_epochs(blocks, 3)
+      for seed = 1, 3 do
+        for _, moves in ipairs {false, true} do
+          assert.same(expected, histories((run(blocks, own, 3, seed, moves))))
+        end
+      end
+    end
+  end)
+
+  it("are asked for while their worker still works on others", function()
+    local _, ahead = run(16, 4, 2, 1, true)
+    assert.is_true(ahead > 0)
+  end)
+
+  it("pass on when all leave an epoch early", function()
+    for seed = 1, 5 do
+      local done <const> = run(16, 4, 2, seed, true, 21)
+      assert.equal(2 * 4 * 21, #done)
+    end
+  end)
+end)
