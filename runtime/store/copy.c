@@ -422,18 +422,20 @@ static int part_send(struct parts *p, bool last) {
     return tide__store_send_writer(table->store, p->to, &w);
 }
 
-/* Rows of a part: so many bytes, and no more than a slot of dense keys can have. */
-static size_t part_capacity(const struct tide_table *table) {
-    const size_t rows = PART_BYTES / (table->row_floats * sizeof(float)) + 1;
-    return table->options.keys == TIDE_KEYS_HASHED || rows < table->places_max
-               ? rows
-               : (size_t)table->places_max;
+/* Rows of a part: so many bytes, and no more than the slot has. */
+static size_t part_capacity(struct tide_table *table, uint32_t slot) {
+    const size_t rows = PART_BYTES / (table->row_floats * sizeof(float));
+    const uint64_t held = tide__slot_places(table, slot);
+    return 1 + (held < rows ? (size_t)held : rows);
 }
 
 int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to) {
     const size_t row_bytes = table->row_floats * sizeof(float);
-    struct parts p = {
-        .table = table, .slot = slot, .to = to, .first = true, .capacity = part_capacity(table)};
+    struct parts p = {.table = table,
+                      .slot = slot,
+                      .to = to,
+                      .first = true,
+                      .capacity = part_capacity(table, slot)};
     p.keys = tide_alloc(p.capacity * sizeof *p.keys);
     p.rows = tide_alloc(p.capacity * row_bytes);
     uint64_t *found = tide_alloc(p.capacity * sizeof *found), from = 0;

@@ -222,6 +222,18 @@ static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, s
     return 0;
 }
 
+uint64_t tide__slot_places(struct tide_table *table, uint32_t number) {
+    if (table->options.keys != TIDE_KEYS_HASHED) {
+        return table->places_max;
+    }
+    struct tide__slot *slot = &table->slots[number];
+    tide_lock(&slot->latch);
+    const struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
+    const uint64_t count = hash ? hash->count : 0;
+    tide_unlock(&slot->latch);
+    return count;
+}
+
 int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, uint64_t *keys,
                     size_t limit, size_t *count, bool *more) {
     struct tide__slot *slot = &table->slots[number];

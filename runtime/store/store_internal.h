@@ -253,6 +253,8 @@ int tide__key_compare(const void *a, const void *b); /* for qsort; keys need no 
  * *more: there are. */
 int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys,
                     size_t limit, size_t *count, bool *more);
+/* About so many keys the slot has places for: dense ones at most, hashed ones now. */
+uint64_t tide__slot_places(struct tide_table *table, uint32_t slot);
 /* Takes every row out of a slot: `each` sees key, word and row before it is freed. */
 int tide__slot_drain(struct tide_table *table, uint32_t slot,
                      int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
