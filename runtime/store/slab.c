@@ -3,8 +3,9 @@
  *
  * Arena a holds base << a rows, so 32 pointers cover every number, none ever moves, and a number
  * becomes an address by one bit scan. Arenas are address space that is committed as rows are
- * touched, so doubling wastes no memory. Rows are aligned to cache lines only where that costs at
- * most 15 %. Free rows form a list through their first word; one of it names further free rows, as
+ * touched, so doubling wastes no memory. Rows are aligned to pages where that costs at most 4 % (a
+ * cold row is then found by one walk of the page tables and fetched in one run), to cache lines where
+ * it costs at most 15 %. Free rows form a list through their first word; one of it names further free rows, as
  * many as it has room for, so that taking and giving rows does not fetch each from memory.
  */
 #include "store/slab.h"
@@ -20,10 +21,12 @@ enum {
 
 static uint32_t row_stride(uint32_t row_floats) {
     const uint32_t bytes = row_floats * 4;
-    static const uint32_t alignments[] = {64, 16};
+    static const struct {
+        uint32_t bytes, percent; /* may be spent on it */
+    } alignments[] = {{4096, 4}, {64, 15}, {16, 15}};
     for (size_t i = 0; i < TIDE_COUNT(alignments); i++) {
-        uint32_t rounded = (bytes + alignments[i] - 1) / alignments[i] * alignments[i];
-        if ((uint64_t)(rounded - bytes) * 100 <= (uint64_t)bytes * 15) {
+        const uint32_t to = alignments[i].bytes, rounded = (bytes + to - 1) / to * to;
+        if ((uint64_t)(rounded - bytes) * 100 <= (uint64_t)bytes * alignments[i].percent) {
             return rounded;
         }
     }

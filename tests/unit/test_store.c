@@ -568,6 +568,23 @@ static void threads_push_the_same_keys_and_no_update_is_lost(void **state) {
     }
 }
 
+static void a_row_of_about_a_page_lies_in_one(void **state) {
+    (void)state;
+    static const uint32_t floats[] = {1000, 1024, 980}, strides[] = {4096, 4096, 3968};
+    struct tide__slab *slab = calloc(1, sizeof *slab);
+    for (size_t i = 0; i < TIDE_COUNT(floats); i++) {
+        uint32_t row = 0;
+        tide__slab_init(slab, floats[i], NULL);
+        for (int taken = 0; taken < 1000; taken++) {
+            assert_int_equal(tide__slab_take(slab, &row), 0);
+            assert_true(strides[i] < 4096 || (uintptr_t)tide__slab_row(slab, row) % 4096 == 0);
+        }
+        assert_int_equal(slab->stride, strides[i]);
+        tide__slab_deinit(slab);
+    }
+    free(slab);
+}
+
 static void lent_rows_are_nobodys_until_the_loan_ends(void **state) {
     (void)state;
     enum { WIDE = 1000, LENT = 3, OTHERS = 100 };
@@ -633,6 +650,7 @@ int main(void) {
     tide__mutant = getenv("TIDE_MUTANT");
 #endif
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_of_about_a_page_lies_in_one),
         cmocka_unit_test(lent_rows_are_nobodys_until_the_loan_ends),
         cmocka_unit_test(rules_agree_with_their_formulas_at_every_width),
         cmocka_unit_test(initial_values_are_a_function_of_seed_and_key_alone),
