@@ -5,6 +5,7 @@ local script = require "tide.script"
 
 local PARTS <const> = {"train", "test"}
 local CACHE_BYTES <const> = 2 << 20  -- rows of a block, of both tables
+local CELLS_LEAST <const> = 4        -- of a row in a block: with fewer, visits to rows cost more than caches save
 local BLOCKS_MOST <const> = 64
 local ENDINGS <const> = {".mtx", ".mmc", ".data", ".dat", ".tsv", ".csv", ".txt"}
 
@@ -165,12 +166,13 @@ return function(data)
   end
 
   ---P: as the options say; else the fewest blocks, for each worker a power of two, whose rows of both tables (row_bytes
-  ---each) fit a core's cache.
+  ---each) fit a core's cache, or fewer if the matrix is too sparse for them.
   local function blocks_for(self, workers)
     local given <const>, row_bytes <const> = rawget(self, "blocks"), rawget(self, "row_bytes")
     if given or not row_bytes then return given or workers end
     local bytes, own = (self.rows + self.cols) * row_bytes, 1
-    while workers * own * CACHE_BYTES < bytes and 2 * own * workers <= BLOCKS_MOST do own = 2 * own end
+    local most <const> = math.min(BLOCKS_MOST, self.count // (CELLS_LEAST * math.max(self.rows, self.cols)))
+    while workers * own * CACHE_BYTES < bytes and 2 * own * workers <= most do own = 2 * own end
     return workers * own
   end
 
