@@ -69,6 +69,7 @@ intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once
 window_leaves_open          window   window
+yield_takes_wake              test_actor
 tick_before_deltas            test_clocked
 tick_before_parts             test_clocked
 tick_before_route             test_clocked
