@@ -39,6 +39,7 @@ static void back_to_scheduler(struct tide_fiber *fiber, bool last) {
  * waits for. */
 static void take_wake(struct tide_fiber *fiber) {
     atomic_exchange_explicit(&fiber->state, FIBER_RUNNING, memory_order_acq_rel);
+    atomic_store_explicit(&fiber->waits_node, 0, memory_order_relaxed);
 }
 
 static void fiber_entry(void *arg) {
@@ -184,6 +185,14 @@ static int killed_suspend(struct tide_fiber *fiber) {
         back_to_scheduler(fiber, false);
     }
     return tide_fail(TIDE_ECANCELED, fiber->cancelled ? "cancelled" : "the actor is being ended");
+}
+
+void tide_fiber_expect(uint64_t key, uint32_t clock, uint16_t node) {
+    struct tide_fiber *fiber = tide_fiber_current();
+    TIDE_ASSERT(fiber != NULL);
+    atomic_store_explicit(&fiber->waits_key, key, memory_order_relaxed);
+    atomic_store_explicit(&fiber->waits_clock, clock, memory_order_relaxed);
+    atomic_store_explicit(&fiber->waits_node, node, memory_order_relaxed);
 }
 
 int tide_fiber_suspend(uint64_t deadline, const char *why) {

@@ -306,6 +306,13 @@ static int pull_pass(struct access *a, const uint64_t *keys, float *out, uint32_
     return code ? code : sent;
 }
 
+/* Until there is news, perhaps of this row. */
+static int wait_for_news(const struct access *a, uint64_t key, const char *why) {
+    tide_fiber_expect(key, tide__has_clock_bound(a->c) ? a->need : UINT32_MAX,
+                      tide__via(a->c, tide__slot_of(a->c->table, key)));
+    return tide_fiber_suspend(TIDE_NEVER, why);
+}
+
 /* The keys at at[0..left) until they are there. */
 static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_t *at,
                      size_t left) {
@@ -320,7 +327,7 @@ static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_
         if (code || left == 0) {
             break;
         }
-        code = tide_fiber_suspend(TIDE_NEVER, c->table->why[0]);
+        code = wait_for_news(a, keys[at[0]], c->table->why[0]);
     }
     tide__sync_wait_end(a->sync, &waiting);
     return code;
@@ -406,7 +413,7 @@ static int write_wait(struct access *a, uint64_t key, struct place *p) {
         uint16_t via = tide__via(a->c, tide__slot_of(a->c->table, key));
         code = check_home(a, key);
         if (!code && via != tide__store_self(a->c->table->store)) {
-            code = tide_fiber_suspend(TIDE_NEVER, a->c->table->why[1]);
+            code = wait_for_news(a, key, a->c->table->why[1]);
         }
         if (code) {
             break;
