@@ -219,10 +219,11 @@ static uint64_t early_rows(struct cluster *c, unsigned nodes) {
     return rows;
 }
 
-/* By every other seed the updates of a clock leave in parts of a few rows, behind the worker. */
+/* By every other seed the updates of a clock leave in parts of a few rows, behind the worker; by
+ * the others the node's other threads go on where a fiber yields. */
 static void by_parts(bool simulated, uint64_t seed) {
-    if (simulated && seed % 2 == 0) {
-        unlikely_begins("clock_in_parts", seed, 0.5);
+    if (simulated) {
+        unlikely_begins(seed % 2 ? "yield_ends_turn" : "clock_in_parts", seed, 0.5);
     }
 }
 
@@ -276,115 +277,6 @@ static void bounds_hold_real(void **state) {
     for (size_t m = 0; m < TIDE_COUNT(models); m++) {
         counters_hold(false, models[m], 1, &early);
     }
-}
-
-/* ---- a pull that meets a latch (real threads: in the simulator nobody is met) ---- */
-
-struct meeting {
-    atomic_uint begun;
-    atomic_bool ticks, over;
-};
-
-static void meeting_begin(struct fiber *f, struct meeting *m) {
-    CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
-    atomic_fetch_add(&m->begun, 1);
-    while (atomic_load(&m->begun) < 2) {
-        (void)tide_sleep(100000);
-    }
-}
-
-/* Two keys whose home is another node; none: 0, 0. */
-static void keys_elsewhere(struct tide_table *table, uint64_t keys[2]) {
-    const struct tide__clocked *c = table->clocked;
-    size_t found = 0;
-    keys[0] = keys[1] = 0;
-    for (uint64_t key = 0; key < ROWS * 37 && found < 2; key++) {
-        if (tide__via(c, tide__slot_of(table, key)) != tide__store_self(table->store)) {
-            keys[found++] = key;
-        }
-    }
-}
-
-/* Waits for the clock of the first key, of which it hears while it stands at the latch of the other. */
-static void reader_run(struct fiber *f) {
-    struct meeting *m = f->arg;
-    struct tide_table *table;
-    uint64_t keys[2];
-    float rows[2 * WORKERS_MAX];
-    CHECK(f, tide_table_find(f->node, "counters", &table) == 0);
-    keys_elsewhere(table, keys);
-    meeting_begin(f, m);
-    CHECK(f, tide_table_pull(table, keys, 2, rows, NULL) == 0);
-    CHECK(f, tide_clock() == 1);
-    CHECK(f, tide_table_pull(table, keys, 2, rows, NULL) == 0);
-    atomic_store(&m->over, true);
-    tide_worker_end();
-}
-
-static void ticker_run(struct fiber *f) {
-    struct meeting *m = f->arg;
-    meeting_begin(f, m);
-    while (!atomic_load(&m->ticks)) {
-        (void)tide_sleep(100000);
-    }
-    CHECK(f, tide_clock() == 1);
-    while (!atomic_load(&m->over)) { /* its end would be news, too */
-        (void)tide_sleep(100000);
-    }
-    tide_worker_end();
-}
-
-static void wait_for_waiter(struct fiber *f, const char *what) {
-    for (bool there = false; !there; (void)tide_sleep(50000)) {
-        struct tide_actor_info info[32];
-        size_t got = tide_actors(f->node, info, 32);
-        for (size_t i = 0; i < got && i < 32; i++) {
-            there = there || strcmp(info[i].waits_for, what) == 0;
-        }
-    }
-}
-
-static void nothing(void *arg) {
-    (void)arg;
-}
-
-static void latch_run(struct fiber *f) {
-    struct meeting *m = f->arg;
-    struct tide_table *table;
-    uint64_t keys[2], old;
-    atomic_uint_fast64_t *word;
-    struct tide__cached *copy;
-    CHECK(f, tide_table_find(f->node, "counters", &table) == 0);
-    struct tide__clocked *c = table->clocked;
-    keys_elsewhere(table, keys);
-    CHECK(f, keys[1] > keys[0]);
-    wait_for_waiter(f, "pull counters");
-    CHECK(f, tide__copy_lock(c, keys[1], false, true, &word, &old, &copy) == TIDE__FOUND);
-    tide__sync_wake(tide__sync_of(table->store)); /* any news: it looks again */
-    wait_for_waiter(f, "yield");
-    atomic_store(&m->ticks, true);
-    while (atomic_load(&c->floor[tide__slot_of(table, keys[0])]) < 1) {
-        (void)tide_sleep(50000);
-    }
-    /* behind what the I/O thread does at the news: it wakes */
-    int code = tide_hop(f->node, TIDE_ROLE_IO, nothing, NULL, nothing);
-    tide__word_unlock(word, old);
-    CHECK(f, code == 0);
-}
-
-static void a_pull_that_meets_a_latch_hears_of_news(void **state) {
-    (void)state;
-    struct cluster c;
-    open_cluster(&c, false, 2, 1);
-    struct job job = job_of("essp:0", 2, 2);
-    create_counters(&c, &job, false);
-    struct meeting meeting = {.begun = 0};
-    struct fiber fibers[3];
-    start(&c, &fibers[0], 0, 0, reader_run, &meeting);
-    start(&c, &fibers[1], 0, 1, latch_run, &meeting); /* on another thread */
-    start(&c, &fibers[2], 1, 2, ticker_run, &meeting);
-    finish(&c, fibers, 3);
-    close_cluster(&c);
 }
 
 /* ---- faults: pauses, broken connections, slots that move, nodes that join and die ---- */
@@ -795,7 +687,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bounds_hold_while_they_and_the_model_change),
         cmocka_unit_test(bounds_hold_simulated),
         cmocka_unit_test(bounds_hold_real),
-        cmocka_unit_test(a_pull_that_meets_a_latch_hears_of_news),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
