@@ -393,6 +393,12 @@ static void who_begins_while_a_slot_moves_is_waited_for(void **state) {
     faults_hold("ssp:1", &(struct faults){.leaves = true}, 22);
 }
 
+/* A new home told of clocks before these workers sent to it, and of none after. */
+static void what_a_new_home_told_too_early_is_told_again(void **state) {
+    (void)state;
+    faults_hold("essp:2", &(struct faults){.leaves = true}, 51);
+}
+
 static void bounds_hold_when_nodes_join_and_connections_break(void **state) {
     (void)state;
     const struct faults faults = {.joins = true, .resets = true};
@@ -682,6 +688,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bounds_hold_while_slots_move),
         cmocka_unit_test(a_row_that_comes_late_hides_no_own_update),
         cmocka_unit_test(who_begins_while_a_slot_moves_is_waited_for),
+        cmocka_unit_test(what_a_new_home_told_too_early_is_told_again),
         cmocka_unit_test(bounds_hold_when_nodes_join_and_connections_break),
         cmocka_unit_test(bounds_hold_over_the_living),
         cmocka_unit_test(bounds_hold_while_they_and_the_model_change),
