@@ -383,14 +383,14 @@ static void bounds_hold_while_slots_move(void **state) {
 /* A row that left the new home before its answer to the fence, and came after it. */
 static void a_row_that_comes_late_hides_no_own_update(void **state) {
     (void)state;
-    faults_hold("essp:2", &(struct faults){.leaves = true}, 18);
+    faults_hold("essp:2", &(struct faults){.leaves = true}, 155);
 }
 
 /* The old home gave the slot away before it heard that these workers begin, the new home got it
  * after. */
 static void who_begins_while_a_slot_moves_is_waited_for(void **state) {
     (void)state;
-    faults_hold("ssp:1", &(struct faults){.leaves = true}, 22);
+    faults_hold("ssp:1", &(struct faults){.leaves = true}, 123);
 }
 
 /* A new home told of clocks before these workers sent to it, and of none after. */
