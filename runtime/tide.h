@@ -292,7 +292,8 @@ struct tide_actor_info {
     tide_address address;
     char name[64];
     char type[24];
-    char waits_for[48]; /* what a suspended fiber waits for: "receive", "call n2:77", "pull factors"; "" when not */
+    char waits_for[112]; /* what a suspended fiber waits for: "receive", "call n2:77", "pull factors", of a table with
+                            clocks "pull factors, key 37 of n2 at clock 5"; "" when not */
     uint64_t waits_since;
     uint64_t messages_handled;
     uint64_t handling_ns;

@@ -69,6 +69,7 @@ intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once
 window_leaves_open          window   window
+yield_takes_wake              test_actor
 tick_before_deltas            test_clocked
 tick_before_parts             test_clocked
 tick_before_route             test_clocked
@@ -121,6 +122,7 @@ exchange_shortest_prefix      test_exchange_deaths
 exchange_late_counts          test_exchange_deaths
 exchange_all_leaves           test_exchange_window
 joiner_by_old_home            test_clocked who_begins_while_a_slot_moves_is_waited_for
+fresh_untold                  test_clocked what_a_new_home_told_too_early_is_told_again
 fence_confirms                test_clocked a_row_that_comes_late_hides_no_own_update
 removal_not_synced            test_checkpoint what_may_come_back_stays_whole
 others_unasked                journal progress

@@ -268,6 +268,22 @@ void tide_trap_exits(bool on) {
 
 /* ---- introspection ---- */
 
+/* Of a fiber that goes on meanwhile the parts may be of two waits: nobody acts on them. */
+static void describe_wait(struct tide_fiber *fiber, const char *why, struct tide_actor_info *info) {
+    const unsigned node = atomic_load_explicit(&fiber->waits_node, memory_order_relaxed),
+                   clock = atomic_load_explicit(&fiber->waits_clock, memory_order_relaxed);
+    const uint64_t key = atomic_load_explicit(&fiber->waits_key, memory_order_relaxed);
+    char row[64] = "", of[32] = "";
+    if (node != 0) {
+        snprintf(row, sizeof row, ", key %llu of n%u", (unsigned long long)key, node);
+    }
+    if (node != 0 && clock != UINT32_MAX) {
+        snprintf(of, sizeof of, " at clock %u", clock);
+    }
+    snprintf(info->waits_for, sizeof info->waits_for, "%.47s%s%s", why, row, of);
+    info->waits_since = atomic_load_explicit(&fiber->waits_since, memory_order_relaxed);
+}
+
 static void describe(struct actor *actor, struct tide_actor_info *info) {
     *info = (struct tide_actor_info){
         .address = actor_address(actor),
@@ -286,8 +302,7 @@ static void describe(struct actor *actor, struct tide_actor_info *info) {
     struct tide_fiber *fiber = __atomic_load_n(&actor->fibers, __ATOMIC_ACQUIRE);
     const char *why = fiber == NULL ? NULL : atomic_load_explicit(&fiber->waits_for, memory_order_relaxed);
     if (why != NULL) {
-        snprintf(info->waits_for, sizeof info->waits_for, "%s", why);
-        info->waits_since = atomic_load_explicit(&fiber->waits_since, memory_order_relaxed);
+        describe_wait(fiber, why, info);
     }
 }
 

@@ -107,6 +107,9 @@ struct tide_fiber *tide_fiber_current(void);
 /* Suspends the current fiber until tide_fiber_wake; a wake that came before is not lost. `why` is a static string or
  * lives until the wake. Spurious wake-ups are possible: re-check. deadline: ETIMEDOUT. ECANCELED if the actor is killed. */
 int tide_fiber_suspend(uint64_t deadline, const char *why);
+/* For people (tide_actors): the current fiber's next suspension waits for the row of this key from that node, as of a
+ * clock (UINT32_MAX: of any). */
+void tide_fiber_expect(uint64_t key, uint32_t clock, uint16_t node);
 /* Any thread. Fibers are recycled, never freed while the system lives: a late wake is a spurious wake-up of another. */
 void tide_fiber_wake(struct tide_fiber *fiber);
 /* Makes present and later suspensions of a fiber of the calling actor answer ECANCELED. It must not have ended. */

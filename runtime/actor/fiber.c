@@ -1,7 +1,8 @@
 /*
  * Fibers: the blocking actors' stacks. A fiber suspends by switching to its scheduler and is resumed on the same
  * thread; a wake from any thread is one atomic exchange, plus a push of the fiber's own embedded message when it
- * slept on another thread. State: RUNNING -> SUSPENDED by the owner, anything -> WOKEN by a waker.
+ * slept on another thread. State: RUNNING -> SUSPENDED by the owner, anything -> WOKEN by a waker. Only what suspends
+ * takes a wake: one that comes while the fiber runs or yields stays for the next suspension.
  */
 #include "actor/internal.h"
 
@@ -34,9 +35,17 @@ static void back_to_scheduler(struct tide_fiber *fiber, bool last) {
     context_switch(&fiber->context, &s->main_context, last);
 }
 
+/* After a suspension. acquire: pairs with every wake before this moment; none is lost, the fiber re-checks what it
+ * waits for. */
+static void take_wake(struct tide_fiber *fiber) {
+    atomic_exchange_explicit(&fiber->state, FIBER_RUNNING, memory_order_acq_rel);
+    atomic_store_explicit(&fiber->waits_node, 0, memory_order_relaxed);
+}
+
 static void fiber_entry(void *arg) {
     struct tide_fiber *fiber = arg;
     context_started(&fiber->context, &fiber->actor->scheduler->main_context);
+    take_wake(fiber); /* that which started it */
     fiber->run(fiber->arg);
     fiber->ended = true;
     back_to_scheduler(fiber, true);
@@ -142,8 +151,6 @@ void fiber_make_ready(struct scheduler *s, struct tide_fiber *fiber) {
 }
 
 void fiber_resume(struct scheduler *s, struct tide_fiber *fiber) {
-    /* acquire: pairs with every wake before this moment; none is lost, the fiber re-checks what it waits for */
-    atomic_exchange_explicit(&fiber->state, FIBER_RUNNING, memory_order_acq_rel);
     timer_disarm(s, &fiber->deadline);
     atomic_store_explicit(&fiber->waits_for, NULL, memory_order_relaxed);
     s->current_fiber = fiber;
@@ -180,6 +187,14 @@ static int killed_suspend(struct tide_fiber *fiber) {
     return tide_fail(TIDE_ECANCELED, fiber->cancelled ? "cancelled" : "the actor is being ended");
 }
 
+void tide_fiber_expect(uint64_t key, uint32_t clock, uint16_t node) {
+    struct tide_fiber *fiber = tide_fiber_current();
+    TIDE_ASSERT(fiber != NULL);
+    atomic_store_explicit(&fiber->waits_key, key, memory_order_relaxed);
+    atomic_store_explicit(&fiber->waits_clock, clock, memory_order_relaxed);
+    atomic_store_explicit(&fiber->waits_node, node, memory_order_relaxed);
+}
+
 int tide_fiber_suspend(uint64_t deadline, const char *why) {
     struct scheduler *s = tide__scheduler;
     TIDE_ASSERT(s != NULL && s->current_fiber != NULL);
@@ -192,7 +207,7 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
     /* acquire on failure: pairs with the waker's exchange, its writes are visible when we go on */
     if (!atomic_compare_exchange_strong_explicit(&fiber->state, &expected, FIBER_SUSPENDED, memory_order_acq_rel,
                                                  memory_order_acquire)) {
-        atomic_exchange_explicit(&fiber->state, FIBER_RUNNING, memory_order_acq_rel);
+        take_wake(fiber);
         return 0;
     }
     fiber->timed_out = false;
@@ -203,6 +218,7 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
     atomic_store_explicit(&fiber->waits_since, s->now, memory_order_relaxed);
     uint64_t began = trace_now(s);
     back_to_scheduler(fiber, false);
+    take_wake(fiber);
     if (TIDE_UNLIKELY(began != 0)) {
         trace_fiber(fiber, began, why);
     }
@@ -241,12 +257,15 @@ int tide_yield(void) {
     if (fiber->actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
-    /* WOKEN while queued: a wake from elsewhere must not queue it a second time. */
-    atomic_store_explicit(&fiber->state, FIBER_WOKEN, memory_order_relaxed);
+    /* The state stays as it is, not SUSPENDED: a wake from elsewhere does not queue it a second time. Who yields may
+     * be on its way to a suspension, and what it is woken for have looked at already. */
     fiber_make_ready(fiber->actor->scheduler, fiber);
     fiber->actor->scheduler->yielded = true;
     atomic_store_explicit(&fiber->waits_for, "yield", memory_order_relaxed);
     back_to_scheduler(fiber, false);
+    if (TIDE_MUTANT(yield_takes_wake)) {
+        take_wake(fiber);
+    }
     return fiber->actor->killed || fiber->cancelled ? killed_suspend(fiber) : 0;
 }
 

@@ -133,6 +133,8 @@ struct tide_fiber {
     void (*run)(void *arg);
     void *arg;
     _Atomic(const char *) waits_for;
+    atomic_uint_fast64_t waits_key;        /* the row, */
+    atomic_uint waits_clock, waits_node;   /* its clock, and from where; node 0: none is told */
     atomic_uint_fast64_t waits_since;
     uint32_t cancelled_suspends;
     uint32_t number;   /* of the scheduler's fibers, from 1, in traces */

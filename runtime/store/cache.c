@@ -165,6 +165,15 @@ static bool wanted(const struct access *a, uint32_t slot, const struct tide__cac
     return unasked && !comes;
 }
 
+/* The same, and then one is under way, which the caller sends: for no more than it asks, others may
+ * want more. */
+static bool mark_wanted(const struct access *a, uint32_t slot, struct tide__cached *r) {
+    const bool is_wanted = wanted(a, slot, r);
+    r->asked = r->asked || is_wanted;
+    r->asked_need = is_wanted ? a->need : r->asked_need;
+    return is_wanted;
+}
+
 /* FOUND: latched, good to read. NOT_FOUND: initial values. MISSED: not yet; *ask: it is wanted. */
 static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask) {
     struct tide__clocked *c = a->c;
@@ -191,11 +200,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
         return TIDE__MISSED;
     }
     bool good = fresh(a, slot, r);
-    if (TIDE_UNLIKELY((!good || c->model == TIDE_ASYNC) && wanted(a, slot, r))) {
-        *ask = true;
-        r->asked = true;
-        r->asked_need = a->need;
-    }
+    *ask = TIDE_UNLIKELY(!good || c->model == TIDE_ASYNC) && mark_wanted(a, slot, r);
     if (TIDE_UNLIKELY(!good)) {
         tide__word_unlock(p->word, p->old);
         return TIDE__MISSED;
@@ -306,6 +311,13 @@ static int pull_pass(struct access *a, const uint64_t *keys, float *out, uint32_
     return code ? code : sent;
 }
 
+/* Until there is news, perhaps of this row. */
+static int wait_for_news(const struct access *a, uint64_t key, const char *why) {
+    tide_fiber_expect(key, tide__has_clock_bound(a->c) ? a->need : UINT32_MAX,
+                      tide__via(a->c, tide__slot_of(a->c->table, key)));
+    return tide_fiber_suspend(TIDE_NEVER, why);
+}
+
 /* The keys at at[0..left) until they are there. */
 static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_t *at,
                      size_t left) {
@@ -320,7 +332,7 @@ static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_
         if (code || left == 0) {
             break;
         }
-        code = tide_fiber_suspend(TIDE_NEVER, c->table->why[0]);
+        code = wait_for_news(a, keys[at[0]], c->table->why[0]);
     }
     tide__sync_wait_end(a->sync, &waiting);
     return code;
@@ -385,11 +397,9 @@ static int write_lock(struct access *a, uint64_t key, struct place *p) {
         return TIDE__MISSED;
     }
     if (TIDE_UNLIKELY(c->table->options.update == TIDE_UPDATE_ADAGRAD && !p->record->valid)) {
-        bool is_wanted = wanted(a, slot, p->record);
-        p->record->asked = true;
-        p->record->asked_need = a->need;
+        const bool is_wanted = mark_wanted(a, slot, p->record);
         tide__word_unlock(p->word, p->old);
-        return is_wanted ? ask(a, &key, 1) < 0 ? TIDE_EUNREACHABLE : TIDE__MISSED : TIDE__MISSED;
+        return is_wanted && ask(a, &key, 1) < 0 ? TIDE_EUNREACHABLE : TIDE__MISSED;
     }
     p->row = tide__cached_value(p->record);
     return TIDE__FOUND;
@@ -406,7 +416,7 @@ static int write_wait(struct access *a, uint64_t key, struct place *p) {
         uint16_t via = tide__via(a->c, tide__slot_of(a->c->table, key));
         code = check_home(a, key);
         if (!code && via != tide__store_self(a->c->table->store)) {
-            code = tide_fiber_suspend(TIDE_NEVER, a->c->table->why[1]);
+            code = wait_for_news(a, key, a->c->table->why[1]);
         }
         if (code) {
             break;
@@ -572,6 +582,24 @@ int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const 
     return code;
 }
 
+/* As read_lock; what is wanted is asked for. */
+static int read_lock_asking(struct access *a, uint64_t key, struct place *p) {
+    for (;;) {
+        uint64_t one = key;
+        bool is_wanted;
+        int code = read_lock(a, key, p, &is_wanted);
+        if (TIDE_LIKELY(!is_wanted)) {
+            return code;
+        }
+        if (code == TIDE__FOUND) { /* async: old, but good to read */
+            tide__word_unlock(p->word, p->old);
+        }
+        if (ask(a, &one, 1)) {
+            return TIDE_EUNREACHABLE;
+        }
+    }
+}
+
 int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **row,
                           struct tide_table_read *read) {
     struct tide__clocked *c = table->clocked;
@@ -588,15 +616,8 @@ int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **
     struct access a;
     access_begin(&a, c, worker);
     struct place p;
-    bool is_wanted;
-    int code = read_lock(&a, key, &p, &is_wanted);
     uint64_t since = 0;
-    if (TIDE_UNLIKELY(is_wanted)) {
-        uint64_t one = key;
-        if (ask(&a, &one, 1)) {
-            return TIDE_EUNREACHABLE;
-        }
-    }
+    int code = read_lock_asking(&a, key, &p);
     while (TIDE_UNLIKELY(code != TIDE__FOUND)) {
         if (code == TIDE__NOT_FOUND) { /* at home and never written: it gets its row */
             code = write_wait(&a, key, &p);
@@ -610,7 +631,7 @@ int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **
         uint32_t at = 0;
         code = scratch ? pull_wait(&a, &key, scratch, &at, 1) : TIDE_ENOMEM;
         tide_free(scratch);
-        code = code ? code : read_lock(&a, key, &p, &is_wanted);
+        code = code ? code : read_lock_asking(&a, key, &p);
     }
     count_read(&a, 1, since ? tide_port_now(table->store->port) - since : 0);
     *row = p.row;

@@ -221,7 +221,8 @@ struct tide__clocked {
 
     /* home; I/O except where marked */
     uint64_t version;                    /* of the last VALUE */
-    uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH told it */
+    uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH told it, */
+    bool pushed[TIDE_SLOT_COUNT];        /* and what changed until then went to copies before */
     struct tide__declared *declared;
     struct tide__watches watches[TIDE_SLOT_COUNT];
     struct tide__detours *detours[TIDE_SLOT_COUNT];
@@ -410,6 +411,9 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
 void tide__ask_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
                        const struct tide_message *message);
 void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
+/* Slots (as they were read) that a node sends straight to this home from now on: it hears again what
+ * was announced of them, for from a home that it did not send to yet it took nothing. */
+void tide__fresh_tell(struct tide__clocked *c, uint16_t node, const uint8_t *slots, size_t count);
 /* Ticks or members changed: clocks rise, and who waits for it is served. */
 void tide__clocks_advance(struct tide__clocked *c);
 void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has just come */

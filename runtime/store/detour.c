@@ -178,6 +178,9 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
                 clock == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : c->announced[s];
         }
     }
+    if (!TIDE_MUTANT(fresh_untold)) {
+        tide__fresh_tell(c, from, slots, count);
+    }
     if (answer) {
         tide__bound_tell(c, from); /* it knows how the table was made, not what changed since */
         tide__declare_to(c, from, false);

@@ -6,7 +6,8 @@
  * updates of g back and sends FENCE by the old way; H2's answer, FENCED, comes back by the same
  * way. Then everything n sent to H1 is applied at H2, and everything H1 sent to n has come. n sends
  * what accumulated straight to H2, then ROUTE(g): from there on its own ticks count for g at H2.
- * Until then they do not: H2 has a detour for (g, n) with n's clock as it came by H1.
+ * Until then they do not: H2 has a detour for (g, n) with n's clock as it came by H1. What H2 told of
+ * clocks meanwhile, n did not take, for rows of H1 might still come: behind ROUTE H2 tells it again.
  *
  * Which slots n sends straight to a home is declared to it: by ROUTE for all of them when the table
  * is made, so that a home knows of nobody less than of those it must wait for.
@@ -461,6 +462,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
     bool old_home_listed = false;
     c->version = c->version > version ? c->version : version;
     c->announced[s] = (uint32_t)clock;
+    c->pushed[s] = false; /* not that this node knew */
     for (size_t i = 0; i < count; i++) {
         const uint16_t node = (uint16_t)tide__number_at(nodes, i);
         old_home_listed = old_home_listed || node == from;

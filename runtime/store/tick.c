@@ -5,7 +5,7 @@
  * FRESH follows them to every node, and parked requests are answered. A slot whose updates still
  * come by another way from some node has a detour for it (shift.c).
  */
-#include "store/clocked.h"
+#include "store/shift.h"
 
 static uint32_t route_of(const struct tide__clocked *c, uint32_t slot) {
     return atomic_load_explicit(&c->table->slots[slot].route, memory_order_relaxed);
@@ -72,24 +72,48 @@ uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t nod
 /* ---- FRESH ---- */
 
 /* `pushed`: what changed until then went to all who hold copies. */
+static void fresh_to(struct tide__clocked *c, uint16_t node, uint32_t clock, uint32_t any,
+                     bool pushed, const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 6);
+    tide_write_uint(&w, TIDE__OP_FRESH);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, clock);
+    tide_write_uint(&w, tide__slot_applied(c, any, node));
+    tide_write_bool(&w, pushed);
+    tide_write_binary(&w, slots, TIDE_SLOT_COUNT / 8);
+    (void)tide__sync_send(c->table->store, node, &w);
+}
+
 static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any, bool pushed,
                        const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     const uint16_t self = tide__store_self(c->table->store);
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
-        if (p->gone || p->id == self) {
+        if (!p->gone && p->id != self) {
+            fresh_to(c, p->id, clock, any, pushed, slots);
+        }
+    }
+}
+
+void tide__fresh_tell(struct tide__clocked *c, uint16_t node, const uint8_t *slots, size_t count) {
+    bool told[TIDE_SLOT_COUNT] = {false};
+    for (size_t i = 0; i < count && node != tide__store_self(c->table->store); i++) {
+        const uint32_t first = tide__number_at(slots, i), clock = c->announced[first];
+        uint64_t same[TIDE_SLOT_COUNT / 64] = {0};
+        if (told[first] || clock == 0 || !tide__slot_here(c, first)) {
             continue;
         }
-        struct tide_writer w;
-        tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 6);
-        tide_write_uint(&w, TIDE__OP_FRESH);
-        tide_write_uint(&w, c->table->id);
-        tide_write_uint(&w, clock);
-        tide_write_uint(&w, tide__slot_applied(c, any, p->id));
-        tide_write_bool(&w, pushed);
-        tide_write_binary(&w, slots, TIDE_SLOT_COUNT / 8);
-        (void)tide__sync_send(c->table->store, p->id, &w);
+        for (size_t k = i; k < count; k++) {
+            const uint32_t s = tide__number_at(slots, k);
+            if (c->announced[s] == clock && c->pushed[s] == c->pushed[first] &&
+                tide__slot_here(c, s)) {
+                told[s] = true;
+                same[s / 64] |= UINT64_C(1) << (s % 64);
+            }
+        }
+        fresh_to(c, node, clock, first, c->pushed[first], same);
     }
 }
 
@@ -139,6 +163,7 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         if (slots[s / 64] >> (s % 64) & 1) {
             c->announced[s] = clock > c->announced[s] ? clock : c->announced[s];
+            c->pushed[s] = pushes;
             if (tide__via(c, s) == self) {
                 tide__floor_raise(&c->floor[s], clock);
             }

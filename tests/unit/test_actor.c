@@ -491,6 +491,30 @@ static void a_fiber_that_yields_lets_a_message_of_another_thread_in(void **state
     wait_flag(1);
 }
 
+static void wake_parent(void *parent) {
+    tide_fiber_wake(parent);
+}
+
+/* Like one that is listed somewhere, has looked, and meets a latch before it suspends. */
+static int yield_before_suspending(void *state) {
+    (void)state;
+    tide_fiber_wake(tide_fiber_current());
+    CHECK(tide_yield() == 0);
+    CHECK(tide_fiber_suspend(tide_node_now(node) + PATIENCE, "what came before the yield") == 0);
+    CHECK(tide_fiber_start(wake_parent, tide_fiber_current(), 0, NULL) == 0);
+    CHECK(tide_yield() == 0);
+    CHECK(tide_fiber_suspend(tide_node_now(node) + PATIENCE, "what came during the yield") == 0);
+    CHECK(tide_fiber_suspend(tide_node_now(node) + 1, "what does not come") == TIDE_ETIMEDOUT);
+    done();
+    return 0;
+}
+
+static void a_yield_takes_no_wake(void **state) {
+    (void)state;
+    fiber(yield_before_suspending, NULL, TIDE_ROLE_COMPUTE);
+    wait_flag(1);
+}
+
 /* ---- supervisors ---- */
 
 static atomic_int starts[3], runs[3];
@@ -631,6 +655,7 @@ static int run(const char *name, bool sim) {
         IN_WORLD(names_live_as_long_as_their_actor),
         IN_WORLD(a_fiber_that_ignores_its_end_is_abandoned),
         IN_WORLD(an_actor_runs_further_fibers),
+        IN_WORLD(a_yield_takes_no_wake),
         IN_WORLD(one_for_one_restarts_the_crashed_child_only),
         IN_WORLD(rest_for_one_restarts_the_later_children_too),
         IN_WORLD(all_for_one_restarts_everybody),
@@ -649,6 +674,9 @@ static int run(const char *name, bool sim) {
 }
 
 int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     int failed = run("real", false);
     failed += run("simulated", true);
     return failed + atomic_load(&failures);
