@@ -17,7 +17,7 @@ local opt = tide.options {
   center   = {"subtract the mean of the training cells", default = true},
   test     = {"share of a single file that is held out", default = 0.1},
   driver   = {"bold driver: step size 5 % up after a better epoch, halved after a worse one", default = true},
-  blocks   = {"blocks on a side of the matrix, a multiple of all workers; without it by caches and density", type = "integer"},
+  blocks   = {"blocks on a side of the matrix, a multiple of all workers; else by caches, density", type = "integer"},
   technique = {"where rows live: at a fixed home, or with the worker that uses them now", default = "static",
                choices = {"static", "relocate"}},
   nodes    = {"node processes on this machine", default = 4},
