@@ -81,10 +81,9 @@ class Table:
         self.row("relocation, 1000 keys of 1000 floats a call, over a bare stream", "x",
                  rows["  rows moved, over a bare stream"], 0.85, True)
 
-    def processor_time(self, arguments, nodes, epochs):
+    def processor_time(self, script, nodes, epochs):
         """User and system time of all processes for one epoch more: what start and end take is not in it."""
-        script = [os.path.join(self.build, "tide"), "run", os.path.join(applications.EXAMPLES, arguments[0]),
-                  *arguments[1:], "--workers", "1", "--json", "--nodes", str(nodes), "--epochs"]
+        script = [os.path.join(self.build, "tide"), "run", *script, "--nodes", str(nodes), "--epochs"]
         used = []
         for count in epochs:
             before = os.times()
@@ -93,11 +92,11 @@ class Table:
             used.append(after.children_user + after.children_system - before.children_user - before.children_system)
         return (used[1] - used[0]) / (epochs[1] - epochs[0])
 
-    def processor_times(self, name, arguments, epochs):
+    def processor_times(self, name, script, epochs):
         """Those of four and eight nodes over that of one, in turn, by the same way of working."""
         if not self.wants("processor time"):
             return
-        rounds = [[self.processor_time(arguments, nodes, epochs) for nodes in (1, 4, 8)] for _ in range(self.repeats)]
+        rounds = [[self.processor_time(script, nodes, epochs) for nodes in (1, 4, 8)] for _ in range(self.repeats)]
         one, *more = (statistics.median(r[i] for r in rounds) for i in range(3))
         for nodes, time in zip((4, 8), more):
             self.row(f"processor time of an epoch, {name}, {nodes} nodes over one", "x", time / one, 1.3)
@@ -128,8 +127,9 @@ def main():
                 table.epochs(f"{model} d=100 2x1, {technique}",
                              KGE + ["--data", data, "--model", model.lower(), "--technique", technique, "--cluster"], (2, 1),
                              0.6 * peers[2])
-        table.processor_times("ComplEx", KGE + ["--data", os.path.join(directory, "ComplEx"), "--technique", "replicate"],
-                              (2, 6))
+        table.processor_times("ComplEx", [os.path.join(applications.EXAMPLES, KGE[0]), *KGE[1:-2], "--workers", "1", "--data",
+                                          os.path.join(directory, "ComplEx"), "--technique", "relocate", "--cluster"],
+                              (2, 12))
     for layout, peer in zip(LAYOUTS, (1.87, 1.75, 2.49)):
         table.epochs("word2vec d=100 {}x{}".format(*layout), ["word2vec.lua", "--data", "generated", "--epochs", "3"],
                      layout, 0.6 * peer)
@@ -138,7 +138,7 @@ def main():
                      ["word2vec.lua", "--data", "generated", "--epochs", "3", "--technique", technique], (2, 1), 0.6 * 2.49)
     if table.wants("relocation"):
         table.relocation()
-    table.processor_times("MF 1M", mf1m + ["--technique", "relocate"], (5, 25))
+    table.processor_times("MF 1M", [os.path.join(HERE, "dsgd.lua")], (5, 25))
 
 
 if __name__ == "__main__":
