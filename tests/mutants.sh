@@ -129,7 +129,7 @@ others_unasked                journal progress
 unread_pruned                 disk,$saving checkpoint
 one_observer                  test_succession the_word_of_one_member_about_another_is_not_enough
 not_settled                   test_store_replica two_that_leave_take_no_push_with_them
-late_value_taken              test_vap bound_holds_when_copies_are_evicted
+late_value_taken              test_vap TIDE_TEST_SEEDS=3
 vap_no_retrace                test_vap bound_holds_while_slots_move
 ticks_not_awaited             test_checkpoint TIDE_TEST_SEEDS=100
 copies_of_first_rows          test_store_replica a_push_of_many_keys_is_the_same_on_all_copies
