@@ -90,6 +90,20 @@ run 0 run "$root/examples/mf.lua" --nodes 2 --epochs 25 --eps 30
 says out.txt 'taken back'
 more 1 "$(sed -n 's/.*best \([0-9.]*\) after.*/\1/p' out.txt)" || fail "the bold driver does not recover"
 
+# A matrix is cut into as many blocks as fit the caches, but not so fine that a row has hardly a cell in a block.
+cat >blocks.lua <<'LUA'
+local tide = require "tide"
+tide.main(function()
+  for _, cells in ipairs {100000, 200000} do
+    local matrix = tide.data.generate {rows = 10000, columns = 10000, train = cells, test = 10, rank = 1, seed = 1}
+    print(cells .. " cells: " .. tide.data.ratings(matrix, {row_bytes = 400}):cut(1, 2).blocks .. " blocks")
+  end
+end)
+LUA
+run 0 run blocks.lua
+says out.txt '100000 cells: 2 blocks'
+says out.txt '200000 cells: 4 blocks'
+
 # Files: ratings in a file, a matrix in a directory, and what is wrong with them.
 awk 'BEGIN { srand(3); print "userId,movieId,rating"
              for (u = 0; u < 60; u++) for (m = 0; m < 40; m++) if (rand() < 0.5)
