@@ -4,10 +4,7 @@ package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 local table_spec
 
 local function fresh()
-  for name in pairs(package.loaded) do
-    if name == "tide" or name:find("^tide%.") then package.loaded[name] = nil end
-  end
-  package.loaded["tide.core"] = require "tests.lua.fake_train"().core
+  require "tests.lua.fresh"()
   table_spec = require "tide.table_spec"
 end
 

@@ -1,4 +1,4 @@
--- The fake of tide.core under train_spec.lua: no node, a clock that stands, messages kept.
+-- The fake of tide.core under specs of running jobs: no node, a clock that stands, messages kept.
 
 ---A core that keeps what is sent, for specs of running jobs.
 ---@return table fake {core, sent, answers, time, ...}
@@ -83,6 +83,12 @@ return function()
       return {addresses = addresses}
     end
     return {}
+  end
+
+  ---A script as the driver sends it.
+  function f.script_of(text, path)
+    return {text = text, path = path or "x.lua", sha = f.core.sha256(text), args = {}, modules = {},
+            args_sha = require("tide.script").args_sha({})}
   end
   return f
 end

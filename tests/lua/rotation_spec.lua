@@ -7,12 +7,7 @@ local CASES <const> = {{4, 4}, {4, 2}, {4, 1}, {8, 4}, {6, 2}, {6, 3}, {12, 4}, 
 local schedule, rotation, random
 
 setup(function()
-  for name in pairs(package.loaded) do
-    if name == "tide" or name:find("^tide%.") then package.loaded[name] = nil end
-  end
-  local fake <const> = require "tests.lua.fake_train"()
-  package.loaded["tide.core"] = fake.core
-  random = fake.core.random
+  random = require "tests.lua.fresh"().core.random
   schedule, rotation = require "tide.data.schedule", require "tide.data.rotation"
 end)
 

@@ -1,23 +1,10 @@
 -- The parts of running a script that need no node: jobs, table declarations, data cuts, the controller's bookkeeping,
--- a worker's conversation with it, the summary. The core is a fake that keeps what is sent.
+-- the summary. The core is a fake that keeps what is sent.
 package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 
 local fake
 
-local new_fake <const> = require "tests.lua.fake_train"
-
-local function fresh()
-  for name in pairs(package.loaded) do
-    if name == "tide" or name:find("^tide%.") then package.loaded[name] = nil end
-  end
-  fake = new_fake()
-  package.loaded["tide.core"] = fake.core
-end
-
-local function script_of(text, path)
-  return {text = text, path = path or "x.lua", sha = fake.core.sha256(text), args = {}, modules = {},
-          args_sha = require("tide.script").args_sha({})}
-end
+local function fresh() fake = require "tests.lua.fresh"() end
 
 local function caught(f, ...)
   local ok, err = pcall(f, ...)
@@ -159,7 +146,7 @@ local function start_controller(text, changes)
   local controller = require "tide.controller"
   local script = require "tide.script"
   local a = {
-    run = "r", script = script_of(text or JOB), job = "j", seed = 1, params = {eps = 1}, tables = {},
+    run = "r", script = fake.script_of(text or JOB), job = "j", seed = 1, params = {eps = 1}, tables = {},
     nodes = {{name = "n1", id = 2, agent = "a:1", workers = 2}, {name = "n2", id = 3, agent = "a:2", workers = 1}},
   }
   for k, v in pairs(changes or {}) do a[k] = v end
@@ -672,193 +659,6 @@ describe("a run that loses workers", function()
     assert.equal("T0203", caught(job, {name = "j", worker = print, on_loss = "ignore"}).code)
     assert.equal("T0203", caught(job, {name = "j", worker = print, chunks = 3}).code)
     assert.equal("T0203", caught(job, {name = "j", worker = print, data = 1.5}).code)
-  end)
-end)
-
-local function run_worker(text, inbox, changes)
-  local a = {rank = 2, workers = 3, node = "n1", seed = 5, params = {eps = 1}, controller = "c:1", job = "j",
-             tables = {}, script = script_of(text)}
-  for k, v in pairs(changes or {}) do a[k] = v end
-  fake.inbox = inbox
-  local exit, plain_print = os.exit, print
-  require("tide.worker").main(a)
-  rawset(os, "exit", exit)
-  rawset(_G, "print", plain_print)
-  local ops = {}
-  for i, s in ipairs(fake.sent) do ops[i] = s.value.op end
-  return ops
-end
-
-local GO <const> = {kind = "cast", value = {op = "go", id = 0}}
-local END <const> = {kind = "cast", value = {op = "end"}}
-local NOTHING <const> = false -- who looks finds no message yet
-
-describe("a worker", function()
-  it("is one of its node while its function runs, and counts its clocks there", function()
-    run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", worker = function(w) print(w:clock(), w:clock()) end}]], {GO, END})
-    assert.equal("1\t2", fake.sent[2].value.text)
-    assert.equal(2, fake.clock)
-    assert.is_nil(fake.worker)
-  end)
-  before_each(fresh)
-
-  it("runs the job's function and then serves evaluations until the end", function()
-    local ops = run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", worker = function(w) print("hello", w.rank) end,
-        evaluate = {e = function() return 6, 2 end}}
-    ]], {GO, {kind = "cast", value = {op = "evaluate", id = 3, name = "e"}}, END})
-    assert.same({"ready", "log", "done", "evaluated"}, ops)
-    assert.equal("hello\t2", fake.sent[2].value.text)
-    assert.same({6, 2}, {fake.sent[4].value.sum, fake.sent[4].value.count})
-  end)
-
-  it("takes new params from a report and serves an evaluation while it waits there", function()
-    local ops = run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", evaluate = {e = function(w) return w.params.eps, 1 end}, worker = function(w)
-        w:report {loss = 1}
-        print(w.params.eps, w:stopping())
-      end}
-    ]], {GO, {kind = "cast", value = {op = "evaluate", id = 1, name = "e"}},
-      {kind = "cast", value = {op = "answer", id = 1, params = {eps = 9}, stop = true}}})
-    assert.same({"ready", "report", "evaluated", "log", "done"}, {table.unpack(ops, 1, 5)})
-    assert.equal("9\ttrue", fake.sent[4].value.text)
-  end)
-
-  local function cast(value) return {kind = "cast", value = value} end
-
-  it("comes to barriers without waiting, and waits for their passing in any order", function()
-    local ops = run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", worker = function(w)
-        local one = w:barrier("b", "v", {async = true})
-        local two = w:barrier("b", nil, {async = true})
-        print(one:done(), two:done())
-        print(two:wait()[3], one:done(), one:wait()[2], one:wait()[2])
-        w:barrier "c"
-      end}
-    ]], {GO, NOTHING, NOTHING, cast {op = "pass", id = 1, values = {{rank = 2, value = "v"}}},
-      cast {op = "pass", id = 2, values = {{rank = 3, value = "w"}}}, cast {op = "pass", id = 3}, END})
-    assert.same({"ready", "barrier", "barrier", "log", "log", "barrier", "done"}, ops)
-    assert.same({1, "b", "v"}, {fake.sent[2].value.id, fake.sent[2].value.name, fake.sent[2].value.value})
-    assert.equal("false\tfalse", fake.sent[4].value.text)
-    assert.equal("w\ttrue\tv\tv", fake.sent[5].value.text)
-  end)
-
-  it("hears of a barrier's passing while it waits in a report", function()
-    local ops = run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", worker = function(w)
-        local one = w:barrier("b", nil, {async = true})
-        w:report {loss = 1}
-        print(one:done(), w.params.eps)
-      end}
-    ]], {GO, cast {op = "pass", id = 1}, cast {op = "answer", id = 1, params = {eps = 3}}, END})
-    assert.same({"ready", "barrier", "report", "log", "done"}, ops)
-    assert.equal("true\t3", fake.sent[4].value.text)
-  end)
-
-  it("that returns does so when all that it came to have passed: its values count", function()
-    local ops = run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", worker = function(w)
-        for _ = 1, 2 do w:barrier("b", 1, {async = true}) end
-      end}
-    ]], {GO, cast {op = "pass", id = 1}})
-    assert.same({"ready", "barrier", "barrier", "failed"}, ops) -- the fake has no more messages
-    fresh()
-    ops = run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function(w) w:barrier("b", 1, '
-      .. '{async = true}) end}', {GO, cast {op = "pass", id = 1}, END})
-    assert.same({"ready", "barrier", "done"}, ops)
-  end)
-
-  it("is ended while barriers have not passed", function()
-    local ops = run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function(w) w:barrier("b", 1, '
-      .. '{async = true}):wait() end}', {GO, END})
-    assert.same({"ready", "barrier"}, ops)
-  end)
-
-  it("waits before it comes to more barriers than are kept", function()
-    local inbox = {GO}
-    for id = 1, 10 do inbox[#inbox + 1] = cast {op = "pass", id = id} end
-    run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", worker = function(w)
-        for _ = 1, 2000 do w:barrier("b", nil, {async = true}) end
-      end}
-    ]], inbox)
-    assert.equal(1 + 1024 + 10 + 1, #fake.sent)
-    assert.equal("failed", fake.sent[#fake.sent].value.op)
-  end)
-
-  it("mixes no chunks with barriers that it has not waited for", function()
-    local function said(body)
-      fresh()
-      run_worker('local tide = require "tide"\ntide.job {name = "j", data = 10, worker = function(w)\n' .. body
-        .. '\nend}', {GO, cast {op = "chunk", id = 1, index = 1, lease = 1, first = 1, count = 5}})
-      for _, s in ipairs(fake.sent) do
-        if s.value.op == "failed" then return s.value.error.code .. " " .. s.value.error.message end
-      end
-    end
-    assert.match("T0113 chunks are asked for while", said 'w:barrier("b", nil, {async = true}) w:chunks()', 1, true)
-    assert.match("T0113 a chunk is complete before",
-      said 'for _ in w:chunks() do w:barrier("b", nil, {async = true}) end', 1, true)
-  end)
-
-  it("takes chunks until the pass is over, and gives back the one it leaves", function()
-    local function chunk(id, index)
-      return {kind = "cast", value = {op = "chunk", id = id, index = index, lease = id, first = 1, count = 5}}
-    end
-    local ops = run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", data = 10, worker = function(w)
-        for c in w:chunks() do c:report {loss = c.last} end
-        for _ in w:chunks() do break end
-      end}
-    ]], {GO, chunk(1, 2), chunk(2), chunk(3, 1), END})
-    assert.same({"ready", "chunk", "chunk", "chunk", "chunk", "done"}, ops)
-    assert.same({index = 2, lease = 1, fields = {loss = 5}}, fake.sent[3].value.done)
-    assert.same({2, 1}, {fake.sent[5].value.pass, fake.sent[5].value.back.index})
-  end)
-
-  it("without data that is cut has no chunks", function()
-    run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function(w)\n w:chunks()\nend}', {GO})
-    assert.equal("T0113", fake.sent[#fake.sent].value.error.code)
-    assert.equal("x.lua:3", fake.sent[#fake.sent].value.error.where)
-  end)
-
-  it("sends an error with the script's line", function()
-    run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function()\n local x = nil + 1\nend}',
-      {GO})
-    local failed = fake.sent[#fake.sent].value
-    assert.equal("failed", failed.op)
-    assert.equal("T0609", failed.error.code)
-    assert.equal("x.lua:3", failed.error.where)
-    assert.equal("n1", failed.error.node)
-  end)
-
-  it("refuses a script of another hash", function()
-    local other = script_of "return 1"
-    other.sha = ("0"):rep(64)
-    run_worker("", {GO}, {script = other})
-    assert.equal("T0207", fake.sent[#fake.sent].value.error.code)
-  end)
-
-  it("may not end the process", function()
-    run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function() os.exit(3) end}', {GO})
-    assert.match("os.exit", fake.sent[#fake.sent].value.error.message)
-  end)
-
-  it("ignores main", function()
-    local ops = run_worker([[
-      local tide = require "tide"
-      tide.job {name = "j", worker = function() end}
-      tide.main(function() error "main ran" end)
-    ]], {GO, END})
-    assert.same({"ready", "done"}, ops)
   end)
 end)
 
