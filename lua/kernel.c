@@ -52,7 +52,7 @@ static struct tide_rows rows_of(struct tide_table *table) {
         .push = rows_push,
         .pull_start = rows_pull_start,
         .push_start = rows_push_start,
-        .localize_start = o->technique == TIDE_RELOCATE || o->technique == TIDE_INTENT
+        .localize_start = tide_technique_relocates(o->technique)
                               ? rows_localize_start /* what a kernel draws nobody could intend */
                               : NULL,
         .wait = rows_wait,

@@ -324,6 +324,10 @@ enum tide_technique {
     TIDE_REPLICATE, /* nodes that use the key have copies, brought together in rounds */
     TIDE_INTENT,    /* the row goes to the one node that intends to use it; if several do, they have copies */
 };
+/* Do rows leave the homes of their slots? */
+static inline bool tide_technique_relocates(uint8_t technique) {
+    return technique == TIDE_RELOCATE || technique == TIDE_INTENT;
+}
 /* What an answered push survives (docs/faults.md). DEFAULT: strict with replicas, else none. */
 enum tide_durability {
     TIDE_DURABLE_DEFAULT,

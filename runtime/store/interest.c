@@ -87,7 +87,7 @@ static void interest_pass(struct tide_table *table, int op, uint16_t origin, uin
 static bool may_copy(struct tide_table *table, uint64_t key, bool *moves) {
     bool copy;
     const uint8_t technique = tide_table_technique(table, key, &copy);
-    *moves = technique == TIDE_RELOCATE || technique == TIDE_INTENT;
+    *moves = tide_technique_relocates(technique);
     return technique == TIDE_INTENT;
 }
 

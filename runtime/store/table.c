@@ -223,8 +223,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
         atomic_init(&table->slots[s].route, home == self ? home | TIDE__MINE : home);
     }
     table->parked_end = &table->parked;
-    table->relocates =
-        (options->technique == TIDE_RELOCATE || options->technique == TIDE_INTENT) && store->system;
+    table->relocates = tide_technique_relocates(options->technique) && store->system;
     table->heat = tide__heat_create();
     int code = !table->heat ? tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name)
                : table->relocates ? tide__owner_table_init(table)

@@ -174,7 +174,7 @@ void workload_deinit(struct world *w);
 bool workload_spawn(struct node *node); /* false: not yet */
 /* Do rows relocate? */
 static inline bool moves(const struct table *table) {
-    return table->options.technique == TIDE_RELOCATE || table->options.technique == TIDE_INTENT;
+    return tide_technique_relocates(table->options.technique);
 }
 uint64_t key_of(const struct table *table, uint32_t number);
 int echo_spawn(struct node *node);
