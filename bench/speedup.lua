@@ -147,9 +147,9 @@ local NETS <const> = {
 
 ---- a worker --------------------------------------------------------------------------------------------------------
 
----How each layer travels, and as what. The policies see the net at full size: comm/hybrid goes by bytes, as published, when it knows
----no rate ("bytes"), else by seconds; comm/overlap by the card's rate and the time of a step's computing. Cards work
----beside the processor here, and memory takes no time.
+---How each layer travels, and as what. The policies see the net at full size: comm/hybrid goes by bytes, as published,
+---when it knows no rate ("bytes"), else by seconds; comm/overlap by the card's rate and the time of a step's computing.
+---Cards work beside the processor here, and memory takes no time.
 local function plan_of(net, method, workers)
   local paths, formats, policy = {}, {}, POLICIES[method]
   local view = {workers = {}, tensors = {}, job = {}, net = {}}
