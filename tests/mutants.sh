@@ -18,6 +18,8 @@ leaving=leave_s=1,join_s=1.5,latency_us=50000,jitter=1
 parking=leave_s=1,join_s=1.5,relocate=0,replicas=0,nodes=5,messages=0,depth=12,fibers=2
 saving=nodes=3,tables=1,counters=0,keys=10,crash_s=0,flip_s=0,join_s=0,leave_s=0,disk=0.03,checkpoint_s=0.3,chaos_s=30
 copying=shared=1,localizes=0.5,keys=4,latency_us=50000,jitter=1,messages=0,tables=4,nodes=4
+returning=leave_s=0.6,join_s=0.8,relocate=1,localizes=0.4,depth=4,keys=6,latency_us=12000,jitter=1,messages=0,replicas=0,nodes=8
+returning=$returning,tables=1,batch=20,burst=20,fibers=2,threads=2,counters=1,pushes=0.4
 mutants="
 session_resume_early        swarm    session|exactly_once|membership|order
 session_resume_late         swarm    session|exactly_once|answers|progress|membership
@@ -45,6 +47,8 @@ reloc_counts_answers        swarm    .
 location_fence_ignored      swarm    order|linearizable|answers|progress
 location_localize_overtakes swarm    order|linearizable|answers|progress
 location_term_ignored       swarm    order|linearizable|answers|progress
+returned_in_line            swarm,$returning order|linearizable
+slot_not_closed               test_store_relocate
 move_fence_ignored          elastic  order|linearizable|answers
 move_rows_not_awaited       elastic  .
 move_parked_forgotten       elastic  answers|progress

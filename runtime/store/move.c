@@ -27,14 +27,6 @@
 #include "store/clocked.h"
 #include "store/shared.h"
 
-enum {
-    IN_FLIGHT_MAX = 256, /* slots; mostly empty ones: a round trip each would make a move last minutes */
-    IN_FLIGHT_BYTES = 2 << 20,
-    SLOTS_MAX = TIDE_SLOT_COUNT,
-    ROWS_BYTES = 1 << 20,
-    TURN_BYTES = 256 << 10
-};
-
 struct tide__fence { /* an origin's */
     struct tide__fence *next;
     uint64_t sequence; /* operations up to here may go the old way */
@@ -53,21 +45,6 @@ struct arrival { /* at the new home */
     uint32_t slots[];
 };
 
-struct departure { /* at the old home */
-    struct departure *next;
-    struct tide_table *table;
-    uint32_t version, count, at, in_flight;
-    uint16_t to;
-    uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home
-                       lives */
-    float *rows;
-    uint32_t *marks;            /* of each row, see cut.h */
-    struct tide_writer seconds; /* versions of the split ones */
-    size_t packed, capacity, turn_bytes, in_flight_bytes;
-    uint32_t *bytes; /* of the rows of each slot that has left */
-    uint32_t slots[];
-};
-
 int tide__moves_create(struct tide_store *store) {
     store->moves = tide_alloc_zero(1, sizeof *store->moves);
     return store->moves ? 0 : tide_fail(TIDE_ENOMEM, "no memory for slot moves");
@@ -78,15 +55,6 @@ static void arrival_free(struct arrival *arrival) {
     tide_free(arrival);
 }
 
-static void departure_free(struct departure *departure) {
-    tide_free(departure->keys);
-    tide_free(departure->marks);
-    tide_writer_release(&departure->seconds);
-    tide_free(departure->rows);
-    tide_free(departure->bytes);
-    tide_free(departure);
-}
-
 void tide__moves_destroy(struct tide_store *store) {
     struct tide__moves *m = store->moves;
     while (m && m->arrivals) {
@@ -94,12 +62,8 @@ void tide__moves_destroy(struct tide_store *store) {
         arrival_free(m->arrivals);
         m->arrivals = next;
     }
-    while (m && m->departures) {
-        struct departure *next = m->departures->next;
-        departure_free(m->departures);
-        m->departures = next;
-    }
     if (m) {
+        tide__departures_release(store);
         tide__groups_release(store);
         tide__plan_release(store);
     }
@@ -163,7 +127,7 @@ void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags) 
 /* Bounded and unaligned. NULL: damaged. */
 static const uint8_t *read_slots(struct tide_reader *r, size_t *count) {
     const uint8_t *slots = tide_read_typed(r, TIDE_U32, count);
-    if (r->error || *count > SLOTS_MAX) {
+    if (r->error || *count > TIDE_SLOT_COUNT) {
         return NULL;
     }
     for (size_t i = 0; i < *count; i++) {
@@ -537,191 +501,8 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
     tide__misses_release(&misses);
 }
 
-/* ---- the old home ---- */
-
-static void on_move(struct tide_store *store, struct tide_table *table, uint32_t version,
-                    uint16_t to, const uint8_t *slots, size_t count) {
-    if (store->member_state[to] > 1 + TIDE_MEMBER_LEAVING) {
-        return; /* the order is older than the death: the slots stay, and are planned anew */
-    }
-    struct departure *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
-    const size_t row_bytes = table->row_floats * sizeof(float),
-                 capacity = ROWS_BYTES / row_bytes + 1;
-    uint64_t *keys = tide_alloc(capacity * sizeof *keys);
-    float *rows = tide_alloc(capacity * row_bytes);
-    uint32_t *marks = tide_alloc(capacity * sizeof *marks);
-    uint32_t *bytes = tide_alloc((count + 1) * sizeof *bytes);
-    if (!d || !keys || !rows || !marks || !bytes) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to hand slots over");
-        tide_free(d);
-        tide_free(keys);
-        tide_free(rows);
-        tide_free(marks);
-        tide_free(bytes);
-        return;
-    }
-    *d = (struct departure){.table = table,
-                            .version = version,
-                            .count = (uint32_t)count,
-                            .to = to,
-                            .keys = keys,
-                            .rows = rows,
-                            .marks = marks,
-                            .capacity = capacity,
-                            .bytes = bytes};
-    for (size_t i = 0; i < count; i++) {
-        d->slots[i] = at(slots, i);
-    }
-    struct departure **end = &store->moves->departures;
-    while (*end) {
-        end = &(*end)->next;
-    }
-    *end = d;
-}
-
-static int ship(struct departure *d) {
-    if (d->packed == 0) {
-        return 0;
-    }
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 7);
-    tide_write_uint(&w, TIDE__OP_ROWS);
-    tide_write_uint(&w, d->table->id);
-    tide_write_uint(&w, d->slots[d->at]);
-    tide_write_typed(&w, TIDE_U64, d->keys, d->packed);
-    tide_write_typed(&w, TIDE_F32, d->rows, d->packed * d->table->row_floats);
-    tide_write_typed(&w, TIDE_U32, d->marks, d->packed);
-    tide_write_typed(&w, TIDE_F32, d->seconds.data, d->seconds.size / sizeof(float));
-    int code = tide__store_send_writer(d->table->store, d->to, &w);
-    if (!code) {
-        d->packed = 0;
-        d->seconds.size = 0;
-    }
-    return code;
-}
-
-static int pack(void *arg, uint64_t key, uint64_t word, const float *row) {
-    struct departure *d = arg;
-    const size_t bytes = d->table->row_floats * sizeof(float);
-    void *place = NULL;
-    struct tide__kept *second;
-    int code = d->packed == d->capacity ? ship(d) : 0;
-    /* Place for a second version is made first: a row that cannot leave now is not given. */
-    if (!code && !(place = tide_write_reserve(&d->seconds, bytes))) {
-        d->seconds.error = 0;
-        code = TIDE_ENOMEM;
-    }
-    if (code) {
-        return code;
-    }
-    d->keys[d->packed] = key;
-    memcpy(d->rows + d->packed * d->table->row_floats, row, bytes);
-    d->marks[d->packed] = tide__cut_give(d->table, key, word, row, &second);
-    d->packed++;
-    if (second) {
-        memcpy(place, second->row, bytes);
-    } else {
-        d->seconds.size -= bytes;
-    }
-    tide_free(second);
-    return 0;
-}
-
-/* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the new
- * home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the
- * new home waits for SLOT_DONE. */
-static int depart_slot(struct tide_store *store, struct departure *d, uint32_t slot) {
-    struct tide_table *table = d->table;
-    uint16_t lost_to = 0;
-    if (table->slot_versions[slot] >= d->version) {
-        return 1; /* it left, and that was told: a controller that took over asks again */
-    }
-    if (route_of(table, slot) & TIDE__MINE) {
-        tide__clocked_departs(table, slot, d->to);
-        tide__routes_begin(table);
-        tide__route_set(table, slot, d->to);
-        table->slot_versions[slot] = d->version;
-        tide__raise_version(table, d->version);
-        tide__routes_end(table);
-    } else if (tide__route_home(route_of(table, slot)) != d->to) {
-        lost_to = tide__route_home(route_of(table, slot)); /* it left for a node that died */
-    }
-    int code = lost_to            ? 0
-               : table->relocates ? tide__owner_depart(table, slot, d->to)
-                                  : tide__slot_drain(table, slot, pack, d);
-    code = code ? code : ship(d);
-    tide__shared_slot_left(table, slot);
-    code = code || lost_to ? code : tide__clocked_departed(table, slot, d->to);
-    if (code) {
-        return code;
-    }
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, TIDE__OP_SLOT_DONE);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, slot);
-    tide_write_uint(&w, d->version);
-    tide_write_uint(&w, lost_to);
-    return tide__store_send_writer(store, d->to, &w);
-}
-
-/* Departs the next slot. What its rows take is what their slab has less of then: nearly, for workers use it too. */
-static int depart_next(struct tide_store *store, struct departure *d) {
-    struct tide_table *table = d->table;
-    const unsigned before = tide__slab_used(&table->slab);
-    int code = depart_slot(store, d, d->slots[d->at]);
-    if (code < 0) {
-        return code;
-    }
-    const unsigned after = tide__slab_used(&table->slab);
-    const uint64_t bytes = after < before ? (uint64_t)(before - after) * table->row_floats * 4 : 0;
-    d->bytes[d->at++] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
-    d->turn_bytes += bytes;
-    d->in_flight_bytes += code == 0 ? d->bytes[d->at - 1] : 0;
-    d->in_flight += code == 0;
-    return 0;
-}
-
-static void departures_advance(struct tide_store *store) {
-    struct departure *d = store->moves->departures;
-    if (!d) {
-        return;
-    }
-    d->turn_bytes = 0; /* a slot goes in one turn; between turns operations are served */
-    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES &&
-           d->in_flight_bytes < IN_FLIGHT_BYTES) {
-        uint32_t route = route_of(d->table, d->slots[d->at]);
-        bool settled = !(route & (TIDE__AWAITED | TIDE__OWN_HOLD | TIDE__WORKER_HOLD));
-        if (!settled || TIDE_BUGGIFY(departure_pauses) || depart_next(store, d)) {
-            break;
-        }
-    }
-    tide__clocked_tell_moves(store);
-    if (d->at == d->count && d->in_flight == 0) {
-        store->moves->departures = d->next;
-        departure_free(d);
-    }
-}
-
-static void on_slot_here(struct tide_store *store, const struct tide_table *table, uint32_t slot) {
-    for (struct departure *d = store->moves->departures; d; d = d->next) {
-        for (uint32_t i = 0; i < d->at && d->table == table; i++) {
-            if (d->slots[i] == slot && d->in_flight > 0) {
-                d->in_flight--;
-                d->in_flight_bytes -= d->bytes[i];
-                return;
-            }
-        }
-    }
-}
-
-/* ---- events ---- */
-
 void tide__moves_advance(struct tide_store *store) {
-    departures_advance(store);
+    tide__departures_advance(store);
     unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= tables && store->replication; id++) {
         struct tide_table *table = tide__table_by_id(store, id);
@@ -744,7 +525,7 @@ void tide__moves_advance(struct tide_store *store) {
 /* [table, version, node, slots, lost], or shorter ones; the op is read. */
 void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
     if (op == TIDE__OP_FLUSH || op == TIDE__OP_FLUSHED) {
-        tide__drain_message(store, from, op, r);
+        tide__echo_message(store, from, op, r);
         return;
     }
     const bool controls = from == tide_net_controller(store->net);
@@ -775,7 +556,7 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         if (r->error || slot >= TIDE_SLOT_COUNT || lost_to > UINT16_MAX) {
             atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         } else if (op == TIDE__OP_SLOT_HERE) {
-            on_slot_here(store, table, (uint32_t)slot);
+            tide__departure_came(store, table, (uint32_t)slot);
         } else {
             slot_is_here(store, table, (uint32_t)slot, (uint16_t)lost_to);
             struct tide_writer w;
@@ -804,7 +585,7 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
         on_expect(store, table, (uint32_t)version, (uint16_t)node, slots, count);
         break;
     case TIDE__OP_MOVE:
-        on_move(store, table, (uint32_t)version, (uint16_t)node, slots, count);
+        tide__departure_begin(store, table, (uint32_t)version, (uint16_t)node, slots, count);
         break;
     case TIDE__OP_EXPECTED:
         tide__plan_expected(store, table->id, (uint32_t)version);
@@ -854,15 +635,7 @@ static void member_gone(struct tide_store *store, uint16_t id) {
             }
         }
     }
-    for (struct departure **place = &m->departures; *place;) {
-        struct departure *d = *place;
-        if (d->to == id) {
-            *place = d->next;
-            departure_free(d);
-        } else {
-            place = &d->next;
-        }
-    }
+    tide__departures_end(store, id);
 }
 
 void tide__move_member(struct tide_store *store, const struct tide_member *member) {

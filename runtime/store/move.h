@@ -5,6 +5,7 @@
 
 #include "store/catalog.h"
 #include "store/cut.h"
+#include "store/replica.h"
 
 struct batch;
 struct tide__request;
@@ -24,6 +25,7 @@ struct tide__moves {
     uint32_t fences;
     uint32_t answers; /* tables with map_rounds */
     uint32_t rounds;  /* controller: of MAP, so far */
+    uint64_t echoes;  /* asked for, so far */
 };
 
 /* [op, table, version, node, slots, lost] */
@@ -55,6 +57,30 @@ void tide__plan_begin(struct tide_store *store);
 int tide__plan_load(struct tide_store *store);
 void tide__plan_resume(struct tide_store *store);
 
+/* ---- departure.c: slots leave this node ---- */
+
+/* MOVE: `count` slots, unaligned u32. */
+void tide__departure_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
+                           uint16_t to, const uint8_t *slots, size_t count);
+void tide__departures_advance(struct tide_store *store);
+void tide__departures_echo(struct tide_store *store, uint16_t from, uint64_t turn);
+/* The new home has the slot. */
+void tide__departure_came(struct tide_store *store, const struct tide_table *table, uint32_t slot);
+/* What was to go there stays: the node is gone. */
+void tide__departures_end(struct tide_store *store, uint16_t to);
+void tide__departures_release(struct tide_store *store);
+
+/* ---- echo.c: has what was sent been dealt with? ---- */
+
+/* Of all members, behind everything that was sent to them before. */
+struct tide__echo {
+    uint64_t turn; /* 0: never asked */
+    uint8_t awaited[TIDE__NODES / 8]; /* a bit of each node that has not answered */
+};
+void tide__echo_ask(struct tide_store *store, struct tide__echo *echo); /* anew */
+bool tide__echo_came(const struct tide_store *store, const struct tide__echo *echo);
+void tide__echo_hear(struct tide__echo *echo, uint16_t from, uint64_t turn);
+void tide__echo_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r);
 
 /* ---- request.c: slots that somebody wants elsewhere ---- */
 

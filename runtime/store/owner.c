@@ -173,13 +173,14 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
     const uint16_t home = tide__route_home(route);
     const bool gone = k->state == TIDE__GONE;
     *to = 0;
-    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | TIDE__AWAITED))) {
+    const uint32_t waits = TIDE__AWAITED | TIDE__CLOSED;
+    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | waits))) {
         const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
         const bool held =
             tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
         const bool fenced =
             (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
-        if ((fenced && (gone || held)) || ((route & TIDE__AWAITED) && (wish || gone))) {
+        if ((fenced && (gone || held)) || ((route & waits) && (wish || gone))) {
             *to = PARK;
             return true;
         }
@@ -224,8 +225,8 @@ static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_
     struct tide_table *table = walk->table;
     const uint16_t to = walk->job->origin;
     if (tide__word_state(*word) != TIDE__OWNED ||
-        (tide__route_of(table, slot) & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) !=
-            TIDE__MINE) {
+        (tide__route_of(table, slot) &
+         (TIDE__MINE | TIDE__AWAITED | TIDE__CLOSED | TIDE__OWN_HOLD)) != TIDE__MINE) {
         return false;
     }
     struct tide__relocation k = tide__key_view(table, slot, *word);

@@ -76,6 +76,7 @@ static inline uint64_t tide__word_owned(uint64_t old, uint32_t row) {
 #define TIDE__OWN_HOLD 0x40000u /* fence: operations of this node wait in the store actor */
 #define TIDE__WORKER_HOLD                                                                          \
     0x80000u /* workers hand operations to the store actor instead of routing them */
+#define TIDE__CLOSED 0x200000u /* home, until what it forwarded has come to owners (departure.c) */
 #define TIDE__LOST 0x100000u /* tables with copies: the home died, and nobody is left who has the rows */
 #define TIDE__FOR_WORKER (TIDE__MINE | TIDE__AWAITED | TIDE__WORKER_HOLD)
 #define TIDE__FOR_OWN (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)
@@ -739,7 +740,7 @@ int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t 
 /* ---- drain.c: this node leaves ---- */
 /* Looks whether rows of other homes are still here, or on their way from here. */
 void tide__drain_advance(struct tide_store *store);
-void tide__drain_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *body);
+void tide__drain_echo(struct tide_store *store, uint16_t from, uint64_t turn);
 /* The controller is another one: it has to be told once more. */
 void tide__drain_again(struct tide_store *store);
 
