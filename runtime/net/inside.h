@@ -175,6 +175,8 @@ struct tide_session {
     uint64_t news_at;
     struct tide_session *next_active; /* in net->active */
     bool active;
+    struct tide_session *next_awake, **awake_place; /* in net->awake, unless it rests (ring.c) */
+    bool resting;
 };
 
 /* A new one of peer, attached to link; NULL: ENOMEM. */
@@ -192,6 +194,11 @@ void tide__session_drop(struct tide_session *session);
 void tide__session_end(struct tide_session *session, const char *reason);
 int tide__session_told(struct tide_session *session, const struct tide_frame *frame);
 void tide__session_tick(struct tide_session *session, uint64_t now, uint64_t excused);
+/* Ticks look at it again; what it was silent in rest counts for nothing. */
+void tide__session_rouse(struct tide_session *session);
+void tide__session_rest(struct tide_session *session);
+/* When its peer was heard last, or its silence was no news. */
+uint64_t tide__session_heard(const struct tide_session *session, uint64_t now);
 /* Acknowledges and dials what is due among the active ones; returns when something is due again. */
 uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all);
 void tide__sessions_release(struct tide_net *net);
@@ -265,7 +272,9 @@ bool tide__link_may_log(struct tide_net *net);
 void tide__link_violation(struct tide_link *link, const char *reason);
 /* The handshake is over; link->session is set. */
 void tide__link_established(struct tide_link *link);
-void tide__link_tick(struct tide_link *link, uint64_t now);
+/* Ends those whose deadlines are over. */
+void tide__links_expire(struct tide_net *net, uint64_t now);
+void tide__link_beat(struct tide_link *link, uint64_t now); /* if one is due */
 void tide__link_free(struct tide_link *link);
 
 void tide__handshake_begin(struct tide_link *link); /* dialler, connected */
@@ -288,6 +297,10 @@ bool tide__ring_watches(const struct tide_net *net, uint16_t id);
 bool tide__ring_beat_due(const struct tide_link *link, uint64_t now); /* of a link that is up */
 /* Is the peer's silence no news at the moment? */
 bool tide__ring_excuses(const struct tide_session *session);
+/* Has a tick nothing to see to until somebody rouses the session? */
+bool tide__ring_rests(const struct tide_session *session, uint64_t now);
+/* Rouses all sessions, if this node may have come to watch others since the last tick. */
+void tide__ring_turn(struct tide_net *net);
 /* A message waits for a link to the peer. */
 void tide__ring_wanted(struct tide_net *net, struct tide_peer *peer);
 /* The peer wants this node to dial. */
@@ -471,6 +484,8 @@ struct tide_net {
     /* what a turn has to look at: most links and sessions are idle in most turns */
     struct tide_link *dirty, **dirty_tail;
     struct tide_session *active;
+    struct tide_session *awake; /* what a tick has to look at: all in small clusters, else see ring.c */
+    uint64_t deadline;          /* no link has an earlier one */
     struct tide_outbox_room *spare_room; /* buffers that no link needs at the moment; NULL */
     struct tide_blob *spare_chunk;
     struct tide_random random; /* of redials */
@@ -488,6 +503,8 @@ struct tide_net {
     bool settling, joining, leave_sent, finished, tick_soon;
     bool attend; /* peers without a session are to be dialled, or messages wait for them */
     bool ringed; /* too many for links all to all */
+    bool turned;  /* members came or went since the last tick */
+    uint16_t hub; /* the controller at the last tick */
     uint16_t neighbours[RING_NEIGHBOURS];
     unsigned neighbour_count;
     unsigned redirects;
