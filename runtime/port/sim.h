@@ -206,7 +206,7 @@ void tide__sim_net_changed(struct tide_sim *sim); /* cards or the core are other
 void tide__sim_flow_changed(void *arg, struct fabric_flow *flow, double rate); /* sim_bulk.c */
 
 /* sim_memory.c */
-/* Of the simulator itself, whoever's turn it is; asserts that memory lasts. Zeroed. */
+/* Of the simulator itself, whoever's turn it is; asserts that memory lasts. */
 void *tide__sim_alloc(size_t size);
 /* Around what a node runs. Gives, and takes, who ran before. */
 struct sim_node *tide__sim_memory_enter(struct sim_node *node);

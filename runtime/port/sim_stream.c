@@ -66,12 +66,12 @@ static void free_stream(struct tide_stream *s) {
 
 static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
     struct tide_stream *s = tide__sim_alloc(sizeof *s);
-    s->executor = e;
-    s->reading = true;
-    s->last = &s->first;
+    *s = (struct tide_stream){.executor = e,
+                              .reading = true,
+                              .last = &s->first,
+                              .next = e->sim->streams,
+                              .link = &e->sim->streams};
     tide_random_seed(&s->random, seed);
-    s->next = e->sim->streams;
-    s->link = &e->sim->streams;
     if (s->next != NULL) {
         s->next->link = &s->next;
     }
@@ -189,7 +189,7 @@ static void send_end(struct tide_stream *s) {
     struct tide_stream *to = s->peer;
     if (to != NULL && !to->finished && !s->broken) {
         struct sim_segment *segment = tide__sim_alloc(sizeof *segment);
-        segment->end = true;
+        *segment = (struct sim_segment){.end = true};
         send_segment(to, segment, &s->random);
     }
 }
@@ -536,7 +536,7 @@ ssize_t tide__sim_stream_write(struct tide_stream *s, const struct tide_iovec *i
         return 0;
     }
     struct sim_segment *segment = tide__sim_alloc(sizeof *segment + size);
-    segment->size = size;
+    *segment = (struct sim_segment){.size = size};
     for (size_t at = 0; at < size; iov++) {
         size_t n = iov->size < size - at ? iov->size : size - at;
         if (n > 0) {
@@ -631,7 +631,7 @@ static void cut_short(struct tide_stream *s) {
     s->last = at;
     s->on_way = keep;
     struct sim_segment *end = tide__sim_alloc(sizeof *end);
-    end->end = true;
+    *end = (struct sim_segment){.end = true};
     if (spare == 0) {
         send_segment(s, end, &s->random);
     } else { /* it comes with the first arrival of the dropped */
