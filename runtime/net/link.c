@@ -501,10 +501,10 @@ static void received(void *arg, size_t size) {
         uint64_t now = tide__net_now(link->net);
         atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
         heard(s, now);
-        if (s->tell_at == TIDE_NEVER && link->intake.sequenced != s->told) {
-            s->tell_at = now + ACK_DELAY;
+        if (link->intake.sequenced != s->told) { /* a beat alone asks for nothing */
+            s->tell_at = s->tell_at == TIDE_NEVER ? now + ACK_DELAY : s->tell_at;
+            tide__session_touch(s);
         }
-        tide__session_touch(s);
     }
 }
 
