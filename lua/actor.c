@@ -178,8 +178,12 @@ static int core_receive(lua_State *L) {
     const struct tide_message *m = NULL;
     for (;;) {
         int code = tide_receive(deadline, &m);
+        if (code < 0 && tide__lua_resumed(L, code) == TIDE_ETIMEDOUT) {
+            lua_pushnil(L); /* no error: most who set a time do so to look, many times a second */
+            return 1;
+        }
         if (code < 0) {
-            return tide__lua_failure(L, tide__lua_resumed(L, code));
+            return tide__lua_failure(L, code);
         }
         if (m->kind == TIDE_CAST || m->kind == TIDE_CALL || m->kind == TIDE_EXIT ||
             m->kind == TIDE_STOP) {

@@ -131,6 +131,8 @@ fence_confirms                test_clocked a_row_that_comes_late_hides_no_own_up
 removal_not_synced            test_checkpoint what_may_come_back_stays_whole
 others_unasked                journal progress
 unread_pruned                 disk,$saving checkpoint
+rest_not_excused              test_ring a_new_controller_takes_nobody_for_dead_who_rested
+rest_not_disturbed            test_ring who_does_not_know_its_new_neighbours_beats_for_them
 one_observer                  test_succession the_word_of_one_member_about_another_is_not_enough
 not_settled                   test_store_replica two_that_leave_take_no_push_with_them
 late_value_taken              test_vap TIDE_TEST_SEEDS=3

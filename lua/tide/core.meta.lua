@@ -37,7 +37,7 @@ function core.self() end              --> address
 ---@param lane? "control"|"system" system: before everything else in the mailbox; for cancels
 function core.send(to, value, lane) end --> true | nil, err
 function core.call(to, value, timeout_s) end --> value | nil, err   (err.name EUNREACHABLE, EDIED, EREFUSED, ETIMEDOUT)
----Next message: {kind="cast"|"call"|"exit"|"stop", from=, call=id|nil, value=, code=, text=}; nil, err(ETIMEDOUT)
+---Next message: {kind="cast"|"call"|"exit"|"stop", from=, call=id|nil, value=, code=, text=}; nil: none came in time; nil, err: it was damaged
 function core.receive(timeout_s) end
 function core.answer(message, value) end       --> true | nil, err
 function core.answer_error(message, err) end   --> err table {code,name,message,where,node} travels whole

@@ -180,7 +180,7 @@ local function new_context(a)
     local names = {}
     for i, member in ipairs(cluster.members) do names[i] = member.name end
     talk(context, "tide: cluster %s, %d nodes (%s), run %s%s", core.node().cluster, #names,
-      table.concat(names, " "), context.run, context.simulated and "" or ", log " .. context.log_path)
+      require("tide.text").names(names), context.run, context.simulated and "" or ", log " .. context.log_path)
   end
   return context
 end

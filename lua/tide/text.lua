@@ -138,6 +138,22 @@ function text.did_you_mean(word, names)
   return "did you mean " .. (#near > 0 and table.concat(near, ", ") .. " or " or "") .. last .. "?"
 end
 
+local NAMES_MOST <const>, NAMES_FIRST <const> = 16, 6
+
+---Names in one line, n2 before n10; of more than sixteen the first few and the last.
+---@param names string[]
+---@return string
+function text.names(names)
+  local sorted, keys = {}, {}
+  for i, name in ipairs(names) do
+    sorted[i] = name
+    keys[name] = name:gsub("%d+", function(digits) return ("%02d%s"):format(#digits, digits) end)
+  end
+  table.sort(sorted, function(a, b) return keys[a] < keys[b] end)
+  if #sorted <= NAMES_MOST then return table.concat(sorted, " ") end
+  return table.concat(sorted, " ", 1, NAMES_FIRST) .. " ... " .. sorted[#sorted]
+end
+
 ---Keys of a table as a sorted list of strings.
 ---@param t table
 ---@return string[]

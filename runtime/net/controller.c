@@ -221,7 +221,7 @@ static bool is_cut_off(struct tide_net *net, uint64_t now) {
         if (id != tide__net_id(net) && living(net, id) != NULL) {
             others++;
             heard += peer != NULL && peer->session != NULL &&
-                     now - peer->session->detector.last <
+                     now - tide__session_heard(peer->session, now) <
                          TIDE_SECOND + tide__ring_interval(net, id);
         }
     }

@@ -33,7 +33,7 @@ void tide__gossip_write(const struct tide_link *link, struct tide_writer *w, uin
     tide_write_array(w, 2 * count);
     for (unsigned i = 0; i < count; i++) {
         tide_write_uint(w, told[i]->peer->id);
-        tide_write_uint(w, (now - told[i]->detector.last) / TIDE_MILLISECOND);
+        tide_write_uint(w, (now - tide__session_heard(told[i], now)) / TIDE_MILLISECOND);
     }
 }
 
@@ -47,6 +47,9 @@ int tide__gossip_read(struct tide_link *link, struct tide_reader *r, uint64_t no
     }
     struct tide_session *s = link->session;
     link->counted_on = now;
+    if (!TIDE_MUTANT(rest_not_disturbed)) {
+        tide__session_rouse(s);
+    }
     s->news_at = now;
     s->news_count = 0;
     for (size_t i = 0; i < count / 2; i++) {

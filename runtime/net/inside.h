@@ -145,36 +145,39 @@ struct tide_probe {
     uint8_t asked, agreed;
 };
 
+/* As of a link, what every turn touches comes first. */
 struct tide_session {
     struct tide_net *net;
     struct tide_peer *peer;
     struct tide_link *link; /* NULL: suspended */
-    struct tide_session *next;
-    uint64_t id;
     bool dials;     /* this side makes the connections */
     bool confirmed; /* something of the peer came: it knows of the session */
     bool parting;   /* the peer has said that it goes */
     bool over;      /* the peer's no more; freed at the turn's end */
-    struct tide_outbox outbox;
-    /* received; of a session with a link both are in its intake */
-    uint64_t received;
-    struct tide_assembly lanes[TIDE_LANE_COUNT];
+    bool active;    /* in net->active */
+    bool resting;   /* not in net->awake (ring.c) */
+    bool reported;  /* the controller was told of its silence */
+    bool tell_now;  /* what was told last may be lost */
+    struct tide_session *next_active;
+    struct tide_session *next_awake, **awake_place;
     /* told to the peer */
     uint64_t told, told_bytes, tell_at; /* tell_at: when at the latest; TIDE_NEVER */
-    struct tide_credit_account *account;
-    uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
-    uint64_t returned[TIDE_LANE_COUNT];                            /* what the peer told consumed */
-    bool tell_now;            /* what was told last may be lost */
-    uint64_t resumed, resent; /* how often; frames written again */
-    struct tide_detector detector;
     uint64_t suspect_since; /* 0: not suspected */
-    bool reported;          /* the controller was told of it */
-    struct tide_probe probe;
+    uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
+    struct tide_outbox outbox;
+    struct tide_detector detector;
     struct tide_news news[RING_NEIGHBOURS]; /* in the peer's last beat */
     unsigned news_count;
     uint64_t news_at;
-    struct tide_session *next_active; /* in net->active */
-    bool active;
+    struct tide_credit_account *account;
+    uint64_t returned[TIDE_LANE_COUNT]; /* what the peer told consumed */
+    struct tide_probe probe;
+    struct tide_session *next;
+    uint64_t id;
+    /* received; of a session with a link both are in its intake */
+    uint64_t received;
+    struct tide_assembly lanes[TIDE_LANE_COUNT];
+    uint64_t resumed, resent; /* how often; frames written again */
 };
 
 /* A new one of peer, attached to link; NULL: ENOMEM. */
@@ -192,6 +195,11 @@ void tide__session_drop(struct tide_session *session);
 void tide__session_end(struct tide_session *session, const char *reason);
 int tide__session_told(struct tide_session *session, const struct tide_frame *frame);
 void tide__session_tick(struct tide_session *session, uint64_t now, uint64_t excused);
+/* Ticks look at it again; what it was silent in rest counts for nothing. */
+void tide__session_rouse(struct tide_session *session);
+void tide__session_rest(struct tide_session *session);
+/* When its peer was heard last, or its silence was no news. */
+uint64_t tide__session_heard(const struct tide_session *session, uint64_t now);
 /* Acknowledges and dials what is due among the active ones; returns when something is due again. */
 uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all);
 void tide__sessions_release(struct tide_net *net);
@@ -226,25 +234,27 @@ enum link_purpose {
     LINK_KNOCK, /* asks the peer, whose part it is, to dial */
 };
 
+/* What every tick, write and read touches comes first: a large cluster's links do not stay in a
+ * cache. */
 struct tide_link {
     struct tide_net *net;
-    struct tide_link *next, **place;
-    struct tide_stream *stream;
     struct tide_peer *peer;       /* mesh and knock: from the start; else once up */
     struct tide_session *session; /* once up */
+    struct tide_stream *stream;
+    uint8_t state, purpose;
+    bool blocked;        /* the socket is full: `writable` follows */
+    bool dirty;          /* in net->dirty: it may have something to write */
+    uint64_t wrote;      /* when bytes last went out */
+    uint64_t beat_at;    /* when a beat last did */
+    uint64_t counted_on; /* when the peer last said that it waits for beats; 0: never */
+    uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
+    uint64_t bytes_in;
+    struct tide_link *next_dirty;
     struct tide_intake intake;
+    struct tide_link *next, **place;
+    uint64_t deadline;           /* of the present state, or TIDE_NEVER */
     struct tide_outbox greeting; /* before there is a session */
     struct tide_hello hello;     /* of a parked one */
-    uint64_t deadline;           /* of the present state, or TIDE_NEVER */
-    uint64_t wrote;              /* when bytes last went out */
-    uint64_t beat_at;            /* when a beat last did */
-    uint64_t counted_on;         /* when the peer last said that it waits for beats; 0: never */
-    uint64_t bytes_in;
-    uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
-    uint8_t state, purpose;
-    bool blocked; /* the socket is full: `writable` follows */
-    bool dirty;   /* in net->dirty: it may have something to write */
-    struct tide_link *next_dirty;
     char remote[64];
 };
 
@@ -265,7 +275,9 @@ bool tide__link_may_log(struct tide_net *net);
 void tide__link_violation(struct tide_link *link, const char *reason);
 /* The handshake is over; link->session is set. */
 void tide__link_established(struct tide_link *link);
-void tide__link_tick(struct tide_link *link, uint64_t now);
+/* Ends those whose deadlines are over. */
+void tide__links_expire(struct tide_net *net, uint64_t now);
+void tide__link_beat(struct tide_link *link, uint64_t now); /* if one is due */
 void tide__link_free(struct tide_link *link);
 
 void tide__handshake_begin(struct tide_link *link); /* dialler, connected */
@@ -288,6 +300,10 @@ bool tide__ring_watches(const struct tide_net *net, uint16_t id);
 bool tide__ring_beat_due(const struct tide_link *link, uint64_t now); /* of a link that is up */
 /* Is the peer's silence no news at the moment? */
 bool tide__ring_excuses(const struct tide_session *session);
+/* Has a tick nothing to see to until somebody rouses the session? */
+bool tide__ring_rests(const struct tide_session *session, uint64_t now);
+/* Rouses all sessions, if this node may have come to watch others since the last tick. */
+void tide__ring_turn(struct tide_net *net);
 /* A message waits for a link to the peer. */
 void tide__ring_wanted(struct tide_net *net, struct tide_peer *peer);
 /* The peer wants this node to dial. */
@@ -451,31 +467,41 @@ struct tide_net {
     atomic_uint memory_tier;
     void (*_Atomic memory_changed)(void *arg, uint16_t id); /* NULL: nobody is told */
     void *memory_arg; /* set before */
-    _Atomic(_Atomic(struct tide_peer *) *) pages[256];
 
     /* any thread, under lock */
     struct tide_lock lock;
+    struct tide_member_watch *new_watches;
     struct tide_member *published;
     size_t published_count, published_capacity;
     uint64_t published_view;
     bool published_late; /* I/O thread: it lacks changes other than the unsettled ones */
     int state, code;
     char reason[200];
-    struct tide_member_watch *new_watches;
 
     /* I/O thread */
-    char name[64], endpoint[160], controller_endpoint[160];
-    struct tide_listener *listener;
     struct tide_link *links;
     struct tide_session *sessions;
+    struct known *members; /* by id */
+    size_t member_count, member_capacity;
+    uint64_t tick_at;
+    uint64_t join_until, join_again; /* TIDE_NEVER: no further attempt is due */
     /* what a turn has to look at: most links and sessions are idle in most turns */
     struct tide_link *dirty, **dirty_tail;
     struct tide_session *active;
+    struct tide_session *awake; /* what a tick has to look at: all in small clusters, else see ring.c */
+    uint64_t deadline;          /* no link has an earlier one */
+    bool settling, joining, leave_sent, finished, tick_soon;
+    bool attend; /* peers without a session are to be dialled, or messages wait for them */
+    bool ringed; /* too many for links all to all */
+    bool turned;  /* members came or went since the last tick */
+    uint16_t hub; /* the controller at the last tick */
+    uint16_t neighbours[RING_NEIGHBOURS];
+    unsigned neighbour_count;
     struct tide_outbox_room *spare_room; /* buffers that no link needs at the moment; NULL */
     struct tide_blob *spare_chunk;
+    struct tide_listener *listener;
+    char name[64], endpoint[160], controller_endpoint[160];
     struct tide_random random; /* of redials */
-    struct known *members;     /* by id */
-    size_t member_count, member_capacity;
     size_t unsettled_low, unsettled_high; /* unsettled members are in [low, high) */
     uint64_t view, term; /* of the controller: the highest that was heard of */
     bool controls;       /* this node is the controller */
@@ -485,15 +511,8 @@ struct tide_net {
     size_t living; /* members that settled as such */
     bool unpublished; /* members have changed since they were published */
     bool parked; /* hellos of nodes that no view has told of wait for the next one */
-    bool settling, joining, leave_sent, finished, tick_soon;
-    bool attend; /* peers without a session are to be dialled, or messages wait for them */
-    bool ringed; /* too many for links all to all */
-    uint16_t neighbours[RING_NEIGHBOURS];
-    unsigned neighbour_count;
     unsigned redirects;
-    uint64_t join_until, join_again; /* TIDE_NEVER: no further attempt is due */
     uint64_t away_since;
-    uint64_t tick_at;
     uint64_t standstill, standstill_at; /* health.c: the longest, and when it ended */
     uint64_t silence;                   /* health.c: granted in any case */
     uint64_t violations, violations_logged, violations_second;
@@ -510,6 +529,8 @@ struct tide_net {
     uint16_t next_id, next_client;
     atomic_bool evacuations; /* any thread */
     struct report *reports;
+
+    _Atomic(_Atomic(struct tide_peer *) *) pages[256]; /* any thread: see tide__peer */
 };
 
 /* The attempt to join has failed: another one follows while there is time, if `passing`. */

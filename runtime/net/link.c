@@ -20,6 +20,12 @@ static const struct tide_stream_events stream_events;
 
 /* ---- making ---- */
 
+static void set_deadline(struct tide_link *link, uint64_t deadline) {
+    struct tide_net *net = link->net;
+    link->deadline = deadline;
+    net->deadline = deadline < net->deadline ? deadline : net->deadline;
+}
+
 static struct tide_link *link_create(struct tide_net *net, enum link_purpose purpose,
                                      enum link_state state, uint64_t timeout) {
     struct tide_link *link = tide_alloc_zero(1, sizeof *link);
@@ -29,7 +35,7 @@ static struct tide_link *link_create(struct tide_net *net, enum link_purpose pur
     link->net = net;
     link->purpose = (uint8_t)purpose;
     link->state = (uint8_t)state;
-    link->deadline = tide__net_now(net) + timeout;
+    set_deadline(link, tide__net_now(net) + timeout);
     tide__intake_init(&link->intake, &net->spare_chunk);
     tide__outbox_init(&link->greeting, &net->spare_room);
     link->next = net->links;
@@ -180,7 +186,7 @@ void tide__link_drain(struct tide_link *link) {
         }
         link->state = LINK_DRAINING;
         tide__link_touch(link);
-        link->deadline = tide__net_now(link->net) + DRAIN_TIMEOUT;
+        set_deadline(link, tide__net_now(link->net) + DRAIN_TIMEOUT);
         tide__net_wake(link->net);
     }
 }
@@ -306,6 +312,9 @@ static void flush(struct tide_link *link) {
     }
     if (link->session != NULL) {
         struct tide_peer *peer = link->peer;
+        if (box->ring_frames > 0) {
+            tide__session_rouse(link->session); /* they wait to be acknowledged */
+        }
         atomic_fetch_add_explicit(&peer->bytes_out, bytes, memory_order_relaxed);
         atomic_fetch_add_explicit(&peer->writes, writes, memory_order_relaxed);
         atomic_fetch_add_explicit(&peer->frames_out, box->frames - frames, memory_order_relaxed);
@@ -445,7 +454,7 @@ static void connected(void *arg, struct tide_stream *stream) {
         return;
     }
     link->state = LINK_GREETING;
-    link->deadline = tide__net_now(link->net) + HANDSHAKE_TIMEOUT;
+    set_deadline(link, tide__net_now(link->net) + HANDSHAKE_TIMEOUT);
     tide__handshake_begin(link);
     flush(link);
 }
@@ -459,8 +468,12 @@ static void buffer(void *arg, void **data, size_t *size) {
     }
 }
 
-/* What was silent and is heard again stood still, or was cut off: here such things happen. */
+/* What was silent and is heard again stood still, or was cut off: here such things happen. Not so of
+ * a session at rest, where nothing is expected. */
 static void heard(struct tide_session *s, uint64_t now) {
+    if (s->resting) {
+        return;
+    }
     const uint64_t silence = now - s->detector.last;
     if (s->peer->id < CLIENT_ID_MIN && silence > BEAT_INTERVAL) {
         tide__health_stood_still(s->net, now, silence - BEAT_INTERVAL);
@@ -488,10 +501,10 @@ static void received(void *arg, size_t size) {
         uint64_t now = tide__net_now(link->net);
         atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
         heard(s, now);
-        if (s->tell_at == TIDE_NEVER && link->intake.sequenced != s->told) {
-            s->tell_at = now + ACK_DELAY;
+        if (link->intake.sequenced != s->told) { /* a beat alone asks for nothing */
+            s->tell_at = s->tell_at == TIDE_NEVER ? now + ACK_DELAY : s->tell_at;
+            tide__session_touch(s);
         }
-        tide__session_touch(s);
     }
 }
 
@@ -542,13 +555,21 @@ static void time_is_up(struct tide_link *link) {
                                                             : "did not finish its hello in time");
 }
 
-void tide__link_tick(struct tide_link *link, uint64_t now) {
-    if (link->state == LINK_CLOSED) {
-        return;
+void tide__links_expire(struct tide_net *net, uint64_t now) {
+    struct tide_link *next;
+    net->deadline = TIDE_NEVER;
+    for (struct tide_link *link = net->links; link != NULL; link = next) {
+        next = link->next;
+        if (link->state != LINK_CLOSED && now >= link->deadline) {
+            time_is_up(link);
+        } else if (link->state != LINK_CLOSED && link->deadline < net->deadline) {
+            net->deadline = link->deadline;
+        }
     }
-    if (now >= link->deadline) {
-        time_is_up(link);
-    } else if (link->state == LINK_UP && tide__ring_beat_due(link, now)) {
+}
+
+void tide__link_beat(struct tide_link *link, uint64_t now) {
+    if (link->state == LINK_UP && tide__ring_beat_due(link, now)) {
         send_beat(link, now);
     }
 }

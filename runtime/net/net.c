@@ -183,13 +183,20 @@ static void tick(struct tide_net *net, uint64_t now) {
     tide__health_stood_still(net, now, late);
     net->tick_soon = false;
     net->tick_at = now + tide__ring_tick(net);
-    struct tide_link *next;
-    for (struct tide_link *link = net->links; link != NULL; link = next) {
-        next = link->next;
-        tide__link_tick(link, now);
+    if (now >= net->deadline) {
+        tide__links_expire(net, now);
     }
-    for (struct tide_session *s = net->sessions; s != NULL; s = s->next) {
+    tide__ring_turn(net);
+    struct tide_session *next;
+    for (struct tide_session *s = net->awake; s != NULL; s = next) {
+        next = s->next_awake;
+        if (s->link != NULL) {
+            tide__link_beat(s->link, now);
+        }
         tide__session_tick(s, now, excused);
+        if (tide__ring_rests(s, now)) {
+            tide__session_rest(s);
+        }
     }
     tide__members_tick(net, now);
 }
@@ -366,6 +373,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->state = TIDE_MEMBER_JOINING;
     atomic_store_explicit(&net->memory_grant, UINT64_MAX, memory_order_relaxed);
     net->tick_at = TIDE_NEVER;
+    net->deadline = TIDE_NEVER;
     net->join_again = TIDE_NEVER;
     tide__health_init(net);
     net->dirty_tail = &net->dirty;

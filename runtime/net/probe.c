@@ -20,7 +20,7 @@ enum { PROBES = 3 };
 
 bool tide__probe_hears(struct tide_net *net, const struct tide_peer *peer, uint64_t now) {
     return peer != NULL && peer->session != NULL &&
-           now - peer->session->detector.last <
+           now - tide__session_heard(peer->session, now) <
                tide__health_grace(net, now) / 2 + tide__ring_interval(net, peer->id);
 }
 

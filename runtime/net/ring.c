@@ -14,6 +14,13 @@
  * receiver's at that pace or a faster one; whoever hears that answers with such beats for a second,
  * whatever its own view says.
  *
+ * So of most links nothing is due at most times, and a server has one with each of a thousand
+ * workers. Their sessions rest: a tick passes them by. One is awake from its beginning, goes to
+ * rest when a tick finds that no beat goes either way and nothing waits to be acknowledged, and is
+ * roused when something does, its connection is lost, the peer counts on beats, or, all together,
+ * when the members or the controller have changed, so that this node perhaps watches others now.
+ * How long the peer was silent then counts from there.
+ *
  * As ever, of two members the one with the higher id dials. The lower one that has something to
  * send knocks: a hello with attempt 0, which is answered by a refusal and a call back. So two that
  * want each other at the same moment cannot make two sessions.
@@ -61,6 +68,7 @@ void tide__ring_refresh(struct tide_net *net) {
     if (net->client || net->finished) {
         return;
     }
+    net->turned = true;
     net->ringed = net->living > RING_MEMBERS;
     net->neighbour_count =
         net->ringed ? tide__ring_neighbours(net, tide__net_id(net), net->neighbours) : 0;
@@ -103,11 +111,14 @@ bool tide__ring_watches(const struct tide_net *net, uint16_t id) {
     return tide__ring_interval(net, id) != TIDE_NEVER;
 }
 
+static bool counts_on_us(const struct tide_link *link, uint64_t now) {
+    return link->counted_on != 0 && now - link->counted_on < 2 * RING_INTERVAL;
+}
+
 bool tide__ring_beat_due(const struct tide_link *link, uint64_t now) {
     const struct tide_net *net = link->net;
     uint64_t interval = tide__ring_interval(net, link->peer->id);
-    bool counted_on = link->counted_on != 0 && now - link->counted_on < 2 * RING_INTERVAL;
-    if (counted_on && interval > RING_INTERVAL) {
+    if (counts_on_us(link, now) && interval > RING_INTERVAL) {
         interval = RING_INTERVAL;
     }
     if (interval == TIDE_NEVER || link->session->outbox.own != NULL) {
@@ -121,6 +132,21 @@ bool tide__ring_beat_due(const struct tide_link *link, uint64_t now) {
 bool tide__ring_excuses(const struct tide_session *s) {
     return s->link != NULL && s->outbox.ring_frames == 0 &&
            !tide__ring_watches(s->net, s->peer->id);
+}
+
+bool tide__ring_rests(const struct tide_session *s, uint64_t now) {
+    return !s->over && tide__ring_excuses(s) && s->link->state == LINK_UP &&
+           !counts_on_us(s->link, now);
+}
+
+void tide__ring_turn(struct tide_net *net) {
+    const uint16_t hub = (uint16_t)tide_net_controller(net);
+    for (struct tide_session *s = net->sessions; s != NULL && (net->turned || hub != net->hub);
+         s = s->next) {
+        tide__session_rouse(s);
+    }
+    net->turned = false;
+    net->hub = hub;
 }
 
 void tide__ring_wanted(struct tide_net *net, struct tide_peer *peer) {

@@ -35,6 +35,44 @@ void tide__session_touch(struct tide_session *s) {
     }
 }
 
+static void put_awake(struct tide_session *s) {
+    struct tide_net *net = s->net;
+    s->next_awake = net->awake;
+    s->awake_place = &net->awake;
+    if (s->next_awake != NULL) {
+        s->next_awake->awake_place = &s->next_awake;
+    }
+    net->awake = s;
+}
+
+static void take_awake(struct tide_session *s) {
+    *s->awake_place = s->next_awake;
+    if (s->next_awake != NULL) {
+        s->next_awake->awake_place = s->awake_place;
+    }
+}
+
+void tide__session_rest(struct tide_session *s) {
+    take_awake(s);
+    s->resting = true;
+}
+
+void tide__session_rouse(struct tide_session *s) {
+    if (!s->resting) {
+        return;
+    }
+    s->resting = false;
+    put_awake(s);
+    if (!TIDE_MUTANT(rest_not_excused)) {
+        const uint64_t now = tide__net_now(s->net);
+        tide__detector_excuse(&s->detector, now, now - s->detector.last);
+    }
+}
+
+uint64_t tide__session_heard(const struct tide_session *s, uint64_t now) {
+    return s->resting ? now : s->detector.last;
+}
+
 static void account_release(struct tide_credit_account *account) {
     tide_free(account);
 }
@@ -91,6 +129,7 @@ struct tide_session *tide__session_begin(struct tide_link *link, struct tide_pee
     tide__detector_init(&s->detector, tide__net_now(net), BEAT_INTERVAL);
     s->next = net->sessions;
     net->sessions = s;
+    put_awake(s);
     peer->session = s;
     attach(s, link);
     for (struct tide_outgoing *m = peer->waiting, *next; m != NULL; m = next) {
@@ -131,6 +170,7 @@ void tide__session_suspend(struct tide_session *s) {
     tide__intake_suspend(&link->intake, s->lanes);
     tide__outbox_detach(&s->outbox);
     tide__session_touch(s);
+    tide__session_rouse(s);
     s->link = NULL;
     link->session = NULL;
     peer->link = NULL;
@@ -376,6 +416,9 @@ uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all) {
             dial(s);
         }
         if (s->over) {
+            if (!s->resting) {
+                take_awake(s);
+            }
             unlink_session(net, s);
             session_free(s);
             continue;

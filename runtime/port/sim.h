@@ -75,7 +75,6 @@ struct sim_node {
     /* at clock_at its clock showed clock_shown; it gains drift_ppb nanoseconds a second on ours */
     uint64_t clock_at, clock_shown;
     int64_t drift_ppb;
-    char name[SIM_NAME_MAX];
     uint16_t index;
     bool crashed;
     struct sim_port *port; /* of its present life */
@@ -84,6 +83,7 @@ struct sim_node {
     uint64_t paused_until;
     double slowness;            /* turns cost so many times more */
     struct sim_server out, in;  /* of its card */
+    char name[SIM_NAME_MAX];
     unsigned rack;
     uint64_t *latency; /* ns to the nodes by index; 0, or beyond latency_room: as everybody's */
     size_t latency_room;
@@ -142,6 +142,7 @@ struct tide_sim {
     struct sim_cut *cuts;
     size_t cut_count, cut_room;
     struct tide_stream *streams;
+    struct sim_segment *spare_segment; /* small ones that nobody uses; NULL */
     struct tide_listener *listeners;
     uint64_t connections;
     struct sim_server core;
@@ -206,7 +207,7 @@ void tide__sim_net_changed(struct tide_sim *sim); /* cards or the core are other
 void tide__sim_flow_changed(void *arg, struct fabric_flow *flow, double rate); /* sim_bulk.c */
 
 /* sim_memory.c */
-/* Of the simulator itself, whoever's turn it is; asserts that memory lasts. Zeroed. */
+/* Of the simulator itself, whoever's turn it is; asserts that memory lasts. */
 void *tide__sim_alloc(size_t size);
 /* Around what a node runs. Gives, and takes, who ran before. */
 struct sim_node *tide__sim_memory_enter(struct sim_node *node);

@@ -65,7 +65,7 @@ bool tide__sim_bulk_takes(struct tide_stream *s, struct sim_segment *segment) {
     }
     if (s->bulk == NULL) {
         s->bulk = tide__sim_alloc(sizeof *s->bulk);
-        s->bulk->stream = s;
+        *s->bulk = (struct sim_bulk){.stream = s};
     }
     s->bulk->head = segment;
     s->bulk->flows = false;

@@ -43,7 +43,7 @@ void tide_sim_set_memory(struct tide_sim *sim, const char *name,
 
 void *tide__sim_alloc(size_t size) {
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
-    void *memory = tide_alloc_zero(1, size);
+    void *memory = tide_alloc(size);
     tide__memory_swap(use);
     TIDE_ASSERT(memory != NULL);
     return memory;

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+enum { SEGMENT_SMALL = 192 };
 static const uint64_t connect_timeout = TIDE_SECOND; /* into a partition */
 
 struct tide_listener {
@@ -36,6 +37,28 @@ static uint64_t draw_latency(struct tide_stream *s, struct tide_random *random) 
     return tide__sim_latency(s->executor->sim, s->peer_node, s->executor->node, random);
 }
 
+/* Small ones are used again, the last first: its memory is in a cache. */
+static struct sim_segment *segment_create(struct tide_sim *sim, size_t size) {
+    const bool small = size <= SEGMENT_SMALL;
+    struct sim_segment *segment = small ? sim->spare_segment : NULL;
+    if (segment != NULL) {
+        sim->spare_segment = segment->next;
+    } else {
+        segment = tide__sim_alloc(sizeof *segment + (small ? SEGMENT_SMALL : size));
+    }
+    *segment = (struct sim_segment){.size = size, .small = small};
+    return segment;
+}
+
+static void segment_free(struct tide_sim *sim, struct sim_segment *segment) {
+    if (segment->small) {
+        segment->next = sim->spare_segment;
+        sim->spare_segment = segment;
+    } else {
+        tide_free(segment);
+    }
+}
+
 static void drop_segments(struct tide_stream *s) {
     tide__sim_bulk_stop(s);
     s->at_core.first = s->at_card.first = NULL;
@@ -43,7 +66,7 @@ static void drop_segments(struct tide_stream *s) {
     while (s->first != NULL) {
         struct sim_segment *segment = s->first;
         s->first = segment->next;
-        tide_free(segment);
+        segment_free(s->executor->sim, segment);
     }
     s->last = &s->first;
     s->queued_bytes = s->arrived = s->on_way = s->held = 0;
@@ -66,12 +89,12 @@ static void free_stream(struct tide_stream *s) {
 
 static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
     struct tide_stream *s = tide__sim_alloc(sizeof *s);
-    s->executor = e;
-    s->reading = true;
-    s->last = &s->first;
+    *s = (struct tide_stream){.executor = e,
+                              .reading = true,
+                              .last = &s->first,
+                              .next = e->sim->streams,
+                              .link = &e->sim->streams};
     tide_random_seed(&s->random, seed);
-    s->next = e->sim->streams;
-    s->link = &e->sim->streams;
     if (s->next != NULL) {
         s->next->link = &s->next;
     }
@@ -188,7 +211,7 @@ static void send_segment(struct tide_stream *to, struct sim_segment *segment,
 static void send_end(struct tide_stream *s) {
     struct tide_stream *to = s->peer;
     if (to != NULL && !to->finished && !s->broken) {
-        struct sim_segment *segment = tide__sim_alloc(sizeof *segment);
+        struct sim_segment *segment = segment_create(s->executor->sim, 0);
         segment->end = true;
         send_segment(to, segment, &s->random);
     }
@@ -315,7 +338,7 @@ static void pop_segment(struct tide_stream *s) {
         s->last = &s->first;
     }
     s->arrived--;
-    tide_free(segment);
+    segment_free(s->executor->sim, segment);
 }
 
 /* Copies arrived bytes, across segments, and says how many. */
@@ -535,8 +558,7 @@ ssize_t tide__sim_stream_write(struct tide_stream *s, const struct tide_iovec *i
     if (size == 0) {
         return 0;
     }
-    struct sim_segment *segment = tide__sim_alloc(sizeof *segment + size);
-    segment->size = size;
+    struct sim_segment *segment = segment_create(s->executor->sim, size);
     for (size_t at = 0; at < size; iov++) {
         size_t n = iov->size < size - at ? iov->size : size - at;
         if (n > 0) {
@@ -625,12 +647,12 @@ static void cut_short(struct tide_stream *s) {
     for (struct sim_segment *segment = *at, *next; segment != NULL; segment = next) {
         next = segment->next;
         s->queued_bytes -= segment->size;
-        tide_free(segment);
+        segment_free(s->executor->sim, segment);
     }
     *at = NULL;
     s->last = at;
     s->on_way = keep;
-    struct sim_segment *end = tide__sim_alloc(sizeof *end);
+    struct sim_segment *end = segment_create(s->executor->sim, 0);
     end->end = true;
     if (spare == 0) {
         send_segment(s, end, &s->random);
@@ -661,5 +683,10 @@ void tide__sim_streams_destroy(struct tide_sim *sim) {
     }
     while (sim->listeners != NULL) {
         remove_listener(sim->listeners);
+    }
+    while (sim->spare_segment != NULL) {
+        struct sim_segment *next = sim->spare_segment->next;
+        tide_free(sim->spare_segment);
+        sim->spare_segment = next;
     }
 }

@@ -9,7 +9,8 @@ struct sim_segment {
     struct sim_segment *behind;     /* in the queue of the core or of the receiver's card */
     uint64_t first, last, latency;  /* when its ends come to where it is under way to */
     size_t size, offset;
-    bool end; /* the peer has closed; carries no bytes */
+    bool end;   /* the peer has closed; carries no bytes */
+    bool small; /* has room for SEGMENT_SMALL bytes */
     uint8_t data[];
 };
 
@@ -17,34 +18,35 @@ struct sim_queue {
     struct sim_segment *first, *last;
 };
 
+/* What every segment touches comes first: the streams of a thousand nodes do not stay in a cache. */
 struct tide_stream {
     struct tide_executor *executor;
     const struct tide_stream_events *events;
     void *arg;
     struct tide_stream *peer;   /* NULL: not connected, or freed */
     struct sim_node *peer_node; /* known once connected */
-    struct tide_random random;
-    char *target; /* endpoint of a connection in the making */
-    uint64_t began;
     struct sim_segment *first, **last; /* towards us */
-    size_t queued_bytes;
-    size_t arrived; /* segments at the front that are here */
-    size_t on_way;  /* segments behind them */
-    size_t held;    /* arrivals that a partition keeps back */
-    size_t burst;   /* bytes sent since the sender's card last had none of it */
-    uint64_t last_arrival;
-    struct sim_queue at_core, at_card; /* what is on its way there: one event each */
-    uint32_t journey;      /* of those events; older ones are void */
-    uint64_t departed;     /* when what was sent last has left the sender's card */
-    struct sim_bulk *bulk; /* NULL: there never was one */
-    unsigned events_open; /* in the heap */
-    int reason;
     bool connected, reading, want_write;
     bool read_scheduled, writable_scheduled;
     bool finished, delivered;
     bool broken; /* by a reset: what is written goes nowhere, what was cut off still arrives */
     bool orphan; /* of a crashed node: its owner may still hold it, so it stays until the world ends
                   */
+    unsigned events_open; /* in the heap */
+    uint32_t journey;     /* of segments to the core and the card; events of older ones are void */
+    size_t queued_bytes;
+    size_t arrived; /* segments at the front that are here */
+    size_t on_way;  /* segments behind them */
+    uint64_t last_arrival;
+    struct sim_queue at_core, at_card; /* what is on its way there: one event each */
+    struct tide_random random;
+    struct sim_bulk *bulk; /* NULL: there never was one */
+    uint64_t departed;     /* when what was sent last has left the sender's card */
+    size_t burst;          /* bytes sent since the sender's card last had none of it */
+    size_t held;           /* arrivals that a partition keeps back */
+    char *target; /* endpoint of a connection in the making */
+    uint64_t began;
+    int reason;
     struct tide_stream *next, **link; /* all of the world; link: what points to this one */
 };
 

@@ -81,6 +81,16 @@ describe("text", function()
     assert.equal("\xff…", text.cut("\xff\xfe\xfd", 2, true))
   end)
 
+  it("lists names in natural order and says of many only the first and the last", function()
+    assert.equal("c0 n1 n2 n10 s1", text.names {"n10", "s1", "n2", "c0", "n1"})
+    local many = {}
+    for i = 1, 16 do many[i] = "n" .. i end
+    assert.equal("n1 n2 n3 n4 n5 n6 n7 n8 n9 n10 n11 n12 n13 n14 n15 n16", text.names(many))
+    for i = 17, 1000 do many[i] = "n" .. (1017 - i) end
+    assert.equal("n1 n2 n3 n4 n5 n6 ... n1000", text.names(many))
+    assert.equal("", text.names {})
+  end)
+
   it("escapes whatever could move a cursor", function()
     assert.equal("a\\x1b[2Jb\\x00\\x7f", text.clean "a\27[2Jb\0\127")
     assert.equal("\\xff\\xc3", text.clean "\xff\xc3")

@@ -26,6 +26,7 @@ struct world {
     char directory[64];
     struct tide_node nodes[WORLD_NODES];
     unsigned count;
+    unsigned controllers; /* so many hold the log; set between open and the first start */
 };
 
 struct tide_system *tide_system_of(struct tide_node *node) {
@@ -115,6 +116,7 @@ static inline int world_start(struct world *w, const char *name, bool give_name,
                                   .join = join,
                                   .workers = 1,
                                   .store = true,
+                                  .controllers = join == NULL ? w->controllers : 0,
                                   .client = client};
     rc = tide_net_create(node->system, &no, &node->net);
     return rc != 0 ? rc : tide_net_join(node->net);

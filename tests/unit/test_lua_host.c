@@ -155,11 +155,10 @@ static void failures_of_calls_are_told_apart(void **state) {
 
 static void receive_times_out_and_sleep_sleeps(void **state) {
     (void)state;
-    lua("local t = core.now() local m, err = core.receive(0.02) assert(m == nil and err.name == "
-        "'ETIMEDOUT')\n"
+    lua("local t = core.now() local m, err = core.receive(0.02) assert(m == nil and err == nil)\n"
         "assert(core.now() - t >= 0.02) t = core.now() core.sleep(0.02) assert(core.now() - t >= "
         "0.02)\n"
-        "m, err = core.receive(0) assert(m == nil and err.name == 'ETIMEDOUT') core.sleep(0)\n"
+        "m, err = core.receive(0) assert(m == nil and err == nil) core.sleep(0)\n"
         "fails('0 seconds or more', core.sleep, -1) assert(core.wall() > 1.6e9)");
 }
 

@@ -3,6 +3,7 @@
  * make the links they need, and that deaths are found and the living left alone as in small ones.
  */
 #define WORLD_NODES 128
+#include "net/control.h"
 #include "net/inside.h"
 #include "net_world.h"
 
@@ -12,6 +13,8 @@
 #include <cmocka.h>
 
 #define MS UINT64_C(1000000)
+
+extern const struct tide_control_plugin TIDE_CONTROL_PLUGIN __attribute__((weak));
 
 enum { NODES = 100, SEEDS = 2 };
 
@@ -37,13 +40,17 @@ static void await_up(struct world *w, unsigned first) {
     }
 }
 
-static void open_ring(struct world *w, uint64_t seed, unsigned count) {
-    world_open(w, true, seed);
+static void fill(struct world *w, unsigned count) {
     while (w->count < count) {
         start(w);
         await_up(w, w->count - 1);
     }
     world_pause(w, TIDE_SECOND);
+}
+
+static void open_ring(struct world *w, uint64_t seed, unsigned count) {
+    world_open(w, true, seed);
+    fill(w, count);
 }
 
 static bool is_linked(struct tide_node *node, uint16_t id) {
@@ -425,6 +432,95 @@ static void nodes_join_while_others_crash(void **unused) {
     }
 }
 
+/* ---- rest: who was not watched comes to be ---- */
+
+static bool rests(struct tide_node *node, uint16_t id) {
+    const struct tide_peer *peer = tide__peer(node->net, id);
+    return peer != NULL && peer->session != NULL && peer->session->resting;
+}
+
+/* n21 and n39, which were linked when the cluster was small and had nothing to say for long, become
+ * neighbours, and so do others at their sides. */
+static void leave_between(struct world *w, uint16_t gone[17]) {
+    world_pause(w, 10 * TIDE_SECOND);
+    assert_true(is_linked(&w->nodes[38], 21) && rests(&w->nodes[38], 21) && rests(&w->nodes[20], 39));
+    for (unsigned i = 0; i < 17; i++) {
+        gone[i] = (uint16_t)(22 + i);
+        tide_net_leave(w->nodes[gone[i] - 1].net);
+    }
+}
+
+static void a_new_neighbour_is_judged_from_now_on(void **unused) {
+    (void)unused;
+    for (uint64_t seed = 90; seed < 90 + SEEDS; seed++) {
+        struct world w;
+        uint16_t gone[18];
+        open_ring(&w, seed, NODES);
+        leave_between(&w, gone);
+        world_pause(&w, 3 * TIDE_SECOND);
+        assert_false(rests(&w.nodes[38], 21) || rests(&w.nodes[20], 39));
+        pause_node(&w, 39, 1500 * MS);
+        world_pause(&w, 5 * TIDE_SECOND);
+        all_up_but(&w, gone, 17);
+        ring_is_closed(&w);
+        gone[17] = 39; /* and it is watched */
+        cut_off(&w, 39, true);
+        assert_true(await_everywhere(&w, 39, TIDE_MEMBER_DEAD, 4 * TIDE_SECOND) != TIDE_NEVER);
+        world_pause(&w, 4 * TIDE_SECOND);
+        all_up_but(&w, gone, 18);
+        world_close(&w);
+    }
+}
+
+/* The controller's views do not reach n39, which does not know who listens to it now. */
+static void who_does_not_know_its_new_neighbours_beats_for_them(void **unused) {
+    (void)unused;
+    for (uint64_t seed = 95; seed < 95 + SEEDS; seed++) {
+        struct world w;
+        uint16_t gone[17];
+        open_ring(&w, seed, NODES);
+        leave_between(&w, gone);
+        tide_sim_cut(w.sim, "n1", "n39", true);
+        world_pause(&w, 6 * TIDE_SECOND); /* it waits longer for a controller */
+        assert_int_equal(seen(&w, 20, 38), TIDE_MEMBER_LEFT);
+        assert_int_not_equal(seen(&w, 38, 38), TIDE_MEMBER_LEFT);
+        tide_sim_cut(w.sim, "n1", "n39", false);
+        world_pause(&w, 4 * TIDE_SECOND);
+        all_up_but(&w, gone, 17);
+        ring_is_closed(&w);
+        world_close(&w);
+    }
+}
+
+/* It is linked with all, has heard nothing of most for long, and watches them from now on. */
+static void a_new_controller_takes_nobody_for_dead_who_rested(void **unused) {
+    (void)unused;
+    if (&TIDE_CONTROL_PLUGIN == NULL) {
+        skip(); /* built without libraft */
+    }
+    for (uint64_t seed = 98; seed < 98 + SEEDS; seed++) {
+        struct world w;
+        world_open(&w, true, seed);
+        w.controllers = 3;
+        fill(&w, 80);
+        world_pause(&w, 10 * TIDE_SECOND);
+        assert_true(tide_net_durable(w.nodes[79].net));
+        assert_true(rests(&w.nodes[1], 40) && rests(&w.nodes[2], 40));
+        crash(&w, 1);
+        assert_true(await_everywhere(&w, 1, TIDE_MEMBER_DEAD, 5 * TIDE_SECOND) != TIDE_NEVER);
+        world_pause(&w, 6 * TIDE_SECOND);
+        uint16_t gone[3] = {1, 70, 45};
+        all_up_but(&w, gone, 1);
+        crash(&w, gone[1]);
+        assert_true(await_everywhere(&w, gone[1], TIDE_MEMBER_DEAD, TIDE_SECOND) != TIDE_NEVER);
+        cut_off(&w, gone[2], true);
+        assert_true(await_everywhere(&w, gone[2], TIDE_MEMBER_DEAD, 4 * TIDE_SECOND) != TIDE_NEVER);
+        world_pause(&w, 3 * TIDE_SECOND);
+        all_up_but(&w, gone, 3);
+        world_close(&w);
+    }
+}
+
 /* Across the border between both kinds of clusters, up and down. */
 static void a_cluster_that_shrinks_is_linked_all_to_all_again(void **unused) {
     (void)unused;
@@ -447,7 +543,11 @@ static void a_cluster_that_shrinks_is_linked_all_to_all_again(void **unused) {
     world_close(&w);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_are_linked_with_neighbours_and_the_controller),
@@ -461,11 +561,10 @@ int main(void) {
         cmocka_unit_test(a_short_pause_is_survived_and_a_long_one_is_not),
         cmocka_unit_test(who_leaves_is_left_everywhere_and_the_ring_closes),
         cmocka_unit_test(nodes_join_while_others_crash),
+        cmocka_unit_test(a_new_neighbour_is_judged_from_now_on),
+        cmocka_unit_test(who_does_not_know_its_new_neighbours_beats_for_them),
+        cmocka_unit_test(a_new_controller_takes_nobody_for_dead_who_rested),
         cmocka_unit_test(a_cluster_that_shrinks_is_linked_all_to_all_again),
     };
-    const char *only = getenv("TIDE_TEST_ONLY");
-    if (only != NULL) {
-        cmocka_set_test_filter(only);
-    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
