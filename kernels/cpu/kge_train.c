@@ -146,8 +146,8 @@ static int group_train(struct examples *e, struct group *g) {
 static int examples_init(struct examples *e, struct kge_training *t) {
     size_t size = (2 * t->width + t->relation_width) * sizeof(float);
     *e = (struct examples){.training = t, .stride = 2 + 2 * t->negatives};
-    e->rows = tide_alloc_aligned(64, size);
-    e->gradients = tide_alloc_aligned(64, size);
+    e->rows = tide_workspace_alloc(size);
+    e->gradients = tide_workspace_alloc(size);
     int error = e->rows && e->gradients ? 0 : TIDE_ENOMEM;
     for (size_t i = 0; i < GROUPS && !error; i++) {
         e->groups[i].entities = tide_alloc(GROUP * e->stride * sizeof(uint64_t));
@@ -171,8 +171,8 @@ static int train_examples(struct kge_training *t) {
         error = error ? error : moved;
         tide_free(e.groups[i].entities);
     }
-    tide_free(e.rows);
-    tide_free(e.gradients);
+    tide_workspace_free(e.rows);
+    tide_workspace_free(e.gradients);
     return error;
 }
 

@@ -232,22 +232,12 @@ static void train_chunk(struct training *t) {
     }
 }
 
-static bool chunk_finite(const struct mf_chunks *chunks) {
-    float sum = 0; /* 0 x is NaN for what is not finite */
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < chunks->sides[side].count * chunks->width; i++) {
-            sum += 0 * chunks->sides[side].rows[i];
-        }
-    }
-    return sum == 0;
-}
-
 static int train(struct training *t) {
     struct mf_chunks *c = &t->chunks;
     int more;
     while ((more = mf_chunks_next(c)) > 0) {
         train_chunk(t);
-        if (!chunk_finite(c)) {
+        if (!mf_chunks_subtract(c)) {
             t->refused++;
             t->squares = (double)INFINITY;
             continue;
@@ -375,7 +365,7 @@ static const struct tide_parameter loss_parameters[LOSS_PARAMETERS] = {
 static int add_norms(const struct tide_rows *table, uint64_t first, uint64_t count, double *sum) {
     enum { PIECE = 1024 };
     uint64_t keys[PIECE];
-    float *rows = tide_alloc_aligned(64, PIECE * table->width * sizeof(float));
+    float *rows = tide_workspace_alloc(PIECE * table->width * sizeof(float));
     int code = rows ? 0 : TIDE_ENOMEM;
     while (count > 0 && !code) {
         size_t n = count < PIECE ? (size_t)count : PIECE;
@@ -390,7 +380,7 @@ static int add_norms(const struct tide_rows *table, uint64_t first, uint64_t cou
         first += n;
         count -= n;
     }
-    tide_free(rows);
+    tide_workspace_free(rows);
     return code;
 }
 
@@ -481,14 +471,14 @@ static int run_restore(const struct tide_argument *arguments, struct tide_result
         return tide_kernel_fail(error, TIDE_EINVAL, "values: %zu columns, the table has %u",
                                 values->columns, table->width);
     }
-    float *rows = tide_alloc_aligned(64, PIECE * table->width * sizeof(float));
+    float *rows = tide_workspace_alloc(PIECE * table->width * sizeof(float));
     code = rows ? 0 : TIDE_ENOMEM;
     for (size_t i = 0; i < count && !code; i += PIECE) {
         size_t n = count - i < PIECE ? count - i : PIECE;
         const float *piece = (const float *)values->data + i * table->width;
         code = restore_piece(table, first + i, n, piece, keys, rows);
     }
-    tide_free(rows);
+    tide_workspace_free(rows);
     if (code) {
         return tide_kernel_fail(error, code, "%.200s",
                                 code == TIDE_ENOMEM ? "out of memory" : tide_error_message());

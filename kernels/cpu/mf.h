@@ -53,7 +53,9 @@ int mf_chunks_init(struct mf_chunks *chunks, bool train, size_t chunk_bytes);
 void mf_chunks_deinit(struct mf_chunks *chunks);
 /* Pulls the next chunk: 1, 0 at the end, or a negative code. */
 int mf_chunks_next(struct mf_chunks *chunks);
-/* Pushes the differences of the chunk's rows. */
+/* Makes the chunk's rows what they have changed by. False: not all of it is finite. */
+bool mf_chunks_subtract(struct mf_chunks *chunks);
+/* Pushes that. */
 int mf_chunks_push(struct mf_chunks *chunks);
 /* Of the cell at this position of the order. */
 static inline size_t mf_cell(const struct mf_chunks *chunks, size_t position) {
