@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { CELLS_AHEAD = 16 }; /* they lie in any order: asked for before their turn */
-
 static int side_init(struct mf_side *side, size_t width, bool train, size_t chunk_bytes) {
     size_t most = chunk_bytes / (width * sizeof(float));
     side->capacity = most < 2 ? 2 : most < side->span ? most : side->span;
@@ -62,10 +60,7 @@ static void mark(struct mf_chunks *chunks) {
         sides[i].count = 0;
     }
     for (chunks->end = chunks->at; chunks->end < chunks->cell_count; chunks->end++) {
-        if (chunks->end + CELLS_AHEAD < chunks->cell_count) {
-            __builtin_prefetch(chunks->cells + 2 * mf_cell(chunks, chunks->end + CELLS_AHEAD));
-        }
-        const uint32_t *cell = chunks->cells + 2 * mf_cell(chunks, chunks->end);
+        const uint32_t *cell = chunks->cells + 2 * chunks->end;
         uint32_t *w = &sides[0].places[cell[0] - sides[0].first];
         uint32_t *h = &sides[1].places[cell[1] - sides[1].first];
         if ((*w == 0 && sides[0].count == sides[0].capacity) ||
