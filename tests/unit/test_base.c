@@ -111,7 +111,8 @@ static void aligned_memory_is_aligned(void **state) {
     }
 }
 
-/* What small blocks in between keep apart is used again: kernels take and give back megabytes in every call. */
+/* What small blocks in between keep apart is used again: kernels take and give back megabytes in
+ * every call. */
 static void workspaces_do_not_grow_the_heap(void **state) {
     (void)state;
     enum { ROUNDS = 100, FEW = 4, BYTES = 1 << 20 };

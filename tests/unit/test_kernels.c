@@ -472,8 +472,8 @@ static void training_learns_and_repeats_bit_by_bit(void **state) {
     free(ids);
 }
 
-/* A table whose rows another worker takes as soon as a group has been sent for; a triple's own two stay
- * until the next group is. */
+/* A table whose rows another worker takes as soon as a group has been sent for; a triple's own two
+ * stay until the next group is. */
 static struct {
     bool here[50];
     uint64_t own_away, drawn_away, at; /* pulled rows that were elsewhere; pulls */
