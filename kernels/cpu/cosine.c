@@ -125,9 +125,9 @@ static int nearest_run(const struct tide_argument *arguments, struct tide_result
     n.products = tide_batch_floats(BLOCK, n.count);
     n.own_scores = tide_batch_floats(1, n.limit);
     int code = n.units && n.products && n.own_scores ? nearest_search(&n) : TIDE_ENOMEM;
-    tide_free(n.units);
-    tide_free(n.products);
-    tide_free(n.own_scores);
+    tide_workspace_free(n.units);
+    tide_workspace_free(n.products);
+    tide_workspace_free(n.own_scores);
     if (code) {
         return failed(error, code);
     }
@@ -178,7 +178,7 @@ static int pairs_run(const struct tide_argument *arguments, struct tide_result *
         }
         cosines[i] = sum;
     }
-    tide_free(units);
+    tide_workspace_free(units);
     if (code) {
         return failed(error, code);
     }

@@ -60,10 +60,10 @@ static int slot_init(struct slot *slot, const struct kge_training *t, size_t rel
 static void slot_deinit(struct slot *slot) {
     tide_free(slot->keys);
     tide_free(slot->relation_keys);
-    tide_free(slot->rows);
-    tide_free(slot->gradients);
-    tide_free(slot->relation_rows);
-    tide_free(slot->relation_gradients);
+    tide_workspace_free(slot->rows);
+    tide_workspace_free(slot->gradients);
+    tide_workspace_free(slot->relation_rows);
+    tide_workspace_free(slot->relation_gradients);
     tide_free(slot->subjects);
     tide_free(slot->objects);
     tide_free(slot->relations);
@@ -75,10 +75,10 @@ static void batches_deinit(struct batches *b) {
     }
     tide_key_index_release(&b->entities);
     tide_key_index_release(&b->relations);
-    tide_free(b->queries);
-    tide_free(b->query_gradients);
-    tide_free(b->scores);
-    tide_free(b->own);
+    tide_workspace_free(b->queries);
+    tide_workspace_free(b->query_gradients);
+    tide_workspace_free(b->scores);
+    tide_workspace_free(b->own);
 }
 
 static int batches_init(struct batches *b, struct kge_training *t) {

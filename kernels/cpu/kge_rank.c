@@ -118,7 +118,7 @@ static int make_queries(struct ranking *r, const size_t known_kept[2]) {
     size_t most = ((size_t)1 << 22) / (wide + 2 * d) + 1; /* 16 MiB of rows */
     most = most < QUERIES ? most : QUERIES;
     uint64_t *keys = tide_alloc(3 * most * sizeof(*keys));
-    float *rows = tide_alloc_aligned(64, most * (2 * d + wide) * sizeof(float));
+    float *rows = tide_workspace_alloc(most * (2 * d + wide) * sizeof(float));
     int error = keys && rows ? 0 : TIDE_ENOMEM;
     for (size_t base = 0; base < r->count && !error; base += most) {
         size_t count = r->count - base < most ? r->count - base : most;
@@ -148,7 +148,7 @@ static int make_queries(struct ranking *r, const size_t known_kept[2]) {
         }
     }
     tide_free(keys);
-    tide_free(rows);
+    tide_workspace_free(rows);
     return error;
 }
 
@@ -298,12 +298,12 @@ static int ranking_init(struct ranking *r) {
     size_t d = r->width;
     r->known_objects = tide_alloc((r->known_count + 1) * sizeof(struct known));
     r->known_subjects = tide_alloc((r->known_count + 1) * sizeof(struct known));
-    r->vectors = tide_alloc_aligned(64, (2 * r->count * d + 16) * sizeof(float));
+    r->vectors = tide_workspace_alloc((2 * r->count * d + 16) * sizeof(float));
     r->queries = tide_alloc((2 * r->count + 1) * sizeof(struct query));
-    r->scores = tide_alloc_aligned(64, (size_t)QUERIES * TILE * sizeof(float));
+    r->scores = tide_workspace_alloc((size_t)QUERIES * TILE * sizeof(float));
     r->near = tide_alloc(TILE * sizeof(uint32_t));
     for (int i = 0; i < 2; i++) {
-        r->chunks[i] = tide_alloc_aligned(64, (size_t)CHUNK * d * sizeof(float));
+        r->chunks[i] = tide_workspace_alloc((size_t)CHUNK * d * sizeof(float));
         r->keys[i] = tide_alloc(CHUNK * sizeof(uint64_t));
     }
     return r->known_objects && r->known_subjects && r->vectors && r->queries && r->scores &&
@@ -315,12 +315,12 @@ static int ranking_init(struct ranking *r) {
 static void ranking_deinit(struct ranking *r) {
     tide_free(r->known_objects);
     tide_free(r->known_subjects);
-    tide_free(r->vectors);
+    tide_workspace_free(r->vectors);
     tide_free(r->queries);
-    tide_free(r->scores);
+    tide_workspace_free(r->scores);
     tide_free(r->near);
     for (int i = 0; i < 2; i++) {
-        tide_free(r->chunks[i]);
+        tide_workspace_free(r->chunks[i]);
         tide_free(r->keys[i]);
     }
 }

@@ -126,6 +126,16 @@ static int example(struct examples *e, uint64_t s, uint64_t r, uint64_t o, bool 
     return error ? error : t->relations.push(t->relations.table, &r, 1, gradients + 2 * d);
 }
 
+/* Subject and object are in every example of a triple: where they have gone to another worker, they
+ * come again, as in Lapse. Those drawn are in one, and to send for them again would only take them
+ * from others, who would do the same. */
+static int fetch_again(struct examples *e, const uint64_t entities[2]) {
+    struct kge_training *t = e->training;
+    struct tide_transfer move;
+    const int error = tide_transfer_localize(&move, &t->entities, entities, 2);
+    return error ? error : tide_transfer_wait(&move, 1);
+}
+
 static int group_train(struct examples *e, struct group *g) {
     struct kge_training *t = e->training;
     int error = tide_transfer_wait(&g->move, 1);
@@ -133,7 +143,8 @@ static int group_train(struct examples *e, struct group *g) {
         const uint64_t *entities = g->entities + i * e->stride;
         const uint64_t s = entities[0], o = entities[1];
         const uint64_t r = t->triples[3 * (size_t)t->order[g->first + i] + 1];
-        error = example(e, s, r, o, true);
+        error = fetch_again(e, entities);
+        error = error ? error : example(e, s, r, o, true);
         for (size_t n = 2; n < e->stride && !error; n += 2) {
             error = example(e, s, r, entities[n], false);
             error = error ? error : example(e, entities[n + 1], r, o, false);
@@ -146,8 +157,8 @@ static int group_train(struct examples *e, struct group *g) {
 static int examples_init(struct examples *e, struct kge_training *t) {
     size_t size = (2 * t->width + t->relation_width) * sizeof(float);
     *e = (struct examples){.training = t, .stride = 2 + 2 * t->negatives};
-    e->rows = tide_alloc_aligned(64, size);
-    e->gradients = tide_alloc_aligned(64, size);
+    e->rows = tide_workspace_alloc(size);
+    e->gradients = tide_workspace_alloc(size);
     int error = e->rows && e->gradients ? 0 : TIDE_ENOMEM;
     for (size_t i = 0; i < GROUPS && !error; i++) {
         e->groups[i].entities = tide_alloc(GROUP * e->stride * sizeof(uint64_t));
@@ -171,8 +182,8 @@ static int train_examples(struct kge_training *t) {
         error = error ? error : moved;
         tide_free(e.groups[i].entities);
     }
-    tide_free(e.rows);
-    tide_free(e.gradients);
+    tide_workspace_free(e.rows);
+    tide_workspace_free(e.gradients);
     return error;
 }
 

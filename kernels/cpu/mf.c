@@ -13,7 +13,7 @@
 #include "cpu/kernels.h"
 #include "cpu/vector.h"
 
-enum { AHEAD = 4, CELLS_AHEAD = 16, LINE = 64 / sizeof(float) }; /* cells; floats of a cache line */
+enum { AHEAD = 4, LINE = 64 / sizeof(float) }; /* cells; floats of a cache line */
 
 /* ---- the step ---- */
 
@@ -195,17 +195,11 @@ static int check_counts(const struct tide_argument *arguments, struct training *
     return 0;
 }
 
-/* Cells come in random order, and so do their rows: both are asked for before their turn. */
-static void prefetch(const struct mf_chunks *chunks, size_t position) {
-    if (position + CELLS_AHEAD < chunks->end) {
-        size_t later = mf_cell(chunks, position + CELLS_AHEAD);
-        __builtin_prefetch(chunks->cells + 2 * later);
-        __builtin_prefetch(chunks->values + later);
-    }
-    if (position >= chunks->end) {
+/* Cells are in random order, and so their rows come: they are asked for before their turn. */
+static void prefetch(const struct mf_chunks *chunks, size_t cell) {
+    if (cell >= chunks->end) {
         return;
     }
-    size_t cell = mf_cell(chunks, position);
     for (int side = 0; side < 2; side++) {
         const float *row =
             chunks->sides[side].rows + mf_place(chunks, side, cell) * chunks->width;
@@ -222,24 +216,13 @@ static void train_chunk(struct training *t) {
             t->decays[side][i] = t->lambda / (float)t->counts[side][c->sides[side].indices[i]];
         }
     }
-    for (size_t position = c->at; position < c->end; position++) {
-        size_t cell = mf_cell(c, position);
+    for (size_t cell = c->at; cell < c->end; cell++) {
         size_t i = mf_place(c, 0, cell), j = mf_place(c, 1, cell);
-        prefetch(c, position + AHEAD);
+        prefetch(c, cell + AHEAD);
         float e = step(c->width, c->values[cell], t->eps, t->decays[0][i], t->decays[1][j],
                        c->sides[0].rows + i * c->width, c->sides[1].rows + j * c->width);
         t->squares += (double)e * (double)e;
     }
-}
-
-static bool chunk_finite(const struct mf_chunks *chunks) {
-    float sum = 0; /* 0 x is NaN for what is not finite */
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < chunks->sides[side].count * chunks->width; i++) {
-            sum += 0 * chunks->sides[side].rows[i];
-        }
-    }
-    return sum == 0;
 }
 
 static int train(struct training *t) {
@@ -247,7 +230,7 @@ static int train(struct training *t) {
     int more;
     while ((more = mf_chunks_next(c)) > 0) {
         train_chunk(t);
-        if (!chunk_finite(c)) {
+        if (!mf_chunks_subtract(c)) {
             t->refused++;
             t->squares = (double)INFINITY;
             continue;
@@ -260,17 +243,26 @@ static int train(struct training *t) {
     return more;
 }
 
-/* A random order of the cells, by `seed`. */
-static uint32_t *shuffled(size_t count, uint64_t seed) {
-    uint32_t *order = tide_alloc((count + 1) * sizeof *order);
+/* The cells and their values in a random order, by `seed`: a copy, so that all passes over them are
+ * straight. *gives* both, also on failure. */
+static int shuffled(const struct mf_chunks *c, uint64_t seed, uint32_t **cells, float **values) {
+    *cells = tide_workspace_alloc(c->cell_count * 2 * sizeof **cells);
+    *values = tide_workspace_alloc(c->cell_count * sizeof **values);
+    if (!*cells || !*values) {
+        return TIDE_ENOMEM;
+    }
     struct tide_random random;
     tide_random_seed(&random, seed);
-    for (size_t i = 0; order && i < count; i++) { /* inside out: every order is equally likely */
-        size_t j = (size_t)tide_random_below(&random, i + 1);
-        order[i] = order[j];
-        order[j] = (uint32_t)i;
+    for (size_t i = 0; i < c->cell_count; i++) { /* inside out: every order is equally likely */
+        const size_t j = (size_t)tide_random_below(&random, i + 1);
+        for (size_t side = 0; side < 2; side++) {
+            (*cells)[2 * i + side] = (*cells)[2 * j + side];
+            (*cells)[2 * j + side] = c->cells[2 * i + side];
+        }
+        (*values)[i] = (*values)[j];
+        (*values)[j] = c->values[i];
     }
-    return order;
+    return 0;
 }
 
 static int run_sgd(const struct tide_argument *arguments, struct tide_result *results,
@@ -290,16 +282,20 @@ static int run_sgd(const struct tide_argument *arguments, struct tide_result *re
         return code;
     }
     struct mf_chunks *c = &t.chunks;
-    uint32_t *order = shuffled(c->cell_count, seed);
-    c->order = order;
-    code = order ? mf_chunks_init(c, true, (size_t)chunk_bytes) : TIDE_ENOMEM;
+    uint32_t *cells;
+    float *values;
+    code = shuffled(c, seed, &cells, &values);
+    c->cells = cells;
+    c->values = values;
+    code = code ? code : mf_chunks_init(c, true, (size_t)chunk_bytes);
     for (int side = 0; side < 2 && !code; side++) {
         t.decays[side] = tide_alloc(c->sides[side].capacity * sizeof(float));
         code = t.decays[side] ? 0 : TIDE_ENOMEM;
     }
     code = code ? code : train(&t);
     mf_chunks_deinit(c);
-    tide_free(order);
+    tide_workspace_free(cells);
+    tide_workspace_free(values);
     tide_free(t.decays[0]);
     tide_free(t.decays[1]);
     if (code) {
@@ -375,7 +371,7 @@ static const struct tide_parameter loss_parameters[LOSS_PARAMETERS] = {
 static int add_norms(const struct tide_rows *table, uint64_t first, uint64_t count, double *sum) {
     enum { PIECE = 1024 };
     uint64_t keys[PIECE];
-    float *rows = tide_alloc_aligned(64, PIECE * table->width * sizeof(float));
+    float *rows = tide_workspace_alloc(PIECE * table->width * sizeof(float));
     int code = rows ? 0 : TIDE_ENOMEM;
     while (count > 0 && !code) {
         size_t n = count < PIECE ? (size_t)count : PIECE;
@@ -390,7 +386,7 @@ static int add_norms(const struct tide_rows *table, uint64_t first, uint64_t cou
         first += n;
         count -= n;
     }
-    tide_free(rows);
+    tide_workspace_free(rows);
     return code;
 }
 
@@ -481,14 +477,14 @@ static int run_restore(const struct tide_argument *arguments, struct tide_result
         return tide_kernel_fail(error, TIDE_EINVAL, "values: %zu columns, the table has %u",
                                 values->columns, table->width);
     }
-    float *rows = tide_alloc_aligned(64, PIECE * table->width * sizeof(float));
+    float *rows = tide_workspace_alloc(PIECE * table->width * sizeof(float));
     code = rows ? 0 : TIDE_ENOMEM;
     for (size_t i = 0; i < count && !code; i += PIECE) {
         size_t n = count - i < PIECE ? count - i : PIECE;
         const float *piece = (const float *)values->data + i * table->width;
         code = restore_piece(table, first + i, n, piece, keys, rows);
     }
-    tide_free(rows);
+    tide_workspace_free(rows);
     if (code) {
         return tide_kernel_fail(error, code, "%.200s",
                                 code == TIDE_ENOMEM ? "out of memory" : tide_error_message());

@@ -40,8 +40,7 @@ struct mf_chunks {
     const uint32_t *cells; /* cell_count x 2 */
     const float *values;
     size_t cell_count;
-    const uint32_t *order; /* cells in the order of work; NULL: as they lie */
-    size_t at, end;        /* the chunk: positions at .. end - 1 of the order */
+    size_t at, end; /* the chunk: cells at .. end - 1 */
     uint64_t pulled, pushed, chunks; /* rows */
 };
 
@@ -53,12 +52,10 @@ int mf_chunks_init(struct mf_chunks *chunks, bool train, size_t chunk_bytes);
 void mf_chunks_deinit(struct mf_chunks *chunks);
 /* Pulls the next chunk: 1, 0 at the end, or a negative code. */
 int mf_chunks_next(struct mf_chunks *chunks);
-/* Pushes the differences of the chunk's rows. */
+/* Makes the chunk's rows what they have changed by. False: not all of it is finite. */
+bool mf_chunks_subtract(struct mf_chunks *chunks);
+/* Pushes that. */
 int mf_chunks_push(struct mf_chunks *chunks);
-/* Of the cell at this position of the order. */
-static inline size_t mf_cell(const struct mf_chunks *chunks, size_t position) {
-    return chunks->order ? chunks->order[position] : position;
-}
 static inline size_t mf_place(const struct mf_chunks *chunks, int side, size_t cell) {
     return chunks->sides[side].places[chunks->cells[2 * cell + (size_t)side] -
                                       chunks->sides[side].first] -

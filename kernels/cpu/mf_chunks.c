@@ -2,10 +2,9 @@
 #include "cpu/mf.h"
 
 #include "base/base.h"
+#include "cpu/vector.h"
 
 #include <string.h>
-
-enum { CELLS_AHEAD = 16 }; /* they lie in any order: asked for before their turn */
 
 static int side_init(struct mf_side *side, size_t width, bool train, size_t chunk_bytes) {
     size_t most = chunk_bytes / (width * sizeof(float));
@@ -15,8 +14,8 @@ static int side_init(struct mf_side *side, size_t width, bool train, size_t chun
     side->places = tide_alloc_zero((size_t)side->span + 1, sizeof *side->places);
     side->keys = tide_alloc(side->capacity * sizeof *side->keys);
     side->indices = tide_alloc(side->capacity * sizeof *side->indices);
-    side->rows = tide_alloc_aligned(64, bytes);
-    side->before = train ? tide_alloc_aligned(64, bytes) : NULL;
+    side->rows = tide_workspace_alloc(bytes);
+    side->before = train ? tide_workspace_alloc(bytes) : NULL;
     return side->places && side->keys && side->indices && side->rows && (side->before || !train)
                ? 0
                : TIDE_ENOMEM;
@@ -46,8 +45,8 @@ void mf_chunks_deinit(struct mf_chunks *chunks) {
         tide_free(side->places);
         tide_free(side->keys);
         tide_free(side->indices);
-        tide_free(side->rows);
-        tide_free(side->before);
+        tide_workspace_free(side->rows);
+        tide_workspace_free(side->before);
     }
 }
 
@@ -61,10 +60,7 @@ static void mark(struct mf_chunks *chunks) {
         sides[i].count = 0;
     }
     for (chunks->end = chunks->at; chunks->end < chunks->cell_count; chunks->end++) {
-        if (chunks->end + CELLS_AHEAD < chunks->cell_count) {
-            __builtin_prefetch(chunks->cells + 2 * mf_cell(chunks, chunks->end + CELLS_AHEAD));
-        }
-        const uint32_t *cell = chunks->cells + 2 * mf_cell(chunks, chunks->end);
+        const uint32_t *cell = chunks->cells + 2 * chunks->end;
         uint32_t *w = &sides[0].places[cell[0] - sides[0].first];
         uint32_t *h = &sides[1].places[cell[1] - sides[1].first];
         if ((*w == 0 && sides[0].count == sides[0].capacity) ||
@@ -124,13 +120,40 @@ int mf_chunks_next(struct mf_chunks *chunks) {
     return code ? code : 1;
 }
 
+/* rows -= before. True: the differences are finite. */
+TIDE_BODY bool subtract_body(float *rows, const float *before, size_t count) {
+    tide_v8 zeros = {0}; /* 0 x is NaN for what is not finite */
+    float rest = 0;
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        tide_v8 change = TIDE_V8C(rows + i) - TIDE_V8C(before + i);
+        TIDE_V8(rows + i) = change;
+        zeros += 0 * change;
+    }
+    for (; i < count; i++) {
+        rows[i] -= before[i];
+        rest += 0 * rows[i];
+    }
+    for (int j = 0; j < 8; j++) {
+        rest += zeros[j];
+    }
+    return rest == 0;
+}
+TIDE_VECTOR_FUNCTION(bool, subtract, (float *rows, const float *before, size_t count),
+                     (rows, before, count))
+
+bool mf_chunks_subtract(struct mf_chunks *chunks) {
+    bool finite = true;
+    for (int i = 0; i < 2 && finite; i++) {
+        struct mf_side *side = &chunks->sides[i];
+        finite = subtract(side->rows, side->before, side->count * chunks->width);
+    }
+    return finite;
+}
+
 int mf_chunks_push(struct mf_chunks *chunks) {
     for (int i = 0; i < 2; i++) {
-        struct mf_side *side = &chunks->sides[i];
-        for (size_t z = 0; z < side->count * chunks->width; z++) {
-            side->rows[z] -= side->before[z];
-        }
-        chunks->pushed += side->count;
+        chunks->pushed += chunks->sides[i].count;
     }
     return both(chunks, true);
 }

@@ -106,17 +106,17 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
         return code;
     }
     size_t row = (size_t)n.rows.width * sizeof(float);
-    n.own = tide_alloc_aligned(64, row);
+    n.own = tide_workspace_alloc(row);
     bool enough = n.own;
     for (int i = 0; i < 2; i++) {
-        n.chunks[i] = tide_alloc_aligned(64, CHUNK * row);
+        n.chunks[i] = tide_workspace_alloc(CHUNK * row);
         n.keys[i] = tide_alloc(CHUNK * sizeof(uint64_t));
         enough = enough && n.chunks[i] && n.keys[i];
     }
     code = enough ? search(&n) : TIDE_ENOMEM;
-    tide_free(n.own);
+    tide_workspace_free(n.own);
     for (int i = 0; i < 2; i++) {
-        tide_free(n.chunks[i]);
+        tide_workspace_free(n.chunks[i]);
         tide_free(n.keys[i]);
     }
     if (code) {

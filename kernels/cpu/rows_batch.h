@@ -100,9 +100,10 @@ static inline int tide_transfer_push(struct tide_transfer *transfer, const struc
     return error;
 }
 
-/* Room for rows, aligned to cache lines and with a margin for vectors that read past the end. */
+/* Room for rows, aligned to cache lines and with a margin for vectors that read past the end. Free it by
+ * tide_workspace_free. */
 static inline float *tide_batch_floats(size_t rows, size_t width) {
-    return tide_alloc_aligned(64, (rows * width + 16) * sizeof(float));
+    return tide_workspace_alloc((rows * width + 16) * sizeof(float));
 }
 
 #endif

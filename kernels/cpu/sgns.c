@@ -242,10 +242,10 @@ static void slot_release(struct slot *slot) {
     tide_free(slot->targets);
     tide_free(slot->input_keys);
     tide_free(slot->output_keys);
-    tide_free(slot->inputs);
-    tide_free(slot->inputs_before);
-    tide_free(slot->outputs);
-    tide_free(slot->outputs_before);
+    tide_workspace_free(slot->inputs);
+    tide_workspace_free(slot->inputs_before);
+    tide_workspace_free(slot->outputs);
+    tide_workspace_free(slot->outputs_before);
 }
 
 static void training_release(struct training *t) {
@@ -256,7 +256,7 @@ static void training_release(struct training *t) {
     tide_key_index_release(&t->output_index);
     tide_alias_release(&t->noise);
     tide_free(t->text.sentence);
-    tide_free(t->scratch);
+    tide_workspace_free(t->scratch);
 }
 
 static int training_init(struct training *t) {

@@ -70,6 +70,10 @@ void *tide_alloc_aligned(size_t alignment, size_t size);
 void *tide_realloc(void *memory, size_t size);
 void tide_free(void *memory); /* of any of the above; NULL is fine */
 char *tide_strdup(const char *text);
+/* Aligned to cache lines: a kernel's, which takes and gives back megabytes in every call. Those of tide_alloc_aligned
+ * are for what stays: glibc before 2.38 does not use again what it gets back of them. */
+void *tide_workspace_alloc(size_t size);
+void tide_workspace_free(void *workspace);
 /* Address space that is committed when touched (slabs, fiber stacks); NULL on failure. `guard`: lowest page faults. */
 void *tide_map(size_t size, bool guard);
 void tide_unmap(void *memory, size_t size);

@@ -17,6 +17,8 @@
 /* More than this is asked for because of what somebody asked for, who can be told no. */
 enum { VITAL_MAX = 1 << 20 };
 
+enum { LINE_BYTES = 64 }; /* of the caches; malloc aligns to a quarter: an address fits before the next */
+
 /* Bytes at the end of a heap, and of a block that is mapped apart. */
 enum { KEPT_BYTES = 16 << 20, MAPPED_BYTES = 8 << 20 };
 
@@ -83,6 +85,29 @@ void *tide_alloc_aligned(size_t alignment, size_t size) {
         memory = NULL;
     }
     return checked(memory, size);
+}
+
+/* The address of malloc's block lies before what is aligned. */
+void *tide_workspace_alloc(size_t size) {
+    size_t bytes;
+    if (__builtin_add_overflow(size, LINE_BYTES, &bytes)) {
+        bytes = SIZE_MAX;
+    }
+    char *block = tide_alloc(bytes);
+    if (block == NULL) {
+        return NULL;
+    }
+    char *workspace = block + LINE_BYTES - (uintptr_t)block % LINE_BYTES;
+    memcpy(workspace - sizeof block, &block, sizeof block);
+    return workspace;
+}
+
+void tide_workspace_free(void *workspace) {
+    char *block = NULL;
+    if (workspace != NULL) {
+        memcpy(&block, (char *)workspace - sizeof block, sizeof block);
+    }
+    tide_free(block);
 }
 
 void *tide_realloc(void *memory, size_t size) {

@@ -8,6 +8,9 @@
 #include "base/base.h"
 
 #include <errno.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <pthread.h>
 #include <string.h>
 
@@ -90,6 +93,14 @@ static void memory_that_cannot_be_had_is_an_error(void **state) {
     tide_free(NULL);
 }
 
+static size_t heap_bytes(void) {
+#if defined(__GLIBC__)
+    return mallinfo2().arena; /* 0 under the sanitizers, whose malloc is another */
+#else
+    return 0;
+#endif
+}
+
 static void aligned_memory_is_aligned(void **state) {
     (void)state;
     for (size_t alignment = 1; alignment <= 4096; alignment *= 2) {
@@ -98,6 +109,36 @@ static void aligned_memory_is_aligned(void **state) {
         assert_int_equal((uintptr_t)memory % alignment, 0);
         tide_free(memory);
     }
+}
+
+/* What small blocks in between keep apart is used again: kernels take and give back megabytes in
+ * every call. */
+static void workspaces_do_not_grow_the_heap(void **state) {
+    (void)state;
+    enum { ROUNDS = 100, FEW = 4, BYTES = 1 << 20 };
+    void *kept[ROUNDS][FEW], *workspaces[FEW];
+    size_t after_first = 0;
+    tide__memory_keep();
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < FEW; i++) {
+            workspaces[i] = tide_workspace_alloc(BYTES);
+            assert_non_null(workspaces[i]);
+            assert_int_equal((uintptr_t)workspaces[i] % 64, 0);
+            memset(workspaces[i], round, BYTES);
+            kept[round][i] = tide_alloc(24 + 16 * (size_t)i);
+        }
+        for (int i = 0; i < FEW; i++) {
+            tide_workspace_free(workspaces[i]);
+        }
+        after_first = round == 0 ? heap_bytes() : after_first;
+    }
+    assert_true(heap_bytes() - after_first < 2 * FEW * BYTES);
+    for (int i = 0; i < ROUNDS * FEW; i++) {
+        tide_free(kept[i / FEW][i % FEW]);
+    }
+    volatile size_t huge = SIZE_MAX - 8;
+    assert_null(tide_workspace_alloc(huge));
+    tide_workspace_free(NULL);
 }
 
 static void decommitted_memory_reads_as_zero(void **state) {
@@ -273,6 +314,7 @@ int main(void) {
         cmocka_unit_test(codes_of_the_system_become_ours),
         cmocka_unit_test(memory_that_cannot_be_had_is_an_error),
         cmocka_unit_test(aligned_memory_is_aligned),
+        cmocka_unit_test(workspaces_do_not_grow_the_heap),
         cmocka_unit_test(decommitted_memory_reads_as_zero),
         cmocka_unit_test(the_lock_excludes),
         cmocka_unit_test(streams_match_the_published_generator),

@@ -472,6 +472,58 @@ static void training_learns_and_repeats_bit_by_bit(void **state) {
     free(ids);
 }
 
+/* A table whose rows another worker takes as soon as a group has been sent for; a triple's own two
+ * stay until the next group is. */
+static struct {
+    bool here[50];
+    uint64_t own_away, drawn_away, at; /* pulled rows that were elsewhere; pulls */
+} moving;
+
+enum { DRAWN = 3, EXAMPLES = 1 + 2 * DRAWN };
+
+static int moving_localize(void *table, const uint64_t *keys, size_t count, void *handle) {
+    for (size_t i = 0; i < TIDE_COUNT(moving.here) && count > 2; i++) {
+        moving.here[i] = false;
+    }
+    for (size_t i = 0; i < count && count == 2; i++) {
+        moving.here[keys[i]] = true;
+    }
+    ((struct plain_handle *)handle)->table = table;
+    ((struct plain_table *)table)->open++;
+    return 0;
+}
+
+static int moving_pull(void *table, const uint64_t *keys, size_t count, float *rows) {
+    const size_t example = moving.at++ % EXAMPLES;
+    for (size_t i = 0; i < count; i++) {
+        const bool own = example == 0 || example % 2 == (i == 0);
+        *(own ? &moving.own_away : &moving.drawn_away) += !moving.here[keys[i]];
+    }
+    return plain_pull(table, keys, count, rows);
+}
+
+static void the_entities_of_a_triple_are_sent_for_again(void **state) {
+    (void)state;
+    struct setting s;
+    struct tide_result results[16];
+    uint32_t *ids = ring();
+    setting_init(&s, "kge_train", "complex", 4, TIDE_COUNT(moving.here), 2, 0.1f);
+    set_triples(&s, "triples", ids, PASS);
+    set_text(&s, "mode", "steps");
+    set_number(&s, "negatives", DRAWN);
+    memset(&moving, 0, sizeof moving);
+    struct tide_rows *rows = &plain_argument(s.kernel, s.arguments, "entities")->rows;
+    rows->localize_start = moving_localize;
+    rows->pull = moving_pull;
+    (void)run(&s, results);
+    assert_int_equal(moving.at, PASS * EXAMPLES);
+    assert_int_equal(moving.own_away, 0);
+    assert_true(moving.drawn_away > 0);
+    assert_int_equal(s.entities.open, 0);
+    setting_deinit(&s);
+    free(ids);
+}
+
 static void an_epoch_makes_few_large_calls(void **state) {
     (void)state;
     struct setting s;
@@ -809,6 +861,7 @@ int main(void) {
         cmocka_unit_test(batch_gradients_are_the_sums_of_the_triples),
         cmocka_unit_test(a_batch_of_one_triple_is_the_triple),
         cmocka_unit_test(steps_push_the_gradient_of_each_example),
+        cmocka_unit_test(the_entities_of_a_triple_are_sent_for_again),
         cmocka_unit_test(training_learns_and_repeats_bit_by_bit),
         cmocka_unit_test(an_epoch_makes_few_large_calls),
         cmocka_unit_test(a_failing_table_ends_the_pass_with_nothing_under_way),
