@@ -522,6 +522,41 @@ static int core_replicate(lua_State *L) {
     return 1;
 }
 
+struct ending {
+    struct tide_net *net;
+    size_t count;
+    uint16_t ids[];
+};
+
+static void ends(void *arg) {
+    struct ending *e = arg;
+    tide_net_ends(e->net, e->ids, e->count);
+}
+
+/* core.ends{id...} -> true | nil, err: these members are told to end, rows and all, with their cluster */
+static int core_ends(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const size_t count = lua_rawlen(L, 1);
+    struct ending *e = host->node ? tide_alloc_zero(1, sizeof *e + count * sizeof e->ids[0]) : NULL;
+    if (e == NULL) {
+        return tide__lua_failure(L, tide_fail(TIDE_ENOMEM, "no node, or no memory"));
+    }
+    e->net = tide_net_of(host->node);
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, 1, (lua_Integer)i + 1);
+        e->ids[e->count++] = (uint16_t)lua_tointeger(L, -1);
+        lua_pop(L, 1);
+    }
+    const int code = tide_hop(host->node, TIDE_ROLE_IO, ends, e, tide_free);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    tide_free(e);
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 static int core_serve_cost(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     const double seconds = luaL_checknumber(L, 1);
@@ -573,6 +608,7 @@ void tide__lua_open_node(lua_State *L) {
         {"waited", core_waited},
         {"serve_cost", core_serve_cost},
         {"leave", core_leave},
+        {"ends", core_ends},
         {"replicate", core_replicate},
         {"interrupted", core_interrupted},
         {NULL, NULL},

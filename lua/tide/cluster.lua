@@ -393,7 +393,9 @@ function cluster:close()
     if not ok then core.log("error", errors.from(err).message) end
   end
   if #self.children == 0 then return end
-  core.log_level "error" -- that these nodes end is no news
+  local ids = {}
+  for i, member in ipairs(self.members or {}) do ids[i] = member.id end
+  core.ends(ids)
   for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end
   for _, child in ipairs(self.members and self.controllers or self.children) do child.process:signal(15) end
   for _, child in ipairs(wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end

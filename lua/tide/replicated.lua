@@ -113,6 +113,11 @@ end
 
 ---Tells all nodes to end, without moving rows first.
 function replicated.quit_inside()
+  local ids <const> = {}
+  for _, member in ipairs(core.members()) do
+    if member.store then ids[#ids + 1] = member.id end
+  end
+  core.ends(ids)
   for _, member in ipairs(core.members()) do
     local address = member.state == "up" and core.whereis(member.name .. "/agent")
     if address then core.send(address, {op = "quit", leave = false}) end

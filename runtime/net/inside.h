@@ -325,6 +325,7 @@ enum member_verb {
     VERB_LOG, /* of the replicated log: what raft.c says to its like */
     VERB_PROBE, /* is that member heard? */
     VERB_HEARD, /* or silent */
+    VERB_ENDS,  /* so do these members, with the cluster that they made */
 };
 
 struct known {
@@ -336,6 +337,7 @@ struct known {
     uint8_t wanted; /* the state it is to have, not decided yet; not above the one it has: none */
     char wanted_reason[120];
     uint64_t since; /* when it was admitted here, or this controller took over */
+    bool ends;      /* it is about to, rows and all: then it has left */
 };
 
 struct report {
@@ -380,7 +382,9 @@ void tide__members_cast(struct tide_net *net, struct tide_link *link, const stru
 void tide__succession_view(struct tide_link *link, struct tide_reader *r);
 /* Is this the hello of a controller that this node has not heard of? */
 bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello);
-/* The session with the controller has ended. */
+/* The session with the controller has ended, before it sent this node a view. */
+void tide__succession_unseen(struct tide_net *net);
+/* The same, later. */
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason);
 /* A client looks for the controller, in vain for long? */
 bool tide__succession_seeks(const struct tide_net *net);
@@ -402,6 +406,7 @@ void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t s
                              const char *reason);
 void tide__controller_withdraw(struct tide_net *net, uint16_t reporter, uint16_t subject);
 void tide__controller_resolve(struct tide_net *net, uint64_t now);
+void tide__controller_ends(struct tide_net *net, uint16_t id);
 void tide__controller_leaving(struct tide_net *net, uint16_t id);
 void tide__controller_end(struct tide_net *net);
 void tide__controller_release(struct tide_net *net);
@@ -486,6 +491,7 @@ struct tide_net {
     bool unpublished; /* members have changed since they were published */
     bool parked; /* hellos of nodes that no view has told of wait for the next one */
     bool settling, joining, leave_sent, finished, tick_soon;
+    bool asks_again; /* a joiner whose controller went before the first view */
     bool attend; /* peers without a session are to be dialled, or messages wait for them */
     bool ringed; /* too many for links all to all */
     uint16_t neighbours[RING_NEIGHBOURS];

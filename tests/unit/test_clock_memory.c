@@ -9,7 +9,7 @@
 #include "store/clocked.h"
 #include "store_world.h"
 
-enum { WORKERS = 6, ROWS = 12, CLOCKS = 8, NODES = 3, SEEDS = 3 };
+enum { WORKERS = 6, ROWS = 12, CLOCKS = 8, NODES = 3, SEEDS = 2 };
 
 struct job {
     uint32_t staleness;
