@@ -54,6 +54,19 @@ static void on_io(struct tide_node *node, void (*work)(void *)) {
     }
 }
 
+static void counted(int signal) {
+    interrupted(NULL, signal);
+}
+
+/* core.watch_interrupts(): counts SIGINT and SIGTERM from now on, in a process that has no node */
+static int core_watch_interrupts(lua_State *L) {
+    const struct sigaction action = {.sa_handler = counted, .sa_flags = SA_RESTART};
+    (void)L;
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    return 0;
+}
+
 static int core_interrupted(lua_State *L) {
     lua_pushinteger(L, (lua_Integer)atomic_load_explicit(&interrupts, memory_order_relaxed));
     return 1;
@@ -611,6 +624,7 @@ void tide__lua_open_node(lua_State *L) {
         {"ends", core_ends},
         {"replicate", core_replicate},
         {"interrupted", core_interrupted},
+        {"watch_interrupts", core_watch_interrupts},
         {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);

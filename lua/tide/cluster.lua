@@ -612,6 +612,7 @@ function cluster.up(o)
   unpublish(name)
   local made, err = make_directories(name)
   if not made then return nil, err end
+  core.watch_interrupts() -- what was started would go on by itself
   if o.controllers then return require("tide.replicated").up(o) end
   local log = cluster.directory(name) .. "/controller.log"
   core.file_remove(log)
@@ -621,6 +622,12 @@ function cluster.up(o)
   end
   local deadline = core.now() + JOIN_S + 5
   while core.now() < deadline do
+    if core.interrupted() > 0 then
+      end_detached(log)
+      unpublish(name)
+      return nil, errors.new("T0210", {message = ("interrupted before cluster `%s` was up"):format(name),
+        state = "what had been started was stopped"})
+    end
     local endpoint = read_text(cluster.directory(name) .. "/endpoint")
     if endpoint then
       return {cluster = name, endpoint = endpoint:match("^[^\n]*"), pids = cluster.pids(name), log = log}

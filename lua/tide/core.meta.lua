@@ -52,6 +52,7 @@ function core.whereis(name) end       --> address | nil, err ; "name" or "node/n
 function core.sleep(s) end
 function core.now() end               --> monotonic seconds
 function core.wall() end
+function core.watch_interrupts() end  -- SIGINT and SIGTERM are counted from now on, in a process without a node
 function core.interrupted() end       --> number of SIGINT/SIGTERM seen by this process so far
 function core.fiber(f, ...) end       --> handle; runs f(...) concurrently in this state
 function core.fiber_wait(handle, timeout_s) end --> true, results... | nil, err (also the error f raised)
