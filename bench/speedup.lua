@@ -23,7 +23,8 @@ local opt = tide.options {
   nodes = {"numbers of nodes, separated by commas", default = "1,2,4,8,16,32"},
   gbit = {"rate of each node's card", default = 10},
   methods = {"how gradients travel, separated by commas", default = "no overlap,ps,ring,sfb,bytes,hybrid,overlap"},
-  share = {"of what a card carries in a step, that `hybrid` and `overlap` use", default = 0.75},
+  share = {"of what a card carries in a step, that `hybrid` and `overlap` use", default = 0.6},
+  format = {"of dense values on the wire", default = "f32", choices = {"f32", "bf16", "f16"}},
 }
 
 local FIXED <const> = {ps = true, ring = true, sfb = true}
@@ -146,20 +147,20 @@ local NETS <const> = {
 
 ---- a worker --------------------------------------------------------------------------------------------------------
 
----How each layer travels. The policies see the net at full size: comm/hybrid goes by bytes, as published, when it knows
----no rate ("bytes"), else by seconds; comm/overlap by the card's rate and the time of a step's computing. Cards work
----beside the processor here, and memory takes no time.
-local function paths_of(net, method, workers)
-  local paths, policy = {}, POLICIES[method]
+---How each layer travels, and as what. The policies see the net at full size: comm/hybrid goes by bytes, as published,
+---when it knows no rate ("bytes"), else by seconds; comm/overlap by the card's rate and the time of a step's computing.
+---Cards work beside the processor here, and memory takes no time.
+local function plan_of(net, method, workers)
+  local paths, formats, policy = {}, {}, POLICIES[method]
   local view = {workers = {}, tensors = {}, job = {}, net = {}}
   for i = 1, workers do view.workers[i] = {id = i} end
   for i, layer in ipairs(net.layers) do
     local matrix = layer.rows and layer.rows * layer.columns or 0
-    paths[i] = method == "ring" and "ring" or "ps"
+    paths[i], formats[i] = method == "ring" and "ring" or "ps", opt.format
     view.tensors[i] = {id = i, values = layer.values, rest = layer.values - matrix, rank = net.batch, path = paths[i],
                        row_values = layer.rows and layer.rows + layer.columns or 0}
   end
-  if not policy then return paths end
+  if not policy then return {path = paths, format = formats} end
   local step_s <const> = net.batch / net.images_per_s
   if method == "overlap" or method == "hybrid" then
     view.net.bytes_per_s, view.job.compute_s = opt.gbit * 1e9 / 8, step_s
@@ -170,9 +171,10 @@ local function paths_of(net, method, workers)
     view.tensors[i].window_s = below / flops * step_s
     below = below + layer.flops
   end
-  policy.params.share, policy.params.flops_per_s = opt.share, PRODUCT_FLOPS
+  policy.params.share, policy.params.format = opt.share, opt.format
+  policy.params.flops_per_s = PRODUCT_FLOPS
   policy.params.memory_bytes_per_s, policy.params.wire_bytes_per_s = 1e18, 1e18
-  return policy.decide(policy.init(policy.params), view).path
+  return policy.decide(policy.init(policy.params), view)
 end
 
 ---Layers as the exchange takes them, scaled.
@@ -201,10 +203,11 @@ local function train(w)
   local x <const> = assert(core.exchange {rank = w.rank, workers = w.workers, elements = elements, layers = exchanged,
                                           under_way = UNDER_WAY // SCALE})
   x:connect(w:barrier("exchange", x:address()))
-  local plan = {epoch = 0, paths = paths_of(net, method, w.workers), formats = {}, fanouts = {}}
+  local travels <const> = plan_of(net, method, w.workers)
+  local plan = {epoch = 0, paths = travels.path, formats = {}, fanouts = {}}
   local flops = 0
   for i, layer in ipairs(layers) do
-    plan.formats[i], plan.fanouts[i] = "f32", 0
+    plan.formats[i], plan.fanouts[i] = plan.paths[i] == "factor" and "f32" or travels.format[i], 0
     flops = flops + layer.flops
   end
   x:plan(plan)

@@ -418,6 +418,8 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 void tide__fresh_tell(struct tide__clocked *c, uint16_t node, const uint8_t *slots, size_t count);
 /* Ticks or members changed: clocks rise, and who waits for it is served. */
 void tide__clocks_advance(struct tide__clocked *c);
+/* The same if only the way of some slots (as they were read) to here has changed. */
+void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t count);
 void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has just come */
 void tide__ticks_changed(struct tide__sync *sync);
 void tide__known_update(struct tide__sync *sync); /* a node is counted in */

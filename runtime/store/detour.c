@@ -163,6 +163,7 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     if (party->joins && !TIDE_MUTANT(joiner_forgotten)) { /* said before its first tick */
         clock = party->tick;
     }
+    const bool risen = party->tick != (uint32_t)clock;
     party->tick = (uint32_t)clock;
     /* What it sent here came before; what it sent by another way was applied, or is sent again. */
     party->applied = party->applied > number ? party->applied : number;
@@ -188,7 +189,11 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     if (c->departed_count) {
         tide__tick_pass_on(c, from, (uint32_t)clock);
     }
-    tide__ticks_changed(tide__sync_of(c->table->store));
+    if (first || risen) {
+        tide__ticks_changed(tide__sync_of(c->table->store));
+    } else { /* a node that leaves says so of one slot after the other */
+        tide__slots_advance(c, slots, count);
+    }
 }
 
 /* ---- ticks on their way to a new home ---- */
@@ -243,5 +248,5 @@ void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r) {
                 tide__detour_clock(c, (uint16_t)origin, (uint32_t)clock, c->announced[slot]);
         }
     }
-    tide__clocks_advance(c);
+    tide__slots_advance(c, slots, count);
 }

@@ -529,20 +529,38 @@ static void parked_before_stalled(struct tide_store *store, struct tide__job *fi
     tide__stalled_retry(store);
 }
 
+/* Operations that came back go first, whenever they were parked: those that wait for them on the same
+ * key (location.h) were called after them, and by the order among themselves. */
+static struct tide__job *returned_first(struct tide__job *job) {
+    struct tide__job *returned = NULL, *others = NULL;
+    struct tide__job **returned_end = &returned, **others_end = &others;
+    for (; job; job = job->next) {
+        if (job->returned && !TIDE_MUTANT(returned_in_line)) {
+            *returned_end = job;
+            returned_end = &job->next;
+        } else {
+            *others_end = job;
+            others_end = &job->next;
+        }
+    }
+    *others_end = NULL;
+    *returned_end = others;
+    return returned;
+}
+
 void tide__parked_retry(struct tide_table *table) {
-    struct tide__job *job = table->parked, **end = table->parked_end;
+    struct tide__job *job = table->parked, **end = table->parked_end, *next;
     table->parked = NULL;
     table->parked_end = &table->parked;
     if (job && !table->relocates && !table->replicas) {
         parked_before_stalled(table->store, job, end);
         return;
     }
-    while (job) {
-        struct tide__job *next = job->next;
+    for (job = returned_first(job); job; job = next) {
+        next = job->next;
         job->next = NULL;
         tide__table_job(job);
         tide__job_free(table->store, job);
-        job = next;
     }
 }
 

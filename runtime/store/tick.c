@@ -196,7 +196,8 @@ void tide__slot_advance(struct tide__clocked *c, uint32_t slot) {
     tide__ask_again(c); /* also who asked while the rows were on their way */
 }
 
-void tide__clocks_advance(struct tide__clocked *c) {
+/* `slots`: count of them; NULL: all. */
+static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
     if (tide__undeclared(c)) {
         return;
     }
@@ -204,24 +205,35 @@ void tide__clocks_advance(struct tide__clocked *c) {
         tide__staged_commit(c);
     }
     const uint32_t clock = least_tick(c, TIDE_SLOT_COUNT);
-    uint64_t slots[TIDE_SLOT_COUNT / 64] = {0};
+    uint64_t risen[TIDE_SLOT_COUNT / 64] = {0};
     bool any = false;
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t s = slots ? tide__number_at(slots, i) : i;
         if (!c->detours[s] && c->announced[s] < clock && tide__slot_here(c, s)) {
-            slots[s / 64] |= UINT64_C(1) << (s % 64);
+            risen[s / 64] |= UINT64_C(1) << (s % 64);
             any = true;
         }
     }
     if (any) {
-        announce(c, clock, TIDE_SLOT_COUNT, slots);
+        announce(c, clock, TIDE_SLOT_COUNT, risen);
     }
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c->detoured; s++) {
+    for (uint32_t i = 0; i < count && c->detoured; i++) {
+        const uint32_t s = slots ? tide__number_at(slots, i) : i;
         any |= c->detours[s] && announce_one(c, s);
     }
     if (any) {
         tide__ask_again(c);
         tide__table_floor_update(c);
     }
+}
+
+void tide__clocks_advance(struct tide__clocked *c) {
+    advance(c, NULL, TIDE_SLOT_COUNT);
+}
+
+void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
+    advance(c, slots, count);
+    tide__sync_wake(tide__sync_of(c->table->store));
 }
 
 void tide__known_update(struct tide__sync *sync) {

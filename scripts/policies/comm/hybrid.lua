@@ -98,7 +98,7 @@ return {
   -- gain: what a change must bring; density: share of factors' values that `sparse` does not leave out;
   -- flops_per_s: until products were measured; wire_bytes_per_s: of a processor that sends or receives
   params = { format = "f32", density = 0.5, flops_per_s = 5e10, memory_bytes_per_s = 8e9, wire_bytes_per_s = 4e9,
-             share = 0.75, gain = 1.1, full = 16, fanout = 4 },
+             share = 0.6, gain = 1.1, full = 16, fanout = 4 },
   needs = { "tensor.sizes", "net.rate", "worker.times" },
   init = function(params) return params end,
   decide = decide,

@@ -46,7 +46,7 @@ end
 
 return {
   api = 1, kind = "comm", name = "overlap", version = 1, every = 10, on = { "grant", "net" },
-  params = { format = "f32", flops_per_s = 5e10, share = 0.75, gain = 1.1 },
+  params = { format = "f32", flops_per_s = 5e10, share = 0.6, gain = 1.1 },
   needs = { "tensor.sizes", "net.rate", "worker.times" },
   init = function(params) return params end,
   decide = decide,
