@@ -393,10 +393,14 @@ function cluster:close()
     if not ok then core.log("error", errors.from(err).message) end
   end
   if #self.children == 0 then return end
-  local ids = {}
-  for i, member in ipairs(self.members or {}) do ids[i] = member.id end
+  local ours <const>, ids <const> = {}, {}
+  for _, child in ipairs(self.children) do ours[child.name] = true end
+  for _, member in ipairs(core.members()) do
+    if ours[member.name] and member.state == "up" then ids[#ids + 1] = member.id end
+  end
   core.ends(ids)
   for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end
+  if #(self.controllers or {}) > 0 then wait_members_gone(self.members or {}, CLOSE_S) end -- one of them knows why
   for _, child in ipairs(self.members and self.controllers or self.children) do child.process:signal(15) end
   for _, child in ipairs(wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
   wait_ended(self.children, 1)

@@ -372,7 +372,7 @@ void tide__controller_ends(struct tide_net *net, uint16_t id) {
     struct known *known = living(net, id);
     if (known != NULL && id != tide__net_id(net) && !TIDE_MUTANT(end_untold)) {
         known->ends = true;
-        if (known->member.state == TIDE_MEMBER_LEAVING) {
+        if (net->controls && known->member.state == TIDE_MEMBER_LEAVING) {
             leave(net, id); /* its rows went nowhere in time */
         }
     }

@@ -487,7 +487,7 @@ void tide__members_leave(struct tide_link *link) {
 
 void tide_net_ends(struct tide_net *net, const uint16_t *ids, size_t count) {
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
-    for (size_t i = 0; i < count && net->controls; i++) {
+    for (size_t i = 0; i < count; i++) { /* also for the time when this node commands */
         tide__controller_ends(net, ids[i]);
     }
     if (net->controls || controller == NULL || controller->link == NULL ||
