@@ -54,6 +54,19 @@ static void on_io(struct tide_node *node, void (*work)(void *)) {
     }
 }
 
+static void counted(int signal) {
+    interrupted(NULL, signal);
+}
+
+/* core.watch_interrupts(): counts SIGINT and SIGTERM from now on, in a process that has no node */
+static int core_watch_interrupts(lua_State *L) {
+    const struct sigaction action = {.sa_handler = counted, .sa_flags = SA_RESTART};
+    (void)L;
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    return 0;
+}
+
 static int core_interrupted(lua_State *L) {
     lua_pushinteger(L, (lua_Integer)atomic_load_explicit(&interrupts, memory_order_relaxed));
     return 1;
@@ -522,6 +535,41 @@ static int core_replicate(lua_State *L) {
     return 1;
 }
 
+struct ending {
+    struct tide_net *net;
+    size_t count;
+    uint16_t ids[];
+};
+
+static void ends(void *arg) {
+    struct ending *e = arg;
+    tide_net_ends(e->net, e->ids, e->count);
+}
+
+/* core.ends{id...} -> true | nil, err: these members are told to end, rows and all, with their cluster */
+static int core_ends(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const size_t count = lua_rawlen(L, 1);
+    struct ending *e = host->node ? tide_alloc_zero(1, sizeof *e + count * sizeof e->ids[0]) : NULL;
+    if (e == NULL) {
+        return tide__lua_failure(L, tide_fail(TIDE_ENOMEM, "no node, or no memory"));
+    }
+    e->net = tide_net_of(host->node);
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, 1, (lua_Integer)i + 1);
+        e->ids[e->count++] = (uint16_t)lua_tointeger(L, -1);
+        lua_pop(L, 1);
+    }
+    const int code = tide_hop(host->node, TIDE_ROLE_IO, ends, e, tide_free);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    tide_free(e);
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 static int core_serve_cost(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     const double seconds = luaL_checknumber(L, 1);
@@ -573,8 +621,10 @@ void tide__lua_open_node(lua_State *L) {
         {"waited", core_waited},
         {"serve_cost", core_serve_cost},
         {"leave", core_leave},
+        {"ends", core_ends},
         {"replicate", core_replicate},
         {"interrupted", core_interrupted},
+        {"watch_interrupts", core_watch_interrupts},
         {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);

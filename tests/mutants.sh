@@ -76,6 +76,9 @@ window_leaves_open          window   window
 yield_takes_wake              test_actor
 tick_before_deltas            test_clocked
 tick_before_parts             test_clocked
+unsent_marked                 test_clock_memory
+tick_refused                  test_clock_memory
+round_unasked                 test_clock_memory
 tick_before_route             test_clocked
 fresh_before_values           test_clocked
 fresh_of_fetched              test_clocked
@@ -134,6 +137,8 @@ unread_pruned                 disk,$saving checkpoint
 rest_not_excused              test_ring a_new_controller_takes_nobody_for_dead_who_rested
 rest_not_disturbed            test_ring who_does_not_know_its_new_neighbours_beats_for_them
 one_observer                  test_succession the_word_of_one_member_about_another_is_not_enough
+join_forgotten                test_quorum who_joins_while_the_controller_dies*
+end_untold                    test_store_replica a_cluster_that_ends*
 not_settled                   test_store_replica two_that_leave_take_no_push_with_them
 late_value_taken              test_vap TIDE_TEST_SEEDS=3
 vap_no_retrace                test_vap bound_holds_while_slots_move

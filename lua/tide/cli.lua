@@ -187,9 +187,8 @@ local function failed(self, err)
     self:print(err.page)
     return errors.exit(err)
   end
-  if self.core.interrupted() > 0 and (err.name == "ECANCELED" or err.name == "ETIMEDOUT") then
-    err = errors.new("T0210", {cause = err.code ~= "T0210" and err or nil})
-  end
+  local ended <const> = err.name == "ECANCELED" or err.name == "ETIMEDOUT"
+  if self.core.interrupted() > 0 and ended and err.code ~= "T0210" then err = errors.new("T0210", {cause = err}) end
   self:complain(err)
   return err.code == "T0210" and EXIT_INTERRUPTED or exit_of(self, err)
 end

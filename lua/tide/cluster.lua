@@ -393,8 +393,14 @@ function cluster:close()
     if not ok then core.log("error", errors.from(err).message) end
   end
   if #self.children == 0 then return end
-  core.log_level "error" -- that these nodes end is no news
+  local ours <const>, ids <const> = {}, {}
+  for _, child in ipairs(self.children) do ours[child.name] = true end
+  for _, member in ipairs(core.members()) do
+    if ours[member.name] and member.state == "up" then ids[#ids + 1] = member.id end
+  end
+  core.ends(ids)
   for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end
+  if #(self.controllers or {}) > 0 then wait_members_gone(self.members or {}, CLOSE_S) end -- one of them knows why
   for _, child in ipairs(self.members and self.controllers or self.children) do child.process:signal(15) end
   for _, child in ipairs(wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
   wait_ended(self.children, 1)
@@ -610,6 +616,7 @@ function cluster.up(o)
   unpublish(name)
   local made, err = make_directories(name)
   if not made then return nil, err end
+  core.watch_interrupts() -- what was started would go on by itself
   if o.controllers then return require("tide.replicated").up(o) end
   local log = cluster.directory(name) .. "/controller.log"
   core.file_remove(log)
@@ -619,6 +626,12 @@ function cluster.up(o)
   end
   local deadline = core.now() + JOIN_S + 5
   while core.now() < deadline do
+    if core.interrupted() > 0 then
+      end_detached(log)
+      unpublish(name)
+      return nil, errors.new("T0210", {message = ("interrupted before cluster `%s` was up"):format(name),
+        state = "what had been started was stopped"})
+    end
     local endpoint = read_text(cluster.directory(name) .. "/endpoint")
     if endpoint then
       return {cluster = name, endpoint = endpoint:match("^[^\n]*"), pids = cluster.pids(name), log = log}

@@ -74,6 +74,7 @@ function driver.run(o)
     if not endpoint then return complain(err, o) end
   end
   core.log_level(o.verbose and "info" or "warn")
+  local interrupts <const> = core.interrupted() -- before any is watched for: of an earlier run of this process
   local started
   started, err = core.node_start {
     cluster = o.cluster and name or "run-" .. id, seed = o.seed,
@@ -82,10 +83,10 @@ function driver.run(o)
   }
   if not started then return complain(errors.from(err, "T1001"), o) end
   local args = o.args or {}
-  local began, interrupts = core.now(), core.interrupted()
+  local began = core.now()
   local result
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
-    program = arg and arg[0], run = id,
+    program = arg and arg[0], run = id, interrupts = interrupts,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
     quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, resume = o.resume,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
@@ -166,7 +167,6 @@ local function new_context(a)
   local context = a
   context.clusters = {}
   context.started_at = core.now()
-  context.interrupts = core.interrupted()
   if a.timeout_s then context.deadline = core.now() + a.timeout_s end
   context.progress = require("tide.progress").new {
     write = function(text)

@@ -37,6 +37,10 @@ local function wait_for(name, nodes, what, deadline)
   while true do
     local result = what()
     if result then return result end
+    if core.interrupted() > 0 then
+      error(errors.new("T0210", {message = "interrupted before the cluster was up",
+        state = "what had been started was stopped"}), 0)
+    end
     for _, node in ipairs(nodes) do
       local err = ended(name, node)
       if err then error(err, 0) end
@@ -113,6 +117,11 @@ end
 
 ---Tells all nodes to end, without moving rows first.
 function replicated.quit_inside()
+  local ids <const> = {}
+  for _, member in ipairs(core.members()) do
+    if member.store then ids[#ids + 1] = member.id end
+  end
+  core.ends(ids)
   for _, member in ipairs(core.members()) do
     local address = member.state == "up" and core.whereis(member.name .. "/agent")
     if address then core.send(address, {op = "quit", leave = false}) end

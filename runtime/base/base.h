@@ -62,6 +62,8 @@ void tide__memory_keep(void);
 /* VITAL, whoever runs: never NULL. For little that goes with what was taken already. */
 void *tide_alloc_vital(size_t size); /* zeroed */
 void *tide_realloc_vital(void *memory, size_t size);
+/* So much was refused to whoever runs, and of whatever size it was: VITAL cannot go on. */
+void tide__memory_needed(size_t size);
 /* Asked before each allocation, true: there is no memory. NULL: nobody is asked. For the simulator. */
 extern bool (*tide__memory_refuses)(enum tide_memory_use use);
 void *tide_alloc(size_t size);

@@ -49,12 +49,18 @@ static void end_without(size_t size) {
     abort();
 }
 
+void tide__memory_needed(size_t size) {
+    if (current_use == TIDE_MEMORY_VITAL) {
+        end_without(size);
+    }
+}
+
 static void *checked(void *memory, size_t size) {
     if (TIDE_LIKELY(memory != NULL)) {
         return memory;
     }
-    if (current_use == TIDE_MEMORY_VITAL && size <= VITAL_MAX) {
-        end_without(size);
+    if (size <= VITAL_MAX) {
+        tide__memory_needed(size);
     }
     tide_fail(TIDE_ENOMEM, "out of memory: %zu bytes", size);
     return NULL;

@@ -9,6 +9,9 @@
  * controller: however many report it, it is then a matter of broken links, which have those two
  * seconds to heal. A lost connection is not withdrawn. A controller that may be started again
  * and hears next to nobody waits instead: it is alone, and the others go on without it.
+ *
+ * When a cluster ends, whoever ends it says of which members that is: they leave with what they
+ * hold, and are not found dead.
  */
 #include "net/inside.h"
 
@@ -141,9 +144,12 @@ int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello,
         }
     } else {
         struct tide_peer *peer = tide__peer(net, known->member.id);
-        if (known->member.state != TIDE_MEMBER_JOINING || (peer != NULL && peer->session != NULL)) {
+        if (known->member.state != TIDE_MEMBER_JOINING) {
             return tide_fail(TIDE_EEXIST, "this incarnation is node '%s' already",
                              known->member.name);
+        }
+        if (peer != NULL && peer->session != NULL) { /* it has seen nothing of it, and asks again */
+            tide__session_drop(peer->session);
         }
     }
     *id = known->member.id;
@@ -248,6 +254,14 @@ static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t n
     return reporter_goes ? r->reporter : r->subject;
 }
 
+static void want_gone(struct known *known, const char *reason) {
+    if (known->ends) {
+        tide__decision_want(known, TIDE_MEMBER_LEFT, "the cluster ended");
+    } else {
+        tide__decision_want(known, TIDE_MEMBER_DEAD, reason);
+    }
+}
+
 /* A member that was recorded, or let in, and is not here: nobody else may have known it. */
 static void look_for_absent(struct tide_net *net, uint64_t now) {
     for (size_t i = 0; i < net->member_count; i++) {
@@ -258,7 +272,7 @@ static void look_for_absent(struct tide_net *net, uint64_t now) {
         if (here || living(net, known->member.id) == NULL) {
             known->since = now;
         } else if (now - known->since >= WAITING_TIMEOUT) {
-            tide__decision_want(known, TIDE_MEMBER_DEAD, "the controller cannot reach it");
+            want_gone(known, "the controller cannot reach it");
             drop_reports(net, known->member.id);
         }
     }
@@ -275,7 +289,7 @@ void tide__controller_resolve(struct tide_net *net, uint64_t now) {
         char reason[120];
         snprintf(reason, sizeof reason, "%s",
                  victim == r->subject ? r->reason : "others cannot reach it");
-        tide__decision_want(known, TIDE_MEMBER_DEAD, reason);
+        want_gone(known, reason);
         drop_reports(net, victim);
         r = net->reports; /* the list has changed */
     }
@@ -336,12 +350,31 @@ void tide__controller_leaving(struct tide_net *net, uint16_t id) {
     if (known == NULL || known->member.state == TIDE_MEMBER_LEAVING) {
         return;
     }
+    if (known->ends) {
+        leave(net, id);
+        return;
+    }
     bool wait =
         atomic_load_explicit(&net->evacuations, memory_order_relaxed) && known->member.store;
     tide__decision_want(known, TIDE_MEMBER_LEAVING, "");
     tide__decide(net);
     if (!wait) {
         leave(net, id);
+    }
+}
+
+bool tide_net_is_to_end(struct tide_net *net, uint16_t id) {
+    const struct known *known = tide__members_find(net, id);
+    return known != NULL && known->ends;
+}
+
+void tide__controller_ends(struct tide_net *net, uint16_t id) {
+    struct known *known = living(net, id);
+    if (known != NULL && id != tide__net_id(net) && !TIDE_MUTANT(end_untold)) {
+        known->ends = true;
+        if (net->controls && known->member.state == TIDE_MEMBER_LEAVING) {
+            leave(net, id); /* its rows went nowhere in time */
+        }
     }
 }
 
@@ -377,6 +410,14 @@ void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb
                               struct tide_reader *r) {
     if (verb == VERB_READY) {
         ready(net, from, r);
+    } else if (verb == VERB_ENDS) {
+        size_t count = tide_read_array(r);
+        for (size_t i = 0; i < count && r->error == 0; i++) {
+            const uint64_t id = tide_read_uint(r);
+            if (r->error == 0 && id < CLIENT_ID_MIN) {
+                tide__controller_ends(net, (uint16_t)id);
+            }
+        }
     } else if (verb == VERB_LEAVE) {
         tide__controller_leaving(net, from);
     } else if (verb == VERB_SUSPECT || verb == VERB_CLEAR) {

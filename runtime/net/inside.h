@@ -341,6 +341,7 @@ enum member_verb {
     VERB_LOG, /* of the replicated log: what raft.c says to its like */
     VERB_PROBE, /* is that member heard? */
     VERB_HEARD, /* or silent */
+    VERB_ENDS,  /* so do these members, with the cluster that they made */
 };
 
 struct known {
@@ -352,6 +353,7 @@ struct known {
     uint8_t wanted; /* the state it is to have, not decided yet; not above the one it has: none */
     char wanted_reason[120];
     uint64_t since; /* when it was admitted here, or this controller took over */
+    bool ends;      /* it is about to, rows and all: then it has left */
 };
 
 struct report {
@@ -396,7 +398,9 @@ void tide__members_cast(struct tide_net *net, struct tide_link *link, const stru
 void tide__succession_view(struct tide_link *link, struct tide_reader *r);
 /* Is this the hello of a controller that this node has not heard of? */
 bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello);
-/* The session with the controller has ended. */
+/* The session with the controller has ended, before it sent this node a view. */
+void tide__succession_unseen(struct tide_net *net);
+/* The same, later. */
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason);
 /* A client looks for the controller, in vain for long? */
 bool tide__succession_seeks(const struct tide_net *net);
@@ -418,6 +422,7 @@ void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t s
                              const char *reason);
 void tide__controller_withdraw(struct tide_net *net, uint16_t reporter, uint16_t subject);
 void tide__controller_resolve(struct tide_net *net, uint64_t now);
+void tide__controller_ends(struct tide_net *net, uint16_t id);
 void tide__controller_leaving(struct tide_net *net, uint16_t id);
 void tide__controller_end(struct tide_net *net);
 void tide__controller_release(struct tide_net *net);
@@ -511,6 +516,7 @@ struct tide_net {
     size_t living; /* members that settled as such */
     bool unpublished; /* members have changed since they were published */
     bool parked; /* hellos of nodes that no view has told of wait for the next one */
+    bool asks_again; /* a joiner whose controller went before the first view */
     unsigned redirects;
     uint64_t away_since;
     uint64_t standstill, standstill_at; /* health.c: the longest, and when it ended */

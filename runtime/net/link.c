@@ -216,8 +216,10 @@ static void join_failed(struct tide_link *link, int code) {
              : code == TIDE_ETIMEDOUT  ? "no answer"
              : code == TIDE_ECLOSED    ? "the peer closed it before it answered"
                                        : tide_error_name(code));
-    /* Where a member has sent this node there is perhaps no controller any more. */
-    tide__join_failed(link->net, link->net->redirects > 0, code == 0 ? TIDE_EUNREACHABLE : code, text);
+    /* Where a member has sent this node, or where it had its id from, there is perhaps no controller
+     * any more. */
+    tide__join_failed(link->net, link->net->redirects > 0 || link->net->asks_again,
+                      code == 0 ? TIDE_EUNREACHABLE : code, text);
 }
 
 /* A dial or a knock ended without a connection. Nobody listens where the peer did: its process is
@@ -250,6 +252,9 @@ static void closed(void *arg, int reason) {
         }
     } else if (s != NULL) {
         tide__session_suspend(s);
+        if (link->purpose == LINK_JOIN && net->view == 0) { /* nothing to go on with */
+            tide__session_end(s, "closed by the peer");
+        }
     } else if (owned) {
         peer->link = NULL;
     }

@@ -485,6 +485,27 @@ void tide__members_leave(struct tide_link *link) {
     send_verb(link->net, link, VERB_LEAVE);
 }
 
+void tide_net_ends(struct tide_net *net, const uint16_t *ids, size_t count) {
+    struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
+    for (size_t i = 0; i < count; i++) { /* also for the time when this node commands */
+        tide__controller_ends(net, ids[i]);
+    }
+    if (net->controls || controller == NULL || controller->link == NULL ||
+        controller->link->state != LINK_UP) {
+        return;
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, VERB_ENDS);
+    tide_write_array(&w, count);
+    for (size_t i = 0; i < count; i++) {
+        tide_write_uint(&w, ids[i]);
+    }
+    tide__members_cast(net, controller->link, &w);
+    tide_writer_release(&w);
+}
+
 /* All of it may be said twice. */
 void tide__members_report_again(struct tide_net *net, struct tide_link *link) {
     for (size_t i = 0; i < net->member_count; i++) {
@@ -539,8 +560,7 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
         return; /* a controller that announced itself, and no more: it will again */
     }
     if (known == NULL) { /* the controller, before its first view */
-        tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ECLOSED,
-                         "the controller closed the connection");
+        tide__succession_unseen(net);
         return;
     }
     if (known->member.state > TIDE_MEMBER_LEAVING) {

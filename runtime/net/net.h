@@ -53,6 +53,11 @@ int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacit
  * with a state directory only goes: the others wait for it to be started again; one of several hands over first, and
  * leaves as a member. */
 void tide_net_leave(struct tide_net *net);
+/* These members are about to end, with the cluster that they made: whoever of them goes, in whatever way, has left, and
+ * nobody takes its rows over. Told to the controller, if it is not this node; best effort. I/O thread 0. */
+void tide_net_ends(struct tide_net *net, const uint16_t *ids, size_t count);
+/* Controller, I/O thread 0: was that said of this member? */
+bool tide_net_is_to_end(struct tide_net *net, uint16_t id);
 /* After tide_system_stop, while the store is there: who waits for a decision hears that there is none. */
 void tide_net_close(struct tide_net *net);
 void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */

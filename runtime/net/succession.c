@@ -11,6 +11,10 @@
  * tables wait. The death of any other controller ends the cluster's membership. A client whose
  * controller goes calls all members it knows: the one that commands next tells it, as it tells all
  * that are linked with it. For that a client has as long as a joiner.
+ *
+ * A joiner that got its id and no view yet is known to the controller's log at most. It forgets the
+ * id and asks again: whoever commands then finds its incarnation there, and gives it the same id, or
+ * a first one. From its first view on it waits like a member.
  */
 #include "net/inside.h"
 
@@ -92,9 +96,10 @@ static void end_with(struct tide_net *net, struct known *controller, const char 
                      text);
 }
 
-static bool joined(struct tide_net *net) {
+static bool has_view(struct tide_net *net) {
     const struct known *self = tide__members_find(net, tide__net_id(net));
-    return self != NULL && self->member.state != TIDE_MEMBER_JOINING;
+    return self != NULL &&
+           (self->member.state != TIDE_MEMBER_JOINING || !TIDE_MUTANT(join_forgotten));
 }
 
 /* What it decided of this node it may not have told it, and it may be started again where nobody here
@@ -112,7 +117,7 @@ static void ask_others(struct tide_net *net) {
 /* Its process may stand still, or its cable be cut: the session lasts, and goes on when it does. */
 void tide__succession_silent(struct tide_session *s, const char *reason) {
     struct tide_net *net = s->net;
-    if (!tide_net_durable(net) || net->client || !joined(net)) {
+    if (!tide_net_durable(net) || net->client || !has_view(net)) {
         tide__session_end(s, reason);
     } else if (!net->away) {
         net->away = true;
@@ -149,9 +154,19 @@ void tide__succession_tick(struct tide_net *net, uint64_t now) {
     }
 }
 
+void tide__succession_unseen(struct tide_net *net) {
+    tide_system_set_node_id(net->system, 0);
+    atomic_store_explicit(&net->id, 0, memory_order_relaxed);
+    atomic_store_explicit(&net->controller, 0, memory_order_relaxed);
+    net->controller_endpoint[0] = 0;
+    net->asks_again = true;
+    tide__join_failed(net, !TIDE_MUTANT(join_forgotten), TIDE_ECLOSED,
+                      "the controller closed the connection");
+}
+
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason) {
     struct tide_peer *peer = tide__peer(net, controller->member.id);
-    if (!tide_net_durable(net) || (!net->client && !joined(net))) {
+    if (!tide_net_durable(net) || (!net->client && !has_view(net))) {
         end_with(net, controller, reason);
         return;
     }

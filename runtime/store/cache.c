@@ -217,6 +217,20 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
 
 /* ---- requests ---- */
 
+/* Nobody was asked: whoever waits for these rows, too, asks for them himself. */
+static void unmark(struct access *a, const uint64_t *keys, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        atomic_uint_fast64_t *word;
+        struct tide__cached *r;
+        uint64_t old;
+        if (tide__copy_lock(a->c, keys[i], false, true, &word, &old, &r) == TIDE__FOUND) {
+            r->asked = false;
+            tide__word_unlock(word, old);
+        }
+    }
+    tide__sync_wake(a->sync);
+}
+
 /* Keys at the same node go together. */
 static int ask(struct access *a, uint64_t *keys, size_t count) {
     struct tide__clocked *c = a->c;
@@ -249,6 +263,9 @@ static int ask(struct access *a, uint64_t *keys, size_t count) {
         tide_write_uint(&w, a->need);
         tide_write_typed(&w, TIDE_U64, part, in_part);
         int sent = tide__sync_send(store, via, &w);
+        if (sent && !TIDE_MUTANT(unsent_marked)) {
+            unmark(a, part, in_part);
+        }
         code = code ? code : sent;
     }
     return code;
@@ -399,7 +416,8 @@ static int write_lock(struct access *a, uint64_t key, struct place *p) {
     if (TIDE_UNLIKELY(c->table->options.update == TIDE_UPDATE_ADAGRAD && !p->record->valid)) {
         const bool is_wanted = mark_wanted(a, slot, p->record);
         tide__word_unlock(p->word, p->old);
-        return is_wanted && ask(a, &key, 1) < 0 ? TIDE_EUNREACHABLE : TIDE__MISSED;
+        const int sent = is_wanted ? ask(a, &key, 1) : 0;
+        return sent ? sent : TIDE__MISSED;
     }
     p->row = tide__cached_value(p->record);
     return TIDE__FOUND;
@@ -594,8 +612,8 @@ static int read_lock_asking(struct access *a, uint64_t key, struct place *p) {
         if (code == TIDE__FOUND) { /* async: old, but good to read */
             tide__word_unlock(p->word, p->old);
         }
-        if (ask(a, &one, 1)) {
-            return TIDE_EUNREACHABLE;
+        if ((code = ask(a, &one, 1)) != 0) {
+            return code;
         }
     }
 }

@@ -212,6 +212,8 @@ static int call_all(struct tide_checkpoint *c, int op, struct tide_writer *more,
 }
 
 static void tell_abort(struct tide_checkpoint *c) {
+    /* a node that does not hear of it takes part in no other */
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     for (size_t i = 0; i < c->told; i++) {
         struct tide_writer w;
         uint8_t buffer[32];
@@ -223,6 +225,7 @@ static void tell_abort(struct tide_checkpoint *c) {
                         TIDE_LANE_STORE, w.data, w.size);
         tide_writer_release(&w);
     }
+    (void)tide__memory_swap(use);
     c->told = 0;
 }
 

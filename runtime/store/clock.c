@@ -144,16 +144,17 @@ int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
         return tide_fail(TIDE_EINVAL, "a worker begins at clock %u, over the limit of %d", clock,
                          INT32_MAX);
     }
+    struct tide__worker *worker = tide_alloc(sizeof *worker); /* first: others wait for it then */
+    if (!worker) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a worker");
+    }
     struct tide__clocks *c = store->clocks;
     for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
         int code = w->begins ? w->begins(w->arg, &clock) : 0;
         if (code) {
+            tide_free(worker);
             return code;
         }
-    }
-    struct tide__worker *worker = tide_alloc(sizeof *worker);
-    if (!worker) {
-        return tide_fail(TIDE_ENOMEM, "no memory for a worker");
     }
     *worker = (struct tide__worker){
         .local = {.end = worker_end}, .store = store, .number = number, .clock = clock};

@@ -53,8 +53,10 @@ static int begins(void *arg, uint32_t *clock) {
     return tide__round(arg, TIDE__ROUND_JOIN, clock);
 }
 
-static void left(void *arg) {
+static void left(void *arg) { /* there is nobody to be told that it could not ask */
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     (void)tide__settle(arg);
+    (void)tide__memory_swap(use);
 }
 
 static int may_end(void *arg, struct tide__worker *worker) {
@@ -166,6 +168,9 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
     }
 }
 
+/* What a handler sends, or the holder of the flush lock, is sent, or the process ends: clocks, rows
+ * and answers that somebody waits for are said once. To whom a message does not come all the same, it
+ * is dead, and what that means is the business of tide__clocked_member. */
 static int send(struct tide_store *store, uint16_t node, bool in_line, struct tide_writer *w,
                 struct tide_blob *rows) {
     const bool own = node == tide__store_self(store);
@@ -180,6 +185,9 @@ static int send(struct tide_store *store, uint16_t node, bool in_line, struct ti
         code = tide__store_send_in_line(store, node, w->data, w->size, rows);
     } else if (!code) {
         code = tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, rows);
+    }
+    if (code == TIDE_ENOMEM) {
+        tide__memory_needed(w->size + (rows ? rows->size : 0));
     }
     tide_writer_release(w);
     return code;
@@ -446,8 +454,8 @@ void tide_table_consistency(const struct tide_table *table, struct tide_consiste
     }
 }
 
-static void bound_send(struct tide__clocked *c, uint16_t to, uint64_t change,
-                       const struct tide_consistency *bound) {
+static int bound_send(struct tide__clocked *c, uint16_t to, uint64_t change,
+                      const struct tide_consistency *bound) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 7);
@@ -458,7 +466,7 @@ static void bound_send(struct tide__clocked *c, uint16_t to, uint64_t change,
     tide_write_uint(&w, bound->staleness);
     tide_write_uint(&w, bound->age_ms);
     tide_write_double(&w, bound->bound);
-    (void)tide__sync_send(c->table->store, to, &w);
+    return tide__sync_send(c->table->store, to, &w);
 }
 
 void tide__bound_tell(struct tide__clocked *c, uint16_t to) {
@@ -466,7 +474,7 @@ void tide__bound_tell(struct tide__clocked *c, uint16_t to) {
     struct tide_consistency now;
     if (change) {
         tide_table_consistency(c->table, &now);
-        bound_send(c, to, change, &now);
+        (void)bound_send(c, to, change, &now); /* a handler */
     }
 }
 
@@ -500,9 +508,10 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
     const uint64_t change = c ? next_change(c) : 0;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p;
          p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {
-        bound_send(c, p->id, change, &o.consistency);
+        const int sent = bound_send(c, p->id, change, &o.consistency);
+        code = code ? code : sent; /* some have heard: the next change overrules this one */
     }
-    return 0;
+    return code;
 }
 
 /* ---- statistics ---- */

@@ -88,6 +88,7 @@ struct tide__sync {
     struct tide_store *store;
     struct tide__clock_watch watch;
     atomic_bool flushing; /* held from packing to sending: numbers and clocks leave in order */
+    enum tide_memory_use memory; /* under `flushing`: whose it was before */
     uint64_t number;      /* of the last DELTA; under `flushing` */
     uint32_t ticked;      /* under `flushing`: what the others were told */
     uint32_t highest;     /* under `flushing`: no worker of this node had a clock of this or more */
@@ -266,7 +267,8 @@ void tide__sync_wait_begin(struct tide__sync *sync, struct tide__waiting *waitin
 void tide__sync_wait_end(struct tide__sync *sync, struct tide__waiting *waiting);
 struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: not known */
 bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any thread */
-/* To a store actor, this node's too; any thread, never waits. Releases the writer. */
+/* To a store actor, this node's too; any thread, never waits. Releases the writer. Fails for want of
+ * memory only where a worker's call asked for it, which is to say so. */
 int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w);
 /* The same for what workers of this node send, or what has to come behind it: in order whichever
  * thread sends. `rows` (shared, or NULL) follow what was written. */

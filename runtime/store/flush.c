@@ -15,11 +15,20 @@
 #include "store/clocked.h"
 #include "store/vap.h"
 
+/* What leaves was taken from those who pushed it, and its clock is about to be told: also on a
+ * worker's thread there is nobody to be told that memory is short. */
 bool tide__flush_try(struct tide__sync *sync) {
-    return !atomic_exchange_explicit(&sync->flushing, true, memory_order_acquire);
+    const bool mine = !atomic_exchange_explicit(&sync->flushing, true, memory_order_acquire);
+    if (mine && !TIDE_MUTANT(tick_refused)) {
+        sync->memory = tide__memory_swap(TIDE_MEMORY_VITAL);
+    }
+    return mine;
 }
 
 void tide__flush_unlock(struct tide__sync *sync) {
+    if (!TIDE_MUTANT(tick_refused)) {
+        (void)tide__memory_swap(sync->memory);
+    }
     atomic_store_explicit(&sync->flushing, false, memory_order_release); /* pairs with flush_try */
 }
 
@@ -83,7 +92,11 @@ static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch
         *batches = b;
     }
     if (b && !b->rows) {
-        b->rows = tide_blob_create((left < most ? left : most) * row);
+        const size_t size = (left < most ? left : most) * row;
+        b->rows = tide_blob_create(size);
+        if (!b->rows) { /* a row of more than 1 MiB */
+            tide__memory_needed(size);
+        }
         b->number = ++tide__sync_of(c->table->store)->number;
         b->count = 0;
         b->floats = 0;

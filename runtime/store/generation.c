@@ -109,6 +109,8 @@ static int walker_main(void *state) {
     tide_write_array(&w, 2);
     tide_write_uint(&w, TIDE__OP_CUT_WROTE);
     tide_write_uint(&w, walker->id);
+    /* the store keeps the generation until it hears of its end */
+    (void)tide__memory_swap(TIDE_MEMORY_VITAL);
     int code = tide_send(tide_address_make(0, TIDE_ID_STORE), TIDE_LANE_STORE, w.data, w.size);
     tide_writer_release(&w);
     return code;

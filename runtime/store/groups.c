@@ -438,7 +438,8 @@ void tide__groups_plan(struct tide_store *store) {
 }
 
 void tide__groups_member(struct tide_store *store, const struct tide_member *member) {
-    if (!tide__member_lives(store, tide__store_self(store))) {
+    if (!tide__member_lives(store, tide__store_self(store)) ||
+        tide_net_is_to_end(store->net, member->id)) {
         return; /* the cluster ends */
     }
     const bool planning = store->moves->planning; /* nothing is planned before all are buried */

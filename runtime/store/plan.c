@@ -362,7 +362,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         }
     }
     tide_free(targets);
-    if (!waits && holds) {
+    if (!waits && holds && !tide_net_is_to_end(store->net, leaver->id)) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
     }

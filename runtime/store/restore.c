@@ -42,7 +42,10 @@ static int choose(struct tide_port *port, const char *dir, uint64_t wanted,
     size_t count;
     int code = tide__generation_list(port, dir, &numbers, &count), first = 0;
     if (code) {
-        return tide_fail(code, "there is no checkpoint in '%s': %s", dir, tide_error_name(code));
+        char text[400];
+        (void)snprintf(text, sizeof text, "%s", tide_error_message());
+        return tide_fail(code == TIDE_EINVAL ? TIDE_ENOENT : code, /* it is no directory */
+                         "there is no checkpoint in '%s': %s", dir, text);
     }
     bool found = false;
     for (size_t i = 0; i < count && !found; i++) {

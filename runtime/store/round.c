@@ -9,7 +9,7 @@
  */
 #include "store/clocked.h"
 
-static void ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__round kind) {
+static int ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__round kind) {
     struct tide_writer w;
     uint8_t buffer[64];
     tide_writer_init(&w, buffer, sizeof buffer);
@@ -17,7 +17,7 @@ static void ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__
     tide_write_uint(&w, TIDE__OP_ROUND);
     tide_write_uint(&w, id);
     tide_write_uint(&w, kind);
-    (void)tide__sync_send_in_line(sync->store, node, &w, NULL);
+    return tide__sync_send_in_line(sync->store, node, &w, NULL);
 }
 
 /* Fibers, one at a time on a node. */
@@ -57,13 +57,14 @@ static int round_run(struct tide__sync *sync, enum tide__round kind, uint32_t *c
         sync->round_missing += !lost;
     }
     tide_unlock(&sync->round_lock);
-    for (struct tide__party *p = atomic_load_explicit(&sync->peers, memory_order_acquire); p;
+    int code = 0;
+    for (struct tide__party *p = atomic_load_explicit(&sync->peers, memory_order_acquire); p && !code;
          p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {
         if (__atomic_load_n(&p->round, __ATOMIC_RELAXED) == id) {
-            ask(sync, p->id, id, kind);
+            code = ask(sync, p->id, id, kind);
+            code = TIDE_MUTANT(round_unasked) ? 0 : code;
         }
     }
-    int code = 0;
     tide__sync_wait_begin(sync, &waiting);
     while (!code && !round_done(sync)) {
         code = tide_fiber_suspend(TIDE_NEVER, "clocks of other nodes");

@@ -631,7 +631,16 @@ enum tide__op {                             /* first element of every body */
 };
 int tide__shard_handle(void *state, const struct tide_message *message);
 void tide__shard_release(struct tide_store *store);
-/* Sends to a store actor; tail may be NULL (*shares*). */
+/*
+ * Sends to a store actor; tail may be NULL (*shares*). When it fails:
+ *   a worker's call       hears of it, and takes back what it had noted
+ *   a handler, or a fiber or a lock's holder that says so (TIDE_MEMORY_VITAL)
+ *                         has memory up to 1 MiB, or its process ends; clocked.c ends it above, too.
+ *                         So it may ignore the code: what is left are nodes that are gone, of which
+ *                         everybody hears (on_member), and answers of more than 1 MiB
+ *   a worker that says that a window is half full (at_risk.c)
+ *                         need not: the window's timer comes anyway
+ */
 int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
                      const void *data, size_t size, struct tide_blob *tail);
 /* Prepaid, on lane store, and in order with what other threads send so: a message of the I/O thread

@@ -192,8 +192,8 @@ void tide__slot_advance(struct tide__clocked *c, uint32_t slot) {
             tide__staged_commit(c);
         }
         (void)announce_one(c, slot);
-        tide__ask_again(c);
     }
+    tide__ask_again(c); /* also who asked while the rows were on their way */
 }
 
 /* `slots`: count of them; NULL: all. */
@@ -281,17 +281,13 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
 
 /* ---- ASK ---- */
 
-static int park(struct tide__clocked *c, uint16_t node, uint32_t need, const uint64_t *keys,
-                size_t count) {
-    struct tide__asked *a = tide_alloc(sizeof *a + count * sizeof *keys);
-    if (!a) {
-        return TIDE_ENOMEM;
-    }
+static void park(struct tide__clocked *c, uint16_t node, uint32_t need, const uint64_t *keys,
+                 size_t count) {
+    struct tide__asked *a = tide_alloc_vital(sizeof *a + count * sizeof *keys);
     *a = (struct tide__asked){
         .next = c->asked, .node = node, .need = need, .count = (uint32_t)count};
     memcpy(a->keys, keys, count * sizeof *keys);
     c->asked = a;
-    return 0;
 }
 
 static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint32_t need,
@@ -304,12 +300,7 @@ static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint3
     tide_write_uint(&w, origin);
     tide_write_uint(&w, need);
     tide_write_typed(&w, TIDE_U64, keys, count);
-    if (to == 0) {
-        (void)(w.error ? w.error : tide__hold(c, origin, w.data, w.size));
-        tide_writer_release(&w);
-    } else {
-        (void)tide__sync_send(c->table->store, to, &w);
-    }
+    (void)tide__sync_send(c->table->store, to, &w);
 }
 
 /* What becomes of a key: -1 - home elsewhere (0: under way), 0: parked, else 1 + clock it has. */
@@ -324,8 +315,8 @@ static int64_t verdict(const struct tide__clocked *c, uint64_t key, uint32_t nee
 
 static void ask_serve(struct tide__clocked *c, uint16_t node, uint32_t need, uint64_t *keys,
                       size_t count) {
-    uint64_t *part = tide_alloc((count + 1) * sizeof *part);
-    while (part && count) {
+    uint64_t *part = tide_alloc_vital((count + 1) * sizeof *part); /* no more than the message */
+    while (count) {
         const int64_t what = verdict(c, keys[0], need);
         const uint32_t slot = tide__slot_of(c->table, keys[0]);
         const uint64_t applied = tide__slot_applied(c, slot, node);
@@ -344,8 +335,8 @@ static void ask_serve(struct tide__clocked *c, uint16_t node, uint32_t need, uin
         if (what > 0) {
             tide__values_send(c, node, (uint32_t)(what - 1), applied, part, in_part, true);
             tide__table_count(c->table, TIDE__SERVED_PULLS, in_part);
-        } else if (what == 0) {
-            (void)park(c, node, need, part, in_part);
+        } else if (what >= -1) { /* later: its clock rises, or its rows come */
+            park(c, node, need, part, in_part);
         } else {
             pass_on(c, (uint16_t)(-what - 1), node, need, part, in_part);
         }

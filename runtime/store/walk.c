@@ -140,7 +140,9 @@ static void write_column(struct tide__walk *walk, struct tide__blocks *b, const 
     for (uint64_t at = 0; at < size && !b->error; at += STRETCH_BYTES) {
         const size_t now = size - at < STRETCH_BYTES ? (size_t)(size - at) : STRETCH_BYTES;
         tide__blocks_write(b, data + at, now);
-        pace(walk, now);
+        if (!b->error) { /* else its text is to be told, not that of a sleep */
+            pace(walk, now);
+        }
     }
 }
 

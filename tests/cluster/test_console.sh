@@ -23,6 +23,8 @@ says out.txt '"node":"n2".*"status":"error"'
 says out.txt '"node":"n1".*"status":"ok"'
 run 1 attach con -e 'error "boom"'
 says err.txt 'boom'
+run 2 attach con -e '?nodes'
+says err.txt '-e evaluates Lua'
 run 2 attach con @n7 -e 1
 says err.txt 'T0105.*n7'
 run 3 attach nowhere -e 1

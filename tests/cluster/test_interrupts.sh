@@ -61,6 +61,29 @@ for i in 1 2 3 4 5; do
     ended_by_130 "two Ctrl-C after $moment ms"
 done
 
+# ---- while the program begins: its signals are watched for, its script is not there yet ----
+cp -r "$root/lua" early
+sed -i 's/^local function new_context(a)$/&\
+  io.popen("kill -INT " .. io.open("\/proc\/self\/stat"):read "n"):close()\
+  while core.interrupted() == 0 do core.sleep(0.001) end/' early/tide/driver.lua
+export TIDE_LUA_PATH=$PWD/early
+in_a_session run long.lua
+ended_by_130 "a Ctrl-C before the script is there"
+unset TIDE_LUA_PATH
+
+# ---- while a cluster begins that would stay: nothing of it does ----
+for how in "-n 4" "-n 2 --controllers 3"; do
+    read -ra words <<<"$how"
+    rm -rf "$XDG_RUNTIME_DIR/tide/lab"
+    in_a_session up lab "${words[@]}"
+    begins() { [ -n "$(ls "$XDG_RUNTIME_DIR/tide/lab/"*.log 2>/dev/null)" ]; }
+    wait_for 15 begins
+    kill -INT "$driver"
+    ended_by_130 "up $how"
+    says err.txt 'T0210'
+    says err.txt 'what had been started was stopped'
+done
+
 # ---- one node is told to end ----
 begin run long.lua --nodes 3 --stubborn
 under_way() { grep -q "under way" err.txt 2>/dev/null; }

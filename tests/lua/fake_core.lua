@@ -125,6 +125,7 @@ function fake.json_decode(s)
 end
 
 function fake.terminal() return fake.terminal_is end
+function fake.watch_interrupts() end
 function fake.interrupted() return fake.interrupts end
 function fake.build()
   return {compiler = "gcc 12.2", lua = "Lua 5.4.4", cuda = {available = false, reason = "not built"}}

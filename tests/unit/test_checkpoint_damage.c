@@ -232,6 +232,35 @@ static void cut_files_are_named(void **state) {
     close_cluster(&c);
 }
 
+enum { MANY = 4000, WIDE = 64 }; /* a megabyte: more than is written without a pause */
+
+static void fill_many_run(struct fiber *f) {
+    static float rows[MANY * WIDE];
+    static uint64_t keys[MANY];
+    struct tide_table *table;
+    for (uint64_t k = 0; k < MANY; k++) {
+        keys[k] = k;
+    }
+    CHECK(f, tide_table_find(f->node, "many", &table) == 0);
+    CHECK(f, tide_table_push(table, keys, MANY, rows, 0, NULL) == 0);
+}
+
+static void a_disk_that_is_full_in_mid_file_is_named(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 1, 6);
+    create(&c, (struct tide_table_options){.name = "many", .key_count = MANY, .width = WIDE});
+    run_alone(&c, 0, fill_many_run, NULL);
+    tide_sim_set_disk(c.sim, "n1", &(struct tide_sim_disk){.capacity = 300000});
+    struct saving saving = {.options = {.dir = "/tmp/k", .cut = TIDE_CUT_FUZZY, .full_every = 1}};
+    struct fiber f;
+    start(&c, &f, 0, 0, save_run, &saving);
+    finish(&c, NULL, 0);
+    assert_int_equal(saving.code, TIDE_ENOSPC);
+    assert_non_null(strstr(f.failure, "no space left for '/tmp/k"));
+    close_cluster(&c);
+}
+
 /* A full disk fails the generation, and leaves nothing of it. */
 static void a_full_disk_fails_the_generation_alone(void **state) {
     (void)state;
@@ -288,6 +317,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tables_of_other_options_are_refused),
         cmocka_unit_test(cut_files_are_named),
         cmocka_unit_test(a_full_disk_fails_the_generation_alone),
+        cmocka_unit_test(a_disk_that_is_full_in_mid_file_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

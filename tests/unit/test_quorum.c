@@ -14,6 +14,7 @@ enum { VIEWS_MAX = 512, WORK_KEYS = 300 };
 
 /* n1, n2, n3 hold the log and no rows. */
 enum { NODES = 7, HOLDERS = 3, LEAVER = 5, LATE = 6 };
+enum { JOINS = 40 }; /* moments of a join */
 
 struct tide_net *tide_net_of(struct tide_node *node);
 
@@ -623,6 +624,64 @@ static void who_joins_while_there_is_no_controller_waits_for_one(void **unused) 
     }
 }
 
+static void crash_n1(void *arg) {
+    struct cluster *c = arg;
+    if (!c->ports[0]->crashed) {
+        tide_sim_crash(c->sim, "n1");
+    }
+}
+
+/* One that is up, under that name, at every node. */
+static void one_member(struct cluster *c, const char *name) {
+    for (unsigned i = 0; i < NODES; i++) {
+        struct tide_member members[32];
+        uint64_t view;
+        size_t got = belongs(c, i) ? tide_net_members(net_of(c, i), members, 32, &view) : 0;
+        unsigned up = 0, all = 0;
+        for (size_t m = 0; m < got; m++) {
+            all += strcmp(members[m].name, name) == 0;
+            up += strcmp(members[m].name, name) == 0 && members[m].state == TIDE_MEMBER_UP;
+        }
+        assert_true(got == 0 || (up == 1 && all == 1));
+    }
+}
+
+static uint64_t join(uint64_t seed, enum moment moment, unsigned put, uint64_t after) {
+    struct cluster c;
+    open_cluster(&c, seed);
+    go_on(&c, 100 * MS);
+    const uint64_t began = tide_sim_now(c.sim);
+    if (after != 0) {
+        tide_sim_at(c.sim, began + after, crash_n1, &c);
+    } else {
+        break_at(&c, moment, put);
+    }
+    if (start_node(&c, LATE, "sim:n4") != 0) {
+        fail_msg("seed %llu, moment %d of put %u, after %llu: %s", (unsigned long long)seed, moment, put,
+                 (unsigned long long)after, tide_error_message());
+    }
+    const uint64_t took = tide_sim_now(c.sim) - began;
+    await_state(&c, "n7", TIDE_MEMBER_UP);
+    one_member(&c, "n7");
+    close_cluster(&c);
+    return took;
+}
+
+/* At both of its decisions, and at any time between: the joiner has no id yet, or one of which only
+ * the log tells, or a view. */
+static void who_joins_while_the_controller_dies_joins_with_the_next(void **unused) {
+    (void)unused;
+    const uint64_t took = join(1, NEVER, 0, 0);
+    for (unsigned put = 1; put <= 2; put++) {
+        for (int moment = BEFORE; moment < NEVER; moment++) {
+            (void)join(put, (enum moment)moment, put, 0);
+        }
+    }
+    for (unsigned i = 1; i <= JOINS; i++) {
+        (void)join(i, NEVER, 0, i * took / JOINS);
+    }
+}
+
 static void a_client_finds_the_next_controller(void **unused) {
     (void)unused;
     for (unsigned seed = 1; seed <= 8; seed++) {
@@ -703,7 +762,10 @@ static void controllers_may_end_one_after_the_other(void **unused) {
     close_cluster(&c);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) { /* those whose name it matches */
+        cmocka_set_test_filter(argv[1]);
+    }
 #ifdef TIDE_MUTANTS
     tide__mutant = getenv("TIDE_MUTANT");
 #endif
@@ -722,6 +784,7 @@ int main(void) {
         cmocka_unit_test(controllers_that_all_ended_go_on_from_their_logs),
         cmocka_unit_test(a_minority_of_the_logs_is_refused),
         cmocka_unit_test(who_joins_while_there_is_no_controller_waits_for_one),
+        cmocka_unit_test(who_joins_while_the_controller_dies_joins_with_the_next),
         cmocka_unit_test(a_client_finds_the_next_controller),
         cmocka_unit_test(a_client_that_finds_nobody_ends),
     };

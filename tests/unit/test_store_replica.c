@@ -712,6 +712,45 @@ static void more_deaths_than_copies_lose_slots_and_say_so(void **state) {
     close_cluster(&c);
 }
 
+static void ends_run(struct fiber *f) {
+    const uint16_t ids[] = {2, 3};
+    tide_net_ends(tide_net_of(f->node), ids, TIDE_COUNT(ids)); /* one thread: as on the I/O thread */
+}
+
+static void said(void *arg, enum tide_level level, const char *node, const char *text) {
+    (void)level;
+    if (strstr(text, "died") || strstr(text, "lost")) {
+        print_error("%s says: %s\n", node, text);
+        ++*(unsigned *)arg;
+    }
+}
+
+/* Not after deaths: who ended it said so before. */
+static void a_cluster_that_ends_loses_no_slots(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_member n2 = {.state = TIDE_MEMBER_UP}, n3 = n2;
+    unsigned complaints = 0;
+    open_cluster(&c, true, 3, 1);
+    create(&c,
+           (struct tide_table_options){.name = "hot", .key_count = 12, .width = 1, .replicas = 1});
+    run_alone(&c, 0, ends_run, NULL);
+    tide_log_set(TIDE_LOG_WARN, said, &complaints);
+    tide_sim_crash(c.sim, "n2");
+    tide_sim_crash(c.sim, "n3");
+    for (int i = 0; i < 20000 && (n2.state < TIDE_MEMBER_LEFT || n3.state < TIDE_MEMBER_LEFT); i++) {
+        pause_cluster(&c, 1000000);
+        assert_true(tide_net_member(tide_net_of(c.nodes[0]), 2, &n2));
+        assert_true(tide_net_member(tide_net_of(c.nodes[0]), 3, &n3));
+    }
+    pause_cluster(&c, TIDE_SECOND);
+    tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
+    assert_int_equal(n2.state, TIDE_MEMBER_LEFT);
+    assert_int_equal(n3.state, TIDE_MEMBER_LEFT);
+    assert_int_equal(complaints, 0);
+    close_cluster(&c);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_reach_their_copies_without_faults),
@@ -720,6 +759,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_push_of_many_keys_is_the_same_on_all_copies),
         cmocka_unit_test(what_an_old_home_sends_is_not_applied),
         cmocka_unit_test(more_deaths_than_copies_lose_slots_and_say_so),
+        cmocka_unit_test(a_cluster_that_ends_loses_no_slots),
         cmocka_unit_test(two_crashes_with_two_copies_lose_nothing),
         cmocka_unit_test(who_is_taken_for_dead_serves_nothing_stale),
         cmocka_unit_test(who_is_cut_off_serves_nothing_stale),

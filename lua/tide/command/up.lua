@@ -26,8 +26,9 @@ return {
     {"tide up", "two nodes, cluster `local`"},
     {"tide up -n 4 --workers 2", "four nodes with two workers each"},
     {"tide up -n 4 --controllers 3", "four nodes that outlive their controller"},
-    {"tide up --cluster lab --dry-run", "what would be started"},
+    {"tide up lab --dry-run", "what would be started as cluster `lab`"},
   },
+  arguments = {{name = "name", optional = true, doc = "of the new cluster; same as --cluster"}},
   options = {
     {name = "nodes", config = "nodes", short = "n", type = "integer", min = 1, max = 256,
      doc = "node processes (default 2)"},
@@ -43,7 +44,7 @@ return {
   },
   run = function(context)
     local o <const> = context.options
-    local name <const> = o.cluster or "local"
+    local name <const> = o.name or o.cluster or "local"
     local nodes <const>, workers <const> = o.nodes or 2, o.workers or 1
     if o.controllers == 4 then
       return nil, errors.new("T0107", {message = "--controllers is 3 or 5", help = "4 survive no more losses than 3"})

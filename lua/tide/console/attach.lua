@@ -130,6 +130,12 @@ function attach.inside(o)
   if o.code then
     local where, code = targets.split(o.code)
     o.targets, o.code = where or o.targets, code
+    local sign <const> = code and code:match "^%s*([?%%\\])"
+    if sign then
+      return {error = errors.to_data(errors.new("T0113", {
+        message = ("lines that begin with `%s` are the prompt's; -e evaluates Lua"):format(sign),
+        help = "`tide attach` without -e opens the prompt"}))}
+    end
   end
   if o.targets then
     local found, wrong = targets.resolve(o.targets, targets.cluster())
