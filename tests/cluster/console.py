@@ -72,6 +72,8 @@ class Prompt:
         while time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
+                while select.select([self.fd], [], [], 0)[0] and self.read(0):
+                    pass  # what it wrote last
                 return os.waitstatus_to_exitcode(status)
             self.read(0.05)
         os.kill(self.pid, signal.SIGKILL)
