@@ -2,12 +2,12 @@
  * Slots leave their home: rows and SLOT_DONE of one after the other, as move.c tells.
  *
  * A home of a table that relocates forwards operations to the owners of keys, and its HAND follows
- * them on the same lane. A new home's HAND, and what it forwards, come another way, and may reach an
- * owner first: then the row would leave before an operation that its caller issued before it asked
- * for the row. So slots are closed before they leave. Of a closed slot operations on rows that are
- * elsewhere and wishes wait here, as at a home that awaits its rows; all members are asked behind
- * what went out before, and when they have answered, no operation is on its way to an owner. What
- * waited goes to the new home, behind the slot.
+ * them on the same lane. A new home's HAND, and what it forwards, come another way, and may reach
+ * an owner first: then the row would leave before an operation that its caller issued before it
+ * asked for the row. So slots are closed before they leave. Of a closed slot operations on rows
+ * that are elsewhere and wishes wait here, as at a home that awaits its rows; all members are asked
+ * behind what went out before, and when they have answered, no operation is on its way to an owner.
+ * What waited goes to the new home, behind the slot.
  */
 #include "store/move.h"
 #include "store/owner.h"
@@ -17,7 +17,7 @@
 #include "store/shared.h"
 
 enum {
-    IN_FLIGHT_MAX = 256, /* slots; mostly empty ones: a round trip each would make a move last minutes */
+    IN_FLIGHT_MAX = 256, /* slots; mostly empty: a round trip each would make a move last minutes */
     IN_FLIGHT_BYTES = 2 << 20,
     ROWS_BYTES = 1 << 20,
     TURN_BYTES = 256 << 10

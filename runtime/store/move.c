@@ -3,12 +3,14 @@
  * that somebody wants elsewhere, in batches (table, from, to):
  *
  *   controller --EXPECT--> new home: it awaits the slots, operations on them queue there (EXPECTED
- * back) controller --MOVE--> old home: slot by slot it changes its route, sends the rows and
- * SLOT_DONE in one turn, and forwards what still comes; the ordered store lane puts every forwarded
- * operation behind the rows new home --MOVED--> controller, when it has all controller --MAP-->
- * all, when all batches of the member (or the one that was asked for) are done; MAP_DONE comes back
- *       when no operation goes by an old home any more; then the member is evacuated, or the slots
- *       may move again
+ *       back)
+ *   controller --MOVE--> old home (departure.c): slot by slot it changes its route, sends the rows
+ *       and SLOT_DONE in one turn, and forwards what still comes; the ordered store lane puts every
+ *       forwarded operation behind the rows
+ *   new home --MOVED--> controller, when it has all
+ *   controller --MAP--> all, when all batches of the member (or the one that was asked for) are
+ *       done; MAP_DONE comes back when no operation goes by an old home any more; then the member
+ *       is evacuated, or the slots may move again
  *
  * Origins (fence). An origin that learns of a new home (by MAP, or because it is the new home)
  * sends nothing to it while it has unanswered operations: workers hand operations on the slot to
@@ -17,9 +19,9 @@
  * actor's mailbox, and the rows are here if this node is the new home, workers route for themselves
  * again. So the operations of one worker on one key keep their order.
  *
- * Tables with copies go another way (groups.c, failover.c). In others what dies with a node is lost and
- * said so: slots whose rows were on their way
- * from or to a dead node keep it as their home, and operations on them fail with EDIED.
+ * Tables with copies go another way (groups.c, failover.c). In others what dies with a node is lost
+ * and said so: slots whose rows were on their way from or to a dead node keep it as their home, and
+ * operations on them fail with EDIED.
  */
 #include "store/move.h"
 #include "store/replica.h"

@@ -529,8 +529,8 @@ static void parked_before_stalled(struct tide_store *store, struct tide__job *fi
     tide__stalled_retry(store);
 }
 
-/* Operations that came back go first, whenever they were parked: those that wait for them on the same
- * key (location.h) were called after them, and by the order among themselves. */
+/* Operations that came back go first, whenever they were parked: those that wait for them on the
+ * same key (location.h) were called after them. */
 static struct tide__job *returned_first(struct tide__job *job) {
     struct tide__job *returned = NULL, *others = NULL;
     struct tide__job **returned_end = &returned, **others_end = &others;

@@ -76,8 +76,8 @@ static inline uint64_t tide__word_owned(uint64_t old, uint32_t row) {
 #define TIDE__OWN_HOLD 0x40000u /* fence: operations of this node wait in the store actor */
 #define TIDE__WORKER_HOLD                                                                          \
     0x80000u /* workers hand operations to the store actor instead of routing them */
-#define TIDE__CLOSED 0x200000u /* home, until what it forwarded has come to owners (departure.c) */
 #define TIDE__LOST 0x100000u /* tables with copies: the home died, and nobody is left who has the rows */
+#define TIDE__CLOSED 0x200000u /* home, until what it forwarded has come to owners (departure.c) */
 #define TIDE__FOR_WORKER (TIDE__MINE | TIDE__AWAITED | TIDE__WORKER_HOLD)
 #define TIDE__FOR_OWN (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)
 #define TIDE__FOR_FOREIGN (TIDE__MINE | TIDE__AWAITED)
