@@ -190,7 +190,7 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
 }
 
 /* Whatever was asked of a home that died does not come. */
-static void home_gone(struct tide_table *table, uint32_t slot, uint16_t dead) {
+void tide__loss_home(struct tide_table *table, uint32_t slot, uint16_t dead) {
     struct tide__key_list list = {0};
     (void)tide__keys_of_slot(table, slot, &list);
     for (size_t i = 0; i < list.count; i++) {
@@ -210,7 +210,7 @@ void tide__owner_member_gone(struct tide_store *store, uint16_t node) {
         for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
             uint32_t route = tide__route_of(table, slot);
             if (!(route & TIDE__MINE) && tide__route_home(route) == node) {
-                home_gone(table, slot, node);
+                tide__loss_home(table, slot, node);
             }
         }
         tide__owner_finish(table);

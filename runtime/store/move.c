@@ -24,6 +24,7 @@
  * operations on them fail with EDIED.
  */
 #include "store/move.h"
+#include "store/owner.h"
 #include "store/replica.h"
 
 #include "store/clocked.h"
@@ -313,6 +314,18 @@ static void fences_advance(struct tide_table *table) {
     }
 }
 
+/* This node may have heard of the death of a home before it hears which slots went there. */
+static void dead_homes(struct tide_table *table, const uint8_t *slots, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t slot = at(slots, i), route = route_of(table, slot);
+        const uint16_t home = tide__route_home(route);
+        if (!(route & TIDE__MINE) && tide__member_gone(table->store, home)) {
+            tide__loss_home(table, slot, home);
+        }
+    }
+    tide__owner_finish(table);
+}
+
 /* [table, id or 0, passed on to, round or 0, slots, homes, versions]; the op is read. With a round: the controller's
  * term in place of the id. Each round has a leaver of its own, which may end when this node has answered: an answer to
  * an earlier round, or to a former controller, does not count for it. */
@@ -334,6 +347,9 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     }
     if (!table->replicas) { /* ENOMEM: the old home forwards */
         (void)change_homes(table, slots, homes, 0, versions, 0, count, false);
+    }
+    if (table->relocates) {
+        dead_homes(table, slots, count);
     }
     if (round && from == tide_net_controller(store->net)) {
         if (table->map_rounds > 0 && table->map_term != (uint32_t)id) {

@@ -124,6 +124,8 @@ int tide__keys_of_slot(struct tide_table *table, uint32_t number, struct tide__k
 void tide__owner_forget(struct tide_table *table);
 
 /* ---- loss.c ---- */
+/* Keys of a slot whose home has died: whoever waits here for one is told. */
+void tide__loss_home(struct tide_table *table, uint32_t slot, uint16_t dead);
 void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
 void tide__loss_failed(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
 /* As home, which it has just become: what is known of deaths is told to who waits. */
