@@ -139,10 +139,24 @@ static int pack(void *arg, uint64_t key, uint64_t word, const float *row) {
     return 0;
 }
 
+int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version,
+                   uint16_t lost_to) {
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 5);
+    tide_write_uint(&w, (uint64_t)op);
+    tide_write_uint(&w, table->id);
+    tide_write_uint(&w, slot);
+    tide_write_uint(&w, version);
+    tide_write_uint(&w, lost_to);
+    return tide__store_send_writer(table->store, to, &w);
+}
+
 /* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the new
  * home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the
  * new home waits for SLOT_DONE. */
-static int depart_slot(struct tide_store *store, struct departure *d, uint32_t slot) {
+static int depart_slot(struct departure *d, uint32_t slot) {
     struct tide_table *table = d->table;
     uint16_t lost_to = 0;
     if (table->slot_versions[slot] >= d->version) {
@@ -167,23 +181,14 @@ static int depart_slot(struct tide_store *store, struct departure *d, uint32_t s
     if (code) {
         return code;
     }
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, TIDE__OP_SLOT_DONE);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, slot);
-    tide_write_uint(&w, d->version);
-    tide_write_uint(&w, lost_to);
-    return tide__store_send_writer(store, d->to, &w);
+    return tide__slot_say(table, d->to, TIDE__OP_SLOT_DONE, slot, d->version, lost_to);
 }
 
 /* Departs the next slot. What its rows take is what their slab has less of then: nearly, for workers use it too. */
-static int depart_next(struct tide_store *store, struct departure *d) {
+static int depart_next(struct departure *d) {
     struct tide_table *table = d->table;
     const unsigned before = tide__slab_used(&table->slab);
-    int code = depart_slot(store, d, d->slots[d->at]);
+    int code = depart_slot(d, d->slots[d->at]);
     if (code < 0) {
         return code;
     }
@@ -250,7 +255,7 @@ void tide__departures_advance(struct tide_store *store) {
     while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES &&
            d->in_flight_bytes < IN_FLIGHT_BYTES) {
         if (!settled(d->table, d->slots[d->at]) || !is_closed(store, d) ||
-            TIDE_BUGGIFY(departure_pauses) || depart_next(store, d)) {
+            TIDE_BUGGIFY(departure_pauses) || depart_next(d)) {
             break;
         }
     }

@@ -4,23 +4,13 @@
  */
 #include "store/move.h"
 
-static void say(struct tide_store *store, uint16_t to, int op, uint64_t turn) {
-    struct tide_writer w;
-    uint8_t buffer[32];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, turn);
-    (void)tide__store_send_writer(store, to, &w); /* unreachable: it is gone soon */
-}
-
 void tide__echo_ask(struct tide_store *store, struct tide__echo *echo) {
     memset(echo->awaited, 0, sizeof echo->awaited);
     echo->turn = ++store->moves->echoes;
     for (uint16_t node = 1; node < store->members_end; node++) {
         if (node != tide__store_self(store) && tide__member_lives(store, node)) {
             echo->awaited[node / 8] |= (uint8_t)(1u << (node % 8));
-            say(store, node, TIDE__OP_FLUSH, echo->turn);
+            (void)tide__store_say(store, node, TIDE__OP_FLUSH, echo->turn); /* or it is gone soon */
         }
     }
 }
@@ -46,7 +36,7 @@ void tide__echo_message(struct tide_store *store, uint16_t from, int op, struct 
     if (r->error || from >= TIDE__NODES) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
     } else if (op == TIDE__OP_FLUSH) {
-        say(store, from, TIDE__OP_FLUSHED, turn);
+        (void)tide__store_say(store, from, TIDE__OP_FLUSHED, turn);
     } else {
         tide__drain_echo(store, from, turn);
         tide__departures_echo(store, from, turn);

@@ -293,16 +293,9 @@ static int on_walk(struct tide_store *store, struct tide__generation *g) {
         return code;
     }
     for (size_t i = 0; i < g->node_count; i++) {
-        struct tide_writer w;
-        uint8_t buffer[32];
-        if (g->nodes[i] == tide__store_self(store)) {
-            continue;
+        if (g->nodes[i] != tide__store_self(store)) {
+            (void)tide__store_say(store, g->nodes[i], TIDE__OP_CUT_WALKING, g->id);
         }
-        tide_writer_init(&w, buffer, sizeof buffer);
-        tide_write_array(&w, 2);
-        tide_write_uint(&w, TIDE__OP_CUT_WALKING);
-        tide_write_uint(&w, g->id);
-        (void)tide__store_send_writer(store, g->nodes[i], &w);
     }
     return 0;
 }

@@ -66,6 +66,16 @@ int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide
     return code;
 }
 
+int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number) {
+    struct tide_writer w;
+    uint8_t buffer[32];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, (uint64_t)op);
+    tide_write_uint(&w, number);
+    return tide__store_send_writer(store, node, &w);
+}
+
 static void malformed(struct tide_store *store, uint16_t from, const char *what) {
     uint64_t before = atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
     if (before < LOGGED_MAX) {

@@ -29,16 +29,6 @@ uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
     return deadline;
 }
 
-static void send_time(struct tide_store *store, uint16_t to, int op, uint64_t time) {
-    struct tide_writer w;
-    uint8_t buffer[32];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, time);
-    (void)tide__store_send_writer(store, to, &w); /* unreachable: no lease */
-}
-
 /* ---- who lends ---- */
 
 void tide__lenders_changed(struct tide_table *table) {
@@ -97,7 +87,7 @@ void tide__lease_ask(struct tide_store *store) {
     for (uint32_t w = 0; w < words; w++) {
         for (uint64_t left = wanted[w]; left; left &= left - 1) {
             const uint32_t node = 64 * w + (uint32_t)__builtin_ctzll(left);
-            send_time(store, (uint16_t)node, TIDE__OP_LEASE_ASK, now);
+            (void)tide__store_say(store, (uint16_t)node, TIDE__OP_LEASE_ASK, now); /* or no lease */
         }
     }
 }
@@ -110,7 +100,7 @@ void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_read
     }
     replication->granted_until[from] =
         tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
-    send_time(store, from, TIDE__OP_LEASE, asked);
+    (void)tide__store_say(store, from, TIDE__OP_LEASE, asked);
 }
 
 void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_reader *r) {

@@ -577,16 +577,7 @@ void tide__move_message(struct tide_store *store, uint16_t from, int op, struct 
             tide__departure_came(store, table, (uint32_t)slot);
         } else {
             slot_is_here(store, table, (uint32_t)slot, (uint16_t)lost_to);
-            struct tide_writer w;
-            uint8_t buffer[64];
-            tide_writer_init(&w, buffer, sizeof buffer);
-            tide_write_array(&w, 5);
-            tide_write_uint(&w, TIDE__OP_SLOT_HERE);
-            tide_write_uint(&w, table->id);
-            tide_write_uint(&w, slot);
-            tide_write_uint(&w, 0);
-            tide_write_uint(&w, 0);
-            (void)tide__store_send_writer(store, from, &w);
+            (void)tide__slot_say(table, from, TIDE__OP_SLOT_HERE, (uint32_t)slot, 0, 0);
         }
         return;
     }

@@ -64,6 +64,9 @@ void tide__departure_begin(struct tide_store *store, struct tide_table *table, u
                            uint16_t to, const uint8_t *slots, size_t count);
 void tide__departures_advance(struct tide_store *store);
 void tide__departures_echo(struct tide_store *store, uint16_t from, uint64_t turn);
+/* SLOT_DONE and SLOT_HERE: [op, table, slot, version, lost to, or 0]. */
+int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version,
+                   uint16_t lost_to);
 /* The new home has the slot. */
 void tide__departure_came(struct tide_store *store, const struct tide_table *table, uint32_t slot);
 /* What was to go there stays: the node is gone. */

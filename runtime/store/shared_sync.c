@@ -520,13 +520,9 @@ static int run_round(struct tide__shared *s) {
         code = code ? code : look(&b, keys, count, COPY);
         if (!failed && !code && flush > s->flush_done) {
             s->flush_done = flush;
-            struct tide_writer w;
-            uint8_t buffer[16];
-            tide_writer_init(&w, buffer, sizeof buffer);
-            tide_write_array(&w, 2);
-            tide_write_uint(&w, TIDE__OP_SHARE_FLUSH);
-            tide_write_uint(&w, s->table->id);
-            code = tide__store_send_writer(s->table->store, tide__store_self(s->table->store), &w);
+            struct tide_store *store = s->table->store;
+            code = tide__store_say(store, tide__store_self(store), TIDE__OP_SHARE_FLUSH,
+                                   s->table->id);
         }
     } else { /* for later */
         for (size_t i = 0; i < count; i++) {

@@ -657,6 +657,7 @@ struct tide__bucket {
     double per_second; /* 0: no limit; written before the node joins */
     uint64_t due;      /* of the next token; under the lock */
 };
+int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number); /* [op, number] */
 struct tide__rate {
     struct tide_lock lock;
     struct tide__bucket operations, bytes;

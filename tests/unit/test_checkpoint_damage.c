@@ -245,6 +245,15 @@ static void fill_many_run(struct fiber *f) {
     CHECK(f, tide_table_push(table, keys, MANY, rows, 0, NULL) == 0);
 }
 
+static void saving_names_the_full_disk(struct cluster *c) {
+    struct saving saving = {.options = {.dir = "/tmp/k", .cut = TIDE_CUT_FUZZY, .full_every = 1}};
+    struct fiber f;
+    start(c, &f, 0, 0, save_run, &saving);
+    finish(c, NULL, 0);
+    assert_int_equal(saving.code, TIDE_ENOSPC);
+    assert_non_null(strstr(f.failure, "no space left for '/tmp/k"));
+}
+
 static void a_disk_that_is_full_in_mid_file_is_named(void **state) {
     (void)state;
     struct cluster c;
@@ -252,12 +261,7 @@ static void a_disk_that_is_full_in_mid_file_is_named(void **state) {
     create(&c, (struct tide_table_options){.name = "many", .key_count = MANY, .width = WIDE});
     run_alone(&c, 0, fill_many_run, NULL);
     tide_sim_set_disk(c.sim, "n1", &(struct tide_sim_disk){.capacity = 300000});
-    struct saving saving = {.options = {.dir = "/tmp/k", .cut = TIDE_CUT_FUZZY, .full_every = 1}};
-    struct fiber f;
-    start(&c, &f, 0, 0, save_run, &saving);
-    finish(&c, NULL, 0);
-    assert_int_equal(saving.code, TIDE_ENOSPC);
-    assert_non_null(strstr(f.failure, "no space left for '/tmp/k"));
+    saving_names_the_full_disk(&c);
     close_cluster(&c);
 }
 
@@ -271,12 +275,7 @@ static void a_full_disk_fails_the_generation_alone(void **state) {
     one_generation(&c, "/tmp/k", 1);
     struct tide_sim_disk disk = {.capacity = 14000};
     tide_sim_set_disk(c.sim, "n1", &disk);
-    struct saving saving = {.options = {.dir = "/tmp/k", .cut = TIDE_CUT_FUZZY, .full_every = 1}};
-    struct fiber f;
-    start(&c, &f, 0, 0, save_run, &saving);
-    finish(&c, NULL, 0);
-    assert_int_equal(saving.code, TIDE_ENOSPC);
-    assert_non_null(strstr(f.failure, "no space left for '/tmp/k"));
+    saving_names_the_full_disk(&c);
     struct files files = {0};
     assert_int_equal(c.ports[0]->ops->file_list(c.ports[0], "/tmp/k", note_file, &files), 0);
     assert_int_equal(files.count, 1);
