@@ -4,16 +4,16 @@
  * A home of a table that relocates forwards operations to the owners of keys, and its HAND follows
  * them on the same lane. A new home's HAND, and what it forwards, come another way, and may reach
  * an owner first: then the row would leave before an operation that its caller issued before it
- * asked for the row. So slots are closed before they leave. Of a closed slot operations on rows
- * that are elsewhere and wishes wait here, as at a home that awaits its rows; all members are asked
- * behind what went out before, and when they have answered, no operation is on its way to an owner.
- * What waited goes to the new home, behind the slot.
+ * asked for the row. So slots are closed before they leave. Of a closed slot operations on and
+ * wishes for rows that are elsewhere wait here, as at a home that awaits its rows; all members are
+ * asked behind what went out before, and when they have answered, no operation is on its way to an
+ * owner, and no wish of the new home on its way here. What waited goes to the new home, behind the
+ * slot. tests/models/slot.pml has all of it.
  */
 #include "store/move.h"
+#include "store/clocked.h"
 #include "store/owner.h"
 #include "store/replica.h"
-
-#include "store/clocked.h"
 #include "store/shared.h"
 
 enum {
@@ -48,7 +48,6 @@ static void departure_free(struct departure *departure) {
     tide_free(departure->bytes);
     tide_free(departure);
 }
-
 
 void tide__departure_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
                            uint16_t to, const uint8_t *slots, size_t count) {

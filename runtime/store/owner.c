@@ -56,7 +56,10 @@ static struct tide__relocate_event event_of(const struct tide__job *job) {
                                     [TIDE__LOCALIZE] = TIDE__EVENT_LOCALIZE,
                                     [TIDE__LOC] = TIDE__EVENT_LOC,
                                     [TIDE__OFFER] = TIDE__EVENT_OFFER};
-    return (struct tide__relocate_event){.kind = kinds[job->kind], .node = job->origin};
+    const bool operation = kinds[job->kind] == TIDE__EVENT_OPERATION;
+    const bool here = job->own || job->returned || (job->flags & TIDE__PASSED_ON);
+    return (struct tide__relocate_event){.kind = kinds[job->kind],
+                                         .node = operation && here ? 0 : job->origin};
 }
 
 /* An operation on a row that is here, or on one at home that nobody ever touched. */
@@ -172,21 +175,23 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
     const struct tide_store *store = walk->table->store;
     const uint16_t home = tide__route_home(route);
     const bool gone = k->state == TIDE__GONE;
+    const bool asks_home = walk->operation && walk->event.node;
     *to = 0;
-    const uint32_t waits = TIDE__AWAITED | TIDE__CLOSED;
-    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | waits))) {
+    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | TIDE__AWAITED | TIDE__CLOSED))) {
         const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
         const bool held =
             tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
         const bool fenced =
             (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
-        if ((fenced && (gone || held)) || ((route & waits) && (wish || gone))) {
+        const bool here = k->owner == k->self && !TIDE_MUTANT(closed_keeps_wishes);
+        const bool waits = (route & TIDE__AWAITED) || ((route & TIDE__CLOSED) && !here);
+        if ((fenced && (gone || held)) || (waits && (wish || gone || asks_home))) {
             *to = PARK;
             return true;
         }
     }
     if (k->home && k->owner != k->self && k->owner != 0 && job->kind != TIDE__OFFER &&
-        (gone || job->kind == TIDE__LOC) && tide__member_gone(store, k->owner)) {
+        (gone || asks_home || job->kind == TIDE__LOC) && tide__member_gone(store, k->owner)) {
         *to = DIED | k->owner;
         return true;
     }
@@ -225,8 +230,8 @@ static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_
     struct tide_table *table = walk->table;
     const uint16_t to = walk->job->origin;
     if (tide__word_state(*word) != TIDE__OWNED ||
-        (tide__route_of(table, slot) &
-         (TIDE__MINE | TIDE__AWAITED | TIDE__CLOSED | TIDE__OWN_HOLD)) != TIDE__MINE) {
+        (tide__route_of(table, slot) & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) !=
+            TIDE__MINE) {
         return false;
     }
     struct tide__relocation k = tide__key_view(table, slot, *word);
@@ -479,6 +484,11 @@ static void tell_map(const struct tide__job *job, const struct part *part) {
     }
 }
 
+/* Of what is passed on, or parked, whom it is for. */
+static void address(struct tide__job *job, bool owner) {
+    job->flags = (uint8_t)((job->flags & ~TIDE__PASSED_ON) | (owner ? TIDE__PASSED_ON : 0));
+}
+
 static void forward_part(struct walk *walk, const struct part *part) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
@@ -488,6 +498,7 @@ static void forward_part(struct walk *walk, const struct part *part) {
     if (!code && job->id && !(part->to & BACK)) { /* before the new place can answer */
         tell_passed(job, part, to);
     }
+    address(job, part->to & OWNER);
     code = code ? code
                 : tide__job_pass(job, part->indices,
                                  part->to & (STRAIGHT | BACK) ? part->terms : NULL, part->count,
@@ -533,6 +544,7 @@ static void asked(const struct tide__job *job, const struct part *part) {
 static void dispatch_part(struct walk *walk, const struct part *part, int error) {
     char text[160];
     if (part->to == PARK) {
+        address(walk->job, false);
         tide__job_park(walk->job, part->indices, part->count);
     } else if (part->to == QUEUE) {
         queue_part(walk, part);

@@ -28,7 +28,7 @@ struct tide__relocation {
 };
 
 enum tide__relocate_kind {
-    TIDE__EVENT_OPERATION,
+    TIDE__EVENT_OPERATION, /* node sent it to this node as the home; 0: called here, or to the owner */
     TIDE__EVENT_LOCALIZE, /* this node wants the key */
     TIDE__EVENT_LOC,      /* node wants the key */
     TIDE__EVENT_HAND,     /* give it to node under term */
@@ -82,12 +82,22 @@ static inline bool tide__here_by_default(const struct tide__relocation *key) {
     return key->home && key->state == TIDE__GONE && key->owner == key->self;
 }
 
-static inline struct tide__relocate_result tide__on_operation(const struct tide__relocation *key) {
-    if (key->state == TIDE__HELD || tide__here_by_default(key)) {
-        return tide__act(TIDE__RUN);
-    }
-    if (key->state == TIDE__COMING && !TIDE_MUTANT(reloc_requester_forwards)) {
-        return tide__act(TIDE__QUEUE);
+/*
+ * What a home passes on goes to the owner of record, also when the home itself waits for the row: it may
+ * be that it asked for it by a former home, which passed earlier operations of the same worker on to
+ * that owner. And who is not the home any more passes on what was sent to the home, also when it has
+ * the row, which may be about to go to that owner.
+ */
+static inline struct tide__relocate_result tide__on_operation(const struct tide__relocation *key,
+                                                              bool asks_home) {
+    const bool in_the_end = key->home && (key->owner == key->self || key->owner == 0);
+    if (!asks_home || in_the_end || TIDE_MUTANT(home_keeps_operations)) {
+        if (key->state == TIDE__HELD || tide__here_by_default(key)) {
+            return tide__act(TIDE__RUN);
+        }
+        if (key->state == TIDE__COMING && !TIDE_MUTANT(reloc_requester_forwards)) {
+            return tide__act(TIDE__QUEUE);
+        }
     }
     struct tide__relocate_result r = tide__act(key->home ? TIDE__TO_OWNER : TIDE__TO_HOME);
     r.node = key->home ? key->owner : 0;
@@ -141,6 +151,9 @@ static inline struct tide__relocate_result tide__on_loc(struct tide__relocation 
     if (key->owner != key->self) {
         if (node == key->self && key->state == TIDE__GONE) {
             return tide__on_localize(key);
+        }
+        if (node == key->self && key->next) {
+            return tide__act(TIDE__DROP); /* it came a long way round: the slot has answered it */
         }
         return tide__record(key, node, TIDE__SEND_HAND);
     }
@@ -237,7 +250,7 @@ static inline __attribute__((always_inline)) struct tide__relocate_result
 tide__relocate(struct tide__relocation *key, struct tide__relocate_event event) {
     switch (event.kind) {
     case TIDE__EVENT_OPERATION:
-        return tide__on_operation(key);
+        return tide__on_operation(key, event.node != 0);
     case TIDE__EVENT_LOCALIZE:
         return tide__on_localize(key);
     case TIDE__EVENT_LOC:

@@ -283,14 +283,15 @@ void tide__misses_init(struct tide__misses *misses);
 void tide__misses_release(struct tide__misses *misses);
 int tide__misses_add(struct tide__misses *misses, size_t position); /* ENOMEM */
 
-/* Of an operation, on the wire too. The last three: shared.h. */
+/* Of an operation, on the wire too. SUBSCRIBES, OF_COPY, INTENDED: shared.h. */
 enum tide__operation_flags {
     TIDE__RAW = 1,        /* rows with state, copied both ways */
     TIDE__SUMS = 2,       /* push, raw: added instead */
     TIDE__SUBSCRIBES = 4, /* pull: the origin keeps a copy, and wants to hear of the next change */
     TIDE__OF_COPY = 8,    /* push: what the copy of the origin has in it already */
     TIDE__INTENDED = 16,  /* localize, LOC: of an intent; the home decides, and may answer STAY */
-    TIDE__FLAGS = 31
+    TIDE__PASSED_ON = 32, /* pull, push: the home of relocating keys passed it on to their owner */
+    TIDE__FLAGS = 63
 };
 
 struct tide__ticket;

@@ -254,6 +254,13 @@ inline home_loc(hr, ht) {
     fi
 }
 
+/* The home waits for the row, but is not the owner in the end. */
+#ifdef NOQUEUE
+#define PASSES false
+#else
+#define PASSES (n == HOME && dir != HOME)
+#endif
+
 inline handle() {
     if
 #ifdef CACHE
@@ -289,9 +296,9 @@ inline handle() {
         :: st[n] == ARRIVING && n != HOME -> post(n, HOME, OP, w, s, 0, 0)
         :: st[n] == ARRIVING && n == HOME -> waiting[n]!w,s
 #else
-        :: st[n] == ARRIVING -> waiting[n]!w,s
+        :: st[n] == ARRIVING && !PASSES -> waiting[n]!w,s
 #endif
-        :: st[n] == ABSENT && n == HOME ->
+        :: (st[n] == ABSENT && n == HOME) || (st[n] == ARRIVING && PASSES) ->
             assert(dir != HOME);
 #ifdef CACHE
             if :: w != HOME -> post(HOME, w, PASSED, dir, 0, term, 0) :: else fi;

@@ -39,6 +39,7 @@ enum message_kind { OP, LOC, HAND, XFER, REPLY, PASSED, BACK, STAY };
 struct message {
     uint8_t kind, hops;
     bool straight; /* OP: to where the row was under `term` */
+    bool passed_on; /* OP: by the home, to the owner of record */
     bool intended; /* LOC: the home may answer STAY */
     uint16_t node; /* OP, LOC: origin; HAND: new owner; PASSED: owner */
     uint16_t op;   /* number of the origin's operation */
@@ -181,6 +182,7 @@ static void event(struct world *w, unsigned self, struct tide__relocate_event e,
     case TIDE__TO_HOME:
     case TIDE__TO_OWNER: {
         struct message on = *m;
+        on.passed_on = r.act == TIDE__TO_OWNER;
         unsigned to = r.act == TIDE__TO_HOME ? 1 : r.node;
         if (m->kind == OP && r.act == TIDE__TO_OWNER && m->node != self) {
             post(w, self, m->node,
@@ -241,7 +243,11 @@ static void event(struct world *w, unsigned self, struct tide__relocate_event e,
 }
 
 static void operation(struct world *w, unsigned self, struct message m) {
-    event(w, self, (struct tide__relocate_event){.kind = TIDE__EVENT_OPERATION}, &m);
+    const bool called = m.node == self && m.hops == 0;
+    event(w, self,
+          (struct tide__relocate_event){.kind = TIDE__EVENT_OPERATION,
+                                        .node = called || m.passed_on ? 0 : m.node},
+          &m);
 }
 
 static void run_or_return(struct world *w, unsigned self, struct message m) {
@@ -557,6 +563,27 @@ static void the_home_treats_itself_as_any_node(void **state) {
     assert_int_equal(r.act, TIDE__DROP);
 }
 
+static void a_home_that_waits_passes_on_what_the_owner_in_the_end_is_to_run(void **state) {
+    (void)state;
+    const struct tide__relocate_event called = {.kind = TIDE__EVENT_OPERATION},
+                                      came = {.kind = TIDE__EVENT_OPERATION, .node = 2};
+    struct tide__relocation k = home_of(TIDE__COMING, 1);
+    assert_int_equal(tide__relocate(&k, came).act, TIDE__QUEUE);
+    k.owner = 3; /* it waits as the others do, and asked by the former home */
+    assert_int_equal(tide__relocate(&k, called).act, TIDE__QUEUE);
+    struct tide__relocate_result r = tide__relocate(&k, came);
+    assert_int_equal(r.act, TIDE__TO_OWNER);
+    assert_int_equal(r.node, 3);
+    const struct tide__relocate_event own_wish = {TIDE__EVENT_LOC, 1, 0};
+    k.next = 3; /* its wish was dealt with */
+    assert_int_equal(tide__relocate(&k, own_wish).act, TIDE__DROP);
+    k.next = 0;
+    assert_int_equal(tide__relocate(&k, own_wish).act, TIDE__SEND_HAND);
+    k = (struct tide__relocation){.self = 1, .state = TIDE__HELD, .term = 5}; /* home no more */
+    assert_int_equal(tide__relocate(&k, called).act, TIDE__RUN);
+    assert_int_equal(tide__relocate(&k, came).act, TIDE__TO_HOME);
+}
+
 static void an_offer_is_answered_by_the_home_wanting_the_key(void **state) {
     (void)state;
     struct tide__relocation k = home_of(TIDE__GONE, 3);
@@ -589,6 +616,7 @@ int main(void) {
         cmocka_unit_test(every_planted_bug_is_caught),
         cmocka_unit_test(messages_that_cannot_be_are_dropped_or_counted),
         cmocka_unit_test(the_home_treats_itself_as_any_node),
+        cmocka_unit_test(a_home_that_waits_passes_on_what_the_owner_in_the_end_is_to_run),
         cmocka_unit_test(an_offer_is_answered_by_the_home_wanting_the_key),
         cmocka_unit_test(a_lost_row_ends_the_wait),
     };
