@@ -319,7 +319,8 @@ static void dead_homes(struct tide_table *table, const uint8_t *slots, size_t co
     for (size_t i = 0; i < count; i++) {
         const uint32_t slot = at(slots, i), route = route_of(table, slot);
         const uint16_t home = tide__route_home(route);
-        if (!(route & TIDE__MINE) && tide__member_gone(table->store, home)) {
+        if (!(route & TIDE__MINE) && tide__member_gone(table->store, home) &&
+            !TIDE_MUTANT(dead_home_mapped)) {
             tide__loss_home(table, slot, home);
         }
     }

@@ -107,6 +107,63 @@ static void a_row_outlives_who_had_it_before_its_slot_moved(void **state) {
     close_cluster(&c);
 }
 
+/* Many slots of n2, that of the key first, go to n3. */
+static void move_many_run(struct fiber *f) {
+    const struct step *step = f->arg;
+    struct tide_table *table = the_table(f);
+    uint32_t slots[300] = {tide__slot_of(table, step->key)};
+    size_t count = 1;
+    for (uint32_t slot = 0; count < TIDE_COUNT(slots); slot++) {
+        if (slot != slots[0] && tide__route_home(atomic_load(&table->slots[slot].route)) == 2) {
+            slots[count++] = slot;
+        }
+    }
+    CHECK(f, tide_table_move(table, slots, count, step->move_to) == TIDE_ELOST);
+}
+
+static void try_to_localize_run(struct fiber *f) {
+    struct step *step = f->arg;
+    step->code = tide_table_localize(the_table(f), &step->key, 1, NULL);
+    (void)snprintf(step->text, sizeof step->text, "%s", tide_error_message());
+}
+
+static bool knows_the_death(struct cluster *c, unsigned node, uint16_t dead) {
+    struct tide_member member;
+    return tide_net_member(tide_net_of(c->nodes[node]), dead, &member) &&
+           member.state == TIDE_MEMBER_DEAD;
+}
+
+/* The old home passed the wish of n4 on to the new one; n4 hears that it has moved after it heard of the
+ * new home's death. */
+static void a_wish_passed_on_to_a_dead_home_fails_and_does_not_wait(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 4, 1);
+    struct step step = {.key = key_at_home(&c, "w", 2), .move_to = 3};
+    struct fiber fibers[2];
+    tide_sim_set_pair_latency(c.sim, "n2", "n3", 50000000);
+    start(&c, &fibers[0], 0, 0, move_many_run, &step);
+    const struct tide_table *at_old = table_of(&c, 1, "w"), *at_origin = table_of(&c, 3, "w");
+    const struct tide__slot *slot = &at_old->slots[tide__slot_of(at_old, step.key)];
+    while (tide__route_home(atomic_load(&slot->route)) == 2) {
+        pause_cluster(&c, 1000000);
+    }
+    tide_sim_cut(c.sim, "n2", "n4", true);
+    start(&c, &fibers[1], 3, 1, try_to_localize_run, &step);
+    pause_cluster(&c, 10000000);
+    tide_sim_crash(c.sim, "n3");
+    while (!knows_the_death(&c, 3, 3)) {
+        pause_cluster(&c, 1000000);
+    }
+    slot = &at_origin->slots[slot - at_old->slots];
+    assert_int_equal(tide__route_home(atomic_load(&slot->route)), 2); /* as n4 knows it */
+    tide_sim_cut(c.sim, "n2", "n4", false);
+    finish(&c, fibers, 2);
+    assert_int_equal(step.code, TIDE_EDIED);
+    assert_non_null(strstr(step.text, "n3"));
+    close_cluster(&c);
+}
+
 /* Pulls until it may not any more. */
 static void until_it_fails_run(struct fiber *f) {
     struct step *step = f->arg;
@@ -148,6 +205,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait),
         cmocka_unit_test(what_a_node_asked_before_it_left_fails_and_does_not_wait),
+        cmocka_unit_test(a_wish_passed_on_to_a_dead_home_fails_and_does_not_wait),
         cmocka_unit_test(a_row_outlives_who_had_it_before_its_slot_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
