@@ -168,6 +168,27 @@ static int hand(struct walk *walk, uint64_t key, uint64_t *word, const struct ti
     return 0;
 }
 
+/* An operation that was sent to this node as the home. */
+static bool asks_home(const struct walk *walk) {
+    return walk->operation && walk->event.node;
+}
+
+/* Does the key's slot make it wait: for what this node sent by a former home, or because the slot comes, or
+ * goes and this would be sent to the owner? */
+static bool slot_parks(const struct walk *walk, const struct tide__relocation *k, uint32_t route,
+                       uint64_t word) {
+    const struct tide__job *job = walk->job;
+    const bool gone = k->state == TIDE__GONE;
+    const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
+    const bool held =
+        tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
+    const bool fenced =
+        (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
+    const bool here = k->owner == k->self && !TIDE_MUTANT(closed_keeps_wishes);
+    const bool waits = (route & TIDE__AWAITED) || ((route & TIDE__CLOSED) && !here);
+    return (fenced && (gone || held)) || (waits && (wish || gone || asks_home(walk)));
+}
+
 /* What the state of slots and nodes decides before the key's own: true, and where it goes. */
 static bool decided(const struct walk *walk, const struct tide__relocation *k, uint32_t route,
                     uint64_t word, uint32_t *to) {
@@ -175,23 +196,15 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
     const struct tide_store *store = walk->table->store;
     const uint16_t home = tide__route_home(route);
     const bool gone = k->state == TIDE__GONE;
-    const bool asks_home = walk->operation && walk->event.node;
     *to = 0;
-    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | TIDE__AWAITED | TIDE__CLOSED))) {
-        const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
-        const bool held =
-            tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
-        const bool fenced =
-            (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
-        const bool here = k->owner == k->self && !TIDE_MUTANT(closed_keeps_wishes);
-        const bool waits = (route & TIDE__AWAITED) || ((route & TIDE__CLOSED) && !here);
-        if ((fenced && (gone || held)) || (waits && (wish || gone || asks_home))) {
-            *to = PARK;
-            return true;
-        }
+    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | TIDE__AWAITED | TIDE__CLOSED)) &&
+        slot_parks(walk, k, route, word)) {
+        *to = PARK;
+        return true;
     }
     if (k->home && k->owner != k->self && k->owner != 0 && job->kind != TIDE__OFFER &&
-        (gone || asks_home || job->kind == TIDE__LOC) && tide__member_gone(store, k->owner)) {
+        (gone || asks_home(walk) || job->kind == TIDE__LOC) &&
+        tide__member_gone(store, k->owner)) {
         *to = DIED | k->owner;
         return true;
     }
