@@ -491,8 +491,18 @@ static void add_leaver(struct tide_store *store, uint16_t id) {
     }
 }
 
+/* It was told to nobody which of its slots had moved: that was to be at the end of its leave. */
+static void tell_for_leaver(struct tide_store *store, uint16_t id) {
+    for (const struct leaver *l = store->moves->leavers; l; l = l->next) {
+        for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+            e->tell |= l->id == id && l->round.number == 0 && !TIDE_MUTANT(leaver_died_untold);
+        }
+    }
+}
+
 void tide__plan_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+        tell_for_leaver(store, member->id);
         for (struct batch **place = &store->moves->batches;
              *place;) { /* of a live leaver they are planned anew */
             struct batch *b = *place;

@@ -164,6 +164,49 @@ static void a_wish_passed_on_to_a_dead_home_fails_and_does_not_wait(void **state
     close_cluster(&c);
 }
 
+static uint32_t route_at(struct cluster *c, unsigned node, uint32_t slot) {
+    return (uint32_t)atomic_load(&table_of(c, node, "w")->slots[slot].route);
+}
+
+static bool all_slots_are_away_from_n2(struct cluster *c) {
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+        bool there = false;
+        for (unsigned node = 0; node < 4; node++) {
+            const uint32_t route = route_at(c, node, slot);
+            there |= node != 1 && (route & TIDE__MINE) && !(route & TIDE__AWAITED);
+        }
+        if (!there) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* n2 leaves. Its slots have left, which others are told when it has given all of its rows away; it dies
+ * before. */
+static void slots_that_left_a_leaver_are_known_after_its_death(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 4, 1);
+    struct step step = {.key = key_at_home(&c, "w", 3)};
+    run_alone(&c, 1, localize_run, &step);
+    tide_sim_set_pair_latency(c.sim, "n2", "n3", 100000000);
+    tide_net_leave(tide_net_of(c.nodes[1]));
+    while (!all_slots_are_away_from_n2(&c)) {
+        pause_cluster(&c, 1000000);
+    }
+    pause_cluster(&c, 5000000); /* the controller has heard it */
+    tide_sim_crash(c.sim, "n2");
+    wait_death(&c);
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+        const uint16_t home = tide__route_home(route_at(&c, 0, slot));
+        assert_int_not_equal(home, 2);
+        assert_int_equal(tide__route_home(route_at(&c, 2, slot)), home);
+        assert_int_equal(tide__route_home(route_at(&c, 3, slot)), home);
+    }
+    close_cluster(&c);
+}
+
 /* Pulls until it may not any more. */
 static void until_it_fails_run(struct fiber *f) {
     struct step *step = f->arg;
@@ -206,6 +249,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait),
         cmocka_unit_test(what_a_node_asked_before_it_left_fails_and_does_not_wait),
         cmocka_unit_test(a_wish_passed_on_to_a_dead_home_fails_and_does_not_wait),
+        cmocka_unit_test(slots_that_left_a_leaver_are_known_after_its_death),
         cmocka_unit_test(a_row_outlives_who_had_it_before_its_slot_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
