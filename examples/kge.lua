@@ -16,6 +16,10 @@ local opt = tide.options {
   penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
+  sampling   = {"mode steps: how negatives are drawn (scripting.md)", default = "preloc",
+                choices = {"naive", "preloc", "pool", "postpone", "local"}},
+  ahead      = {"mode steps: triples sent for while others are worked on; without it: 64 for sampling local, else 8",
+                type = "integer"},
   technique  = {"rows stay; entities go where they are used next; copies of relations, in steps of all; or by intent",
                 default = "static", choices = {"static", "relocate", "replicate", "intent"}},
   cluster    = {"each worker gets triples of few relations, whose rows stay on its node", default = false},
@@ -29,7 +33,10 @@ local opt = tide.options {
 }
 
 local data = opt.data and tide.data.triples(opt.data) or tide.data.wordnet(opt.wordnet)
-local AHEAD <const> = 4                        -- calls whose entities are intended
+-- Where intents tell all that is used, they are fine: what is intended early by all nodes has copies on all.
+local FINE <const> = opt.mode == "steps" and opt.technique == "intent" and opt.sampling == "local"
+local CALL <const> = opt.mode == "batched" and 4 * opt.batch or FINE and 50 or 1000    -- triples
+local AHEAD <const> = FINE and 8 or 4          -- calls whose entities are intended
 local width = opt.model == "complex" and 2 * opt.dim or opt.dim
 
 ---Sums of a ranking over the first `limit` triples of this worker's piece of a part.
@@ -95,7 +102,9 @@ local job = tide.job {
 
   worker = function(w)                       -- on every worker, on its own fiber; calls that wait suspend only it
     local train, triples = tide.kernel "kge_train", triples_of(w)
-    local clock, calls = 0, calls_of(triples, opt.mode == "batched" and 4 * opt.batch or 1000)
+    local sampler = opt.mode == "steps" and opt.sampling ~= "preloc"       -- which is what the kernel itself does
+      and w.tables.entities:sampler {scheme = opt.sampling, seed = w.seed * 65537 + w.rank} or nil
+    local clock, calls = 0, calls_of(triples, CALL)
     for epoch = 1, opt.epochs do
       triples:shuffle(w.seed + 1000 * w.rank + epoch)
       local loss, examples = 0, 0
@@ -110,7 +119,8 @@ local job = tide.job {
         local r = train {
           model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = triples,
           first = first, count = count, entity_count = w.data.entity_count, mode = opt.mode, batch = opt.batch,
-          negatives = opt.neg, loss = opt.loss, penalty = opt.penalty, gamma_e = opt.gamma, gamma_r = opt.gamma,
+          negatives = opt.neg, sampler = sampler, ahead = opt.ahead or opt.sampling == "local" and 64 or 8,
+          intended = FINE, loss = opt.loss, penalty = opt.penalty, gamma_e = opt.gamma, gamma_r = opt.gamma,
           seed = (w.seed * 1000 + epoch) * 1000003 + w.rank * 65537 + first,
         }
         loss, examples = loss + r.loss, examples + count
@@ -163,6 +173,7 @@ end
 
 tide.main(function()
   say("data: %s", data.note)
+  if opt.mode == "steps" then say("negatives: sampling %s", opt.sampling) end
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   local run = cluster:start(job)
   local epochs, before = {}, 0
@@ -184,6 +195,7 @@ tide.main(function()
     local result = summary:to_data()
     result.schema, result.model, result.data, result.nearest, result.files = "tide.kge/1", opt.model, data.note, near,
       files
+    result.sampling = opt.mode == "steps" and opt.sampling or nil
     result.mrr, result.hits1, result.hits3, result.hits10 = test.mrr, test.hits1, test.hits3, test.hits10
     result.mean_rank, result.ranked, result.epochs = test.rank, test.count, epochs
     print(tide.json.encode(result))

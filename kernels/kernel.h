@@ -27,6 +27,15 @@ struct tide_rows {
     /* Asks for the rows to come to this node, asynchronously as well; NULL: rows of this table stay where they are. */
     int (*localize_start)(void *table, const uint64_t *keys, size_t key_count, void *handle);
     int (*wait)(void *handle);
+    bool (*done)(const void *handle); /* wait would not suspend */
+};
+
+/* A sampler of keys: a sample is announced, the earlier the better, then its keys are taken, then it is ended. */
+struct tide_draws {
+    void *sampler; /* NULL: none was given */
+    int (*prepare)(void *sampler, size_t key_count, uint32_t *sample);
+    int (*take)(void *sampler, uint32_t sample, size_t key_count, uint64_t *keys); /* the next ones */
+    int (*finish)(void *sampler, uint32_t sample);
 };
 
 /* A typed array that stays the caller's. Row-major rows x columns; columns 1 for a vector. */
@@ -36,7 +45,7 @@ struct tide_tensor {
     uint8_t type; /* enum tide_ext of wire.h: f32 = 1, f64 = 2, i32 = 5, i64 = 6, u64 = 7, u8 = 8, u32 = 9 */
 };
 
-enum tide_parameter_type { TIDE_NUMBER, TIDE_TEXT, TIDE_TENSOR, TIDE_ROWS, TIDE_FLAG };
+enum tide_parameter_type { TIDE_NUMBER, TIDE_TEXT, TIDE_TENSOR, TIDE_ROWS, TIDE_FLAG, TIDE_DRAWS };
 
 struct tide_parameter {
     const char *name;
@@ -53,6 +62,7 @@ struct tide_argument {
     const char *text;
     struct tide_tensor tensor;
     struct tide_rows rows;
+    struct tide_draws draws;
 };
 
 struct tide_result {

@@ -244,6 +244,9 @@ void tide__lua_open_corpus(lua_State *L);
 void tide__lua_open_libsvm(lua_State *L);
 void tide__lua_open_sampler(lua_State *L);
 int tide__lua_table_sampler(lua_State *L); /* t:sampler{...} */
+/* The sampler at an index, as kernels draw from it; without a `sampler`: it is none, or draws by a function of the
+ * script's, which a kernel could not call. */
+struct tide_draws tide__lua_draws_at(lua_State *L, int index);
 void tide__lua_open_simulator(lua_State *L);
 void tide__lua_open_embedded(lua_State *L); /* host.c */
 void tide__lua_open_plain(lua_State *L);

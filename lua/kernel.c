@@ -40,6 +40,10 @@ static int rows_wait(void *handle) {
     return tide_ticket_wait(handle);
 }
 
+static bool rows_done(const void *handle) {
+    return tide_ticket_done(handle);
+}
+
 _Static_assert(sizeof(struct tide_ticket) <= 64, "a kernel's handle has 64 bytes");
 
 static struct tide_rows rows_of(struct tide_table *table) {
@@ -56,13 +60,15 @@ static struct tide_rows rows_of(struct tide_table *table) {
                               ? rows_localize_start /* what a kernel draws nobody could intend */
                               : NULL,
         .wait = rows_wait,
+        .done = rows_done,
     };
 }
 
 /* ---- arguments ---- */
 
-static const char *const type_names[] = {"a number", "a string", "a tensor", "a table handle",
-                                         "a boolean"};
+static const char *const type_names[] = {
+    "a number",       "a string",  "a tensor",
+    "a table handle", "a boolean", "a sampler that is not a function of the script's"};
 
 static int wrong(lua_State *L, const struct tide_kernel *kernel, const struct tide_parameter *p,
                  int index) {
@@ -127,6 +133,12 @@ static void read_argument(lua_State *L, const struct tide_kernel *kernel,
         a->rows = rows_of(table);
         break;
     }
+    case TIDE_DRAWS:
+        a->draws = tide__lua_draws_at(L, top);
+        if (!a->draws.sampler) {
+            wrong(L, kernel, p, top);
+        }
+        break;
     }
 }
 
@@ -164,7 +176,7 @@ static const double *result_named(const char *name, const struct tide_result *re
 
 /* Data points of a call: what the kernel says it has counted, else what it was asked for, else the
  * examples that it says it has seen. */
-static double rows_done(lua_State *L, const struct tide_result *results, int count) {
+static double data_points(lua_State *L, const struct tide_result *results, int count) {
     const double *counted = result_named("count", results, count),
                  *examples = result_named("examples", results, count);
     lua_getfield(L, 1, "count");
@@ -199,7 +211,7 @@ static int kernel_call(lua_State *L) {
         return tide__lua_raisef(L, count, "kernel %s: %s", kernel->name,
                                 reason[0] ? reason : tide_error_name(count));
     }
-    double rows = rows_done(L, results, count);
+    double rows = data_points(L, results, count);
     tide__costs_end(&watch, kernel->name, rows);
     /* It ran at once; its caller goes on when it would have ended. */
     (void)tide__lua_resumed(L, tide__lua_compute(L, tide__costs_of(kernel->name, rows)));
@@ -228,7 +240,8 @@ static int core_kernel(lua_State *L) {
 }
 
 static void push_parameter(lua_State *L, const struct tide_parameter *p) {
-    static const char *const names[] = {"number", "string", "tensor", "table", "boolean"};
+    static const char *const names[] = {"number", "string",  "tensor",
+                                        "table",  "boolean", "sampler"};
     lua_createtable(L, 0, 5);
     lua_pushstring(L, p->name);
     lua_setfield(L, -2, "name");

@@ -24,9 +24,9 @@ struct sampler {
     bool raised;  /* its error is on top of that stack */
 };
 
-static struct sampler *check_sampler(lua_State *L) {
-    struct sampler *s = lua_touserdata(L, 1);
-    if (s && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1)) {
+static struct sampler *sampler_at(lua_State *L, int index) {
+    struct sampler *s = lua_touserdata(L, index);
+    if (s && !lua_islightuserdata(L, index) && lua_getmetatable(L, index)) {
         lua_rawgetp(L, LUA_REGISTRYINDEX, &sampler_metatable);
         bool same = lua_rawequal(L, -1, -2);
         lua_pop(L, 2);
@@ -34,8 +34,15 @@ static struct sampler *check_sampler(lua_State *L) {
             return s;
         }
     }
-    luaL_typeerror(L, 1, "sampler");
     return NULL;
+}
+
+static struct sampler *check_sampler(lua_State *L) {
+    struct sampler *s = sampler_at(L, 1);
+    if (!s) {
+        luaL_typeerror(L, 1, "sampler");
+    }
+    return s;
 }
 
 /* The script's function, protected: an error must not jump over the sampler's frames. */
@@ -258,6 +265,28 @@ static int sampler_stats(lua_State *L) {
     lua_pushstring(L, level_names[level_of_scheme[s->scheme]]);
     lua_setfield(L, -2, "level");
     return 1;
+}
+
+/* ---- for kernels ---- */
+
+static int draws_prepare(void *sampler, size_t key_count, uint32_t *sample) {
+    return tide_sampler_prepare(sampler, key_count, sample);
+}
+
+static int draws_take(void *sampler, uint32_t sample, size_t key_count, uint64_t *keys) {
+    return tide_sampler_pull(sampler, sample, key_count, keys, NULL);
+}
+
+static int draws_finish(void *sampler, uint32_t sample) {
+    return tide_sampler_finish(sampler, sample);
+}
+
+struct tide_draws tide__lua_draws_at(lua_State *L, int index) {
+    const struct sampler *s = sampler_at(L, index);
+    return (struct tide_draws){.sampler = s && s->draw == LUA_NOREF ? s->sampler : NULL,
+                               .prepare = draws_prepare,
+                               .take = draws_take,
+                               .finish = draws_finish};
 }
 
 void tide__lua_open_sampler(lua_State *L) {

@@ -29,6 +29,9 @@ enum {
     ENTITY_COUNT,
     MODE,
     NEGATIVES,
+    SAMPLER,
+    AHEAD,
+    INTENDED,
     BATCH,
     SEED,
     LOSS,
@@ -54,6 +57,12 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [NEGATIVES] = {"negatives", TIDE_NUMBER, 0, false, -1,
                    "batched: entities drawn for a batch (default 512); steps: per triple and side "
                    "(default 10)"},
+    [SAMPLER] = {"sampler", TIDE_DRAWS, 0, false, 0,
+                 "steps: draws the negatives (default: uniformly, and they are localized)"},
+    [AHEAD] = {"ahead", TIDE_NUMBER, 0, false, 8,
+               "steps: triples whose rows are sent for while others are worked on"},
+    [INTENDED] = {"intended", TIDE_FLAG, 0, false, 0,
+                  "steps: the caller intends subjects and objects, they are not sent for"},
     [BATCH] = {"batch", TIDE_NUMBER, 0, false, 512, "triples a mini-batch"},
     [SEED] = {"seed", TIDE_NUMBER, 0, false, 1,
               "of order and draws; another one for each epoch and worker"},
@@ -70,49 +79,53 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
 
 /* ---- single examples: the algorithm of Lapse and AdaPM, for comparison ---- */
 
-/* Rows come here a few triples before they are used: early enough to hide the way, and so late that
- * few of them have gone to another worker again (a row that has costs a round trip). */
-enum { GROUP = 4, GROUPS = 3 };
+/* Rows come here `ahead` triples before they are used: early enough to hide the way, and so late
+ * that few of them have gone to another worker again (a row that has costs a round trip). */
+enum {
+    TO_COME = 2, /* groups that are sent for */
+    GROUPS = 4   /* those, the one that is worked on, and the one before, of which some may wait */
+};
+
+/* Triples that may wait for their own entities while later ones are worked on. */
+enum { TURNS = 32 };
 
 /* Triples in a row of the order, with the entities drawn for them. */
 struct group {
     size_t first, count;
-    uint64_t *entities; /* of each triple: subject, object, then object and subject of each pair */
+    uint64_t *own;   /* subject and object of each triple */
+    uint64_t *drawn; /* of each triple: object and subject of each pair */
     struct tide_transfer move;
+    uint32_t sample;
+    bool sampled; /* to be finished */
+};
+
+/* A triple that is worked on, or waits. */
+struct turn {
+    struct group *group;       /* NULL: none */
+    size_t at;                 /* in the group */
+    struct tide_transfer move; /* of its own entities */
 };
 
 struct examples {
     struct kge_training *training;
-    size_t stride; /* entities of a triple */
+    size_t drawn; /* entities drawn for a triple */
+    size_t group; /* triples */
     struct group groups[GROUPS];
+    struct turn turns[TURNS];
+    unsigned next_turn;
+    bool away;               /* a row was elsewhere */
     float *rows, *gradients; /* subject, object, relation, one after the other */
 };
-
-/* Draws what `count` triples from `first` need, and sends for it. */
-static int group_fetch(struct examples *e, struct group *g, size_t first) {
-    struct kge_training *t = e->training;
-    g->first = first;
-    g->count = first >= t->count ? 0 : t->count - first < GROUP ? t->count - first : GROUP;
-    for (size_t i = 0; i < g->count; i++) {
-        const uint32_t *triple = t->triples + 3 * (size_t)t->order[first + i];
-        uint64_t *entities = g->entities + i * e->stride;
-        entities[0] = triple[0];
-        entities[1] = triple[2];
-        for (size_t n = 2; n < e->stride; n++) {
-            entities[n] = tide_random_below(&t->random, t->entity_count);
-        }
-    }
-    return g->count
-               ? tide_transfer_localize(&g->move, &t->entities, g->entities, g->count * e->stride)
-               : 0;
-}
 
 static int example(struct examples *e, uint64_t s, uint64_t r, uint64_t o, bool label) {
     struct kge_training *t = e->training;
     size_t d = t->width;
     uint64_t entities[2] = {s, o};
     float *rows = e->rows, *gradients = e->gradients;
-    int error = t->entities.pull(t->entities.table, entities, 2, rows);
+    struct tide_transfer pull;
+    int error = tide_transfer_pull(&pull, &t->entities, entities, 2, rows);
+    e->away |= !error && !tide_transfer_done(&pull);
+    error = error ? error : tide_transfer_wait(&pull, 1);
     error = error ? error : t->relations.pull(t->relations.table, &r, 1, rows + 2 * d);
     if (error) {
         return error;
@@ -126,65 +139,196 @@ static int example(struct examples *e, uint64_t s, uint64_t r, uint64_t o, bool 
     return error ? error : t->relations.push(t->relations.table, &r, 1, gradients + 2 * d);
 }
 
-/* Subject and object are in every example of a triple: where they have gone to another worker, they
- * come again, as in Lapse. Those drawn are in one, and to send for them again would only take them
- * from others, who would do the same. */
-static int fetch_again(struct examples *e, const uint64_t entities[2]) {
-    struct kge_training *t = e->training;
-    struct tide_transfer move;
-    const int error = tide_transfer_localize(&move, &t->entities, entities, 2);
-    return error ? error : tide_transfer_wait(&move, 1);
+/* ---- turns ---- */
+
+/* The entities of a triple are here, or come: they may have gone meanwhile. */
+static int turn_fetch(struct examples *e, struct turn *turn) {
+    const int error = tide_transfer_wait(&turn->move, 1);
+    e->away = false;
+    return error || e->training->intended
+               ? error
+               : tide_transfer_localize(&turn->move, &e->training->entities,
+                                        turn->group->own + 2 * turn->at, 2);
 }
 
-static int group_train(struct examples *e, struct group *g) {
-    struct kge_training *t = e->training;
-    int error = tide_transfer_wait(&g->move, 1);
-    for (size_t i = 0; i < g->count && !error; i++) {
-        const uint64_t *entities = g->entities + i * e->stride;
-        const uint64_t s = entities[0], o = entities[1];
-        const uint64_t r = t->triples[3 * (size_t)t->order[g->first + i] + 1];
-        error = fetch_again(e, entities);
-        error = error ? error : example(e, s, r, o, true);
-        for (size_t n = 2; n < e->stride && !error; n += 2) {
-            error = example(e, s, r, entities[n], false);
-            error = error ? error : example(e, entities[n + 1], r, o, false);
+static int turn_train(struct examples *e, struct turn *turn) {
+    const struct kge_training *t = e->training;
+    const struct group *g = turn->group;
+    const uint64_t s = g->own[2 * turn->at], o = g->own[2 * turn->at + 1];
+    const uint64_t r = t->triples[3 * (size_t)t->order[g->first + turn->at] + 1];
+    uint64_t *drawn = g->drawn + turn->at * e->drawn;
+    int error = tide_transfer_wait(&turn->move, 1);
+    error = error ? error : example(e, s, r, o, true);
+    for (size_t n = 0; n < e->drawn && !error; n += 2) {
+        error = e->away ? turn_fetch(e, turn) : 0;
+        error = error ? error : tide_transfer_wait(&turn->move, 1);
+        if (g->sampled && !error) { /* as late as can be: what is here may go */
+            error = t->draws.take(t->draws.sampler, g->sample, 2, drawn + n);
         }
-        t->examples += error == 0;
+        error = error ? error : example(e, s, r, drawn[n], false);
+        error = error ? error : example(e, drawn[n + 1], r, o, false);
+    }
+    turn->group = NULL;
+    e->training->examples += error == 0;
+    return error;
+}
+
+/* Subject and object are in every example of a triple: where they have gone to another worker, they
+ * are sent for again (as in Lapse), and the triple lets others go first until they are here. Those
+ * drawn are in one, and to send for them again would only take them from others, who would do the
+ * same. */
+static int turn_try(struct examples *e, struct turn *turn) {
+    if (!tide_transfer_done(&turn->move)) {
+        return 0;
+    }
+    const int error = turn_fetch(e, turn);
+    return error || !tide_transfer_done(&turn->move) ? error : turn_train(e, turn);
+}
+
+/* Works on those that waited and can go on now. *free: one that does not wait. */
+static int turns_look(struct examples *e, struct turn **free) {
+    int error = 0;
+    *free = NULL;
+    for (size_t i = 0; i < TURNS && !error; i++) {
+        struct turn *turn = &e->turns[i];
+        error = turn->group ? turn_try(e, turn) : 0;
+        *free = turn->group ? *free : turn;
+    }
+    if (!error && !*free) {
+        *free = &e->turns[e->next_turn++ % TURNS];
+        error = turn_train(e, *free);
     }
     return error;
 }
 
+/* Works on all that are left of a group. */
+static int turns_end(struct examples *e, const struct group *g) {
+    int error = 0;
+    for (size_t i = 0; i < TURNS && !error; i++) {
+        error = e->turns[i].group == g ? turn_train(e, &e->turns[i]) : 0;
+    }
+    return error;
+}
+
+/* ---- groups ---- */
+
+/* What is drawn for the triples: a sample is announced, or all is drawn at once, to be sent for. */
+static int group_draw(struct examples *e, struct group *g) {
+    struct kge_training *t = e->training;
+    if (t->draws.sampler) {
+        const int error = t->draws.prepare(t->draws.sampler, g->count * e->drawn, &g->sample);
+        g->sampled = error == 0;
+        return error;
+    }
+    for (size_t i = 0; i < g->count * e->drawn; i++) {
+        g->drawn[i] = tide_random_below(&t->random, t->entity_count);
+    }
+    return 0;
+}
+
+/* Draws for the next triples, from `first`, and sends for what they need. */
+static int group_fetch(struct examples *e, struct group *g, size_t first) {
+    struct kge_training *t = e->training;
+    const size_t left = first < t->count ? t->count - first : 0;
+    g->first = first;
+    g->count = left < e->group ? left : e->group;
+    if (g->count == 0) {
+        return 0;
+    }
+    g->drawn = g->own + 2 * g->count;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint32_t *triple = t->triples + 3 * (size_t)t->order[first + i];
+        g->own[2 * i] = triple[0];
+        g->own[2 * i + 1] = triple[2];
+    }
+    const int error = group_draw(e, g);
+    const uint64_t *from = t->intended ? g->drawn : g->own;
+    const uint64_t *to = g->drawn + (g->sampled ? 0 : g->count * e->drawn);
+    return error || from == to
+               ? error
+               : tide_transfer_localize(&g->move, &t->entities, from, (size_t)(to - from));
+}
+
+static int group_end(struct examples *e, struct group *g) {
+    const struct tide_draws *draws = &e->training->draws;
+    int error = tide_transfer_wait(&g->move, 1);
+    if (g->sampled) {
+        g->sampled = false;
+        const int code = draws->finish(draws->sampler, g->sample);
+        error = error ? error : code;
+    }
+    return error;
+}
+
+static int group_train(struct examples *e, struct group *g) {
+    int error = g->sampled ? 0 : tide_transfer_wait(&g->move, 1);
+    for (size_t i = 0; i < g->count && !error; i++) {
+        struct turn *turn;
+        error = turns_look(e, &turn);
+        if (!error) {
+            turn->group = g;
+            turn->at = i;
+            error = turn_try(e, turn);
+        }
+    }
+    return error;
+}
+
+/* The group's place is taken by the one from `first`. */
+static int group_next(struct examples *e, struct group *g, size_t first) {
+    int error = turns_end(e, g);
+    error = error ? error : group_end(e, g);
+    return error ? error : group_fetch(e, g, first);
+}
+
+/* ---- the whole ---- */
+
 static int examples_init(struct examples *e, struct kge_training *t) {
     size_t size = (2 * t->width + t->relation_width) * sizeof(float);
-    *e = (struct examples){.training = t, .stride = 2 + 2 * t->negatives};
+    *e = (struct examples){
+        .training = t, .drawn = 2 * t->negatives, .group = (t->ahead + TO_COME - 1) / TO_COME};
     e->rows = tide_workspace_alloc(size);
     e->gradients = tide_workspace_alloc(size);
     int error = e->rows && e->gradients ? 0 : TIDE_ENOMEM;
     for (size_t i = 0; i < GROUPS && !error; i++) {
-        e->groups[i].entities = tide_alloc(GROUP * e->stride * sizeof(uint64_t));
-        error = e->groups[i].entities ? 0 : TIDE_ENOMEM;
+        e->groups[i].own = tide_alloc(e->group * (2 + e->drawn) * sizeof(uint64_t));
+        error = e->groups[i].own ? 0 : TIDE_ENOMEM;
     }
+    return error;
+}
+
+/* What is under way ends before its memory goes. */
+static int examples_end(struct examples *e) {
+    int error = 0;
+    for (size_t i = 0; i < TURNS; i++) {
+        const int moved = tide_transfer_wait(&e->turns[i].move, 1);
+        error = error ? error : moved;
+    }
+    for (size_t i = 0; i < GROUPS; i++) {
+        const int ended = group_end(e, &e->groups[i]);
+        error = error ? error : ended;
+        tide_free(e->groups[i].own);
+    }
+    tide_workspace_free(e->rows);
+    tide_workspace_free(e->gradients);
     return error;
 }
 
 static int train_examples(struct kge_training *t) {
     struct examples e;
     int error = examples_init(&e, t);
-    for (size_t i = 0; i + 1 < GROUPS && !error; i++) {
-        error = group_fetch(&e, &e.groups[i], i * GROUP);
+    for (size_t i = 0; i < TO_COME && !error; i++) {
+        error = group_fetch(&e, &e.groups[i], i * e.group);
     }
-    for (size_t i = 0; i * GROUP < t->count && !error; i++) {
-        error = group_fetch(&e, &e.groups[(i + GROUPS - 1) % GROUPS], (i + GROUPS - 1) * GROUP);
+    for (size_t i = 0; i * e.group < t->count && !error; i++) {
+        error = group_next(&e, &e.groups[(i + TO_COME) % GROUPS], (i + TO_COME) * e.group);
         error = error ? error : group_train(&e, &e.groups[i % GROUPS]);
     }
-    for (size_t i = 0; i < GROUPS; i++) { /* what is under way ends before its memory goes */
-        int moved = tide_transfer_wait(&e.groups[i].move, 1);
-        error = error ? error : moved;
-        tide_free(e.groups[i].entities);
+    for (size_t i = 0; i < GROUPS && !error; i++) {
+        error = turns_end(&e, &e.groups[i]);
     }
-    tide_workspace_free(e.rows);
-    tide_workspace_free(e.gradients);
-    return error;
+    const int ended = examples_end(&e);
+    return error ? error : ended;
 }
 
 /* ---- the kernel ---- */
@@ -221,6 +365,9 @@ static int prepare_numbers(const struct tide_argument *arguments, struct kge_tra
     t->negatives = (size_t)number;
     code = code ? code : tide_kernel_whole(k, arguments, BATCH, 1, SIZE_MOST, &number, error);
     t->batch = (size_t)number;
+    code = code ? code : tide_kernel_whole(k, arguments, AHEAD, 1, SIZE_MOST, &number, error);
+    t->ahead = (size_t)number;
+    t->intended = arguments[INTENDED].number != 0;
     code =
         code ? code : tide_kernel_whole(k, arguments, SEED, 0, UINT64_C(1) << 53, &number, error);
     tide_random_seed(&t->random, number);
@@ -244,6 +391,7 @@ static int prepare(const struct tide_argument *arguments, struct kge_training *t
     t->width = t->entities.width;
     t->relation_width = t->relations.width;
     t->triples = arguments[TRIPLES].tensor.data;
+    t->draws = arguments[SAMPLER].draws;
     int code = kge_widths(t->model, &t->entities, &t->relations, error);
     code = code ? code : tide_kernel_triples(k, arguments, TRIPLES, &triples, error);
     code = code ? code : kge_part(k, arguments, FIRST, COUNT, triples, first, &t->count, error);

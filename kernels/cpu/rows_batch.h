@@ -58,6 +58,7 @@ struct tide_transfer {
     _Alignas(16) uint8_t handle[64];
     bool open;
     int (*wait)(void *handle);
+    bool (*done)(const void *handle);
 };
 
 static inline int tide_transfer_wait(struct tide_transfer *transfers, size_t count) {
@@ -72,9 +73,15 @@ static inline int tide_transfer_wait(struct tide_transfer *transfers, size_t cou
     return error;
 }
 
+/* True: wait would not suspend. */
+static inline bool tide_transfer_done(const struct tide_transfer *transfer) {
+    return !transfer->open || transfer->done(transfer->handle);
+}
+
 static inline int tide_transfer_pull(struct tide_transfer *transfer, const struct tide_rows *rows,
                                      const uint64_t *keys, size_t count, float *values) {
     transfer->wait = rows->wait;
+    transfer->done = rows->done;
     int error = rows->pull_start(rows->table, keys, count, values, transfer->handle);
     transfer->open = error == 0;
     return error;
@@ -85,6 +92,7 @@ static inline int tide_transfer_localize(struct tide_transfer *transfer,
                                          const struct tide_rows *rows, const uint64_t *keys,
                                          size_t count) {
     transfer->wait = rows->wait;
+    transfer->done = rows->done;
     int error = rows->localize_start
                     ? rows->localize_start(rows->table, keys, count, transfer->handle)
                     : 0;
@@ -95,6 +103,7 @@ static inline int tide_transfer_localize(struct tide_transfer *transfer,
 static inline int tide_transfer_push(struct tide_transfer *transfer, const struct tide_rows *rows,
                                      const uint64_t *keys, size_t count, const float *values) {
     transfer->wait = rows->wait;
+    transfer->done = rows->done;
     int error = rows->push_start(rows->table, keys, count, values, transfer->handle);
     transfer->open = error == 0;
     return error;

@@ -483,13 +483,6 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
     struct access a;
     access_begin(&a, c, worker);
     const size_t width = c->table->width;
-    float *scratch = NULL;
-    if (c->table->options.update == TIDE_UPDATE_ADAGRAD) {
-        scratch = tide_alloc(c->shape.floats * sizeof *scratch);
-        if (!scratch) {
-            return TIDE_ENOMEM;
-        }
-    }
     int code = 0;
     for (size_t i = 0; i < count && !code; i++) {
         struct place p;
@@ -500,7 +493,7 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
         }
         if (p.record) {
             tide__note_stamp(p.record, worker->clock);
-            tide__cached_push(&c->shape, p.record, rows + i * width, scratch);
+            tide__cached_push(&c->shape, p.record, rows + i * width);
         } else {
             tide__cut_push(c->table, keys[i], &p.old, p.row, false, worker->clock,
                            rows + i * width);
@@ -509,7 +502,6 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
         write_unlock(c, keys[i], &p, rows + i * width, width);
         tide__store_yield(c->table->store);
     }
-    tide_free(scratch);
     return code;
 }
 

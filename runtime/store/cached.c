@@ -125,7 +125,7 @@ void tide__cached_apply(const struct tide__cached_shape *shape, float *row, cons
 }
 
 void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
-                        const void *delta, float *scratch) {
+                        const void *delta) {
     float *value = tide__cached_value(r), *acc = tide__cached_acc(shape, r);
     r->blocks = shape->all;
     switch (shape->options->update) {
@@ -134,11 +134,7 @@ void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cach
         memcpy(value, delta, shape->floats * sizeof *value);
         break;
     case TIDE_UPDATE_ADAGRAD: /* the step is taken from the sums as they are known here */
-        memcpy(scratch, value, shape->floats * sizeof *scratch);
-        tide__rule_apply(shape->options, value, delta);
-        for (uint32_t i = 0; i < shape->floats; i++) {
-            acc[i] += value[i] - scratch[i];
-        }
+        tide__adagrad_apply(shape->options, value, delta, acc);
         break;
     case TIDE_UPDATE_ADAM:
         add(acc, delta, shape->floats);

@@ -71,9 +71,9 @@ static inline float *tide__cached_acc(const struct tide__cached_shape *shape,
                                        struct tide__cached *r) {
     return r->data + shape->floats;
 }
-/* A push by a worker. `scratch`: shape->floats floats (adagrad). */
+/* A push by a worker. */
 void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
-                        const void *delta, float *scratch);
+                        const void *delta);
 /* Adds to single columns of the value and of what is to be sent; rule `add`. */
 void tide__cached_add(const struct tide__cached_shape *shape, struct tide__cached *r,
                       const uint32_t *columns, const float *values, size_t count);

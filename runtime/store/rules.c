@@ -78,24 +78,41 @@ static inline void root4(float *values) {
 #endif
 }
 
-static void adagrad(const struct tide_table_options *o, float *row, const char *delta,
-                    size_t width) {
+/* `grown`, if not NULL: what the row grows by is added to it. */
+static inline __attribute__((always_inline)) void adagrad(const struct tide_table_options *o,
+                                                          float *row, const char *delta,
+                                                          size_t width, float *grown) {
     float *sum = row + width;
     size_t i = 0;
     for (; i + 4 <= width; i += 4) {
-        float4 d = LOAD(delta + i * 4);
-        float4 s = LOAD(sum + i) + d * d;
+        float4 d = LOAD(delta + i * 4), square = d * d;
+        float4 s = LOAD(sum + i) + square;
         float root[4];
         STORE(sum + i, s);
         STORE(root, s);
         root4(root);
-        STORE(row + i, LOAD(row + i) - EACH(o->lr) * d / (LOAD(root) + EACH(o->epsilon)));
+        float4 step = EACH(o->lr) * d / (LOAD(root) + EACH(o->epsilon));
+        STORE(row + i, LOAD(row + i) - step);
+        if (grown) {
+            STORE(grown + i, LOAD(grown + i) - step);
+            STORE(grown + width + i, LOAD(grown + width + i) + square);
+        }
     }
     for (; i < width; i++) {
-        float d = at(delta, i);
-        sum[i] += d * d;
-        row[i] -= o->lr * d / (sqrtf(sum[i]) + o->epsilon);
+        float d = at(delta, i), square = d * d;
+        sum[i] += square;
+        float step = o->lr * d / (sqrtf(sum[i]) + o->epsilon);
+        row[i] -= step;
+        if (grown) {
+            grown[i] -= step;
+            grown[width + i] += square;
+        }
     }
+}
+
+void tide__adagrad_apply(const struct tide_table_options *o, float *row, const void *delta,
+                         float *grown) {
+    adagrad(o, row, delta, o->width, grown);
 }
 
 static void adam(const struct tide_table_options *o, float *row, const char *delta, size_t width) {
@@ -149,7 +166,7 @@ void tide__rule_apply(const struct tide_table_options *o, float *row, const void
         add_scaled(row, delta, o->width, -o->lr);
         break;
     case TIDE_UPDATE_ADAGRAD:
-        adagrad(o, row, delta, o->width);
+        adagrad(o, row, delta, o->width, NULL);
         break;
     case TIDE_UPDATE_ADAM:
         adam(o, row, delta, o->width);

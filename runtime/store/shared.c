@@ -291,7 +291,7 @@ static int queue(struct tide__shared *s, struct tide__shared_key *k, const void 
 }
 
 int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
-                      const void *delta, float *scratch) {
+                      const void *delta) {
     struct tide__cached *r = tide__shared_copy(k);
     if (!k->unsent_ns) {
         k->unsent_ns = tide_port_now(s->table->store->port);
@@ -299,7 +299,7 @@ int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64
     if (k->state == TIDE__COPY_COMING) {
         return queue(s, k, delta);
     }
-    tide__cached_push(&s->shape, r, delta, scratch);
+    tide__cached_push(&s->shape, r, delta);
     r->dirty = true;
     tide__shared_list(s, k, key);
     return 0;
@@ -307,7 +307,7 @@ int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64
 
 /* enum served, or an error. */
 static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i,
-                 enum tide__kind kind, float *scratch) {
+                 enum tide__kind kind) {
     struct tide__shared_key *k;
     atomic_uint_fast64_t *word;
     const size_t width = s->table->width;
@@ -319,7 +319,7 @@ static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i
     }
     code = ELSEWHERE;
     if (k->state != TIDE__COPY_NONE && kind == TIDE__PUSH) {
-        code = tide__shared_push(s, k, key, pass->in + i * width * sizeof(float), scratch);
+        code = tide__shared_push(s, k, key, pass->in + i * width * sizeof(float));
         code = code ? code : SERVED;
     } else if (k->state == TIDE__COPY_HELD) {
         memcpy(pass->out + i * width, tide__cached_value(tide__shared_copy(k)),
@@ -335,11 +335,11 @@ static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i
 
 /* The keys that copies do not have, in `left`. NOT_YET (pull): begin again later. */
 static int serve_all(struct tide__shared *s, const struct tide__pass *pass, enum tide__kind kind,
-                     float *scratch, struct tide__misses *left) {
+                     struct tide__misses *left) {
     uint64_t hits = 0;
     for (size_t i = 0; i < pass->count; i++) {
         const size_t at = pass->index ? pass->index[i] : i;
-        int code = serve(s, pass, at, kind, scratch);
+        int code = serve(s, pass, at, kind);
         code = code == ELSEWHERE ? tide__misses_add(left, at) : code;
         if (code) {
             return code;
@@ -383,16 +383,10 @@ static void ask_for_copies(struct tide__shared *s, const struct tide__pass *pass
 
 int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum tide__kind kind,
                          struct tide__ticket *t, bool wait) {
-    const bool steps = kind == TIDE__PUSH && s->shape.floats > s->table->width;
     const size_t count = pass->count;
     const uint32_t *index = pass->index;
-    float *scratch = steps ? tide_alloc(s->shape.floats * sizeof *scratch) : NULL;
-    if (steps && !scratch) {
-        return tide_fail(TIDE_ENOMEM, "no memory for a step of table '%s'", s->table->name);
-    }
     int code = kind == TIDE__PUSH ? wait_for_queue(s, count) : 0;
     if (code) {
-        tide_free(scratch);
         return code;
     }
     do {
@@ -402,7 +396,7 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
         tide__misses_init(&left);
         pass->count = count;
         pass->index = index;
-        code = serve_all(s, pass, kind, scratch, &left);
+        code = serve_all(s, pass, kind, &left);
         if (TIDE_BUGGIFY(shared_late) && tide_fiber_current()) {
             (void)tide_sleep(TIDE_SECOND / 1000);
         }
@@ -426,7 +420,6 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
         int result = tide__ticket_wait(t);
         code = code ? code : result;
     }
-    tide_free(scratch);
     return code;
 }
 

@@ -153,10 +153,9 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
 void tide__shared_release(struct tide__shared *s, atomic_uint_fast64_t *word, uint64_t old);
 /* *takes* a push that waited for its row. */
 void tide__shared_queued_free(struct tide__shared *s, struct tide__queued *queued);
-/* Latched, COMING or HELD. `scratch`: of shape.floats floats where the rule takes steps (adagrad).
- */
+/* Latched, COMING or HELD. */
 int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
-                      const void *delta, float *scratch);
+                      const void *delta);
 /* Latched: the fiber is to look at it. */
 void tide__shared_list(struct tide__shared *s, struct tide__shared_key *k, uint64_t key);
 void tide__shared_wake(struct tide__shared *s);

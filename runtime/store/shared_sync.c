@@ -27,7 +27,6 @@ struct batch {
     uint64_t *keys, *since, *here;
     struct tide_blob *blob; /* of the rows: updates are kept in it until they are answered */
     float *rows;
-    float *scratch; /* of a row */
 };
 
 static int batch_init(struct batch *b, struct tide__shared *s) {
@@ -39,8 +38,7 @@ static int batch_init(struct batch *b, struct tide__shared *s) {
     b->here = tide_alloc((b->most + 63) / 64 * sizeof *b->here);
     b->blob = tide_blob_create(b->most * row);
     b->rows = b->blob ? b->blob->data : NULL;
-    b->scratch = tide_alloc(row);
-    return b->keys && b->since && b->here && b->rows && b->scratch
+    return b->keys && b->since && b->here && b->rows
                ? 0
                : tide_fail(TIDE_ENOMEM, "no memory for the copies of table '%s'", s->table->name);
 }
@@ -50,7 +48,6 @@ static void batch_release(struct batch *b) {
     tide_free(b->since);
     tide_free(b->here);
     tide_blob_unref(b->blob);
-    tide_free(b->scratch);
 }
 
 static bool is_here(const struct batch *b, size_t i) {
@@ -283,7 +280,7 @@ static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, c
     k->unseen_ns = TIDE_MUTANT(share_notice_overtaken) ? 0 : k->unseen_ns;
     while (queued) {
         struct tide__queued *next = queued->next;
-        (void)tide__shared_push(s, k, key, queued->delta, b->scratch);
+        (void)tide__shared_push(s, k, key, queued->delta);
         tide__shared_queued_free(s, queued);
         queued = next;
     }

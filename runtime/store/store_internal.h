@@ -265,6 +265,9 @@ void tide__slots_deinit(struct tide_table *table);
 /* ---- rules.c, init.c ---- */
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
+/* The same for rule adagrad; what values and sums grow by is added to `grown`. */
+void tide__adagrad_apply(const struct tide_table_options *options, float *row, const void *delta,
+                         float *grown);
 void tide__row_add(float *row, const void *delta, size_t count); /* unaligned */
 /* A raw row: in place of the one that is there, or (TIDE__SUMS) added to it. */
 void tide__row_put(const struct tide_table *table, float *row, const void *from, uint8_t flags);

@@ -52,9 +52,12 @@ awk 'BEGIN { srand(3); for (i = 0; i < 4000; i++) {
     part = i % 20 == 0 ? "valid" : (i % 20 == 1 ? "test" : "train")
     printf "e%d\tr%d\te%d\n", int(rand() * 4000), int(rand() * 8), int(rand() * 4000) > ("wide/" part ".txt") } }'
 for technique in relocate intent; do
-    run 0 run "$root/examples/kge.lua" --data wide --mode steps --neg 4 --dim 8 --epochs 2 --nodes 2 --cluster \
-        --technique $technique --json
-    more "$(value local_share)" 0.9 || fail "steps, $technique: $(value local_share) of the accesses are local"
+    for sampling in preloc local; do
+        run 0 run "$root/examples/kge.lua" --data wide --mode steps --neg 4 --dim 8 --epochs 2 --nodes 2 --cluster \
+            --technique $technique --sampling $sampling --json
+        more "$(value local_share)" 0.9 ||
+            fail "steps, $technique, $sampling: $(value local_share) of the accesses are local"
+    done
 done
 nothing_left
 finish

@@ -50,6 +50,15 @@ local job = tide.job {
     refused("is not one of its values", t.sampler, t, {scheme = "pools"})
     refused("not both", t.sampler, t, {scheme = "pool", level = "conform"})
     refused("keys 990 to 1009 of 0..999", t.sampler, t, {first = 990, count = 20})
+    local triples = tide.tensor.zeros("u32", 2, 3)
+    local function train(sampler)
+      return tide.kernel "kge_train" {entities = t, relations = t, triples = triples, entity_count = 1000, mode = "steps",
+        sampler = sampler}
+    end
+    s = t:sampler {level = "none"}
+    assert(train(s).examples == 2 and s:stats().pulled == 40)
+    refused("'sampler' is table", train, {})
+    refused("it must be a sampler that is not a function", train, t:sampler {dist = function() return 7 end})
     t:sampler {scheme = "pool"}:prepare(10) -- left open: the state's end gives it up
     w:log "fine"
   end,

@@ -136,6 +136,11 @@ static inline int plain_wait(void *handle) {
     return 0;
 }
 
+static inline bool plain_done(const void *handle) {
+    (void)handle;
+    return true;
+}
+
 /* Rows uniform in [-scale, scale) from `seed` (0: all zero). sum_init: start of the Adagrad sums.
  */
 static inline void plain_init(struct plain_table *t, uint64_t count, uint32_t width, float lr,
@@ -168,7 +173,8 @@ static inline struct tide_rows plain_rows(struct plain_table *t) {
                               .push = plain_push,
                               .pull_start = plain_pull_start,
                               .push_start = plain_push_start,
-                              .wait = plain_wait};
+                              .wait = plain_wait,
+                              .done = plain_done};
 }
 
 static inline int plain_add(void *table, const uint64_t *keys, size_t count, const float *rows) {
