@@ -25,14 +25,14 @@ struct world {
 
 static void push_some(struct world *w, struct tide_random *random) {
     const uint32_t width = w->shape.floats;
-    float whole[WIDTH_MAX], values[4], scratch[WIDTH_MAX];
+    float whole[WIDTH_MAX], values[4];
     uint32_t columns[4];
     if (tide_random_below(random, 8) == 0) {
         for (uint32_t i = 0; i < width; i++) {
             whole[i] = (float)tide_random_below(random, 5);
             w->own[i] += whole[i];
         }
-        tide__cached_push(&w->shape, w->r, whole, scratch);
+        tide__cached_push(&w->shape, w->r, whole);
     } else {
         const size_t count = 1 + (size_t)tide_random_below(random, 4);
         for (size_t i = 0; i < count; i++) {
