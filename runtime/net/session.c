@@ -250,9 +250,9 @@ static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
         if (news == 0) {
             continue;
         }
-        bool much = news > tide_net_scaled(tide__credit_window(i), grant) / 4 ||
-                    (consumed[i] == s->delivered[i] && news >= (narrow ? 1 : 16 << 10));
-        worth = worth || much || all;
+        worth = worth || all ||
+                (consumed[i] == s->delivered[i] && news >= (narrow ? 1 : 16 << 10)) ||
+                news > tide_net_scaled(tide__credit_window(i), grant) / 4;
     }
     return worth;
 }

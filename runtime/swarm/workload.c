@@ -242,7 +242,7 @@ static void try_again(struct worker *worker, struct issued *op) {
         }
         op->code = issue(worker, op, NULL);
         op->returned = tide_sim_now(worker->world->sim);
-        (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
+        tide_text_copy(op->text, sizeof op->text, op->code < 0 ? tide_error_message() : "");
     }
 }
 
@@ -255,7 +255,7 @@ static void finish_oldest(struct worker *worker) {
             "waits for", worker->world->tables[op->table].name, op->count, names[op->kind]};
         code = tide_ticket_wait(&op->ticket);
         op->returned = tide_sim_now(worker->world->sim);
-        (void)snprintf(op->text, sizeof op->text, "%s", code < 0 ? tide_error_message() : "");
+        tide_text_copy(op->text, sizeof op->text, code < 0 ? tide_error_message() : "");
         op->code = code;
         try_again(worker, op);
         code = op->code;
@@ -384,7 +384,7 @@ static void operate(struct worker *worker, unsigned burst) {
         (struct doing){"works on", w->tables[op->table].name, op->count, names[op->kind]};
     op->code = issue(worker, op, op->sync ? NULL : &op->ticket);
     op->returned = tide_sim_now(worker->world->sim);
-    (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
+    tide_text_copy(op->text, sizeof op->text, op->code < 0 ? tide_error_message() : "");
     op->sync = op->sync || op->code < 0; /* a refused one has no ticket */
     try_again(worker, op);
     ring->count++;
