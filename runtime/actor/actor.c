@@ -274,13 +274,15 @@ static void describe_wait(struct tide_fiber *fiber, const char *why, struct tide
                    clock = atomic_load_explicit(&fiber->waits_clock, memory_order_relaxed);
     const uint64_t key = atomic_load_explicit(&fiber->waits_key, memory_order_relaxed);
     char row[64] = "", of[32] = "";
-    if (node != 0) {
-        snprintf(row, sizeof row, ", key %llu of n%u", (unsigned long long)key, node);
-    }
+    tide_text_copy(info->waits_for, 48, why);
     if (node != 0 && clock != UINT32_MAX) {
         snprintf(of, sizeof of, " at clock %u", clock);
     }
-    snprintf(info->waits_for, sizeof info->waits_for, "%.47s%s%s", why, row, of);
+    if (node != 0) {
+        const size_t used = strlen(info->waits_for);
+        snprintf(row, sizeof row, ", key %llu of n%u", (unsigned long long)key, node);
+        snprintf(info->waits_for + used, sizeof info->waits_for - used, "%s%s", row, of);
+    }
     info->waits_since = atomic_load_explicit(&fiber->waits_since, memory_order_relaxed);
 }
 
@@ -296,9 +298,9 @@ static void describe(struct actor *actor, struct tide_actor_info *info) {
         .fiber = actor->run != NULL,
     };
     if (actor->name != NULL) {
-        snprintf(info->name, sizeof info->name, "%s", actor->name);
+        tide_text_copy(info->name, sizeof info->name, actor->name);
     }
-    snprintf(info->type, sizeof info->type, "%s", actor->type);
+    tide_text_copy(info->type, sizeof info->type, actor->type);
     struct tide_fiber *fiber = __atomic_load_n(&actor->fibers, __ATOMIC_ACQUIRE);
     const char *why = fiber == NULL ? NULL : atomic_load_explicit(&fiber->waits_for, memory_order_relaxed);
     if (why != NULL) {

@@ -207,6 +207,10 @@ struct scheduler {
     uint32_t call_count, call_capacity;
     uint64_t next_id;
     struct message *free_messages[MESSAGE_CLASSES];
+    struct fresh_blocks {
+        char *at;
+        uint32_t left;
+    } fresh[MESSAGE_CLASSES]; /* the newest slab's rest, by class */
     void *message_slabs;
     struct { /* messages of one other pool, waiting to be given back together */
         struct scheduler *target;

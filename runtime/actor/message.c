@@ -6,7 +6,7 @@
 #include "actor/internal.h"
 
 static const uint32_t class_bytes[MESSAGE_CLASSES] = {224, 640, 4224};
-enum { SLAB_BYTES = 64 << 10, GIVE_BACK_MAX = 32, HEAP_CLASS = MESSAGE_CLASSES };
+enum { SLAB_BYTES = 64 << 10, SLAB_HEAD = 64, GIVE_BACK_MAX = 32, HEAP_CLASS = MESSAGE_CLASSES };
 
 static unsigned class_of(size_t total) {
     for (unsigned i = 0; i < MESSAGE_CLASSES; i++) {
@@ -17,22 +17,25 @@ static unsigned class_of(size_t total) {
     return HEAP_CLASS;
 }
 
-static bool add_slab(struct scheduler *s, unsigned size_class) {
-    char *slab = tide_alloc(SLAB_BYTES);
-    if (slab == NULL) {
-        return false;
+/* A block that was never used. A slab's memory is touched as it is needed: many take a few blocks of one. */
+static struct message *fresh_block(struct scheduler *s, unsigned size_class) {
+    struct fresh_blocks *fresh = &s->fresh[size_class];
+    if (fresh->left == 0) {
+        char *slab = tide_alloc(SLAB_BYTES);
+        if (slab == NULL) {
+            return NULL;
+        }
+        *(void **)(void *)slab = s->message_slabs;
+        s->message_slabs = slab;
+        fresh->at = slab + SLAB_HEAD;
+        fresh->left = (SLAB_BYTES - SLAB_HEAD) / class_bytes[size_class];
     }
-    *(void **)(void *)slab = s->message_slabs;
-    s->message_slabs = slab;
-    uint32_t bytes = class_bytes[size_class];
-    for (size_t at = 64; at + bytes <= SLAB_BYTES; at += bytes) {
-        struct message *m = (struct message *)(void *)(slab + at);
-        m->pool = s;
-        m->size_class = (uint8_t)size_class;
-        m->next = s->free_messages[size_class];
-        s->free_messages[size_class] = m;
-    }
-    return true;
+    struct message *m = (struct message *)(void *)fresh->at;
+    fresh->at += class_bytes[size_class];
+    fresh->left--;
+    m->pool = s;
+    m->size_class = (uint8_t)size_class;
+    return m;
 }
 
 static void take_freed(struct scheduler *s) {
@@ -61,11 +64,12 @@ struct message *message_create(struct scheduler *pool, size_t inline_bytes) {
         if (pool->free_messages[size_class] == NULL) {
             take_freed(pool);
         }
-        if (pool->free_messages[size_class] == NULL && !add_slab(pool, size_class)) {
+        m = pool->free_messages[size_class];
+        if (m != NULL) {
+            pool->free_messages[size_class] = m->next;
+        } else if ((m = fresh_block(pool, size_class)) == NULL) {
             return NULL;
         }
-        m = pool->free_messages[size_class];
-        pool->free_messages[size_class] = m->next;
     }
     m->next = NULL;
     m->owner = NULL;

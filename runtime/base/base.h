@@ -81,6 +81,15 @@ void *tide_map(size_t size, bool guard);
 void tide_unmap(void *memory, size_t size);
 void tide_decommit(void *memory, size_t size); /* contents are lost, address space stays */
 
+/* ---- text ---- */
+/* Into `out`, cut to its size. What snprintf("%s") does, which takes many times as long in a process where a library has
+ * registered conversions of its own (libquadmath, which OpenBLAS brings). */
+static inline void tide_text_copy(char *out, size_t size, const char *text) {
+    const size_t length = strnlen(text, size - 1);
+    memcpy(out, text, length);
+    out[length] = '\0';
+}
+
 /* ---- spin lock: for a few instructions, never across a fiber switch ---- */
 struct tide_lock {
     atomic_bool held;

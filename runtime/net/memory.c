@@ -10,6 +10,9 @@
 #include "net/inside.h"
 
 uint64_t tide_net_scaled(uint64_t window, uint64_t grant) {
+    if (grant == UINT64_MAX) {
+        return window;
+    }
     /* control, store and bulk together: what a grant is compared with */
     uint64_t all = 0;
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {

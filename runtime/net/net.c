@@ -500,7 +500,7 @@ int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacit
     int state = net->state;
     *code = net->code;
     if (capacity > 0) {
-        snprintf(reason, capacity, "%s", net->reason);
+        tide_text_copy(reason, capacity, net->reason);
     }
     tide_unlock(&net->lock);
     return state;

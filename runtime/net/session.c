@@ -235,33 +235,32 @@ void tide__sessions_release(struct tide_net *net) {
 
 /* ---- telling what came, and hearing it ---- */
 
-/* Is there enough news for a frame of its own? Fills what is consumed of each lane. */
-static bool is_worth_telling(struct tide_session *s, uint64_t now, bool all,
-                             uint64_t consumed[TIDE_LANE_COUNT]) {
-    uint64_t frames = s->link->intake.sequenced - s->told;
-    bool worth = s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) ||
-                 frames >= ACK_FRAMES || now >= s->tell_at || (all && frames > 0) ||
-                 (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES);
+/* Is there enough news for a frame of its own? */
+static bool is_worth_telling(const struct tide_session *s, uint64_t now, bool all) {
+    const uint64_t frames = s->link->intake.sequenced - s->told;
+    if (s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= ACK_FRAMES ||
+        now >= s->tell_at || (all && frames > 0) ||
+        (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES)) {
+        return true;
+    }
     const uint64_t grant = atomic_load_explicit(&s->net->memory_grant, memory_order_relaxed);
     const bool narrow = grant != UINT64_MAX; /* the peer may wait for each message */
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        consumed[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
-        uint64_t news = consumed[i] - s->granted[i];
-        if (news == 0) {
-            continue;
+        const uint64_t consumed =
+            atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
+        const uint64_t news = consumed - s->granted[i];
+        if (news > 0 && (all || (consumed == s->delivered[i] && news >= (narrow ? 1 : 16 << 10)) ||
+                         news > tide_net_scaled(tide__credit_window(i), grant) / 4)) {
+            return true;
         }
-        bool much = news > tide_net_scaled(tide__credit_window(i), grant) / 4 ||
-                    (consumed[i] == s->delivered[i] && news >= (narrow ? 1 : 16 << 10));
-        worth = worth || much || all;
     }
-    return worth;
+    return false;
 }
 
 /* Tells the peer what has come and what its messages' receivers have consumed: at once when it is
  * much, else a little later or with the next beat. */
 static void tell(struct tide_session *s, uint64_t now, bool all) {
-    uint64_t consumed[TIDE_LANE_COUNT] = {0};
-    if (!is_worth_telling(s, now, all, consumed)) {
+    if (!is_worth_telling(s, now, all)) {
         return;
     }
     uint8_t body[96];
@@ -275,8 +274,8 @@ static void tell(struct tide_session *s, uint64_t now, bool all) {
     s->tell_now = false;
     tide_write_uint(&w, s->told);
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        tide_write_uint(&w, consumed[i]);
-        s->granted[i] = consumed[i];
+        s->granted[i] = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
+        tide_write_uint(&w, s->granted[i]);
     }
     if (capped) {
         tide__memory_write(s->net, &w);

@@ -27,8 +27,26 @@ void tide__sim_grow(void **array, size_t count, size_t *room, size_t element) {
     }
 }
 
+__extension__ typedef unsigned __int128 wide; /* not ISO C, but in gcc and clang on every 64-bit target */
+
+/* One comparison of both, without a branch: which of two events is the earlier nobody can predict. */
 static bool before(const struct sim_event *a, const struct sim_event *b) {
-    return a->time != b->time ? a->time < b->time : a->tie < b->tie;
+    return ((wide)a->time << 64 | a->tie) < ((wide)b->time << 64 | b->tie);
+}
+
+/* The earliest of the children from `first` on. */
+static size_t least_child(const struct tide_sim *sim, size_t first) {
+    const struct sim_event *heap = sim->heap;
+    size_t least = first;
+    if (first + HEAP_ARITY <= sim->heap_count) {
+        const size_t a = first + before(&heap[first + 1], &heap[first]),
+                     b = first + 2 + before(&heap[first + 3], &heap[first + 2]);
+        return a + (b - a) * before(&heap[b], &heap[a]);
+    }
+    for (size_t child = first + 1; child < sim->heap_count; child++) {
+        least = before(&heap[child], &heap[least]) ? child : least;
+    }
+    return least;
 }
 
 static void heap_push(struct tide_sim *sim, struct sim_event event) {
@@ -81,17 +99,8 @@ static struct sim_event pop(struct tide_sim *sim) {
     struct sim_event top = sim->heap[0];
     struct sim_event last = sim->heap[--sim->heap_count];
     size_t i = 0;
-    for (;;) {
-        size_t first = i * HEAP_ARITY + 1, least = first;
-        if (first >= sim->heap_count) {
-            break;
-        }
-        for (size_t child = first + 1; child < first + HEAP_ARITY && child < sim->heap_count;
-             child++) {
-            if (before(&sim->heap[child], &sim->heap[least])) {
-                least = child;
-            }
-        }
+    while (i * HEAP_ARITY + 1 < sim->heap_count) {
+        const size_t least = least_child(sim, i * HEAP_ARITY + 1);
         if (!before(&sim->heap[least], &last)) {
             break;
         }

@@ -225,17 +225,18 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
             any = any || (b->to == from && !TIDE_MUTANT(leave_before_arrivals)); /* on their way to who leaves now: they go on from there */
         }
     }
-    bool plans = false;
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        any = any || entry->homes[s] == from;
-        plans = plans || (entry->homes[s] == from && !planned[s]);
+    bool plans = false; /* what is under way is looked at often, and mostly all is planned */
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !plans; s++) {
+        const bool here = entry->homes[s] == from;
+        any |= here;
+        plans = here && !planned[s];
     }
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && plans && !code; s++) {
-        for (size_t t = 0; t < target_count; t++) {
+    for (size_t t = 0; t < target_count && plans && !code; t++) {
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
             load[t] += entry->homes[s] == targets[t];
         }
     }
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !code; s++) {
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && plans && !code; s++) {
         if (entry->homes[s] != from || planned[s]) {
             continue;
         }

@@ -242,7 +242,7 @@ static void try_again(struct worker *worker, struct issued *op) {
         }
         op->code = issue(worker, op, NULL);
         op->returned = tide_sim_now(worker->world->sim);
-        (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
+        tide_text_copy(op->text, sizeof op->text, op->code < 0 ? tide_error_message() : "");
     }
 }
 
@@ -255,7 +255,7 @@ static void finish_oldest(struct worker *worker) {
             "waits for", worker->world->tables[op->table].name, op->count, names[op->kind]};
         code = tide_ticket_wait(&op->ticket);
         op->returned = tide_sim_now(worker->world->sim);
-        (void)snprintf(op->text, sizeof op->text, "%s", code < 0 ? tide_error_message() : "");
+        tide_text_copy(op->text, sizeof op->text, code < 0 ? tide_error_message() : "");
         op->code = code;
         try_again(worker, op);
         code = op->code;
@@ -267,12 +267,16 @@ static void finish_oldest(struct worker *worker) {
 
 /* ---- issuing ---- */
 
+static unsigned batch_most(const struct world *w) {
+    const unsigned most = (unsigned)option(w, SWARM_BATCH);
+    return most < BATCH_MAX ? most : BATCH_MAX;
+}
+
 static void choose_keys(struct worker *worker, struct issued *op, unsigned burst) {
     struct world *w = worker->world;
     const struct table *table = &w->tables[op->table];
-    unsigned most = (unsigned)option(w, SWARM_BATCH);
     uint32_t base = table->counts ? 0 : table->keys * (burst / 3 % GENERATIONS);
-    op->count = (unsigned)between(&worker->random, 1, most < BATCH_MAX ? most : BATCH_MAX);
+    op->count = (unsigned)between(&worker->random, 1, batch_most(w));
     for (unsigned i = 0; i < op->count; i++) {
         op->numbers[i] = base + (uint32_t)tide_random_below(&worker->random, table->keys);
         op->keys[i] = key_of(table, op->numbers[i]);
@@ -384,7 +388,7 @@ static void operate(struct worker *worker, unsigned burst) {
         (struct doing){"works on", w->tables[op->table].name, op->count, names[op->kind]};
     op->code = issue(worker, op, op->sync ? NULL : &op->ticket);
     op->returned = tide_sim_now(worker->world->sim);
-    (void)snprintf(op->text, sizeof op->text, "%s", op->code < 0 ? tide_error_message() : "");
+    tide_text_copy(op->text, sizeof op->text, op->code < 0 ? tide_error_message() : "");
     op->sync = op->sync || op->code < 0; /* a refused one has no ticket */
     try_again(worker, op);
     ring->count++;
@@ -481,10 +485,11 @@ static struct worker *worker_make(struct node *node) {
     ring->size = (unsigned)option(w, SWARM_DEPTH);
     ring->list = tide_alloc_zero(ring->size, sizeof *ring->list);
     TIDE_ASSERT(ring->list != NULL);
+    const size_t batch = batch_most(w);
     for (unsigned i = 0; i < ring->size; i++) {
-        ring->list[i].rows = tide_alloc((size_t)BATCH_MAX * COUNTING_MAX * sizeof(float));
-        ring->list[i].acked = tide_alloc((size_t)BATCH_MAX * COUNTING_MAX * sizeof(uint16_t));
-        ring->list[i].own = tide_alloc(BATCH_MAX * sizeof(uint16_t));
+        ring->list[i].rows = tide_alloc(batch * COUNTING_MAX * sizeof(float));
+        ring->list[i].acked = tide_alloc(batch * COUNTING_MAX * sizeof(uint16_t));
+        ring->list[i].own = tide_alloc(batch * sizeof(uint16_t));
         TIDE_ASSERT(ring->list[i].rows && ring->list[i].acked && ring->list[i].own);
     }
     for (unsigned t = 0; t < w->table_count && worker->index < COUNTING_MAX; t++) {

@@ -634,15 +634,16 @@ static void look_at_all(struct world *w) {
 
 /* ---- the run ---- */
 
+/* The verdict is there. The controller ends first: else the others regroup each time one is gone. */
 static void release(struct world *w) {
-    for (unsigned i = 0; i < w->node_count; i++) {
-        if (w->nodes[i]->node != NULL && !is_first(w->nodes[i])) {
-            node_end(w->nodes[i], NODE_GONE);
-        }
-    }
     struct node *first = node_named(w, "n1");
     if (first != NULL && first->node != NULL) {
         node_end(first, NODE_GONE);
+    }
+    for (unsigned i = 0; i < w->node_count; i++) {
+        if (w->nodes[i]->node != NULL) {
+            node_end(w->nodes[i], NODE_GONE);
+        }
     }
     faults_release(w);
     tide_sim_destroy(w->sim);
