@@ -26,6 +26,7 @@ struct world {
     char directory[64];
     struct tide_node nodes[WORLD_NODES];
     unsigned count;
+    bool evacuates; /* set between open and the first start */
     unsigned controllers; /* so many hold the log; set between open and the first start */
 };
 
@@ -116,6 +117,7 @@ static inline int world_start(struct world *w, const char *name, bool give_name,
                                   .join = join,
                                   .workers = 1,
                                   .store = true,
+                                  .evacuates = w->evacuates,
                                   .controllers = join == NULL ? w->controllers : 0,
                                   .client = client};
     rc = tide_net_create(node->system, &no, &node->net);
