@@ -594,6 +594,15 @@ bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out)
     return found;
 }
 
+void tide_net_name(struct tide_net *net, uint16_t id, char out[96]) {
+    struct tide_member member;
+    if (tide_net_member(net, id, &member)) {
+        (void)snprintf(out, 96, "%s (%u)", member.name, (unsigned)id);
+    } else {
+        (void)snprintf(out, 96, "%u", (unsigned)id);
+    }
+}
+
 void tide_net_watch(struct tide_net *net, struct tide_member_watch *watch) {
     tide_lock(&net->lock);
     watch->next = net->new_watches;

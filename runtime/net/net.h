@@ -88,6 +88,8 @@ size_t tide_net_news(struct tide_net *net, const uint8_t *known, struct tide_mem
 bool tide_net_find(struct tide_net *net, const char *name, uint16_t *id);
 /* Member by id; false if never seen. Any thread. */
 bool tide_net_member(struct tide_net *net, uint16_t id, struct tide_member *out);
+/* "n3 (7)", for people; the number alone if this node does not know it. Names are used again, numbers are not. */
+void tide_net_name(struct tide_net *net, uint16_t id, char out[96]);
 
 /* Called on I/O thread 0, first for every member that is there already, then for every change of a member's state, this
  * node's own included, in view order. */

@@ -97,18 +97,25 @@ static bool is_reachable(struct tide_peer *peer) {
 
 static int refuse(const struct tide_peer *peer, bool narrowed) {
     struct tide_memory_report report;
-    char who[16];
+    char name[96], who[104];
     tide_net_memory(peer->net, peer->id, &report);
-    snprintf(who, sizeof who, "node n%u", (unsigned)peer->id);
+    tide_net_name(peer->net, peer->id, name);
+    snprintf(who, sizeof who, "node %s", name);
     return narrowed && report.cap > 0
                ? tide_net_memory_refuse(who, &report, "it has not consumed what it was sent")
                : tide_fail(TIDE_EBUSY, "%s has not consumed what it was sent", who);
 }
 
+static int not_connected(struct tide_net *net, uint16_t id) {
+    char name[96];
+    tide_net_name(net, id, name);
+    return tide_fail(TIDE_EUNREACHABLE, "node %s is not connected", name);
+}
+
 int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,
                      struct tide_fiber *waiter) {
     if (!is_reachable(peer)) {
-        return tide_fail(TIDE_EUNREACHABLE, "node n%u is not connected", (unsigned)peer->id);
+        return not_connected(peer->net, peer->id);
     }
     if (bytes > tide__frame_limit(lane) + TIDE_FRAME_HEAD) {
         return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes,
@@ -138,9 +145,7 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
         return TIDE_EBUSY;
     }
     tide_free(entry);
-    return is_reachable(peer)
-               ? 0
-               : tide_fail(TIDE_EUNREACHABLE, "node n%u is not connected", (unsigned)peer->id);
+    return is_reachable(peer) ? 0 : not_connected(peer->net, peer->id);
 }
 
 void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes) {
@@ -205,7 +210,9 @@ static void refuse_oversized(struct tide_net *net, struct tide_peer *peer,
     char text[120];
     snprintf(text, sizeof text, "an answer of %zu bytes; %zu are allowed", tide_outgoing_body(m),
              tide__frame_limit(m->lane));
-    tide_log(TIDE_LOG_WARN, net->name, "to node n%u: %s", (unsigned)tide_address_node(m->to), text);
+    char name[96];
+    tide_net_name(net, tide_address_node(m->to), name);
+    tide_log(TIDE_LOG_WARN, net->name, "to node %s: %s", name, text);
     if (m->kind == TIDE_FRAME_REPLY) {
         uint8_t body[160];
         struct tide_writer w;
@@ -229,8 +236,9 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     uint16_t id = tide_address_node(m->to);
     struct tide_peer *peer = tide__peer(net, id);
     if (peer == NULL || !is_reachable(peer)) {
-        char text[60];
-        snprintf(text, sizeof text, "node n%u is not connected", (unsigned)id);
+        char name[96], text[130];
+        tide_net_name(net, id, name);
+        snprintf(text, sizeof text, "node %s is not connected", name);
         fail_message(net, peer, m, TIDE_EUNREACHABLE, text);
         return;
     }

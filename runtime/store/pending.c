@@ -18,9 +18,8 @@
 #include "store/shared.h"
 
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]) {
-    struct tide_member member;
-    if (store->net && tide_net_member(store->net, node, &member)) {
-        (void)snprintf(out, 96, "%s (%u)", member.name, (unsigned)node);
+    if (store->net) {
+        tide_net_name(store->net, node, out);
     } else {
         (void)snprintf(out, 96, "%u", (unsigned)node);
     }
