@@ -49,6 +49,7 @@ location_localize_overtakes swarm    order|linearizable|answers|progress
 location_term_ignored       swarm    order|linearizable|answers|progress
 returned_in_line            swarm,$returning order|linearizable
 slot_not_closed               test_store_relocate asynchronous_order_is_kept_while_slots_move_too
+answers_half_made             journal  .
 dead_home_mapped              test_store_loss
 leaver_died_untold            test_store_loss
 closed_keeps_wishes           test_store_relocate asynchronous_order_is_kept_while_slots_move_too

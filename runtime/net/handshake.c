@@ -272,7 +272,8 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
                "another node listens in its place");
     } else if (hello->incarnation == net->incarnation) {
         refuse(link, TIDE_EINVAL, "this node called itself", "a node cannot join itself");
-    } else if ((hello->id == 0 ? accept_joiner(link, hello) : accept_known(link, hello)) == 1) {
+    } else if (!tide__net_is_complete(link->net) ||
+               (hello->id == 0 ? accept_joiner(link, hello) : accept_known(link, hello)) == 1) {
         link->hello = *hello;
         link->state = LINK_PARKED;
         link->net->parked = true;

@@ -282,7 +282,7 @@ void tide__link_free(struct tide_link *link);
 
 void tide__handshake_begin(struct tide_link *link); /* dialler, connected */
 int tide__handshake_frame(struct tide_link *link, const struct tide_frame *frame);
-void tide__handshake_unpark(struct tide_net *net); /* a new view is there */
+void tide__handshake_unpark(struct tide_net *net); /* a new view is there, or this node is complete */
 
 /* ---- the ring (ring.c) and its gossip (gossip.c) ---- */
 
@@ -543,6 +543,10 @@ void tide__join_failed(struct tide_net *net, bool passing, int code, const char 
 
 static inline uint16_t tide__net_id(struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->id, memory_order_relaxed);
+}
+/* Until tide_net_join the actors that others write to may not be there: nobody is dialled or answered. */
+static inline bool tide__net_is_complete(const struct tide_net *net) {
+    return net->joining || TIDE_MUTANT(answers_half_made);
 }
 static inline uint64_t tide__net_now(struct tide_net *net) {
     return tide_port_now(net->port);

@@ -121,6 +121,7 @@ static void dial_join(struct tide_net *net) {
 
 static void begin_join(struct tide_net *net) {
     net->joining = true;
+    tide__handshake_unpark(net);
     if (net->controls || net->finished) {
         return;
     }
@@ -216,6 +217,9 @@ static uint64_t flush(void *arg) {
     /* acquire: pairs with the release in tide_net_join, tide_net_leave */
     if (!net->joining && atomic_load_explicit(&net->join_wanted, memory_order_acquire)) {
         begin_join(net);
+    }
+    if (!tide__net_is_complete(net)) {
+        return TIDE_NEVER;
     }
     if (!net->leave_sent && atomic_load_explicit(&net->leave_wanted, memory_order_acquire)) {
         begin_leave(net);
