@@ -605,7 +605,6 @@ static void compare_counts(struct world *w, unsigned t) {
 static void look_at_all(struct world *w) {
     looks = tide_alloc_zero(w->node_count, sizeof *looks);
     TIDE_ASSERT(looks != NULL);
-    look_count = 0;
     for (unsigned i = 0; i < w->node_count; i++) {
         if (w->nodes[i]->state == NODE_UP && look_start(w, &looks[look_count], w->nodes[i])) {
             look_count++;
@@ -622,6 +621,10 @@ static void look_at_all(struct world *w) {
             compare_one_hot(w, t);
         }
     }
+}
+
+/* When no fiber runs any more: those of a run that failed may not have seen all. */
+static void looks_release(const struct world *w) {
     for (unsigned i = 0; i < look_count; i++) {
         for (unsigned t = 0; t < w->table_count; t++) {
             tide_free(looks[i].sets[t]);
@@ -630,6 +633,8 @@ static void look_at_all(struct world *w) {
         }
     }
     tide_free(looks);
+    looks = NULL;
+    look_count = 0;
 }
 
 /* ---- the run ---- */
@@ -645,6 +650,7 @@ static void release(struct world *w) {
             node_end(w->nodes[i], NODE_GONE);
         }
     }
+    looks_release(w);
     faults_release(w);
     tide_sim_destroy(w->sim);
     workload_deinit(w);
