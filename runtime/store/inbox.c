@@ -120,8 +120,8 @@ static void on_reply(struct tide_store *store, uint16_t from, size_t fields,
     if (whole) {
         tide__pending_refused(store, id, (int)code, text);
     } else {
-        tide__pending_answer(store, id, (int)code, text, positions, (size_t)count, rows_code, rows,
-                             rows ? rows_size / (size_t)count : 0);
+        tide__pending_answer(store, from, id, (int)code, text, positions, (size_t)count, rows_code,
+                             rows, rows ? rows_size / (size_t)count : 0);
     }
 }
 

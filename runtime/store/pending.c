@@ -151,10 +151,11 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
     return true;
 }
 
-/* Ours. Keys of a relocating table that are answered now; what was answered before does not count.
- * SIZE_MAX: not a key of the message. */
-static size_t settle(struct tide_store *store, struct tide__pending *p, const uint8_t *positions,
-                     size_t count) {
+/* Ours. Keys that are answered now; what was answered before does not count, nor what a node
+ * (`refused_by`; 0: nobody did) refuses that has gone out again to another since: that one's answer
+ * counts. SIZE_MAX: not a key of the message. */
+static size_t settle(struct tide_store *store, struct tide__pending *p, uint16_t refused_by,
+                     const uint8_t *positions, size_t count) {
     const uint16_t self = tide__store_self(store);
     uint16_t *ats = p->at;
     const uint32_t known = p->count;
@@ -168,6 +169,9 @@ static size_t settle(struct tide_store *store, struct tide__pending *p, const ui
             break;
         }
         const uint16_t at = ats[position];
+        if (refused_by && at != refused_by) {
+            continue;
+        }
         fresh += at != 0 || TIDE_MUTANT(reloc_counts_answers);
         out += at != 0 && at != self;
         ats[position] = 0;
@@ -177,9 +181,9 @@ static size_t settle(struct tide_store *store, struct tide__pending *p, const ui
     return fresh;
 }
 
-void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const char *text,
-                          const void *positions, size_t count, int rows_code, const void *rows,
-                          size_t row_bytes) {
+void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code,
+                          const char *text, const void *positions, size_t count, int rows_code,
+                          const void *rows, size_t row_bytes) {
     struct tide__pending_table *t = &store->pending;
     struct tide__pending *p = tide__pending_take(t, id);
     if (!p) {
@@ -191,7 +195,8 @@ void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const
         fits = rows && scatter(p, positions, count, rows_code, rows, row_bytes);
     }
     if (fits && p->at) {
-        count = settle(store, p, positions, count);
+        const bool goes_again = p->table->replicas && !TIDE_MUTANT(late_refusal_taken);
+        count = settle(store, p, code && goes_again ? from : 0, positions, count);
         fits = count != SIZE_MAX;
     }
     if (!fits) {
@@ -208,7 +213,7 @@ void tide__pending_answer(struct tide_store *store, uint64_t id, int code, const
         tide__pending_end(t, p);
         return;
     }
-    if (p->ticket) {
+    if (p->ticket && count) {
         tide__ticket_error(p->ticket, code, text);
     }
     tide_lock(&t->lock);
@@ -293,7 +298,8 @@ static void keys_gone(struct tide_store *store, uint16_t node, const char *text)
         }
         tide_unlock(&t->lock);
         if (positions) {
-            tide__pending_answer(store, id, TIDE_EDIED, text, positions, count, TIDE_F32, NULL, 0);
+            tide__pending_answer(store, 0, id, TIDE_EDIED, text, positions, count, TIDE_F32, NULL,
+                                 0);
         } else if (p) {
             tide__pending_refused(store, id, TIDE_EDIED, text);
         }

@@ -77,7 +77,8 @@ void tide__job_error(const struct tide__job *job, int code, const char *text,
             positions[i] = tide__job_position_at(job, indices ? indices[i] : i);
         }
         if (positions) {
-            tide__pending_answer(store, job->id, code, text, positions, count, TIDE_F32, NULL, 0);
+            tide__pending_answer(store, 0, job->id, code, text, positions, count, TIDE_F32, NULL,
+                                 0);
         }
         tide_free(positions);
         return;
@@ -128,7 +129,7 @@ void tide__job_reply(struct tide__job *job) {
     }
     if (job->origin == tide__store_self(store)) {
         if (!w.error) { /* before anything else is written: positions lie in the writer */
-            tide__pending_answer(store, job->id, 0, NULL, positions, done, TIDE_F32,
+            tide__pending_answer(store, 0, job->id, 0, NULL, positions, done, TIDE_F32,
                                  job->values ? job->values->data : NULL, floats * sizeof(float));
         }
         tide_writer_release(&w);

@@ -613,7 +613,6 @@ static void compare_counts(struct world *w, unsigned t) {
 static void look_at_all(struct world *w) {
     looks = tide_alloc_zero(w->node_count, sizeof *looks);
     TIDE_ASSERT(looks != NULL);
-    look_count = 0;
     for (unsigned i = 0; i < w->node_count; i++) {
         if (w->nodes[i]->state == NODE_UP && look_start(w, &looks[look_count], w->nodes[i])) {
             look_count++;
@@ -630,6 +629,10 @@ static void look_at_all(struct world *w) {
             compare_one_hot(w, t);
         }
     }
+}
+
+/* When no fiber runs any more: those of a run that failed may not have seen all. */
+static void looks_release(const struct world *w) {
     for (unsigned i = 0; i < look_count; i++) {
         for (unsigned t = 0; t < w->table_count; t++) {
             tide_free(looks[i].sets[t]);
@@ -638,6 +641,8 @@ static void look_at_all(struct world *w) {
         }
     }
     tide_free(looks);
+    looks = NULL;
+    look_count = 0;
 }
 
 /* ---- the run ---- */
@@ -653,6 +658,7 @@ static void release(struct world *w) {
             node_end(w->nodes[i], NODE_GONE);
         }
     }
+    looks_release(w);
     faults_release(w);
     tide_sim_destroy(w->sim);
     workload_deinit(w);

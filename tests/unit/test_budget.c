@@ -236,6 +236,59 @@ static void rows_over_the_cap_are_refused_whole_real(void **state) {
     refused_whole(false, (struct tide_table_options){.key_count = 4 * KEYS}, 1);
 }
 
+static void push_until_taken(struct fiber *f) {
+    struct growth *g = f->arg;
+    struct tide_table *table;
+    float ones[WIDTH];
+    for (size_t i = 0; i < WIDTH; i++) {
+        ones[i] = 1;
+    }
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    for (size_t at = 0; at < g->count; at++) {
+        while (!g->pushed[at]) {
+            int code = tide_table_push(table, &g->keys[at], 1, ones, 0, NULL);
+            CHECK(f, code == 0 || code == TIDE_EBUSY);
+            g->refused += code != 0;
+            g->pushed[at] += code == 0;
+            (void)tide_sleep(code ? tide_error_retry_after_ms() * (TIDE_SECOND / 1000) : 0);
+        }
+    }
+}
+
+/* A full home leaves, far from who pushes: its refusals are under way when those pushes have gone
+ * out again, to the next home, which takes them: before the same is tried again. */
+static void a_push_that_went_to_the_next_home_is_not_refused_by_the_last(void **state) {
+    (void)state;
+    unsigned refused = 0;
+    for (uint64_t seed = 1; seed <= 16; seed++) {
+        struct cluster c;
+        struct fiber fiber;
+        struct growth g = {.c = &c, .home = 1};
+        int code, left = TIDE_MEMBER_UP;
+        char reason[200];
+        open_capped(&c, true, 4, seed);
+        create(&c, (struct tide_table_options){
+                       .name = "t", .key_count = 4 * KEYS, .width = WIDTH, .replicas = 1});
+        find_keys(&g, table_of(&c, 0, "t"));
+        fill(&c, 1, 97);
+        wait_tier(&c, 2, 1, TIDE_TIER_FULL);
+        tide_sim_set_pair_latency(c.sim, "n2", "n3", TIDE_SECOND / 5);
+        start(&c, &fiber, 2, 0, push_until_taken, &g);
+        pause_cluster(&c, seed * TIDE_SECOND / 20);
+        tide_net_leave(tide_net_of(c.nodes[1]));
+        finish(&c, &fiber, 1);
+        refused += g.refused;
+        while (left != TIDE_MEMBER_LEFT) {
+            pause_cluster(&c, 1000000);
+            left = tide_net_state(tide_net_of(c.nodes[1]), &code, reason, sizeof reason);
+        }
+        run_alone(&c, 3, pull_all, &g);
+        nothing_is_held(&c, 2);
+        close_cluster(&c);
+    }
+    assert_true(refused > 0);
+}
+
 /* ---- operations ---- */
 
 static void push_run(struct fiber *f) {
@@ -503,6 +556,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(damaged_words_on_memory_are_refused),
         cmocka_unit_test(rows_over_the_cap_are_refused_whole_simulated),
         cmocka_unit_test(rows_over_the_cap_are_refused_whole_real),
+        cmocka_unit_test(a_push_that_went_to_the_next_home_is_not_refused_by_the_last),
         cmocka_unit_test(a_tight_home_gets_one_operation_at_a_time_and_all_get_on),
         cmocka_unit_test(who_waits_for_a_tight_home_goes_on_when_it_has_room),
         cmocka_unit_test(what_others_send_stays_within_the_grants),
