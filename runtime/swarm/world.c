@@ -14,7 +14,7 @@
 
 enum {
     CHECK_EVERY = 16, /* ticks */
-    HEAL_WAYS = 200,  /* from node to node, beside heal_s */
+    HEAL_WAYS = 400,  /* from node to node, beside heal_s */
 };
 static const uint64_t tick = 10 * MS, join_again = 250 * MS;
 static const uint64_t setup_max = 30 * TIDE_SECOND;
