@@ -142,7 +142,6 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                   .controllers = o->controllers,
                                   .workers = (uint16_t)so.compute,
                                   .store = !o->no_store && !o->client,
-                                  .evacuates = true,
                                   .client = o->client};
     rc = rc < 0 ? rc : tide_net_create(node->system, &no, &node->net);
     rc = rc < 0 ? rc : tide_store_create(node->system, node->net, o->memory, &node->store);

@@ -354,7 +354,8 @@ void tide__controller_leaving(struct tide_net *net, uint16_t id) {
         leave(net, id);
         return;
     }
-    bool wait = net->evacuates && known->member.store;
+    bool wait =
+        atomic_load_explicit(&net->evacuations, memory_order_relaxed) && known->member.store;
     tide__decision_want(known, TIDE_MEMBER_LEAVING, "");
     tide__decide(net);
     if (!wait) {
@@ -382,6 +383,10 @@ void tide_net_evacuated(struct tide_net *net, uint16_t id) {
     if (net->controls && known != NULL && known->member.state == TIDE_MEMBER_LEAVING) {
         leave(net, id);
     }
+}
+
+void tide_net_expect_evacuation(struct tide_net *net) {
+    atomic_store_explicit(&net->evacuations, true, memory_order_relaxed);
 }
 
 void tide__controller_end(struct tide_net *net) {

@@ -461,7 +461,7 @@ struct tide_net {
     char cluster[64], listen[160], join[160], wanted_name[64];
     uint64_t incarnation;
     uint16_t workers;
-    bool store, client, evacuates;
+    bool store, client;
     int32_t pid;
 
     /* any thread, atomic */
@@ -533,6 +533,7 @@ struct tide_net {
     bool announce;                /* a view is due though no member changes */
     struct tide_member joiner; /* wanted; id 0: none */
     uint16_t next_id, next_client;
+    atomic_bool evacuations; /* any thread */
     struct report *reports;
 
     _Atomic(_Atomic(struct tide_peer *) *) pages[256]; /* any thread: see tide__peer */

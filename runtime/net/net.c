@@ -367,7 +367,6 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     } while (net->incarnation == 0);
     net->workers = o->workers;
     net->store = o->store;
-    net->evacuates = o->evacuates;
     net->client = o->client;
     net->controls = o->join == NULL;
     const bool shares = o->controllers > 0 || o->join != NULL; /* a holder of the log, perhaps */

@@ -36,7 +36,6 @@ struct tide_net_options {
     unsigned controllers; /* first node: so many members hold them, 3 or 5, and one of those goes on; 0: no */
     uint16_t workers;
     bool store, client;
-    bool evacuates; /* a member that leaves has left when tide_net_evacuated says so; else at once */
 };
 /* Creates the listener and the members actor (TIDE_ID_MEMBERS), sets the system's route. Before the threads serve
  * others; errors as tide_node_create. The controller (join NULL) is UP with id 1 at once. When it fails after the
@@ -101,6 +100,8 @@ struct tide_member_watch {
 void tide_net_watch(struct tide_net *net, struct tide_member_watch *watch); /* any thread */
 /* Controller: the store has moved everything off a LEAVING member; it becomes LEFT. */
 void tide_net_evacuated(struct tide_net *net, uint16_t id);
+/* Watchers that need time to evacuate announce themselves; without any, LEAVING becomes LEFT at once. */
+void tide_net_expect_evacuation(struct tide_net *net);
 
 struct tide_link_info {
     uint16_t peer;

@@ -633,6 +633,7 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t
         store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
         tide_net_watch(net, &store->watch);
         tide__pressure_watch(store);
+        tide_net_expect_evacuation(net);
         tide__store_look(store);
     }
     *out = store;

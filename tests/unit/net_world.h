@@ -26,7 +26,6 @@ struct world {
     char directory[64];
     struct tide_node nodes[WORLD_NODES];
     unsigned count;
-    bool evacuates; /* set between open and the first start */
     unsigned controllers; /* so many hold the log; set between open and the first start */
 };
 
@@ -117,7 +116,6 @@ static inline int world_start(struct world *w, const char *name, bool give_name,
                                   .join = join,
                                   .workers = 1,
                                   .store = true,
-                                  .evacuates = w->evacuates,
                                   .controllers = join == NULL ? w->controllers : 0,
                                   .client = client};
     rc = tide_net_create(node->system, &no, &node->net);

@@ -247,10 +247,10 @@ static void evacuate(void *arg, const struct tide_member *m) {
 static void leaving_waits_for_evacuation(void **state) {
     struct world w;
     world_open(&w, is_simulated(state), 23);
-    w.evacuates = true;
     assert_non_null(world_add(&w, "c0"));
     struct evacuation e = {.watch = {.changed = evacuate, .arg = &e}, .net = w.nodes[0].net};
     tide_net_watch(e.net, &e.watch);
+    tide_net_expect_evacuation(e.net);
     assert_non_null(world_add(&w, "n2"));
     assert_non_null(world_add(&w, "n3"));
     tide_net_leave(w.nodes[1].net);
