@@ -106,16 +106,22 @@ static int refuse(const struct tide_peer *peer, bool narrowed) {
                : tide_fail(TIDE_EBUSY, "%s has not consumed what it was sent", who);
 }
 
-static int not_connected(struct tide_net *net, uint16_t id) {
+static void not_connected_text(struct tide_net *net, uint16_t id, char text[130]) {
     char name[96];
     tide_net_name(net, id, name);
-    return tide_fail(TIDE_EUNREACHABLE, "node %s is not connected", name);
+    snprintf(text, 130, "node %s is not connected", name);
+}
+
+static int not_connected(const struct tide_peer *peer) {
+    char text[130];
+    not_connected_text(peer->net, peer->id, text);
+    return tide_fail(TIDE_EUNREACHABLE, "%s", text);
 }
 
 int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,
                      struct tide_fiber *waiter) {
     if (!is_reachable(peer)) {
-        return not_connected(peer->net, peer->id);
+        return not_connected(peer);
     }
     if (bytes > tide__frame_limit(lane) + TIDE_FRAME_HEAD) {
         return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes,
@@ -145,7 +151,7 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
         return TIDE_EBUSY;
     }
     tide_free(entry);
-    return is_reachable(peer) ? 0 : not_connected(peer->net, peer->id);
+    return is_reachable(peer) ? 0 : not_connected(peer);
 }
 
 void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes) {
@@ -236,9 +242,8 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     uint16_t id = tide_address_node(m->to);
     struct tide_peer *peer = tide__peer(net, id);
     if (peer == NULL || !is_reachable(peer)) {
-        char name[96], text[130];
-        tide_net_name(net, id, name);
-        snprintf(text, sizeof text, "node %s is not connected", name);
+        char text[130];
+        not_connected_text(net, id, text);
         fail_message(net, peer, m, TIDE_EUNREACHABLE, text);
         return;
     }

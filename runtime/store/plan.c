@@ -61,6 +61,14 @@ static struct batch **find_batch(struct tide_store *store, uint32_t table, uint3
     return *place ? place : NULL;
 }
 
+static struct leaver *find_leaver(const struct tide_store *store, uint16_t id) {
+    struct leaver *leaver = store->moves->leavers;
+    while (leaver && leaver->id != id) {
+        leaver = leaver->next;
+    }
+    return leaver;
+}
+
 /* ---- recording ---- */
 
 static void tell_batch(struct tide_store *store, struct batch *b) {
@@ -431,8 +439,9 @@ void tide__plan_advance(struct tide_store *store) {
 }
 
 void tide__plan_drained(struct tide_store *store, uint16_t node) {
-    for (struct leaver *l = store->moves->leavers; l; l = l->next) {
-        l->drained |= l->id == node;
+    struct leaver *leaver = find_leaver(store, node);
+    if (leaver) {
+        leaver->drained = true;
     }
 }
 
@@ -480,11 +489,7 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
 }
 
 static void add_leaver(struct tide_store *store, uint16_t id) {
-    struct leaver **place = &store->moves->leavers;
-    while (*place && (*place)->id != id) {
-        place = &(*place)->next;
-    }
-    struct leaver *leaver = *place ? NULL : tide_alloc_zero(1, sizeof *leaver);
+    struct leaver *leaver = find_leaver(store, id) ? NULL : tide_alloc_zero(1, sizeof *leaver);
     if (leaver) {
         leaver->id = id;
         leaver->next = store->moves->leavers;
@@ -494,10 +499,10 @@ static void add_leaver(struct tide_store *store, uint16_t id) {
 
 /* It was told to nobody which of its slots had moved: that was to be at the end of its leave. */
 static void tell_for_leaver(struct tide_store *store, uint16_t id) {
-    for (const struct leaver *l = store->moves->leavers; l; l = l->next) {
-        for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-            e->tell |= l->id == id && l->round.number == 0 && !TIDE_MUTANT(leaver_died_untold);
-        }
+    const struct leaver *leaver = find_leaver(store, id);
+    const bool untold = leaver && leaver->round.number == 0 && !TIDE_MUTANT(leaver_died_untold);
+    for (struct tide__catalog_entry *e = store->catalog->entries; e && untold; e = e->next) {
+        e->tell = true;
     }
 }
 

@@ -657,12 +657,12 @@ int tide__store_send_scattered(struct tide_store *store, uint16_t node, const vo
                                size_t size, struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
+int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number); /* [op, number] */
 /* ---- rate.c ---- */
 struct tide__bucket {
     double per_second; /* 0: no limit; written before the node joins */
     uint64_t due;      /* of the next token; under the lock */
 };
-int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number); /* [op, number] */
 struct tide__rate {
     struct tide_lock lock;
     struct tide__bucket operations, bytes;

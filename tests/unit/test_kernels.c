@@ -1,24 +1,9 @@
 /* The kernels of knowledge graph embeddings against float64 loops, central differences and brute
  * force. */
-#include "base/base.h"
-#include "cpu/kernels.h"
-#include "cpu/kge.h"
 #include "reference/reference.h"
-#include "tests/unit/plain_rows.h"
-#include "wire/wire.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/kge_setting.h"
 
 /* ---- help ---- */
-
-static struct tide_tensor triples_of(const uint32_t *ids, size_t count) {
-    return (struct tide_tensor){(void *)(uintptr_t)ids, count, 3, TIDE_U32};
-}
 
 static double *doubles(const float *x, size_t count) {
     double *out = calloc(count + 1, sizeof(double));
@@ -40,52 +25,6 @@ static void expect_close(const float *got, const double *want, size_t count, dou
     if (sqrt(apart) > tolerance * sqrt(length) + 1e-12) {
         fail_msg("relative error %g of %zu values", sqrt(apart / length), count);
     }
-}
-
-struct setting {
-    struct plain_table entities, relations;
-    struct tide_argument arguments[PLAIN_ARGUMENTS_MOST];
-    const struct tide_kernel *kernel;
-    char error[256];
-};
-
-/* lr 0: the tables collect gradients. */
-static void setting_init(struct setting *s, const char *kernel, const char *model, uint32_t d,
-                         uint64_t entities, uint64_t relations, float lr) {
-    memset(s, 0, sizeof(*s));
-    s->kernel = tide_kernel_find(kernel);
-    assert_non_null(s->kernel);
-    uint32_t wide = strcmp(model, "rescal") == 0 ? d * d : d;
-    plain_init(&s->entities, entities, d, lr, 0.7f, lr > 0 ? 1e-6f : 0, 11);
-    plain_init(&s->relations, relations, wide, lr, 0.7f, lr > 0 ? 1e-6f : 0, 12);
-    plain_argument(s->kernel, s->arguments, "model")->text = model;
-    plain_argument(s->kernel, s->arguments, "entities")->rows = plain_rows(&s->entities);
-    plain_argument(s->kernel, s->arguments, "relations")->rows = plain_rows(&s->relations);
-    plain_argument(s->kernel, s->arguments, "entity_count")->number = (double)entities;
-}
-
-static void setting_deinit(struct setting *s) {
-    assert_int_equal(s->entities.open, 0);
-    assert_int_equal(s->relations.open, 0);
-    plain_deinit(&s->entities);
-    plain_deinit(&s->relations);
-}
-
-static void set_number(struct setting *s, const char *name, double value) {
-    plain_argument(s->kernel, s->arguments, name)->number = value;
-}
-
-static void set_text(struct setting *s, const char *name, const char *value) {
-    plain_argument(s->kernel, s->arguments, name)->text = value;
-}
-
-static void set_triples(struct setting *s, const char *name, const uint32_t *ids, size_t count) {
-    plain_argument(s->kernel, s->arguments, name)->tensor = triples_of(ids, count);
-}
-
-static int run(struct setting *s, struct tide_result *results) {
-    memset(s->error, 0, sizeof(s->error));
-    return s->kernel->run(s->arguments, results, s->error);
 }
 
 /* ---- single examples ---- */
@@ -426,18 +365,6 @@ static void steps_push_the_gradient_of_each_example(void **state) {
 
 /* ---- whole passes ---- */
 
-enum { PASS = 300 };
-
-static uint32_t *ring(void) { /* e -> e + 1 and e -> e + 7 on a ring of 50 */
-    uint32_t *ids = calloc(3 * PASS, sizeof(uint32_t));
-    for (uint32_t i = 0; i < PASS; i++) {
-        ids[3 * i] = i % 50;
-        ids[3 * i + 1] = i % 2;
-        ids[3 * i + 2] = (i % 50 + (i % 2 ? 7 : 1)) % 50;
-    }
-    return ids;
-}
-
 static void training_learns_and_repeats_bit_by_bit(void **state) {
     (void)state;
     static const char *const modes[] = {"batched", "steps"};
@@ -469,203 +396,6 @@ static void training_learns_and_repeats_bit_by_bit(void **state) {
         free(rows[0]);
         free(rows[1]);
     }
-    free(ids);
-}
-
-/* A table whose rows another worker takes as soon as a group has been sent for; a triple's own two
- * stay until the next group is. */
-static struct {
-    bool here[50];
-    uint64_t own_away, drawn_away, at; /* pulled rows that were elsewhere; pulls */
-} moving;
-
-enum { DRAWN = 3, EXAMPLES = 1 + 2 * DRAWN };
-
-static int moving_localize(void *table, const uint64_t *keys, size_t count, void *handle) {
-    for (size_t i = 0; i < TIDE_COUNT(moving.here) && count > 2; i++) {
-        moving.here[i] = false;
-    }
-    for (size_t i = 0; i < count && count == 2; i++) {
-        moving.here[keys[i]] = true;
-    }
-    ((struct plain_handle *)handle)->table = table;
-    ((struct plain_table *)table)->open++;
-    return 0;
-}
-
-static int moving_pull(void *table, const uint64_t *keys, size_t count, float *rows) {
-    const size_t example = moving.at++ % EXAMPLES;
-    for (size_t i = 0; i < count; i++) {
-        const bool own = example == 0 || example % 2 == (i == 0);
-        *(own ? &moving.own_away : &moving.drawn_away) += !moving.here[keys[i]];
-    }
-    return plain_pull(table, keys, count, rows);
-}
-
-static int moving_pull_start(void *table, const uint64_t *keys, size_t count, float *rows,
-                             void *handle) {
-    ((struct plain_handle *)handle)->table = table;
-    int error = moving_pull(table, keys, count, rows);
-    ((struct plain_table *)table)->open += error == 0;
-    return error;
-}
-
-static void the_entities_of_a_triple_are_sent_for_again(void **state) {
-    (void)state;
-    struct setting s;
-    struct tide_result results[16];
-    uint32_t *ids = ring();
-    setting_init(&s, "kge_train", "complex", 4, TIDE_COUNT(moving.here), 2, 0.1f);
-    set_triples(&s, "triples", ids, PASS);
-    set_text(&s, "mode", "steps");
-    set_number(&s, "negatives", DRAWN);
-    memset(&moving, 0, sizeof moving);
-    struct tide_rows *rows = &plain_argument(s.kernel, s.arguments, "entities")->rows;
-    rows->localize_start = moving_localize;
-    rows->pull_start = moving_pull_start;
-    (void)run(&s, results);
-    assert_int_equal(moving.at, PASS * EXAMPLES);
-    assert_int_equal(moving.own_away, 0);
-    assert_true(moving.drawn_away > 0);
-    assert_int_equal(s.entities.open, 0);
-    setting_deinit(&s);
-    free(ids);
-}
-
-/* A table of which entity 0 takes as long as three triples to come, and is gone then. */
-static struct {
-    bool coming;
-    uint64_t pulls, ready; /* it is here when so many pulls were made */
-    uint64_t asked, waits, localized;
-} far;
-
-struct far_handle {
-    struct plain_table *table;
-    uint64_t ready;
-};
-
-static int far_localize(void *table, const uint64_t *keys, size_t count, void *handle) {
-    const bool its = count == 2 && (keys[0] == 0 || keys[1] == 0);
-    struct far_handle *h = handle;
-    *h = (struct far_handle){.table = table};
-    if (its && !far.coming) {
-        far.ready = far.pulls + 3 * EXAMPLES;
-        far.asked++;
-    }
-    h->ready = its ? far.ready : 0;
-    far.coming = its ? far.pulls < far.ready : far.coming;
-    far.localized += count;
-    h->table->open++;
-    return 0;
-}
-
-static bool far_done(const void *handle) {
-    return far.pulls >= ((const struct far_handle *)handle)->ready;
-}
-
-static int far_wait(void *handle) {
-    far.waits += !far_done(handle);
-    return plain_wait(handle);
-}
-
-static int far_pull_start(void *table, const uint64_t *keys, size_t count, float *rows,
-                          void *handle) {
-    struct far_handle *h = handle;
-    int error = plain_pull_start(table, keys, count, rows, handle);
-    h->ready = 0;
-    far.pulls++;
-    return error;
-}
-
-static void far_setting(struct setting *s, uint32_t *ids) {
-    setting_init(s, "kge_train", "complex", 4, TIDE_COUNT(moving.here), 2, 0.1f);
-    set_triples(s, "triples", ids, PASS);
-    set_text(s, "mode", "steps");
-    set_number(s, "negatives", DRAWN);
-    memset(&far, 0, sizeof far);
-    struct tide_rows *rows = &plain_argument(s->kernel, s->arguments, "entities")->rows;
-    rows->localize_start = far_localize;
-    rows->pull_start = far_pull_start;
-    rows->done = far_done;
-    rows->wait = far_wait;
-}
-
-static void a_triple_whose_entities_are_away_lets_others_go_first(void **state) {
-    (void)state;
-    struct setting s;
-    struct tide_result results[16];
-    uint32_t *ids = ring();
-    far_setting(&s, ids);
-    int n = run(&s, results);
-    assert_int_equal(plain_result(results, n, "examples"), PASS);
-    assert_int_equal(far.pulls, PASS * EXAMPLES);
-    assert_true(far.asked > 0);
-    assert_true(far.waits <= 2); /* the last triples have no others */
-    setting_deinit(&s);
-    free(ids);
-}
-
-/* A sampler that gives 49, 48, 49, ... and fails when it has given `most`. */
-static struct {
-    uint64_t announced, taken, most;
-    uint32_t open;
-} sampler;
-
-static int sampler_prepare(void *of, size_t count, uint32_t *sample) {
-    (void)of;
-    sampler.announced += count;
-    *sample = ++sampler.open;
-    return 0;
-}
-
-static int sampler_take(void *of, uint32_t sample, size_t count, uint64_t *keys) {
-    (void)of;
-    assert_true(sample > 0);
-    for (size_t i = 0; i < count; i++) {
-        keys[i] = 49 - sampler.taken++ % 2;
-    }
-    return sampler.taken > sampler.most ? tide_fail(TIDE_EDIED, "the owner died") : 0;
-}
-
-static int sampler_finish(void *of, uint32_t sample) {
-    (void)of;
-    assert_true(sample > 0);
-    sampler.open--;
-    return 0;
-}
-
-static void sample(struct setting *s, uint64_t most) {
-    memset(&sampler, 0, sizeof sampler);
-    sampler.most = most;
-    plain_argument(s->kernel, s->arguments, "sampler")->draws = (struct tide_draws){
-        .sampler = &sampler,
-        .prepare = sampler_prepare,
-        .take = sampler_take,
-        .finish = sampler_finish,
-    };
-}
-
-static void negatives_come_from_a_sampler_which_sends_for_them_itself(void **state) {
-    (void)state;
-    struct setting s;
-    struct tide_result results[16];
-    uint32_t *ids = ring();
-    for (int intended = 0; intended < 2; intended++) {
-        far_setting(&s, ids);
-        sample(&s, UINT64_MAX);
-        set_number(&s, "intended", intended);
-        (void)run(&s, results);
-        assert_int_equal(sampler.announced, PASS * 2 * DRAWN);
-        assert_int_equal(sampler.taken, PASS * 2 * DRAWN);
-        assert_int_equal(sampler.open, 0);
-        assert_true(intended ? far.localized == 0 : far.localized < PASS * 2 * (2 + DRAWN));
-        setting_deinit(&s);
-    }
-    far_setting(&s, ids);
-    sample(&s, 100);
-    assert_int_equal(run(&s, results), TIDE_EDIED);
-    assert_int_equal(sampler.open, 0);
-    setting_deinit(&s);
     free(ids);
 }
 
@@ -1006,9 +736,6 @@ int main(void) {
         cmocka_unit_test(batch_gradients_are_the_sums_of_the_triples),
         cmocka_unit_test(a_batch_of_one_triple_is_the_triple),
         cmocka_unit_test(steps_push_the_gradient_of_each_example),
-        cmocka_unit_test(the_entities_of_a_triple_are_sent_for_again),
-        cmocka_unit_test(a_triple_whose_entities_are_away_lets_others_go_first),
-        cmocka_unit_test(negatives_come_from_a_sampler_which_sends_for_them_itself),
         cmocka_unit_test(training_learns_and_repeats_bit_by_bit),
         cmocka_unit_test(an_epoch_makes_few_large_calls),
         cmocka_unit_test(a_failing_table_ends_the_pass_with_nothing_under_way),

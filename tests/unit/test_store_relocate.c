@@ -326,12 +326,13 @@ static void order_mover_run(struct fiber *f) {
     struct tide_table *table;
     CHECK(f, tide_table_find(f->node, "order", &table) == 0);
     while (atomic_load(&f->cluster->running) > 1 && !f->failure[0]) {
-        const uint32_t count = 1 + (uint32_t)tide_random_below(&f->random, ORDER_FIBERS * ORDER_KEYS);
         uint32_t slots[ORDER_FIBERS * ORDER_KEYS];
+        const uint32_t count = 1 + (uint32_t)tide_random_below(&f->random, TIDE_COUNT(slots));
         for (uint32_t key = 0; key < count; key++) {
             slots[key] = tide__slot_of(table, key);
         }
-        int code = tide_table_move(table, slots, count, (uint16_t)(1 + tide_random_below(&f->random, 3)));
+        const uint16_t to = (uint16_t)(1 + tide_random_below(&f->random, 3));
+        int code = tide_table_move(table, slots, count, to);
         CHECK(f, code == 0 || code == TIDE_EBUSY);
     }
 }
@@ -350,7 +351,7 @@ static void order_is_kept(bool simulated, uint64_t seed, enum order_change chang
     for (unsigned i = 0; i < ORDER_FIBERS; i++) {
         start(&c, &fibers[i], i % 3, i, order_run, NULL);
     }
-    if (change == SLOTS_MOVE && simulated) { /* what the controller says comes before what was sent earlier */
+    if (change == SLOTS_MOVE && simulated) { /* the controller's word overtakes what was sent before */
         tide_sim_set_pair_latency(c.sim, "n2", "n3", (seed % 4) * 1000000);
     }
     if (change == SLOTS_MOVE) {

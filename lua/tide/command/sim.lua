@@ -361,7 +361,7 @@ return {
     {name = "jobs", short = "j", type = "integer", min = 1, max = 64, doc = "runs at a time with --seeds"},
     {name = "check-determinism", doc = "run twice and compare all events"},
     {name = "profile", type = "string", value = "NAME",
-     doc = "the built-in workload: swarm, calm, overload, elastic, copies, window"},
+     doc = "the built-in workload: swarm, calm, overload, elastic, copies, shared, window, clocks, disk, journal"},
     {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
     {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
     {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},
