@@ -578,26 +578,33 @@ local function endpoints(name)
   return alive, true
 end
 
----Starts this program in a session of its own, its output in `log`; the first line tells the session's id, the last one
----the exit code. There is no node in this process yet that could start children, hence the shell.
+---Starts this program in a session of its own, its output in `log`, whose last line tells the exit code. There is no
+---node in this process yet that could start children, hence the shell; not by os.execute, which loses a Ctrl-C that
+---comes meanwhile.
+---@return integer|nil session
 local function start_detached(log, ...)
   local words = {shell_quoted(program())}
   for _, word in ipairs {...} do words[#words + 1] = shell_quoted(word) end
-  local script = "echo session $$; " .. table.concat(words, " ") .. "; echo ended $?"
-  return os.execute(("setsid sh -c %s </dev/null >>%s 2>&1 &"):format(shell_quoted(script), shell_quoted(log)))
+  local script = shell_quoted(table.concat(words, " ") .. "; echo ended $?")
+  local pipe = io.popen(("setsid sh -c %s </dev/null >>%s 2>&1 & echo $!"):format(script, shell_quoted(log)))
+  local session = pipe and pipe:read "n"
+  if pipe then pipe:close() end
+  return session
 end
 
 ---@param log string of start_detached
 ---@return string|nil exit code, once the process has ended
 local function ended_status(log)
-  return (read_text(log) or ""):match("\nended (%d+)\n$")
+  return ("\n" .. (read_text(log) or "")):match("\nended (%d+)\n$")
 end
 
 ---Ends what start_detached started, by force.
+---@param session integer
 ---@param log string
-local function end_detached(log)
-  local session = (read_text(log) or ""):match("^session (%d+)\n")
-  if session and not ended_status(log) then os.execute(("kill -s KILL -- -%s 2>/dev/null"):format(session)) end
+local function end_detached(session, log)
+  if ended_status(log) then return end
+  -- The leader first: it may not have made its session yet, and starts nothing any more then.
+  os.execute(("kill -s KILL %d 2>/dev/null; kill -s KILL -- -%d 2>/dev/null"):format(session, session))
 end
 cluster.start_detached, cluster.ended_status, cluster.end_detached = start_detached, ended_status, end_detached
 cluster.last_lines = last_lines
@@ -620,19 +627,20 @@ function cluster.up(o)
   if o.controllers then return require("tide.replicated").up(o) end
   local log = cluster.directory(name) .. "/controller.log"
   core.file_remove(log)
-  if not start_detached(log, "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
-    "--node-workers", tostring(o.workers or 1), "--no-store", "--workers", "0") then
+  local session = start_detached(log, "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
+    "--node-workers", tostring(o.workers or 1), "--no-store", "--workers", "0")
+  if not session then
     return nil, errors.new("T1001", {message = "the controller's process could not be started", where = log})
   end
   local deadline = core.now() + JOIN_S + 5
   while core.now() < deadline do
+    local endpoint = read_text(cluster.directory(name) .. "/endpoint")
     if core.interrupted() > 0 then
-      end_detached(log)
+      end_detached(session, log)
       unpublish(name)
       return nil, errors.new("T0210", {message = ("interrupted before cluster `%s` was up"):format(name),
         state = "what had been started was stopped"})
     end
-    local endpoint = read_text(cluster.directory(name) .. "/endpoint")
     if endpoint then
       return {cluster = name, endpoint = endpoint:match("^[^\n]*"), pids = cluster.pids(name), log = log}
     end

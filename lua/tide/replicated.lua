@@ -8,18 +8,22 @@ local replicated = {}
 
 local POLL_S <const> = 0.02
 local JOIN_S <const> = 15
+local QUIT_S <const> = 2
 
 local function socket_of(name, node) return ("unix:%s/%s.sock"):format(cluster.directory(name), node) end
 local function log_of(name, node) return ("%s/node-%s.log"):format(cluster.directory(name), node) end
 
+---@return integer session
 local function start(name, node, words)
   local log = log_of(name, node)
   core.file_remove(log)
   local argv = {"node", "--cluster", name, "--name", node, "--listen", socket_of(name, node)}
   table.move(words, 1, #words, #argv + 1, argv)
-  if not cluster.start_detached(log, table.unpack(argv)) then
+  local session = cluster.start_detached(log, table.unpack(argv))
+  if not session then
     error(errors.new("T1001", {message = ("the process of node %s could not be started"):format(node), where = log}), 0)
   end
+  return session
 end
 
 ---What the log of a node says if its process has ended; start_detached writes that line.
@@ -36,11 +40,11 @@ end
 local function wait_for(name, nodes, what, deadline)
   while true do
     local result = what()
-    if result then return result end
-    if core.interrupted() > 0 then
+    if core.interrupted() > 0 then -- before or meanwhile: who pressed the keys has not read yet that it is up
       error(errors.new("T0210", {message = "interrupted before the cluster was up",
         state = "what had been started was stopped"}), 0)
     end
+    if result then return result end
     for _, node in ipairs(nodes) do
       local err = ended(name, node)
       if err then error(err, 0) end
@@ -71,7 +75,8 @@ local function all_up(nodes)
   return up
 end
 
-local function bring_up(o, name, nodes)
+---@param sessions table<string, integer> of the nodes that have been started, also when it fails
+local function bring_up(o, name, nodes, sessions)
   local deadline = core.now() + JOIN_S
   for _, node in ipairs(nodes) do -- whose socket may be left of one that was killed
     core.file_remove(socket_of(name, node):sub(#"unix:" + 1))
@@ -82,13 +87,13 @@ local function bring_up(o, name, nodes)
     if o.state then table.move({"--state", o.state}, 1, 2, #words + 1, words) end
     return words
   end
-  start(name, "c1", controller("--controllers", tostring(o.controllers)))
+  sessions.c1 = start(name, "c1", controller("--controllers", tostring(o.controllers)))
   wait_for(name, {"c1"}, function() return listens(name, "c1") end, deadline)
   for i, node in ipairs(nodes) do
     if i > 1 and i <= o.controllers then
-      start(name, node, controller("--join", socket_of(name, "c1")))
+      sessions[node] = start(name, node, controller("--join", socket_of(name, "c1")))
     elseif i > o.controllers then
-      start(name, node, {"--join", socket_of(name, "c1"), "--workers", tostring(o.workers or 1)})
+      sessions[node] = start(name, node, {"--join", socket_of(name, "c1"), "--workers", tostring(o.workers or 1)})
     end
   end
   local ok, err = cluster.attach {endpoint = socket_of(name, "c1"), cluster = name}
@@ -107,26 +112,45 @@ function replicated.up(o)
   local nodes = {}
   for i = 1, o.controllers do nodes[i] = "c" .. i end
   for i = 1, o.nodes or 2 do nodes[o.controllers + i] = "n" .. i end
-  local ok, up = pcall(bring_up, o, o.cluster, nodes)
+  local sessions = {}
+  local ok, up = pcall(bring_up, o, o.cluster, nodes, sessions)
   core.node_stop(0)
   if ok then return up end
   cluster.unpublish(o.cluster)
-  for _, node in ipairs(nodes) do cluster.end_detached(log_of(o.cluster, node)) end
+  for node, session in pairs(sessions) do cluster.end_detached(session, log_of(o.cluster, node)) end
   return nil, errors.from(up, "T1001")
 end
 
----Tells all nodes to end, without moving rows first.
-function replicated.quit_inside()
-  local ids <const> = {}
+---@param are_wanted fun(member: table): boolean
+local function tell_to_quit(are_wanted)
   for _, member in ipairs(core.members()) do
-    if member.store then ids[#ids + 1] = member.id end
-  end
-  core.ends(ids)
-  for _, member in ipairs(core.members()) do
-    local address = member.state == "up" and core.whereis(member.name .. "/agent")
+    local address = member.state == "up" and are_wanted(member) and core.whereis(member.name .. "/agent")
     if address then core.send(address, {op = "quit", leave = false}) end
   end
   core.sleep(POLL_S)
+end
+
+local function has_rows(member) return member.store end
+
+local function rows_are_gone()
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" and has_rows(member) then return false end
+  end
+  return true
+end
+
+---Tells all nodes to end, without moving rows first. The controllers follow when those with rows have gone: who began
+---to command in between would know nothing of the end, and look for copies of what they held.
+function replicated.quit_inside()
+  local ids <const> = {}
+  for _, member in ipairs(core.members()) do
+    if has_rows(member) then ids[#ids + 1] = member.id end
+  end
+  core.ends(ids)
+  tell_to_quit(has_rows)
+  local deadline <const> = core.now() + QUIT_S
+  while not rows_are_gone() and core.now() < deadline do core.sleep(POLL_S) end
+  tell_to_quit(function() return true end)
   return {}
 end
 

@@ -34,7 +34,6 @@ in_a_session() {
         >out.txt 2>err.txt </dev/null &
     driver=$!
     started+=("$driver")
-    wait_for 15 has_become_tide # until then nothing takes the signal
 }
 has_become_tide() { [ "$(cat "/proc/$driver/comm" 2>/dev/null)" = tide ]; }
 ended_by_130() {
@@ -49,11 +48,13 @@ RANDOM=$seed
 for i in 1 2 3 4 5; do
     moment=$((RANDOM % 700 + 30)) # ms; it takes about 150 to start the nodes
     in_a_session run long.lua
+    wait_for 15 has_become_tide # until then nothing takes the signal
     sleep "0.$(printf %03d $moment)"
     kill -INT -- "-$driver" 2>/dev/null || kill -INT "$driver"
     ended_by_130 "one Ctrl-C after $moment ms"
     moment=$((RANDOM % 700 + 30))
     in_a_session run long.lua --stubborn
+    wait_for 15 has_become_tide
     sleep "0.$(printf %03d $moment)"
     kill -INT -- "-$driver" 2>/dev/null || kill -INT "$driver"
     sleep "0.$(printf %03d $((RANDOM % 300 + 10)))"
@@ -72,14 +73,17 @@ ended_by_130 "a Ctrl-C before the script is there"
 unset TIDE_LUA_PATH
 
 # ---- while a cluster begins that would stay: nothing of it does ----
-for how in "-n 4" "-n 2 --controllers 3"; do
+cp -r "$root/lua" begins
+sed -i 's/^  return session$/  starts = (starts or 0) + 1\
+  if starts == tonumber(os.getenv "INTERRUPTED_AT") then io.popen("kill -INT $PPID"):close() end\
+&/' begins/tide/cluster.lua
+for how in "1 -n 4" "1 -n 2 --controllers 3" "$((RANDOM % 3 + 2)) -n 2 --controllers 3" "5 -n 2 --controllers 3"; do
     read -ra words <<<"$how"
     rm -rf "$XDG_RUNTIME_DIR/tide/lab"
-    in_a_session up lab "${words[@]}"
-    begins() { [ -n "$(ls "$XDG_RUNTIME_DIR/tide/lab/"*.log 2>/dev/null)" ]; }
-    wait_for 15 begins
-    kill -INT "$driver"
-    ended_by_130 "up $how"
+    export TIDE_LUA_PATH=$PWD/begins INTERRUPTED_AT=${words[0]}
+    in_a_session up lab "${words[@]:1}"
+    ended_by_130 "up, a Ctrl-C at process $how"
+    unset TIDE_LUA_PATH INTERRUPTED_AT
     says err.txt 'T0210'
     says err.txt 'what had been started was stopped'
 done
