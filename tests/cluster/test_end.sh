@@ -44,5 +44,8 @@ quiet_end "three controllers"
 run 0 up lab --controllers 3 -n 3
 run 0 run --cluster lab copied.lua
 run 0 down lab -y
+if grep -HE 'slots of table .* are lost|nobody can take' "$XDG_RUNTIME_DIR"/tide/lab/*.log; then
+    fail "tide down: what ended with its cluster was looked for"
+fi
 nothing_left
 finish
