@@ -89,8 +89,9 @@ static void end_with(struct tide_net *net, struct known *controller, const char 
     tide__members_unsettle(net, controller);
     tide__members_publish(net);
     tide__members_settle(net);
-    char text[200];
-    snprintf(text, sizeof text, "controller is gone: %s", reason);
+    char name[96], text[220];
+    tide_net_name(net, controller->member.id, name);
+    snprintf(text, sizeof text, "controller is gone: node %s: %s", name, reason);
     bool leaving = atomic_load_explicit(&net->leave_wanted, memory_order_relaxed);
     tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED,
                      text);
@@ -121,7 +122,9 @@ void tide__succession_silent(struct tide_session *s, const char *reason) {
         tide__session_end(s, reason);
     } else if (!net->away) {
         net->away = true;
-        tide_log(TIDE_LOG_WARN, net->name, "the controller is away: %s", reason);
+        char name[96];
+        tide_net_name(net, tide_net_controller(net), name);
+        tide_log(TIDE_LOG_WARN, net->name, "the controller is away: node %s: %s", name, reason);
         ask_others(net);
     }
 }
@@ -174,8 +177,9 @@ void tide__succession_lost(struct tide_net *net, struct known *controller, const
         seek(net, peer, reason);
         return;
     }
-    char text[200];
-    snprintf(text, sizeof text, "the controller is away: %s", reason);
+    char name[96], text[220];
+    tide_net_name(net, controller->member.id, name);
+    snprintf(text, sizeof text, "the controller is away: node %s: %s", name, reason);
     tide_log(TIDE_LOG_WARN, net->name, "%s; views, slot moves and new tables wait for it", text);
     tide_event_add(net->system, "controller", "%s", text);
     net->away = true;

@@ -440,17 +440,22 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
     }
 }
 
+/* What is registered from now on is not looked through any more when a node goes, be it this one. */
+static int why_not(struct tide_store *store, uint16_t node) {
+    tide_lock(&store->pending.lock);
+    const bool fenced = atomic_load_explicit(&store->fenced, memory_order_relaxed) != 0 &&
+                        !TIDE_MUTANT(begun_when_fenced);
+    const bool gone = tide__pending_is_gone(&store->pending, node);
+    tide_unlock(&store->pending.lock);
+    return fenced ? tide__fenced_fail(store) : gone ? TIDE_EDIED : 0;
+}
+
 static void send_requests(const struct tide__pass *pass, struct request *requests) {
     struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
     uint64_t messages = 0, bytes = 0;
     for (struct request *r = requests; r; r = r->next) {
-        int code = 0;
-        tide_lock(&store->pending.lock);
-        if (tide__pending_is_gone(&store->pending, r->node)) {
-            code = TIDE_EDIED;
-        }
-        tide_unlock(&store->pending.lock);
+        int code = why_not(store, r->node);
         if (!code) {
             code = tide__store_send(store, r->node, TIDE_LANE_STORE, false, r->body.data,
                                     r->whole ? 0 : r->body.size, r->whole ? r->whole : r->tail);

@@ -181,8 +181,8 @@ static bool is_lost(const struct node *node) {
 
 bool excused(const struct world *w, const struct node *node, const struct table *table, int code,
              const char *text) {
-    if (node->state != NODE_UP || refused_for_memory(w, code, text)) {
-        return true; /* it leaves */
+    if (node->state != NODE_UP || is_lost(node) || refused_for_memory(w, code, text)) {
+        return true; /* it leaves, or has given up */
     }
     if (node->short_once && (code == TIDE_ENOMEM || strcmp(text, tide_error_name(code)) == 0)) {
         return true; /* there may have been no memory for the text */
