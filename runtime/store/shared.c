@@ -293,16 +293,18 @@ static int queue(struct tide__shared *s, struct tide__shared_key *k, const void 
 int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
                       const void *delta) {
     struct tide__cached *r = tide__shared_copy(k);
-    if (!k->unsent_ns) {
+    int code = 0;
+    if (k->state == TIDE__COPY_COMING) {
+        code = queue(s, k, delta);
+    } else {
+        tide__cached_push(&s->shape, r, delta);
+        r->dirty = true;
+        tide__shared_list(s, k, key);
+    }
+    if (!code && !k->unsent_ns) {
         k->unsent_ns = tide_port_now(s->table->store->port);
     }
-    if (k->state == TIDE__COPY_COMING) {
-        return queue(s, k, delta);
-    }
-    tide__cached_push(&s->shape, r, delta);
-    r->dirty = true;
-    tide__shared_list(s, k, key);
-    return 0;
+    return code;
 }
 
 /* enum served, or an error. */
