@@ -224,7 +224,7 @@ struct scheduler {
     uint32_t sample, fiber_count;
     uint8_t index, role, stop;
     bool in_turn, closed;
-    bool yielded; /* a fiber gave the thread away: it has had it for long */
+    bool yielded; /* a fiber gave the thread away, or a handler lost it: it has had it for long */
 
     /* under slots_lock, except that a slot's fields belong to the owner once spawned */
     struct tide_lock slots_lock;

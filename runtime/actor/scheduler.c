@@ -1,12 +1,12 @@
 /*
- * A scheduler's turn: take the inbox whole, fire timers, let runnable actors handle up to 64 messages each, and,
- * on an I/O thread, let the route write what gathered. Runs on its executor's thread only.
+ * A scheduler's turn: take the inbox whole, fire timers, let runnable actors handle up to 64 messages each (fewer
+ * where they take long), and, on an I/O thread, let the route write what gathered. Runs on its executor's thread only.
  */
 #include "actor/internal.h"
 
 #include <string.h>
 
-enum { BUDGET_NS = 200000, SAMPLE_EVERY = 16 };
+enum { BUDGET_NS = 200000, SAMPLE_EVERY = 16, LOOK_EVERY = 8 };
 
 _Thread_local struct scheduler *tide__scheduler;
 
@@ -347,8 +347,13 @@ static bool is_gone(const struct actor *actor, uint64_t id) {
     return atomic_load_explicit(&actor->id, memory_order_relaxed) != id;
 }
 
+static bool is_over_budget(const struct scheduler *s) {
+    return tide_port_now(s->system->port) - s->now > BUDGET_NS;
+}
+
+/* Of an actor whose messages take long others do not wait for 64. */
 static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
-    for (int i = 0; i < ACTIVATION_MESSAGES; i++) {
+    for (int i = 1; i <= ACTIVATION_MESSAGES && !s->yielded; i++) {
         struct message *m = mailbox_pop(actor);
         if (m == NULL) {
             return;
@@ -357,6 +362,7 @@ static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
         if (is_gone(actor, id)) {
             return;
         }
+        s->yielded = i % LOOK_EVERY == 0 && is_over_budget(s);
     }
     if (actor->urgent.head != NULL || actor->normal.head != NULL || actor->bulk.head != NULL) {
         actor_schedule(s, actor);
@@ -452,7 +458,7 @@ static void run_actors(struct scheduler *s) {
             const bool others_first = s->yielded && TIDE_BUGGIFY(yield_ends_turn); /* threads of the simulator */
             s->yielded = false;
             drain_inbox(s);
-            if (others_first || tide_port_now(s->system->port) - s->now > BUDGET_NS) {
+            if (others_first || is_over_budget(s)) {
                 return;
             }
         }
