@@ -125,6 +125,9 @@ void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int c
 /* Its end, as everybody above is to see it: queues fail, credit is given up, calls end with code.
  */
 void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, const char *reason);
+/* The net is finished: what waits for a peer ends, or of all, if nothing leads there any more. */
+void tide__peer_part(struct tide_peer *peer);
+void tide__peers_part(struct tide_net *net);
 
 /* ---- sessions (session.c) ---- */
 

@@ -247,6 +247,7 @@ static void closed(void *arg, int reason) {
         tide__session_suspend(s);
         if (net->finished) {
             tide__session_drop(s);
+            tide__peer_part(peer);
         } else {
             tide__session_end(s, expected ? "closed by this node" : "closed by the peer");
         }

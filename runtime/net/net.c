@@ -54,6 +54,7 @@ void tide__net_finish(struct tide_net *net, bool orderly) {
             tide__session_drop(s);
         }
     }
+    tide__peers_part(net);
     tide__net_wake(net);
 }
 

@@ -299,3 +299,22 @@ void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, con
     tide__peer_wake(peer);
     tide_system_node_down(net->system, peer->id, code, reason);
 }
+
+void tide__peer_part(struct tide_peer *peer) {
+    if (peer->session == NULL && is_reachable(peer) && !TIDE_MUTANT(finished_keeps_waiters)) {
+        tide__peer_down(peer->net, peer, TIDE_ECLOSED, "this node is no member any more");
+    }
+}
+
+void tide__peers_part(struct tide_net *net) {
+    for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
+        _Atomic(struct tide_peer *) *page =
+            atomic_load_explicit(&net->pages[i], memory_order_relaxed);
+        for (unsigned k = 0; page != NULL && k < 256; k++) {
+            struct tide_peer *peer = atomic_load_explicit(&page[k], memory_order_relaxed);
+            if (peer != NULL) {
+                tide__peer_part(peer);
+            }
+        }
+    }
+}

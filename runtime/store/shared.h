@@ -110,6 +110,7 @@ struct tide__shared {
     size_t work_count, work_capacity;
 
     /* I/O */
+    bool in_round; /* for who looks whether all is at rest */
     struct tide__subscriptions *subscriptions;
     struct tide__share share;
     bool managed; /* by an order; `share` is of the last one */

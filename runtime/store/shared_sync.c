@@ -572,7 +572,9 @@ static int fiber_main(void *state) {
         }
         atomic_store(&s->awake, false); /* before the list is taken */
         const uint64_t began = now_of(s);
+        s->in_round = true;
         code = run_round(s);
+        s->in_round = false;
         const uint64_t ended = now_of(s), rest = REST * (ended - began);
         next = began + TIDE_SECOND / s->share.hz;
         next = ended + rest > next ? ended + (rest < REST_MAX_NS ? rest : REST_MAX_NS) : next;

@@ -129,10 +129,13 @@ bool shared_quiet(const struct node *node, struct tide_table *table, char *why, 
     if (seen.unsettled > 0) {
         (void)snprintf(why, size, "%s: %u copies of %s are not settled, as that of key %llu",
                        node->name, seen.unsettled, table->name, (unsigned long long)seen.key);
-    } else if (atomic_load(&s->awake) || s->flush_wanted != s->flush_done) {
-        (void)snprintf(why, size, "%s has a round of copies of %s to do", node->name, table->name);
+        return false;
     }
-    return seen.unsettled == 0 && !atomic_load(&s->awake) && s->flush_wanted == s->flush_done;
+    if (atomic_load(&s->awake) || s->in_round || s->flush_wanted != s->flush_done) {
+        (void)snprintf(why, size, "%s has a round of copies of %s to do", node->name, table->name);
+        return false;
+    }
+    return true;
 }
 
 /* The node that has the row, and the row; NULL: nobody has one. */

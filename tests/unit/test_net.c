@@ -105,6 +105,7 @@ struct flood {
     tide_address to;
     atomic_uint sent;
     unsigned total;
+    atomic_int ended; /* 0 or an error; 1: not yet */
 };
 
 static int flood_run(void *state) {
@@ -119,7 +120,8 @@ static int flood_run(void *state) {
         atomic_fetch_add(&f->sent, rc == 0);
     }
     tide_writer_release(&w);
-    return rc;
+    atomic_store(&f->ended, rc);
+    return 0;
 }
 
 struct slow {
@@ -142,33 +144,34 @@ static int slow_run(void *state) {
     return 0;
 }
 
+/* From the second node to an actor of the first that takes nothing yet. */
+static void flood_until_full(struct world *w, struct slow *slow, struct flood *flood) {
+    const struct tide_actor_options takes = {.type = "slow",
+                                             .run = slow_run,
+                                             .state = slow,
+                                             .role = TIDE_ROLE_COMPUTE,
+                                             .bytes_max = 64 << 20};
+    const struct tide_actor_options sends = {
+        .type = "flood", .run = flood_run, .state = flood, .role = TIDE_ROLE_COMPUTE};
+    tide_address to;
+    assert_int_equal(tide_spawn(&w->nodes[0], &takes, &to), 0);
+    flood->to = tide_address_make(1, tide_address_id(to));
+    atomic_init(&flood->ended, 1);
+    assert_int_equal(tide_spawn(&w->nodes[1], &sends, NULL), 0);
+    uint64_t until = world_now(w) + 400 * MS;
+    while (world_now(w) < until) {
+        world_pause(w, MS);
+    }
+}
+
 static void credit_stops_a_fast_sender_at_the_window(void **state) {
     struct world w;
     world_open(&w, is_simulated(state), 6);
     assert_non_null(world_add(&w, "c0"));
     assert_non_null(world_add(&w, "n2"));
     struct slow slow = {0};
-    tide_address to;
-    assert_int_equal(tide_spawn(&w.nodes[0],
-                                &(struct tide_actor_options){.type = "slow",
-                                                             .run = slow_run,
-                                                             .state = &slow,
-                                                             .role = TIDE_ROLE_COMPUTE,
-                                                             .bytes_max = 64 << 20},
-                                &to),
-                     0);
-    struct flood flood = {.to = tide_address_make(1, tide_address_id(to)), .total = 400};
-    assert_int_equal(tide_spawn(&w.nodes[1],
-                                &(struct tide_actor_options){.type = "flood",
-                                                             .run = flood_run,
-                                                             .state = &flood,
-                                                             .role = TIDE_ROLE_COMPUTE},
-                                NULL),
-                     0);
-    uint64_t until = world_now(&w) + 400 * MS;
-    while (world_now(&w) < until) {
-        world_pause(&w, MS);
-    }
+    struct flood flood = {.total = 400};
+    flood_until_full(&w, &slow, &flood);
     assert_in_range(atomic_load(&flood.sent), 10,
                     16); /* 1 MiB of 64 KiB messages with their heads */
     struct tide_link_info info;
@@ -176,7 +179,7 @@ static void credit_stops_a_fast_sender_at_the_window(void **state) {
     assert_in_range(info.credit_used[TIDE_LANE_CONTROL], 900 << 10, 1 << 20);
     assert_true(info.queue_bytes <= 1 << 20);
     atomic_store(&slow.go, true);
-    until = world_now(&w) + 10 * TIDE_SECOND;
+    uint64_t until = world_now(&w) + 10 * TIDE_SECOND;
     while (atomic_load(&slow.received) < flood.total && world_now(&w) < until) {
         world_pause(&w, MS);
     }
@@ -187,6 +190,24 @@ static void credit_stops_a_fast_sender_at_the_window(void **state) {
         tide_net_links(w.nodes[1].net, &info, 1);
     } while (info.credit_used[TIDE_LANE_CONTROL] != 0 && world_now(&w) < until);
     assert_int_equal(info.credit_used[TIDE_LANE_CONTROL], 0);
+    world_close(&w);
+}
+
+static void who_waits_for_credit_when_its_own_node_has_left_is_told(void **state) {
+    struct world w;
+    world_open(&w, is_simulated(state), 6);
+    assert_non_null(world_add(&w, "c0"));
+    assert_non_null(world_add(&w, "n2"));
+    struct slow slow = {0};
+    struct flood flood = {.total = 400};
+    flood_until_full(&w, &slow, &flood);
+    assert_int_equal(atomic_load(&flood.ended), 1);
+    tide_net_leave(w.nodes[1].net);
+    const uint64_t until = world_now(&w) + 2 * soon(&w);
+    while (atomic_load(&flood.ended) == 1 && world_now(&w) < until) {
+        world_pause(&w, MS);
+    }
+    assert_int_equal(atomic_load(&flood.ended), TIDE_EUNREACHABLE);
     world_close(&w);
 }
 
@@ -477,6 +498,7 @@ int main(void) {
         BOTH(large_messages_pass_both_ways_and_nobody_is_suspected),
         BOTH(a_message_over_the_limit_is_refused_at_its_origin),
         BOTH(credit_stops_a_fast_sender_at_the_window),
+        BOTH(who_waits_for_credit_when_its_own_node_has_left_is_told),
         BOTH(a_node_that_leaves_is_left_everywhere),
         BOTH(leaving_waits_for_evacuation),
         BOTH(the_end_of_the_controller_in_order_ends_the_cluster),
