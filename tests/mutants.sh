@@ -51,6 +51,7 @@ returned_in_line            swarm,$returning order|linearizable
 slot_not_closed               test_store_relocate asynchronous_order_is_kept_while_slots_move_too
 answers_half_made             journal  .
 dead_home_mapped              test_store_loss
+location_parts_uncounted      test_location the_fence_lasts_until_the_last_part_is_back
 finished_keeps_waiters        test_net *who_waits_for_credit_when_its_own_node_has_left_is_told*
 begun_when_fenced             test_admission who_stands_in_line_when_its_own_node_has_left_is_told
 late_refusal_taken            test_budget a_push_that_went_to_the_next_home_is_not_refused_by_the_last

@@ -26,6 +26,7 @@ bool tide__location_waits(struct tide__location *e, bool answered, bool may, boo
 }
 
 uint16_t tide__location_way(struct tide__location *e, uint64_t id, bool answered, bool may) {
+    e->parts = e->straight && e->last == id ? e->parts + 1 : 1;
     e->straight |= e->node != 0 && may && (answered || TIDE_MUTANT(location_fence_ignored));
     e->last = id;
     e->used |= e->straight;
@@ -38,6 +39,9 @@ void tide__location_returned(struct tide__location *e) {
 
 bool tide__location_resent(struct tide__location *e, uint64_t id) {
     if (!e->straight || e->last != id) {
+        return false;
+    }
+    if (--e->parts > 0 && !TIDE_MUTANT(location_parts_uncounted)) {
         return false;
     }
     by_home(e);

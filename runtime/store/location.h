@@ -32,6 +32,8 @@ struct tide__location {
     uint64_t key;
     uint64_t last; /* of own operations on the key, the one that left last; 0: none, and no entry
                       unless the node is known */
+    uint32_t parts; /* straight: how often the key is in `last`, which may go and come back in several
+                       messages; less those that were dealt with */
     uint32_t term; /* under which `node` has the row */
     uint16_t node; /* owner as last heard; 0: not known */
     bool straight; /* the way in use */
@@ -45,11 +47,13 @@ struct tide__location {
 
 /* Must an own operation, or a localize of a key that is not here, wait? Ends a way that is not in use. */
 bool tide__location_waits(struct tide__location *entry, bool answered, bool may, bool localize);
-/* Operation `id` leaves: to the node that is returned, or by the home if that is 0. */
+/* Operation `id` leaves, or the key once more if it has it several times: to the node that is returned,
+ * or by the home if that is 0. */
 uint16_t tide__location_way(struct tide__location *entry, uint64_t id, bool answered, bool may);
 /* An operation that went straight came back. */
 void tide__location_returned(struct tide__location *entry);
-/* It has left by the home, or has run here. True: what waits may look again. */
+/* It has left by the home, or has run here; once for each time that it went. True: what waits may look
+ * again. */
 bool tide__location_resent(struct tide__location *entry, uint64_t id);
 /* The home said, or this node gave the row: it is at `node` under `term`; 0: at the home. */
 void tide__location_learn(struct tide__location *entry, uint16_t node, uint32_t term);

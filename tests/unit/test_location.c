@@ -5,6 +5,8 @@
  */
 #include "store_world.h"
 
+#include "store/location.h"
+
 enum { KEYS = 300 };
 
 static struct tide_table_stats stats_of(struct tide_table *table) {
@@ -206,12 +208,37 @@ static void two_nodes_that_fight_for_keys_both_get_on(void **state) {
     }
 }
 
+/* A key that is several times in an operation may go, and come back, in several messages. */
+static void the_fence_lasts_until_the_last_part_is_back(void **state) {
+    (void)state;
+    struct tide__location e = {.key = 1};
+    tide__location_learn(&e, 7, 3);
+    assert_int_equal(tide__location_way(&e, 10, true, true), 7);
+    assert_int_equal(tide__location_way(&e, 11, false, true), 7);
+    assert_int_equal(tide__location_way(&e, 11, false, true), 7);
+    tide__location_returned(&e);
+    assert_true(tide__location_waits(&e, false, true, true)); /* a localize, and what follows it */
+    assert_false(tide__location_resent(&e, 10));
+    assert_false(tide__location_resent(&e, 11));
+    assert_true(tide__location_waits(&e, false, true, false));
+    assert_true(tide__location_resent(&e, 11));
+    assert_false(tide__location_waits(&e, false, true, false));
+    tide__location_learn(&e, 7, 4); /* one part ran there: the answer to all of it ends the fence */
+    assert_int_equal(tide__location_way(&e, 12, true, true), 7);
+    assert_int_equal(tide__location_way(&e, 12, false, true), 7);
+    tide__location_returned(&e);
+    assert_false(tide__location_resent(&e, 12));
+    assert_true(tide__location_waits(&e, false, true, true));
+    assert_false(tide__location_waits(&e, true, true, true));
+}
+
 int main(int argc, char **argv) {
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations_go_straight_and_come_back_when_the_key_has_moved),
         cmocka_unit_test(a_crowd_of_operations_keeps_its_order_while_the_key_moves),
         cmocka_unit_test(two_nodes_that_fight_for_keys_both_get_on),
+        cmocka_unit_test(the_fence_lasts_until_the_last_part_is_back),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
