@@ -18,8 +18,9 @@ enum {
 };
 static const uint64_t tick = 10 * MS, join_again = 250 * MS;
 static const uint64_t setup_max = 30 * TIDE_SECOND;
-static const uint64_t events_per_second =
-    400000; /* more than this on average: it runs in circles */
+/* More than these on average: it runs in circles. A large message that comes in small pieces is an
+ * event a piece. */
+static const double events_per_second = 400000, messages_per_second = 1000;
 
 void swarm_fail(struct world *w, const char *checker, const char *format, ...) {
     struct swarm_report *r = w->report;
@@ -718,8 +719,9 @@ void swarm_run(const struct swarm_options *options, struct swarm_report *report,
     memset(report, 0, sizeof *report);
     w->options = *options;
     w->report = report;
+    const double pieces = option(w, SWARM_PAYLOAD) / option(w, SWARM_CHUNK);
     w->event_limit = (uint64_t)((option(w, SWARM_CHAOS_S) + option(w, SWARM_HEAL_S) + 10) *
-                                (double)events_per_second);
+                                (events_per_second + messages_per_second * pieces));
     tide_random_seed(&w->random, tide_mix64(options->seed ^ 0x3042d));
     double latency = option(w, SWARM_LATENCY_US) * 1000;
     struct tide_sim_options o = {
