@@ -616,7 +616,7 @@ void tide_node_serve_cost(struct tide_node *node, uint64_t ns);
 struct tide_table_health {
     uint8_t durability;             /* enum tide_durability */
     bool leases_ok;                 /* this node may serve the rows it is home of without asking their copies */
-    uint32_t under_replicated;      /* slots with fewer copies than `replicas` */
+    uint32_t under_replicated;      /* slots with fewer copies than `replicas` on nodes that live */
     uint32_t lost_count;            /* slots that died with all their copies: operations on them fail */
     uint64_t lost[TIDE_SLOTS / 64]; /* bit of each of them */
 };

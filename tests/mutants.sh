@@ -148,6 +148,7 @@ rest_not_disturbed            test_ring who_does_not_know_its_new_neighbours_bea
 one_observer                  test_succession the_word_of_one_member_about_another_is_not_enough
 join_forgotten                test_quorum who_joins_while_the_controller_dies*
 end_untold                    test_store_replica a_cluster_that_ends*
+health_counts_dead            test_store_replica a_copy_of_the_dead_counts_for_nothing
 not_settled                   test_store_replica two_that_leave_take_no_push_with_them
 late_value_taken              test_vap TIDE_TEST_SEEDS=3
 vap_no_retrace                test_vap bound_holds_while_slots_move

@@ -1,6 +1,10 @@
 /*
  * How safe the rows of a table are, from what this node knows of the slot map and of who died.
  *
+ * Who died stays in a group until the controller's next change of it has come here; one that was
+ * started again makes none before all members have answered about its tables. Such a copy counts
+ * for nothing.
+ *
  * A slot of a table without copies is lost when its home died. Rows that relocate may have been at
  * any node: there a death that this node saw puts every slot in doubt.
  */
@@ -23,15 +27,27 @@ static bool is_dead(struct tide_store *store, uint16_t node, struct known known[
     return k->dead;
 }
 
+/* How many of a group live, beside the one that is its home, or is about to be. */
+static unsigned living_copies(struct tide_store *store, uint16_t home, uint64_t chain,
+                              struct known known[KNOWN]) {
+    const bool all = TIDE_MUTANT(health_counts_dead);
+    unsigned living = all || !is_dead(store, home, known);
+    for (unsigned i = 0; tide__chain_at(chain, i); i++) {
+        living += all || !is_dead(store, tide__chain_at(chain, i), known);
+    }
+    return living > 0 ? living - 1 : 0;
+}
+
 /* Counts what the slot lacks; true: it is lost. */
 static bool copies_of(struct tide_table *table, uint32_t slot, uint64_t now,
-                      struct tide_table_health *out) {
+                      struct known known[KNOWN], struct tide_table_health *out) {
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
     if (route & TIDE__LOST) {
         return true;
     }
-    out->under_replicated += tide__chain_count(chain) < table->options.replicas;
+    out->under_replicated += living_copies(table->store, tide__route_home(route), chain, known) <
+                             table->options.replicas;
     if ((route & TIDE__MINE) && tide__lease_deadline(table, slot) <= now) {
         out->leases_ok = false;
     }
@@ -58,7 +74,7 @@ void tide_table_health(struct tide_table *table, struct tide_table_health *out) 
         uint16_t home =
             tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
         const bool lost =
-            table->replicas ? copies_of(table, s, now, out) : is_dead(store, home, known);
+            table->replicas ? copies_of(table, s, now, known, out) : is_dead(store, home, known);
         if (lost || doubt) {
             out->lost[s / 64] |= UINT64_C(1) << (s % 64);
             out->lost_count++;

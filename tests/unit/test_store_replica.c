@@ -712,6 +712,38 @@ static void more_deaths_than_copies_lose_slots_and_say_so(void **state) {
     close_cluster(&c);
 }
 
+struct witness {
+    struct tide_net *net;
+    uint16_t id;
+};
+
+static bool is_told_of_death(void *arg) {
+    const struct witness *w = arg;
+    struct tide_member m;
+    return tide_net_member(w->net, w->id, &m) && m.state == TIDE_MEMBER_DEAD;
+}
+
+/* From the first moment on, not when the groups have changed: those come later. */
+static void a_copy_of_the_dead_counts_for_nothing(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        struct cluster c;
+        struct tide_table_health health;
+        open_cluster(&c, true, 4, 1);
+        create(&c, (struct tide_table_options){
+                       .name = "hot", .key_count = 12, .width = 1, .replicas = 1});
+        struct witness w = {tide_net_of(c.nodes[i]), 4};
+        tide_sim_crash(c.sim, "n4");
+        tide_table_health(table_of(&c, i, "hot"), &health);
+        assert_int_equal(health.under_replicated, 0); /* who knows? */
+        const uint64_t until = tide_sim_now(c.sim) + 20 * TIDE_SECOND;
+        assert_true(tide_sim_run(c.sim, until, is_told_of_death, &w));
+        tide_table_health(table_of(&c, i, "hot"), &health);
+        assert_int_equal(health.under_replicated, TIDE_SLOTS / 2); /* its own, and its copies */
+        close_cluster(&c);
+    }
+}
+
 static void ends_run(struct fiber *f) {
     const uint16_t ids[] = {2, 3};
     tide_net_ends(tide_net_of(f->node), ids, TIDE_COUNT(ids)); /* one thread: as on the I/O thread */
@@ -759,6 +791,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_push_of_many_keys_is_the_same_on_all_copies),
         cmocka_unit_test(what_an_old_home_sends_is_not_applied),
         cmocka_unit_test(more_deaths_than_copies_lose_slots_and_say_so),
+        cmocka_unit_test(a_copy_of_the_dead_counts_for_nothing),
         cmocka_unit_test(a_cluster_that_ends_loses_no_slots),
         cmocka_unit_test(two_crashes_with_two_copies_lose_nothing),
         cmocka_unit_test(who_is_taken_for_dead_serves_nothing_stale),
