@@ -383,7 +383,7 @@ static void bounds_hold_while_slots_move(void **state) {
 /* A row that left the new home before its answer to the fence, and came after it. */
 static void a_row_that_comes_late_hides_no_own_update(void **state) {
     (void)state;
-    faults_hold("essp:2", &(struct faults){.leaves = true}, 155);
+    faults_hold("essp:2", &(struct faults){.leaves = true}, 659);
 }
 
 /* The old home gave the slot away before it heard that these workers begin, the new home got it
