@@ -546,7 +546,18 @@ static void ends(void *arg) {
     tide_net_ends(e->net, e->ids, e->count);
 }
 
-/* core.ends{id...} -> true | nil, err: these members are told to end, rows and all, with their cluster */
+/* Until the controller has heard it: what a member says when it leaves comes by another connection, and
+ * could be heard first. The cluster ends whether it answers or not. */
+static void await_heard(struct tide_net *net) {
+    static const uint8_t nil = 0xc0;
+    const tide_address controller = tide_address_make(tide_net_controller(net), TIDE_ID_MEMBERS);
+    struct tide_reply *reply;
+    if (tide_call(controller, &nil, sizeof nil, TIDE_SECOND, &reply) == 0) {
+        tide_reply_free(reply);
+    }
+}
+
+/* core.ends{id...} -> true | nil, err: these members are about to end, rows and all, with their cluster */
 static int core_ends(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -565,6 +576,7 @@ static int core_ends(lua_State *L) {
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
+    await_heard(e->net);
     tide_free(e);
     lua_pushboolean(L, true);
     return 1;

@@ -143,9 +143,7 @@ end
 ---to command in between would know nothing of the end, and look for copies of what they held.
 function replicated.quit_inside()
   local ids <const> = {}
-  for _, member in ipairs(core.members()) do
-    if has_rows(member) then ids[#ids + 1] = member.id end
-  end
+  for i, member in ipairs(core.members()) do ids[i] = member.id end
   core.ends(ids)
   tell_to_quit(has_rows)
   local deadline <const> = core.now() + QUIT_S

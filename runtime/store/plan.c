@@ -340,6 +340,16 @@ void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t table
     }
 }
 
+static bool is_home(const struct tide_store *store, uint16_t node) {
+    bool any = false;
+    for (const struct tide__catalog_entry *e = store->catalog->entries; e && !any; e = e->next) {
+        for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && !any; slot++) {
+            any = e->phase == TIDE__CATALOG_READY && e->homes[slot] == node;
+        }
+    }
+    return any;
+}
+
 /* True: it is evacuated. */
 static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
     if (TIDE_MUTANT(leave_at_once)) {
@@ -371,7 +381,8 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         }
     }
     tide_free(targets);
-    if (!waits && holds && !tide_net_is_to_end(store->net, leaver->id)) {
+    if (!waits && holds && is_home(store, leaver->id) &&
+        !tide_net_is_to_end(store->net, leaver->id)) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
     }
