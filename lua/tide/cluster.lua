@@ -159,6 +159,7 @@ local function wait_ended(children, timeout_s)
 end
 
 ---Waits until this node knows that they have ended: a second cluster of the script has nodes of the same names.
+---@param members table[] with their ids
 local function wait_members_gone(members, timeout_s)
   local deadline = core.now() + timeout_s
   while core.now() < deadline do
@@ -170,6 +171,7 @@ local function wait_members_gone(members, timeout_s)
     core.sleep(POLL_S)
   end
 end
+cluster.wait_members_gone = wait_members_gone
 
 ---- the cluster of a run ------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ function core.actors() end            --> array of {address="1:77", name=,type=,
 function core.rss() end               --> bytes
 function core.memory() end            --> {cap_bytes=, used_bytes=, most_bytes=, tier="calm|tight|narrow|full|over", refused=}: the node's memory budget; nil without a cap
 function core.queue() end             --> {limit_bytes=, bytes=, most_bytes=, waits=}: this node's operations under way, now and ever, and fibers that had to wait for room; nil without a queue limit
-function core.ends(ids) end           --> true | nil, err: these members are about to end with their cluster: whoever of them goes has left, nobody takes its rows over
+function core.ends(ids) end           --> true | nil, err: these members are about to end with their cluster: whoever of them goes has left, nobody takes its rows over; suspends until the controller has heard it, a second at most
 function core.leave() end             -- this node hands its slots on and leaves; its entry in members() says when it has
 function core.load() end              --> {messages=, keys=, busy_s=}: what this node's store has done for other nodes
 function core.waited(id) end          --> seconds that this node has had operations under way to the store of another one

@@ -121,34 +121,27 @@ function replicated.up(o)
   return nil, errors.from(up, "T1001")
 end
 
----@param are_wanted fun(member: table): boolean
-local function tell_to_quit(are_wanted)
-  for _, member in ipairs(core.members()) do
-    local address = member.state == "up" and are_wanted(member) and core.whereis(member.name .. "/agent")
+---@param members table[] of core.members
+local function tell_to_quit(members)
+  for _, member in ipairs(members) do
+    local address = member.state == "up" and core.whereis(member.name .. "/agent")
     if address then core.send(address, {op = "quit", leave = false}) end
   end
   core.sleep(POLL_S)
 end
 
-local function has_rows(member) return member.store end
-
-local function rows_are_gone()
-  for _, member in ipairs(core.members()) do
-    if member.state == "up" and has_rows(member) then return false end
-  end
-  return true
-end
-
 ---Tells all nodes to end, without moving rows first. The controllers follow when those with rows have gone: who began
 ---to command in between would know nothing of the end, and look for copies of what they held.
 function replicated.quit_inside()
-  local ids <const> = {}
-  for i, member in ipairs(core.members()) do ids[i] = member.id end
+  local ids <const>, with_rows <const> = {}, {}
+  for i, member in ipairs(core.members()) do
+    ids[i] = member.id
+    if member.store then with_rows[#with_rows + 1] = member end
+  end
   core.ends(ids)
-  tell_to_quit(has_rows)
-  local deadline <const> = core.now() + QUIT_S
-  while not rows_are_gone() and core.now() < deadline do core.sleep(POLL_S) end
-  tell_to_quit(function() return true end)
+  tell_to_quit(with_rows)
+  cluster.wait_members_gone(with_rows, QUIT_S)
+  tell_to_quit(core.members())
   return {}
 end
 
