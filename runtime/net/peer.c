@@ -53,28 +53,37 @@ struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id) {
     return peer;
 }
 
-void tide__peers_release(struct tide_net *net) {
-    for (unsigned i = 0; i < 256; i++) {
+static void each_peer(struct tide_net *net, void (*visit)(struct tide_peer *peer)) {
+    for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
         _Atomic(struct tide_peer *) *page =
             atomic_load_explicit(&net->pages[i], memory_order_relaxed);
         for (unsigned k = 0; page != NULL && k < 256; k++) {
             struct tide_peer *peer = atomic_load_explicit(&page[k], memory_order_relaxed);
-            if (peer == NULL) {
-                continue;
+            if (peer != NULL) {
+                visit(peer);
             }
-            while (peer->waiting != NULL) {
-                struct tide_outgoing *next = peer->waiting->next;
-                tide_outgoing_free(peer->waiting);
-                peer->waiting = next;
-            }
-            while (peer->waiters != NULL) {
-                struct credit_waiter *next = peer->waiters->next;
-                tide_free(peer->waiters);
-                peer->waiters = next;
-            }
-            tide_free(peer);
         }
-        tide_free(page);
+    }
+}
+
+static void peer_free(struct tide_peer *peer) {
+    while (peer->waiting != NULL) {
+        struct tide_outgoing *next = peer->waiting->next;
+        tide_outgoing_free(peer->waiting);
+        peer->waiting = next;
+    }
+    while (peer->waiters != NULL) {
+        struct credit_waiter *next = peer->waiters->next;
+        tide_free(peer->waiters);
+        peer->waiters = next;
+    }
+    tide_free(peer);
+}
+
+void tide__peers_release(struct tide_net *net) {
+    each_peer(net, peer_free);
+    for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
+        tide_free(atomic_load_explicit(&net->pages[i], memory_order_relaxed));
     }
 }
 
@@ -307,14 +316,5 @@ void tide__peer_part(struct tide_peer *peer) {
 }
 
 void tide__peers_part(struct tide_net *net) {
-    for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
-        _Atomic(struct tide_peer *) *page =
-            atomic_load_explicit(&net->pages[i], memory_order_relaxed);
-        for (unsigned k = 0; page != NULL && k < 256; k++) {
-            struct tide_peer *peer = atomic_load_explicit(&page[k], memory_order_relaxed);
-            if (peer != NULL) {
-                tide__peer_part(peer);
-            }
-        }
-    }
+    each_peer(net, tide__peer_part);
 }

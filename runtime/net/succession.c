@@ -83,15 +83,21 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
 
 /* ---- it goes away ---- */
 
+/* What has become of the controller, with its name: nodes' errors say it. */
+static void tell_of(struct tide_net *net, const char *what, const char *reason, char text[220]) {
+    char name[96];
+    tide_net_name(net, tide_net_controller(net), name);
+    snprintf(text, 220, "%s: node %s: %s", what, name, reason);
+}
+
 static void end_with(struct tide_net *net, struct known *controller, const char *reason) {
     controller->member.state = TIDE_MEMBER_DEAD;
     snprintf(controller->member.reason, sizeof controller->member.reason, "%s", reason);
     tide__members_unsettle(net, controller);
     tide__members_publish(net);
     tide__members_settle(net);
-    char name[96], text[220];
-    tide_net_name(net, controller->member.id, name);
-    snprintf(text, sizeof text, "controller is gone: node %s: %s", name, reason);
+    char text[220];
+    tell_of(net, "controller is gone", reason, text);
     bool leaving = atomic_load_explicit(&net->leave_wanted, memory_order_relaxed);
     tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED,
                      text);
@@ -122,9 +128,9 @@ void tide__succession_silent(struct tide_session *s, const char *reason) {
         tide__session_end(s, reason);
     } else if (!net->away) {
         net->away = true;
-        char name[96];
-        tide_net_name(net, tide_net_controller(net), name);
-        tide_log(TIDE_LOG_WARN, net->name, "the controller is away: node %s: %s", name, reason);
+        char text[220];
+        tell_of(net, "the controller is away", reason, text);
+        tide_log(TIDE_LOG_WARN, net->name, "%s", text);
         ask_others(net);
     }
 }
@@ -177,9 +183,8 @@ void tide__succession_lost(struct tide_net *net, struct known *controller, const
         seek(net, peer, reason);
         return;
     }
-    char name[96], text[220];
-    tide_net_name(net, controller->member.id, name);
-    snprintf(text, sizeof text, "the controller is away: node %s: %s", name, reason);
+    char text[220];
+    tell_of(net, "the controller is away", reason, text);
     tide_log(TIDE_LOG_WARN, net->name, "%s; views, slot moves and new tables wait for it", text);
     tide_event_add(net->system, "controller", "%s", text);
     net->away = true;
