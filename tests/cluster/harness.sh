@@ -23,6 +23,11 @@ cleanup() {
 }
 trap cleanup EXIT
 
+# For tests of several controllers: the address sanitizer's dlopen does not look where the program's own would.
+find_plugins() {
+    if [ -n "${TIDE_SANITIZED:-}" ]; then export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}; fi
+}
+
 fail() {
     echo "FAILED: $*"
     failures=$((failures + 1))

@@ -4,8 +4,7 @@
 # was no controller (median, p99).
 . "$(dirname "$0")/harness.sh"
 . "$(dirname "$0")/controlled.sh"
-# The address sanitizer's dlopen does not look where the program's own would.
-[ -n "${TIDE_SANITIZED:-}" ] && export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}
+find_plugins
 rounds=${ROUNDS:-2}
 if [ ! -e "$(dirname "$TIDE")/tide_raft.so" ]; then
     timeout 30 "$TIDE" node --controllers 3 >missing.txt 2>&1 </dev/null && fail "controllers without the plugin"

@@ -1,8 +1,7 @@
 #!/bin/bash
 # A cluster that ends takes its rows with it: nobody that goes is found dead, and nobody looks for copies of what it held.
 . "$(dirname "$0")/harness.sh"
-# The address sanitizer's dlopen does not look where the program's own would.
-[ -n "${TIDE_SANITIZED:-}" ] && export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}
+find_plugins
 
 cat >copied.lua <<'LUA'
 local tide = require "tide"

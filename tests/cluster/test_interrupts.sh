@@ -2,8 +2,7 @@
 # Ctrl-C at random moments, once and twice, as a terminal sends it (to the whole process group): no process is left,
 # and the exit code is 130. SIGTERM to one node in mid-run: it leaves in order, the run ends and says why.
 . "$(dirname "$0")/harness.sh"
-# The address sanitizer's dlopen does not look where the program's own would.
-[ -n "${TIDE_SANITIZED:-}" ] && export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}
+find_plugins
 
 cat >long.lua <<'LUA'
 local tide = require "tide"
