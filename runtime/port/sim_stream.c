@@ -389,7 +389,6 @@ static void on_read(struct tide_sim *sim, const struct sim_event *event, struct 
 }
 
 static void on_closed(struct tide_stream *s) {
-    TIDE_ASSERT(s->finished && !s->delivered);
     s->delivered = true;
     TIDE_ASSERT(s->executor->streams_open > 0);
     s->executor->streams_open--;
@@ -426,8 +425,10 @@ void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event)
     } else if (event->kind == SIM_READ) {
         on_read(sim, event, s);
     } else if (event->kind == SIM_CLOSED) {
-        tide__sim_fold(sim, event, 0, (uint64_t)(unsigned)-s->reason);
-        on_closed(s);
+        if (!s->delivered) { /* else its owner closed it before */
+            tide__sim_fold(sim, event, 0, (uint64_t)(unsigned)-s->reason);
+            on_closed(s);
+        }
     } else if (!s->finished) {
         tide__sim_fold(sim, event, 0, 0);
         if (event->kind == SIM_CONNECTED) {
@@ -577,8 +578,9 @@ void tide__sim_stream_resume(struct tide_stream *s) {
 }
 
 void tide__sim_stream_close(struct tide_stream *s) {
-    if (s->finished) {
+    if (s->finished) { /* perhaps only once a connection has timed out: its owner waits no longer */
         s->reason = 0;
+        push(s, s->executor->sim->now, SIM_CLOSED);
         return;
     }
     send_end(s);
