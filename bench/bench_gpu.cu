@@ -2,15 +2,20 @@
  * CUDA kernels on a GPU, beside what bounds them: elementwise operations, reductions and update
  * rules against the copy bandwidth of the same run (a copy of 256 MiB reads and writes each byte),
  * products against cuBLAS called directly, convolutions in GFLOP/s, copies of pinned memory. Each
- * row is the median of several rounds. Without a device: 77, with the reason.
+ * row is the median of several rounds. Numeric tools for decisions, transfers included, against one
+ * core of the CPU, once each. Without a device: 77, with the reason.
  */
 #include "bench/report.h"
 #include "cuda/gpu.h"
 #include "kernel.h"
+extern "C" {
+#include "numeric.h"
+}
 
 #include <cublas_v2.h>
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { ROUNDS = 7, CALLS = 20, ELEMENTS = 64 << 20 };
 
@@ -323,6 +328,70 @@ static void bench_conv(uint32_t c, uint32_t o, uint32_t side) {
     tide_cuda_memory.release(y);
 }
 
+/* ---- numeric tools ---- */
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void report_decision(const char *name, double here, double there) {
+    char row[96];
+    report_row(name, "ms", 1e3 * there);
+    snprintf(row, sizeof(row), "%s, the CPU over it", name);
+    report_row(row, "x", here / there);
+}
+
+static double number_of(size_t i) {
+    return (double)((i * 2654435761u >> 8) & 0xffff) / 65536;
+}
+
+static void bench_knapsack(void) {
+    enum { ROWS = 200, CHOICES = 16, CAPACITY = 1 << 20 };
+    static double value[ROWS * CHOICES], best[CAPACITY + 1];
+    static uint64_t sizes[CHOICES];
+    static size_t pick[ROWS];
+    double took[2];
+    for (size_t i = 0; i < ROWS * CHOICES; i++) {
+        value[i] = number_of(i);
+    }
+    for (size_t j = 0; j < CHOICES; j++) {
+        sizes[j] = 1000 * (j + 1);
+    }
+    for (int there = 0; there < 2; there++) {
+        const struct tide_knapsack p = {value, sizes, ROWS, CHOICES, CAPACITY, there ? device : NULL};
+        const double began = seconds_now();
+        check(tide_knapsack(&p, pick, best) == 0, "a knapsack");
+        took[there] = seconds_now() - began;
+    }
+    report_decision("knapsack 200 x 16, capacity 2^20", took[0], took[1]);
+}
+
+static void bench_linear(void) {
+    enum { SIDE = 1000 };
+    static double a[SIDE * SIDE], b[SIDE], objective[SIDE], x[SIDE];
+    static int8_t sense[SIDE];
+    double took[2], value[2];
+    for (size_t i = 0; i < SIDE * SIDE; i++) {
+        a[i] = number_of(i);
+    }
+    for (size_t i = 0; i < SIDE; i++) {
+        b[i] = 1 + number_of(7 * i);
+        objective[i] = number_of(13 * i);
+        sense[i] = -1;
+    }
+    for (int there = 0; there < 2; there++) {
+        const struct tide_linear_program p = {SIDE, SIDE,  objective, a,
+                                              b,    sense, 100 * SIDE, there ? device : NULL};
+        const double began = seconds_now();
+        check(tide_linear_solve(&p, x, &value[there]) == 0, "a linear programme");
+        took[there] = seconds_now() - began;
+    }
+    check(value[0] == value[1], "the device and the CPU differ");
+    report_decision("linear programme 1000 x 1000", took[0], took[1]);
+}
+
 int main(int argc, char **argv) {
     char text[256] = "";
     void *opened = NULL;
@@ -348,6 +417,8 @@ int main(int argc, char **argv) {
     bench_conv(16, 32, 32);
     bench_conv(64, 64, 32);
     bench_conv(128, 128, 16);
+    bench_knapsack();
+    bench_linear();
     tide_cuda_memory.close(queue);
     return 0;
 }

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct tide_device; /* operation.h */
+
 /* ---- fit.c ---- */
 /* y = at + per * x by least squares with at, per >= 0. With one distinct x: at = 0 (x = 0: per =
  * 0). n >= 1, x >= 0. */
@@ -79,11 +81,17 @@ int tide_assign(const double *cost, size_t rows, size_t columns, size_t *pick, d
 
 /* ---- knapsack.c ---- */
 /* Multiple choice: of each row at most one option j of size sizes[j] and value value[row * options
- * + j] (-inf: not offered), sizes sum <= capacity, value sum largest; nothing is worth 0. pick[row]
- * = option or SIZE_MAX; best[c], c = 0..capacity: the largest value with capacity c. Ties: the
- * lowest option, nothing first. */
-int tide_knapsack(const double *value, size_t rows, const uint64_t *sizes, size_t options,
-                  uint64_t capacity, size_t *pick, double *best);
+ * + j] (-inf: not offered), sizes sum <= capacity, value sum largest; nothing is worth 0. */
+struct tide_knapsack {
+    const double *value;
+    const uint64_t *sizes;
+    size_t rows, options;
+    uint64_t capacity;
+    const struct tide_device *device; /* that has tools of its own; any other, or NULL: the CPU */
+};
+/* pick[row] = option or SIZE_MAX; best[c], c = 0..capacity: the largest value with capacity c. Ties:
+ * the lowest option, nothing first. */
+int tide_knapsack(const struct tide_knapsack *problem, size_t *pick, double *best);
 
 /* ---- makespan.c ---- */
 /* Homes of weighted items on m machines of capacity (speed) > 0: longest first to where it ends
@@ -98,9 +106,25 @@ struct tide_linear_program { /* maximise objective * x, x >= 0, rows: a x (-1: <
     const double *objective, *a, *b; /* a row-major */
     const int8_t *sense;
     size_t pivots_max;
+    const struct tide_device *device; /* as of a knapsack */
 };
 /* Dense two-phase simplex. ERANGE: no solution; EINVAL: unbounded; ELIMIT: pivots_max
  * reached. */
 int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value);
+
+/* ---- what a device with memory of its own does of them ---- */
+/* The same arithmetic in the same order, so the same bits as on the CPU. Arguments are checked, arrays
+ * the host's; a call returns when its work is done. 0, ENOMEM: no memory there, EIO: the device. */
+struct tide_numeric {
+    int (*knapsack)(const struct tide_knapsack *problem, size_t *pick, double *best);
+    /* A tableau of rows x columns numbers, row-major; close(NULL): nothing. */
+    int (*open)(size_t rows, size_t columns, const double *t, void **tableau);
+    void (*close)(void *tableau);
+    int (*download)(void *tableau, double *t);
+    /* both: a column, and behind it the last column. */
+    int (*column)(void *tableau, size_t column, double *both);
+    /* On `row` of the column that was asked for last. last: the last row as it is then. */
+    int (*pivot)(void *tableau, size_t row, double *last);
+};
 
 #endif

@@ -183,6 +183,7 @@ struct tide_device {
     void (*update)(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);
     double (*norm2)(size_t n, const void *x); /* sum of squares; not finite if an element is not */
     const struct tide_memory *memory;         /* NULL: operands lie in the host's (memory.h) */
+    const struct tide_numeric *numeric;       /* NULL: as the CPU does it (numeric.h) */
 };
 
 /* "cpu" is the widest of "cpu-plain", "cpu-avx2" and "cpu-avx512" that this machine runs;

@@ -6,6 +6,7 @@
  */
 #include "numeric.h"
 
+#include "operation.h"
 #include "sandbox.h"
 
 #include <math.h>
@@ -35,6 +36,27 @@ static void *scratch(lua_State *L, size_t count, size_t size) {
 
 static int fail(lua_State *L, const char *name) {
     return luaL_error(L, "k.%s: %s", name, tide_error_message());
+}
+
+/* Does a device take the work off the CPU? Then what the device computes is not charged. */
+static bool elsewhere(const struct tide_device *device) {
+    return device && device->numeric;
+}
+
+/* The device named at `index`; nil: NULL, the CPU. */
+static const struct tide_device *check_device(lua_State *L, int index, const char *name) {
+    if (lua_isnoneornil(L, index)) {
+        return NULL;
+    }
+    if (lua_type(L, index) != LUA_TSTRING) {
+        luaL_error(L, "k.%s: a device is a name such as \"cuda\", not a %s", name,
+                   luaL_typename(L, index));
+    }
+    const struct tide_device *device = tide_device_find(lua_tostring(L, index));
+    if (!device) {
+        fail(L, name);
+    }
+    return device;
 }
 
 /* The array at `index` as doubles; `name` and `what` for the error. Infinity only where `infinite`.
@@ -366,10 +388,12 @@ static int k_assign(lua_State *L) {
     return 2;
 }
 
-/* k.knapsack(rows, sizes, capacity) -> option of each row (0: nothing), {best value of
- * capacity 1..}, value */
+/* k.knapsack(rows, sizes, capacity, device = nil) -> option of each row (0: nothing), {best value
+ * of capacity 1..}, value */
 static int k_knapsack(lua_State *L) {
     size_t rows, options, count;
+    lua_settop(L, 4);
+    const struct tide_device *device = check_device(L, 4, "knapsack");
     double *value = check_matrix(L, 1, &rows, &options, "k.knapsack: rows", true);
     double *given = check_numbers(L, 2, &count, "k.knapsack: sizes", false);
     lua_Integer capacity = luaL_checkinteger(L, 3);
@@ -377,7 +401,8 @@ static int k_knapsack(lua_State *L) {
     if (count != options) {
         return luaL_error(L, "k.knapsack: %d sizes, but rows of %d", (int)count, (int)options);
     }
-    charge(L, (double)rows * (double)options * (double)(capacity + 1));
+    charge(L, elsewhere(device) ? (double)rows * (double)options + (double)capacity
+                                : (double)rows * (double)options * (double)(capacity + 1));
     uint64_t *sizes = scratch(L, options, sizeof *sizes);
     for (size_t i = 0; i < options; i++) {
         if (given[i] < 0 || given[i] != floor(given[i]) || given[i] > 1e15) {
@@ -392,7 +417,8 @@ static int k_knapsack(lua_State *L) {
     }
     size_t *pick = scratch(L, rows, sizeof *pick);
     double *best = scratch(L, (size_t)capacity + 1, sizeof *best);
-    if (tide_knapsack(value, rows, sizes, options, (uint64_t)capacity, pick, best) < 0) {
+    const struct tide_knapsack problem = {value, sizes, rows, options, (uint64_t)capacity, device};
+    if (tide_knapsack(&problem, pick, best) < 0) {
         return fail(L, "knapsack");
     }
     lua_createtable(L, (int)rows, 0);
@@ -459,8 +485,8 @@ static void read_rows(lua_State *L, int rows_index, struct tide_linear_program *
     }
 }
 
-/* k.lp{maximize = list | minimize = list, rows = {{a =, op =, b =}, ...}}, x >= 0 -> x, value |
- * nil, why */
+/* k.lp{maximize = list | minimize = list, rows = {{a =, op =, b =}, ...}, device = nil}, x >= 0 ->
+ * x, value | nil, why */
 static int k_lp(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
@@ -475,11 +501,14 @@ static int k_lp(lua_State *L) {
     int rows_index = lua_gettop(L);
     luaL_argcheck(L, lua_istable(L, rows_index), 1, "rows is missing");
     p.rows = lua_rawlen(L, rows_index);
+    lua_getfield(L, 1, "device");
+    p.device = check_device(L, -1, "lp");
     luaL_argcheck(L, p.variables >= 1 && p.variables <= 1000 && p.rows <= 1000, 1,
                   "1 to 1000 variables, 1000 rows");
     p.pivots_max = 50 * (p.rows + p.variables + 10);
-    charge(L, (double)(p.rows + 1) * (double)(p.variables + 2 * p.rows + 1) *
-                  (double)(p.rows + p.variables));
+    const double columns = (double)(p.variables + 2 * p.rows + 1);
+    charge(L, (double)(p.rows + p.variables) *
+                  (elsewhere(p.device) ? columns + (double)p.rows : columns * (double)(p.rows + 1)));
     for (size_t j = 0; j < p.variables; j++) {
         objective[j] = minimise ? -objective[j] : objective[j];
     }

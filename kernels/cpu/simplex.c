@@ -4,10 +4,14 @@
  * with any (Bland's, which cannot cycle) until there is some. Rows with b < 0 are turned round;
  * every row gets the slack or surplus variable that its sense asks for, and an artificial one,
  * which starts in the basis where a slack cannot.
+ *
+ * With a device the pivots of a phase are made on a copy of the tableau there; here stay right what
+ * decides on the next one: the last row, the column that enters and the right side.
  */
 #include "numeric.h"
 
 #include "base/base.h"
+#include "operation.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,6 +24,9 @@ struct tableau {
     double *t;      /* (rows + 1) x (columns + 1); the last row is the objective's */
     size_t *basis;
     size_t pivots_left;
+    const struct tide_device *device;
+    void *there;  /* the copy; NULL: none */
+    double *both; /* columns that came from it */
 };
 
 static double *cell(struct tableau *s, size_t row, size_t column) {
@@ -44,6 +51,48 @@ static void pivot(struct tableau *s, size_t row, size_t column) {
     }
     s->basis[row] = column;
 }
+
+/* ---- the copy on a device ---- */
+
+static int told(const struct tableau *s, int code) {
+    return code == 0 ? 0
+                     : tide_fail(code, "%s: %s", s->device->name,
+                                 code == TIDE_ENOMEM ? "no memory for the tableau"
+                                                     : "the device failed");
+}
+
+static int go_there(struct tableau *s) {
+    return s->device ? told(s, s->device->numeric->open(s->rows + 1, s->columns + 1, s->t, &s->there))
+                     : 0;
+}
+
+static int come_back(struct tableau *s, int code) {
+    if (s->there && code == 0) {
+        code = told(s, s->device->numeric->download(s->there, s->t));
+    }
+    if (s->there) {
+        s->device->numeric->close(s->there);
+        s->there = NULL;
+    }
+    return code;
+}
+
+static int fetch_column(struct tableau *s, size_t column) {
+    int code = s->there ? told(s, s->device->numeric->column(s->there, column, s->both)) : 0;
+    for (size_t i = 0; s->there && code == 0 && i <= s->rows; i++) {
+        *cell(s, i, column) = s->both[i];
+        *cell(s, i, s->columns) = s->both[s->rows + 1 + i];
+    }
+    return code;
+}
+
+/* On the column that was fetched last. */
+static int pivot_there(struct tableau *s, size_t row, size_t column) {
+    s->basis[row] = column;
+    return told(s, s->device->numeric->pivot(s->there, row, cell(s, s->rows, 0)));
+}
+
+/* ---- the two phases ---- */
 
 /* The column that enters, or `usable`; the objective row holds negated reduced costs. */
 static size_t entering(struct tableau *s, size_t usable, bool first) {
@@ -76,12 +125,15 @@ static size_t leaving(struct tableau *s, size_t column) {
     return row;
 }
 
-/* Maximises over the first `usable` columns. */
-static int maximise(struct tableau *s, size_t usable) {
+static int climb(struct tableau *s, size_t usable) {
     for (size_t still = 0;;) {
         size_t column = entering(s, usable, still > s->rows);
         if (column == usable) {
             return 0;
+        }
+        int code = fetch_column(s, column);
+        if (code < 0) {
+            return code;
         }
         size_t row = leaving(s, column);
         if (row == s->rows) {
@@ -92,9 +144,22 @@ static int maximise(struct tableau *s, size_t usable) {
             return tide_fail(TIDE_ELIMIT, "the linear programme needs more steps than it may take");
         }
         double before = *cell(s, s->rows, s->columns);
-        pivot(s, row, column);
+        if (s->there) {
+            code = pivot_there(s, row, column);
+        } else {
+            pivot(s, row, column);
+        }
+        if (code < 0) {
+            return code;
+        }
         still = *cell(s, s->rows, s->columns) > before + TINY ? 0 : still + 1;
     }
+}
+
+/* Maximises over the first `usable` columns. */
+static int maximise(struct tableau *s, size_t usable) {
+    int code = go_there(s);
+    return come_back(s, code < 0 ? code : climb(s, usable));
 }
 
 /* Phase one maximises minus the sum of the artificial variables. */
@@ -188,10 +253,15 @@ int tide_linear_solve(const struct tide_linear_program *program, double *x, doub
     struct tableau s = {.rows = program->rows,
                         .artificial = program->variables + slacks,
                         .pivots_left = program->pivots_max};
+    if (program->device && program->device->numeric) {
+        s.device = program->device;
+    }
     s.columns = s.artificial + s.rows;
     s.t = tide_alloc_zero((s.rows + 1) * (s.columns + 1), sizeof *s.t);
     s.basis = tide_alloc_zero(s.rows + 1, sizeof *s.basis);
-    int code = s.t && s.basis ? solve(&s, program, x, value) : TIDE_ENOMEM;
+    s.both = tide_alloc(2 * (s.rows + 1) * sizeof *s.both);
+    int code = s.t && s.basis && s.both ? solve(&s, program, x, value) : TIDE_ENOMEM;
+    tide_free(s.both);
     tide_free(s.t);
     tide_free(s.basis);
     return code;

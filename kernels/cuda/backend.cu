@@ -75,7 +75,7 @@ static_assert(sizeof(functions) / sizeof(functions[0]) == TIDE_OP_COUNT,
 
 static const struct tide_device device = {"cuda",           sizeof(float),    functions,
                                           scratch,          tide_cuda_update, tide_cuda_norm2,
-                                          &tide_cuda_memory};
+                                          &tide_cuda_memory, &tide_cuda_numeric};
 
 static int probe(char *text, size_t capacity) {
     int count = 0;

@@ -30,6 +30,7 @@ int tide_cuda_launched(struct tide_cuda_queue *queue);
 struct tide_cuda_queue *tide_cuda_default_queue(void);
 
 extern const struct tide_memory tide_cuda_memory;
+extern const struct tide_numeric tide_cuda_numeric;
 
 /* ---- products.cu ---- */
 /* As struct tide_backend's gemm, `count` times, operands so many elements apart. */

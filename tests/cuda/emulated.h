@@ -45,6 +45,12 @@ void emulated_fresh(void *memory, size_t bytes, uint64_t *block);
 static inline uint32_t __umulhi(uint32_t a, uint32_t b) {
     return (uint32_t)(((uint64_t)a * b) >> 32);
 }
+static inline double __dmul_rn(double a, double b) {
+    return a * b;
+}
+static inline double __dsub_rn(double a, double b) {
+    return a - b;
+}
 static inline float gpu_across(float value, unsigned mask) {
     return (float)emulated_across((double)value, mask);
 }

@@ -383,6 +383,20 @@ case("lp: the dual has the same optimum, with rows of any sign; Beale's example 
   assert(near(v, 1.25))
 end)
 
+case("knapsack and lp: what is wrong with a device is said; the CPU by name is the CPU", function()
+  local problem = {maximize = {3, 5}, rows = {{a = {1, 0}, b = 4}, {a = {0, 2}, b = 12}, {a = {3, 2}, b = 18}}}
+  for _, device in ipairs {"abacus", 3, {}} do
+    problem.device = device
+    local fine, why = pcall(k.lp, problem)
+    assert(not fine and why:find "device")
+    fine, why = pcall(k.knapsack, {{1}}, {1}, 1, device)
+    assert(not fine and why:find "k.knapsack: .*device")
+  end
+  problem.device = "cpu-plain"
+  assert(near(select(2, k.lp(problem)), 36))
+  assert(select(3, k.knapsack({{2}}, {1}, 1, "cpu-plain")) == 2)
+end)
+
 case("makespan: within 1.1 of brute force on small instances, never below the bound", function()
   for _ = 1, 60 do
     local n, m, weights, capacity = 1 + below(6), 1 + below(3), {}, {}
