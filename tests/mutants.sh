@@ -130,6 +130,7 @@ share_pending_ignored         test_shared
 share_give_up_overtaken       test_shared
 share_slot_leaves_silently    test_shared
 intent_late                   test_intent
+sequence_digit_in_use         test_checkpoint rows_of_a_node_that_joined_are_in_the_sixteenth_generation
 moved_row_missed              test_checkpoint rows_that_only_move_are_in_every_full_generation
 intent_never_moves            test_intent
 stay_queue_forgotten          test_intent

@@ -20,6 +20,7 @@ struct tide_checkpoint {
     size_t told;     /* nodes of the manifest that know of it */
     bool asked_full; /* a node asks for a full one */
     uint32_t sequence, fastest, worker_count;
+    uint32_t digits; /* of sequences, that rows on their way may carry */
     uint64_t last_id; /* of all nodes; 0: they differ, or there is none */
 };
 
@@ -312,7 +313,9 @@ static int ask(struct tide_checkpoint *c) {
         }
         c->told = i + 1;
         struct tide_reader r = open_reply(reply);
-        uint64_t sequence = tide_read_uint(&r), last = tide_read_uint(&r);
+        uint64_t sequence = tide_read_uint(&r);
+        c->digits |= (uint32_t)tide_read_uint(&r);
+        uint64_t last = tide_read_uint(&r);
         c->asked_full |= tide_read_bool(&r);
         uint64_t clock = tide_read_uint(&r);
         note_clocks(c, &r);
@@ -369,6 +372,17 @@ static int decide_chain(struct tide_checkpoint *c) {
     return 0;
 }
 
+/* The next one whose last digit no row on its way has: of a node that is new, or was not told of the
+ * last ones, rows come before it is told of this one, and would pass for taken. All digits are in use
+ * only when fifteen generations in a row have failed, each before another node was told. */
+static void choose_sequence(struct tide_checkpoint *c) {
+    unsigned tries = 0;
+    do {
+        c->sequence++;
+    } while (++tries < 16 && (c->digits >> (c->sequence & 15u) & 1u) &&
+             !TIDE_MUTANT(sequence_digit_in_use));
+}
+
 static int tell(struct tide_checkpoint *c) {
     struct tide__manifest *m = &c->manifest;
     struct tide_writer w;
@@ -386,7 +400,7 @@ static int tell(struct tide_checkpoint *c) {
     }
     tide__generation_path(c->dir, m->generation, path);
     tide_writer_init(&w, NULL, 0);
-    tide_write_uint(&w, c->sequence + 1);
+    tide_write_uint(&w, c->sequence);
     tide_write_uint(&w, m->clock);
     tide_write_bool(&w, m->full);
     tide_write_text(&w, path);
@@ -519,6 +533,7 @@ static int write_parts(struct tide_checkpoint *c, uint8_t cut) {
     code = code ? code : list_tables(c);
     code = code ? code : decide_cut(c, cut);
     code = code ? code : decide_chain(c);
+    choose_sequence(c);
     code = code ? code : tell(c);
     code = code ? code : call_all(c, TIDE__OP_CUT_OPEN, NULL, 0);
     /* a sync may take long: not while workers stand at the gate */

@@ -193,6 +193,21 @@ static bool rows_vanished(struct tide_store *store) {
     return any;
 }
 
+/* Bit d: rows that leave here, or have left, say that a generation took them whose number ends in d
+ * (modulo 16); 0 is what those of a new table say. */
+static uint32_t digits_in_use(struct tide_store *store) {
+    uint32_t digits = 1;
+    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table) {
+            uint64_t cut = atomic_load_explicit(&table->cut, memory_order_relaxed);
+            digits |= 1u << tide__cut_sequence(cut);
+        }
+    }
+    return digits;
+}
+
 static int on_ask(struct tide_store *store, const struct tide_message *message, uint64_t id) {
     if (store->generation) {
         return tide_fail(TIDE_EBUSY, "another checkpoint is being written");
@@ -212,8 +227,9 @@ static int on_ask(struct tide_store *store, const struct tide_message *message, 
     uint32_t clock = tide__clocks_hold(store, 2);
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 6);
+    tide_write_array(&w, 7);
     tide_write_uint(&w, store->cut_sequence);
+    tide_write_uint(&w, digits_in_use(store));
     tide_write_uint(&w, store->cut_last);
     tide_write_bool(&w, rows_vanished(store));
     tide_write_uint(&w, clock);

@@ -358,20 +358,39 @@ static void move_run(struct fiber *f) {
     }
 }
 
+static void save_alone(struct cluster *c, struct saving *saving) {
+    struct fiber saver;
+    const int others = atomic_load(&c->running);
+    start(c, &saver, 0, 77, save_run, saving);
+    while (atomic_load(&c->running) > others) {
+        pause_cluster(c, 100000);
+    }
+    assert_string_equal(saver.failure, "");
+}
+
 /* Nobody pushes while the generations are written: a row that is on its way from a node whose walk
- * has not come to it, to one whose walk has passed, must be in one of their files. */
-static void rows_only_move(uint64_t seed) {
+ * has not come to it, to one whose walk has passed, must be in one of their files. Before, `empty`
+ * generations are written, and then a node joins. */
+static void rows_only_move(uint64_t seed, unsigned empty) {
     enum { GENERATIONS = 4 };
     struct cluster c;
-    struct fiber fibers[WORKERS], saver;
+    struct fiber fibers[WORKERS];
     struct job job = {.relocate = true};
     struct saving saving = {.options = {.cut = TIDE_CUT_FUZZY, .keep = 9, .full_every = 1}};
     open_cluster(&c, true, 3, seed);
-    make_directories(&c, "/tmp/ckpt", GENERATIONS);
+    make_directories(&c, "/tmp/ckpt", empty + GENERATIONS);
     saving.options.dir = "/tmp/ckpt";
     create(&c, counters(false, true));
+    for (unsigned g = 0; g < empty; g++) {
+        save_alone(&c, &saving);
+    }
+    if (empty) {
+        add_node(&c);
+        pause_cluster(&c, TIDE_SECOND);
+        make_directories(&c, "/tmp/ckpt", empty + GENERATIONS);
+    }
     for (unsigned w = 0; w < WORKERS; w++) {
-        start(&c, &fibers[w], 1 + w % 2, w, move_run, &job);
+        start(&c, &fibers[w], 1 + w % (c.count - 1), w, move_run, &job);
     }
     for (unsigned w = 0; w < WORKERS; w++) {
         while (atomic_load(&job.clocks[w]) == 0) {
@@ -379,17 +398,13 @@ static void rows_only_move(uint64_t seed) {
         }
     }
     for (unsigned g = 0; g < GENERATIONS; g++) {
-        start(&c, &saver, 0, 77, save_run, &saving);
-        while (atomic_load(&c.running) > WORKERS) {
-            pause_cluster(&c, 100000);
-        }
-        assert_string_equal(saver.failure, "");
+        save_alone(&c, &saving);
     }
     atomic_store(&job.stop, true);
     finish(&c, fibers, WORKERS);
     make_shared(&c, "/tmp/ckpt");
     for (uint64_t g = GENERATIONS; g >= 1; g--) {
-        struct restoring r = {.dir = "/tmp/ckpt", .generation = g};
+        struct restoring r = {.dir = "/tmp/ckpt", .generation = empty + g};
         struct looking l = {.clock = 1, .workers = WORKERS};
         run_alone(&c, 0, restore_run, &r);
         run_alone(&c, (unsigned)g % 3, look_run, &l);
@@ -400,7 +415,15 @@ static void rows_only_move(uint64_t seed) {
 static void rows_that_only_move_are_in_every_full_generation(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 12 / SLOWER; seed++) {
-        rows_only_move(seed);
+        rows_only_move(seed, 0);
+    }
+}
+
+/* Its rows come with the digit 0, which the sixteenth generation would have had. */
+static void rows_of_a_node_that_joined_are_in_the_sixteenth_generation(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12 / SLOWER; seed++) {
+        rows_only_move(seed, 15);
     }
 }
 
@@ -588,6 +611,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_cut_of_rows_with_clocks_is_exact),
         cmocka_unit_test(a_cut_of_rows_with_clocks_is_exact_under_seeds),
         cmocka_unit_test(rows_that_only_move_are_in_every_full_generation),
+        cmocka_unit_test(rows_of_a_node_that_joined_are_in_the_sixteenth_generation),
         cmocka_unit_test(a_cut_of_rows_with_copies_is_exact),
         cmocka_unit_test(crashes_leave_the_newest_generation),
         cmocka_unit_test(what_may_come_back_stays_whole),
