@@ -44,11 +44,11 @@ int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *
                      int *evaluations);
 
 /* ---- lines.c ---- */
-/* seconds = at + per * units of one subject, both >= 0, from samples that come one at a time. Zeroed
- * = nothing known; kept_at may be set to what somebody else had learned. */
+/* seconds = at + per * units of one subject, both >= 0, from samples that come one at a time.
+ * Zeroed = nothing known; kept_at may be set to what somebody else had learned. */
 struct tide_line_seen {
     double at, per; /* the line */
-    double kept_at; /* what `at` was when it could last be told: samples of one size cannot tell it */
+    double kept_at; /* what `at` was when it could last be told, which takes samples of two sizes */
     double weight, units, seconds, units_units, units_seconds; /* sums; weight 0: no sample yet */
     double last_units, last_seconds;                           /* the newest sample */
     int way; /* how the newest sample was off the line: 1 too long, -1 too short, 0 neither */
@@ -89,8 +89,8 @@ struct tide_knapsack {
     uint64_t capacity;
     const struct tide_device *device; /* that has tools of its own; any other, or NULL: the CPU */
 };
-/* pick[row] = option or SIZE_MAX; best[c], c = 0..capacity: the largest value with capacity c. Ties:
- * the lowest option, nothing first. */
+/* pick[row] = option or SIZE_MAX; best[c], c = 0..capacity: the largest value with capacity c.
+ * Ties: the lowest option, nothing first. */
 int tide_knapsack(const struct tide_knapsack *problem, size_t *pick, double *best);
 
 /* ---- makespan.c ---- */
@@ -113,8 +113,9 @@ struct tide_linear_program { /* maximise objective * x, x >= 0, rows: a x (-1: <
 int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value);
 
 /* ---- what a device with memory of its own does of them ---- */
-/* The same arithmetic in the same order, so the same bits as on the CPU. Arguments are checked, arrays
- * the host's; a call returns when its work is done. 0, ENOMEM: no memory there, EIO: the device. */
+/* The same arithmetic in the same order, so the same bits as on the CPU. Arguments are checked,
+ * arrays the host's; a call returns when its work is done. 0, ENOMEM: no memory there, EIO: the
+ * device. */
 struct tide_numeric {
     int (*knapsack)(const struct tide_knapsack *problem, size_t *pick, double *best);
     /* A tableau of rows x columns numbers, row-major; close(NULL): nothing. */

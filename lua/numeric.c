@@ -507,8 +507,9 @@ static int k_lp(lua_State *L) {
                   "1 to 1000 variables, 1000 rows");
     p.pivots_max = 50 * (p.rows + p.variables + 10);
     const double columns = (double)(p.variables + 2 * p.rows + 1);
-    charge(L, (double)(p.rows + p.variables) *
-                  (elsewhere(p.device) ? columns + (double)p.rows : columns * (double)(p.rows + 1)));
+    charge(L,
+           (double)(p.rows + p.variables) *
+               (elsewhere(p.device) ? columns + (double)p.rows : columns * (double)(p.rows + 1)));
     for (size_t j = 0; j < p.variables; j++) {
         objective[j] = minimise ? -objective[j] : objective[j];
     }

@@ -55,15 +55,16 @@ static void pivot(struct tableau *s, size_t row, size_t column) {
 /* ---- the copy on a device ---- */
 
 static int told(const struct tableau *s, int code) {
-    return code == 0 ? 0
-                     : tide_fail(code, "%s: %s", s->device->name,
-                                 code == TIDE_ENOMEM ? "no memory for the tableau"
-                                                     : "the device failed");
+    return code == 0
+               ? 0
+               : tide_fail(code, "%s: %s", s->device->name,
+                           code == TIDE_ENOMEM ? "no memory for the tableau" : "the device failed");
 }
 
 static int go_there(struct tableau *s) {
-    return s->device ? told(s, s->device->numeric->open(s->rows + 1, s->columns + 1, s->t, &s->there))
-                     : 0;
+    return s->device
+               ? told(s, s->device->numeric->open(s->rows + 1, s->columns + 1, s->t, &s->there))
+               : 0;
 }
 
 static int come_back(struct tableau *s, int code) {

@@ -1,8 +1,8 @@
 /*
- * Numeric tools for decisions (numeric.h) that are wide enough for a device: one row of a knapsack's
- * table of choices at a time, and a linear programme's pivots. Products are rounded before they are
- * subtracted, as on the host; with that every number is the same there and here. Work goes to the
- * default stream, whose copies wait.
+ * Numeric tools for decisions (numeric.h) that are wide enough for a device: one row of a
+ * knapsack's table of choices at a time, and a linear programme's pivots. Products are rounded
+ * before they are subtracted, as on the host; with that every number is the same there and here.
+ * Work goes to the default stream, whose copies wait.
  */
 #include "numeric.h"
 
@@ -83,10 +83,10 @@ static int fill_table(const struct tide_knapsack *p, void **there) {
         there[BEST] = there[BEFORE];
         there[BEFORE] = best;
     }
-    return code == 0 ? GPU_EACH(trace_kernel, 1, queue, p->rows, width,
-                                (const uint64_t *)there[SIZES], (const uint16_t *)there[CHOICE],
-                                (uint16_t *)there[CHOSEN])
-                     : code;
+    return code == 0
+               ? GPU_EACH(trace_kernel, 1, queue, p->rows, width, (const uint64_t *)there[SIZES],
+                          (const uint16_t *)there[CHOICE], (uint16_t *)there[CHOSEN])
+               : code;
 }
 
 static int knapsack(const struct tide_knapsack *p, size_t *pick, double *best) {
@@ -192,9 +192,8 @@ static int column(void *tableau, size_t number, double *both) {
     s->column = number;
     int code = GPU_EACH(column_kernel, gpu_blocks(s->rows), tide_cuda_default_queue(), s->rows,
                         s->columns, number, (const double *)s->t, s->both);
-    return code == 0
-               ? tide_cuda_memory.download(NULL, both, s->both, 2 * s->rows * sizeof(double))
-               : code;
+    return code == 0 ? tide_cuda_memory.download(NULL, both, s->both, 2 * s->rows * sizeof(double))
+                     : code;
 }
 
 static int pivot(void *tableau, size_t row, double *last) {

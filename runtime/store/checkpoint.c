@@ -372,9 +372,9 @@ static int decide_chain(struct tide_checkpoint *c) {
     return 0;
 }
 
-/* The next one whose last digit no row on its way has: of a node that is new, or was not told of the
- * last ones, rows come before it is told of this one, and would pass for taken. All digits are in use
- * only when fifteen generations in a row have failed, each before another node was told. */
+/* The next one whose last digit no row on its way has: of a node that is new, or was not told of
+ * the last ones, rows come before it is told of this one, and would pass for taken. All digits are
+ * in use only when fifteen generations in a row have failed, each before another node was told. */
 static void choose_sequence(struct tide_checkpoint *c) {
     unsigned tries = 0;
     do {

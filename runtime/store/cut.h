@@ -16,10 +16,11 @@
  *   WALK  the walker takes rows; whoever changes an untaken one keeps its old version aside first;
  *         whoever gives an untaken one away does too; one that arrives untaken is taken then
  *
- * A row on the wire says which generation took it last, by its sequence modulo 16, and whether it is
- * dirty, and brings its second version if it is split. A row given away untaken may arrive after the receiver's walker
- * has passed: so a node goes on until all others have told it, on the lane of the rows, that they
- * walk too. Nothing here waits or fails a push: without memory the generation fails.
+ * A row on the wire says which generation took it last, by its sequence modulo 16, and whether it
+ * is dirty, and brings its second version if it is split. A row given away untaken may arrive after
+ * the receiver's walker has passed: so a node goes on until all others have told it, on the lane of
+ * the rows, that they walk too. Nothing here waits or fails a push: without memory the generation
+ * fails.
  *
  * A fuzzy cut has no clock: nothing is kept aside, each row is as of some moment of the walk.
  */
