@@ -124,6 +124,7 @@ vap_home_unnoted              test_vap
 vap_unbounded                 test_vap
 vap_visible_early             test_vap
 move_trail_of_row_here        test_store_loss
+rebuilds_wait_in_line         test_store_replica who_cannot_join_holds_up_no_other
 share_first_copies            test_shared
 share_queue_unbounded         test_shared
 share_pending_ignored         test_shared

@@ -1,6 +1,6 @@
 /*
  * The home brings new copies into the chains of its slots, as the controller orders: slot by slot,
- * a few at a time, so that operations are served in between. An order without a node asks whether
+ * some at a time, so that operations are served in between. An order without a node asks whether
  * all that was pushed is with the copies. A node that joined is in the home's
  * chain at once (pushes wait for it), and takes over from a dead home only when the controller
  * knows of it.
@@ -93,16 +93,17 @@ static uint32_t in_flight_max(const struct tide_table *table) {
                                    : (uint32_t)most;
 }
 
-void tide__rebuild_advance(struct tide_table *table) {
-    struct tide__rebuild *order = table->replicas->rebuilds;
-    if (!order) {
-        return;
-    }
-    const bool pauses = order->node != 0 && !table->store->leaving &&
-                        (!tide__memory_takes_rows(table->store, order->node) ||
-                         tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW);
-    const uint32_t most = pauses ? 0 : in_flight_max(table); /* goes on with a later beat */
-    while (order->at < order->count && order->in_flight < most) {
+/* For want of memory; it goes on with a later beat. */
+static bool pauses(const struct tide_table *table, const struct tide__rebuild *order) {
+    return order->node != 0 && !table->store->leaving &&
+           (!tide__memory_takes_rows(table->store, order->node) ||
+            tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW);
+}
+
+/* Up to `room` more of its slots; how many. */
+static uint32_t begin_some(struct tide_table *table, struct tide__rebuild *order, uint32_t room) {
+    uint32_t begun = 0;
+    while (order->at < order->count && begun < room) {
         if (table->replicas->slots[order->slots[order->at]].opening != TIDE__OPEN) {
             break; /* not ours to give yet */
         }
@@ -113,15 +114,37 @@ void tide__rebuild_advance(struct tide_table *table) {
         }
         order->at++;
         order->states[i] = code ? JOINS : DROPPED;
-        order->in_flight += (uint32_t)code;
+        begun += (uint32_t)code;
     }
-    bool over = order->at == order->count && order->in_flight == 0;
-    if (over || order->joined >= REPORT_EACH) {
-        report(table, order);
+    order->in_flight += begun;
+    return begun;
+}
+
+/* Orders do not wait for each other: what a round of answers leads to is many that name a few slots
+ * each, and a round trip for each of them would be long. */
+void tide__rebuild_advance(struct tide_table *table) {
+    struct tide__rebuild **at = &table->replicas->rebuilds, *order;
+    uint32_t under_way = 0, most = in_flight_max(table);
+    for (order = *at; order; order = order->next) {
+        under_way += order->in_flight;
     }
-    if (over) {
-        table->replicas->rebuilds = order->next;
-        order_free(order);
+    while ((order = *at) != NULL) {
+        if (under_way < most && !pauses(table, order)) {
+            under_way += begin_some(table, order, most - under_way);
+        }
+        const bool over = order->at == order->count && order->in_flight == 0;
+        if (over || order->joined >= REPORT_EACH) {
+            report(table, order);
+        }
+        if (over) {
+            *at = order->next;
+            order_free(order);
+        } else {
+            at = &order->next;
+        }
+        if (TIDE_MUTANT(rebuilds_wait_in_line)) {
+            return;
+        }
     }
 }
 

@@ -678,6 +678,55 @@ static void what_an_old_home_sends_is_not_applied(void **state) {
     end_world(&w, true);
 }
 
+/* ---- copies that join ---- */
+
+struct joining { /* of a slot each */
+    uint32_t slots[2];
+    uint16_t nodes[2];
+};
+
+static void joining_run(struct fiber *f) {
+    const struct joining *joining = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
+    for (size_t i = 0; i < 2; i++) {
+        tide__rebuild_order(table, UINT32_MAX, joining->nodes[i],
+                            (const uint8_t *)&joining->slots[i], 1);
+    }
+}
+
+static uint64_t chain_at(struct cluster *c, unsigned node, uint32_t slot) {
+    return atomic_load(&table_of(c, node, "hot")->replicas->chain[slot]);
+}
+
+/* A slot of n2 that has no copy on `node`. */
+static uint32_t slot_without(struct cluster *c, uint16_t node) {
+    struct tide_table *table = table_of(c, 1, "hot");
+    uint32_t slot = 0;
+    while (tide__route_home(atomic_load(&table->slots[slot].route)) != 2 ||
+           tide__chain_has(chain_at(c, 1, slot), node)) {
+        slot++;
+        assert_true(slot < TIDE_SLOT_COUNT);
+    }
+    return slot;
+}
+
+static void who_cannot_join_holds_up_no_other(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 4, 1);
+    create(&c, (struct tide_table_options){
+                   .name = "hot", .key_count = KEYS, .width = WIDTH, .replicas = 1});
+    struct joining joining = {{slot_without(&c, 4), slot_without(&c, 3)}, {4, 3}};
+    tide_sim_cut(c.sim, "n2", "n4", true);
+    run_alone(&c, 1, joining_run, &joining);
+    pause_cluster(&c, TIDE_SECOND / 20);
+    assert_true(tide__chain_has(chain_at(&c, 1, joining.slots[0]), 4));
+    assert_true(tide__chain_has(chain_at(&c, 1, joining.slots[1]), 3));
+    tide_sim_cut(c.sim, "n2", "n4", false);
+    close_cluster(&c);
+}
+
 /* ---- more deaths than copies ---- */
 
 static void lost_run(struct fiber *f) {
@@ -790,6 +839,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_crash_loses_and_doubles_nothing),
         cmocka_unit_test(a_push_of_many_keys_is_the_same_on_all_copies),
         cmocka_unit_test(what_an_old_home_sends_is_not_applied),
+        cmocka_unit_test(who_cannot_join_holds_up_no_other),
         cmocka_unit_test(more_deaths_than_copies_lose_slots_and_say_so),
         cmocka_unit_test(a_copy_of_the_dead_counts_for_nothing),
         cmocka_unit_test(a_cluster_that_ends_loses_no_slots),
