@@ -83,13 +83,18 @@ int echo_spawn(struct node *node) {
     return tide_spawn(node->node, &o, &node->echo_address);
 }
 
+static bool may_fail(const struct worker *worker, const struct node *to, int code) {
+    return to->state != NODE_UP || node_is_lost(to) ||
+           excused(worker->world, worker->node, NULL, code, tide_error_message());
+}
+
 static void ask(struct worker *worker, const struct node *to, const struct tide_writer *body,
                 uint64_t number) {
     struct world *w = worker->world;
     struct tide_reply *reply = NULL;
     int code = tide_call(to->echo_address, body->data, body->size, TIDE_CALL_TIMEOUT, &reply);
     if (code < 0) {
-        if (to->state == NODE_UP && !excused(w, worker->node, NULL, code, tide_error_message())) {
+        if (!may_fail(worker, to, code)) {
             swarm_fail(w, "session", "worker %u (%s) called %s: %s %s", worker->index,
                        worker->node->name, to->name, tide_error_name(code), tide_error_message());
         }
@@ -142,8 +147,7 @@ void echo_message(struct worker *worker) {
         int code = tide_send(to->echo_address, lanes[lane], body.data, body.size);
         if (code == 0) {
             worker->sent[n][lane]++;
-        } else if (to->state == NODE_UP &&
-                   !excused(w, worker->node, NULL, code, tide_error_message())) {
+        } else if (!may_fail(worker, to, code)) {
             swarm_fail(w, "session", "worker %u (%s) cast to %s: %s %s", worker->index,
                        worker->node->name, to->name, tide_error_name(code), tide_error_message());
         }

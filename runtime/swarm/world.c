@@ -172,8 +172,7 @@ bool refused_for_memory(const struct world *w, int code, const char *text) {
     return code == TIDE_EBUSY && option(w, SWARM_CAP_MIB) > 0 && strstr(text, "of memory") != NULL;
 }
 
-/* Or has given up, and it was not looked at yet. */
-static bool is_lost(const struct node *node) {
+bool node_is_lost(const struct node *node) {
     int code;
     char reason[200];
     return node->lost || (node->node != NULL && tide_net_state(tide_net_of(node->node), &code, reason,
@@ -182,7 +181,7 @@ static bool is_lost(const struct node *node) {
 
 bool excused(const struct world *w, const struct node *node, const struct table *table, int code,
              const char *text) {
-    if (node->state != NODE_UP || is_lost(node) || refused_for_memory(w, code, text)) {
+    if (node->state != NODE_UP || node_is_lost(node) || refused_for_memory(w, code, text)) {
         return true; /* it leaves, or has given up */
     }
     if (node->short_once && (code == TIDE_ENOMEM || strcmp(text, tide_error_name(code)) == 0)) {
@@ -193,7 +192,7 @@ bool excused(const struct world *w, const struct node *node, const struct table 
     }
     bool kind = code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_ECLOSED;
     for (unsigned i = 0; i < w->node_count && kind; i++) {
-        if (is_lost(w->nodes[i]) && strstr(text, w->nodes[i]->name) != NULL) {
+        if (node_is_lost(w->nodes[i]) && strstr(text, w->nodes[i]->name) != NULL) {
             return true;
         }
     }

@@ -163,6 +163,8 @@ static inline bool keeps_all(const struct world *w) {
 }
 /* May acknowledged pushes of the table be gone? */
 bool may_lose(const struct world *w, const struct table *table);
+/* Also one that has given up and was not looked at yet. */
+bool node_is_lost(const struct node *node);
 /* May an operation of this node fail so? Without copies the text names a node that is lost.
  * table NULL: a message. */
 bool excused(const struct world *w, const struct node *node, const struct table *table, int code,
