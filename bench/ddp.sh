@@ -1,8 +1,8 @@
 #!/bin/bash
-# A training step of four workers beside PyTorch's DistributedDataParallel (gloo), in the same run: one worker in each of
-# four network namespaces, behind interfaces that `tc tbf` limits both ways. Each case is a net on a kind of links; the
-# peers take turns, and a figure is the median of the rounds.
-#   bench/ddp.sh [BUILD] [--json] [--rounds N] [--steps N] [--nets "mlp vgg mlr"] [--links "1000 200 cut"]
+# A training step of four workers (or N) beside PyTorch's DistributedDataParallel (gloo), in the same run: each worker in
+# a network namespace of its own, behind interfaces that `tc tbf` limits both ways. Each case is a net on a kind of links;
+# the peers take turns, and a figure is the median of the rounds.
+#   bench/ddp.sh [BUILD] [--json] [--workers N] [--rounds N] [--steps N] [--nets "mlp vgg mlr"] [--links "1000 200 cut"]
 #                [--methods "hybrid always-ps always-ring always-sfb"] [--no-torch]
 # Links: Mbit/s of all, or `cut`: 1000, one worker's 250. MB out leave a worker's interface in a step, heads of packets
 # included; `formula` is docs/exchange.md's, `apart` how far the bytes without those heads are from it. `of ddp`: the
@@ -14,12 +14,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/netns.sh
 . "$here/../tests/netns.sh"
 build=$here/../build
-json=0 rounds=3 steps=5 nets="mlp vgg mlr" links="1000 200 cut" methods="hybrid" torch=1
+json=0 workers=4 rounds=3 steps=5 nets="mlp vgg mlr" links="1000 200 cut" methods="hybrid" torch=1
 while [ $# -gt 0 ]; do
     case $1 in
         --json) json=1 ;;
         --no-torch) torch=0 ;;
-        --rounds | --steps | --nets | --links | --methods)
+        --workers | --rounds | --steps | --nets | --links | --methods)
             [ $# -gt 1 ] || { echo "$1 wants a value" >&2; exit 2; }
             printf -v "${1#--}" '%s' "$2"
             shift ;;
@@ -29,26 +29,29 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[[ $workers =~ ^[0-9]+$ && $workers -ge 2 ]] || { echo "--workers $workers: a number from 2 on is wanted" >&2; exit 2; }
 [ $torch = 0 ] || /usr/bin/python3 -c 'import torch.distributed as d; d.ProcessGroupGloo' 2>/dev/null ||
     skip "python3-torch with gloo is not installed (--no-torch leaves it out)"
-netns_begin "$(readlink -f "$build/tide")" 4
+netns_begin "$(readlink -f "$build/tide")" "$workers"
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 policies=$(printf 'comm/%s,' $methods)
 ours() { # NET
-    inside 0 timeout 600 "$tide" run --cluster "$cluster" "$here/ddp.lua" --net "$1" --steps "$steps" \
-        --policies "${policies%,}" 2>ours.err </dev/null || { echo "tide: $1 failed" >&2; tail -n 12 rows ours.err >&2; exit 1; }
+    inside 0 timeout 600 "$tide" run --cluster "$cluster" "$here/ddp.lua" --net "$1" --workers "$workers" \
+        --steps "$steps" --policies "${policies%,}" 2>ours.err </dev/null ||
+        { echo "tide: $1 failed" >&2; tail -n 12 rows ours.err >&2; exit 1; }
 }
 port=29500
 theirs() { # NET
     local k ranks=()
     port=$((port + 1))
-    for k in 2 3 4; do
-        inside $k timeout 600 /usr/bin/python3 "$here/peers/peer_ddp.py" "$1" $((k - 1)) 4 10.77.0.2:$port eth$k 2 \
-            "$steps" >theirs$k.log 2>&1 &
+    for ((k = 2; k <= workers; k++)); do
+        inside $k timeout 600 /usr/bin/python3 "$here/peers/peer_ddp.py" "$1" $((k - 1)) "$workers" \
+            10.77.0.2:$port eth$k 2 "$steps" >theirs$k.log 2>&1 &
         ranks[k]=$!
     done
-    inside 1 timeout 600 /usr/bin/python3 "$here/peers/peer_ddp.py" "$1" 0 4 10.77.0.2:$port eth1 2 "$steps" 2>theirs.err ||
+    inside 1 timeout 600 /usr/bin/python3 "$here/peers/peer_ddp.py" "$1" 0 "$workers" \
+        10.77.0.2:$port eth1 2 "$steps" 2>theirs.err ||
         { echo "pytorch: $1 failed" >&2; tail -n 3 theirs.err >&2; exit 1; }
     wait "${ranks[@]}"
 }
@@ -93,7 +96,7 @@ if [ $json = 0 ]; then
     printf '%-4s %-5s %-17s %10s %9s %9s %8s %8s %8s %8s\n' net links method "step ms" "MB out" formula apart overlap \
         "of ddp" "of best"
 fi
-netns_start 4
+netns_start "$workers"
 for link in $links; do
     if [ "$link" = cut ]; then
         netns_limit 1000
