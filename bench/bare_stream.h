@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,13 +51,64 @@ static void connected_pair(bool tcp, int ends[2]) {
     close(listener);
 }
 
-/* The process at the other end: what main does for `--stream END BODY`. */
-static int bare_stream_write(int end, size_t body) {
-    char *bytes = malloc(body);
-    memset(bytes, 1, body);
-    while (write(end, bytes, body) > 0) {
+/* Rows that a body is written from or read to, scattered over memory; one row: always the same place. */
+struct scattered {
+    char *bytes;
+    size_t row, rows, next;
+    struct iovec *parts; /* of a body */
+    int count;
+};
+
+static struct scattered scattered(size_t body, size_t row, size_t memory) {
+    struct scattered s = {.bytes = malloc(memory), .row = row, .rows = memory / row, .count = (int)(body / row)};
+    s.parts = malloc((size_t)s.count * sizeof *s.parts);
+    memset(s.bytes, 1, memory);
+    return s;
+}
+
+static void next_body(struct scattered *s) {
+    for (int i = 0; i < s->count; i++) {
+        s->parts[i] = (struct iovec){s->bytes + s->next++ * 7919 % s->rows * s->row, s->row};
     }
+}
+
+static void free_scattered(struct scattered *s) {
+    free(s->bytes);
+    free(s->parts);
+}
+
+/* The process at the other end: what main does for `--stream END BODY ROW MEMORY`. */
+static int bare_stream_write(char *const *words) {
+    const int end = atoi(words[0]);
+    struct scattered from = scattered(strtoull(words[1], NULL, 10), strtoull(words[2], NULL, 10),
+                                      strtoull(words[3], NULL, 10));
+    do {
+        next_body(&from);
+    } while (writev(end, from.parts, from.count) > 0);
+    free_scattered(&from);
     return 0;
+}
+
+/* Of what is to be read, `n` bytes have come. */
+static struct iovec *advance(struct iovec *part, size_t n) {
+    while (n > 0 && n >= part->iov_len) {
+        n -= part++->iov_len;
+    }
+    if (n > 0) {
+        part->iov_base = (char *)part->iov_base + n;
+        part->iov_len -= n;
+    }
+    return part;
+}
+
+static void read_body(int end, struct scattered *to) {
+    next_body(to);
+    struct iovec *part = to->parts, *const past = part + to->count;
+    while (part < past) {
+        const ssize_t n = readv(end, part, (int)(past - part));
+        must(n > 0, "readv");
+        part = advance(part, (size_t)n);
+    }
 }
 
 struct bare {
@@ -64,27 +116,25 @@ struct bare {
     double gets, gives; /* ns of processor a byte */
 };
 
-/* What another process writes, in bodies of this size, and this one reads to one place, without
- * anything around them. */
-static struct bare bare_stream(bool tcp, size_t body, uint64_t measure_ns) {
+/* What another process writes from rows in so much memory, and this one reads to such rows, in bodies
+ * of this size, without anything around them. */
+static struct bare bare_stream(bool tcp, size_t body, size_t row, size_t memory, uint64_t measure_ns) {
     int ends[2];
     connected_pair(tcp, ends);
-    char *bytes = malloc(body), end[16], size[24];
-    memset(bytes, 1, body);
+    struct scattered to = scattered(body, row, memory);
+    char words[4][24];
     (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    snprintf(end, sizeof end, "%d", ends[1]);
-    snprintf(size, sizeof size, "%zu", body);
-    char *const words[] = {"/proc/self/exe", "--stream", end, size, NULL};
+    snprintf(words[0], sizeof words[0], "%d", ends[1]);
+    snprintf(words[1], sizeof words[1], "%zu", body);
+    snprintf(words[2], sizeof words[2], "%zu", row);
+    snprintf(words[3], sizeof words[3], "%zu", memory);
+    char *const command[] = {"/proc/self/exe", "--stream", words[0], words[1], words[2], words[3], NULL};
     pid_t child; /* not by fork, after which every row would be touched for the first time */
-    must(posix_spawn(&child, words[0], NULL, NULL, words, environ) == 0, "posix_spawn");
+    must(posix_spawn(&child, command[0], NULL, NULL, command, environ) == 0, "posix_spawn");
     close(ends[1]);
     uint64_t start = 0, read_bytes = 0, elapsed = 0, here = 0, there = 0;
     for (uint64_t bodies = 0; elapsed < measure_ns; bodies++) {
-        for (size_t at = 0; at < body;) {
-            const ssize_t n = read(ends[0], bytes + at, body - at);
-            must(n > 0, "read");
-            at += (size_t)n;
-        }
+        read_body(ends[0], &to);
         if (bodies == 0) { /* warm-up */
             start = report_now();
             here = report_processor_time();
@@ -99,7 +149,7 @@ static struct bare bare_stream(bool tcp, size_t body, uint64_t measure_ns) {
                               .gives = (double)(processor_time_of(child) - there) / read};
     close(ends[0]); /* ends the child */
     waitpid(child, NULL, 0);
-    free(bytes);
+    free_scattered(&to);
     return bare;
 }
 

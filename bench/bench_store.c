@@ -174,26 +174,31 @@ static struct moved move_here(struct tide_table *table, const uint64_t *keys, si
  * than anything else. Beside what a bare stream carries before and after, in turn; medians. */
 static void move_again(struct tide_table *table, const uint64_t *keys, size_t keys_a_call,
                        size_t calls, uint64_t *times) {
-    enum { ROUNDS = 5, FIGURES = 5 };
+    enum { ROUNDS = 5, FIGURES = 7 };
     static const char *const names[FIGURES][2] = {
         {"  again, to where such rows were before", "keys/s"},
         {"  a bare stream of bodies of that size", "MB/s"},
         {"  rows moved, over a bare stream", "x"},
+        {"  a bare stream from and to so many scattered rows", "MB/s"},
+        {"  rows moved, over that one", "x"},
         {"  processor time to get, a bare stream over it", "x"},
         {"  processor time to give, a bare stream over it", "x"}};
     double figures[FIGURES][ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         send_back(table, keys, calls * keys_a_call);
-        const size_t body = keys_a_call * table->width * sizeof(float);
-        const struct bare before = bare_stream(over_tcp, body, MEASURE_NS / 2);
+        const size_t row = table->width * sizeof(float), body = keys_a_call * row;
+        const struct bare before = bare_stream(over_tcp, body, body, body, MEASURE_NS / 2);
         const struct moved m = move_here(table, keys, keys_a_call, calls, times);
-        const struct bare after = bare_stream(over_tcp, body, MEASURE_NS / 2);
+        const struct bare after = bare_stream(over_tcp, body, body, body, MEASURE_NS / 2);
         const double bare = (before.rate + after.rate) / 2;
+        const double rows = bare_stream(over_tcp, body, row, calls * body, MEASURE_NS / 2).rate;
         figures[0][i] = m.rate / (double)body * (double)keys_a_call;
         figures[1][i] = bare / 1e6;
         figures[2][i] = m.rate / bare;
-        figures[3][i] = (before.gets + after.gets) / 2 / m.gets;
-        figures[4][i] = (before.gives + after.gives) / 2 / m.gives;
+        figures[3][i] = rows / 1e6;
+        figures[4][i] = m.rate / rows;
+        figures[5][i] = (before.gets + after.gets) / 2 / m.gets;
+        figures[6][i] = (before.gives + after.gives) / 2 / m.gives;
     }
     for (int i = 0; i < FIGURES; i++) {
         report_row(names[i][0], names[i][1], median_of(figures[i], ROUNDS));
@@ -532,8 +537,8 @@ int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[1], "--serve") == 0) {
         return serve(argv[2], atoi(argv[3]));
     }
-    if (argc > 3 && strcmp(argv[1], "--stream") == 0) {
-        return bare_stream_write(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+    if (argc > 5 && strcmp(argv[1], "--stream") == 0) {
+        return bare_stream_write(argv + 2);
     }
     const char *net = NULL, *only = NULL;
     for (int i = 1; i + 1 < argc; i++) {

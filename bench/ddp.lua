@@ -107,7 +107,7 @@ tide.main(function()
     print(tide.json.encode {
       schema = "tide.ddp/1", peer = "tide", method = each.policy, net = opt.net, workers = opt.workers,
       step_ms = 1000 * report.step_s, out_bytes = report.out_bytes, content_bytes = report.content_bytes,
-      formula_bytes = report.formula_bytes, overlap = math.max(0, 1 - report.comm_wait_s / report.comm_s),
+      formula_bytes = report.formula_bytes, overlap = exchange.overlap(report),
     })
   end
 end)

@@ -513,17 +513,18 @@ int tide__lua_exchange_factors(void *arg, size_t parameter, const struct tide_op
 
 /* ---- figures ---- */
 
-/* x:stats() -> {messages=, bytes=, payload={ps=, factor=, ring=}, busy_s=, waited_s=, layer_s={}}
- */
+/* x:stats() -> {messages=, bytes=, payload={ps=, factor=, ring=}, busy_s=, waited_s=, skew_s=,
+ * layer_s={}} */
 static int exchange_stats(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     struct tide_exchange_stats s;
     tide_exchange_stats(own->x, &s);
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 7);
     tide__lua_set_integer(L, "messages", s.messages);
     tide__lua_set_integer(L, "bytes", s.bytes);
     tide__lua_set_number(L, "busy_s", (double)s.busy_ns * 1e-9);
     tide__lua_set_number(L, "waited_s", (double)s.waited_ns * 1e-9);
+    tide__lua_set_number(L, "skew_s", (double)s.skew_ns * 1e-9);
     lua_createtable(L, 0, TIDE_PATH_COUNT);
     for (int i = 0; i < TIDE_PATH_COUNT; i++) {
         tide__lua_set_integer(L, path_names[i], s.payload[i]);

@@ -34,8 +34,9 @@ local summary = {}
 ---@field comm_bytes integer|nil sent by the exchange of gradients, of all workers
 ---@field comm_bytes_step number|nil of a worker in a step
 ---@field comm_s number|nil some gradient was under way: sum over the workers
----@field comm_wait_s number|nil workers waited for it
----@field overlap number|nil share of comm_s that was hidden behind computing
+---@field comm_skew_s number|nil of which workers waited for others to end their step
+---@field comm_wait_s number|nil of which workers waited for gradients that all had ready
+---@field overlap number|nil share of comm_s without comm_skew_s that was hidden behind computing
 ---@field workers_lost integer workers that were lost in mid-run
 ---@field chunks_redone integer chunks that were done again for them
 ---@field nodes table[] the same figures by node
@@ -101,7 +102,7 @@ local function add_exchange(self, history)
   if not sums.comm_bytes then return end
   for k, v in pairs(sums) do self[k] = v end
   if (self.steps or 0) > 0 then self.comm_bytes_step = self.comm_bytes / self.steps end
-  if (self.comm_s or 0) > 0 then self.overlap = math.max(0, 1 - self.comm_wait_s / self.comm_s) end
+  if sums.comm_s then self.overlap = require("tide.nn.exchange").overlap(sums) end
 end
 
 ---@param run tide.run

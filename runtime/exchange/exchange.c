@@ -314,9 +314,9 @@ static size_t untaken(const struct tide_exchange *x, uint64_t step) {
     return i;
 }
 
-/* Until it is done, or `any` layer is there to be taken. */
+/* Until it is done, or `any` layer is there to be taken. *waited: adds the time. */
 static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint64_t step, bool any,
-                 const char *why) {
+                 const char *why, atomic_uint_fast64_t *waited) {
     int code = 0;
     uint64_t since = 0;
     atomic_store_explicit(&x->waiter, tide_fiber_current(), memory_order_seq_cst);
@@ -333,7 +333,7 @@ static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint
     }
     atomic_store_explicit(&x->waiter, NULL, memory_order_seq_cst);
     if (since) {
-        atomic_fetch_add_explicit(&x->waited, tide_port_now(x->port) - since, memory_order_relaxed);
+        atomic_fetch_add_explicit(waited, tide_port_now(x->port) - since, memory_order_relaxed);
     }
     return code;
 }
@@ -517,7 +517,7 @@ static void add_up(const struct tide_exchange *x, const struct sums *s, uint32_t
 
 int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_EXCHANGE_SUMS],
                        const struct tide_exchange_plan **agreed) {
-    int code = await(x, &x->shared_done, step, false, "the sums of a step");
+    int code = await(x, &x->shared_done, step, false, "the sums of a step", &x->skew);
     if (code < 0) {
         return code;
     }
@@ -574,7 +574,7 @@ static int check_layer(const struct tide_exchange *x, uint64_t step, size_t laye
 int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, size_t *which) {
     int code = check_layer(x, step, layer);
     if (code == 0) {
-        code = await(x, &x->layers[layer].done, step, true, "gradients");
+        code = await(x, &x->layers[layer].done, step, true, "gradients", &x->waited);
     }
     if (code == 0) {
         *which = is_done(&x->layers[layer].done, step) ? layer : untaken(x, step);
@@ -585,7 +585,7 @@ int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, siz
 int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer) {
     int code = check_layer(x, step, layer);
     if (code == 0) {
-        code = await(x, &x->layers[layer].done, step, false, "gradients");
+        code = await(x, &x->layers[layer].done, step, false, "gradients", &x->waited);
     }
     if (code == 0 && x->layers[layer].path[step & 1] == TIDE_PATH_FACTOR) {
         add_rest(x, step, layer);
@@ -623,6 +623,7 @@ void tide_exchange_stats(const struct tide_exchange *x, struct tide_exchange_sta
         .bytes = atomic_load_explicit(&x->bytes, memory_order_relaxed),
         .busy_ns = atomic_load_explicit(&x->busy_ns, memory_order_relaxed),
         .waited_ns = atomic_load_explicit(&x->waited, memory_order_relaxed),
+        .skew_ns = atomic_load_explicit(&x->skew, memory_order_relaxed),
     };
     for (size_t i = 0; i < TIDE_PATH_COUNT; i++) {
         out->payload[i] = atomic_load_explicit(&x->payload[i], memory_order_relaxed);

@@ -142,7 +142,8 @@ struct tide_exchange_stats {
     uint64_t messages, bytes;          /* sent, all of them: frames and their bytes */
     uint64_t payload[TIDE_PATH_COUNT]; /* bytes of values sent, by path */
     uint64_t busy_ns;                  /* some layer had left and had not come back */
-    uint64_t waited_ns;                /* the worker waited in `need` and `sums` */
+    uint64_t waited_ns;                /* the worker waited for gradients that all had ready */
+    uint64_t skew_ns;                  /* it waited for others to end the step: in `sums` */
 };
 void tide_exchange_stats(const struct tide_exchange *x,
                          struct tide_exchange_stats *out); /* any thread */

@@ -180,7 +180,7 @@ struct tide_exchange {
     atomic_int failed;     /* code; the text was written before */
     struct tide_lock lock; /* of failure */
     char failure[300];
-    atomic_uint_fast64_t messages, bytes, busy_ns, waited, payload[TIDE_PATH_COUNT];
+    atomic_uint_fast64_t messages, bytes, busy_ns, waited, skew, payload[TIDE_PATH_COUNT];
 };
 
 /* Bytes of a value in a format whose values all have as many. */

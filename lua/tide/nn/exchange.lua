@@ -300,6 +300,7 @@ function exchange:tell()
   local now <const> = core.now()
   if now - self.told_at < TELL_EVERY_S or not self.pending then return end
   local stats <const> = self.core:stats()
+  local waited_s <const> = stats.waited_s + stats.skew_s
   local seconds = {}
   local windows = {}
   for l, s in ipairs(stats.layer_s) do
@@ -308,9 +309,9 @@ function exchange:tell()
   self.w:exchanged {seconds = seconds, paths = self.pending.paths, bytes = stats.bytes - (self.told.bytes or 0),
                     busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps,
                     windows = windows, flops = self.flops, products_s = self.products_s,
-                    waited_s = (stats.waited_s - (self.told.waited_s or 0)) / self.told.steps}
+                    waited_s = (waited_s - (self.told.waited_s or 0)) / self.told.steps}
   self.flops, self.products_s = 0, 0
-  self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = stats.waited_s}
+  self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = waited_s}
 end
 
 ---Waits for what is under way: then the parameters are those after the last step.
@@ -318,6 +319,15 @@ function exchange:settle()
   self:begin()
   for l in ipairs(self.tensors) do self:arrive(l) end
   self.pending = nil
+end
+
+---Share of the time in which gradients were under way that computing hid; time in which others were not done with their
+---step is no communication.
+---@param figures table of figures(), of one worker or added up
+---@return number|nil
+function exchange.overlap(figures)
+  local under_way <const> = figures.comm_s - figures.comm_skew_s
+  return under_way > 0 and math.max(0, 1 - figures.comm_wait_s / under_way) or nil
 end
 
 ---@return table {loss=, count=, correct=} of all workers since the last call
@@ -328,12 +338,14 @@ function exchange:totals()
 end
 
 ---Figures since the last call, for a report of all workers, which adds them up.
----@return table {comm_bytes, comm_s: something was under way, comm_wait_s: this worker waited for it, ...}
+---@return table {comm_bytes, comm_s: something was under way, comm_skew_s: of which others had not ended the step that
+---this worker had ended, comm_wait_s: it waited for gradients that all had ready, ...}
 function exchange:figures()
   local now <const>, was <const> = self.core:stats(), self.reported
   self.reported = now
   local sent = {comm_bytes = now.bytes - (was and was.bytes or 0), comm_s = now.busy_s - (was and was.busy_s or 0),
-                comm_wait_s = now.waited_s - (was and was.waited_s or 0)}
+                comm_wait_s = now.waited_s - (was and was.waited_s or 0),
+                comm_skew_s = now.skew_s - (was and was.skew_s or 0)}
   for path, bytes in pairs(now.payload) do
     sent["comm_" .. path .. "_bytes"] = bytes - (was and was.payload[path] or 0)
   end
