@@ -610,6 +610,15 @@ static void compare_counts(struct world *w, unsigned t) {
     }
 }
 
+/* Where rows were lost, keys are looked at one by one, over a few hops each. */
+static uint64_t time_to_look(const struct world *w) {
+    uint64_t keys = 0;
+    for (unsigned t = 0; t < w->table_count; t++) {
+        keys += w->tables[t].total;
+    }
+    return 600 * TIDE_SECOND + keys * 8 * (uint64_t)(option(w, SWARM_LATENCY_US) * 1e3);
+}
+
 static void look_at_all(struct world *w) {
     looks = tide_alloc_zero(w->node_count, sizeof *looks);
     TIDE_ASSERT(looks != NULL);
@@ -618,8 +627,7 @@ static void look_at_all(struct world *w) {
             look_count++;
         }
     }
-    uint64_t until = tide_sim_now(w->sim) + 600 * TIDE_SECOND;
-    if (!pass_until(w, until, all_looked)) {
+    if (!pass_until(w, tide_sim_now(w->sim) + time_to_look(w), all_looked)) {
         too_late(w, "looking at all keys", "not everybody is done");
     }
     for (unsigned t = 0; t < w->table_count && !w->report->failed; t++) {
