@@ -372,10 +372,10 @@ static int read_value(lua_State *L, struct tide_reader *r, struct read_level *le
     }
     int array = type == TIDE_ARRAY ? (int)count : 0, map = type == TIDE_MAP ? (int)count : 0;
     lua_createtable(L, array, map);
+    if (*depth == TIDE_DEPTH_MAX) {
+        return tide_fail(TIDE_ELIMIT, "nested more than 16 deep");
+    }
     if (count > 0) {
-        if (*depth == TIDE_DEPTH_MAX) {
-            return tide_fail(TIDE_ELIMIT, "nested more than 16 deep");
-        }
         levels[(*depth)++] = (struct read_level){.remaining = count, .map = type == TIDE_MAP};
     }
     return 0;

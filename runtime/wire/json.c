@@ -330,10 +330,11 @@ static int json_build(struct tide_reader *r, json_t **root) {
         if (++items > TIDE_JSON_ITEMS_MAX) {
             return tide_fail(TIDE_ELIMIT, "JSON of more than %d values", TIDE_JSON_ITEMS_MAX);
         }
+        /* also empty ones and typed arrays: what is written here can be read again */
+        if (depth == TIDE_DEPTH_MAX && (json_is_array(value) || json_is_object(value))) {
+            return tide_fail(TIDE_ELIMIT, "msgpack nested more than %d deep", TIDE_DEPTH_MAX);
+        }
         if (count > 0) {
-            if (depth == TIDE_DEPTH_MAX) {
-                return tide_fail(TIDE_ELIMIT, "msgpack nested more than %d deep", TIDE_DEPTH_MAX);
-            }
             levels[depth++] = (struct json_filling){value, count};
         }
         while (depth > 0 && levels[depth - 1].pending == 0) {

@@ -33,6 +33,7 @@ FRAMES = {
     "typed": b"\x92\xd6\x01\0\0\x80\x3f\xc7\x10\x07" + b"\x01" + b"\0" * 15,
     "key-twice": b"\x82\xa1a\x01\xa1a\x02",
     "deep": b"\x91" * 17 + b"\xc0",
+    "deep-empty": b"\x91" * 16 + b"\x90",
     "announces-gigabytes": bytes.fromhex("dd00df0001c0"),
     "timestamp": b"\xd6\xff\0\0\0\0",
     "frame-cast": frame(b"\x81\xa1k\xc4\x02ab"),

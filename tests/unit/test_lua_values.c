@@ -145,6 +145,7 @@ static void damaged_bytes_are_refused_with_a_reason(void **state) {
         "local v, err = core.decode(('\\x91'):rep(40) .. '\\x01') assert(not v and err.name == "
         "'ELIMIT')\n"
         "v, err = core.decode(('\\x91'):rep(16) .. '\\x01') assert(v)\n"
+        "v, err = core.decode(('\\x91'):rep(16) .. '\\x90') assert(not v and err.name == 'ELIMIT')\n"
         "v, err = core.decode('\\xdc\\xff\\xff' .. ('\\x01'):rep(65535)) assert(#v == 65535)\n"
         "v, err = core.decode('\\xdd\\x00\\x01\\x00\\x00' .. ('\\x01'):rep(65536)) assert(not v "
         "and err.name == 'ELIMIT')");

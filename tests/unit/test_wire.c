@@ -590,6 +590,10 @@ static void test_damaged_msgpack_gives_no_json(void **state) {
                {"\xd6\x20\0\0\0\0", 6, TIDE_EUNSUPPORTED},
                {"\xd4\x01\0", 3, TIDE_EPROTO},
                {"\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x01", 18,
+                TIDE_ELIMIT},
+               {"\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x90", 17,
+                TIDE_ELIMIT},
+               {"\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\xd4\x08\x07", 19,
                 TIDE_ELIMIT}};
     for (size_t i = 0; i < TIDE_COUNT(bad); i++) {
         char *text;
