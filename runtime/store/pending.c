@@ -74,6 +74,7 @@ static void release_id(struct tide__pending_table *t, uint64_t id) {
 
 static void pending_free(struct tide__pending *p) {
     tide_blob_unref(p->message);
+    tide_free(p->passed);
     tide_free(p);
 }
 
@@ -238,7 +239,7 @@ bool tide__pending_is_gone(const struct tide__pending_table *t, uint16_t node) {
 }
 
 static bool was_passed_to(const struct tide__pending *p, uint16_t node) {
-    bool found = p->passed_count > TIDE__PASSED_MAX;
+    bool found = p->passed_anywhere;
     for (unsigned i = 0; i < p->passed_count && !found; i++) {
         found = p->passed[i] == node;
     }
@@ -252,10 +253,12 @@ void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t nod
     tide_lock(&t->lock);
     struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
     if (p && p->id == id && !p->at && !was_passed_to(p, node)) {
-        if (p->passed_count < TIDE__PASSED_MAX) {
-            p->passed[p->passed_count] = node;
+        uint16_t *passed = tide_realloc(p->passed, (p->passed_count + 1u) * sizeof *passed);
+        if (passed) {
+            passed[p->passed_count++] = node;
+            p->passed = passed;
         }
-        p->passed_count++;
+        p->passed_anywhere |= !passed;
         gone = tide__pending_is_gone(t, node) && !p->busy;
     }
     tide_unlock(&t->lock);

@@ -26,7 +26,6 @@ enum {
     TIDE__PARKED_BYTES_MAX = 64 << 20,
     TIDE__PENDING_MAX = 1 << 20,
     TIDE__STRIPES = 16, /* of counters */
-    TIDE__PASSED_MAX = 4,
 };
 
 /* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
@@ -370,10 +369,9 @@ struct tide__pending {
     struct tide__ticket *ticket; /* NULL: nobody waits any more */
     uint32_t count, left;        /* keys in it; keys not yet answered */
     uint16_t node;               /* where it was sent; this node: to the own store actor */
-    /* Static tables: where the store actor or old homes passed parts of it on to. More than there
-     * is room for: perhaps anywhere. */
-    uint16_t passed[TIDE__PASSED_MAX];
-    uint8_t passed_count;
+    /* Static tables: where the store actor or old homes passed parts of it on to. */
+    uint16_t *passed, passed_count;
+    bool passed_anywhere; /* there was no memory to note where */
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw;

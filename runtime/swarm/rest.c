@@ -437,7 +437,7 @@ static size_t dump_pending(const struct node *n, char *out, size_t size) {
         used += (size_t)snprintf(out + used, size - used,
                                  "  operation %u on %s, %u of %u keys, sent to n%u", p->kind,
                                  p->table->name, p->left, p->count, p->node);
-        for (unsigned i = 0; i < p->passed_count && i < TIDE_COUNT(p->passed); i++) {
+        for (unsigned i = 0; i < p->passed_count && used + 100 < size; i++) {
             used += (size_t)snprintf(out + used, size - used, ", passed on to n%u", p->passed[i]);
         }
         for (uint32_t i = 0; p->at != NULL && i < p->count && used + 100 < size; i++) {

@@ -124,8 +124,10 @@ static void world_open(struct world *w, const struct kind *kind) {
 }
 
 static void world_close(struct world *w) {
+    tide_sim_crash(w->sim, "n1"); /* both, so that neither moves slots for the other */
+    tide_sim_crash(w->sim, "n2");
     for (unsigned i = TIDE_COUNT(w->nodes); i-- > 0;) {
-        tide_node_destroy(w->nodes[i], TIDE_SECOND);
+        tide_node_destroy(w->nodes[i], 0);
     }
     for (unsigned i = 0; i < TIDE_COUNT(w->nodes); i++) {
         w->ports[i]->ops->destroy(w->ports[i]);
