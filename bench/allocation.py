@@ -128,10 +128,11 @@ def main():
                 table.epochs(f"{model} d=100 2x1, {technique}" + ", local draws" * (sampling == "local"),
                              KGE + ["--data", data, "--model", model.lower(), "--technique", technique, "--cluster",
                                     "--sampling", sampling], (2, 1), 0.6 * peers[2])
-        table.processor_times("ComplEx, local draws",
-                              [os.path.join(applications.EXAMPLES, KGE[0]), *KGE[1:-2], "--workers", "1", "--data",
-                               os.path.join(directory, "ComplEx"), "--technique", "relocate", "--cluster",
-                               "--sampling", "local"], (2, 12))
+        for technique, sampling in (("relocate", "local"), ("replicate", "preloc")):
+            table.processor_times(f"ComplEx, {technique}" + ", local draws" * (sampling == "local"),
+                                  [os.path.join(applications.EXAMPLES, KGE[0]), *KGE[1:-2], "--workers", "1", "--data",
+                                   os.path.join(directory, "ComplEx"), "--technique", technique, "--cluster",
+                                   "--sampling", sampling], (2, 12))
     for layout, peer in zip(LAYOUTS, (1.87, 1.75, 2.49)):
         table.epochs("word2vec d=100 {}x{}".format(*layout), ["word2vec.lua", "--data", "generated", "--epochs", "3"],
                      layout, 0.6 * peer)

@@ -51,7 +51,8 @@ static void connected_pair(bool tcp, int ends[2]) {
     close(listener);
 }
 
-/* Rows that a body is written from or read to, scattered over memory; one row: always the same place. */
+/* Rows that a body is written from or read to, scattered over memory; one row: always the same
+ * place. */
 struct scattered {
     char *bytes;
     size_t row, rows, next;
@@ -60,7 +61,8 @@ struct scattered {
 };
 
 static struct scattered scattered(size_t body, size_t row, size_t memory) {
-    struct scattered s = {.bytes = malloc(memory), .row = row, .rows = memory / row, .count = (int)(body / row)};
+    struct scattered s = {
+        .bytes = malloc(memory), .row = row, .rows = memory / row, .count = (int)(body / row)};
     s.parts = malloc((size_t)s.count * sizeof *s.parts);
     memset(s.bytes, 1, memory);
     return s;
@@ -116,9 +118,10 @@ struct bare {
     double gets, gives; /* ns of processor a byte */
 };
 
-/* What another process writes from rows in so much memory, and this one reads to such rows, in bodies
- * of this size, without anything around them. */
-static struct bare bare_stream(bool tcp, size_t body, size_t row, size_t memory, uint64_t measure_ns) {
+/* What another process writes from rows in so much memory, and this one reads to such rows, in
+ * bodies of this size, without anything around them. */
+static struct bare bare_stream(bool tcp, size_t body, size_t row, size_t memory,
+                               uint64_t measure_ns) {
     int ends[2];
     connected_pair(tcp, ends);
     struct scattered to = scattered(body, row, memory);
@@ -128,7 +131,8 @@ static struct bare bare_stream(bool tcp, size_t body, size_t row, size_t memory,
     snprintf(words[1], sizeof words[1], "%zu", body);
     snprintf(words[2], sizeof words[2], "%zu", row);
     snprintf(words[3], sizeof words[3], "%zu", memory);
-    char *const command[] = {"/proc/self/exe", "--stream", words[0], words[1], words[2], words[3], NULL};
+    char *const command[] = {"/proc/self/exe", "--stream", words[0], words[1],
+                             words[2],         words[3],   NULL};
     pid_t child; /* not by fork, after which every row would be touched for the first time */
     must(posix_spawn(&child, command[0], NULL, NULL, command, environ) == 0, "posix_spawn");
     close(ends[1]);

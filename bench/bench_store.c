@@ -104,7 +104,7 @@ struct remote {
 };
 enum { SERVERS_MAX = 2 };
 
-static bool over_tcp; /* else Unix sockets */
+static bool over_tcp;                  /* else Unix sockets */
 static pid_t servers[SERVERS_MAX + 1]; /* the processes of the other nodes */
 static int
     to_servers[SERVERS_MAX]; /* names of tables whose rows one is to take back, a line each */

@@ -365,7 +365,9 @@ void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way wa
     uint32_t slot = (uint32_t)id;
     tide_lock(&t->lock);
     struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
-    const uint16_t dead = tide__pending_is_gone(t, node) ? node : tide__pending_is_gone(t, way.via) ? way.via : 0;
+    const uint16_t dead = tide__pending_is_gone(t, node)      ? node
+                          : tide__pending_is_gone(t, way.via) ? way.via
+                                                              : 0;
     if (p && p->id == id && p->way) {
         pass_keys(p, self, way, node, positions, count);
     }

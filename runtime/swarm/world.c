@@ -175,8 +175,9 @@ bool refused_for_memory(const struct world *w, int code, const char *text) {
 bool node_is_lost(const struct node *node) {
     int code;
     char reason[200];
-    return node->lost || (node->node != NULL && tide_net_state(tide_net_of(node->node), &code, reason,
-                                                               sizeof reason) == TIDE_MEMBER_DEAD);
+    return node->lost ||
+           (node->node != NULL && tide_net_state(tide_net_of(node->node), &code, reason,
+                                                 sizeof reason) == TIDE_MEMBER_DEAD);
 }
 
 bool excused(const struct world *w, const struct node *node, const struct table *table, int code,
@@ -655,7 +656,8 @@ static void looks_release(const struct world *w) {
 
 /* ---- the run ---- */
 
-/* The verdict is there. The controller ends first: else the others regroup each time one is gone. */
+/* The verdict is there. The controller ends first: else the others regroup each time one is gone.
+ */
 static void release(struct world *w) {
     struct node *first = node_named(w, "n1");
     if (first != NULL && first->node != NULL) {
