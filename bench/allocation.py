@@ -81,22 +81,32 @@ class Table:
         self.row("relocation, 1000 keys of 1000 floats a call, over a bare stream", "x",
                  rows["  rows moved, over a bare stream"], 0.85, True)
 
-    def processor_time(self, script, nodes, epochs):
+    def processor_time(self, script, nodes, epochs, side_by_side=1):
         """User and system time of all processes for one epoch more: what start and end take is not in it."""
         script = [os.path.join(self.build, "tide"), "run", *script, "--nodes", str(nodes), "--epochs"]
         used = []
         for count in epochs:
             before = os.times()
-            subprocess.run(script + [str(count)], stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=True)
+            runs = [subprocess.Popen(script + [str(count)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL) for _ in range(side_by_side)]
+            if any([run.wait(timeout=300) for run in runs]):
+                sys.exit(f"failed: {' '.join(script)} {count}")
             after = os.times()
             used.append(after.children_user + after.children_system - before.children_user - before.children_system)
         return (used[1] - used[0]) / (epochs[1] - epochs[0])
 
-    def processor_times(self, name, script, epochs):
-        """Those of four and eight nodes over that of one, in turn, by the same way of working."""
+    def processor_times(self, name, script, epochs, apart=False):
+        """Those of four and eight nodes over that of one, in turn, by the same way of working. apart: of processes that
+        train a share each side by side, which is what is to be had without any communication."""
         if not self.wants("processor time"):
             return
-        rounds = [[self.processor_time(script, nodes, epochs) for nodes in (1, 4, 8)] for _ in range(self.repeats)]
+
+        def used(nodes):
+            if apart:
+                return self.processor_time(script + ["--share", str(nodes)], 1, epochs, nodes)
+            return self.processor_time(script, nodes, epochs)
+
+        rounds = [[used(nodes) for nodes in (1, 4, 8)] for _ in range(self.repeats)]
         one, *more = (statistics.median(r[i] for r in rounds) for i in range(3))
         for nodes, time in zip((4, 8), more):
             self.row(f"processor time of an epoch, {name}, {nodes} nodes over one", "x", time / one, 1.3)
@@ -142,6 +152,7 @@ def main():
     if table.wants("relocation"):
         table.relocation()
     table.processor_times("MF 1M", [os.path.join(HERE, "dsgd.lua")], (5, 25))
+    table.processor_times("MF 1M, nodes that do not talk", [os.path.join(HERE, "dsgd.lua")], (5, 85), apart=True)
 
 
 if __name__ == "__main__":

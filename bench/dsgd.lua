@@ -1,16 +1,20 @@
 -- Matrix factorisation as examples/mf.lua trains it, and nothing else: no loss, no test, no step size that changes.
 --   tide run bench/dsgd.lua --nodes 4 --epochs 20
+--   tide run bench/dsgd.lua --share 8            an eighth of mf1m's rows, as each of eight that do not talk has it
 local tide = require "tide"
 
 local opt = tide.options {
   nodes = {"node processes on this machine", default = 1},
   epochs = {"passes over the cells", default = 20},
   generate = {"size of the generated matrix", default = "mf1m", choices = {"mf100k", "mf1m"}},
+  share = {"the n-th part of the rows and cells of mf1m alone; 0: all of --generate", default = 0},
   rank = {"latent dimensions", default = 100},
   technique = {"where rows live", default = "relocate", choices = {"static", "relocate"}},
 }
-local data = tide.data.ratings(tide.data.generate(opt.generate), {
-  split = {test = 0.1, seed = 1}, partition = "rows", row_bytes = 4 * opt.rank})
+local part = opt.share > 0 and {rows = 10000 // opt.share, columns = 10000, train = 1000000 // opt.share,
+                                test = 0, rank = 100, seed = 1}
+local data = tide.data.ratings(tide.data.generate(part or opt.generate), {
+  split = {test = part and 0 or 0.1, seed = 1}, partition = "rows", row_bytes = 4 * opt.rank})
 
 local job = tide.job {
   name = "dsgd", data = data,

@@ -656,8 +656,7 @@ static void looks_release(const struct world *w) {
 
 /* ---- the run ---- */
 
-/* The verdict is there. The controller ends first: else the others regroup each time one is gone.
- */
+/* The verdict is there. The controller ends first: else the others regroup whenever one is gone. */
 static void release(struct world *w) {
     struct node *first = node_named(w, "n1");
     if (first != NULL && first->node != NULL) {
