@@ -56,6 +56,12 @@ finished_keeps_waiters        test_net *who_waits_for_credit_when_its_own_node_h
 begun_when_fenced             test_admission who_stands_in_line_when_its_own_node_has_left_is_told
 late_refusal_taken            test_budget a_push_that_went_to_the_next_home_is_not_refused_by_the_last
 leaver_died_untold            test_store_loss
+early_refused                 test_net what_is_for_a_member*
+loss_failed_early             test_store_loss a_node_that_awaits_a_slot*
+given_up_is_anew              test_store_loss a_row_that_its_new_home*
+wish_not_repeated             test_store_loss a_wish_that_died_with_a_former_home*
+wish_granted_twice            test_relocate wishes_that_may_be_lost*
+row_unasked_dropped           test_relocate wishes_that_may_be_lost*
 closed_keeps_wishes           test_store_relocate asynchronous_order_is_kept_while_slots_move_too
 home_keeps_operations         test_store_relocate asynchronous_order_is_kept_while_slots_move_too
 move_fence_ignored          elastic  order|linearizable|answers

@@ -128,6 +128,9 @@ void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, con
 /* The net is finished: what waits for a peer ends, or of all, if nothing leads there any more. */
 void tide__peer_part(struct tide_peer *peer);
 void tide__peers_part(struct tide_net *net);
+/* What was to go to nodes that this one did not know of: there is a new view; or nothing comes of it. */
+void tide__peers_came(struct tide_net *net);
+void tide__peers_fail_early(struct tide_net *net, int code, const char *reason);
 
 /* ---- sessions (session.c) ---- */
 
@@ -376,6 +379,8 @@ void tide__members_silent(struct tide_session *session, uint64_t now);
 void tide__members_heard(struct tide_net *net, struct tide_peer *peer);
 void tide__members_tick(struct tide_net *net, uint64_t now);
 struct known *tide__members_find(struct tide_net *net, uint16_t id);
+/* Ids rise: may a later view name this one, of which none has told yet? */
+bool tide__members_may_come(struct tide_net *net, uint16_t id);
 struct known *tide__members_add(struct tide_net *net,
                                 const struct tide_member *member); /* NULL: ENOMEM */
 /* The member has changed: to be published, then settled. */
@@ -499,6 +504,8 @@ struct tide_net {
     struct tide_session *awake; /* what a tick has to look at: all in small clusters, else see ring.c */
     uint64_t deadline;          /* no link has an earlier one */
     bool settling, joining, leave_sent, finished, tick_soon;
+    struct tide_outgoing *early, **early_tail; /* to nodes that no view has told of yet */
+    uint64_t early_since;
     bool attend; /* peers without a session are to be dialled, or messages wait for them */
     bool ringed; /* too many for links all to all */
     bool turned;  /* members came or went since the last tick */

@@ -38,6 +38,11 @@ struct known *tide__members_find(struct tide_net *net, uint16_t id) {
     return at < net->member_count && net->members[at].member.id == id ? &net->members[at] : NULL;
 }
 
+bool tide__members_may_come(struct tide_net *net, uint16_t id) {
+    const uint16_t self = tide__net_id(net);
+    return self != 0 && id > self && id < CLIENT_ID_MIN && tide__members_find(net, id) == NULL;
+}
+
 void tide__members_unsettle(struct tide_net *net, struct known *known) {
     size_t at = (size_t)(known - net->members);
     known->unsettled = true;
@@ -229,6 +234,7 @@ void tide__members_settle(struct tide_net *net) {
     net->settling = false;
     if (any) {
         tide__ring_refresh(net);
+        tide__peers_came(net);
     }
 }
 
@@ -677,6 +683,9 @@ static void attend(struct tide_net *net, uint64_t now) {
 void tide__members_tick(struct tide_net *net, uint64_t now) {
     if (net->attend) {
         attend(net, now);
+    }
+    if (net->early != NULL && now - net->early_since >= WAITING_TIMEOUT) {
+        tide__peers_fail_early(net, TIDE_EUNREACHABLE, "no view named the node within 3 s");
     }
     tide__succession_tick(net, now);
     if (net->controls) {

@@ -66,12 +66,16 @@ static void each_peer(struct tide_net *net, void (*visit)(struct tide_peer *peer
     }
 }
 
-static void peer_free(struct tide_peer *peer) {
-    while (peer->waiting != NULL) {
-        struct tide_outgoing *next = peer->waiting->next;
-        tide_outgoing_free(peer->waiting);
-        peer->waiting = next;
+static void free_messages(struct tide_outgoing *m) {
+    while (m != NULL) {
+        struct tide_outgoing *next = m->next;
+        tide_outgoing_free(m);
+        m = next;
     }
+}
+
+static void peer_free(struct tide_peer *peer) {
+    free_messages(peer->waiting);
     while (peer->waiters != NULL) {
         struct credit_waiter *next = peer->waiters->next;
         tide_free(peer->waiters);
@@ -81,6 +85,7 @@ static void peer_free(struct tide_peer *peer) {
 }
 
 void tide__peers_release(struct tide_net *net) {
+    free_messages(net->early);
     each_peer(net, peer_free);
     for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
         tide_free(atomic_load_explicit(&net->pages[i], memory_order_relaxed));
@@ -247,10 +252,52 @@ static void refuse_oversized(struct tide_net *net, struct tide_peer *peer,
     fail_message(net, peer, m, TIDE_ELIMIT, text);
 }
 
+/* Others may have heard of a member that is new before this node has, and ask it to send there. Its
+ * messages wait for the view that names it. */
+static bool keep_early(struct tide_net *net, struct tide_outgoing *m) {
+    if (net->finished || !tide__members_may_come(net, tide_address_node(m->to)) ||
+        TIDE_MUTANT(early_refused)) {
+        return false;
+    }
+    if (net->early == NULL) {
+        net->early_tail = &net->early;
+        net->early_since = tide__net_now(net);
+    }
+    m->next = NULL;
+    *net->early_tail = m;
+    net->early_tail = &m->next;
+    return true;
+}
+
+void tide__peers_came(struct tide_net *net) {
+    const uint64_t since = net->early_since;
+    struct tide_outgoing *m = net->early;
+    net->early = NULL;
+    while (m != NULL) {
+        struct tide_outgoing *next = m->next;
+        tide__peer_send(net, m);
+        m = next;
+    }
+    net->early_since = since; /* of those that still wait */
+}
+
+void tide__peers_fail_early(struct tide_net *net, int code, const char *reason) {
+    struct tide_outgoing *m = net->early;
+    net->early = NULL;
+    while (m != NULL) {
+        struct tide_outgoing *next = m->next;
+        fail_message(net, NULL, m, code, reason);
+        m = next;
+    }
+}
+
 void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     uint16_t id = tide_address_node(m->to);
     struct tide_peer *peer = tide__peer(net, id);
     if (peer == NULL || !is_reachable(peer)) {
+        if (keep_early(net, m)) {
+            return;
+        }
         char text[130];
         not_connected_text(net, id, text);
         fail_message(net, peer, m, TIDE_EUNREACHABLE, text);
@@ -316,5 +363,6 @@ void tide__peer_part(struct tide_peer *peer) {
 }
 
 void tide__peers_part(struct tide_net *net) {
+    tide__peers_fail_early(net, TIDE_ECLOSED, "this node is no member any more");
     each_peer(net, tide__peer_part);
 }

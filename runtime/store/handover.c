@@ -57,7 +57,24 @@ static bool read_rows(const struct tide_table *table, struct tide_reader *r, str
     return !r->error && wanted * table->row_floats == c->floats;
 }
 
-static void on_hand(struct tide_table *table, uint16_t node, const struct columns *c) {
+static void not_taken(const struct tide_table *table, uint64_t key) {
+    tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+             "the row of key %llu of table '%s' is lost on arrival: %s", (unsigned long long)key,
+             table->name, tide_error_message());
+}
+
+/* This node waits for a row of which it is told that it comes, though it did not ask, or does so no more. */
+static void expect(struct tide_table *table, uint64_t key, uint64_t *word,
+                   struct tide__relocation *k) {
+    if (tide__await(table, word, k, tide_port_now(table->store->port))) {
+        not_taken(table, key);
+    } else {
+        k->state = TIDE__COMING;
+    }
+}
+
+static void on_hand(struct tide_table *table, uint16_t from, uint16_t node,
+                    const struct columns *c) {
     struct tide__key_block block;
     for (size_t i = 0; i < c->count; i++) {
         uint64_t key, old;
@@ -70,6 +87,9 @@ static void on_hand(struct tide_table *table, uint16_t node, const struct column
         struct tide__relocation k = tide__key_view(table, slot, old);
         struct tide__relocate_event event = {TIDE__EVENT_HAND, node,
                                              term_in(c, i) & TIDE__TERM_MASK};
+        if (tide__is_unasked(&k, event) && !tide__member_gone(table->store, from)) {
+            expect(table, key, &old, &k);
+        }
         struct tide__relocate_result r = tide__relocate(&k, event);
         if (r.act == TIDE__GIVE) {
             old = tide__owner_give(table, old, &k, key, r.node, r.term);
@@ -102,6 +122,9 @@ static void on_xfer(struct tide_table *table, uint16_t from, const struct column
         }
         struct tide__relocation k = tide__key_view(table, slot, old);
         struct tide__relocate_event event = {TIDE__EVENT_XFER, 0, term & TIDE__TERM_MASK};
+        if (!dead && tide__is_unasked(&k, event)) {
+            expect(table, key, &old, &k);
+        }
         struct tide__relocate_result r = tide__relocate(&k, event);
         if (!dead && (r.act == TIDE__INSTALL || r.act == TIDE__INSTALL_AND_GIVE)) {
             old = tide__owner_install(table, old, key, &k, r, term, bytes, now);
@@ -136,9 +159,7 @@ static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
         uint32_t row, handed = tide__word_handed(old);
         uint64_t placed = tide__word_base(old, term) | handed;
         if (tide__slab_take(&table->slab, &row) || tide__row_place(table, slot, &placed, row)) {
-            tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-                     "a row of table '%s' is lost on arrival: %s", table->name,
-                     tide_error_message());
+            not_taken(table, key);
         } else {
             const size_t size = table->row_floats * sizeof(float);
             float *at = tide__slab_row(&table->slab, row);
@@ -155,6 +176,10 @@ static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
     } else if (k.state == TIDE__GONE && owner != k.self && owner != 0 && term == k.term) {
         old = tide__word_bare(old, term) | tide__word_handed(old) | TIDE__WORD_AWAY |
               (uint32_t)owner << 16; /* this node had it last */
+    } else if (k.state == TIDE__GONE && owner == k.self && tide__term_newer(term, k.term) &&
+               !TIDE_MUTANT(given_up_is_anew)) {
+        k.owner_term = term; /* it gave the row up, of which the old home has not heard */
+        expect(table, key, &old, &k);
     } else if (k.state == TIDE__GONE && owner == k.self) {
         tide__table_count(table, TIDE__SURPRISES, 1);
     }
@@ -258,7 +283,7 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
     table->parcels->hint = c.count;
     switch (op) {
     case TIDE__OP_HAND:
-        on_hand(table, (uint16_t)about, &c);
+        on_hand(table, from, (uint16_t)about, &c);
         break;
     case TIDE__OP_XFER:
         on_xfer(table, from, &c);
@@ -480,6 +505,18 @@ int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
     return 0;
 }
 
+/* Each key of a slot that waits for its row, or has one that is not the workers' yet. */
+static void each_arrival(struct tide_table *table, uint32_t slot,
+                         uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key,
+                                          uint64_t word, void *arg)) {
+    struct tide__key_list list = {0};
+    if (tide__slab_used(&table->arrivals) > 0 && each_key(table, slot, &list, each, NULL)) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                 "no memory: keys of a slot stay slow");
+    }
+    tide_free(list.at);
+}
+
 static uint64_t release_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
                             void *arg) {
     (void)slot;
@@ -493,12 +530,24 @@ static uint64_t release_key(struct tide_table *table, uint32_t slot, uint64_t ke
 }
 
 void tide__owner_release_slot(struct tide_table *table, uint32_t slot) {
-    struct tide__key_list list = {0};
-    if (each_key(table, slot, &list, release_key, NULL)) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-                 "no memory: keys of a slot stay slow");
+    each_arrival(table, slot, release_key);
+}
+
+static uint64_t wish_again(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                           void *arg) {
+    const uint16_t home = tide__route_home(tide__route_of(table, slot));
+    (void)arg;
+    if (tide__word_state(word) == TIDE__ARRIVING && !tide__arrival_of(table, word)->here &&
+        !tide__member_gone(table->store, home) && !TIDE_MUTANT(wish_not_repeated)) {
+        tide__parcel_add(table, TIDE__OP_LOC, home,
+                         tide__arrival_of(table, word)->intended ? TIDE__INTENDED : 0, key,
+                         tide__word_seen(word), NULL, NULL);
     }
-    tide_free(list.at);
+    return word;
+}
+
+void tide__owner_wish_again(struct tide_table *table, uint32_t slot) {
+    each_arrival(table, slot, wish_again);
 }
 
 static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,

@@ -18,16 +18,23 @@
  */
 #include "store/owner.h"
 
-/* Everything that waits for the row of a locked word fails. */
-static uint64_t fail_waiters(struct tide_table *table, uint64_t old,
-                             const struct tide__relocation *k, uint16_t dead) {
-    struct tide__arrival *a = tide__arrival_of(table, old);
+/* Everything that waits for the row fails. */
+static void fail_waiters(struct tide_table *table, struct tide__arrival *a, uint16_t dead) {
     char text[160];
     tide__died_text(table->store, dead, text);
     for (struct tide__waiter *w = a->first, *next; w; w = next) {
         next = w->next;
         tide__waiter_done(table, w, TIDE_EDIED, text);
     }
+    a->first = NULL;
+    a->last = &a->first;
+}
+
+/* The row of a locked word does not come. */
+static uint64_t give_up(struct tide_table *table, uint64_t old, const struct tide__relocation *k,
+                        uint16_t dead) {
+    struct tide__arrival *a = tide__arrival_of(table, old);
+    fail_waiters(table, a, dead);
     uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
     tide__hand_give(&table->slab, a->row);
     tide__arrival_free(table, old);
@@ -60,7 +67,7 @@ static void lose_from(struct tide_table *table, uint64_t key, uint16_t at, uint1
     if (k.state != TIDE__COMING) {
         old = tide__word_gone(old, &k, tide__word_handed(old));
     } else if (own) {
-        old = fail_waiters(table, old, &k, dead);
+        old = give_up(table, old, &k, dead);
     } else {
         tide__arrival_of(table, old)->owner = k.owner;
         tide__arrival_of(table, old)->owner_term = k.owner_term;
@@ -87,10 +94,12 @@ static bool on_its_way(const struct tide__relocation *k) {
 
 /* Who waited for the row under `term` has given up. */
 void tide__loss_failed(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term) {
-    const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
-    if (!(route & TIDE__MINE)) {
-        tide__parcel_add(table, TIDE__OP_FAILED, tide__route_home(route), dead, key, term, NULL,
-                         NULL);
+    const uint32_t slot = tide__slot_of(table, key), route = tide__route_of(table, slot);
+    const uint16_t home = (route & TIDE__AWAITED) && !TIDE_MUTANT(loss_failed_early)
+                              ? tide__slot_comes_from(table, slot)
+                              : tide__route_home(route);
+    if (home != tide__store_self(table->store)) {
+        tide__parcel_add(table, TIDE__OP_FAILED, home, dead, key, term, NULL, NULL);
         return;
     }
     const struct tide__relocation k = view(table, key);
@@ -121,13 +130,15 @@ void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint
     }
     struct tide__relocation k = tide__key_view(table, slot, old);
     const bool received = k.state == TIDE__HELD || (term && !tide__term_newer(term, k.term));
-    if (!received) {
+    if (!term && k.next) { /* granted since, by the home that has the slot now: others wait behind */
+        fail_waiters(table, tide__arrival_of(table, old), dead);
+    } else if (!received) {
         struct tide__relocate_event event = {.kind = TIDE__EVENT_LOST};
         if (tide__relocate(&k, event).act == TIDE__FAILED) {
             if (k.home && k.owner == k.self) {
                 k.owner = dead;
             }
-            old = fail_waiters(table, old, &k, dead);
+            old = give_up(table, old, &k, dead);
         }
     }
     tide__word_unlock(word, old);

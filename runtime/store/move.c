@@ -261,6 +261,18 @@ static bool is_drained(const struct tide_table *table, const struct tide__fence 
                atomic_load_explicit(&table->self_handled, memory_order_relaxed);
 }
 
+static void each_slot(struct tide_table *table, const struct tide__fence *fence,
+                      void (*each)(struct tide_table *table, uint32_t slot)) {
+    for (uint32_t i = 0; i < fence->count && table->relocates; i++) {
+        if (fence->slots[i] != UINT32_MAX) {
+            each(table, fence->slots[i]);
+        }
+    }
+    if (table->relocates) {
+        tide__owner_finish(table);
+    }
+}
+
 /* True: the fence is gone. */
 static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     if (TIDE_BUGGIFY(fence_later)) {
@@ -272,12 +284,9 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
         clear_flag(table, fence, TIDE__OWN_HOLD);
         tide__routes_end(table);
         fence->ready = true;
+        each_slot(table, fence, tide__owner_wish_again);
         tide__parked_retry(table);
-        for (uint32_t i = 0; i < fence->count && table->relocates; i++) {
-            if (fence->slots[i] != UINT32_MAX) {
-                tide__owner_release_slot(table, fence->slots[i]);
-            }
-        }
+        each_slot(table, fence, tide__owner_release_slot);
     }
     if (!fence->ready) {
         return false;
@@ -387,6 +396,17 @@ static struct arrival *find_arrival(struct tide_store *store, const struct tide_
         a = a->next;
     }
     return a;
+}
+
+uint16_t tide__slot_comes_from(const struct tide_table *table, uint32_t slot) {
+    for (const struct arrival *a = table->store->moves->arrivals; a; a = a->next) {
+        for (uint32_t i = 0; a->table == table && i < a->count; i++) {
+            if (a->slots[i] == slot) {
+                return a->from;
+            }
+        }
+    }
+    return tide__store_self(table->store);
 }
 
 static void expected(struct tide_store *store, const struct arrival *a) {

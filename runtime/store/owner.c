@@ -100,25 +100,10 @@ static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t k
     return code;
 }
 
-/* This node wants the key: what arrives has a place. */
+/* This node wants the key. */
 static inline int await(struct walk *walk, uint64_t *word, const struct tide__relocation *k) {
-    struct tide_table *table = walk->table;
-    uint32_t row;
-    int code = tide__row_take(table, &row);
-    if (code) {
-        return code;
-    }
-    code = tide__arrival_make(table, word, row);
-    if (code) {
-        tide__slab_give(&table->slab, row);
-        return code;
-    }
-    struct tide__arrival *a = tide__arrival_of(table, *word);
-    walk->now = walk->now ? walk->now : tide_port_now(table->store->port);
-    a->asked_at = walk->now;
-    a->owner = k->home ? k->owner : 0;
-    a->owner_term = k->home ? k->owner_term : 0;
-    return 0;
+    walk->now = walk->now ? walk->now : tide_port_now(walk->table->store->port);
+    return tide__await(walk->table, word, k, walk->now);
 }
 
 /* Where a wish of this node for a key goes: to the home, and is waited for. */
@@ -130,7 +115,7 @@ static inline uint32_t ask_home(struct walk *walk, uint16_t home, uint64_t key, 
     walk->term = (uint32_t)*word;
     if (!*error) {
         tide__arrival_of(table, *word)->intended = intended;
-        tide__parcel_key(table, TIDE__OP_LOC, home, intended, key, 0);
+        tide__parcel_key(table, TIDE__OP_LOC, home, intended, key, tide__word_seen(*word));
     } else if (intended) { /* no room for it, but the home is to know */
         tide__parcel_key(table, TIDE__OP_INTENT, home, 0, key, 0);
         return 0;
@@ -189,9 +174,18 @@ static bool slot_parks(const struct walk *walk, const struct tide__relocation *k
     return (fenced && (gone || held)) || (waits && (wish || gone || asks_home(walk)));
 }
 
+/* Has the wish been granted before? Who does not know whether its wish went down with a home that
+ * passed it on asks again (handover.c). */
+static bool is_repeated(const struct walk *walk, uint32_t index, uint64_t key,
+                        const struct tide__relocation *k) {
+    const struct tide__job *job = walk->job;
+    return job->kind == TIDE__LOC && k->home &&
+           tide__trail_awaits(walk->table, key, job->origin, tide__job_term_at(job, index));
+}
+
 /* What the state of slots and nodes decides before the key's own: true, and where it goes. */
-static bool decided(const struct walk *walk, const struct tide__relocation *k, uint32_t route,
-                    uint64_t word, uint32_t *to) {
+static bool decided(const struct walk *walk, uint32_t index, uint64_t key,
+                    const struct tide__relocation *k, uint32_t route, uint64_t word, uint32_t *to) {
     const struct tide__job *job = walk->job;
     const struct tide_store *store = walk->table->store;
     const uint16_t home = tide__route_home(route);
@@ -202,20 +196,23 @@ static bool decided(const struct walk *walk, const struct tide__relocation *k, u
         *to = PARK;
         return true;
     }
+    if (is_repeated(walk, index, key, k)) {
+        return true;
+    }
     if (k->home && k->owner != k->self && k->owner != 0 && job->kind != TIDE__OFFER &&
         (gone || asks_home(walk) || job->kind == TIDE__LOC) &&
         tide__member_gone(store, k->owner)) {
         *to = DIED | k->owner;
         return true;
     }
-    if (job->kind != TIDE__LOCALIZE || !gone) {
-        return false;
-    }
-    if (!k->home && tide__member_gone(store, home)) {
+    const bool waits = job->kind == TIDE__LOCALIZE ? k->state != TIDE__HELD
+                                                   : walk->operation && k->state == TIDE__COMING;
+    if (waits && !k->home && tide__member_gone(store, home)) {
         *to = DIED | home;
         return true;
     }
-    return store->leaving; /* what comes now would have to go again */
+    /* what comes now would have to go again */
+    return job->kind == TIDE__LOCALIZE && gone && store->leaving;
 }
 
 /* A worker wants the key, which is neither here nor at home here, and nothing stands in the way: what
@@ -296,7 +293,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
     struct tide_table *table = walk->table;
     const uint32_t route = tide__route_of(table, slot);
     uint32_t to = 0;
-    if (decided(walk, &k, route, *word, &to)) {
+    if (decided(walk, index, key, &k, route, *word, &to)) {
         return to;
     }
     if (TIDE_UNLIKELY(job->flags & TIDE__INTENDED) && !walk->operation &&
@@ -359,8 +356,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
 /* An operation that came straight: here, while this node has the row under the term it names. */
 static uint32_t run_or_return(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
                               uint64_t *word, const struct tide__relocation *k, int *error) {
-    uint32_t term;
-    memcpy(&term, walk->job->terms + index * sizeof term, sizeof term);
+    const uint32_t term = tide__job_term_at(walk->job, index);
     const bool has = k->state == TIDE__HELD &&
                      (k->term == term || TIDE_MUTANT(location_term_ignored));
     if (!has) {
@@ -377,7 +373,7 @@ static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     const struct tide__relocation k = tide__key_view(table, slot, *word);
-    if (job->terms) {
+    if (tide__job_straight(job)) {
         return run_or_return(walk, index, slot, key, word, &k, error);
     }
     if (job->own && !job->returned && (walk->operation || job->kind == TIDE__LOCALIZE) &&
@@ -637,8 +633,8 @@ void tide__owner_job(struct tide__job *job) {
                         .event = event_of(job),
                         .operation = job->kind == TIDE__PULL || job->kind == TIDE__PUSH};
     const bool answered = job->kind != TIDE__LOC && job->kind != TIDE__OFFER;
-    const bool wishes = job->kind == TIDE__LOC && !job->returned && !job->terms &&
-                        !(job->flags & TIDE__INTENDED);
+    const bool wishes =
+        job->kind == TIDE__LOC && !job->returned && !(job->flags & TIDE__INTENDED);
     const bool asks = job->own && job->kind == TIDE__LOCALIZE && !job->returned &&
                       !store->leaving && !tide__locations_in_use(table);
     int error = 0;
@@ -738,7 +734,7 @@ void tide__owner_stays(struct tide_table *table, uint64_t key) {
     } else if (is_wanted(a)) {
         a->intended = false;
         tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(tide__route_of(table, slot)), 0, key,
-                         0, NULL, NULL);
+                         k.term, NULL, NULL);
     } else if (tide__relocate(&k, event).act == TIDE__STAYS) {
         const uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
         waiters = a->first;

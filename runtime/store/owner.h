@@ -105,6 +105,10 @@ struct tide__trails {
 /* The row is to go from `from`, who has it or gets it under `term`, to `to`. */
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term,
                      uint16_t to);
+/* Is the row to go, or on its way, or gone through the hands of `node`, under a later term than the
+ * last that it knew of? */
+bool tide__trail_awaits(const struct tide_table *table, uint64_t key, uint16_t node,
+                        uint32_t seen);
 /* The row has come to `node`: who had it before is forgotten, and `node` itself. */
 void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node);
 void tide__trail_cut(struct tide_table *table, uint64_t key, uint16_t count); /* the oldest stay */
@@ -231,6 +235,25 @@ static inline int tide__row_take(struct tide_table *table, uint32_t *row) {
     return code ? code : tide__hand_take(&table->slab, row);
 }
 int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uint32_t row);
+/* A row is to come to a locked word that has none: it has a place. */
+static inline int tide__await(struct tide_table *table, uint64_t *word,
+                              const struct tide__relocation *k, uint64_t now) {
+    uint32_t row;
+    int code = tide__row_take(table, &row);
+    if (code) {
+        return code;
+    }
+    code = tide__arrival_make(table, word, row);
+    if (code) {
+        tide__slab_give(&table->slab, row);
+        return code;
+    }
+    struct tide__arrival *a = tide__arrival_of(table, *word);
+    a->asked_at = now;
+    a->owner = k->home ? k->owner : 0;
+    a->owner_term = k->home ? k->owner_term : 0;
+    return 0;
+}
 /* One operation of a worker more, or less, on its way to the store actor; the word is locked. False:
  * there are too many. */
 bool tide__handed_over(struct tide_table *table, uint64_t *word);

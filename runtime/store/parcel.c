@@ -36,7 +36,7 @@ static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16
 /* As a job of kind LOC or OFFER. */
 static void write_wish(struct tide_table *table, const struct tide__parcel *p,
                        struct tide_writer *w) {
-    tide_write_array(w, 9);
+    tide_write_array(w, tide__job_fields(table, p->op));
     tide_write_uint(w, p->op);
     tide_write_uint(w, table->id);
     tide_write_uint(w, 0);
@@ -44,6 +44,9 @@ static void write_wish(struct tide_table *table, const struct tide__parcel *p,
     tide_write_uint(w, tide__store_self(table->store));
     tide_write_uint(w, 0);
     tide_write_uint(w, p->about);
+    if (tide__job_has_terms(table, p->op)) {
+        tide_write_typed(w, TIDE_U32, p->terms, p->count);
+    }
     tide_write_nil(w);
     tide_write_typed(w, TIDE_U64, p->keys, p->count);
 }
@@ -278,6 +281,14 @@ void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint
     uint16_t *nodes = trail->capacity ? trail->nodes.many : trail->nodes.few;
     nodes[trail->count++] = from;
     trail->last_term = term;
+}
+
+bool tide__trail_awaits(const struct tide_table *table, uint64_t key, uint16_t node,
+                        uint32_t seen) {
+    const struct tide__trail *trail = tide__trail_of(table, key);
+    const uint16_t at = trail ? find_node(trail, node) : UINT16_MAX;
+    return at != UINT16_MAX && tide__term_newer(tide__trail_term(trail, at), seen) &&
+           !TIDE_MUTANT(wish_granted_twice);
 }
 
 void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node) {

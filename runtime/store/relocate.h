@@ -170,6 +170,15 @@ static inline struct tide__relocate_result tide__on_loc(struct tide__relocation 
     return r;
 }
 
+/* Is this HAND or XFER about a row that comes though this node does not wait for it? It gave up when a
+ * home died that had passed its wish on, or its wish was granted twice. It is to wait. */
+static inline bool tide__is_unasked(const struct tide__relocation *key,
+                                    struct tide__relocate_event event) {
+    const bool given = event.kind == TIDE__EVENT_HAND && event.term == tide__term_next(key->term);
+    return key->state == TIDE__GONE && !tide__here_by_default(key) && !given &&
+           tide__term_newer(event.term, key->term) && !TIDE_MUTANT(row_unasked_dropped);
+}
+
 static inline struct tide__relocate_result tide__on_hand(struct tide__relocation *key,
                                                          uint16_t node, uint32_t term) {
     if (!tide__term_newer(term, key->term)) {

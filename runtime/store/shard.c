@@ -181,6 +181,12 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
     if (ids) {
         const uint64_t numbers[2] = {job->sequence, job->low};
         tide_write_typed(w, TIDE_U64, numbers, 2);
+    } else if (job->kind == TIDE__LOC) {
+        tide_write_typed_head(w, TIDE_U32, count);
+        uint8_t *seen = tide_write_reserve(w, count * 4);
+        for (size_t i = 0; seen && i < count; i++) {
+            memcpy(seen + i * 4, job->terms + (size_t)indices[i] * 4, 4);
+        }
     } else if (terms) {
         tide_write_typed(w, TIDE_U32, terms, count);
     } else if (tide__job_has_terms(job->table, job->kind)) {
@@ -598,7 +604,8 @@ static bool read_extra(struct tide_reader *r, struct tide__job *job, size_t *ter
         }
         memcpy(&job->sequence, numbers, sizeof job->sequence);
         memcpy(&job->low, numbers + 8, sizeof job->low);
-    } else if (tide__job_has_terms(job->table, job->kind) && !tide_read_nil(r)) {
+    } else if (tide__job_has_terms(job->table, job->kind) &&
+               (job->kind == TIDE__LOC || !tide_read_nil(r))) {
         job->terms = tide_read_typed(r, TIDE_U32, terms);
         return job->terms != NULL;
     }
@@ -690,7 +697,7 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
     }
     job.blob = tide_message_blob(message);
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
-    if (TIDE_UNLIKELY(job.terms && job.origin == tide__store_self(store)) &&
+    if (TIDE_UNLIKELY(tide__job_straight(&job) && job.origin == tide__store_self(store)) &&
         !tide__locations_returned(store, &job, from)) {
         return;
     }

@@ -14,7 +14,7 @@ struct tide__job {
     const uint8_t *positions; /* u32 in the origin's message, unaligned; NULL: 0..count-1 */
     const uint8_t *keys;      /* u64, unaligned */
     const uint8_t *rows;      /* as they came, unaligned */
-    const uint8_t *terms;     /* u32, unaligned: came straight (location.h); else NULL */
+    const uint8_t *terms;     /* u32, unaligned: of what came straight (location.h), and of LOC; else NULL */
     uint32_t count;
     uint16_t origin;
     uint32_t stamp; /* push: the clock of the worker that made it, or TIDE_NO_CLOCK */
@@ -60,9 +60,15 @@ static inline size_t tide__job_wire_row(const struct tide__job *job) {
     return tide__job_floats(job) * (tide__job_code(job) == TIDE_F32 ? 4 : 2);
 }
 
-/* Do pulls and pushes name the terms under which they may run? */
+/* Pulls and pushes that go straight name the terms under which they may run; wishes the last ones
+ * under which their origin had the keys. */
 static inline bool tide__job_has_terms(const struct tide_table *table, uint64_t kind) {
-    return table->relocates && (kind == TIDE__PULL || kind == TIDE__PUSH);
+    return table->relocates && (kind == TIDE__PULL || kind == TIDE__PUSH || kind == TIDE__LOC);
+}
+
+/* Did it come to where the keys were last, and not by their home? */
+static inline bool tide__job_straight(const struct tide__job *job) {
+    return job->terms && job->kind != TIDE__LOC;
 }
 
 /* Elements of the message. */
@@ -75,6 +81,12 @@ static inline uint64_t tide__job_key_at(const struct tide__job *job, size_t i) {
     uint64_t key;
     memcpy(&key, job->keys + i * sizeof key, sizeof key);
     return key;
+}
+
+static inline uint32_t tide__job_term_at(const struct tide__job *job, size_t i) {
+    uint32_t term;
+    memcpy(&term, job->terms + i * sizeof term, sizeof term);
+    return term;
 }
 
 static inline uint32_t tide__job_position_at(const struct tide__job *job, size_t i) {

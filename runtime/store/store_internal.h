@@ -746,6 +746,8 @@ void tide__routes_begin(struct tide_table *table);
 void tide__routes_end(struct tide_table *table);
 void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route);
 void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags); /* on its own */
+/* Of an awaited slot: its home so far. */
+uint16_t tide__slot_comes_from(const struct tide_table *table, uint32_t slot);
 void tide__raise_version(struct tide_table *table, uint32_t version);
 /* Workers hand over what they have for the slots until all they handed over has run. ENOMEM. */
 int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count);
@@ -769,6 +771,10 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
 int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to);
 /* Own operations on the slot may run again: its rows are the workers'. */
 void tide__owner_release_slot(struct tide_table *table, uint32_t slot);
+/* Nobody waits any more for an answer from a former home of the slot. A row that still does not come was
+ * asked for at one that died, perhaps before it passed the wish on: it is asked for again. The present
+ * home knows whether it heard that before. */
+void tide__owner_wish_again(struct tide_table *table, uint32_t slot);
 /* A node died: its rows, and those on their way from it, are lost. */
 void tide__owner_member_gone(struct tide_store *store, uint16_t node);
 /* This node leaves: rows whose home is elsewhere go home. True: none is left. */

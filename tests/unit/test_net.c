@@ -484,6 +484,42 @@ static uint64_t run_for_hash(uint64_t seed) {
     return hash;
 }
 
+/* Others have heard of it first, and ask this node to send there. */
+static void what_is_for_a_member_that_no_view_has_named_waits_for_it(void **state) {
+    (void)state;
+    struct world w;
+    world_open(&w, true, 6);
+    assert_non_null(world_add(&w, "c0"));
+    assert_non_null(world_add(&w, "n2"));
+    tide_sim_set_pair_latency(w.sim, "c0", "n2", 100 * MS);
+    struct tide_node *n3;
+    struct tide_member member;
+    assert_int_equal(
+        world_start(&w, "n3", true, "test", tide_net_endpoint(w.nodes[0].net), false, &n3), 0);
+    struct echo echo = {0};
+    const tide_address to = spawn_echo(n3, &echo);
+    while (!tide_net_member(w.nodes[0].net, 3, &member)) {
+        world_pause(&w, MS / 10);
+    }
+    assert_false(tide_net_member(w.nodes[1].net, 3, &member));
+    static const uint8_t nil = 0xc0;
+    struct tide_outgoing message = {.to = tide_address_make(3, tide_address_id(to)),
+                                    .data = &nil,
+                                    .size = 1,
+                                    .kind = TIDE_FRAME_CAST,
+                                    .lane = TIDE_LANE_STORE};
+    assert_int_equal(tide_system_send(w.nodes[1].system, &message, true), 0);
+    message.to = tide_address_make(7, tide_address_id(to)); /* who never comes */
+    assert_int_equal(tide_system_send(w.nodes[1].system, &message, true), 0);
+    const uint64_t until = world_now(&w) + 5 * TIDE_SECOND;
+    while (world_now(&w) < until) {
+        world_pause(&w, 10 * MS);
+    }
+    assert_true(tide_net_member(w.nodes[1].net, 3, &member));
+    assert_int_equal(atomic_load(&echo.casts), 1);
+    world_close(&w);
+}
+
 static void the_same_seed_gives_the_same_events(void **state) {
     (void)state;
     uint64_t first = run_for_hash(21);
@@ -508,6 +544,7 @@ int main(void) {
         cmocka_unit_test(the_crash_of_the_controller_is_told_to_members),
         cmocka_unit_test(a_short_pause_survives_and_a_long_one_does_not),
         cmocka_unit_test(two_that_cannot_reach_each_other_do_not_both_stay),
+        cmocka_unit_test(what_is_for_a_member_that_no_view_has_named_waits_for_it),
         cmocka_unit_test(the_same_seed_gives_the_same_events),
     };
     net_tests_begin();

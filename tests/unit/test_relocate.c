@@ -2,6 +2,10 @@
  * The protocol core of relocation (store/relocate.h) and of location caches (store/location.h) under random interleavings: four nodes, one
  * key, asynchronous workers, one FIFO lane per pair of nodes. The tiny node around the core does
  * what owner.c does. Each planted bug must be caught.
+ *
+ * `astray`: wishes may go by a former home that dies. It has passed them on, or not; who wished asks again,
+ * or gives up. Each worker has one operation: in which order they run when a row comes that was given up
+ * is not promised. The trail of the home (parcel.c) says whether it has heard a wish before.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +16,7 @@
 #include <cmocka.h>
 
 #include "store/location.h"
-#include "store/relocate.h"
-#include "base/base.h"
+#include "store/owner.h"
 
 #include <stdio.h>
 
@@ -32,6 +35,9 @@ enum bug {
     ANY_TERM,           /* what comes straight runs whenever the row is there */
     STAY_FORGETS,       /* a row that stays: what waited for it is not passed on */
     STAY_TURNS,         /* ... is passed on last first */
+    WISH_ONCE,          /* astray: who wished does not ask again */
+    WISH_TWICE,         /* the home does not look whether it heard the wish before */
+    UNASKED_DROPPED,    /* a row for which nobody waits is dropped */
     BUGS
 };
 
@@ -43,7 +49,7 @@ struct message {
     bool intended; /* LOC: the home may answer STAY */
     uint16_t node; /* OP, LOC: origin; HAND: new owner; PASSED: owner */
     uint16_t op;   /* number of the origin's operation */
-    uint32_t term;
+    uint32_t term; /* LOC: the last under which its origin had the row */
     uint64_t row; /* XFER: 8 bits a node: number of its newest push in it; XFER and pushes are in
                      order */
     uint32_t count[NODES];
@@ -61,6 +67,7 @@ struct node {
     unsigned queued;
     unsigned ops_left, localizes_left, intents_left;
     bool intended, wanted; /* COMING: asked for on an intent; and a localize waits too */
+    bool repeats;          /* its wish went by a former home that died */
     uint16_t next_op;
     struct tide__location where; /* of other nodes, as this one knows */
     uint32_t unanswered;         /* bit of each of its operations */
@@ -75,10 +82,16 @@ struct world {
     struct tide_random random;
     enum bug bug;
     bool duplicate; /* control messages come twice now and then */
-    unsigned transfers, longest, straight, back, stayed;
+    bool astray;
+    unsigned ops; /* of each worker */
+    unsigned transfers, longest, straight, back, stayed, unasked, repeated;
     uint16_t handed_to;
     const char *verdict;
 };
+
+static struct tide__trails trails; /* of the home */
+static struct tide_table the_table = {.trails = &trails};
+enum { KEY = 7 };
 
 static void blame(struct world *w, const char *what) {
     w->verdict = w->verdict ? w->verdict : what;
@@ -139,6 +152,21 @@ static void send_row(struct world *w, unsigned self, uint16_t to, uint32_t term)
     post(w, self, to, m);
 }
 
+/* A wish goes to the home; or first to a former one, behind all that this node sent there before. */
+static void wish(struct world *w, unsigned self, bool intended) {
+    struct node *n = &w->nodes[self];
+    const struct message m = {
+        .kind = LOC, .node = (uint16_t)self, .intended = intended, .term = n->k.term};
+    if (!w->astray || tide_random_below(&w->random, 3) == 0) {
+        post(w, self, 1, m);
+        return;
+    }
+    n->repeats = true;
+    if (tide_random_below(&w->random, 3) > 0) {
+        post(w, self == NODES ? 2 : self + 1, 1, m);
+    }
+}
+
 static void operation(struct world *w, unsigned self, struct message m);
 
 static void queue_run(struct world *w, unsigned self) {
@@ -195,7 +223,7 @@ static void event(struct world *w, unsigned self, struct tide__relocate_event e,
         }
         if (to == self) {
             blame(w, "a node forwards to itself");
-        } else if (++on.hops > HOPS) {
+        } else if (++on.hops > HOPS && !w->astray) { /* else it goes between the home and who is to get it */
             blame(w, "a message does not arrive");
         } else {
             post(w, self, to, on);
@@ -205,8 +233,7 @@ static void event(struct world *w, unsigned self, struct tide__relocate_event e,
     case TIDE__ASK:
         n->intended = m && m->intended;
         n->wanted = !n->intended;
-        post(w, self, 1,
-             (struct message){.kind = LOC, .node = (uint16_t)self, .intended = n->intended});
+        wish(w, self, n->intended);
         break;
     case TIDE__SEND_HAND:
         if (r.to == self) {
@@ -217,10 +244,19 @@ static void event(struct world *w, unsigned self, struct tide__relocate_event e,
             r.to = w->handed_to;
         }
         w->handed_to = r.to;
+        tide__trail_add(&the_table, KEY, r.to, (r.term - 1) & TIDE__TERM_MASK, r.node);
         post(w, self, r.to, (struct message){.kind = HAND, .node = r.node, .term = r.term});
         break;
     case TIDE__GIVE:
         send_row(w, self, r.node, r.term);
+        if (n->k.home) {
+            tide__trail_passed(&the_table, KEY, 1);
+        }
+        break;
+    case TIDE__NOTED:
+        if (n->k.home) {
+            tide__trail_add(&the_table, KEY, 1, (r.term - 1) & TIDE__TERM_MASK, r.node);
+        }
         break;
     case TIDE__INSTALL:
     case TIDE__INSTALL_AND_GIVE:
@@ -232,6 +268,11 @@ static void event(struct world *w, unsigned self, struct tide__relocate_event e,
         queue_run(w, self);
         if (r.act == TIDE__INSTALL_AND_GIVE) {
             send_row(w, self, r.node, r.term);
+        }
+        if (n->k.home && r.act == TIDE__INSTALL) {
+            tide__trail_end(&the_table, KEY);
+        } else if (n->k.home) {
+            tide__trail_passed(&the_table, KEY, 1);
         }
         break;
     case TIDE__SURPRISE:
@@ -286,10 +327,13 @@ static bool refuses(struct world *w, unsigned self, struct message m) {
 static void stays(struct world *w, unsigned self) {
     struct node *n = &w->nodes[self];
     if (!n->intended || n->k.state != TIDE__COMING) {
-        blame(w, "an answer to no wish");
+        if (!w->astray) { /* a wish that was repeated is answered twice */
+            blame(w, "an answer to no wish");
+        }
     } else if (n->wanted) {
         n->intended = false;
-        post(w, self, 1, (struct message){.kind = LOC, .node = (uint16_t)self});
+        post(w, self, 1,
+             (struct message){.kind = LOC, .node = (uint16_t)self, .term = n->k.term});
     } else {
         event(w, self, (struct tide__relocate_event){.kind = TIDE__EVENT_STAY}, NULL);
         const unsigned queued = n->queued;
@@ -323,8 +367,37 @@ static void receive(struct world *w, unsigned from, unsigned self) {
         came_back(w, self, m);
     } else if (m.kind == STAY) {
         stays(w, self);
-    } else if (!refuses(w, self, m)) {
-        event(w, self, (struct tide__relocate_event){kinds[m.kind], m.node, m.term}, &m);
+    } else if (m.kind == LOC) {
+        if ((w->bug == WISH_TWICE || !tide__trail_awaits(&the_table, KEY, m.node, m.term)) &&
+            !refuses(w, self, m)) {
+            event(w, self, (struct tide__relocate_event){TIDE__EVENT_LOC, m.node, 0}, &m);
+        }
+    } else {
+        const struct tide__relocate_event e = {kinds[m.kind], m.node, m.term};
+        if (w->bug != UNASKED_DROPPED && tide__is_unasked(&n->k, e)) {
+            n->k.state = TIDE__COMING;
+            n->intended = false;
+            n->wanted = true;
+            w->unasked++;
+        }
+        event(w, self, e, &m);
+    }
+}
+
+/* The former home is dead. */
+static void ask_again_or_give_up(struct world *w, unsigned self) {
+    struct node *n = &w->nodes[self];
+    n->repeats = false;
+    if (n->k.state != TIDE__COMING) {
+        return;
+    }
+    w->repeated++;
+    if (!n->k.next && n->queued == 0 && tide_random_below(&w->random, 3) == 0) {
+        event(w, self, (struct tide__relocate_event){.kind = TIDE__EVENT_LOST}, NULL);
+    } else if (w->bug != WISH_ONCE) {
+        post(w, self, 1,
+             (struct message){
+                 .kind = LOC, .node = (uint16_t)self, .intended = n->intended, .term = n->k.term});
     }
 }
 
@@ -332,7 +405,7 @@ static void receive(struct world *w, unsigned from, unsigned self) {
 static bool step(struct world *w) {
     struct {
         uint8_t what, a, b;
-    } choices[NODES * NODES + 4 * NODES];
+    } choices[NODES * NODES + 5 * NODES];
     size_t count = 0;
     for (unsigned a = 1; a <= NODES; a++) {
         struct node *n = &w->nodes[a];
@@ -344,8 +417,8 @@ static bool step(struct world *w) {
             }
         }
         bool possible[] = {false, n->ops_left > 0, n->localizes_left > 0, n->intents_left > 0,
-                           n->late_record};
-        for (uint8_t what = 1; what < 5; what++) {
+                           n->late_record, n->repeats};
+        for (uint8_t what = 1; what < TIDE_COUNT(possible); what++) {
             if (possible[what]) {
                 choices[count].what = what;
                 choices[count].b = 0;
@@ -389,6 +462,9 @@ static bool step(struct world *w) {
             event(w, a, (struct tide__relocate_event){.kind = TIDE__EVENT_LOCALIZE}, &intent);
         }
         break;
+    case 5:
+        ask_again_or_give_up(w, a);
+        break;
     default:
         n->late_record = false;
         n->k.owner = n->late_owner;
@@ -423,25 +499,29 @@ static void check_rest(struct world *w) {
         for (unsigned j = 1; j <= NODES; j++) {
             ran += w->nodes[j].ran[i];
         }
-        if (w->nodes[owner].row[i] != OPS || ran != OPS) {
+        if (w->nodes[owner].row[i] != w->ops || ran != w->ops) {
             blame(w, "a push is lost or doubled");
         }
     }
 }
 
 /* NULL: fine. */
-static const char *play(enum bug bug, uint64_t seed, bool duplicate, struct world *w) {
+static const char *play(enum bug bug, uint64_t seed, bool duplicate, bool astray,
+                        struct world *w) {
     memset(w, 0, sizeof *w);
     tide_random_seed(&w->random, seed);
+    tide__trail_end(&the_table, KEY);
     w->bug = bug;
     w->duplicate = duplicate;
+    w->astray = astray;
+    w->ops = astray ? 1 : OPS;
     uint32_t first_term = seed % 4 ? 0 : TIDE__TERM_MASK - 3; /* serial numbers wrap */
     for (unsigned i = 1; i <= NODES; i++) {
         struct node *n = &w->nodes[i];
         n->k = (struct tide__relocation){.self = (uint16_t)i, .home = i == 1, .term = first_term};
         n->k.owner = i == 1;
         n->k.owner_term = i == 1 ? first_term : 0;
-        n->ops_left = OPS;
+        n->ops_left = w->ops;
         n->localizes_left = LOCALIZES;
         n->intents_left = INTENTS;
     }
@@ -458,9 +538,9 @@ static const char *play(enum bug bug, uint64_t seed, bool duplicate, struct worl
 static void random_interleavings_keep_one_owner_order_and_every_push(void **state) {
     (void)state;
     static struct world w;
-    unsigned transfers = 0, longest = 0, straight = 0, back = 0, stayed = 0;
+    unsigned transfers = 0, longest = 0, straight = 0, back = 0, stayed = 0, unasked = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        const char *verdict = play(NO_BUG, seed, false, &w);
+        const char *verdict = play(NO_BUG, seed, false, false, &w);
         if (verdict) {
             fail_msg("seed %llu: %s", (unsigned long long)seed, verdict);
         }
@@ -468,9 +548,11 @@ static void random_interleavings_keep_one_owner_order_and_every_push(void **stat
         straight += w.straight;
         back += w.back;
         stayed += w.stayed;
+        unasked += w.unasked;
         longest = w.longest > longest ? w.longest : longest;
     }
     assert_true(transfers > SEEDS * 2); /* there was something to go wrong */
+    assert_int_equal(unasked, 0);
     assert_true(back > SEEDS / 2 && straight > back && stayed > SEEDS / 2);
     assert_true(longest <= 3); /* two legs, or straight, back and two: one forward each */
 }
@@ -480,11 +562,26 @@ static void duplicated_hands_and_rows_do_no_harm(void **state) {
     (void)state;
     static struct world w;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        const char *verdict = play(NO_BUG, seed, true, &w);
+        const char *verdict = play(NO_BUG, seed, true, false, &w);
         if (verdict) {
             fail_msg("seed %llu: %s", (unsigned long long)seed, verdict);
         }
     }
+}
+
+static void wishes_that_may_be_lost_or_heard_twice_do_no_harm(void **state) {
+    (void)state;
+    static struct world w;
+    unsigned unasked = 0, repeated = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        const char *verdict = play(NO_BUG, seed, false, true, &w);
+        if (verdict) {
+            fail_msg("seed %llu: %s", (unsigned long long)seed, verdict);
+        }
+        unasked += w.unasked;
+        repeated += w.repeated;
+    }
+    assert_true(repeated > SEEDS && unasked > SEEDS / 20);
 }
 
 static void every_planted_bug_is_caught(void **state) {
@@ -492,7 +589,7 @@ static void every_planted_bug_is_caught(void **state) {
     static struct world w;
     for (int bug = NO_BUG + 1; bug < BUGS; bug++) {
         uint64_t seed = 1;
-        while (seed <= 1000 && !play((enum bug)bug, seed, bug == STALE_XFER, &w)) {
+        while (seed <= 1000 && !play((enum bug)bug, seed, bug == STALE_XFER, bug >= WISH_ONCE, &w)) {
             seed++;
         }
         if (seed > 1000) {
@@ -610,9 +707,13 @@ static void a_lost_row_ends_the_wait(void **state) {
 }
 
 int main(void) {
+#ifdef TIDE_MUTANTS
+    tide__mutant = getenv("TIDE_MUTANT");
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_interleavings_keep_one_owner_order_and_every_push),
         cmocka_unit_test(duplicated_hands_and_rows_do_no_harm),
+        cmocka_unit_test(wishes_that_may_be_lost_or_heard_twice_do_no_harm),
         cmocka_unit_test(every_planted_bug_is_caught),
         cmocka_unit_test(messages_that_cannot_be_are_dropped_or_counted),
         cmocka_unit_test(the_home_treats_itself_as_any_node),

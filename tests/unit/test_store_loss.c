@@ -168,6 +168,96 @@ static uint32_t route_at(struct cluster *c, unsigned node, uint32_t slot) {
     return (uint32_t)atomic_load(&table_of(c, node, "w")->slots[slot].route);
 }
 
+/* The slot left n2 while the wish of n4 was on its way there, and n4 has heard of that when n2 dies, the wish
+ * with it. */
+static void a_wish_that_died_with_a_former_home_is_repeated(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 4, 1);
+    struct step step = {.key = key_at_home(&c, "w", 2), .move_to = 3}, wish = {.key = step.key};
+    struct fiber fibers[2];
+    run_alone(&c, 0, push_run, &step);
+    tide_sim_set_pair_latency(c.sim, "n2", "n4", 100000000);
+    tide_sim_set_pair_latency(c.sim, "n1", "n4", 20000000);
+    const uint32_t slot = tide__slot_of(table_of(&c, 0, "w"), step.key);
+    start(&c, &fibers[0], 0, 0, move_run, &step);
+    while (tide__route_home(route_at(&c, 1, slot)) == 2) {
+        pause_cluster(&c, 1000000);
+    }
+    start(&c, &fibers[1], 3, 1, try_to_localize_run, &wish);
+    pause_cluster(&c, 1000000);
+    assert_int_equal(tide__route_home(route_at(&c, 3, slot)), 2);
+    while (tide__route_home(route_at(&c, 3, slot)) == 2) {
+        pause_cluster(&c, 1000000);
+    }
+    tide_sim_crash(c.sim, "n2");
+    finish(&c, fibers, 2);
+    assert_int_equal(wish.code, TIDE_EDIED);
+    run_alone(&c, 3, pull_run, &step);
+    assert_int_equal(step.code, 0);
+    assert_true(step.row[0] == 1 && step.row[3] == 4);
+    close_cluster(&c);
+}
+
+/* n3 waits for a row of n4, which dies, and is to become the home of the key: what it says of the row is for
+ * n2, the home so far, which others ask. */
+static void a_node_that_awaits_a_slot_tells_its_home_of_a_row_that_does_not_come(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 4, 1);
+    struct step step = {.key = key_at_home(&c, "w", 2), .move_to = 3}, wishes[2];
+    struct fiber fibers[3];
+    wishes[0] = wishes[1] = (struct step){.key = step.key, .code = 1};
+    run_alone(&c, 0, push_run, &step);
+    run_alone(&c, 3, localize_run, &step);
+    tide_sim_set_pair_latency(c.sim, "n2", "n4", 2 * TIDE_SECOND); /* it is asked to give the row to n3 */
+    tide_sim_set_pair_latency(c.sim, "n1", "n3", 300000000); /* n2 is to give the slot to n3 when n3 has said yes */
+    const uint32_t slot = tide__slot_of(table_of(&c, 0, "w"), step.key);
+    start(&c, &fibers[0], 0, 0, move_run, &step);
+    start(&c, &fibers[1], 2, 1, try_to_localize_run, &wishes[0]);
+    while (!(route_at(&c, 2, slot) & TIDE__AWAITED)) {
+        pause_cluster(&c, 1000000);
+    }
+    tide_sim_crash(c.sim, "n4");
+    while (wishes[0].code == 1) {
+        pause_cluster(&c, 1000000);
+    }
+    start(&c, &fibers[2], 0, 1, try_to_localize_run, &wishes[1]);
+    assert_int_equal(tide__route_home(route_at(&c, 1, slot)), 2);
+    finish(&c, fibers, 3);
+    assert_int_equal(wishes[0].code, TIDE_EDIED);
+    assert_int_equal(wishes[1].code, TIDE_EDIED);
+    assert_non_null(strstr(wishes[1].text, "n4"));
+    run_alone(&c, 0, pull_run, &step);
+    assert_int_equal(step.code, TIDE_EDIED);
+    close_cluster(&c);
+}
+
+/* The same, when the slot has come before n2 hears it. */
+static void a_row_that_its_new_home_has_given_up_is_lost(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 4, 1);
+    struct step step = {.key = key_at_home(&c, "w", 2), .move_to = 3}, wish = {.key = step.key};
+    struct fiber fibers[2];
+    run_alone(&c, 0, push_run, &step);
+    run_alone(&c, 3, localize_run, &step);
+    tide_sim_set_pair_latency(c.sim, "n2", "n4", 100000000);
+    const uint32_t slot = tide__slot_of(table_of(&c, 0, "w"), step.key);
+    start(&c, &fibers[0], 2, 0, try_to_localize_run, &wish);
+    pause_cluster(&c, 10000000);
+    start(&c, &fibers[1], 0, 1, move_run, &step);
+    while (!(route_at(&c, 2, slot) & TIDE__AWAITED)) {
+        pause_cluster(&c, 1000000);
+    }
+    tide_sim_crash(c.sim, "n4");
+    finish(&c, fibers, 2);
+    assert_int_equal(wish.code, TIDE_EDIED);
+    run_alone(&c, 0, pull_run, &step);
+    assert_int_equal(step.code, TIDE_EDIED); /* and is not made anew */
+    close_cluster(&c);
+}
+
 static bool all_slots_are_away_from_n2(struct cluster *c) {
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
         bool there = false;
@@ -249,6 +339,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait),
         cmocka_unit_test(what_a_node_asked_before_it_left_fails_and_does_not_wait),
         cmocka_unit_test(a_wish_passed_on_to_a_dead_home_fails_and_does_not_wait),
+        cmocka_unit_test(a_wish_that_died_with_a_former_home_is_repeated),
+        cmocka_unit_test(a_node_that_awaits_a_slot_tells_its_home_of_a_row_that_does_not_come),
+        cmocka_unit_test(a_row_that_its_new_home_has_given_up_is_lost),
         cmocka_unit_test(slots_that_left_a_leaver_are_known_after_its_death),
         cmocka_unit_test(a_row_outlives_who_had_it_before_its_slot_moved),
     };
