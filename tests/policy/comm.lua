@@ -80,6 +80,14 @@ case("hybrid sends dense what hides behind the layers below", function()
   expect(decide("hybrid", nil, now), {"ps", "factor", "ps"}, {"f32", "f32", "f32"})
 end)
 
+case("hybrid sends no more bytes for what the processor would hardly notice", function()
+  -- 70 ms of a step of half a minute.
+  local now = view {workers = 8, rate = 1e9}
+  now.tensors[2].window_s, now.tensors[3].window_s = 20, 30
+  expect(decide("hybrid", nil, now), {"ps", "factor", "ps"}, {"f32", "f32", "f32"})
+  expect(decide("hybrid", {least = 0.001}, now), {"ps", "ps", "ps"}, {"f32", "f32", "f32"})
+end)
+
 case("overlap sends dense what hides", function()
   expect(decide("overlap", nil, view {workers = 4, rate = 125e6, compute_s = 0.1}), {"ps", "factor", "ps"},
     {"f32", "f32", "f32"})

@@ -34,15 +34,17 @@ local function costs_of(st, t, workers, net)
   }
 end
 
--- What factors would take the processor more than dense values goes dense where that hides, the dearest first.
+-- What factors would take the processor more than dense values goes dense where that hides, the dearest first. What it
+-- saves must be worth the bytes: `least` of a step, and the longest window is about that.
 local function hide(st, tensors, costs, path)
-  local candidates = {}
+  local candidates, step = {}, 0
+  for _, t in ipairs(tensors) do step = math.max(step, t.window_s or 0) end
   for i, t in ipairs(tensors) do
     local c <const> = costs[i]
     local saved = c.factor.work - c.dense.work
-    if path[t.id] == "factor" and saved > 0 then
-      -- What is dense already stays so for a while.
-      local gain = t.path == "ps" and st.gain or 1
+    -- What is dense already stays so for a while.
+    local gain = t.path == "ps" and st.gain or 1
+    if path[t.id] == "factor" and saved * gain > st.least * step then
       candidates[#candidates + 1] = { i = i, worth = saved * gain / math.max(c.dense.link - c.factor.link, 1e-9) }
     end
   end
@@ -94,11 +96,12 @@ local function decide(st, view)
 end
 
 return {
-  api = 1, kind = "comm", name = "hybrid", version = 2, every = 10, on = { "grant", "net" },
+  api = 1, kind = "comm", name = "hybrid", version = 3, every = 10, on = { "grant", "net" },
   -- gain: what a change must bring; density: share of factors' values that `sparse` does not leave out;
-  -- flops_per_s: until products were measured; wire_bytes_per_s: of a processor that sends or receives
+  -- least: what going dense must save the processor, of a step; flops_per_s: until products were measured;
+  -- wire_bytes_per_s: of a processor that sends or receives
   params = { format = "f32", density = 0.5, flops_per_s = 5e10, memory_bytes_per_s = 8e9, wire_bytes_per_s = 4e9,
-             share = 0.6, gain = 1.1, full = 16, fanout = 4 },
+             share = 0.6, least = 0.01, gain = 1.1, full = 16, fanout = 4 },
   needs = { "tensor.sizes", "net.rate", "worker.times" },
   init = function(params) return params end,
   decide = decide,
