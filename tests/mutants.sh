@@ -58,6 +58,7 @@ late_refusal_taken            test_budget a_push_that_went_to_the_next_home_is_n
 leaver_died_untold            test_store_loss
 early_refused                 test_net what_is_for_a_member*
 loss_failed_early             test_store_loss a_node_that_awaits_a_slot*
+next_of_dead_kept             test_store_loss nobody_waits_for_what*
 given_up_is_anew              test_store_loss a_row_that_its_new_home*
 wish_not_repeated             test_store_loss a_wish_that_died_with_a_former_home*
 wish_granted_twice            test_relocate wishes_that_may_be_lost*

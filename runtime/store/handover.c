@@ -95,6 +95,7 @@ static void on_hand(struct tide_table *table, uint16_t from, uint16_t node,
             old = tide__owner_give(table, old, &k, key, r.node, r.term);
         } else if (r.act == TIDE__NOTED) {
             tide__arrival_of(table, old)->next = r.node;
+            tide__arrival_of(table, old)->next_by = from;
             tide__arrival_of(table, old)->next_term = r.term;
         } else if (r.act == TIDE__SURPRISE) {
             tide__table_count(table, TIDE__SURPRISES, 1);

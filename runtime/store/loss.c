@@ -130,7 +130,9 @@ void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint
     }
     struct tide__relocation k = tide__key_view(table, slot, old);
     const bool received = k.state == TIDE__HELD || (term && !tide__term_newer(term, k.term));
-    if (!term && k.next) { /* granted since, by the home that has the slot now: others wait behind */
+    if (!term && k.next &&
+        (tide__arrival_of(table, old)->next_by != dead || TIDE_MUTANT(next_of_dead_kept))) {
+        /* granted, by the home that has the slot now: others wait behind */
         fail_waiters(table, tide__arrival_of(table, old), dead);
     } else if (!received) {
         struct tide__relocate_event event = {.kind = TIDE__EVENT_LOST};

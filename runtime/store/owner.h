@@ -154,7 +154,7 @@ struct tide__arrival { /* state ARRIVING */
     uint32_t own; /* operations of workers in the mailbox; under the word's lock */
     uint32_t row; /* taken before the row is asked for */
     uint32_t owner_term, next_term;
-    uint16_t owner, next;
+    uint16_t owner, next, next_by; /* next_by: who said so */
     bool here; /* the row is here, but not the workers' yet */
     bool held; /* ... before the slot's fence is lifted */
     bool intended; /* asked for on an intent: STAY may come instead */

@@ -511,7 +511,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_PUSH = TIDE__PUSH, /* [op .. flags, stamp, positions, keys, rows] */
                 TIDE__OP_LOCALIZE = TIDE__LOCALIZE, /* as PULL, from a worker of the node itself */
                 TIDE__OP_LOC =
-                    TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home */
+                    TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home; terms u32 under
+                                  which it had them last */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
                 TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil]; of

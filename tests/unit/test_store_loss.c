@@ -199,6 +199,27 @@ static void a_wish_that_died_with_a_former_home_is_repeated(void **state) {
     close_cluster(&c);
 }
 
+/* n2 has told n4 to give the row to n3, and n3 to give it to n1; what n4 was told dies with it. */
+static void nobody_waits_for_what_a_dead_home_has_arranged(void **state) {
+    (void)state;
+    struct cluster c;
+    open_table(&c, 4, 1);
+    struct step step = {.key = key_at_home(&c, "w", 2)}, wishes[2] = {step, step};
+    struct fiber fibers[2];
+    run_alone(&c, 3, localize_run, &step);
+    tide_sim_set_pair_latency(c.sim, "n2", "n4", 100000000);
+    start(&c, &fibers[0], 2, 0, try_to_localize_run, &wishes[0]);
+    pause_cluster(&c, 10000000);
+    start(&c, &fibers[1], 0, 1, try_to_localize_run, &wishes[1]);
+    pause_cluster(&c, 10000000);
+    tide_sim_crash(c.sim, "n2");
+    finish(&c, fibers, 2);
+    assert_int_equal(wishes[0].code, TIDE_EDIED);
+    assert_int_equal(wishes[1].code, TIDE_EDIED);
+    assert_int_equal(tide__slab_used(&table_of(&c, 2, "w")->arrivals), 0);
+    close_cluster(&c);
+}
+
 /* n3 waits for a row of n4, which dies, and is to become the home of the key: what it says of the row is for
  * n2, the home so far, which others ask. */
 static void a_node_that_awaits_a_slot_tells_its_home_of_a_row_that_does_not_come(void **state) {
@@ -340,6 +361,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_a_node_asked_before_it_left_fails_and_does_not_wait),
         cmocka_unit_test(a_wish_passed_on_to_a_dead_home_fails_and_does_not_wait),
         cmocka_unit_test(a_wish_that_died_with_a_former_home_is_repeated),
+        cmocka_unit_test(nobody_waits_for_what_a_dead_home_has_arranged),
         cmocka_unit_test(a_node_that_awaits_a_slot_tells_its_home_of_a_row_that_does_not_come),
         cmocka_unit_test(a_row_that_its_new_home_has_given_up_is_lost),
         cmocka_unit_test(slots_that_left_a_leaver_are_known_after_its_death),
