@@ -393,8 +393,8 @@ static void who_has_joined_and_let_go_is_not_counted_on(void **state) {
     tide_net_leave(tide_net_of(c.nodes[2]));
     WAIT_UNTIL(&c, slot_that_joins(&c) < TIDE_SLOT_COUNT);
     const uint32_t slot = slot_that_joins(&c);
-    pause_cluster(&c,
-                  25 * MS); /* JOIN has come to its end, and what the end says has not come back */
+    /* JOINs have come to their end, and the home has not said of the last ones that it knows */
+    pause_cluster(&c, 65 * MS);
     tide_sim_cut(c.sim, "n1", "n2", true);
     tide_sim_cut(c.sim, "n4", "n2", true);
     tide_sim_crash(c.sim, "n3");
