@@ -59,6 +59,7 @@ struct tide_outgoing {
     bool scattered;         /* tail->data is a struct tide_scatter; then the message fits one frame */
 };
 void tide_outgoing_free(struct tide_outgoing *message); /* any thread; unrefs the tail */
+void tide_outgoing_free_all(struct tide_outgoing *first); /* and those that follow it */
 static inline size_t tide_outgoing_body(const struct tide_outgoing *m) { return m->size + (m->tail ? m->tail->size : 0); }
 
 /* How the system reaches other nodes; set once by net before the first remote send. */

@@ -161,6 +161,14 @@ void tide_outgoing_free(struct tide_outgoing *outgoing) {
     message_destroy(TIDE_CONTAINER(outgoing, struct message, u.out));
 }
 
+void tide_outgoing_free_all(struct tide_outgoing *first) {
+    while (first != NULL) {
+        struct tide_outgoing *next = first->next;
+        tide_outgoing_free(first);
+        first = next;
+    }
+}
+
 void tide_message_free(const struct tide_message *message) {
     if (message != NULL) {
         message_destroy(message_of(message));

@@ -34,14 +34,6 @@ void tide__outbox_init(struct tide_outbox *box, struct tide_outbox_room **spare)
     box->ring_tail = &box->ring;
 }
 
-static void free_messages(struct tide_outgoing *m) {
-    while (m != NULL) {
-        struct tide_outgoing *next = m->next;
-        tide_outgoing_free(m);
-        m = next;
-    }
-}
-
 static void free_held_own(struct tide_outbox *box) {
     while (box->held_own != NULL) {
         struct tide_own_frame *next = box->held_own->next;
@@ -78,14 +70,14 @@ static void drop_first(struct tide_outbox *box) {
     }
     box->ring_frames -= batch->frames;
     box->ring_bytes -= batch->bytes;
-    free_messages(batch->held);
+    tide_outgoing_free_all(batch->held);
     tide_free(batch);
 }
 
 void tide__outbox_clear(struct tide_outbox *box,
                         void (*fail)(void *arg, const struct tide_outgoing *), void *arg) {
     tide__outbox_detach(box);
-    free_messages(box->held);
+    tide_outgoing_free_all(box->held);
     while (box->ring != NULL) {
         drop_first(box);
     }

@@ -66,16 +66,8 @@ static void each_peer(struct tide_net *net, void (*visit)(struct tide_peer *peer
     }
 }
 
-static void free_messages(struct tide_outgoing *m) {
-    while (m != NULL) {
-        struct tide_outgoing *next = m->next;
-        tide_outgoing_free(m);
-        m = next;
-    }
-}
-
 static void peer_free(struct tide_peer *peer) {
-    free_messages(peer->waiting);
+    tide_outgoing_free_all(peer->waiting);
     while (peer->waiters != NULL) {
         struct credit_waiter *next = peer->waiters->next;
         tide_free(peer->waiters);
@@ -85,7 +77,7 @@ static void peer_free(struct tide_peer *peer) {
 }
 
 void tide__peers_release(struct tide_net *net) {
-    free_messages(net->early);
+    tide_outgoing_free_all(net->early);
     each_peer(net, peer_free);
     for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
         tide_free(atomic_load_explicit(&net->pages[i], memory_order_relaxed));
@@ -252,6 +244,16 @@ static void refuse_oversized(struct tide_net *net, struct tide_peer *peer,
     fail_message(net, peer, m, TIDE_ELIMIT, text);
 }
 
+static void fail_messages(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m,
+                          int code, const char *reason) {
+    while (m != NULL) {
+        struct tide_outgoing *next = m->next;
+        m->prepaid = false; /* what waited for a peer was charged when it was queued */
+        fail_message(net, peer, m, code, reason);
+        m = next;
+    }
+}
+
 /* Others may have heard of a member that is new before this node has, and ask it to send there. Its
  * messages wait for the view that names it. */
 static bool keep_early(struct tide_net *net, struct tide_outgoing *m) {
@@ -282,13 +284,9 @@ void tide__peers_came(struct tide_net *net) {
 }
 
 void tide__peers_fail_early(struct tide_net *net, int code, const char *reason) {
-    struct tide_outgoing *m = net->early;
+    struct tide_outgoing *early = net->early;
     net->early = NULL;
-    while (m != NULL) {
-        struct tide_outgoing *next = m->next;
-        fail_message(net, NULL, m, code, reason);
-        m = next;
-    }
+    fail_messages(net, NULL, early, code, reason);
 }
 
 void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
@@ -332,15 +330,10 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
 
 void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code,
                              const char *reason) {
-    struct tide_outgoing *m = peer->waiting;
+    struct tide_outgoing *waiting = peer->waiting;
     peer->waiting = NULL;
     peer->waiting_tail = &peer->waiting;
-    while (m != NULL) {
-        struct tide_outgoing *next = m->next;
-        m->prepaid = false; /* it was charged when it was queued */
-        fail_message(net, peer, m, code, reason);
-        m = next;
-    }
+    fail_messages(net, peer, waiting, code, reason);
 }
 
 void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, const char *reason) {

@@ -394,7 +394,8 @@ static void check_copies(struct world *w, const struct table *table, uint32_t nu
         const struct node *n = w->nodes[i];
         const float *copy = n->state == NODE_UP && n != home ? row_at(table, n, key) : NULL;
         bool holds = tide__chain_has(chain, n->id) && row != NULL;
-        bool may_miss = holds && copy == NULL && is_initial(known, key, row);
+        bool may_miss = option(w, SWARM_MEMORY_S) > 0 && holds && copy == NULL &&
+                        is_initial(known, key, row);
         if (n->state == NODE_UP && n != home && holds != (copy != NULL) && !may_miss) {
             swarm_fail(w, "copies", "table %s key %u: %s, home is %s: a copy is %s", table->name,
                        number, n->name, home->name, holds ? "missing" : "left over");

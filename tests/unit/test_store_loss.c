@@ -168,6 +168,18 @@ static uint32_t route_at(struct cluster *c, unsigned node, uint32_t slot) {
     return (uint32_t)atomic_load(&table_of(c, node, "w")->slots[slot].route);
 }
 
+static void wait_while_at_n2(struct cluster *c, unsigned node, uint32_t slot) {
+    while (tide__route_home(route_at(c, node, slot)) == 2) {
+        pause_cluster(c, 1000000);
+    }
+}
+
+static void wait_until_n3_awaits(struct cluster *c, uint32_t slot) {
+    while (!(route_at(c, 2, slot) & TIDE__AWAITED)) {
+        pause_cluster(c, 1000000);
+    }
+}
+
 /* The slot left n2 while the wish of n4 was on its way there, and n4 has heard of that when n2 dies, the wish
  * with it. */
 static void a_wish_that_died_with_a_former_home_is_repeated(void **state) {
@@ -181,15 +193,11 @@ static void a_wish_that_died_with_a_former_home_is_repeated(void **state) {
     tide_sim_set_pair_latency(c.sim, "n1", "n4", 20000000);
     const uint32_t slot = tide__slot_of(table_of(&c, 0, "w"), step.key);
     start(&c, &fibers[0], 0, 0, move_run, &step);
-    while (tide__route_home(route_at(&c, 1, slot)) == 2) {
-        pause_cluster(&c, 1000000);
-    }
+    wait_while_at_n2(&c, 1, slot);
     start(&c, &fibers[1], 3, 1, try_to_localize_run, &wish);
     pause_cluster(&c, 1000000);
     assert_int_equal(tide__route_home(route_at(&c, 3, slot)), 2);
-    while (tide__route_home(route_at(&c, 3, slot)) == 2) {
-        pause_cluster(&c, 1000000);
-    }
+    wait_while_at_n2(&c, 3, slot);
     tide_sim_crash(c.sim, "n2");
     finish(&c, fibers, 2);
     assert_int_equal(wish.code, TIDE_EDIED);
@@ -236,9 +244,7 @@ static void a_node_that_awaits_a_slot_tells_its_home_of_a_row_that_does_not_come
     const uint32_t slot = tide__slot_of(table_of(&c, 0, "w"), step.key);
     start(&c, &fibers[0], 0, 0, move_run, &step);
     start(&c, &fibers[1], 2, 1, try_to_localize_run, &wishes[0]);
-    while (!(route_at(&c, 2, slot) & TIDE__AWAITED)) {
-        pause_cluster(&c, 1000000);
-    }
+    wait_until_n3_awaits(&c, slot);
     tide_sim_crash(c.sim, "n4");
     while (wishes[0].code == 1) {
         pause_cluster(&c, 1000000);
@@ -268,9 +274,7 @@ static void a_row_that_its_new_home_has_given_up_is_lost(void **state) {
     start(&c, &fibers[0], 2, 0, try_to_localize_run, &wish);
     pause_cluster(&c, 10000000);
     start(&c, &fibers[1], 0, 1, move_run, &step);
-    while (!(route_at(&c, 2, slot) & TIDE__AWAITED)) {
-        pause_cluster(&c, 1000000);
-    }
+    wait_until_n3_awaits(&c, slot);
     tide_sim_crash(c.sim, "n4");
     finish(&c, fibers, 2);
     assert_int_equal(wish.code, TIDE_EDIED);
