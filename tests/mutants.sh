@@ -85,6 +85,7 @@ share_update_dropped        shared   exactly_once|order
 share_forgets_unsent        shared   exactly_once|order
 share_leaves_unsent         shared   exactly_once
 share_copy_beside_row       shared,$copying copies|progress
+share_fates_untold            test_shared rows_that_are_lost_do_not_delay_the_copies_of_others
 intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once

@@ -152,6 +152,27 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
     return true;
 }
 
+/* Ours. Whoever asks for each key learns what became of these; the first word counts. */
+static void tell(struct tide__pending *p, int code, const uint8_t *positions, size_t count) {
+    int *fates = p->ticket ? p->ticket->fates : NULL;
+    for (size_t i = 0; fates && i < count; i++) {
+        const uint32_t position = position_at(positions, i);
+        if (position < p->count && fates[p->index[position]] == TIDE__FATE_HERE &&
+            !TIDE_MUTANT(share_fates_untold)) {
+            fates[p->index[position]] = code;
+        }
+    }
+}
+
+void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int code,
+                        const char *text) {
+    tell(p, code, NULL, p->count);
+    if (p->ticket) {
+        tide__ticket_finish(p->ticket, code, text);
+    }
+    tide__pending_end(&store->pending, p);
+}
+
 /* Ours. Keys that are answered now; what was answered before does not count, nor what a node
  * (`refused_by`; 0: nobody did) refuses that has gone out again to another since: that one's answer
  * counts. SIZE_MAX: not a key of the message. */
@@ -195,6 +216,9 @@ void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, 
     if (fits && !code && p->kind == TIDE__PULL) {
         fits = rows && scatter(p, positions, count, rows_code, rows, row_bytes);
     }
+    if (fits) {
+        tell(p, code, positions, count);
+    }
     if (fits && p->at) {
         const bool goes_again = p->table->replicas && !TIDE_MUTANT(late_refusal_taken);
         count = settle(store, p, code && goes_again ? from : 0, positions, count);
@@ -202,9 +226,8 @@ void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, 
     }
     if (!fits) {
         atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        code = TIDE_EPROTO;
-        text = "a node answered with the wrong number of rows";
-        count = p->left;
+        tide__pending_fail(store, p, TIDE_EPROTO, "a node answered with the wrong number of rows");
+        return;
     }
     p->left -= (uint32_t)count;
     if (p->left == 0) {
@@ -228,10 +251,7 @@ void tide__pending_refused(struct tide_store *store, uint64_t id, int code, cons
         atomic_fetch_add_explicit(&store->replies_unknown, 1, memory_order_relaxed);
         return;
     }
-    if (p->ticket) {
-        tide__ticket_finish(p->ticket, code, text);
-    }
-    tide__pending_end(&store->pending, p);
+    tide__pending_fail(store, p, code, text);
 }
 
 bool tide__pending_is_gone(const struct tide__pending_table *t, uint16_t node) {
@@ -328,10 +348,7 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
         }
         tide_unlock(&t->lock);
         for (size_t i = 0; i < count; i++) {
-            if (batch[i]->ticket) {
-                tide__ticket_finish(batch[i]->ticket, TIDE_EDIED, text);
-            }
-            tide__pending_end(t, batch[i]);
+            tide__pending_fail(store, batch[i], TIDE_EDIED, text);
         }
         if (count < TIDE_COUNT(batch)) {
             return;

@@ -137,7 +137,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
         for (size_t i = 0; i < count; i++) {
             p->at[i] = node;
         }
-        p->fiber = table->replicas && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
+        p->fiber =
+            table->replicas && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
         p->out = table->replicas && node != tide__store_self(store) ? (uint32_t)count : 0;
     }
     r->pending = p;
@@ -191,8 +192,8 @@ static size_t keys_a_message(const struct tide__pass *pass, enum tide__kind kind
                                   : TIDE__MESSAGE_BYTES / (floats * sizeof(float) + 16) + 1;
 }
 
-/* See group(), of a table that relocates: all to the own store actor, which alone knows where a key is
- * to be had. */
+/* See group(), of a table that relocates: all to the own store actor, which alone knows where a key
+ * is to be had. */
 static int group_own(const struct tide__pass *pass, enum tide__kind kind,
                      struct tide__ticket *ticket, struct request **out) {
     const struct tide__misses *m = pass->misses;
@@ -433,14 +434,12 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
         if (pass->hands_over && table->relocates) {
             tide__owner_take_back(table, pass->keys, p->index, p->count);
         }
-        if (p->ticket) {
-            tide__ticket_finish(p->ticket, code, text);
-        }
-        tide__pending_end(&store->pending, p);
+        tide__pending_fail(store, p, code, text);
     }
 }
 
-/* What is registered from now on is not looked through any more when a node goes, be it this one. */
+/* What is registered from now on is not looked through any more when a node goes, be it this one.
+ */
 static int why_not(struct tide_store *store, uint16_t node) {
     tide_lock(&store->pending.lock);
     const bool fenced = atomic_load_explicit(&store->fenced, memory_order_relaxed) != 0 &&
@@ -529,9 +528,7 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
             return 0;
         }
         requests_free(store, requests);
-        code = code                 ? code
-               : is_overtaken(pass) ? TIDE__OVERTAKEN
-                                    : 0;
+        code = code ? code : is_overtaken(pass) ? TIDE__OVERTAKEN : 0;
         if (code && pass->hands_over && table->relocates) {
             tide__owner_take_back(table, pass->keys, pass->misses->at, pass->misses->count);
         }

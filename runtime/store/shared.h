@@ -101,19 +101,19 @@ struct tide__shared {
         atomic_uint_fast64_t hits;           /* keys served by copies */
     } stripes[TIDE__STRIPES];
     atomic_uint epoch;
-    atomic_uint held;             /* copies, COMING ones too */
+    atomic_uint held;                  /* copies, COMING ones too */
     atomic_uint_fast64_t queued_bytes; /* of pushes that wait for rows */
-    atomic_uint_fast64_t refused; /* keys that got no copy: there was no room */
-    atomic_bool awake;            /* the fiber will look */
-    struct tide_lock lock;        /* of the list */
-    uint64_t *work;               /* keys that are listed */
+    atomic_uint_fast64_t refused;      /* keys that got no copy: there was no room */
+    atomic_bool awake;                 /* the fiber will look */
+    struct tide_lock lock;             /* of the list */
+    uint64_t *work;                    /* keys that are listed */
     size_t work_count, work_capacity;
 
     /* I/O */
     bool in_round; /* for who looks whether all is at rest */
     struct tide__subscriptions *subscriptions;
     struct tide__share share;
-    bool managed; /* by an order; `share` is of the last one */
+    bool managed;       /* by an order; `share` is of the last one */
     tide_address fiber; /* 0: it has ended */
     uint64_t number;    /* of the last update that was sent */
     uint64_t flush_wanted, flush_done;
@@ -188,11 +188,11 @@ void tide__shared_flush_ended(struct tide_store *store, uint16_t from, struct ti
 void tide__shared_member(struct tide_store *store, const struct tide_member *member);
 /* This node has no copies any more. */
 bool tide__shared_gone(struct tide_store *store);
-/* A pull or push of the fiber: waits. flags: enum tide__operation_flags. *here: keys served in
- * place, a bit each; may be NULL. *sent: what was not is done, or failed at the other end. */
+/* A pull or push of the fiber: waits. flags: enum tide__operation_flags. fates: of each key (enum
+ * tide__fate), also after an error; may be NULL. *sent: what was not served in place is done, or
+ * failed at the other end. */
 int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t flags,
-                          const uint64_t *keys, size_t count, float *rows, uint64_t *here,
-                          bool *sent);
+                          const uint64_t *keys, size_t count, float *rows, int *fates, bool *sent);
 
 /* ---- subscribe.c ---- */
 int tide__subscriptions_create(struct tide__shared *s);

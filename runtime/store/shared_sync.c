@@ -24,7 +24,8 @@ enum {
 struct batch {
     struct tide__shared *s;
     size_t count, most;
-    uint64_t *keys, *since, *here;
+    uint64_t *keys, *since;
+    int *fates;
     struct tide_blob *blob; /* of the rows: updates are kept in it until they are answered */
     float *rows;
 };
@@ -35,10 +36,10 @@ static int batch_init(struct batch *b, struct tide__shared *s) {
     *b = (struct batch){.s = s, .most = most < 1 ? 1 : most > BATCH_KEYS ? BATCH_KEYS : most};
     b->keys = tide_alloc(b->most * sizeof *b->keys);
     b->since = tide_alloc(b->most * sizeof *b->since);
-    b->here = tide_alloc((b->most + 63) / 64 * sizeof *b->here);
+    b->fates = tide_alloc(b->most * sizeof *b->fates);
     b->blob = tide_blob_create(b->most * row);
     b->rows = b->blob ? b->blob->data : NULL;
-    return b->keys && b->since && b->here && b->rows
+    return b->keys && b->since && b->fates && b->rows
                ? 0
                : tide_fail(TIDE_ENOMEM, "no memory for the copies of table '%s'", s->table->name);
 }
@@ -46,12 +47,8 @@ static int batch_init(struct batch *b, struct tide__shared *s) {
 static void batch_release(struct batch *b) {
     tide_free(b->keys);
     tide_free(b->since);
-    tide_free(b->here);
+    tide_free(b->fates);
     tide_blob_unref(b->blob);
-}
-
-static bool is_here(const struct batch *b, size_t i) {
-    return b->here[i / 64] >> (i % 64) & 1;
 }
 
 static uint64_t now_of(const struct tide__shared *s) {
@@ -81,13 +78,16 @@ static bool is_gone(int code) {
 }
 
 int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t flags,
-                          const uint64_t *keys, size_t count, float *rows, uint64_t *here,
-                          bool *sent) {
+                          const uint64_t *keys, size_t count, float *rows, int *fates, bool *sent) {
     struct tide__ticket ticket;
     struct tide__misses misses;
     *sent = false;
     tide__ticket_init(&ticket, s->table, kind, rows);
     tide__misses_init(&misses);
+    ticket.fates = fates;
+    for (size_t i = 0; fates && i < count; i++) {
+        fates[i] = TIDE__FATE_HERE;
+    }
     struct tide__pass pass = {.table = s->table,
                               .keys = keys,
                               .count = count,
@@ -105,14 +105,12 @@ int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t 
     int code = TIDE_BUGGIFY(exchange_refused)
                    ? tide_fail(TIDE_EBUSY, "no room for a message about copies")
                    : tide__pass_run(&pass, kind, &ticket, true, sent);
-    if (here) {
-        memset(here, 0xff, (count + 63) / 64 * sizeof *here);
-        for (size_t i = 0; i < misses.count; i++) {
-            here[misses.at[i] / 64] &= ~(UINT64_C(1) << (misses.at[i] % 64));
-        }
-        for (size_t i = code && !*sent ? pass.at : count; i < count; i++) { /* not looked at */
-            here[i / 64] &= ~(UINT64_C(1) << (i % 64));
-        }
+    for (size_t i = 0; fates && i < misses.count; i++) { /* perhaps nobody answered */
+        int *fate = &fates[misses.at[i]];
+        *fate = *fate == TIDE__FATE_HERE ? code : *fate;
+    }
+    for (size_t i = code && !*sent ? pass.at : count; fates && i < count; i++) { /* not looked at */
+        fates[i] = code;
     }
     tide__misses_release(&misses);
     return code;
@@ -174,7 +172,7 @@ static bool clip(struct tide__shared *s, float *update) {
     return cut;
 }
 
-static void updates_answered(struct batch *b, int code, bool sent) {
+static void updates_answered(struct batch *b, bool sent) {
     struct tide__shared *s = b->s;
     const uint64_t now = now_of(s);
     for (size_t i = 0; i < b->count; i++) {
@@ -183,7 +181,7 @@ static void updates_answered(struct batch *b, int code, bool sent) {
         struct tide__shared_key *k = lock(s, b->keys[i], &word, &old);
         TIDE_ASSERT(k); /* records stay */
         struct tide__cached *r = tide__shared_copy(k);
-        if (code && !sent && !is_here(b, i) && !TIDE_MUTANT(share_update_dropped)) {
+        if (b->fates[i] < 0 && !sent && !TIDE_MUTANT(share_update_dropped)) {
             (void)tide__cached_unsend(&s->shape, r, 0);
             r->dirty = true;
             k->unsent_ns = b->since[i];
@@ -191,7 +189,7 @@ static void updates_answered(struct batch *b, int code, bool sent) {
         } else {
             tide__cached_confirm(r, UINT64_MAX);
             age_add(&s->updates, now - b->since[i]);
-            if (code && !is_here(b, i)) { /* perhaps not at all there: the row tells */
+            if (b->fates[i] < 0) { /* perhaps not at all there: the row tells */
                 tide__share_count(&s->updates_failed, 1);
                 k->unseen_ns = k->unseen_ns ? k->unseen_ns : now;
                 tide__shared_list(s, k, b->keys[i]);
@@ -210,9 +208,9 @@ static int updates_send(struct batch *b) {
     }
     int code = tide__shared_exchange(s, TIDE__PUSH,
                                      (uint8_t)(raw | (raw ? TIDE__SUMS : 0) | TIDE__OF_COPY),
-                                     b->keys, b->count, b->rows, b->here, &sent);
+                                     b->keys, b->count, b->rows, b->fates, &sent);
     tide__share_count(&s->updates_out, b->count);
-    updates_answered(b, code, sent);
+    updates_answered(b, sent);
     b->count = 0;
     return code && !sent ? code : code == TIDE_ECANCELED ? code : 0;
 }
@@ -349,72 +347,59 @@ static int row_failed(struct tide__shared *s, uint64_t key, uint64_t since, int 
 /* Is the row itself here? Then workers use it; also if it came while the pull waited for it. */
 static bool is_own(const struct batch *b, size_t i, uint64_t key) {
     uint16_t owner;
-    return is_here(b, i) ||
-           (!TIDE_MUTANT(share_copy_beside_row) && tide_table_where(b->s->table, key, &owner) == 0 &&
-            owner == tide__store_self(b->s->table->store));
+    return b->fates[i] == TIDE__FATE_HERE || (!TIDE_MUTANT(share_copy_beside_row) &&
+                                              tide_table_where(b->s->table, key, &owner) == 0 &&
+                                              owner == tide__store_self(b->s->table->store));
 }
 
-/* Rows that no answer has written begin like this. One that happens to is asked for again, alone.
- */
-static const uint32_t not_come = 0x7fa0b1e5;
-
-/* *left: keys that failed, which are the first ones then. */
-static int fetch(struct batch *b, size_t first, size_t count, size_t *left) {
+/* The row of a key, which is of batch[at], came as the i-th. */
+static void row_came(struct batch *b, size_t at, size_t i, uint64_t now) {
     struct tide__shared *s = b->s;
-    const size_t floats = s->shape.floats;
-    bool sent;
-    for (size_t i = 0; i < count; i++) {
-        memcpy(b->rows + i * floats, &not_come, sizeof not_come);
+    const uint64_t key = b->keys[at], since = b->since[at];
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    struct tide__shared_key *k = lock(s, key, &word, &old);
+    TIDE_ASSERT(k);
+    k->ends |= is_own(b, i, key);
+    tide__share_count(&s->rows_in, 1);
+    if (since) {
+        age_add(&s->rows, now - since);
     }
+    install(b, k, key, b->rows + i * s->shape.floats);
+    tide__word_unlock(word, old);
+}
+
+/* A call that could not begin, perhaps for one key's sake, is made again by halves: that key does
+ * not keep the others back. */
+static int fetch(struct batch *b, size_t first, size_t count) {
+    struct tide__shared *s = b->s;
+    bool sent;
     int code = tide__shared_exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES),
-                                     b->keys + first, count, b->rows, b->here, &sent);
-    const uint64_t now = now_of(s);
-    *left = 0;
+                                     b->keys + first, count, b->rows, b->fates, &sent);
     if (code == TIDE_ECANCELED) {
         return code;
     }
-    if (code && count == 1) {
-        return row_failed(s, b->keys[first], b->since[first], code);
+    if (code && !sent && count > 1) {
+        code = fetch(b, first, count / 2);
+        return code ? code : fetch(b, first + count / 2, count - count / 2);
     }
+    const uint64_t now = now_of(s);
     for (size_t i = 0; i < count; i++) {
-        const uint64_t key = b->keys[first + i], since = b->since[first + i];
-        atomic_uint_fast64_t *word;
-        uint64_t old;
-        if (code && memcmp(b->rows + i * floats, &not_come, sizeof not_come) == 0) {
-            b->keys[first + *left] = key;
-            b->since[first + (*left)++] = since;
-            continue;
+        if (b->fates[i] >= 0) {
+            row_came(b, first + i, i, now);
         }
-        struct tide__shared_key *k = lock(s, key, &word, &old);
-        TIDE_ASSERT(k);
-        k->ends |= is_own(b, i, key);
-        tide__share_count(&s->rows_in, 1);
-        if (since) {
-            age_add(&s->rows, now - since);
+    }
+    code = 0;
+    for (size_t i = 0; i < count && !code; i++) { /* these may wait */
+        if (b->fates[i] < 0) {
+            code = row_failed(s, b->keys[first + i], b->since[first + i], b->fates[i]);
         }
-        install(b, k, key, b->rows + i * floats);
-        tide__word_unlock(word, old);
     }
-    return 0;
-}
-
-/* One key that cannot be had does not keep the others back: they are asked for by halves. */
-static int fetch_parts(struct batch *b, size_t first, size_t count) {
-    size_t before = count;
-    int code = fetch(b, first, before, &count);
-    while (!code && count && count < before) {
-        before = count;
-        code = fetch(b, first, before, &count);
-    }
-    if (code || count == 0) {
-        return code;
-    }
-    code = fetch_parts(b, first, count / 2);
-    return code ? code : fetch_parts(b, first + count / 2, count - count / 2);
+    return code;
 }
 
 static int fetch_all(struct batch *b) {
-    const int code = b->count ? fetch_parts(b, 0, b->count) : 0;
+    const int code = b->count ? fetch(b, 0, b->count) : 0;
     b->count = 0;
     return code;
 }
@@ -518,8 +503,8 @@ static int run_round(struct tide__shared *s) {
         if (!failed && !code && flush > s->flush_done) {
             s->flush_done = flush;
             struct tide_store *store = s->table->store;
-            code = tide__store_say(store, tide__store_self(store), TIDE__OP_SHARE_FLUSH,
-                                   s->table->id);
+            code =
+                tide__store_say(store, tide__store_self(store), TIDE__OP_SHARE_FLUSH, s->table->id);
         }
     } else { /* for later */
         for (size_t i = 0; i < count; i++) {

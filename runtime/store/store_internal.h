@@ -353,9 +353,12 @@ struct tide__ticket {           /* lies in struct tide_ticket */
     struct tide_table *table;
     float *rows;
     char *text;
+    int *fates; /* of each key; see enum tide__fate. NULL: nobody asks */
     atomic_int result;
     uint8_t kind;
 };
+/* What became of a key: an error, or one of these. */
+enum tide__fate { TIDE__FATE_DONE, TIDE__FATE_HERE /* no other node has answered for it */ };
 /* How a key of an operation came to where it is: who passed it on last, as which leg; 0: nobody. */
 struct tide__way {
     uint16_t via, leg;
@@ -469,6 +472,9 @@ void tide__pending_end(struct tide__pending_table *table, struct tide__pending *
 bool tide__pending_is_gone(const struct tide__pending_table *table, uint16_t node);
 /* The entry, now in the caller's hands (busy); NULL: unknown or in somebody's. */
 struct tide__pending *tide__pending_take(struct tide__pending_table *table, uint64_t id);
+/* All of a taken entry that is unanswered has failed; *takes* it. */
+void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int code,
+                        const char *text);
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);

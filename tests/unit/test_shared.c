@@ -581,6 +581,64 @@ static void a_death_takes_only_what_the_dead_had_not_sent(void **state) {
     }
 }
 
+static void take_odd_keys_run(struct fiber *f) {
+    struct tide_table *table;
+    uint64_t keys[KEYS / 2];
+    CHECK(f, tide_table_find(f->node, "w", &table) == 0);
+    for (uint64_t i = 0; i < KEYS / 2; i++) {
+        keys[i] = 2 * i + 1;
+    }
+    CHECK(f, tide_table_localize(table, keys, KEYS / 2, NULL) == 0);
+}
+
+struct waiting {
+    uint64_t ns;    /* until copies were made, or given up */
+    unsigned fewer; /* copies than keys that live elsewhere */
+};
+
+static void copy_all_run(struct fiber *f) {
+    struct waiting *waiting = f->arg;
+    struct tide_table *table;
+    unsigned lost = 0;
+    CHECK(f, tide_table_find(f->node, "w", &table) == 0);
+    CHECK(f, tide_table_manage(table, all_keys, KEYS, TIDE_REPLICATE, NULL) == 0);
+    const uint64_t began = tide_port_now(table->store->port);
+    (void)tide_sleep(10000000); /* a round has begun */
+    CHECK(f, tide_table_flush(table) == 0);
+    waiting->ns = tide_port_now(table->store->port) - began;
+    for (uint64_t key = 0; key < KEYS; key++) {
+        float row[WIDTH];
+        bool copy = false;
+        uint16_t owner;
+        (void)tide_table_technique(table, key, &copy);
+        const int code = tide_table_pull(table, &key, 1, row, NULL);
+        CHECK(f, code == 0 || code == TIDE_EDIED);
+        CHECK(f, code == 0 || !copy);
+        lost += code != 0;
+        waiting->fewer += code == 0 && !copy && tide_table_where(table, key, &owner) == 0 &&
+                          owner != tide__store_self(table->store);
+    }
+    CHECK(f, lost >= KEYS / 2);
+}
+
+/* Each of them fails for itself: nobody has to find out by asking for fewer and fewer. */
+static void rows_that_are_lost_do_not_delay_the_copies_of_others(void **state) {
+    (void)state;
+    struct cluster c;
+    struct waiting waiting = {.fewer = 0};
+    open_cluster(&c, true, 3, 1);
+    create(&c, (struct tide_table_options){
+                   .name = "w", .key_count = KEYS, .width = WIDTH, .technique = TIDE_RELOCATE});
+    run_alone(&c, 2, take_odd_keys_run, NULL);
+    tide_sim_crash(c.sim, "n3");
+    pause_cluster(&c, 5 * TIDE_SECOND);
+    tide_sim_set_pair_latency(c.sim, "n1", "n2", 40000000);
+    run_alone(&c, 1, copy_all_run, &waiting);
+    assert_int_equal(waiting.fewer, 0);
+    assert_true(waiting.ns < TIDE_SECOND);
+    close_cluster(&c);
+}
+
 /* ---- rules, files, options ---- */
 
 enum { STEPS = 20 };
@@ -737,6 +795,7 @@ int main(void) {
         cmocka_unit_test(a_leaver_sends_what_its_copies_have_first),
         cmocka_unit_test(copies_follow_slots_that_move),
         cmocka_unit_test(a_death_takes_only_what_the_dead_had_not_sent),
+        cmocka_unit_test(rows_that_are_lost_do_not_delay_the_copies_of_others),
         cmocka_unit_test(a_copy_takes_the_steps_of_adagrad_as_its_owner_would),
         cmocka_unit_test(a_file_has_what_copies_had_and_copies_get_what_is_read),
         cmocka_unit_test(what_does_not_go_with_copies_is_refused),
