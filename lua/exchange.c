@@ -513,6 +513,13 @@ int tide__lua_exchange_factors(void *arg, size_t parameter, const struct tide_op
 
 /* ---- figures ---- */
 
+/* x:flush(): what others are to have of the steps so far has been sent */
+static int exchange_flush(lua_State *L) {
+    struct tide_lua_exchange *own = check_exchange(L);
+    int code = tide__lua_resumed(L, tide_exchange_flush(own->x));
+    return code < 0 ? tide__lua_raise(L, code) : 0;
+}
+
 /* x:stats() -> {messages=, bytes=, payload={ps=, factor=, ring=}, busy_s=, waited_s=, skew_s=,
  * layer_s={}} */
 static int exchange_stats(lua_State *L) {
@@ -564,6 +571,7 @@ void tide__lua_open_exchange(lua_State *L) {
         {"sums", exchange_sums},
         {"next", exchange_next},
         {"need", exchange_need},
+        {"flush", exchange_flush},
         {"stats", exchange_stats},
         {NULL, NULL},
     };

@@ -353,7 +353,7 @@ function trainer:figures()
   local sums <const>, examples <const> = self:evaluate()
   report.loss, report.correct, report.entropy = sums.loss, sums.correct, sums.entropy
   report.examples, report.steps, report.factors = examples, self.batches, self.model.used
-  report.penalty = self.crew:leads() and self.model:penalty() or 0
+  report.alike = {penalty = self.model:penalty()}
   report.nonzeros, self.model.used, self.model.nonzeros = self.model.nonzeros, 0, 0
   report.resyncs, self.replica.resyncs = self.replica.resyncs, 0
   return report

@@ -32,7 +32,7 @@ local function pass(w, message)
   w.waits = w.later and table.remove(w.later, overtakes and #w.later or 1)
 end
 
----Numbers of all workers, over what their completed chunks reported.
+---Numbers of all workers, over what their completed chunks reported. What is alike counts once.
 local function sum_of(workers, sum)
   local each = {}
   for i, w in ipairs(workers) do
@@ -40,6 +40,9 @@ local function sum_of(workers, sum)
     for k, v in pairs(w.report) do
       if type(v) == "number" and k ~= "rank" then sum[k] = (sum[k] or 0) + v end
     end
+  end
+  for _, w in ipairs(workers) do
+    for k, v in pairs(w.report.alike or {}) do sum[k] = v end
   end
   return sum, each
 end

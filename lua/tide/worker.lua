@@ -129,11 +129,24 @@ local function flush_progress(self)
   self.progress_at = core.now()
 end
 
+local function check_alike(alike)
+  if alike ~= nil and type(alike) ~= "table" then
+    error(script.error("T0113", "`alike` of w:report is a table of numbers"), 3)
+  end
+  for k, v in pairs(alike or {}) do
+    if type(v) ~= "number" then
+      error(script.error("T0113", ("`alike` of w:report wants numbers, `%s` is a %s"):format(tostring(k), type(v))), 3)
+    end
+  end
+end
+
 ---Reports numbers of this worker. Waits until every worker has reported: numeric fields are summed, and the answer of
----on_report becomes w.params. With `wait = false` the numbers only move the progress line, and nothing waits.
----@param fields table {loss=, examples=, ..., wait=false}
+---on_report becomes w.params. With `wait = false` the numbers only move the progress line, and nothing waits. Numbers
+---in `alike` are the same on all workers, whoever is left tells them: they are not summed, and take the place of sums.
+---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
 ---@return table params
 function w_methods:report(fields)
+  check_alike(fields.alike)
   if fields.wait == false then
     for k, v in pairs(fields) do
       if type(v) == "number" then self.partial[k] = (self.partial[k] or 0) + v end

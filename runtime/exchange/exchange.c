@@ -314,7 +314,7 @@ static size_t untaken(const struct tide_exchange *x, uint64_t step) {
     return i;
 }
 
-/* Until it is done, or `any` layer is there to be taken. *waited: adds the time. */
+/* Until it is done, or `any` layer is there to be taken. *waited: adds the time; may be NULL. */
 static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint64_t step, bool any,
                  const char *why, atomic_uint_fast64_t *waited) {
     int code = 0;
@@ -332,7 +332,7 @@ static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint
         code = tide_fiber_suspend(TIDE_NEVER, why);
     }
     atomic_store_explicit(&x->waiter, NULL, memory_order_seq_cst);
-    if (since) {
+    if (since && waited) {
         atomic_fetch_add_explicit(waited, tide_port_now(x->port) - since, memory_order_relaxed);
     }
     return code;
@@ -594,6 +594,11 @@ int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer) {
         x->layers[layer].taken = step;
     }
     return code;
+}
+
+int tide_exchange_flush(struct tide_exchange *x) {
+    const uint64_t queued = atomic_load_explicit(&x->queued, memory_order_relaxed);
+    return await(x, &x->gone, queued, false, "what others are to have", NULL);
 }
 
 void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,

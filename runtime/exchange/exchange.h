@@ -76,7 +76,8 @@ struct tide_exchange_options {
     const struct tide_exchange_layer *layers; /* in the order in which forward needs them; copied */
     size_t layer_count;
     size_t under_way;      /* bytes sent and not consumed, to all together, at most; 0: 8 MiB */
-    size_t chunk_elements; /* most of a message; 0: a 64th of what a link carries, 16 KiB to 2 MiB in f32 */
+    size_t chunk_elements; /* most of a message; 0: a 64th of what a link carries, 16 KiB to 2 MiB
+                              in f32 */
 };
 
 /* What a step does with each layer, and the number of the decision. */
@@ -136,6 +137,10 @@ void tide_exchange_sums_of(const struct tide_exchange *x, uint64_t step, size_t 
 void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
                               size_t matrix, uint32_t rank, size_t *k, const float **a,
                               const float **b);
+
+/* Waits until what others are to have of the steps that are over has been sent, what this worker
+ * passes on included: then the figures have all of it. */
+int tide_exchange_flush(struct tide_exchange *x);
 
 /* Of this worker, since its start. */
 struct tide_exchange_stats {

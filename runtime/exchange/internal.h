@@ -175,7 +175,8 @@ struct tide_exchange {
     size_t away; /* layers that have left and not come back */
     uint64_t busy_since;
     /* any thread */
-    atomic_uint_fast64_t shared_done; /* step */
+    atomic_uint_fast64_t shared_done;  /* step */
+    atomic_uint_fast64_t queued, gone; /* entries for peers; of which sent or dropped */
     _Atomic(struct tide_fiber *) waiter;
     atomic_int failed;     /* code; the text was written before */
     struct tide_lock lock; /* of failure */

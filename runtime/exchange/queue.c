@@ -40,10 +40,17 @@ struct entry tide__exchange_pop(struct peer *peer) {
     }
 }
 
+/* seq_cst, before the waiter is looked for: see tide__exchange_wake */
+static void are_gone(struct tide_exchange *x, size_t count) {
+    atomic_fetch_add(&x->gone, count);
+    tide__exchange_wake(x);
+}
+
 void tide__exchange_drop(struct peer *peer) {
     for (size_t i = 0; i < peer->count; i++) {
         tide_blob_unref(peer->heap[i].blob);
     }
+    are_gone(peer->x, peer->count);
     peer->count = 0;
 }
 
@@ -62,6 +69,8 @@ int tide__exchange_queue(struct tide_exchange *x, uint32_t to, struct entry entr
     entry.key = entry.step * x->layer_count + entry.layer;
     entry.order = x->orders++;
     peer->heap[peer->count] = entry;
+    /* before what makes the worker ask for it: a layer has come */
+    atomic_fetch_add_explicit(&x->queued, 1, memory_order_relaxed);
     sift_up(peer->heap, peer->count++);
     if (peer->waits) {
         tide_fiber_wake(peer->sender);
@@ -122,6 +131,7 @@ static void sender_run(void *arg) {
         while (peer->count > 0 && code == 0) {
             struct entry e = tide__exchange_pop(peer);
             code = send_entry(peer, &e);
+            are_gone(x, 1);
         }
         if (code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_ECLOSED) {
             tide__exchange_drop(peer); /* its exit will be told */

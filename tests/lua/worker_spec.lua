@@ -58,6 +58,20 @@ describe("a worker", function()
     assert.equal("9\ttrue", fake.sent[4].value.text)
   end)
 
+  it("tells which of the numbers that are alike on all workers is none", function()
+    for wrong, message in pairs {["5"] = "`alike` of w:report is a table", ["{n = \"x\"}"] = "wants numbers, `n` is a string"} do
+      fresh()
+      run_worker(([[
+        local tide = require "tide"
+        tide.job {name = "j", worker = function(w) w:report {alike = %s} end}
+      ]]):format(wrong), {GO, END})
+      local last <const> = fake.sent[#fake.sent].value
+      assert.equal("failed", last.op)
+      assert.matches(message, last.error.message, 1, true)
+      assert.matches(":2", last.error.where, 1, true)
+    end
+  end)
+
   local function cast(value) return {kind = "cast", value = value} end
 
   it("comes to barriers without waiting, and waits for their passing in any order", function()

@@ -67,9 +67,6 @@ end
 ---@return integer[] ranks of those who took part in the last step
 function crew:present() return self.exchange and self.exchange:begin() or self.ranks end
 
----@return boolean whether this worker is the first of them
-function crew:leads() return self:present()[1] == self.w.rank end
-
 ---- work ------------------------------------------------------------------------------------------------------------
 
 ---This worker's piece of `count` things: the first, from 1, and how many.
@@ -135,14 +132,13 @@ function crew:settle()
   return self.exchange:figures()
 end
 
----@return table {loss=, count=, correct=} of the steps since the last call, all workers together; for the report of the
----first, 0 of the others
+---@return table {loss=, count=, correct=} of the steps since the last call, all workers together
 function crew:totals()
-  local leads <const> = self:leads()
+  self:present()
   local total = self.alone
   self.alone = {count = 0, loss = 0, correct = 0}
   if self.exchange then total = self.exchange:totals() end
-  return leads and total or {count = 0, loss = 0, correct = 0}
+  return total
 end
 
 ---A tensor of rows of 1024 becomes the mean of all workers'.

@@ -314,11 +314,13 @@ function exchange:tell()
   self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = waited_s}
 end
 
----Waits for what is under way: then the parameters are those after the last step.
+---Waits for what is under way: then the parameters are those after the last step, and the figures have all that this
+---worker sent for it.
 function exchange:settle()
   self:begin()
   for l in ipairs(self.tensors) do self:arrive(l) end
   self.pending = nil
+  self.core:flush()
 end
 
 ---Share of the time in which gradients were under way that computing hid; time in which others were not done with their

@@ -40,11 +40,13 @@ end
 
 ---Writes the parameters: each worker a range of its own. Who dies meanwhile has perhaps not written its own; then the
 ---others write all again.
-function replica:store()
+---@param rest? fun() writes what is the same on all and not among the parameters; the first worker calls it
+function replica:store(rest)
   local there = replica.ranks(self.w:barrier("storing", true))
   local ranks
   repeat
     ranks = there
+    if rest and ranks[1] == self.w.rank then rest() end
     for i, rank in ipairs(ranks) do
       local first, count = data.piece(self.model.parameters:rows(), i, #ranks)
       if rank == self.w.rank and count > 0 then

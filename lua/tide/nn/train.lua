@@ -38,14 +38,16 @@ local function new_trainer(w, o)
   return self
 end
 
----Running statistics become their mean over the workers.
-function trainer:average_states()
-  local states <const> = self.model.states
-  if self.model.layout.states == 0 then return end
+---Writes what was learnt to the tables. Running statistics become their mean over the workers.
+function trainer:store()
+  local states <const>, write_states = self.model.states, nil
   self.model:fetch()
-  self.crew:average(states)
-  self.model:give()
-  if self.crew:leads() then self.w.tables.states:push(replica.range(0, self.state_rows), states) end
+  if self.model.layout.states > 0 then
+    self.crew:average(states)
+    self.model:give()
+    write_states = function() self.w.tables.states:push(replica.range(0, self.state_rows), states) end
+  end
+  self.replica:store(write_states)
 end
 
 ---One synchronous step of all workers, on this one's part of a batch, which may be empty.
@@ -59,9 +61,7 @@ end
 ---@return table figures of the exchange since the last time
 function trainer:settle()
   local figures <const> = self.crew:settle()
-  self.model:fetch()
-  self.replica:store()
-  self:average_states()
+  self:store()
   self.replica:compare()
   figures.resyncs, self.replica.resyncs = self.replica.resyncs, 0
   return figures
@@ -70,15 +70,17 @@ end
 local function run_epoch(self, epoch)
   local w <const> = self.w
   local order <const> = data.order(self.x:rows(), w.seed * 7919 + epoch)
-  local steps = 0
+  local steps, own = 0, {loss = 0, count = 0, correct = 0}
   for first, count in self.crew:batches({{first = 1, count = #order}}, self.batch) do
     local r <const> = self:train(order, first, count)
     steps = steps + 1
+    for k, v in pairs(own) do own[k] = v + r[k] end
     w:report {loss = r.loss, examples = r.count, wait = false}
   end
   local total <const> = self.crew:totals()
   local report <const> = self:settle()
-  report.loss, report.examples, report.correct, report.steps = total.loss, total.count, total.correct, steps
+  report.loss, report.examples, report.correct, report.steps = own.loss, own.count, own.correct, steps
+  report.alike = {loss = total.loss, examples = total.count, correct = total.correct} -- of who died, too
   w:report(report)
 end
 

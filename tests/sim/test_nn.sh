@@ -1,0 +1,35 @@
+#!/bin/bash
+# Nets among simulated nodes, one of which crashes at a moment that the seed draws: every report has all examples, whoever
+# dies before its own, replicas stay equal, and the running statistics in the table are those of who is left.
+. "$(dirname "$0")/harness.sh"
+
+cat >crash.lua <<'LUA'
+local tide, nn, sim = require "tide", require "tide.nn", require "tide.sim"
+local core = require "tide.core"
+local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(12), nn.batchnorm(), nn.relu(),
+  nn.linear(10)}
+local NODES <const>, EPOCHS <const> = 3, 5
+local job = nn.job {name = "crash", program = net, data = tide.data.images(nil, {count = 120, test = 1 / 6, seed = 2}),
+  batch = 50, epochs = EPOCHS, optimizer = nn.sgd {lr = 0.1}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = NODES, servers = 2}
+  local run <const> = cluster:start(job)
+  local last, before
+  for r in run:events "report" do
+    assert(r.examples == 100, ("report %d has %d examples"):format(r.n, r.examples))
+    assert((r.resyncs or 0) == 0, "the replicas differ")
+    assert(r.loss < (before or math.huge), "it does not learn")
+    last, before = r, r.loss
+    if r.n == 2 then -- some time in the next epoch, or between it and its report
+      local at <const> = core.now() + 1.2 * sim.rng:uniform() * r.elapsed_s / 2
+      sim.fault("crash", {node = "n" .. sim.rng:below(NODES) + 1, at = ("%dus"):format(at * 1e6 // 1)})
+    end
+  end
+  print(("lost %d, reports %d, of %d"):format(run:wait().workers_lost, last.n, #last.workers))
+end)
+LUA
+run 0 sim --seeds 1..40 --jobs 2 crash.lua
+says err.txt '40 seeds, 0 failed'
+run 0 sim --seed 3 crash.lua
+says out.txt '^lost 1, reports 5, of 2$'
+finish
