@@ -349,6 +349,28 @@ int tide__generation_call(struct tide_store *store, const struct tide_message *m
     return code ? code : answer_nothing(message);
 }
 
+/* One more node that the walk does not wait for. */
+static void said_walking(struct tide__generation *g, uint16_t node) {
+    for (size_t i = 0; i < g->node_count; i++) {
+        if (g->nodes[i] == node && !g->walks[i]) {
+            g->walks[i] = true;
+            /* release: the rows that came before; pairs with wait_for_others of walk.c */
+            atomic_fetch_sub_explicit(&g->walk->others_left, 1, memory_order_release);
+        }
+    }
+}
+
+void tide__generation_member(struct tide_store *store, const struct tide_member *member) {
+    struct tide__generation *g = store->generation;
+    const bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
+    for (size_t i = 0; g && g->walk && gone && i < g->node_count; i++) {
+        if (g->nodes[i] == member->id && !g->walks[i] && !TIDE_MUTANT(walks_awaited_of_gone)) {
+            atomic_store_explicit(&g->walk->others_gone, true, memory_order_relaxed);
+            said_walking(g, member->id);
+        }
+    }
+}
+
 void tide__generation_cast(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
     struct tide__generation *g = store->generation;
     uint64_t id = tide_read_uint(r);
@@ -363,13 +385,7 @@ void tide__generation_cast(struct tide_store *store, uint16_t from, int op, stru
             store->cut_last = g->walk->code ? 0 : g->id;
         }
     } else {
-        for (size_t i = 0; i < g->node_count; i++) {
-            if (g->nodes[i] == from && !g->walks[i]) {
-                g->walks[i] = true;
-                /* release: the rows that came before; pairs with wait_for_others of walk.c */
-                atomic_fetch_sub_explicit(&g->walk->others_left, 1, memory_order_release);
-            }
-        }
+        said_walking(g, from);
     }
 }
 

@@ -27,6 +27,8 @@ void tide__generation_cast(struct tide_store *store, uint16_t from, int op,
 /* Whatever is being written here ends without success: there is no memory for second versions. */
 void tide__generation_give_up(struct tide_store *store);
 void tide__generation_exit(struct tide_store *store, uint64_t monitor);
+/* A node that has gone before it said that it walks never will: the generation fails. */
+void tide__generation_member(struct tide_store *store, const struct tide_member *member);
 /* Answers what waits for workers. True: something waits still. */
 bool tide__generation_advance(struct tide_store *store);
 

@@ -162,6 +162,7 @@ static void on_member(struct tide_store *store, const struct tide_member *member
         tide__clocked_member(store, member);
         tide__shared_member(store, member);
         tide__at_risk_member(store, member);
+        tide__generation_member(store, member);
         tide__pressure_member(store, member->id);
         tide__move_member(store, member);
     }

@@ -355,6 +355,9 @@ static void wait_for_others(struct tide__walk *walk) {
             fail(walk, tide_fail(TIDE_ECANCELED, "the node is being ended"));
         }
     }
+    if (atomic_load_explicit(&walk->others_gone, memory_order_relaxed)) {
+        fail(walk, tide_fail(TIDE_EBUSY, "nodes went while the checkpoint was written"));
+    }
 }
 
 void tide__walk_run(struct tide__walk *walk) {

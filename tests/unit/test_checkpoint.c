@@ -202,7 +202,8 @@ static void cut_is_exact(bool simulated, uint64_t seed, struct job job, const ch
     }
     atomic_store(&job.stop, true);
     finish(&c, fibers, WORKERS);
-    pause_cluster(&c, 100000000); /* parts of the last clocks are on their way to tables with clocks */
+    pause_cluster(&c,
+                  100000000); /* parts of the last clocks are on their way to tables with clocks */
     make_shared(&c, dir);
     add_node(&c);
     wait_members(&c, 4);
@@ -412,6 +413,27 @@ static void rows_only_move(uint64_t seed, unsigned empty) {
     close_cluster(&c);
 }
 
+/* What it had said to another was still on its way when it died. */
+static void a_generation_does_not_wait_for_who_has_gone(void **state) {
+    (void)state;
+    struct cluster c;
+    struct fiber saver;
+    struct saving saving = {.options = {.dir = "/tmp/ckpt", .cut = TIDE_CUT_FUZZY, .keep = 9}};
+    open_cluster(&c, true, 3, 1);
+    make_directories(&c, "/tmp/ckpt", 1);
+    create(&c, counters(false, true));
+    tide_sim_cut(c.sim, "n3", "n2", true);
+    start(&c, &saver, 0, 77, save_run, &saving);
+    pause_cluster(&c, 100000000);
+    assert_int_equal(atomic_load(&c.running), 1);
+    tide_sim_crash(c.sim, "n3");
+    pause_cluster(&c, 20 * TIDE_SECOND);
+    assert_int_equal(atomic_load(&c.running), 0);
+    assert_int_equal(saving.code, TIDE_EBUSY);
+    assert_non_null(strstr(saver.failure, "nodes went while the checkpoint was written"));
+    close_cluster(&c);
+}
+
 static void rows_that_only_move_are_in_every_full_generation(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 12 / SLOWER; seed++) {
@@ -610,6 +632,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_cut_by_clocks_is_exact_under_seeds),
         cmocka_unit_test(a_cut_of_rows_with_clocks_is_exact),
         cmocka_unit_test(a_cut_of_rows_with_clocks_is_exact_under_seeds),
+        cmocka_unit_test(a_generation_does_not_wait_for_who_has_gone),
         cmocka_unit_test(rows_that_only_move_are_in_every_full_generation),
         cmocka_unit_test(rows_of_a_node_that_joined_are_in_the_sixteenth_generation),
         cmocka_unit_test(a_cut_of_rows_with_copies_is_exact),
