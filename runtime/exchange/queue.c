@@ -40,10 +40,13 @@ struct entry tide__exchange_pop(struct peer *peer) {
     }
 }
 
-/* seq_cst, before the waiter is looked for: see tide__exchange_wake */
+/* A worker that waits for layers is not woken for every message: only for the last one. */
 static void are_gone(struct tide_exchange *x, size_t count) {
-    atomic_fetch_add(&x->gone, count);
-    tide__exchange_wake(x);
+    /* seq_cst, before the waiter is looked for: see tide__exchange_wake */
+    const uint64_t gone = atomic_fetch_add(&x->gone, count) + count;
+    if (gone == atomic_load_explicit(&x->queued, memory_order_relaxed)) {
+        tide__exchange_wake(x);
+    }
 }
 
 void tide__exchange_drop(struct peer *peer) {

@@ -59,7 +59,9 @@ describe("a worker", function()
   end)
 
   it("tells which of the numbers that are alike on all workers is none", function()
-    for wrong, message in pairs {["5"] = "`alike` of w:report is a table", ["{n = \"x\"}"] = "wants numbers, `n` is a string"} do
+    local messages <const> = {["5"] = "`alike` of w:report is a table",
+                              ["{n = true}"] = "wants numbers, `n` is a boolean"}
+    for wrong, message in pairs(messages) do
       fresh()
       run_worker(([[
         local tide = require "tide"
