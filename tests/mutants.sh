@@ -105,6 +105,7 @@ ids_not_forgotten             test_store_recent
 window_idles_open             test_store_window
 dead_worker_counted           test_clocked
 joiner_forgotten              test_clock_limit
+base_pruned_first             test_checkpoint what_may_come_back_keeps_what_it_is_built_on
 walks_awaited_of_gone         test_checkpoint a_generation_does_not_wait_for_who_has_gone
 manifest_before_shards        test_checkpoint crashes_leave_the_newest_generation
 no_sync_before_rename         test_checkpoint crashes_leave_the_newest_generation

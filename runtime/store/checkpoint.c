@@ -126,8 +126,8 @@ static bool in_chain(const struct tide__manifest *m, uint64_t generation) {
 }
 
 /* Keeps the newest committed generations and what they are built on; whatever else is older than
- * the newest goes. Nothing goes as long as a manifest cannot be read: who knows what it stands for.
- */
+ * the newest goes, the newest of it first, as far as that is certain. Nothing goes as long as a
+ * manifest cannot be read: who knows what it stands for. */
 static void prune(const struct disk_step *step) {
     uint64_t *numbers;
     size_t count;
@@ -154,10 +154,10 @@ static void prune(const struct disk_step *step) {
         }
         tide__manifest_release(&m);
     }
-    for (size_t i = 0; i < count && stays && (known || TIDE_MUTANT(unread_pruned)); i++) {
-        if (!stays[i]) {
-            tide__generation_remove(step->port, step->dir, numbers[i]);
-        }
+    bool goes_on = stays && (known || TIDE_MUTANT(unread_pruned));
+    for (size_t i = 0; i < count && goes_on; i++) {
+        goes_on = stays[i] || tide__generation_remove(step->port, step->dir, numbers[i]) ||
+                  TIDE_MUTANT(base_pruned_first);
     }
     tide_free(stays);
     tide_free(numbers);
@@ -564,7 +564,7 @@ void tide__checkpoint_forget(struct tide_checkpoint *c) {
 void tide_checkpoint_abort(struct tide_checkpoint *c) {
     tell_abort(c);
     if (c->manifest.generation) {
-        tide__generation_remove(port_of(c), c->dir, c->manifest.generation);
+        (void)tide__generation_remove(port_of(c), c->dir, c->manifest.generation);
     }
     tide__checkpoint_forget(c);
 }

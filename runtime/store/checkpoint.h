@@ -19,8 +19,9 @@ int tide__generation_manifest(struct tide_port *port, const char *dir, uint64_t 
 /* Every block of the generation and of those it is built on. The text names what is damaged. */
 int tide__generation_verify(struct tide_port *port, const char *dir,
                             const struct tide__manifest *manifest);
-/* Removes a generation, manifest first. */
-void tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation);
+/* Removes a generation, manifest first. False: after a crash it may be there again, and what it is
+ * built on must be too. */
+bool tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation);
 /* Frees one that is neither committed nor aborted; nobody is told. *takes*. Any thread. */
 void tide__checkpoint_forget(struct tide_checkpoint *checkpoint);
 /* The clock of the cut that this node was told of, while it is written; TIDE_NO_CLOCK: none. Any

@@ -138,7 +138,7 @@ static void remove_file(void *arg, const char *name) {
     }
 }
 
-void tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation) {
+bool tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation) {
     char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX + 16];
     tide__generation_path(dir, generation, path);
     tide__manifest_path(dir, generation, name);
@@ -148,8 +148,9 @@ void tide__generation_remove(struct tide_port *port, const char *dir, uint64_t g
     int code = port->ops->file_unlink(port, name);
     code = code == 0 || code == TIDE_ENOENT ? port->ops->directory_sync(port, path) : code;
     if (code && !TIDE_MUTANT(removal_not_synced)) {
-        return;
+        return false;
     }
     (void)port->ops->file_list(port, path, remove_file, &r);
     (void)port->ops->file_unlink(port, path);
+    return true;
 }

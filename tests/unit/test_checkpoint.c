@@ -588,6 +588,57 @@ static void crashes_leave_the_newest_generation(void **state) {
     tide_log_set(TIDE_LOG_INFO, NULL, NULL);
 }
 
+/* ---- removals of which the disk does not say that they are done ---- */
+
+static const struct tide_port_ops *disk;
+
+static int sync_all_but_second(struct tide_port *port, const char *path) {
+    return strstr(path, "/000002") ? tide_fail(TIDE_EIO, "the disk does not answer")
+                                   : disk->directory_sync(port, path);
+}
+
+/* Two that are full, the second one with an increment: of the first chain nothing is kept. */
+static void save_two_chains_run(struct fiber *f) {
+    struct saving s = {
+        .options = {.dir = "/shared/ckpt", .cut = TIDE_CUT_FUZZY, .keep = 2, .full_every = 2}};
+    struct fiber saver = {.node = f->node, .arg = &s};
+    struct tide_port *port = tide_store_of(f->node)->port;
+    struct tide_port_ops failing = *port->ops;
+    for (uint64_t generation = 1; generation <= 4; generation++) {
+        disk = port->ops;
+        failing.directory_sync = sync_all_but_second;
+        port->ops = generation == 4 ? &failing : disk;
+        save_run(&saver);
+        port->ops = disk;
+        CHECK(f, s.code == 0 && s.info.generation == generation);
+        CHECK(f, s.info.full == (generation % 2 == 1));
+    }
+}
+
+/* The second one's manifest may come back with a crash: then the first, on which it is built, must
+ * be there. */
+static void what_may_come_back_keeps_what_it_is_built_on(void **state) {
+    (void)state;
+    unsigned back = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct cluster c;
+        struct tide_file_info info;
+        open_cluster(&c, true, 1, seed);
+        tide_sim_share(c.sim, "/shared");
+        create(&c, counters(false, false));
+        run_alone(&c, 0, save_two_chains_run, NULL);
+        tide_sim_crash(c.sim, "/shared");
+        const struct tide_port_ops *ops = c.ports[0]->ops;
+        if (ops->file_info(c.ports[0], "/shared/ckpt/000002/MANIFEST.json", &info) == 0) {
+            struct restoring r = {.dir = "/shared/ckpt", .generation = 2};
+            run_alone(&c, 0, restore_run, &r);
+            back++;
+        }
+        close_cluster(&c);
+    }
+    assert_true(back > 0);
+}
+
 /* Removing a generation of which the disk does not say that its manifest is gone: a crash may bring
  * the manifest back, and then all that it stands for is there. */
 static void what_may_come_back_stays_whole(void **state) {
@@ -637,6 +688,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(rows_of_a_node_that_joined_are_in_the_sixteenth_generation),
         cmocka_unit_test(a_cut_of_rows_with_copies_is_exact),
         cmocka_unit_test(crashes_leave_the_newest_generation),
+        cmocka_unit_test(what_may_come_back_keeps_what_it_is_built_on),
         cmocka_unit_test(what_may_come_back_stays_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
