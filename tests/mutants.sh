@@ -85,7 +85,6 @@ share_update_dropped        shared   exactly_once|order
 share_forgets_unsent        shared   exactly_once|order
 share_leaves_unsent         shared   exactly_once
 share_copy_beside_row       shared,$copying copies|progress
-share_fates_untold            test_shared rows_that_are_lost_do_not_delay_the_copies_of_others
 intent_copy_stays           shared   copies
 window_death_untold         window   window
 window_ids_stay             window   exactly_once
@@ -105,6 +104,7 @@ ids_not_forgotten             test_store_recent
 window_idles_open             test_store_window
 dead_worker_counted           test_clocked
 joiner_forgotten              test_clock_limit
+share_fates_untold            test_shared rows_that_are_lost_do_not_delay_the_copies_of_others
 base_pruned_first             test_checkpoint what_may_come_back_keeps_what_it_is_built_on
 walks_awaited_of_gone         test_checkpoint a_generation_does_not_wait_for_who_has_gone
 manifest_before_shards        test_checkpoint crashes_leave_the_newest_generation

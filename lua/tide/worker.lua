@@ -129,13 +129,12 @@ local function flush_progress(self)
   self.progress_at = core.now()
 end
 
-local function check_alike(alike)
-  if alike ~= nil and type(alike) ~= "table" then
-    error(script.error("T0113", "`alike` of w:report is a table of numbers"), 3)
-  end
-  for k, v in pairs(alike or {}) do
+---@param who string what the script has called: the error is there
+local function check_numbers(who, fields)
+  if type(fields) ~= "table" then error(script.error("T0113", who .. " is a table of numbers"), 3) end
+  for k, v in pairs(fields) do
     if type(v) ~= "number" then
-      error(script.error("T0113", ("`alike` of w:report wants numbers, `%s` is a %s"):format(tostring(k), type(v))), 3)
+      error(script.error("T0113", ("%s wants numbers, `%s` is a %s"):format(who, tostring(k), type(v))), 3)
     end
   end
 end
@@ -146,7 +145,7 @@ end
 ---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
 ---@return table params
 function w_methods:report(fields)
-  check_alike(fields.alike)
+  if fields.alike ~= nil then check_numbers("`alike` of w:report", fields.alike) end
   if fields.wait == false then
     for k, v in pairs(fields) do
       if type(v) == "number" then self.partial[k] = (self.partial[k] or 0) + v end
@@ -188,12 +187,8 @@ chunk_methods.__index = chunk_methods
 ---happens to workers: so the sums of a pass hold every example.
 ---@param fields table<string, number>
 function chunk_methods:report(fields)
-  for k, v in pairs(fields) do
-    if type(v) ~= "number" then
-      error(script.error("T0113", ("chunk:report wants numbers, `%s` is a %s"):format(tostring(k), type(v))), 2)
-    end
-    self.fields[k] = (self.fields[k] or 0) + v
-  end
+  check_numbers("chunk:report", fields)
+  for k, v in pairs(fields) do self.fields[k] = (self.fields[k] or 0) + v end
 end
 
 ---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the

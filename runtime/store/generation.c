@@ -349,11 +349,14 @@ int tide__generation_call(struct tide_store *store, const struct tide_message *m
     return code ? code : answer_nothing(message);
 }
 
-/* One more node that the walk does not wait for. */
-static void said_walking(struct tide__generation *g, uint16_t node) {
+/* One more node that the walk does not wait for: it walks, or it has gone before it said so. */
+static void wait_no_more(struct tide__generation *g, uint16_t node, bool gone) {
     for (size_t i = 0; i < g->node_count; i++) {
         if (g->nodes[i] == node && !g->walks[i]) {
             g->walks[i] = true;
+            if (gone) {
+                atomic_store_explicit(&g->walk->others_gone, true, memory_order_relaxed);
+            }
             /* release: the rows that came before; pairs with wait_for_others of walk.c */
             atomic_fetch_sub_explicit(&g->walk->others_left, 1, memory_order_release);
         }
@@ -363,11 +366,8 @@ static void said_walking(struct tide__generation *g, uint16_t node) {
 void tide__generation_member(struct tide_store *store, const struct tide_member *member) {
     struct tide__generation *g = store->generation;
     const bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
-    for (size_t i = 0; g && g->walk && gone && i < g->node_count; i++) {
-        if (g->nodes[i] == member->id && !g->walks[i] && !TIDE_MUTANT(walks_awaited_of_gone)) {
-            atomic_store_explicit(&g->walk->others_gone, true, memory_order_relaxed);
-            said_walking(g, member->id);
-        }
+    if (g && g->walk && gone && !TIDE_MUTANT(walks_awaited_of_gone)) {
+        wait_no_more(g, member->id, true);
     }
 }
 
@@ -385,7 +385,7 @@ void tide__generation_cast(struct tide_store *store, uint16_t from, int op, stru
             store->cut_last = g->walk->code ? 0 : g->id;
         }
     } else {
-        said_walking(g, from);
+        wait_no_more(g, from, false);
     }
 }
 

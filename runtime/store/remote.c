@@ -438,8 +438,8 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
     }
 }
 
-/* What is registered from now on is not looked through any more when a node goes, be it this one.
- */
+/* What is registered from now on is not looked through any more when a node goes, this one
+ * included. */
 static int why_not(struct tide_store *store, uint16_t node) {
     tide_lock(&store->pending.lock);
     const bool fenced = atomic_load_explicit(&store->fenced, memory_order_relaxed) != 0 &&

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Nets among simulated nodes, one of which crashes at a moment that the seed draws: every report has all examples, whoever
-# dies before its own, replicas stay equal, and the running statistics in the table are those of who is left.
+# dies before its own, and the replicas stay equal.
 . "$(dirname "$0")/harness.sh"
 
 cat >crash.lua <<'LUA'

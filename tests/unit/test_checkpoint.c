@@ -202,8 +202,8 @@ static void cut_is_exact(bool simulated, uint64_t seed, struct job job, const ch
     }
     atomic_store(&job.stop, true);
     finish(&c, fibers, WORKERS);
-    pause_cluster(&c,
-                  100000000); /* parts of the last clocks are on their way to tables with clocks */
+    /* parts of the last clocks are on their way to tables with clocks */
+    pause_cluster(&c, 100000000);
     make_shared(&c, dir);
     add_node(&c);
     wait_members(&c, 4);
@@ -597,22 +597,22 @@ static int sync_all_but_second(struct tide_port *port, const char *path) {
                                    : disk->directory_sync(port, path);
 }
 
-/* Two that are full, the second one with an increment: of the first chain nothing is kept. */
+/* Two chains, each of a full one and an increment: of the first chain nothing is kept. */
 static void save_two_chains_run(struct fiber *f) {
     struct saving s = {
         .options = {.dir = "/shared/ckpt", .cut = TIDE_CUT_FUZZY, .keep = 2, .full_every = 2}};
     struct fiber saver = {.node = f->node, .arg = &s};
     struct tide_port *port = tide_store_of(f->node)->port;
     struct tide_port_ops failing = *port->ops;
+    failing.directory_sync = sync_all_but_second;
+    disk = port->ops;
     for (uint64_t generation = 1; generation <= 4; generation++) {
-        disk = port->ops;
-        failing.directory_sync = sync_all_but_second;
         port->ops = generation == 4 ? &failing : disk;
         save_run(&saver);
-        port->ops = disk;
         CHECK(f, s.code == 0 && s.info.generation == generation);
         CHECK(f, s.info.full == (generation % 2 == 1));
     }
+    port->ops = disk;
 }
 
 /* The second one's manifest may come back with a crash: then the first, on which it is built, must
