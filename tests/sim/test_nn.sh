@@ -1,6 +1,6 @@
 #!/bin/bash
 # Nets among simulated nodes, one of which crashes at a moment that the seed draws: every report has all examples, whoever
-# dies before its own, and the replicas stay equal.
+# dies before its own, the replicas stay equal, and the table has each epoch's running statistics.
 . "$(dirname "$0")/harness.sh"
 
 cat >crash.lua <<'LUA'
@@ -14,12 +14,14 @@ local job = nn.job {name = "crash", program = net, data = tide.data.images(nil, 
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = NODES, servers = 2}
   local run <const> = cluster:start(job)
-  local last, before
+  local last, before, statistics
   for r in run:events "report" do
     assert(r.examples == 100, ("report %d has %d examples"):format(r.n, r.examples))
     assert((r.resyncs or 0) == 0, "the replicas differ")
     assert(r.loss < (before or math.huge), "it does not learn")
-    last, before = r, r.loss
+    local digest <const> = core.digest(run.tables.states:pull {0})
+    assert(digest ~= statistics, "running statistics were not written")
+    last, before, statistics = r, r.loss, digest
     if r.n == 2 then -- some time in the next epoch, or between it and its report
       local at <const> = core.now() + 1.2 * sim.rng:uniform() * r.elapsed_s / 2
       sim.fault("crash", {node = "n" .. sim.rng:below(NODES) + 1, at = ("%dus"):format(at * 1e6 // 1)})
