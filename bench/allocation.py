@@ -23,6 +23,7 @@ spec.loader.exec_module(applications)
 
 LAYOUTS = ((1, 1), (1, 2), (2, 1))
 KGE = ["kge.lua", "--mode", "steps", "--dim", "100", "--neg", "10", "--lr", "0.1", "--eval-limit", "100", "--epochs", "3"]
+KGE_SCRIPT = os.path.join(applications.EXAMPLES, KGE[0])
 
 
 def zipf(size, power):
@@ -98,7 +99,8 @@ class Table:
     def processor_times(self, name, script, epochs, apart=False):
         """Those of four and eight nodes over that of one, in turn, by the same way of working. apart: of processes that
         train a share each side by side, which is what is to be had without any communication."""
-        if not self.wants("processor time"):
+        name = "processor time of an epoch, " + name
+        if not self.wants(name):
             return
 
         def used(nodes):
@@ -109,7 +111,7 @@ class Table:
         rounds = [[used(nodes) for nodes in (1, 4, 8)] for _ in range(self.repeats)]
         one, *more = (statistics.median(r[i] for r in rounds) for i in range(3))
         for nodes, time in zip((4, 8), more):
-            self.row(f"processor time of an epoch, {name}, {nodes} nodes over one", "x", time / one, 1.3)
+            self.row(f"{name}, {nodes} nodes over one", "x", time / one, 1.3)
 
 
 def main():
@@ -138,11 +140,14 @@ def main():
                 table.epochs(f"{model} d=100 2x1, {technique}" + ", local draws" * (sampling == "local"),
                              KGE + ["--data", data, "--model", model.lower(), "--technique", technique, "--cluster",
                                     "--sampling", sampling], (2, 1), 0.6 * peers[2])
-        for technique, sampling in (("relocate", "local"), ("replicate", "preloc")):
-            table.processor_times(f"ComplEx, {technique}" + ", local draws" * (sampling == "local"),
-                                  [os.path.join(applications.EXAMPLES, KGE[0]), *KGE[1:-2], "--workers", "1", "--data",
-                                   os.path.join(directory, "ComplEx"), "--technique", technique, "--cluster",
-                                   "--sampling", sampling], (2, 12))
+        for model, epochs in (("ComplEx", (2, 12)), ("RESCAL", (1, 5))):
+            for technique, sampling in (("relocate", "local"), ("replicate", "preloc")):
+                table.processor_times(f"{model}, {technique}" + ", local draws" * (sampling == "local"),
+                                      [KGE_SCRIPT, *KGE[1:-2], "--workers", "1", "--model", model.lower(), "--data",
+                                       os.path.join(directory, model), "--technique", technique, "--cluster",
+                                       "--sampling", sampling], epochs)
+    table.processor_times("ComplEx on WordNet in mini-batches", [KGE_SCRIPT, "--workers", "1", "--eval-limit", "100"],
+                          (1, 3))
     for layout, peer in zip(LAYOUTS, (1.87, 1.75, 2.49)):
         table.epochs("word2vec d=100 {}x{}".format(*layout), ["word2vec.lua", "--data", "generated", "--epochs", "3"],
                      layout, 0.6 * peer)
