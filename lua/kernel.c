@@ -229,7 +229,7 @@ static int core_kernel(lua_State *L) {
     const struct tide_kernel *kernel = tide_kernel_find(name);
     if (!kernel) {
         return tide__lua_raisef(L, TIDE_ENOENT,
-                                "no kernel is named \"%s\"; core.kernels() lists them", name);
+                                "no kernel is named `%s`", name);
     }
     if (kernel->parameter_count > PARAMETERS_MAX) {
         return luaL_error(L, "kernel %s declares too many parameters", name);

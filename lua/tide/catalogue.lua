@@ -249,7 +249,7 @@ entry("T0308", {
 entry("T0401", {
   title = "not found", exit = 1, name = "ENOENT", generic = true,
   explanation = "There is no table, actor, name or file as asked for.",
-  remedy = "check the name; `tide tables` and `tide actors` list what a cluster has",
+  remedy = "check the name or path; `tide tables` and `tide actors` list what a cluster has",
 })
 entry("T0402", {
   title = "malformed data", exit = 1, name = "EPROTO",

@@ -6,6 +6,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local job = require "tide.job"
+local text = require "tide.text"
 local units = require "tide.units"
 
 local cluster = {}
@@ -71,9 +72,9 @@ function cluster.directory(name) return cluster.base_directory() .. "/" .. name 
 
 ---Last lines of a node's log, for the error that its early end raises.
 local function last_lines(path, count)
-  local text = read_text(path) or ""
+  local log = read_text(path) or ""
   local lines = {}
-  for line in text:gmatch("[^\n]+") do lines[#lines + 1] = line end
+  for line in log:gmatch("[^\n]+") do lines[#lines + 1] = line end
   return table.concat(lines, "\n", math.max(1, #lines - count + 1))
 end
 
@@ -224,8 +225,23 @@ local function size_of(o, name)
   return size
 end
 
+local FIELDS <const> = {nodes = true, workers = true, servers = true, queue_limit = true, memory = true, rate = true,
+                        controllers = true}
+local RATE_FIELDS <const> = {operations = true, bytes = true}
+
+local function check_fields(what, given, known)
+  if type(given) ~= "table" then error(errors.new("T0113", what .. " wants a table of fields"), 4) end
+  for key in pairs(given) do
+    if not known[key] then
+      error(errors.new("T0113", ("%s has no field `%s`"):format(what, tostring(key)),
+        {help = text.did_you_mean(tostring(key), text.sorted_keys(known))}), 4)
+    end
+  end
+end
+
 local function rate_of(rate)
   if not rate then return {} end
+  check_fields("`rate` of tide.cluster", rate, RATE_FIELDS)
   local operations <const> = rate.operations
   if operations and (math.type(operations) ~= "integer" or operations < 1) then
     error(errors.new("T0113", {message = "tide.cluster: rate.operations is a whole number a second"}), 3)
@@ -282,6 +298,7 @@ function cluster.new(o)
   if not context then
     error(errors.new("T0113", {message = "tide.cluster works in tide.main, on the driver"}), 2)
   end
+  check_fields("tide.cluster", o, FIELDS)
   local count = o.nodes or context.nodes or 2
   local workers = o.workers or context.workers or 1
   local servers = o.servers or 0
@@ -671,24 +688,32 @@ local function wait_gone(name, timeout_s)
   end
 end
 
----Ends a cluster of `tide up`: in order, then what is left by force.
----@param o {cluster?: string, timeout_s?: number}
----@return table|nil {cluster, ended, killed}, table? err
-function cluster.down(o)
-  local name = o.cluster
+---Which cluster of `tide up` is meant: the named one, or the only one.
+---@param name? string
+---@return string|nil name, table? err
+function cluster.started(name)
   if not name then
     local running = cluster.running()
     if #running ~= 1 then
       return nil, errors.new("T1003", {message = #running == 0 and "no cluster of yours runs"
         or "several clusters run: " .. table.concat(running, ", "), help = #running > 0 and "name one" or nil})
     end
-    name = running[1]
+    return running[1]
+  end
+  if #cluster.pids(name) > 0 then return name end
+  return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)})
+end
+
+---Ends a cluster of `tide up`: in order, then what is left by force.
+---@param o {cluster?: string, timeout_s?: number}
+---@return table|nil {cluster, ended, killed}, table? err
+function cluster.down(o)
+  local name <const>, err = cluster.started(o.cluster)
+  if not name then
+    if o.cluster then unpublish(o.cluster) end
+    return nil, err
   end
   local pids = cluster.pids(name)
-  if #pids == 0 then
-    unpublish(name)
-    return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)})
-  end
   local _, replicated = endpoints(name)
   local told = true
   if replicated then

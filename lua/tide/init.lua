@@ -5,6 +5,7 @@ local job = require "tide.job"
 local options = require "tide.options"
 local script = require "tide.script"
 local table_spec = require "tide.table_spec"
+local text = require "tide.text"
 local units = require "tide.units"
 
 local tide = {
@@ -45,9 +46,11 @@ tide.zero, tide.uniform, tide.normal, tide.xavier =
 ---@param name string
 ---@return fun(arguments: table): table<string, number>
 function tide.kernel(name)
-  local kernel, err = core.kernel(name)
-  if not kernel then error(errors.from(err, "T0901"), 2) end
-  return kernel
+  local found, kernel = pcall(core.kernel, name)
+  if found then return kernel end
+  local names = {}
+  for i, known in ipairs(core.kernels()) do names[i] = known.name end
+  error(script.error("T0901", errors.from(kernel).message, {help = text.did_you_mean(tostring(name), names)}), 2)
 end
 
 ---The integers a..b as an array.

@@ -145,6 +145,7 @@ end
 ---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
 ---@return table params
 function w_methods:report(fields)
+  if type(fields) ~= "table" then error(script.error("T0113", "w:report wants a table of numbers"), 2) end
   if fields.alike ~= nil then check_numbers("`alike` of w:report", fields.alike) end
   if fields.wait == false then
     for k, v in pairs(fields) do

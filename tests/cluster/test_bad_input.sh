@@ -13,6 +13,22 @@ says err.txt 'T0113.*is no endpoint: write unix:/PATH or tcp:'
 run 3 nodes --cluster "unix:$work/nobody"
 says err.txt 'T0501.*nobody listens there'
 says_not err.txt 'tide/[a-z]+\.lua|error :' # neither a place inside the program, nor the same thing twice
+run 3 down nobody --dry-run # not asked about, nor said to be what would end
+says err.txt 'T1003.*no cluster `nobody` runs'
+cat >fields.lua <<'LUA'
+local tide = require "tide"
+local opt = tide.options {rate = {"rate", default = false}}
+tide.main(function()
+  if opt.rate then tide.cluster {rate = {operation = 5}} end
+  tide.cluster {sevrers = 1}
+end)
+LUA
+run 2 run fields.lua
+says err.txt 'T0113.*tide\.cluster has no field `sevrers`'
+says err.txt 'fields\.lua:5$'
+says err.txt 'did you mean `servers`\?'
+run 2 run fields.lua --rate
+says err.txt 'T0113.*`rate` of tide\.cluster has no field `operation`'
 
 # ---- data ----
 mkdir data && make_triples 1 data
@@ -49,13 +65,15 @@ local what = {
   deep = function() local function f(n) return 1 + f(n + 1) end return f(1) end,
   nothing = function() error(nil) end,
   raw = function() error "\27[31m\0\xff" end,
+  kernel = function() tide.kernel "mf_sgd_blok" end,
+  report = function(_, w) w:report(5) end,
   good = function() end,
 }
 local job = tide.job {
   name = "rows",
   tables = {t = tide.table {keys = tide.dense(100), width = 2, refuse_nan = opt.refuse}},
   worker = function(w)
-    if w.rank == 2 then what[opt.what](w.tables.t) end
+    if w.rank == 2 then what[opt.what](w.tables.t, w) end
     w:report {examples = 1}
   end,
 }
@@ -83,6 +101,13 @@ run 1 run rows.lua --what nothing
 says err.txt 'T0609.*worker rows/2'
 run 1 run rows.lua --what raw
 says err.txt '\\x1b\[31m\\x00\\xff' # nothing of it reaches the terminal as it is
+run 1 run rows.lua --what kernel
+says err.txt 'T0901.*no kernel is named `mf_sgd_blok`'
+says err.txt 'rows\.lua:14$'
+says err.txt 'did you mean `mf_sgd_block`\?'
+run 1 run rows.lua --what report
+says err.txt 'T0113.*w:report wants a table of numbers'
+says err.txt 'rows\.lua:15$'
 run 0 run rows.lua --what nan
 says out.txt 'not finite: 2'
 says out.txt '^ *not_finite '

@@ -290,8 +290,9 @@ describe("tide", function()
     end)
 
     it("exits with 3 when no such cluster runs", function()
-      support.cluster.down = function() return nil, errors.new("T1003", "no cluster `x` runs") end
-      assert.equal(3, tide("down x -y").code)
+      support.cluster.started = function() return nil, errors.new("T1003", "no cluster `x` runs") end
+      for _, line in ipairs {"down x -y", "down x", "down x -n"} do assert.equal(3, tide(line).code) end
+      assert.equal(0, #support.cluster.calls)
     end)
   end)
 

@@ -67,6 +67,7 @@ function support.reset()
             {name = "n3", state = "up", answer = hot(1280, 256, 0)}}
   end
   cluster.up = remember("up", {cluster = "local", endpoint = "unix:/run/c", pids = {100, 101}})
+  cluster.started = function(name) return name or "local" end
   cluster.down = remember("down", {cluster = "local", ended = 3, killed = 0})
   cluster.node_main = remember("node_main", 0)
   support.cluster = cluster

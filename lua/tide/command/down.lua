@@ -16,11 +16,13 @@ return {
   options = {arguments.shared.cluster, arguments.shared.yes, arguments.shared.dry_run},
   run = function(context)
     local o <const> = context.options
-    local name <const> = o.name or o.cluster
-    if name and not name:find("^[a-z0-9][a-z0-9._-]*$") then
-      return nil, errors.new("T0113", {message = ("`%s` is no name of a cluster"):format(name)})
+    local wanted <const> = o.name or o.cluster
+    if wanted and not wanted:find("^[a-z0-9][a-z0-9._-]*$") then
+      return nil, errors.new("T0113", {message = ("`%s` is no name of a cluster"):format(wanted)})
     end
-    local what <const> = name and "cluster `" .. text.clean(name) .. "`" or "the one cluster that runs"
+    local name <const>, none = require("tide.cluster").started(wanted)
+    if not name then return nil, errors.from(none, "T1003") end
+    local what <const> = "cluster `" .. text.clean(name) .. "`"
     if o.dry_run then
       if context.json then
         context:print(context.core.json_encode {schema = "tide.down/1", cluster = name, dry_run = true})
