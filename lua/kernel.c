@@ -228,8 +228,7 @@ static int core_kernel(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     const struct tide_kernel *kernel = tide_kernel_find(name);
     if (!kernel) {
-        return tide__lua_raisef(L, TIDE_ENOENT,
-                                "no kernel is named `%s`", name);
+        return tide__lua_raisef(L, TIDE_ENOENT, "no kernel is named `%s`", name);
     }
     if (kernel->parameter_count > PARAMETERS_MAX) {
         return luaL_error(L, "kernel %s declares too many parameters", name);

@@ -6,6 +6,7 @@
 #include "host.h"
 #include "simulator.h"
 #include "net/net.h"
+#include "operation.h"
 #include "store/store.h"
 
 #include <semaphore.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include <jansson.h>
+#include <msgpack.h>
 #include <openssl/opensslv.h>
 #include <uv/version.h>
 
@@ -594,7 +596,7 @@ static int core_serve_cost(lua_State *L) {
 
 static int core_build(lua_State *L) {
     char reason[256] = "";
-    lua_createtable(L, 0, 7);
+    lua_createtable(L, 0, 9);
 #ifdef __clang__
     set_text(L, "compiler", "clang " __clang_version__);
 #else
@@ -606,7 +608,14 @@ static int core_build(lua_State *L) {
     lua_pushfstring(L, "%d.%d.%d", UV_VERSION_MAJOR, UV_VERSION_MINOR, UV_VERSION_PATCH);
     lua_setfield(L, -2, "libuv");
     set_text(L, "jansson", JANSSON_VERSION);
+    set_text(L, "msgpack", MSGPACK_VERSION);
     set_text(L, "openssl", OPENSSL_VERSION_TEXT);
+    lua_createtable(L, 0, 2);
+    char blas[256] = "";
+    (void)tide_backend_cpu()->probe(blas, sizeof blas);
+    set_text(L, "blas", blas);
+    set_text(L, "device", tide_device_find("cpu")->name);
+    lua_setfield(L, -2, "cpu");
     const struct tide_backend *cuda = tide_backend_cuda(NULL, reason, sizeof reason);
     lua_createtable(L, 0, 2);
     set_flag(L, "available", cuda != NULL);

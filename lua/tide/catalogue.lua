@@ -201,7 +201,7 @@ entry("T0231", {
 entry("T0301", {
   title = "no such policy", exit = 2, name = "ENOENT",
   explanation = "A policy is named by a shipped name (`batching/boa`) or by the path of a Lua file.",
-  remedy = "`tide policy list` names the shipped policies",
+  remedy = "`tide policy shipped` names those that come with Tide",
 })
 entry("T0302", {
   title = "policy refused", exit = 6, name = "EINVAL",
@@ -363,7 +363,7 @@ entry("T0605", {
 entry("T0606", {
   title = "not supported", exit = 1, name = "EUNSUPPORTED", generic = true,
   explanation = "This build, or this kind of table, cannot do it.",
-  remedy = "`tide version` lists what the build contains",
+  remedy = "`tide version -v` lists what the build contains",
 })
 entry("T0607", {
   title = "refused by the other side", exit = 1, name = "EREFUSED", generic = true,
@@ -466,7 +466,7 @@ entry("T0801", {
 entry("T0901", {
   title = "unknown kernel", exit = 1, name = "ENOENT",
   explanation = "The build has no kernel of this name.",
-  remedy = "`tide version` lists the kernels of this build",
+  remedy = "`tide help kernels` lists them",
 })
 entry("T0902", {
   title = "wrong argument of a kernel", exit = 1, name = "EINVAL",

@@ -1,4 +1,4 @@
--- What `tide help` says: the ten lines of bare `tide`, pages of commands and errors, and a few topics.
+-- What `tide help` says: the lines of bare `tide`, pages of commands, errors and kernels, and a few topics.
 -- Every page is at most 80 columns wide.
 
 local arguments = require "tide.arguments"
@@ -16,8 +16,8 @@ Tide trains models with elastic parameter servers; jobs are scripts in Lua.
   tide up -n 3                   start a cluster that stays
   tide status                    what runs there
 
-Commands: run sim up down node status nodes actors tables links config
-          version help completion
+Commands: run sim repl attach up down node status stat top nodes actors tables
+          links why tap trace events move checkpoint policy config version help
 
 More: `tide help`, `tide COMMAND --help`, `tide help T0501` for an error.]]
 
@@ -116,6 +116,37 @@ local function usage_line(command)
   return line
 end
 
+---- kernels ------------------------------------------------------------------------------------------------------
+
+local function kernels_page(kernels)
+  local out = {"Kernels. `tide help NAME` explains one; a script calls tide.kernel \"NAME\" {...}.", ""}
+  local rows = {}
+  for i, kernel in ipairs(kernels) do rows[i] = {kernel.name, kernel.doc} end
+  append(out, options.two_columns(rows))
+  return table.concat(out, "\n")
+end
+
+local function argument_doc(argument)
+  if argument.required or argument.doc:find("default", 1, true) then return argument.doc end
+  local default <const> = argument.default
+  if default == nil then return argument.doc .. " (optional)" end
+  return ("%s (default %s)"):format(argument.doc, type(default) == "number" and ("%.14g"):format(default)
+    or tostring(default))
+end
+
+local function kernel_page(kernel)
+  local out = text.wrap(kernel.doc, 80)
+  append(out, {"", ("Arguments of tide.kernel \"%s\" {...}:"):format(kernel.name)})
+  local rows = {}
+  for i, argument in ipairs(kernel.parameters) do
+    rows[i] = {argument.name .. " " .. argument.type:upper(), argument_doc(argument)}
+  end
+  append(out, options.two_columns(rows))
+  return table.concat(out, "\n")
+end
+
+---- pages --------------------------------------------------------------------------------------------------------
+
 ---The page of a command: one sentence, examples, then options in groups.
 ---@param command table
 ---@return string
@@ -162,25 +193,32 @@ function usage.overview(commands)
   append(out, {"", "Options, before or after the command:"})
   append(out, options.two_columns(option_rows(arguments.global())))
   append(out, {"", "Topics, by `tide help TOPIC`:"})
-  rows = {{"errors", "all error codes"}, {"CODE", "one error, such as T0501"}}
+  rows = {{"errors", "all error codes"}, {"CODE", "one error, such as T0501"},
+          {"kernels", "all native inner loops"}, {"KERNEL", "one of them: what it computes, its arguments"}}
   for _, name in ipairs(text.sorted_keys(TOPICS)) do rows[#rows + 1] = {name, TOPICS[name][1]} end
   rows[#rows + 1] = {"config", "what a configuration file may set"}
   append(out, options.two_columns(rows))
   return table.concat(out, "\n")
 end
 
----A page by topic: a command, an error code, or one of the topics.
+---A page by topic: a command, an error code, a kernel, or one of the topics.
 ---@param topic string
 ---@param commands table<string, table>
+---@param kernels table[] as core.kernels() gives them
 ---@return string? page
 ---@return tide.error? err
-function usage.topic(topic, commands)
+function usage.topic(topic, commands, kernels)
   if commands[topic] then return usage.command(commands[topic]) end
   if topic == "errors" then return errors_page() end
+  if topic == "kernels" then return kernels_page(kernels) end
   if TOPICS[topic] then return TOPICS[topic][2] end
   local code <const> = topic:upper()
   if errors.catalogue[code] then return errors.explain(code) end
-  local names = {"errors"}
+  local names = {"errors", "kernels"}
+  for i, kernel in ipairs(kernels) do
+    if kernel.name == topic then return kernel_page(kernel) end
+    names[i + 2] = kernel.name
+  end
   for name in pairs(commands) do names[#names + 1] = name end
   for name in pairs(TOPICS) do names[#names + 1] = name end
   local help = text.did_you_mean(topic, names)

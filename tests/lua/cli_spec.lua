@@ -461,7 +461,7 @@ describe("tide", function()
     end)
 
     it("has the topics that it lists, in at most 80 columns with an example", function()
-      for _, topic in ipairs {"errors", "exit-codes", "units", "output", "config"} do
+      for _, topic in ipairs {"errors", "kernels", "exit-codes", "units", "output", "config"} do
         local r = tide("help " .. topic)
         assert.equal(0, r.code)
         assert.truthy(r.out:find("tide ", 1, true))
@@ -474,6 +474,15 @@ describe("tide", function()
       assert.equal(2, r.code)
       assert.truthy(r.err:find("error[T0112]: no help on `statsu`\nhelp: did you mean `status`", 1, true))
       assert.truthy(tide("help T0599").err:find("T05.. is about cluster and links", 1, true))
+    end)
+
+    it("lists the kernels of the build and their arguments", function()
+      assert.truthy(tide("help kernels").out:find("\n  add_rows  Adds rows.", 1, true))
+      local page <const> = tide("help add_rows").out
+      assert.truthy(page:find("\n  rows TABLE    the table\n", 1, true))
+      assert.truthy(page:find("\n  scale NUMBER  of each (default 0.5)\n", 1, true))
+      assert.truthy(page:find("\n  at U64        which (optional)\n", 1, true))
+      assert.truthy(tide("help add_row").err:find("did you mean `add_rows`", 1, true))
     end)
 
     it("gives an error's fields under --json", function()

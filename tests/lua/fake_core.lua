@@ -35,6 +35,13 @@ function fake.checkpoint_verify(_, generation)
   return true
 end
 
+function fake.kernels()
+  return {{name = "add_rows", doc = "Adds rows. A paper, section 2; this takes more than one line.",
+           parameters = {{name = "rows", type = "table", required = true, doc = "the table"},
+                         {name = "scale", type = "number", required = false, default = 0.5, doc = "of each"},
+                         {name = "at", type = "u64", required = false, doc = "which"}}}}
+end
+
 function fake.json_encode(value)
   local kind <const> = type(value)
   if kind == "string" then return quote(value) end

@@ -1,24 +1,25 @@
--- `tide help [TOPIC|CODE]`.
+-- `tide help [TOPIC|CODE|KERNEL]`.
 local errors = require "tide.errors"
 local usage = require "tide.usage"
 
 return {
   name = "help",
-  brief = "help on a command, an error or a topic",
-  summary = "Explains a command, an error code or a topic; without one, lists them.",
+  brief = "help on a command, an error, a kernel or a topic",
+  summary = "Explains a command, an error code, a kernel or a topic; without one, lists them.",
   examples = {
     {"tide help", "all commands and topics"},
     {"tide help run", "same as `tide run --help`"},
     {"tide help T0501", "what the error means and what to do"},
+    {"tide help kge_train", "what the kernel computes, and its arguments"},
   },
-  arguments = {{name = "topic", optional = true, doc = "a command, an error code, or a topic of `tide help`"}},
+  arguments = {{name = "topic", optional = true, doc = "a command, an error code, a kernel or another topic"}},
   configured = false,
   run = function(context)
     local list, by_name = require("tide.cli").commands()
     local topic <const> = context.options.topic
     local page, err
     if topic then
-      page, err = usage.topic(topic, by_name)
+      page, err = usage.topic(topic, by_name, context.core.kernels())
       if not page then return nil, err end
     else
       page = usage.overview(list)
