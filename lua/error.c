@@ -75,7 +75,7 @@ void tide__lua_push_error(lua_State *L, const char *name, const char *message, c
         lua_pop(L, 1);
     }
     struct tide_lua *host = tide__lua_host(L);
-    if (host->node) {
+    if (host->node && tide_node_name(host->node)[0]) { /* a client may have none */
         lua_pushstring(L, tide_node_name(host->node));
         lua_setfield(L, -2, "node");
     }

@@ -8,6 +8,7 @@
 -- "nothing changed"), help (instead of the catalogue's remedy), cause (another error), trace, retry_after_s, exit.
 
 local catalogue = require "tide.catalogue"
+local core = require "tide.core"
 local text = require "tide.text"
 
 local errors = {catalogue = catalogue}
@@ -162,7 +163,8 @@ end
 -- A line of the program's own modules tells a user nothing.
 local function is_inside(where)
   local module <const> = tostring(where):match("^@?(tide/[%w_/]+)%.lua:%d+$")
-  return module ~= nil and package.loaded[(module:gsub("/", "."))] ~= nil
+  local name <const> = module and module:gsub("/", ".")
+  return name ~= nil and (package.loaded[name] ~= nil or core.embedded(name) ~= nil)
 end
 
 local function paint_with(color)

@@ -41,7 +41,10 @@ says out.txt '^"n2"$'
 run 1 attach con -e 'tables.nosuch'
 says err.txt 'T0401.*no table'
 run 1 attach con -e 'policy.list()'
-says err.txt 'T0303'
+says err.txt '\[T0303\]: no run with policies' # of no node: who asked is a client
+run 1 move nosuch 0-3 n1 --cluster con
+says err.txt "T0401.*on n1: no table 'nosuch'"
+says_not err.txt 'tide/[a-z]+\.lua'
 
 # The person, first while nothing else happens, then while both workers compute.
 for case in typing multi_line history completion cancel limits detach watch; do person $case; done

@@ -241,7 +241,6 @@ describe("names", function()
   end)
 
   it("completes by raw access alone: no metamethod of a value runs", function()
-    core.embedded = core.embedded or function() return nil end
     local touched = false
     local function touch() touched = true end
     names.load {trap = setmetatable({alpha = 1, alpine = 2}, {__index = touch, __pairs = touch, __len = touch})}

@@ -28,7 +28,8 @@ function remote.find(job)
       end
     end
   end
-  return nil, errors.new("T0303", "no run with policies is going on in this cluster")
+  return nil, errors.new("T0303", "no run with policies is going on in this cluster",
+    {help = "start one whose job has `policies = {...}`; `tide policy shipped` names some"})
 end
 
 ---@param address string of the run's controller
