@@ -1,5 +1,5 @@
-# Network namespaces for real processes behind limited links. Sourced by tests/sim_vs_netns.sh, bench/ddp.sh and
-# bench/psld_link.sh; needs root, ip and tc.
+# Network namespaces for real processes behind limited links. Sourced by tests/sim_vs_netns.sh, bench/ddp.sh,
+# bench/mf_link.sh and bench/psld_link.sh; needs root, ip and tc.
 #
 # The program keeps to loopback addresses, so namespace K has 127.0.0.(K + 1) on its interface instead of on lo; other
 # programs find it under 10.77.0.(K + 1).
