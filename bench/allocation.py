@@ -81,6 +81,7 @@ class Table:
                  True)
         self.row("relocation, 1000 keys of 1000 floats a call, over a bare stream", "x",
                  rows["  rows moved, over a bare stream"], 0.85, True)
+        self.row("the same, over a bare stream from and to such rows", "x", rows["  rows moved, over that one"], 0.85, True)
 
     def processor_time(self, script, nodes, epochs, side_by_side=1):
         """User and system time of all processes for one epoch more: what start and end take is not in it."""
