@@ -3,7 +3,7 @@
 -- every push counts once.
 --   tide run bench/overload.lua [--seconds 60] [--json]
 local tide = require "tide"
-local cluster_module = require "tide.cluster"
+local client = require "tide.client"
 local core = require "tide.core"
 local opt = tide.options {
   seconds = {"of overload", default = 20}, json = {"rows as JSON", default = false},
@@ -110,7 +110,7 @@ tide.main(function()
   watcher:wait()
   run:wait()
   local memory
-  for _, node in ipairs(cluster_module.gather_inside {op = "status"}) do
+  for _, node in ipairs(client.gather_inside {op = "status"}) do
     if node.name == "s1" then memory = node.answer.memory end
   end
   local keys = {}

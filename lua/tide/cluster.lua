@@ -1,180 +1,20 @@
--- Clusters: node processes on this machine (for a run, or left behind by `tide up`), and how one attaches to them.
---
--- A run's cluster lives in the driver's process tree: the driver is the controller node, every worker node a child
--- that dies with it. A cluster of `tide up` is one detached controller process whose children are the nodes; its run
--- directory (mode 0700, under $XDG_RUNTIME_DIR/tide or /tmp/tide-<uid>) tells where it is and which processes it has.
+-- The cluster of a run, `tide.cluster {}`: it lives in the driver's process tree. The driver is the controller node,
+-- every worker node a child that dies with it.
+local children = require "tide.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
-local job = require "tide.job"
 local text = require "tide.text"
 local units = require "tide.units"
 
 local cluster = {}
 cluster.__index = cluster
 
-local JOIN_S <const> = 10
 local CLOSE_S <const> = 3
-local DOWN_S <const> = 30
 local POLL_S <const> = 0.02
 local PROCESSES_MAX <const> = 256
 local SIMULATED_MAX <const> = 4000
 
 cluster.context = nil ---@type table|nil what the driver knows: options of the command, script, run id
-
----- small things --------------------------------------------------------------------------------------------------
-
-local function read_text(path)
-  local file <close> = io.open(path, "rb")
-  return file and file:read("a") or nil
-end
-
----The program of this process, to start nodes with: how it was called, seen from the program's own state.
----@return string
-local function program()
-  local context = cluster.context
-  return context and context.program or cluster.program or (arg and arg[0]) or "/proc/self/exe"
-end
-
-local function shell_quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
-
----Start time of a process in clock ticks: a pid alone may have been given to another.
----@param pid integer
----@return string|nil
-function cluster.start_time(pid)
-  local stat = read_text(("/proc/%d/stat"):format(pid))
-  -- The name in brackets may hold blanks; fields are counted behind it, state is the third.
-  local rest = stat and stat:match("^.*%) (.*)$")
-  if not rest then return nil end
-  local index = 2
-  local state
-  for field in rest:gmatch("%S+") do
-    index = index + 1
-    if index == 3 then state = field end
-    if index == 22 then return state ~= "Z" and field or nil end
-  end
-  return nil
-end
-
-local function user_id()
-  return (read_text("/proc/self/status") or ""):match("\nUid:%s*(%d+)") or "0"
-end
-
----@return string directory that holds a directory for each running cluster of this user
-function cluster.base_directory()
-  local runtime = os.getenv("XDG_RUNTIME_DIR")
-  -- The rule of node.c, which puts sockets there: their paths must be absolute and short.
-  if runtime and runtime:find("^/") and #runtime < 64 then return runtime .. "/tide" end
-  return "/tmp/tide-" .. user_id()
-end
-
----@param name string
-function cluster.directory(name) return cluster.base_directory() .. "/" .. name end
-
----Last lines of a node's log, for the error that its early end raises.
-local function last_lines(path, count)
-  local log = read_text(path) or ""
-  local lines = {}
-  for line in log:gmatch("[^\n]+") do lines[#lines + 1] = line end
-  return table.concat(lines, "\n", math.max(1, #lines - count + 1))
-end
-
-local function describe_end(ended)
-  if ended.signal and ended.signal ~= 0 then return ("ended by signal %d"):format(ended.signal) end
-  return ("ended with exit code %d"):format(ended.status or -1)
-end
-
----- children ------------------------------------------------------------------------------------------------------
-
----A simulated node in place of a process, with the same face.
-local function simulated_process(o)
-  local handle = core.sim_node {name = o.name, cluster = o.cluster, join = o.endpoint, workers = o.workers,
-                                no_store = o.no_store, queue_limit = o.queue_limit, memory = o.memory,
-                                rate_operations = o.rate_operations, rate_bytes = o.rate_bytes}
-  return {
-    pid = function() return 0 end,
-    signal = function() core.sim_kill(handle) end,
-    ended = function() return core.sim_ended(handle) end,
-  }
-end
-
----@return table child {name, process, log}
-local function start_child(o)
-  if core.simulated() then return {name = o.name, process = simulated_process(o)} end
-  local argv = {program(), "node", "--join", o.endpoint, "--cluster", o.cluster, "--name", o.name,
-                "--workers", tostring(o.workers)}
-  if o.no_store then argv[#argv + 1] = "--no-store" end
-  for _, name in ipairs {"queue_limit", "memory", "rate_operations", "rate_bytes"} do
-    if o[name] then table.move({"--" .. name:gsub("_", "-"), tostring(o[name])}, 1, 2, #argv + 1, argv) end
-  end
-  local process, err = core.process(argv, {output = o.log})
-  if not process then error(errors.from(err, "T1001"), 0) end
-  return {name = o.name, process = process, log = o.log}
-end
-
-local function child_failure(child, ended)
-  local seen_before <const> = cluster.context and cluster.context.interrupts or 0
-  if core.interrupted() > seen_before then -- a terminal's Ctrl-C goes to the nodes too, and one that starts just ends
-    return errors.new("T0210", {message = ("interrupted before node %s had joined"):format(child.name),
-                                state = "the other nodes were stopped"})
-  end
-  local tail = child.log and last_lines(child.log, 5) or ended.reason or ""
-  return errors.new("T1001", {
-    message = ("node %s %s before it had joined%s"):format(child.name, describe_end(ended),
-      tail ~= "" and "; its log ends with:\n" .. tail or ""),
-    where = child.log, node = child.name, state = "the other nodes were stopped"})
-end
-
----Waits until all children are up members; raises with the log of the first that is not.
-local function wait_up(children, timeout_s)
-  local deadline = core.now() + timeout_s
-  while true do
-    local up = {}
-    for _, member in ipairs(core.members()) do
-      if member.state == "up" then up[member.name] = true end
-    end
-    local missing
-    for _, child in ipairs(children) do
-      local ended = child.process:ended()
-      if ended then error(child_failure(child, ended), 0) end
-      if not up[child.name] then missing = missing or child end
-    end
-    if not missing then return end
-    if core.now() > deadline then
-      error(errors.new("T1001", {message = ("node %s has not joined after %g s"):format(missing.name, timeout_s),
-                                 where = missing.log, node = missing.name}), 0)
-    end
-    core.sleep(POLL_S)
-  end
-end
-
-local function wait_ended(children, timeout_s)
-  local deadline = core.now() + timeout_s
-  while true do
-    local running = {}
-    for _, child in ipairs(children) do
-      if not child.process:ended() then running[#running + 1] = child end
-    end
-    if #running == 0 or core.now() > deadline then return running end
-    core.sleep(POLL_S)
-  end
-end
-
----Waits until this node knows that they have ended: a second cluster of the script has nodes of the same names.
----@param members table[] with their ids
-local function wait_members_gone(members, timeout_s)
-  local deadline = core.now() + timeout_s
-  while core.now() < deadline do
-    local there = {}
-    for _, member in ipairs(core.members()) do there[member.id] = member.state == "up" end
-    local left
-    for _, member in ipairs(members) do left = left or there[member.id] end
-    if not left then return end
-    core.sleep(POLL_S)
-  end
-end
-cluster.wait_members_gone = wait_members_gone
-
----- the cluster of a run ------------------------------------------------------------------------------------------
 
 ---@param name string of a member
 ---@return string address of its agent
@@ -257,7 +97,7 @@ local function start_controllers(self, count)
   local node = core.node()
   for i = 1, count - 1 do
     local name = "c" .. i
-    local child = start_child {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = 0,
+    local child = children.start {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = 0,
                                no_store = true, log = ("%s/node-%s.log"):format(self.context.directory, name)}
     self.controllers[i], self.children[#self.children + 1] = child, child
   end
@@ -270,13 +110,13 @@ local function share_control(count)
     local missing = err.name == "EUNSUPPORTED" or err.name == "EVERSION"
     error(missing and errors.new("T1004", {message = err.message}) or errors.from(err), 0)
   end
-  local deadline = core.now() + JOIN_S
+  local deadline = core.now() + children.join_s
   local own = core.node().id
   while true do
     local controller = core.node().controller
     if controller ~= 0 and controller ~= own then return end
     if core.now() > deadline then
-      error(errors.new("T1001", {message = ("no other controller commands after %g s"):format(JOIN_S)}), 0)
+      error(errors.new("T1001", {message = ("no other controller commands after %g s"):format(children.join_s)}), 0)
     end
     core.sleep(POLL_S)
   end
@@ -320,13 +160,13 @@ function cluster.new(o)
       for i = 1, servers + count do
         local serves = i <= servers
         local name = serves and "s" .. i or "n" .. i - servers
-        self.children[#self.children + 1] = start_child {
+        self.children[#self.children + 1] = children.start {
           endpoint = node.endpoint, cluster = node.cluster, name = name, workers = serves and 0 or workers,
           no_store = servers > 0 and not serves, log = ("%s/node-%s.log"):format(context.directory, name),
           queue_limit = queue_limit, memory = memory, rate_operations = rate.operations, rate_bytes = rate.bytes,
         }
       end
-      wait_up(self.children, JOIN_S)
+      children.wait_up(self.children)
       if o.controllers then share_control(o.controllers) end
     end)
     if not ok then
@@ -360,8 +200,7 @@ function cluster:agents()
 end
 
 require("tide.elastic").extend(cluster, {
-  start_child = start_child, wait_up = wait_up, wait_ended = wait_ended, adopt_members = adopt_members,
-  join_s = JOIN_S, nodes_max = PROCESSES_MAX,
+  adopt_members = adopt_members, nodes_max = PROCESSES_MAX,
 })
 
 ---@param job_ tide.job
@@ -419,404 +258,14 @@ function cluster:close()
   end
   core.ends(ids)
   for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end
-  if #(self.controllers or {}) > 0 then wait_members_gone(self.members or {}, CLOSE_S) end -- one of them knows why
+  if #self.controllers > 0 then children.wait_members_gone(self.members or {}, CLOSE_S) end -- one of them knows why
   for _, child in ipairs(self.members and self.controllers or self.children) do child.process:signal(15) end
-  for _, child in ipairs(wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
-  wait_ended(self.children, 1)
-  wait_members_gone(self.members or {}, CLOSE_S)
+  for _, child in ipairs(children.wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
+  children.wait_ended(self.children, 1)
+  children.wait_members_gone(self.members or {}, CLOSE_S)
   core.tables_forget() -- their rows went with the nodes: the script's next cluster makes its own
 end
 
 cluster.__close = cluster.close
-
----- `tide node` ---------------------------------------------------------------------------------------------------
-
-local AGENT <const> = [[return require("tide.agent").main(...)]]
-
-local PRIVATE <const> = 448 -- 0700: who can write there could pose as a node
-
----@return true|nil, table? err
-local function make_directories(name)
-  for _, path in ipairs {cluster.base_directory(), cluster.directory(name)} do
-    local ok, err = core.mkdir(path, PRIVATE)
-    if not ok then
-      return nil, errors.new("T0403", {message = ("the run directory cannot be made: %s"):format(err.message),
-        where = path, help = "$XDG_RUNTIME_DIR must be a directory of yours; without it /tmp is used"})
-    end
-  end
-  return true
-end
-
----Writes what others need to find a cluster: endpoint, and pid with start time of its processes.
-local function publish(name, endpoint, pids)
-  local directory = cluster.directory(name)
-  local ok, err = make_directories(name)
-  if not ok then return nil, err end
-  local lines = {}
-  for _, pid in ipairs(pids) do lines[#lines + 1] = ("%d %s"):format(pid, cluster.start_time(pid) or "0") end
-  ok, err = core.file_write(directory .. "/pids", table.concat(lines, "\n") .. "\n")
-  if ok then ok, err = core.file_write(directory .. "/endpoint", endpoint .. "\n") end
-  return ok, err
-end
-
-local function unpublish(name)
-  local directory = cluster.directory(name)
-  core.file_remove(directory .. "/endpoint")
-  core.file_remove(directory .. "/pids")
-end
-cluster.publish, cluster.unpublish = publish, unpublish
-
----@return integer pid of this process
-function cluster.own_pid()
-  return math.tointeger((read_text("/proc/self/stat") or "0"):match("^(%d+)")) or 0
-end
-
-local function complain(err)
-  io.stderr:write(errors.format(errors.from(err), {}), "\n")
-  return errors.exit(errors.from(err))
-end
-
----Body of `tide node`: joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
----@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
----  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer}
----@return integer exit code
-function cluster.node_main(o)
-  local ok, err = core.node_start {
-    join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
-    state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
-    rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
-  }
-  if not ok then
-    local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")
-    return complain(missing and errors.new("T1004", {message = err.message}) or err)
-  end
-  local ended
-  if o.controller then
-    ended, err = core.node_run([[return require("tide.cluster").control(...)]], "@tide/cluster.lua", {
-      cluster = core.node().cluster, nodes = o.nodes or 0, workers = o.node_workers or 1, program = program()})
-  else
-    ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = program()})
-  end
-  if not ended then
-    core.node_stop(0)
-    return complain(err)
-  end
-  if ended.why == "dead" then
-    core.node_stop(0)
-    return complain(errors.new("T0509", {
-      message = "the cluster has declared this node dead: " .. tostring(ended.reason or "no reason given")}))
-  end
-  core.node_stop(ended.why == "leave" and (o.grace_s or 25) or 0)
-  return 0
-end
-
----Control actor of a cluster of `tide up`: starts the nodes as children, publishes where the cluster is, and ends
----with them on SIGTERM.
----@param a {cluster: string, nodes: integer, workers: integer}
-function cluster.control(a)
-  cluster.program = a.program
-  local node = core.node()
-  local directory = cluster.directory(a.cluster)
-  local children = {}
-  local ok, err = pcall(function()
-    for i = 1, a.nodes do
-      children[i] = start_child {
-        endpoint = node.endpoint, cluster = a.cluster, name = "n" .. i, workers = a.workers,
-        log = ("%s/node-n%d.log"):format(directory, i),
-      }
-    end
-    wait_up(children, JOIN_S)
-  end)
-  if not ok then
-    for _, child in ipairs(children) do child.process:signal(9) end
-    error(err, 0)
-  end
-  local pids = {cluster.own_pid()}
-  for _, child in ipairs(children) do pids[#pids + 1] = child.process:pid() end
-  ok, err = publish(a.cluster, node.endpoint, pids)
-  if not ok then
-    for _, child in ipairs(children) do child.process:signal(9) end
-    error(errors.from(err), 0)
-  end
-  core.register("control")
-  local ending
-  while not ending do
-    local message = core.receive(0.1)
-    if message and message.kind == "call" and type(message.value) == "table" and message.value.op == "quit" then
-      core.answer(message, {})
-      ending = true
-    elseif message and message.kind == "call" then
-      core.answer_error(message, errors.new("T0113", "this request is not known"))
-    elseif message and message.kind == "stop" then
-      ending = true
-    end
-    ending = ending or core.interrupted() > 0
-  end
-  for _, child in ipairs(children) do child.process:signal(15) end
-  for _, child in ipairs(wait_ended(children, DOWN_S)) do child.process:signal(9) end
-  unpublish(a.cluster)
-  return {why = "now"}
-end
-
----- `tide up`, `tide down`, attaching ------------------------------------------------------------------------------
-
----@return string[] names of this user's clusters whose controller runs
-function cluster.running()
-  local names = {}
-  for _, name in ipairs(core.file_list(cluster.base_directory()) or {}) do
-    if cluster.pids(name)[1] then names[#names + 1] = name end
-  end
-  table.sort(names)
-  return names
-end
-
----@param name string
----@return integer[] pids of the cluster's processes that still run, controller first; a reused pid is not counted
-function cluster.pids(name)
-  local pids = {}
-  for pid, started in (read_text(cluster.directory(name) .. "/pids") or ""):gmatch("(%d+) (%d+)") do
-    local number = math.tointeger(tonumber(pid))
-    if cluster.start_time(number) == started then pids[#pids + 1] = number end
-  end
-  return pids
-end
-
----Where the cluster can be entered: one endpoint, its controller's, or one of each process that still runs.
----@param name string
----@return string[] endpoints
----@return boolean replicated the controllers are several
-local function endpoints(name)
-  local all, alive = {}, {}
-  for line in (read_text(cluster.directory(name) .. "/endpoint") or ""):gmatch("[^\n]+") do all[#all + 1] = line end
-  if #all <= 1 then return all, false end
-  local i = 0
-  for pid, started in (read_text(cluster.directory(name) .. "/pids") or ""):gmatch("(%d+) (%d+)") do
-    i = i + 1
-    if cluster.start_time(math.tointeger(tonumber(pid))) == started then alive[#alive + 1] = all[i] end
-  end
-  return alive, true
-end
-
----Starts this program in a session of its own, its output in `log`, whose last line tells the exit code. There is no
----node in this process yet that could start children, hence the shell; not by os.execute, which loses a Ctrl-C that
----comes meanwhile.
----@return integer|nil session
-local function start_detached(log, ...)
-  local words = {shell_quoted(program())}
-  for _, word in ipairs {...} do words[#words + 1] = shell_quoted(word) end
-  local script = shell_quoted(table.concat(words, " ") .. "; echo ended $?")
-  local pipe = io.popen(("setsid sh -c %s </dev/null >>%s 2>&1 & echo $!"):format(script, shell_quoted(log)))
-  local session = pipe and pipe:read "n"
-  if pipe then pipe:close() end
-  return session
-end
-
----@param log string of start_detached
----@return string|nil exit code, once the process has ended
-local function ended_status(log)
-  return ("\n" .. (read_text(log) or "")):match("\nended (%d+)\n$")
-end
-
----Ends what start_detached started, by force.
----@param session integer
----@param log string
-local function end_detached(session, log)
-  if ended_status(log) then return end
-  -- The leader first: it may not have made its session yet, and starts nothing any more then.
-  os.execute(("kill -s KILL %d 2>/dev/null; kill -s KILL -- -%d 2>/dev/null"):format(session, session))
-end
-cluster.start_detached, cluster.ended_status, cluster.end_detached = start_detached, ended_status, end_detached
-cluster.last_lines = last_lines
-
----Starts a cluster that stays when this process ends.
----@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer, state?: string}
----@return table|nil {cluster, endpoint, pids}, table? err
-function cluster.up(o)
-  local name = o.cluster or "local"
-  if not job.is_identifier(name) then
-    return nil, errors.new("T0113", ("`%s` is no name for a cluster"):format(tostring(name)))
-  end
-  if cluster.pids(name)[1] then
-    return nil, errors.new("T1002", {message = ("cluster `%s` runs already"):format(name)})
-  end
-  unpublish(name)
-  local made, err = make_directories(name)
-  if not made then return nil, err end
-  core.watch_interrupts() -- what was started would go on by itself
-  if o.controllers then return require("tide.replicated").up(o) end
-  local log = cluster.directory(name) .. "/controller.log"
-  core.file_remove(log)
-  local session = start_detached(log, "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
-    "--node-workers", tostring(o.workers or 1), "--no-store", "--workers", "0")
-  if not session then
-    return nil, errors.new("T1001", {message = "the controller's process could not be started", where = log})
-  end
-  local deadline = core.now() + JOIN_S + 5
-  while core.now() < deadline do
-    local endpoint = read_text(cluster.directory(name) .. "/endpoint")
-    if core.interrupted() > 0 then
-      end_detached(session, log)
-      unpublish(name)
-      return nil, errors.new("T0210", {message = ("interrupted before cluster `%s` was up"):format(name),
-        state = "what had been started was stopped"})
-    end
-    if endpoint then
-      return {cluster = name, endpoint = endpoint:match("^[^\n]*"), pids = cluster.pids(name), log = log}
-    end
-    local status = ended_status(log)
-    if status then
-      unpublish(name)
-      return nil, errors.new("T1001", {message = ("the controller ended with exit code %s; its log ends with:\n%s")
-        :format(status, last_lines(log, 8))})
-    end
-    core.sleep(POLL_S)
-  end
-  cluster.down {cluster = name}
-  return nil, errors.new("T1001", {message = "the cluster did not come up in time", where = log})
-end
-
-local function signal_pid(pid, signal)
-  os.execute(("kill -%s %d 2>/dev/null"):format(signal, pid))
-end
-
-local function wait_gone(name, timeout_s)
-  local deadline = core.now() + timeout_s
-  while true do
-    local pids = cluster.pids(name)
-    if #pids == 0 or core.now() > deadline then return pids end
-    core.sleep(POLL_S)
-  end
-end
-
----Which cluster of `tide up` is meant: the named one, or the only one.
----@param name? string
----@return string|nil name, table? err
-function cluster.started(name)
-  if not name then
-    local running = cluster.running()
-    if #running ~= 1 then
-      return nil, errors.new("T1003", {message = #running == 0 and "no cluster of yours runs"
-        or "several clusters run: " .. table.concat(running, ", "), help = #running > 0 and "name one" or nil})
-    end
-    return running[1]
-  end
-  if #cluster.pids(name) > 0 then return name end
-  return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)})
-end
-
----Ends a cluster of `tide up`: in order, then what is left by force.
----@param o {cluster?: string, timeout_s?: number}
----@return table|nil {cluster, ended, killed}, table? err
-function cluster.down(o)
-  local name <const>, err = cluster.started(o.cluster)
-  if not name then
-    if o.cluster then unpublish(o.cluster) end
-    return nil, err
-  end
-  local pids = cluster.pids(name)
-  local _, replicated = endpoints(name)
-  local told = true
-  if replicated then
-    told = require("tide.replicated").quit(name)
-  else
-    signal_pid(pids[1], "TERM")
-  end
-  local left = told and wait_gone(name, o.timeout_s or DOWN_S) or pids
-  for _, pid in ipairs(left) do signal_pid(pid, "KILL") end
-  if #left > 0 then wait_gone(name, 2) end
-  unpublish(name)
-  return {cluster = name, ended = #pids, killed = #left}
-end
-
----Where a cluster is: by name, by endpoint, or the only one that runs.
----@param wanted? string
----@return string|nil endpoint, table? err, string? name
-function cluster.resolve(wanted)
-  if wanted and wanted:find(":", 1, true) then
-    -- Sockets of this user's clusters lie in a directory that is called as the cluster.
-    local base <const> = "unix:" .. cluster.base_directory() .. "/"
-    return wanted, nil, wanted:sub(1, #base) == base and wanted:sub(#base + 1):match "^([^/]+)/" or nil
-  end
-  if wanted and wanted:find("/", 1, true) then return "unix:" .. wanted end
-  local name = wanted
-  if not name then
-    local running = cluster.running()
-    if #running ~= 1 then
-      return nil, errors.new("T0501", {message = #running == 0 and "no cluster of yours runs"
-        or "several clusters run: " .. table.concat(running, ", "),
-        help = #running > 0 and "name one by --cluster" or nil})
-    end
-    name = running[1]
-  end
-  local alive = endpoints(name)
-  if not alive[1] or not cluster.pids(name)[1] then
-    return nil, errors.new("T0501", {message = ("no cluster `%s` runs here"):format(name)})
-  end
-  return alive[1], nil, name
-end
-
----Makes this process a client of a cluster: it sees members and may call their actors.
----@param o {cluster?: string, endpoint?: string, timeout_s?: number}
----@return true|nil, table? err
-function cluster.attach(o)
-  local endpoint, err, name = cluster.resolve(o.endpoint or o.cluster)
-  if not endpoint then return nil, err end
-  local ok, problem = core.node_start {client = true, join = endpoint, cluster = name, workers = 0, no_store = true}
-  if not ok then return nil, errors.from(problem, "T0501") end
-  return true
-end
-
----What this process knows of the cluster it is attached to.
----@return table {node, members}
-function cluster.snapshot()
-  return {node = core.node(), members = core.members()}
-end
-
----Asks the agents of all nodes that are up.
----@param what "status"|"events"|"hottest"
----@param more? table what the question says besides
----@return table|nil array of {name, id, state, answer | error} , table? err
-function cluster.gather(what, more)
-  local request = {op = what}
-  for k, v in pairs(more or {}) do request[k] = v end
-  return core.node_run([[return require("tide.cluster").gather_inside(...)]], "@tide/cluster.lua", request)
-end
-
----Asks the agent of the first node that is up.
----@param request table {op=, ...}
----@return table? answer
----@return table? err
-function cluster.ask_one(request)
-  return core.node_run([[return require("tide.cluster").ask_one_inside(...)]], "@tide/cluster.lua", request)
-end
-
-local ASK_S <const> = 3600
-
-function cluster.ask_one_inside(request)
-  for _, member in ipairs(core.members()) do
-    local address = member.state == "up" and core.whereis(member.name .. "/agent")
-    if address then
-      local answer, err = core.call(address, request, ASK_S)
-      if not answer then return {error = errors.to_data(errors.from(err))} end
-      return {answer = answer}
-    end
-  end
-  return {error = errors.to_data(errors.new("T0501", {message = "the cluster has no node that is up"}))}
-end
-
-function cluster.gather_inside(request)
-  local rows = {}
-  for _, member in ipairs(core.members()) do
-    local row = {name = member.name, id = member.id, state = member.state}
-    if member.state == "up" then
-      local address = core.whereis(member.name .. "/agent")
-      local answer, err
-      if address then answer, err = core.call(address, request, 5) end
-      row.answer, row.error = answer, err and errors.to_data(errors.from(err))
-    end
-    rows[#rows + 1] = row
-  end
-  return rows
-end
 
 return cluster

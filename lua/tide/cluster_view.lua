@@ -10,20 +10,20 @@ local cluster_view = {}
 
 ---Runs `f` while this process is a client of the cluster.
 ---@param context tide.context
----@param f fun(cluster: table): any, tide.error?
+---@param f fun(client: table): any, tide.error?
 ---@return any result nil on failure
 ---@return tide.error? err
 function cluster_view.attached(context, f)
-  local cluster <const> = require "tide.cluster"
+  local client <const> = require "tide.client"
   local wanted <const> = context.options.cluster
   if context.verbose then context:say("connecting to " .. (wanted and text.clean(wanted) or "the cluster")) end
-  local ok, err = cluster.attach {cluster = wanted, timeout_s = context.timeout_s}
+  local ok, err = client.attach {cluster = wanted, timeout_s = context.timeout_s, verbose = context.verbose}
   if not ok then return nil, errors.from(err, "T0501") end
   local done, result, problem = xpcall(f, function(raised)
     local failure = errors.from(raised)
     failure.trace = failure.trace or debug.traceback("", 2)
     return failure
-  end, cluster)
+  end, client)
   context.core.node_stop(0)
   if not done then return nil, result end
   return result, problem and errors.from(problem) or nil
@@ -130,12 +130,12 @@ end
 
 ---Everything, in one round of questions. Call it attached.
 ---@param context tide.context
----@param cluster table
+---@param client table
 ---@return table? view {cluster, view, nodes, tables, table_parts, actors, links}
 ---@return tide.error? err
-function cluster_view.collect(context, cluster)
+function cluster_view.collect(context, client)
   local core <const> = context.core
-  local rows, err = cluster.gather "status"
+  local rows, err = client.gather "status"
   if not rows then return nil, errors.from(err) end
   local members <const> = core.members()
   local mine <const> = core.node() or {}
@@ -162,7 +162,7 @@ end
 ---@return table? view see collect
 ---@return tide.error? err
 function cluster_view.read(context)
-  return cluster_view.attached(context, function(cluster) return cluster_view.collect(context, cluster) end)
+  return cluster_view.attached(context, function(client) return cluster_view.collect(context, client) end)
 end
 
 return cluster_view

@@ -70,7 +70,7 @@ function driver.run(o)
   local id = o.simulated and "sim-" .. o.seed or new_run_id()
   local endpoint, name
   if o.cluster then
-    endpoint, err, name = require("tide.cluster").resolve(o.cluster)
+    endpoint, err, name = require("tide.client").resolve(o.cluster)
     if not endpoint then return complain(err, o) end
   end
   core.log_level(o.verbose and "info" or "warn")
@@ -265,6 +265,8 @@ function driver.main(a)
   local tide = require "tide"
   tide.output = {json = a.json or false, plain = a.plain or false, quiet = a.quiet or false}
   require("tide.cluster").context = context
+  local children <const> = require "tide.children"
+  children.program, children.interrupts = context.program or children.program, context.interrupts
   own_print(context)
   local loaded, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "driver"}
   if not loaded then

@@ -1,5 +1,6 @@
 -- Clusters that a script started grow and shrink while runs go on: nodes that hold rows come and leave in order.
 -- Methods of tide.cluster, which gives what they need of it.
+local children = require "tide.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local job = require "tide.job"
@@ -9,7 +10,7 @@ local elastic = {}
 local DRAIN_S <const> = 60
 
 ---@param cluster table class of tide.cluster
----@param tools table its start_child, wait_up, wait_ended, adopt_members, join_s, nodes_max
+---@param tools table its adopt_members, nodes_max
 function elastic.extend(cluster, tools)
   -- The member of that name, once it is up.
   local function member_named(name)
@@ -40,10 +41,10 @@ function elastic.extend(cluster, tools)
       error(errors.new("T0113", {message = ("`%s` cannot be the name of one more node"):format(name)}), 2)
     end
     local node = core.node()
-    local child = tools.start_child {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = workers,
+    local child = children.start {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = workers,
                                no_store = workers > 0, log = ("%s/node-%s.log"):format(self.context.directory, name)}
     self.children[#self.children + 1] = child
-    tools.wait_up({child}, tools.join_s)
+    children.wait_up {child}
     tools.adopt_members(self)
     for _, each in ipairs(self:agents()) do
       if each.name == name then
@@ -79,7 +80,7 @@ function elastic.extend(cluster, tools)
         break
       end
     end
-    if #tools.wait_ended({self.children[index]}, DRAIN_S) > 0 then
+    if #children.wait_ended({self.children[index]}, DRAIN_S) > 0 then
       error(errors.new("T0510", {message = ("node %s has not left after %g s"):format(name, DRAIN_S), node = name}), 2)
     end
     table.remove(self.children, index)

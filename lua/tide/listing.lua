@@ -45,12 +45,12 @@ function listing.print(context, rows, columns, schema)
 end
 
 -- Prints once, or again and again with --watch until a signal, --timeout or an error.
-local function print_until_done(command, context, cluster)
+local function print_until_done(command, context, client)
   local core <const> = context.core
   local every <const> = context.options.watch and math.max(WATCH_MIN_S, context.options.watch)
   local deadline <const> = context.timeout_s and core.now() + context.timeout_s
   while true do
-    local view, err = (command.collect or cluster_view.collect)(context, cluster)
+    local view, err = (command.collect or cluster_view.collect)(context, client)
     if not view then return nil, err end
     local ok, problem = listing.print(context, command.rows(view, context), command.columns, command.schema)
     if not ok then return nil, problem end
@@ -64,13 +64,13 @@ end
 
 ---Makes a listing command.
 ---@param command table name, brief, summary, examples, columns, schema, rows(view, context), options; collect(context,
----  cluster) -> view: by default cluster_view.collect
+---  client) -> view: by default cluster_view.collect
 ---@return table command
 function listing.command(command)
   local own = command.options or {}
   command.options = table.move(OPTIONS, 1, #OPTIONS, #own + 1, table.move(own, 1, #own, 1, {}))
   function command.run(context)
-    return cluster_view.attached(context, function(cluster) return print_until_done(command, context, cluster) end)
+    return cluster_view.attached(context, function(client) return print_until_done(command, context, client) end)
   end
   return command
 end

@@ -36,14 +36,14 @@ local function by_node(k)
   return table.concat(parts, ", ")
 end
 
----@param cluster table attached
+---@param client table attached
 ---@param name string of the table
 ---@param parts table[] what its stats() say on each node, with `node`
 ---@param top integer keys wanted
 ---@return table? found {relocate_p50_s=, relocate_p99_s=, hottest=}
 ---@return table? err
-function locality.look(cluster, name, parts, top)
-  local rows, err = cluster.gather("hottest", {tables = {name}, count = math.max(4 * top, KEYS_MIN)})
+function locality.look(client, name, parts, top)
+  local rows, err = client.gather("hottest", {tables = {name}, count = math.max(4 * top, KEYS_MIN)})
   if not rows then return nil, err end
   local answers, times = {}, {}
   for _, row in ipairs(rows) do answers[row.name] = row.answer and row.answer[name] end

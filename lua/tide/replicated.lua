@@ -1,7 +1,10 @@
 -- A cluster of `tide up --controllers N`: every node is a process of its own, so that none ends with another. The first
 -- ones, c1 to cN, hold what the controller decides, and no rows and no workers: the end of one of them costs nothing.
-local cluster = require "tide.cluster"
+local children = require "tide.children"
+local client = require "tide.client"
 local core = require "tide.core"
+local detached = require "tide.detached"
+local directory = require "tide.directory"
 local errors = require "tide.errors"
 
 local replicated = {}
@@ -10,8 +13,8 @@ local POLL_S <const> = 0.02
 local JOIN_S <const> = 15
 local QUIT_S <const> = 2
 
-local function socket_of(name, node) return ("unix:%s/%s.sock"):format(cluster.directory(name), node) end
-local function log_of(name, node) return ("%s/node-%s.log"):format(cluster.directory(name), node) end
+local function socket_of(name, node) return ("unix:%s/%s.sock"):format(directory.of(name), node) end
+local function log_of(name, node) return ("%s/node-%s.log"):format(directory.of(name), node) end
 
 ---@return integer session
 local function start(name, node, words)
@@ -19,21 +22,21 @@ local function start(name, node, words)
   core.file_remove(log)
   local argv = {"node", "--cluster", name, "--name", node, "--listen", socket_of(name, node)}
   table.move(words, 1, #words, #argv + 1, argv)
-  local session = cluster.start_detached(log, table.unpack(argv))
+  local session = detached.start(log, table.unpack(argv))
   if not session then
     error(errors.new("T1001", {message = ("the process of node %s could not be started"):format(node), where = log}), 0)
   end
   return session
 end
 
----What the log of a node says if its process has ended; start_detached writes that line.
+---What the log of a node says if its process has ended; detached.start writes that line.
 local function ended(name, node)
   local log = log_of(name, node)
-  local status = cluster.ended_status(log)
+  local status = detached.exit_code(log)
   if not status then return nil end
   return errors.new("T1001", {
     where = log, node = node, message = ("node %s ended with exit code %s; its log ends with:\n%s"):format(
-      node, status, cluster.last_lines(log, 8)),
+      node, status, children.last_lines(log, 8)),
   })
 end
 
@@ -57,7 +60,7 @@ local function wait_for(name, nodes, what, deadline)
 end
 
 local function listens(name, node)
-  for _, file in ipairs(core.file_list(cluster.directory(name)) or {}) do
+  for _, file in ipairs(core.file_list(directory.of(name)) or {}) do
     if file == node .. ".sock" then return true end
   end
   return false
@@ -96,12 +99,12 @@ local function bring_up(o, name, nodes, sessions)
       sessions[node] = start(name, node, {"--join", socket_of(name, "c1"), "--workers", tostring(o.workers or 1)})
     end
   end
-  local ok, err = cluster.attach {endpoint = socket_of(name, "c1"), cluster = name}
+  local ok, err = client.attach {endpoint = socket_of(name, "c1"), cluster = name}
   if not ok then error(err, 0) end
   local members = wait_for(name, nodes, function() return all_up(nodes) end, deadline)
   local pids, endpoints = {}, {}
   for i, node in ipairs(nodes) do pids[i], endpoints[i] = members[node].pid, members[node].endpoint end
-  ok, err = cluster.publish(name, table.concat(endpoints, "\n"), pids)
+  ok, err = directory.publish(name, table.concat(endpoints, "\n"), pids)
   if not ok then error(errors.from(err), 0) end
   return {cluster = name, endpoint = endpoints[1], pids = pids, log = log_of(name, "c1")}
 end
@@ -116,8 +119,8 @@ function replicated.up(o)
   local ok, up = pcall(bring_up, o, o.cluster, nodes, sessions)
   core.node_stop(0)
   if ok then return up end
-  cluster.unpublish(o.cluster)
-  for node, session in pairs(sessions) do cluster.end_detached(session, log_of(o.cluster, node)) end
+  directory.unpublish(o.cluster)
+  for node, session in pairs(sessions) do detached.kill(session, log_of(o.cluster, node)) end
   return nil, errors.from(up, "T1001")
 end
 
@@ -140,7 +143,7 @@ function replicated.quit_inside()
   end
   core.ends(ids)
   tell_to_quit(with_rows)
-  cluster.wait_members_gone(with_rows, QUIT_S)
+  children.wait_members_gone(with_rows, QUIT_S)
   tell_to_quit(core.members())
   return {}
 end
@@ -148,7 +151,7 @@ end
 ---@param name string
 ---@return boolean told; false: no controller takes a client at this moment
 function replicated.quit(name)
-  if not cluster.attach {cluster = name} then return false end
+  if not client.attach {cluster = name} then return false end
   core.node_run([[return require("tide.replicated").quit_inside()]], "@tide/replicated.lua", {})
   core.node_stop(0)
   return true

@@ -77,7 +77,7 @@ unset TIDE_LUA_PATH
 cp -r "$root/lua" begins
 sed -i 's/^  return session$/  starts = (starts or 0) + 1\
   if starts == tonumber(os.getenv "INTERRUPTED_AT") then io.popen("kill -INT $PPID"):close() end\
-&/' begins/tide/cluster.lua
+&/' begins/tide/detached.lua
 for how in "1 -n 4" "1 -n 2 --controllers 3" "$((RANDOM % 3 + 2)) -n 2 --controllers 3" "5 -n 2 --controllers 3"; do
     read -ra words <<<"$how"
     rm -rf "$XDG_RUNTIME_DIR/tide/lab"

@@ -69,9 +69,9 @@ function support.reset()
   cluster.up = remember("up", {cluster = "local", endpoint = "unix:/run/c", pids = {100, 101}})
   cluster.started = function(name) return name or "local" end
   cluster.down = remember("down", {cluster = "local", ended = 3, killed = 0})
-  cluster.node_main = remember("node_main", 0)
+  cluster.main = remember("node", 0)
   support.cluster = cluster
-  package.loaded["tide.cluster"] = cluster
+  for _, module in ipairs {"client", "standing", "node"} do package.loaded["tide." .. module] = cluster end
   package.loaded["tide.driver"] = {
     run = function(o)
       cluster.calls[#cluster.calls + 1] = {"run", o}

@@ -15,7 +15,7 @@ local COLUMNS <const> = {
 local actions = {}
 
 local function at_cluster(context, request)
-  local result, err = cluster_view.attached(context, function(cluster) return cluster.ask_one(request) end)
+  local result, err = cluster_view.attached(context, function(client) return client.ask_one(request) end)
   if not result then return nil, err end
   if result.error then return nil, checkpoint.error(result.error, request.dir) end
   return result.answer

@@ -13,7 +13,7 @@ return listing.command {
   },
   schema = "tide.event/1",
   columns = {{key = "at"}, {key = "kind"}, {key = "node"}, {key = "text", title = "what happened"}},
-  collect = function(_, cluster) return cluster.gather "events" end,
+  collect = function(_, client) return client.gather "events" end,
   rows = function(answers)
     local told = {}
     for _, row in ipairs(answers) do

@@ -43,7 +43,7 @@ return {
     local o <const> = context.options
     local slots, err = parse_slots(o.slots)
     if not slots then return nil, err end
-    local result, problem = cluster_view.attached(context, function(cluster)
+    local result, problem = cluster_view.attached(context, function(client)
       local node
       for _, member in ipairs(context.core.members()) do
         if member.name == o.node and member.state == "up" then node = member end
@@ -53,7 +53,7 @@ return {
           help = "`tide nodes` lists them"})
       end
       if o.dry_run then return {answer = {moved = #slots, dry_run = true}} end
-      return cluster.ask_one {op = "move", table = o.table, slots = slots, node = node.id}
+      return client.ask_one {op = "move", table = o.table, slots = slots, node = node.id}
     end)
     if not result then return nil, problem end
     if result.error then return nil, errors.from(result.error) end

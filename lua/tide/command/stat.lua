@@ -92,10 +92,10 @@ return {
     local core <const> = context.core
     local every <const> = math.max(o.every or EVERY_S, EVERY_MIN_S)
     local deadline <const> = context.timeout_s and core.now() + context.timeout_s
-    return cluster_view.attached(context, function(cluster)
+    return cluster_view.attached(context, function(client)
       local before
       for n = 1, o.count or math.maxinteger do
-        local view, err = cluster_view.collect(context, cluster)
+        local view, err = cluster_view.collect(context, client)
         if not view then return nil, err end
         local now <const> = totals(view, core.now())
         print_line(context, rates(now, before), n % 20 == 1)

@@ -52,12 +52,12 @@ return {
         help = "`tide table show NAME` is all there is"})
     end
     local parts, found
-    local ok, err = cluster_view.attached(context, function(cluster)
-      local view, problem = cluster_view.collect(context, cluster)
+    local ok, err = cluster_view.attached(context, function(client)
+      local view, problem = cluster_view.collect(context, client)
       if not view then return nil, problem end
       parts, problem = parts_of(view, o.table)
       if not parts then return nil, problem end
-      found, problem = locality.look(cluster, o.table, parts, math.min(math.max(o.top or 10, 0), TOP_MAX))
+      found, problem = locality.look(client, o.table, parts, math.min(math.max(o.top or 10, 0), TOP_MAX))
       return found, problem
     end)
     if not ok then return nil, err end

@@ -21,8 +21,8 @@ return {
   },
   run = function(context)
     local o <const> = context.options
-    return cluster_view.attached(context, function(cluster)
-      local view, err = cluster_view.collect(context, cluster)
+    return cluster_view.attached(context, function(client)
+      local view, err = cluster_view.collect(context, client)
       if not view then return nil, err end
       local found, problem = why.find(view.actors, o.actor)
       if not found then return nil, problem end

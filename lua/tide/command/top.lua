@@ -83,13 +83,13 @@ local function print_once(context, view)
   return 0
 end
 
-local function redraw(context, cluster)
+local function redraw(context, client)
   local core <const> = context.core
   local every <const> = math.max(context.options.every or EVERY_S, EVERY_MIN_S)
   local deadline <const> = context.timeout_s and core.now() + context.timeout_s
   local before
   while true do
-    local view, err = cluster_view.collect(context, cluster)
+    local view, err = cluster_view.collect(context, client)
     if not view then return nil, err end
     view.at = core.now()
     add_rates(view, before)
@@ -118,14 +118,14 @@ return {
   run = function(context)
     local drawn <const> = context.terminal.stdout and not context.json and not context.plain
       and context.getenv "TERM" ~= "dumb"
-    return cluster_view.attached(context, function(cluster)
+    return cluster_view.attached(context, function(client)
       if not drawn then
-        local view, err = cluster_view.collect(context, cluster)
+        local view, err = cluster_view.collect(context, client)
         if not view then return nil, err end
         return print_once(context, view)
       end
       context.write_out(ENTER)
-      local ok, code, err = pcall(redraw, context, cluster)
+      local ok, code, err = pcall(redraw, context, client)
       context.write_out(LEAVE)
       if not ok then error(code, 0) end
       return code, err

@@ -15,8 +15,8 @@ return {
   arguments = {{name = "actor", doc = "NODE/NAME, NODE/TYPE or an address"}},
   options = {arguments.shared.cluster},
   run = function(context)
-    return cluster_view.attached(context, function(cluster)
-      local view, err = cluster_view.collect(context, cluster)
+    return cluster_view.attached(context, function(client)
+      local view, err = cluster_view.collect(context, client)
       if not view then return nil, err end
       local rows, problem = why.chain(view.actors, context.options.actor)
       if not rows then return nil, problem end
