@@ -316,6 +316,23 @@ function controller:data_record()
   return self.chunks:record(), self:own_record()
 end
 
+---@return table[] what holds each seat of the run: {seat, name, version, sha}
+function controller:holders() return self.policies and self.policies:holders() or {} end
+
+---A resumed run begins with the policies of its script; says which others the checkpoint was written under.
+function controller:compare_policies()
+  local now = {}
+  for _, holder in ipairs(self:holders()) do now[holder.seat] = holder end
+  for _, former in ipairs((self.a.resume or {}).policies or {}) do
+    local holder <const> = now[former.seat]
+    if not holder or holder.sha ~= former.sha then
+      local text_of <const> = "%s: the checkpoint was written under %s %s (SHA-256 %s); this run begins with %s"
+      self:emit {kind = "log", text = text_of:format(former.seat, former.name, former.version, former.sha:sub(1, 12),
+                                                     holder and holder.name or "none")}
+    end
+  end
+end
+
 ---The records of all workers as of the cut; those that have returned, as of their end. What they say of a cut may
 ---come a little later than its parts are written.
 function controller:records_of(info)
@@ -351,8 +368,7 @@ function controller:write_checkpoint(o)
     return {
       name = self.a.job, run = self.a.run, seed = self.a.seed, script = self.a.script.sha, workers = #self.workers,
       params = own.params, state = own.state, reports = own.reports, examples = own.examples, ranks = ranks,
-      chunks = position,
-      policies = {}, -- names and SHA-256 of policies' sources, once jobs have policies
+      chunks = position, policies = self:holders(),
     }
   end)
   self.writing, self.cuts = false, nil
@@ -400,6 +416,7 @@ function from_worker.ready(self, w)
     core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank),
                              comm = live and live:comm_plan()})
   end
+  self:compare_policies()
   self:emit {kind = "started"}
 end
 

@@ -269,4 +269,35 @@ run 0 --cluster lab run fill.lua --add 0
 says err.txt 'row 6 6'
 run 0 down lab -y
 nothing_left
+
+# ---- policies: a resumed run begins with the script's, and says what the checkpoint was written under
+cat >swapped.lua <<'LUA'
+local tide = require "tide"
+local opt = tide.options {swap = {"to this policy after the first report", type = "string"}}
+local job = tide.job {
+  name = "swapped", batch = 64, checkpoint = {dir = "policies", every = "1000s"},
+  tables = {t = tide.table {keys = tide.dense(10), width = 1}},
+  worker = function(w)
+    for _ = 1, 3 do
+      w.tables.t:push({w.rank}, {{1}})
+      w:report {examples = w.batch}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run <const> = cluster:start(job)
+  for r in run:events "report" do
+    if r.n == 1 and opt.swap then assert(run.policy.swap(opt.swap)) end
+  end
+  run:wait()
+end)
+LUA
+run 0 run swapped.lua --swap batching/boa
+run 0 run --resume policies swapped.lua
+says err.txt '^batching@swapped: the checkpoint was written under boa [0-9]+ \(SHA-256 [0-9a-f]{12}\); this run begins with equal$'
+run 0 run --resume policies swapped.lua
+says_not err.txt 'was written under'
+nothing_left
+
 finish

@@ -481,6 +481,17 @@ function host:list()
   return list
 end
 
+---What holds each seat, as a checkpoint records it.
+---@return table[] {seat, name, version, sha}
+function host:holders()
+  local list = {}
+  for i, s in ipairs(self.order) do
+    local c <const> = s.current
+    list[i] = {seat = s:name(), name = c.policy.name, version = c.policy.version, sha = c.sha}
+  end
+  return list
+end
+
 ---@return table[]|nil versions of a seat, oldest first, table? err
 function host:history(kind, scope)
   local s, err = self:seat(kind, scope)

@@ -442,6 +442,9 @@ function live:serve(request)
   return core.plain_encode(answer)
 end
 
+---@return table[] see host:holders
+function live:holders() return self.host:holders() end
+
 ---A node has joined the run.
 function live:joined(node)
   if self.driver.servers then self.host:event("join", node.id) end
