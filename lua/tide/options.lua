@@ -247,6 +247,25 @@ function options.two_columns(pairs_list)
   return lines
 end
 
+---Lines of examples: commands and what they do, beside each other where that fits.
+---@param list string[][] {command, doc?}
+---@return string[]
+function options.examples(list)
+  local width = 0
+  for _, example in ipairs(list) do width = math.max(width, #example[1]) end
+  local lines = {}
+  for _, example in ipairs(list) do
+    local command <const>, doc <const> = table.unpack(example)
+    if doc and width + #doc + 6 <= HELP_WIDTH then
+      lines[#lines + 1] = "  " .. text.pad(command, width) .. "  " .. doc
+    else
+      lines[#lines + 1] = "  " .. command
+      for _, line in ipairs(doc and text.wrap(doc, HELP_WIDTH - 6) or {}) do lines[#lines + 1] = "      " .. line end
+    end
+  end
+  return lines
+end
+
 -- The first comment of a script describes it.
 local function description(source)
   local lines = {}
@@ -261,14 +280,33 @@ local function description(source)
   return lines
 end
 
-local function help_page(list, context)
-  local script <const> = context.script or "SCRIPT"
-  local out = {}
-  for _, line in ipairs(description(context.source)) do
-    for _, wrapped in ipairs(#line > HELP_WIDTH and text.wrap(line, HELP_WIDTH) or {line}) do
-      out[#out + 1] = text.clean(wrapped)
+-- Paragraphs of a description wrapped; what is indented are examples.
+local function laid_out(lines)
+  local out, prose, examples = {}, {}, {}
+  local function flush()
+    local block <const> = #prose > 0 and text.wrap(table.concat(prose, " "), HELP_WIDTH) or options.examples(examples)
+    table.move(block, 1, #block, #out + 1, out)
+    prose, examples = {}, {}
+  end
+  for _, line in ipairs(lines) do
+    local example <const> = text.clean(line):match "^%s+(%S.*)$"
+    if #(example and prose or examples) > 0 or not line:find "%S" then flush() end
+    if example then
+      local command, doc = example:match "^(.-)%s%s+(.*)$"
+      examples[#examples + 1] = {command or example, doc}
+    elseif line:find "%S" then
+      prose[#prose + 1] = text.clean(line)
+    else
+      out[#out + 1] = ""
     end
   end
+  flush()
+  return out
+end
+
+local function help_page(list, context)
+  local script <const> = context.script or "SCRIPT"
+  local out = laid_out(description(context.source))
   if #out > 0 then out[#out + 1] = "" end
   local example = "tide run " .. script
   for _, declared in ipairs(list) do

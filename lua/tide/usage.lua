@@ -76,23 +76,6 @@ local function errors_page()
   return table.concat(out, "\n")
 end
 
-local function example_lines(examples)
-  local rows = {}
-  for _, example in ipairs(examples) do rows[#rows + 1] = {example[1], example[2]} end
-  local lines = {}
-  local width = 0
-  for _, row in ipairs(rows) do width = math.max(width, #row[1]) end
-  for _, row in ipairs(rows) do
-    if width + #row[2] + 6 <= 80 then
-      lines[#lines + 1] = "  " .. text.pad(row[1], width) .. "  " .. row[2]
-    else
-      lines[#lines + 1] = "  " .. row[1]
-      lines[#lines + 1] = "      " .. row[2]
-    end
-  end
-  return lines
-end
-
 local function option_rows(list)
   local rows = {}
   for _, option in ipairs(list) do
@@ -153,7 +136,7 @@ end
 function usage.command(command)
   local out = text.wrap(command.summary, 80)
   out[#out + 1] = ""
-  append(out, example_lines(command.examples))
+  append(out, options.examples(command.examples))
   out[#out + 1] = ""
   out[#out + 1] = usage_line(command)
   local rows = {}

@@ -132,6 +132,21 @@ Options of the script:
     for _, line in ipairs(support.lines(page)) do assert.is_true(#line <= 80) end
   end)
 
+  it("wraps a script's description by paragraphs and keeps its examples apart", function()
+    local long <const> = ("word "):rep(12)
+    local comment <const> = {long, long, "  tide run x.lua          all of it",
+                             "  tide run x.lua --data d        " .. long, "", "The end."}
+    local source <const> = "-- " .. table.concat(comment, "\n-- ")
+    local _, _, page = options.parse(SPEC, {"--help"}, {script = "x.lua", source = source})
+    local lines <const> = support.lines(page)
+    assert.equal(("word "):rep(15) .. "word", lines[1])
+    assert.equal(("word "):rep(7) .. "word", lines[2])
+    assert.equal("  tide run x.lua           all of it", lines[3])
+    assert.equal("  tide run x.lua --data d", lines[4])
+    assert.equal("      " .. ("word "):rep(11) .. "word", lines[5])
+    assert.same({"", "The end.", ""}, table.move(lines, 6, 8, 1, {}))
+  end)
+
   it("raises the page as an error of exit code 0 from declare", function()
     local ok, err = pcall(options.declare, SPEC, {"-h"}, {})
     assert.is_false(ok)
