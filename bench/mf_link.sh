@@ -10,7 +10,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/tests/netns.sh"
 json=false
 [ "${1:-}" = --json ] && json=true && shift
-tide=$(readlink -f "${1:-$root/build}/tide") mbit=${2:-1000} rounds=${3:-3}
+tide=$(readlink -m "${1:-$root/build}/tide") mbit=${2:-1000} rounds=${3:-3}
 
 netns_begin "$tide" 2
 netns_limit "$mbit"
@@ -20,19 +20,15 @@ for technique in relocate static; do
         inside 0 timeout 120 "$tide" run --cluster $cluster "$root/bench/dsgd.lua" --nodes 2 --epochs 20 \
             --technique $technique >out.txt 2>err.txt </dev/null || { cat err.txt >&2; exit 1; }
         netns_stop
-        cat out.txt
-    done | awk -v mbit="$mbit" -v rounds="$rounds" -v technique=$technique -v json=$json '
-        /s an epoch/ {
-            at = ++count
-            while (at > 1 && epoch[at - 1] > $1) { epoch[at] = epoch[at - 1]; at-- }
-            epoch[at] = $1
-        }
-        END {
-            if (count != rounds) exit 1
-            median = epoch[int((count + 1) / 2)]
-            line = json == "true" \
-                ? "{\"bench\": \"mf_link\", \"mbit\": %d, \"technique\": \"%s\", \"epoch_s\": %.4f, \"least_s\": %.4f}\n" \
-                : "MF 1M 2x1, links of %d Mbit/s, %-8s  %.4f s an epoch (least %.4f)\n"
-            printf line, mbit, technique, median, epoch[1]
-        }' || exit 1
+        awk '/s an epoch/ {print $1}' out.txt
+    done | sort -n >epochs.txt
+    [ "$(wc -l <epochs.txt)" = "$rounds" ] || exit 1
+    least=$(head -n 1 epochs.txt) median=$(sed -n "$(((rounds + 1) / 2))p" epochs.txt)
+    if $json; then
+        printf '{"bench": "mf_link", "mbit": %d, "technique": "%s", "epoch_s": %.4f, "least_s": %.4f}\n' \
+            "$mbit" $technique "$median" "$least"
+    else
+        printf 'MF 1M 2x1, links of %d Mbit/s, %-8s  %.4f s an epoch (least %.4f)\n' \
+            "$mbit" $technique "$median" "$least"
+    fi
 done

@@ -7,7 +7,7 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=tests/netns.sh
 . "$root/tests/netns.sh"
-tide=$(readlink -f "${1:-$root/build}/tide") mbit=${2:-100} factor=${3:-4}
+tide=$(readlink -m "${1:-$root/build}/tide") mbit=${2:-100} factor=${3:-4}
 shift $(($# < 3 ? $# : 3))
 [ $# -gt 0 ] || set -- static psld
 

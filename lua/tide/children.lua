@@ -16,9 +16,8 @@ local POLL_S <const> = 0.02
 ---@param count integer
 ---@return string
 function children.last_lines(path, count)
-  local file <close> = io.open(path, "rb")
   local lines = {}
-  for line in (file and file:read "a" or ""):gmatch("[^\n]+") do lines[#lines + 1] = line end
+  for line in (core.file_read(path) or ""):gmatch("[^\n]+") do lines[#lines + 1] = line end
   return table.concat(lines, "\n", math.max(1, #lines - count + 1))
 end
 

@@ -3,7 +3,7 @@
 local children = require "tide.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
-local text = require "tide.text"
+local script = require "tide.script"
 local units = require "tide.units"
 
 local cluster = {}
@@ -69,19 +69,9 @@ local FIELDS <const> = {nodes = true, workers = true, servers = true, queue_limi
                         controllers = true}
 local RATE_FIELDS <const> = {operations = true, bytes = true}
 
-local function check_fields(what, given, known)
-  if type(given) ~= "table" then error(errors.new("T0113", what .. " wants a table of fields"), 4) end
-  for key in pairs(given) do
-    if not known[key] then
-      error(errors.new("T0113", ("%s has no field `%s`"):format(what, tostring(key)),
-        {help = text.did_you_mean(tostring(key), text.sorted_keys(known))}), 4)
-    end
-  end
-end
-
 local function rate_of(rate)
   if not rate then return {} end
-  check_fields("`rate` of tide.cluster", rate, RATE_FIELDS)
+  script.check_fields("T0113", "`rate` of tide.cluster", rate, RATE_FIELDS)
   local operations <const> = rate.operations
   if operations and (math.type(operations) ~= "integer" or operations < 1) then
     error(errors.new("T0113", {message = "tide.cluster: rate.operations is a whole number a second"}), 3)
@@ -138,7 +128,7 @@ function cluster.new(o)
   if not context then
     error(errors.new("T0113", {message = "tide.cluster works in tide.main, on the driver"}), 2)
   end
-  check_fields("tide.cluster", o, FIELDS)
+  script.check_fields("T0113", "tide.cluster", o, FIELDS)
   local count = o.nodes or context.nodes or 2
   local workers = o.workers or context.workers or 1
   local servers = o.servers or 0

@@ -1,6 +1,7 @@
 -- Processes of this program that stay when this one ends, each in a session of its own. There is no node here yet that
 -- could start children, hence the shell; not by os.execute, which loses a Ctrl-C that comes meanwhile.
 local children = require "tide.children"
+local core = require "tide.core"
 
 local detached = {}
 
@@ -23,8 +24,7 @@ end
 ---@param log string of detached.start
 ---@return string|nil exit code, once the process has ended
 function detached.exit_code(log)
-  local file <close> = io.open(log, "rb")
-  return ("\n" .. (file and file:read "a" or "")):match("\nended (%d+)\n$")
+  return ("\n" .. (core.file_read(log) or "")):match("\nended (%d+)\n$")
 end
 
 ---Ends what detached.start started, by force.

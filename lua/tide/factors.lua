@@ -115,10 +115,8 @@ spec.__index = spec
 local function new_spec(kind, defaults, o)
   local self = setmetatable({kind = kind}, spec)
   for k, v in pairs(defaults) do self[k] = v end
-  for k, v in pairs(o or {}) do
-    if defaults[k] == nil then fail(("factors.%s has no field `%s`"):format(kind, tostring(k))) end
-    self[k] = v
-  end
+  script.check_fields("T0203", "factors." .. kind, o or {}, defaults)
+  for k, v in pairs(o or {}) do self[k] = v end
   return self
 end
 
@@ -378,9 +376,7 @@ local KNOWN <const> = {name = true, model = true, data = true, batch = true, epo
 ---@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as nn.job has it}
 ---@return tide.job
 function factors.job(o)
-  for key in pairs(o) do
-    if not KNOWN[key] then fail(("factors.job has no field `%s`"):format(tostring(key))) end
-  end
+  script.check_fields("T0203", "factors.job", o, KNOWN)
   if getmetatable(o.model) ~= spec then
     fail("factors.job: `model` is none of factors.mlr, sdca, metric, coding {...}")
   end

@@ -5,6 +5,7 @@
 -- text, the options and the modules that the script requires are compared by SHA-256 so that all roles run the same.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local text = require "tide.text"
 
 local script = {
   role = nil,        ---@type "driver"|"controller"|"worker"|nil what this Lua state is
@@ -26,6 +27,21 @@ function script.error(code, message, fields)
   local all = {message = message}
   for k, v in pairs(fields or {}) do all[k] = v end
   return errors.new(code, all)
+end
+
+---Raises unless `given` is a table of known fields.
+---@param code string of the catalogue
+---@param what string what was called with it: "tide.cluster"
+---@param given any
+---@param known table<string, any> by name
+function script.check_fields(code, what, given, known)
+  if type(given) ~= "table" then error(script.error(code, what .. " wants a table of fields"), 3) end
+  for key in pairs(given) do
+    if known[key] == nil then
+      error(script.error(code, ("%s has no field `%s`"):format(what, tostring(key)),
+        {help = text.did_you_mean(tostring(key), text.sorted_keys(known))}), 3)
+    end
+  end
 end
 
 ---The script's file (or a module's of it) that a place in an error or trace names; Lua shortens long names.
@@ -75,10 +91,10 @@ local function watch_modules(directory)
   table.insert(package.searchers, 2, function(name)
     local path = package.searchpath(name, own)
     if not path then return nil end
-    local text = core.file_read(path)
-    if not text then return nil end
-    script.modules[name] = {path = path, sha = core.sha256(text)}
-    return assert(load(text, "@" .. path, "t")), path
+    local content = core.file_read(path)
+    if not content then return nil end
+    script.modules[name] = {path = path, sha = core.sha256(content)}
+    return assert(load(content, "@" .. path, "t")), path
   end)
 end
 

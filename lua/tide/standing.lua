@@ -10,7 +10,7 @@ local job = require "tide.job"
 
 local standing = {}
 
-local UP_S <const> = 15 -- a little more than its nodes may take to join
+local UP_S <const> = children.join_s + 5
 local DOWN_S <const> = 30
 local POLL_S <const> = 0.02
 

@@ -198,9 +198,9 @@ function usage.topic(topic, commands, kernels)
   local code <const> = topic:upper()
   if errors.catalogue[code] then return errors.explain(code) end
   local names = {"errors", "kernels"}
-  for i, kernel in ipairs(kernels) do
+  for _, kernel in ipairs(kernels) do
     if kernel.name == topic then return kernel_page(kernel) end
-    names[i + 2] = kernel.name
+    names[#names + 1] = kernel.name
   end
   for name in pairs(commands) do names[#names + 1] = name end
   for name in pairs(TOPICS) do names[#names + 1] = name end

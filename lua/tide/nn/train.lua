@@ -104,9 +104,7 @@ local KNOWN <const> = {name = true, program = true, data = true, batch = true, e
 ---a policy, or {policy =, params =}: how gradients travel, default "comm/hybrid", device?: of every worker's model}
 ---@return tide.job
 function train.job(o)
-  for key in pairs(o) do
-    if not KNOWN[key] then error(script.error("T0203", ("nn.job has no field `%s`"):format(tostring(key))), 3) end
-  end
+  script.check_fields("T0203", "nn.job", o, KNOWN)
   local layout <const> = o.program:layout()
   local keys <const>, states <const> = layout.keys, state_keys(layout)
   return require("tide.job").new {
