@@ -9,27 +9,9 @@ enum { SWEEP_CLOCKS = 8 }; /* all copies are looked at in so many clocks */
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
                     atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record) {
     struct tide_table *index = c->index;
-    int code;
-    if (index->options.keys == TIDE_KEYS_HASHED) {
-        code = tide__hashed_lock(index, key, create, 0, patient, word, old);
-        if (code != TIDE__FOUND) {
-            return code;
-        }
-    } else {
-        const uint32_t slot = tide__slot_of(index, key);
-        atomic_uint_fast64_t *words =
-            atomic_load_explicit(&index->slots[slot].index, memory_order_acquire);
-        if (!words && create) {
-            words = tide__dense_words(index, slot);
-        }
-        if (!words) {
-            return create ? tide_fail(TIDE_ENOMEM, "no memory for the copies of '%s'", index->name)
-                          : TIDE__NOT_FOUND;
-        }
-        *word = words + tide__place_of(index, slot, key);
-        if (tide__word_lock(*word, patient, old)) {
-            return TIDE_EBUSY;
-        }
+    int code = tide__index_lock(index, key, create, patient, word, old);
+    if (code != TIDE__FOUND) {
+        return code;
     }
     if (TIDE_LIKELY(tide__word_state(*old) == TIDE__OWNED)) {
         *record = tide__copy_at(c, (uint32_t)*old);

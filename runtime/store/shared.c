@@ -1,7 +1,14 @@
 /* Shared keys: their records, and what workers do with copies; see shared.h. */
 #include "store/shared.h"
 
-enum { COPY_BYTES = 1 << 30, WAIT_NS = 100000 };
+enum {
+    COPY_BYTES = 1 << 30,
+    WAIT_NS = 100000,
+    DENSE_KEYS = 1 << 24, /* of larger tables the index would be too large for a few hot keys */
+    AHEAD = 8,
+    FETCHED = 4096, /* of a record; processors fetch the rest by themselves */
+    LINE = 64,
+};
 
 /* ---- making ---- */
 
@@ -45,6 +52,11 @@ int tide__shared_create(struct tide_table *table, struct tide__shared **out) {
     s->shape = tide__cached_shape(&table->options);
     s->share.hz = TIDE__SHARE_HZ;
     struct tide_table_options index = {.name = table->name, .keys = TIDE_KEYS_HASHED};
+    if (table->options.keys == TIDE_KEYS_DENSE && table->options.key_count <= DENSE_KEYS) {
+        index.keys = TIDE_KEYS_DENSE;
+        index.slots = table->options.slots;
+        index.key_count = table->options.key_count;
+    }
     index.width = (uint32_t)((sizeof(struct tide__shared_key) + tide__cached_bytes(&s->shape)) /
                              sizeof(float));
     code = tide__table_make(table->store, 0, &index, NULL, NULL, &s->index);
@@ -116,7 +128,7 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
     if (!create && !(atomic_load(place) & bit)) {
         return TIDE__NOT_FOUND;
     }
-    int code = tide__hashed_lock(s->index, key, create, 0, patient, word, old);
+    int code = tide__index_lock(s->index, key, create, patient, word, old);
     if (code != TIDE__FOUND) {
         return code;
     }
@@ -307,14 +319,55 @@ int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64
     return code;
 }
 
+static uint64_t key_of(const struct tide__pass *pass, size_t at) {
+    uint64_t key;
+    memcpy(&key, (const char *)pass->keys + at * sizeof key, sizeof key);
+    return key;
+}
+
+/* Ahead of serve(): words of the index, then records of the next keys, so that their ways from
+ * memory overlap. A record is large (two rows and more), and nodes that share a processor push
+ * each other's out of its caches. */
+static void fetch_ahead(const struct tide__shared *s, const struct tide__pass *pass, size_t from,
+                        enum tide__kind kind) {
+    const struct tide_table *index = s->index;
+    const size_t left = pass->count - from, count = left < AHEAD ? left : AHEAD;
+    const size_t all = index->width * sizeof(float);
+    const size_t read = sizeof(struct tide__shared_key) + sizeof(struct tide__cached) +
+                        s->table->width * sizeof(float);
+    const size_t used = kind == TIDE__PUSH ? all : read, bytes = used < FETCHED ? used : FETCHED;
+    atomic_uint_fast64_t *words[AHEAD];
+    if (index->options.keys == TIDE_KEYS_HASHED) {
+        return; /* where its words are is known under a latch */
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t key = key_of(pass, pass->index ? pass->index[from + i] : from + i);
+        const uint32_t slot = tide__slot_of(index, key);
+        /* acquire: with tide__dense_words */
+        words[i] = atomic_load_explicit(&index->slots[slot].index, memory_order_acquire);
+        words[i] = words[i] ? words[i] + tide__place_of(index, slot, key) : NULL;
+        __builtin_prefetch(words[i], 1);
+    }
+    for (size_t i = 0; i < count; i++) {
+        /* acquire: the arena was set before the word's release */
+        const uint64_t word = words[i] ? atomic_load_explicit(words[i], memory_order_acquire) : 0;
+        if (tide__word_state(word) == TIDE__OWNED) {
+            const char *record = (const char *)tide__slab_row(&index->slab, (uint32_t)word);
+            for (size_t at = 0; at < bytes; at += LINE) {
+                __builtin_prefetch(record + at, 1);
+            }
+        }
+    }
+}
+
 /* enum served, or an error. */
 static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i,
                  enum tide__kind kind) {
     struct tide__shared_key *k;
     atomic_uint_fast64_t *word;
     const size_t width = s->table->width;
-    uint64_t old, key;
-    memcpy(&key, (const char *)pass->keys + i * sizeof key, sizeof key);
+    const uint64_t key = key_of(pass, i);
+    uint64_t old;
     int code = tide__shared_lock(s, key, false, true, &word, &old, &k);
     if (code != TIDE__FOUND) {
         return ELSEWHERE;
@@ -341,6 +394,9 @@ static int serve_all(struct tide__shared *s, const struct tide__pass *pass, enum
     uint64_t hits = 0;
     for (size_t i = 0; i < pass->count; i++) {
         const size_t at = pass->index ? pass->index[i] : i;
+        if (i % AHEAD == 0 && pass->count > 1) {
+            fetch_ahead(s, pass, i, kind);
+        }
         int code = serve(s, pass, at, kind);
         code = code == ELSEWHERE ? tide__misses_add(left, at) : code;
         if (code) {
@@ -363,9 +419,8 @@ static void ask_for_copies(struct tide__shared *s, const struct tide__pass *pass
     for (size_t i = 0; i < pass->misses->count; i++) {
         struct tide__shared_key *k;
         atomic_uint_fast64_t *word;
-        uint64_t old, key;
-        memcpy(&key, (const char *)pass->keys + (size_t)pass->misses->at[i] * sizeof key,
-               sizeof key);
+        const uint64_t key = key_of(pass, pass->misses->at[i]);
+        uint64_t old;
         int code = tide__shared_lock(s, key, all, true, &word, &old, &k);
         if (code == TIDE__FOUND) {
             k->wanted |= all && !k->technique;

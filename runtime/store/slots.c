@@ -172,8 +172,22 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint3
     }
 }
 
-void tide__hashed_prefetch(struct tide_table *table, uint64_t key) {
-    __builtin_prefetch(&table->slots[tide_mix64(key) >> 52], 1);
+int tide__index_lock(struct tide_table *index, uint64_t key, bool create, bool patient,
+                     atomic_uint_fast64_t **word, uint64_t *old) {
+    if (index->options.keys == TIDE_KEYS_HASHED) {
+        return tide__hashed_lock(index, key, create, 0, patient, word, old);
+    }
+    const uint32_t slot = tide__slot_of(index, key);
+    /* acquire: with tide__dense_words */
+    atomic_uint_fast64_t *words =
+        create ? tide__dense_words(index, slot)
+               : atomic_load_explicit(&index->slots[slot].index, memory_order_acquire);
+    if (!words) {
+        return create ? tide_fail(TIDE_ENOMEM, "no memory for the copies of '%s'", index->name)
+                      : TIDE__NOT_FOUND;
+    }
+    *word = words + tide__place_of(index, slot, key);
+    return tide__word_lock(*word, patient, old) ? TIDE_EBUSY : TIDE__FOUND;
 }
 
 /* ---- walks ---- */

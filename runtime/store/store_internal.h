@@ -247,7 +247,10 @@ enum { TIDE__FOUND = 1, TIDE__NOT_FOUND = 2, TIDE__MISSED = 3, TIDE__OVERTAKEN =
  * under `mask`), or a negative code. */
 int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask,
                       bool patient, atomic_uint_fast64_t **word, uint64_t *old);
-void tide__hashed_prefetch(struct tide_table *table, uint64_t key);
+/* The word of a key in a table that nobody else has a part of, an index of copies: FOUND, locked;
+ * NOT_FOUND (and not `create`), or a negative code. */
+int tide__index_lock(struct tide_table *index, uint64_t key, bool create, bool patient,
+                     atomic_uint_fast64_t **word, uint64_t *old);
 int tide__key_compare(const void *a, const void *b); /* for qsort; keys need no alignment */
 /* Keys with a row in `slot` that are >= from, ascending, up to `limit`; *next: where to go on,
  * *more: there are. */
