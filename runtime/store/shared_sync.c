@@ -5,7 +5,7 @@
  * is pushed to the owners first, and answered, before any row is pulled: so every row that comes
  * has in it all that this node ever sent, and what its workers pushed since is added to it again
  * (cached.c). The next round begins no sooner than 1/hz later, nor before this one has been
- * followed by a rest of several times its length, a second at most, and only when there is
+ * followed by a rest of several times the work in it, a second at most, and only when there is
  * something to do.
  */
 #include "store/intent.h"
@@ -16,9 +16,9 @@ enum {
     BATCH_KEYS = 1024,
     BATCH_BYTES = 1 << 20,
     LOOK_NS = 200000,
-    REST = 4, /* after a round, in times as long as it took: rounds leave most of the links to
-                 others */
+    REST = 4, /* after a round, in times the work in it: rounds leave most of the links to others */
     REST_MAX_NS = 1000000000, /* a round that was long waited for a node that stood still */
+    REST_ROWS = 256,          /* rows that take about as long as the answers are waited for */
 };
 
 struct batch {
@@ -540,6 +540,19 @@ static int wait(uint64_t deadline, bool *woken) {
     return code;
 }
 
+static uint64_t rows_moved(const struct tide__shared *s) {
+    return atomic_load_explicit(&s->updates_out, memory_order_relaxed) +
+           atomic_load_explicit(&s->rows_in, memory_order_relaxed);
+}
+
+/* After a round that took `elapsed_ns`. What of that was work is told by its rows: a round of few
+ * rows waits for answers, and copies that rested for it would be behind for nothing. */
+static uint64_t rest_of(uint64_t elapsed_ns, uint64_t rows) {
+    const double work_ns = (double)elapsed_ns * (double)rows / (double)(rows + REST_ROWS);
+    const double rest_ns = REST * work_ns;
+    return rest_ns < REST_MAX_NS ? (uint64_t)rest_ns : REST_MAX_NS;
+}
+
 static int fiber_main(void *state) {
     struct tide__shared *s = state;
     uint64_t next = 0;
@@ -556,13 +569,13 @@ static int fiber_main(void *state) {
             break;
         }
         atomic_store(&s->awake, false); /* before the list is taken */
-        const uint64_t began = now_of(s);
+        const uint64_t began = now_of(s), moved = rows_moved(s);
         s->in_round = true;
         code = run_round(s);
         s->in_round = false;
-        const uint64_t ended = now_of(s), rest = REST * (ended - began);
+        const uint64_t ended = now_of(s), rest = rest_of(ended - began, rows_moved(s) - moved);
         next = began + TIDE_SECOND / s->share.hz;
-        next = ended + rest > next ? ended + (rest < REST_MAX_NS ? rest : REST_MAX_NS) : next;
+        next = ended + rest > next ? ended + rest : next;
         tide_lock(&s->lock);
         work = s->work_count > 0 || s->flush_wanted > s->flush_done;
         tide_unlock(&s->lock);

@@ -223,10 +223,10 @@ static int by_node(const void *a, const void *b) {
 /* What was fired, in a list of its own; *gives*. NULL: nothing, or no memory for now. */
 static struct notice *take(struct tide__shared *s, size_t *count) {
     struct tide__subscriptions *subs = s->subscriptions;
-    const uint64_t now = tide_port_now(s->table->store->port);
     size_t total = 0;
     *count = 0;
     tide_lock(&subs->lock);
+    const uint64_t now = tide_port_now(s->table->store->port); /* after all that fired */
     for (size_t i = 0; i < subs->fired_count; i++) {
         const struct tide__node_set *sub = tide__node_set_find(&subs->sets, subs->fired[i]);
         total += sub ? (size_t)(sub->count - sub->first) : 0;
