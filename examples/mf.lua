@@ -1,5 +1,7 @@
--- Matrix factorisation by blocks: at any time no two workers share a row or a column of the matrix.
+-- Matrix factorisation by blocks: at any time no two workers share a row or a column of the matrix. Or without blocks,
+-- column after column or cell after cell: workers have rows of their own, and all use the columns at any time.
 --   tide run mf.lua                                      a generated matrix, four node processes
+--   tide run mf.lua --order columnwise --technique relocate
 --   tide run mf.lua --data ml-100k/u.data                MovieLens: u.data, ratings.dat, ratings.csv
 --   tide run mf.lua --data mf1m/                         MatrixMarket: a file, or train.mtx and test.mtx
 local tide = require "tide"
@@ -17,9 +19,13 @@ local opt = tide.options {
   center   = {"subtract the mean of the training cells", default = true},
   test     = {"share of a single file that is held out", default = 0.1},
   driver   = {"bold driver: step size 5 % up after a better epoch, halved after a worse one", default = true},
+  order    = {"blocks that share nothing; or, with columns shared, column by column, or cell by cell", default = "blocks",
+              choices = {"blocks", "columnwise", "plain"}},
+  group    = {"orders without blocks: cells between which columns are pulled and pushed", default = 1000},
+  ahead    = {"orders without blocks: groups whose columns are sent for; without it 2, by intent 8", type = "integer"},
   blocks   = {"blocks on a side of the matrix, a multiple of all workers; else by caches, density", type = "integer"},
-  technique = {"where rows live: at a fixed home, or with the worker that uses them now", default = "static",
-               choices = {"static", "relocate"}},
+  technique = {"where columns live: at a fixed home, or with who uses them now; without blocks also: copies on all nodes, "
+                 .. "or by intent", default = "static", choices = {"static", "relocate", "replicate", "intent"}},
   nodes    = {"node processes on this machine", default = 4},
   workers  = {"workers of each node", default = 1},
   seed     = {"of initial values, split and orders", default = 1},
@@ -36,11 +42,26 @@ local data = tide.data.ratings(opt.data or tide.data.generate(opt.generate), {
   blocks = opt.blocks, row_bytes = 4 * rank})
 
 local names = {"rows", "columns"}              -- of the tables
+local by_blocks <const> = opt.order == "blocks"
+local moves <const> = opt.technique == "relocate"
+local copies <const> = opt.technique == "replicate" or opt.technique == "intent"
+if by_blocks and copies then
+  error("blocks never share a column, so there is nothing to copy: --technique static or relocate, or another --order", 0)
+end
 
 ---Arguments of the kernels: the tables, and the cells of a block.
 local function on(w, block, more)
   more.rows, more.columns, more.cells, more.values = w.tables.rows, w.tables.columns, block.cells, block.values
   return more
+end
+
+---What this worker trains on in which order, and what makes the columns come.
+local function order_of(w)
+  local columns <const> = w.tables.columns
+  if by_blocks then return w.data:rotation(w, {epochs = opt.epochs, columns = moves and columns or nil}) end
+  local fetch <const> = moves and "localize" or opt.technique == "intent" and "intent" or nil
+  return w.data:groups(w, {order = opt.order, size = opt.group, columns = columns, fetch = fetch,
+                           ahead = opt.ahead or opt.technique == "intent" and 8 or 2})
 end
 
 ---Training loss of this worker's rows, and of its share of the columns: sum of squares and regulariser.
@@ -84,27 +105,27 @@ local job = tide.job {
     local init = opt.start == "uniform" and tide.uniform {low = 0, high = 1} or tide.normal {std = std}
     return {                                   -- slots in ranges: row and column blocks lie on their workers' nodes
       rows    = tide.table {keys = tide.dense(d.rows), width = rank, slots = "range", init = init, update = "add",
-                            technique = opt.technique},
+                            technique = opt.technique == "static" and "static" or "relocate"},
       columns = tide.table {keys = tide.dense(d.cols), width = rank, slots = "range", init = init, update = "add",
                             technique = opt.technique, seed = opt.seed + 1},
     }
   end,
 
   worker = function(w)                         -- on every worker, on its own fiber; calls that wait suspend only it
-    local sgd, moves = tide.kernel "mf_sgd_block", opt.technique == "relocate"
-    if moves then w.tables.rows:localize(w.data:row_keys()) end                     -- nobody else uses them
-    local rotation <const> = w.data:rotation(w, {epochs = opt.epochs, columns = moves and w.tables.columns or nil})
+    local sgd <const>, order <const> = tide.kernel "mf_sgd_block", order_of(w)
+    if opt.technique ~= "static" then w.tables.rows:localize(w.data:row_keys()) end -- nobody else uses them
     local kept = snapshot(w)
     local before = training_loss(w).loss
     w:barrier "start"
     for epoch = 1, opt.epochs do
       local began <const> = tide.now()
-      for block in rotation:epoch(epoch) do
+      for block in order:epoch(epoch) do
         local r = sgd(on(w, block, {
           row_counts = w.data.row_counts, column_counts = w.data.column_counts, eps = w.params.eps,
           lambda = w.params.lambda, seed = block.seed}))
         w:report {loss = r.loss, examples = r.examples, wait = false}               -- moves the progress line
       end
+      if copies then w.tables.columns:flush() end
       w:barrier "epoch"
       local train_s <const> = tide.now() - began
       local sums <const>, copy <const> = training_loss(w), snapshot(w)
@@ -119,7 +140,9 @@ local job = tide.job {
   on_report = function(run, sum)               -- on the controller, once a report: the bold driver
     local loss, last = sum.loss / sum.examples, run.state.loss or sum.before / sum.examples
     local eps, sane = run.params.eps, loss < 10 * last
-    if not sane then                           -- not finite, or off: back to the last good epoch
+    if not sane and copies then                -- of which each worker may have others
+      error("the loss has run away; try a smaller --eps, or --technique static or relocate", 0)
+    elseif not sane then                       -- not finite, or off: back to the last good epoch
       run.state.loss = last
       return {eps = eps / 2, restore = true}
     end

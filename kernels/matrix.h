@@ -1,6 +1,6 @@
 /*
  * Sparse matrices from text in memory: ratings in the forms of MovieLens, and MatrixMarket
- * coordinate files; their split and their cut into blocks. Errors and lines as in text.h.
+ * coordinate files; their split, and their cut into blocks or groups. Errors and lines as in text.h.
  */
 #ifndef TIDE_MATRIX_H
 #define TIDE_MATRIX_H
@@ -67,5 +67,15 @@ static inline uint32_t tide_block_side(uint32_t size, uint32_t blocks) {
 int tide_cells_blocks(const struct tide_cells *cells, struct tide_block_grid grid, uint32_t first,
                       uint32_t count, struct tide_cells *out, uint64_t *offsets,
                       size_t offset_count);
+
+/*
+ * A random order of all cells, by `seed`: of one by one, or, by_columns, of columns and in each of
+ * its cells. Cut into groups of `size` > 0, the last one smaller. columns: those of group g, each
+ * once, are columns[offsets[g]] .. columns[offsets[g + 1] - 1]; room for one a cell, and for an
+ * offset a group and one more. Cells and groups are fewer than 2^32. *gives* out. ENOMEM.
+ */
+int tide_cells_groups(const struct tide_cells *cells, uint32_t column_count, bool by_columns,
+                      size_t size, uint64_t seed, struct tide_cells *out, uint64_t *columns,
+                      uint64_t *offsets);
 
 #endif

@@ -160,7 +160,7 @@ static uint32_t count_field(lua_State *L, const char *name, lua_Integer least) {
     int integer;
     lua_Integer value = lua_tointegerx(L, -1, &integer);
     if (!integer || value < least || value >= UINT32_MAX) {
-        luaL_error(L, "matrix_blocks: '%s' is not a whole number from %I", name, least);
+        luaL_error(L, "cells of a matrix: '%s' is not a whole number from %I", name, least);
     }
     lua_pop(L, 1);
     return (uint32_t)value;
@@ -170,7 +170,7 @@ static struct tide_lua_tensor *part_tensor(lua_State *L, const char *name, int t
     lua_getfield(L, 1, name); /* stays on the stack */
     struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, lua_gettop(L));
     if (tensor->t.type != type) {
-        luaL_error(L, "matrix_blocks: '%s' is a tensor of another type", name);
+        luaL_error(L, "cells of a matrix: '%s' is a tensor of another type", name);
     }
     return tensor;
 }
@@ -180,25 +180,45 @@ static int push_part(lua_State *L) {
     return 1;
 }
 
-/* core.matrix_blocks({cells =, values =}, {rows =, columns =, blocks =, first =, count =}):
- * {cells =, values =} of the blocks, offsets */
-static int core_matrix_blocks(lua_State *L) {
+/* Arguments {cells =, values =}, {rows =, columns =, ...}; the tensors stay on the stack. */
+static struct tide_cells check_cells(lua_State *L, uint32_t *rows, uint32_t *columns) {
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, 2, LUA_TTABLE);
     lua_settop(L, 2);
     struct tide_lua_tensor *pairs = part_tensor(L, "cells", TIDE_U32);
     struct tide_lua_tensor *values = part_tensor(L, "values", TIDE_F32);
-    struct tide_block_grid grid = {count_field(L, "rows", 1), count_field(L, "columns", 1),
-                                   count_field(L, "blocks", 1)};
-    uint32_t first = count_field(L, "first", 0), count = count_field(L, "count", 1);
-    struct tide_cells cells = {pairs->t.data, values->t.data, tide__lua_tensor_count(values)}, out;
+    struct tide_cells cells = {pairs->t.data, values->t.data, tide__lua_tensor_count(values)};
+    *rows = count_field(L, "rows", 1);
+    *columns = count_field(L, "columns", 1);
     luaL_argcheck(L, tide__lua_tensor_count(pairs) == 2 * cells.count, 1, "two numbers a value");
-    luaL_argcheck(L, first < grid.blocks && count <= grid.blocks - first && grid.blocks <= 65536, 2,
-                  "first + count <= blocks <= 65536");
     for (size_t i = 0; i < cells.count; i++) {
-        luaL_argcheck(L, cells.cells[2 * i] < grid.rows && cells.cells[2 * i + 1] < grid.columns, 1,
+        luaL_argcheck(L, cells.cells[2 * i] < *rows && cells.cells[2 * i + 1] < *columns, 1,
                       "a cell outside of rows and columns");
     }
+    return cells;
+}
+
+/* Pushes {cells =, values =}. *takes* the cells. */
+static void give_cells(lua_State *L, struct tide_cells *cells) {
+    lua_pushcfunction(L, push_part);
+    lua_pushlightuserdata(L, cells);
+    int status = lua_pcall(L, 1, 1, 0);
+    tide_free(cells->cells);
+    tide_free(cells->values);
+    if (status != LUA_OK) {
+        lua_error(L);
+    }
+}
+
+/* core.matrix_blocks({cells =, values =}, {rows =, columns =, blocks =, first =, count =}):
+ * {cells =, values =} of the blocks, offsets */
+static int core_matrix_blocks(lua_State *L) {
+    struct tide_block_grid grid;
+    struct tide_cells cells = check_cells(L, &grid.rows, &grid.columns), out;
+    uint32_t first = count_field(L, "first", 0), count = count_field(L, "count", 1);
+    grid.blocks = count_field(L, "blocks", 1);
+    luaL_argcheck(L, first < grid.blocks && count <= grid.blocks - first && grid.blocks <= 65536, 2,
+                  "first + count <= blocks <= 65536");
     size_t most = (size_t)count * grid.blocks + 1;
     struct tide_lua_tensor *offsets = tide__lua_tensor_new(L, TIDE_U64, most, 1);
     int at = lua_gettop(L);
@@ -206,16 +226,35 @@ static int core_matrix_blocks(lua_State *L) {
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
-    lua_pushcfunction(L, push_part);
-    lua_pushlightuserdata(L, &out);
-    int status = lua_pcall(L, 1, 1, 0);
-    tide_free(out.cells);
-    tide_free(out.values);
-    if (status != LUA_OK) {
-        return lua_error(L);
-    }
+    give_cells(L, &out);
     lua_pushvalue(L, at);
     return 2;
+}
+
+/* core.matrix_groups({cells =, values =}, {rows =, columns =, size =, seed =, by_columns =}):
+ * {cells =, values =} in a random order, columns of the groups, offsets */
+static int core_matrix_groups(lua_State *L) {
+    uint32_t rows, columns;
+    struct tide_cells cells = check_cells(L, &rows, &columns), out;
+    uint32_t size = count_field(L, "size", 1);
+    lua_getfield(L, 2, "by_columns");
+    bool by_columns = lua_toboolean(L, -1);
+    lua_getfield(L, 2, "seed");
+    uint64_t seed = (uint64_t)luaL_checkinteger(L, -1);
+    luaL_argcheck(L, cells.count < UINT32_MAX, 1, "2^32 - 1 cells or more");
+    struct tide_lua_tensor *keys = tide__lua_tensor_new(L, TIDE_U64, cells.count, 1);
+    struct tide_lua_tensor *offsets =
+        tide__lua_tensor_new(L, TIDE_U64, (cells.count + size - 1) / size + 1, 1);
+    int at = lua_gettop(L);
+    int code = tide_cells_groups(&cells, columns, by_columns, size, seed, &out, keys->t.data,
+                                 offsets->t.data);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    give_cells(L, &out);
+    lua_pushvalue(L, at - 1);
+    lua_pushvalue(L, at);
+    return 3;
 }
 
 /* ---- generated inputs ---- */
@@ -322,6 +361,7 @@ static int core_generate(lua_State *L) {
 void tide__lua_open_matrix(lua_State *L) {
     static const luaL_Reg functions[] = {{"matrix", core_matrix},
                                          {"matrix_blocks", core_matrix_blocks},
+                                         {"matrix_groups", core_matrix_groups},
                                          {"generate", core_generate},
                                          {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);

@@ -160,8 +160,9 @@ static const struct tide_parameter sgd_parameters[SGD_PARAMETERS] = {
                        "training cells of every column"},
     [EPS] = {"eps", TIDE_NUMBER, 0, true, 0, "step size"},
     [LAMBDA] = {"lambda", TIDE_NUMBER, 0, false, 0.05, "weight of |W|^2 + |H|^2 in the loss"},
-    [SEED] = {"seed", TIDE_NUMBER, 0, false, 1,
-              "of the order of the cells; another one for each block and epoch"},
+    [SEED] = {"seed", TIDE_NUMBER, 0, false, 0,
+              "of a random order of the cells, another one for each block and epoch; absent: as "
+              "they come"},
     [CHUNK_BYTES] = {"chunk_bytes", TIDE_NUMBER, 0, false, MF_CHUNK_BYTES,
                      "rows of each side that are held at once; part of what fixes the result"},
 };
@@ -213,7 +214,8 @@ static void train_chunk(struct training *t) {
     struct mf_chunks *c = &t->chunks;
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < c->sides[side].count; i++) {
-            t->decays[side][i] = t->lambda / (float)t->counts[side][c->sides[side].indices[i]];
+            const uint32_t index = mf_index(&c->sides[side], c->sides[side].indices[i]);
+            t->decays[side][i] = t->lambda / (float)t->counts[side][index];
         }
     }
     for (size_t cell = c->at; cell < c->end; cell++) {
@@ -243,16 +245,22 @@ static int train(struct training *t) {
     return more;
 }
 
-/* The cells and their values in a random order, by `seed`: a copy, so that all passes over them are
- * straight. *gives* both, also on failure. */
-static int shuffled(const struct mf_chunks *c, uint64_t seed, uint32_t **cells, float **values) {
+/* The cells and their values, in a random order by `seed` unless that is NULL: a copy, so that all
+ * passes over them are straight. *gives* both, also on failure. */
+static int copied(const struct mf_chunks *c, const uint64_t *seed, uint32_t **cells,
+                  float **values) {
     *cells = tide_workspace_alloc(c->cell_count * 2 * sizeof **cells);
     *values = tide_workspace_alloc(c->cell_count * sizeof **values);
     if (!*cells || !*values) {
         return TIDE_ENOMEM;
     }
+    if (!seed) {
+        memcpy(*cells, c->cells, c->cell_count * 2 * sizeof **cells);
+        memcpy(*values, c->values, c->cell_count * sizeof **values);
+        return 0;
+    }
     struct tide_random random;
-    tide_random_seed(&random, seed);
+    tide_random_seed(&random, *seed);
     for (size_t i = 0; i < c->cell_count; i++) { /* inside out: every order is equally likely */
         const size_t j = (size_t)tide_random_below(&random, i + 1);
         for (size_t side = 0; side < 2; side++) {
@@ -284,9 +292,10 @@ static int run_sgd(const struct tide_argument *arguments, struct tide_result *re
     struct mf_chunks *c = &t.chunks;
     uint32_t *cells;
     float *values;
-    code = shuffled(c, seed, &cells, &values);
+    code = copied(c, arguments[SEED].given ? &seed : NULL, &cells, &values);
     c->cells = cells;
     c->values = values;
+    code = code ? code : mf_chunks_compact(c, cells);
     code = code ? code : mf_chunks_init(c, true, (size_t)chunk_bytes);
     for (int side = 0; side < 2 && !code; side++) {
         t.decays[side] = tide_alloc(c->sides[side].capacity * sizeof(float));
@@ -313,8 +322,8 @@ static int run_sgd(const struct tide_argument *arguments, struct tide_result *re
 
 const struct tide_kernel tide_kernel_mf_sgd_block = {
     "mf_sgd_block",
-    "Stochastic gradient descent over a block of known cells, in random order; loss: the squared "
-    "errors before each step. Gemulla et al., KDD 2011, section 3.",
+    "Stochastic gradient descent over a block of known cells; loss: the squared errors before each "
+    "step. Gemulla et al., KDD 2011, section 3.",
     sgd_parameters, SGD_PARAMETERS, run_sgd};
 
 /* ---- evaluation ---- */

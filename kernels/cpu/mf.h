@@ -26,6 +26,7 @@ struct mf_side {
     struct tide_rows table;
     uint64_t base;        /* key of index 0 */
     uint32_t first, span; /* all indices of the cells lie in first .. first + span - 1 */
+    uint32_t *names;      /* of the indices, if the cells were compacted; else NULL */
     uint32_t *places;     /* by index - first: place of its row in `rows` + 1; 0: not there */
     size_t capacity, count;
     uint64_t *keys;
@@ -47,6 +48,10 @@ struct mf_chunks {
 /* Rows of a chunk and side that are held at once, so that memory is bounded. */
 enum { MF_CHUNK_BYTES = 32 << 20 };
 
+/* `cells`, the chunks' own: on a side on which they are few and far between, their indices become
+ * 0, 1, ... in the order of their first appearance, so that nothing grows with the matrix. Before
+ * init. ENOMEM. */
+int mf_chunks_compact(struct mf_chunks *chunks, uint32_t *cells);
 /* The tables, cells and values must be set. Reads the cells once. ENOMEM. */
 int mf_chunks_init(struct mf_chunks *chunks, bool train, size_t chunk_bytes);
 void mf_chunks_deinit(struct mf_chunks *chunks);
@@ -56,6 +61,10 @@ int mf_chunks_next(struct mf_chunks *chunks);
 bool mf_chunks_subtract(struct mf_chunks *chunks);
 /* Pushes that. */
 int mf_chunks_push(struct mf_chunks *chunks);
+/* In the matrix, of an index in the cells. */
+static inline uint32_t mf_index(const struct mf_side *side, uint32_t index) {
+    return side->names ? side->names[index] : index;
+}
 static inline size_t mf_place(const struct mf_chunks *chunks, int side, size_t cell) {
     return chunks->sides[side].places[chunks->cells[2 * cell + (size_t)side] -
                                       chunks->sides[side].first] -

@@ -2,9 +2,48 @@
 #include "cpu/mf.h"
 
 #include "base/base.h"
+#include "cpu/rows_batch.h"
 #include "cpu/vector.h"
 
 #include <string.h>
+
+enum { SPARSE = 2 }; /* as many indices as cells, and more, of which most are not there */
+
+/* Of one side, whose cells are sparse. */
+static int compact(struct mf_side *side, uint32_t *indices, size_t count) {
+    struct tide_key_index index = {0};
+    uint64_t *keys = tide_alloc(count * sizeof *keys);
+    size_t distinct = 0;
+    side->names = tide_alloc(count * sizeof *side->names);
+    int code = tide_key_index_init(&index, count);
+    code = keys && side->names ? code : TIDE_ENOMEM;
+    index.now = 1;
+    for (size_t i = 0; i < count && code == 0; i++) {
+        indices[2 * i] = tide_key_index_of(&index, indices[2 * i], keys, &distinct);
+    }
+    for (size_t i = 0; i < distinct; i++) {
+        side->names[i] = (uint32_t)keys[i];
+    }
+    tide_key_index_release(&index);
+    tide_free(keys);
+    return code;
+}
+
+int mf_chunks_compact(struct mf_chunks *chunks, uint32_t *cells) {
+    int code = 0;
+    for (size_t side = 0; side < 2 && code == 0; side++) {
+        uint32_t least = UINT32_MAX, most = 0;
+        for (size_t i = 0; i < chunks->cell_count; i++) {
+            const uint32_t index = cells[2 * i + side];
+            least = index < least ? index : least;
+            most = index > most ? index : most;
+        }
+        if (chunks->cell_count && (most - least) / SPARSE >= chunks->cell_count) {
+            code = compact(&chunks->sides[side], cells + side, chunks->cell_count);
+        }
+    }
+    return code;
+}
 
 static int side_init(struct mf_side *side, size_t width, bool train, size_t chunk_bytes) {
     size_t most = chunk_bytes / (width * sizeof(float));
@@ -42,6 +81,7 @@ int mf_chunks_init(struct mf_chunks *chunks, bool train, size_t chunk_bytes) {
 void mf_chunks_deinit(struct mf_chunks *chunks) {
     for (int i = 0; i < 2; i++) {
         struct mf_side *side = &chunks->sides[i];
+        tide_free(side->names);
         tide_free(side->places);
         tide_free(side->keys);
         tide_free(side->indices);
@@ -79,7 +119,7 @@ static void number_places(struct mf_side *side) {
     for (uint32_t i = 0; i < side->span && place < side->count; i++) {
         if (side->places[i] != 0) {
             side->indices[place] = side->first + i;
-            side->keys[place] = side->base + side->first + i;
+            side->keys[place] = side->base + mf_index(side, side->first + i);
             side->places[i] = ++place;
         }
     }

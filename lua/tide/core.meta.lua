@@ -190,6 +190,7 @@ function core.triples(paths, options) end --> data of tab-separated files: {enti
 function core.matrix(sources, options) end --> {rows=, columns=, parts={train={cells=u32 tensor n x 2, values=f32 tensor}, test=}, row_counts=, column_counts= (u32 tensors, train), mean=, row_names=, column_names= (ids of ratings, if names), note=} | nil, err with file:line
 ---@param grid {rows:integer, columns:integer, blocks:integer, first:integer, count:integer} row blocks first (from 0) .. first + count - 1
 function core.matrix_blocks(part, grid) end --> {cells=, values=} block after block, offsets (u64 tensor: one a block and the end)
+function core.matrix_groups(part, o) end --> {cells=, values=} in a random order, the columns of each group of o.size cells (u64 tensor), offsets into it (u64 tensor: one a group and the end)
 ---@param sources table 1 or 2 (train, test): path (gzip or not) or {name=, text=}
 ---@param options {labels?:"number"|"class", base?:integer, columns?:integer}
 function core.libsvm(sources, options) end --> {parts={{offsets=u64, indices=u32, values=f32, labels=f32|i32 tensors}, ..}, columns=, base=, queries=rows with a qid, classes=f32 tensor|nil} | nil, err with file:line:column; row i (from 1) has entries offsets[i]+1 .. offsets[i+1]

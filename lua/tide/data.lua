@@ -150,6 +150,7 @@ data.matrix = require "tide.data.matrix" (data)
 data.text = require "tide.data.text" (data)
 data.libsvm = require "tide.data.libsvm" (data)
 data.rotation = require("tide.data.rotation").new
+data.groups = require("tide.data.groups").new
 data.ratings = data.matrix -- the reader tells them apart by the first line
 
 ---Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.

@@ -24,6 +24,29 @@ run 1 run "$root/examples/mf.lua" --blocks 3 --nodes 2
 says err.txt '3 blocks cannot be shared by 2 workers'
 nothing_left
 
+# Without blocks: one worker's factors do not depend on where rows live, and several workers learn, however columns come.
+for order in columnwise plain; do
+    for technique in static relocate replicate intent; do
+        run 0 run "$root/examples/mf.lua" --nodes 1 --epochs 2 --order $order --technique $technique \
+            --save $order-$technique.safetensors
+        for table in rows columns; do
+            cmp $order-static.$table.safetensors $order-$technique.$table.safetensors ||
+                fail "$order: other $table with $technique than with static"
+        done
+        run 0 run "$root/examples/mf.lua" --nodes 2 --epochs 14 --order $order --technique $technique --json
+        more 0.3 "$(value rmse)" || fail "$order, $technique: test RMSE $(value rmse) after 14 epochs"
+        nothing_left
+    done
+done
+cmp -s columnwise-static.rows.safetensors plain-static.rows.safetensors && fail "both orders give the same factors"
+run 1 run "$root/examples/mf.lua" --technique intent
+says err.txt 'blocks never share a column, so there is nothing to copy: --technique static or relocate'
+run 1 run "$root/examples/mf.lua" --order columnwise --group 0 --nodes 1
+says err.txt 'a group has 1 cell or more'
+run 1 run "$root/examples/mf.lua" --nodes 2 --order plain --technique replicate --epochs 6 --eps 30
+says err.txt 'the loss has run away; try a smaller --eps'
+nothing_left
+
 # The blocks: an epoch has every cell once, and each block has the same cells, in an order of the same seed, whoever does
 # it (rotation_spec.lua has the order of blocks).
 cat >blocks.lua <<'LUA'

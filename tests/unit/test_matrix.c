@@ -1,4 +1,4 @@
-/* Readers of sparse matrices, their split and their cut into blocks. */
+/* Readers of sparse matrices, their split and their cut into blocks and groups. */
 #include "matrix.h"
 
 #include "base/base.h"
@@ -263,6 +263,65 @@ static void test_blocks_hold_every_cell_once_in_order(void **state) {
     tide_matrix_release(&m);
 }
 
+/* Each cell once; the columns of each group; columns all in one piece if they are to be. */
+static void groups_are_right(const struct tide_cells *cells, bool by_columns, size_t size,
+                             uint64_t seed, float *order) {
+    enum { ROWS = 10, COLUMNS = 7, CELLS = ROWS * COLUMNS };
+    struct tide_cells out;
+    uint64_t columns[CELLS], offsets[CELLS + 1];
+    bool seen[CELLS] = {false}, left[COLUMNS] = {false};
+    assert_int_equal(tide_cells_groups(cells, COLUMNS, by_columns, size, seed, &out, columns,
+                                       offsets), 0);
+    assert_int_equal(out.count, CELLS);
+    assert_int_equal(offsets[0], 0);
+    for (size_t i = 0; i < CELLS; i++) {
+        const uint32_t row = out.cells[2 * i], column = out.cells[2 * i + 1];
+        const size_t group = i / size;
+        bool listed = false;
+        for (uint64_t at = offsets[group]; at < offsets[group + 1]; at++) {
+            assert_true(at == offsets[group] || columns[at] != columns[at - 1]);
+            listed |= columns[at] == column;
+        }
+        assert_true(listed && !seen[(int)out.values[i]]);
+        assert_true(out.values[i] == (float)(row * COLUMNS + column));
+        seen[(int)out.values[i]] = true;
+        if (by_columns && i > 0 && out.cells[2 * i - 1] != column) {
+            left[out.cells[2 * i - 1]] = true;
+        }
+        assert_false(left[column]);
+    }
+    const uint64_t listed = offsets[(CELLS + size - 1) / size];
+    assert_true(listed >= COLUMNS && listed <= CELLS);
+    assert_true(!by_columns || listed <= COLUMNS + (CELLS - 1) / size); /* cut ones twice */
+    memcpy(order, out.values, CELLS * sizeof *order);
+    tide_free(out.cells);
+    tide_free(out.values);
+}
+
+static void test_groups_hold_every_cell_once_in_a_random_order(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1, 7, 13, 70, 1000};
+    struct tide_matrix m = full(10, 7);
+    for (int by_columns = 0; by_columns < 2; by_columns++) {
+        for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
+            float orders[3][70];
+            groups_are_right(&m.parts[0], by_columns, sizes[i], 1, orders[0]);
+            groups_are_right(&m.parts[0], by_columns, sizes[i], 1, orders[1]);
+            groups_are_right(&m.parts[0], by_columns, sizes[i], 2, orders[2]);
+            assert_memory_equal(orders[0], orders[1], sizeof orders[0]);
+            assert_memory_not_equal(orders[0], orders[2], sizeof orders[0]);
+        }
+    }
+    const struct tide_cells none = {0};
+    struct tide_cells out;
+    uint64_t offsets[1] = {9};
+    assert_int_equal(tide_cells_groups(&none, 7, true, 5, 1, &out, NULL, offsets), 0);
+    assert_true(out.count == 0 && offsets[0] == 0);
+    tide_free(out.cells);
+    tide_free(out.values);
+    tide_matrix_release(&m);
+}
+
 static void test_bad_blocks_are_refused(void **state) {
     (void)state;
     struct tide_matrix m = full(2, 2);
@@ -289,6 +348,7 @@ int main(void) {
         cmocka_unit_test(test_two_matrices_must_agree),
         cmocka_unit_test(test_split_is_exact_ordered_and_fixed_by_the_seed),
         cmocka_unit_test(test_blocks_hold_every_cell_once_in_order),
+        cmocka_unit_test(test_groups_hold_every_cell_once_in_a_random_order),
         cmocka_unit_test(test_bad_blocks_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

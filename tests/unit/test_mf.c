@@ -164,14 +164,14 @@ static void test_large_updates_are_cut(void **state) {
 
 /* ---- blocks ---- */
 
-/* The kernel's order, cell by cell in float64. */
-static void train_reference(const struct world *world, double eps, uint64_t seed, double *w,
+/* The kernel's order, without a seed that of the cells, cell by cell in float64. */
+static void train_reference(const struct world *world, double eps, const uint64_t *seed, double *w,
                             double *h) {
     uint32_t order[CELLS];
     struct tide_random random;
-    tide_random_seed(&random, seed);
+    tide_random_seed(&random, seed ? *seed : 0);
     for (size_t i = 0; i < world->count; i++) {
-        size_t j = (size_t)tide_random_below(&random, i + 1);
+        size_t j = seed ? (size_t)tide_random_below(&random, i + 1) : i;
         order[i] = order[j];
         order[j] = (uint32_t)i;
     }
@@ -216,11 +216,90 @@ static void test_block_is_trained_cell_by_cell_in_chunks_of_any_size(void **stat
         double chunks = plain_result(results, count, "chunks");
         assert_true(n == 2 ? chunks == 1 : chunks > 10);
         assert_true((double)world.w.pushes == chunks && world.w.open == 0 && world.h.open == 0);
-        train_reference(&world, 0.02, 5, w, h);
+        train_reference(&world, 0.02, &(uint64_t){5}, w, h);
         assert_near(&world.w, w);
         assert_near(&world.h, h);
         world_deinit(&world);
     }
+}
+
+static void test_block_without_a_seed_is_trained_in_the_order_of_its_cells(void **state) {
+    (void)state;
+    struct world world;
+    double w[ROWS * WIDTH], h[COLUMNS * WIDTH];
+    struct tide_argument a[PLAIN_ARGUMENTS_MOST] = {{0}};
+    struct tide_result results[16];
+    char error[256] = "";
+    const struct tide_kernel *k = tide_kernel_find("mf_sgd_block");
+    world_init(&world, 0.5f);
+    widen(&world.w, w);
+    widen(&world.h, h);
+    set_training(k, a, &world, 0.02, 5);
+    plain_argument(k, a, "seed")->given = false;
+    assert_true(k->run(a, results, error) > 0);
+    train_reference(&world, 0.02, NULL, w, h);
+    assert_near(&world.w, w);
+    assert_near(&world.h, h);
+    world_deinit(&world);
+}
+
+/* A few cells that are far apart in a large matrix, and the same cells beside each other. */
+static void test_few_cells_of_a_large_matrix_are_trained_as_of_a_small_one(void **state) {
+    (void)state;
+    enum { FEW = 20, FAR = 211, BASE = 7 };
+    const struct tide_kernel *k = tide_kernel_find("mf_sgd_block");
+    struct plain_table tables[2][2];
+    uint32_t cells[2][2 * FEW], *counts = malloc(FEW * FAR * sizeof *counts);
+    float values[FEW];
+    for (size_t i = 0; i < FEW * FAR; i++) {
+        counts[i] = 3;
+    }
+    for (uint32_t i = 0; i < FEW; i++) { /* rows and columns repeat */
+        const uint32_t row = (7 * i) % FEW / 2, column = (3 * i) % FEW / 3;
+        values[i] = (float)i / FEW;
+        for (uint32_t far = 0; far < 2; far++) {
+            cells[far][2 * i] = far ? row * FAR : row;
+            cells[far][2 * i + 1] = far ? column * FAR : column;
+        }
+    }
+    for (size_t side = 0; side < 2; side++) {
+        const size_t base = side ? BASE : 0;
+        plain_init(&tables[0][side], BASE + FEW * FAR, WIDTH, 0, 0.5f, 0, 1 + side);
+        plain_init(&tables[1][side], BASE + FEW * FAR, WIDTH, 0, 0.5f, 0, 1 + side);
+        for (size_t i = 0; i < FEW; i++) {
+            memcpy(tables[1][side].rows + (base + i * FAR) * WIDTH,
+                   tables[0][side].rows + (base + i) * WIDTH, WIDTH * sizeof(float));
+        }
+    }
+    for (size_t far = 0; far < 2; far++) {
+        struct tide_argument a[PLAIN_ARGUMENTS_MOST] = {{0}};
+        struct tide_result results[16];
+        char error[256] = "";
+        plain_argument(k, a, "rows")->rows = plain_adding(&tables[far][0]);
+        plain_argument(k, a, "columns")->rows = plain_adding(&tables[far][1]);
+        plain_argument(k, a, "column_base")->number = BASE;
+        plain_argument(k, a, "cells")->tensor = (struct tide_tensor){cells[far], FEW, 2, TIDE_U32};
+        plain_argument(k, a, "values")->tensor = (struct tide_tensor){values, FEW, 1, TIDE_F32};
+        plain_argument(k, a, "row_counts")->tensor = plain_argument(k, a, "column_counts")->tensor =
+            (struct tide_tensor){counts, FEW * FAR, 1, TIDE_U32};
+        plain_argument(k, a, "eps")->number = 0.02;
+        int count = k->run(a, results, error);
+        assert_true(count > 0);
+        assert_true(plain_result(results, count, "pulled") == FEW / 2 + (FEW + 2) / 3);
+    }
+    for (size_t side = 0; side < 2; side++) {
+        for (size_t i = 0; i < FEW; i++) {
+            const size_t base = side ? BASE : 0;
+            assert_memory_equal(tables[1][side].rows + (base + i * FAR) * WIDTH,
+                                tables[0][side].rows + (base + i) * WIDTH,
+                                WIDTH * sizeof(float));
+        }
+    }
+    for (size_t far = 0; far < 2; far++) {
+        plain_deinit(&tables[far][0]);
+        plain_deinit(&tables[far][1]);
+    }
+    free(counts);
 }
 
 static double total_loss(struct world *world, double *squares) {
@@ -406,6 +485,8 @@ int main(void) {
         cmocka_unit_test(test_step_is_that_of_float64),
         cmocka_unit_test(test_large_updates_are_cut),
         cmocka_unit_test(test_block_is_trained_cell_by_cell_in_chunks_of_any_size),
+        cmocka_unit_test(test_block_without_a_seed_is_trained_in_the_order_of_its_cells),
+        cmocka_unit_test(test_few_cells_of_a_large_matrix_are_trained_as_of_a_small_one),
         cmocka_unit_test(test_loss_and_error_are_the_sums),
         cmocka_unit_test(test_training_converges),
         cmocka_unit_test(test_one_table_may_hold_both_factors),

@@ -1,5 +1,5 @@
 -- tide.data.matrix, tide.data.ratings: sparse matrices, cut into P x P blocks for parameter blocking. A worker keeps
--- the cells of its row blocks only; which block it works on when is data:rotation.
+-- the cells of its row blocks only; which block it works on when is data:rotation, or data:groups without blocks.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -255,6 +255,17 @@ return function(data)
         made.seed = core.random(((w.seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
         return made
       end})
+  end
+
+  ---All cells of this worker in a random order, in groups: `for group in w.data:groups(w, o):epoch(n) do ... end`; see
+  ---groups.lua.
+  ---@param w tide.worker
+  ---@param o {order: "columnwise"|"plain", size?: integer, columns?: table, fetch?: "localize"|"intent", ahead?: integer}
+  ---@return tide.data.groups
+  function set:groups(w, o)
+    need_cut(self)
+    return data.groups(w, {part = set.part(self, "train"), rows = self.rows, cols = self.cols, order = o.order,
+                           size = o.size, columns = o.columns, fetch = o.fetch, ahead = o.ahead})
   end
 
   ---Sizes of a generated matrix, for tide.data.matrix: nothing is made before it is asked for.
