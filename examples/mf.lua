@@ -19,13 +19,13 @@ local opt = tide.options {
   center   = {"subtract the mean of the training cells", default = true},
   test     = {"share of a single file that is held out", default = 0.1},
   driver   = {"bold driver: step size 5 % up after a better epoch, halved after a worse one", default = true},
-  order    = {"blocks that share nothing; or, with columns shared, column by column, or cell by cell", default = "blocks",
-              choices = {"blocks", "columnwise", "plain"}},
+  order    = {"blocks that share nothing; or, with columns shared, column by column, or cell by cell",
+              default = "blocks", choices = {"blocks", "columnwise", "plain"}},
   group    = {"orders without blocks: cells between which columns are pulled and pushed", default = 1000},
   ahead    = {"orders without blocks: groups whose columns are sent for; without it 2, by intent 8", type = "integer"},
   blocks   = {"blocks on a side of the matrix, a multiple of all workers; else by caches, density", type = "integer"},
-  technique = {"where columns live: at a fixed home, or with who uses them now; without blocks also: copies on all nodes, "
-                 .. "or by intent", default = "static", choices = {"static", "relocate", "replicate", "intent"}},
+  technique = {"where columns live: at a fixed home, or with who uses them now; without blocks also: with copies on "
+               .. "all nodes, or by intent", default = "static", choices = {"static", "relocate", "replicate", "intent"}},
   nodes    = {"node processes on this machine", default = 4},
   workers  = {"workers of each node", default = 1},
   seed     = {"of initial values, split and orders", default = 1},
@@ -46,7 +46,8 @@ local by_blocks <const> = opt.order == "blocks"
 local moves <const> = opt.technique == "relocate"
 local copies <const> = opt.technique == "replicate" or opt.technique == "intent"
 if by_blocks and copies then
-  error("blocks never share a column, so there is nothing to copy: --technique static or relocate, or another --order", 0)
+  error("blocks never share a column, so there is nothing to copy: --technique static or relocate, or else another "
+        .. "--order", 0)
 end
 
 ---Arguments of the kernels: the tables, and the cells of a block.

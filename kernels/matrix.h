@@ -1,6 +1,7 @@
 /*
  * Sparse matrices from text in memory: ratings in the forms of MovieLens, and MatrixMarket
- * coordinate files; their split, and their cut into blocks or groups. Errors and lines as in text.h.
+ * coordinate files; their split, and their cut into blocks or groups. Errors and lines as in
+ * text.h.
  */
 #ifndef TIDE_MATRIX_H
 #define TIDE_MATRIX_H

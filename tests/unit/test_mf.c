@@ -291,8 +291,7 @@ static void test_few_cells_of_a_large_matrix_are_trained_as_of_a_small_one(void 
         for (size_t i = 0; i < FEW; i++) {
             const size_t base = side ? BASE : 0;
             assert_memory_equal(tables[1][side].rows + (base + i * FAR) * WIDTH,
-                                tables[0][side].rows + (base + i) * WIDTH,
-                                WIDTH * sizeof(float));
+                                tables[0][side].rows + (base + i) * WIDTH, WIDTH * sizeof(float));
         }
     }
     for (size_t far = 0; far < 2; far++) {

@@ -2,7 +2,7 @@
 -- next groups use, so that these come while it works. Other workers use them too, at any time. With fetch = "intent" a
 -- group is a clock of the worker.
 --
--- Orders: "columnwise", columns in random order and in each of its cells (as NuPS, SIGMOD 2022, and AdaPM, 2022, train);
+-- Orders: "columnwise", columns in random order and in each its cells (as NuPS, SIGMOD 2022, and AdaPM, 2022, train);
 -- "plain", any cell after any other.
 local core = require "tide.core"
 local script = require "tide.script"
@@ -47,8 +47,8 @@ local function ask(self, keys, clock)
   return nil
 end
 
----The groups of one epoch: `for group in groups:epoch(n) do ... end`. Each has an order of its own. At the end others may
----still be at work: w:barrier() waits for all.
+---The groups of one epoch: `for group in groups:epoch(n) do ... end`. Each epoch has an order of its own. At the end
+---others may still be at work: w:barrier() waits for all.
 ---@param epoch integer from 1
 ---@return fun(): tide.data.group|nil
 function groups:epoch(epoch)

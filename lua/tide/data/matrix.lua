@@ -260,7 +260,8 @@ return function(data)
   ---All cells of this worker in a random order, in groups: `for group in w.data:groups(w, o):epoch(n) do ... end`; see
   ---groups.lua.
   ---@param w tide.worker
-  ---@param o {order: "columnwise"|"plain", size?: integer, columns?: table, fetch?: "localize"|"intent", ahead?: integer}
+  ---@param o {order: "columnwise"|"plain", size?: integer, columns?: table, fetch?: "localize"|"intent",
+  ---  ahead?: integer}
   ---@return tide.data.groups
   function set:groups(w, o)
     need_cut(self)
