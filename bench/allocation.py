@@ -116,10 +116,10 @@ class Table:
 
 
 def main():
-    words = sys.argv[1:]
-    if not words or words[0].startswith("-"):
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0].startswith("-"):
         sys.exit(__doc__)
-    table = Table(os.path.realpath(words[0]), words[1:])
+    table = Table(os.path.realpath(arguments[0]), arguments[1:])
     mf1m, mf100k = (applications.MF + ["--generate", size] for size in ("mf1m", "mf100k"))
     for layout, peer in zip(LAYOUTS, (0.79, 0.65, 0.66)):
         technique = ["--technique", "relocate"] if layout[0] > 1 else []
@@ -153,12 +153,16 @@ def main():
                                        "--sampling", sampling], epochs)
     table.processor_times("ComplEx on WordNet in mini-batches", [KGE_SCRIPT, "--workers", "1", "--eval-limit", "100"],
                           (1, 3))
-    for layout, peer in zip(LAYOUTS, (1.87, 1.75, 2.49)):
-        table.epochs("word2vec d=100 {}x{}".format(*layout), ["word2vec.lua", "--data", "generated", "--epochs", "3"],
-                     layout, 0.6 * peer)
+    words = ["word2vec.lua", "--data", "generated"]
+    for sampling, draws in (("naive", ""), ("local", ", local draws"), ("pool", ", pooled draws")):
+        for layout, peer in zip(LAYOUTS, (1.87, 1.75, 2.49)):
+            table.epochs("word2vec d=100 {}x{}".format(*layout) + draws, words + ["--epochs", "3", "--sampling", sampling],
+                         layout, 0.6 * peer)
+        table.processor_times("word2vec" + draws, [os.path.join(applications.EXAMPLES, words[0]), *words[1:], "--workers",
+                                                   "1", "--sampling", sampling], (2, 12))
     for technique in ("replicate", "intent"):
         table.epochs(f"word2vec d=100 2x1, {technique}",
-                     ["word2vec.lua", "--data", "generated", "--epochs", "3", "--technique", technique], (2, 1), 0.6 * 2.49)
+                     words + ["--epochs", "3", "--sampling", "naive", "--technique", technique], (2, 1), 0.6 * 2.49)
     if table.wants("relocation"):
         table.relocation()
     table.processor_times("MF 1M", [os.path.join(HERE, "dsgd.lua")], (5, 25))

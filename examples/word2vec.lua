@@ -15,6 +15,8 @@ local opt = tide.options {
   subsample = {"words more frequent than this share are thinned; without it 0.01 with --data generated, else 0.001",
                type = "number"},
   min_count = {"rarer words are left out; without it 1 with --data generated, else 5", type = "integer"},
+  sampling  = {"how negatives are drawn (scripting.md): independently, or so that their rows are near",
+               default = "pool", choices = {"naive", "preloc", "pool", "postpone", "local"}},
   nearest   = {"words whose neighbours are shown, with commas between", default = "dog,king,water,red,quickly,music"},
   technique = {"rows stay; words that are frequent have copies on all nodes; or words go where they are next used",
                default = "static", choices = {"static", "replicate", "intent"}},
@@ -228,6 +230,14 @@ local function hot_words(d)
   return hot
 end
 
+---Draws negatives as the kernel itself does, by counts^0.75 without the end of a line (word 0), by a scheme of its own.
+local function negatives_of(w)
+  if opt.sampling == "naive" then return nil end
+  local weights = {}
+  for i = 1, w.data.vocabulary do weights[i] = i > 1 and w.data.counts[i] ^ 0.75 or 0 end
+  return w.tables.output:sampler {dist = weights, scheme = opt.sampling, seed = w.seed * 65537 + w.rank}
+end
+
 ---This worker will use the words of a piece of its text in clock `clock`.
 local function intend(w, clock, from, to)
   local seen, keys = {}, {}
@@ -257,7 +267,7 @@ local job = tide.job {
   end,
 
   worker = function(w)
-    local train, d = tide.kernel "sgns_train", w.data
+    local train, d, sampler = tide.kernel "sgns_train", w.data, negatives_of(w)
     local function piece_of(n) return d.count * (n % PIECES) // PIECES, d.count * (n % PIECES + 1) // PIECES end
     if opt.technique == "replicate" and w.rank == 1 then
       assert(w.tables.input:manage(hot_words(d), "replicate"))
@@ -273,7 +283,7 @@ local job = tide.job {
         if opt.technique == "intent" then intend(w, n + AHEAD, piece_of(n + AHEAD)) end
         local r = train {
           input = w.tables.input, output = w.tables.output, tokens = d.tokens, first = from, count = to - from,
-          counts = d.counts, window = opt.window, negatives = opt.negatives, subsample = subsample,
+          counts = d.counts, window = opt.window, negatives = opt.negatives, subsample = subsample, sampler = sampler,
           alpha = alpha_at((epoch - 1 + from / d.count) / epochs),
           alpha_last = alpha_at((epoch - 1 + to / d.count) / epochs),
           seed = ((w.seed * 1000003 + w.rank) * 1009 + epoch) * PIECES + piece}
@@ -300,6 +310,7 @@ tide.main(function()
   local quiet <const> = opt.json or tide.output.json
   local function say(...) if not quiet then print(string.format(...)) end end
   say("data: %s", data.note)
+  say("negatives: sampling %s", opt.sampling)
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   local run = cluster:start(job)
   local list = {}

@@ -5,7 +5,8 @@
  * are made first, so its distinct rows are known: they are pulled once, the pairs are worked on one
  * after the other in memory, and the differences are pushed once. Three batches are under way, as
  * in kge_batch.c: rows miss at most the two pushes of this worker that were on their way when they
- * were pulled. Negatives are independent draws from the noise distribution.
+ * were pulled. Negatives are independent draws from the noise distribution, or a sampler's, to
+ * which they are announced a batch ahead.
  */
 #include "cpu/sgns.h"
 
@@ -82,14 +83,18 @@ struct slot {
     uint64_t *input_keys, *output_keys;
     float *inputs, *outputs, *inputs_before, *outputs_before;
     struct tide_transfer pulls[2], pushes[2];
+    uint32_t sample; /* of a sampler */
+    bool sampled;    /* to be finished */
 };
 
 struct training {
     struct tide_rows input, output;
     size_t width, window, negatives, pairs_most;
+    struct tide_draws draws;
+    uint64_t drawn[NEGATIVES_MOST]; /* for a pair */
     float alpha_first, alpha_last;
     struct text text;
-    struct tide_alias noise;
+    struct tide_alias noise; /* without a sampler */
     struct tide_random random;
     struct tide_key_index input_index, output_index;
     struct slot slots[SLOTS];
@@ -121,32 +126,70 @@ static float alpha_now(const struct training *t) {
     return t->alpha_first + (t->alpha_last - t->alpha_first) * done;
 }
 
+/* ---- negatives ---- */
+
+/* Those of the batch that will be fetched next into the slot: at most so many. */
+static int negatives_announce(struct training *t, struct slot *slot) {
+    if (!t->draws.sampler) {
+        return 0;
+    }
+    const size_t most = (t->pairs_most + 2 * t->window) * t->negatives;
+    const int error = t->draws.prepare(t->draws.sampler, most, &slot->sample);
+    slot->sampled = error == 0;
+    return error;
+}
+
+/* For one pair, in t->drawn. */
+static int negatives_draw(struct training *t, const struct slot *slot) {
+    if (t->draws.sampler) {
+        return t->draws.take(t->draws.sampler, slot->sample, t->negatives, t->drawn);
+    }
+    for (size_t n = 0; n < t->negatives; n++) {
+        t->drawn[n] = tide_alias_draw(&t->noise, &t->random);
+    }
+    return 0;
+}
+
+static int negatives_end(struct training *t, struct slot *slot) {
+    const bool sampled = slot->sampled;
+    slot->sampled = false;
+    return sampled ? t->draws.finish(t->draws.sampler, slot->sample) : 0;
+}
+
+/* ---- batches ---- */
+
+static void add_target(struct training *t, struct slot *slot, uint64_t word) {
+    slot->targets[slot->target_count++] =
+        tide_key_index_of(&t->output_index, word, slot->output_keys, &slot->output_count);
+}
+
 /* A pair and its negatives; one equal to the centre is left out. */
-static void add_pair(struct training *t, struct slot *slot, uint32_t context, uint32_t centre) {
+static int add_pair(struct training *t, struct slot *slot, uint32_t context, uint32_t centre) {
     struct pair *pair = &slot->pairs[slot->pair_count++];
     pair->alpha = alpha_now(t);
     pair->first_target = (uint32_t)slot->target_count;
     pair->input = tide_key_index_of(&t->input_index, context, slot->input_keys, &slot->input_count);
-    for (size_t n = 0; n <= t->negatives; n++) {
-        uint32_t word = n ? tide_alias_draw(&t->noise, &t->random) : centre;
-        if (n == 0 || word != centre) {
-            slot->targets[slot->target_count++] =
-                tide_key_index_of(&t->output_index, word, slot->output_keys, &slot->output_count);
+    const int error = negatives_draw(t, slot);
+    add_target(t, slot, centre);
+    for (size_t n = 0; n < t->negatives && !error; n++) {
+        if (t->drawn[n] != centre) {
+            add_target(t, slot, t->drawn[n]);
         }
     }
     pair->target_count = (uint32_t)slot->target_count - pair->first_target;
+    return error;
 }
 
-static void add_centre(struct training *t, struct slot *slot) {
+static int add_centre(struct training *t, struct slot *slot) {
     struct text *text = &t->text;
     size_t at = text->position++;
     size_t reach = t->window - tide_random_below(&t->random, t->window);
     size_t from = at < reach ? 0 : at - reach;
-    for (size_t c = from; c < text->length && c <= at + reach; c++) {
-        if (c != at) {
-            add_pair(t, slot, text->sentence[c], text->sentence[at]);
-        }
+    int error = 0;
+    for (size_t c = from; c < text->length && c <= at + reach && !error; c++) {
+        error = c == at ? 0 : add_pair(t, slot, text->sentence[c], text->sentence[at]);
     }
+    return error;
 }
 
 /* Fills the slot and starts the pull of its rows; pair_count 0: the text has ended. */
@@ -154,18 +197,19 @@ static int batch_fetch(struct training *t, struct slot *slot) {
     slot->pair_count = slot->target_count = slot->input_count = slot->output_count = 0;
     t->input_index.now++;
     t->output_index.now++;
-    while (slot->pair_count < t->pairs_most) {
+    int error = 0;
+    while (slot->pair_count < t->pairs_most && !error) {
         if (t->text.position < t->text.length) {
-            add_centre(t, slot);
+            error = add_centre(t, slot);
         } else if (!next_sentence(t)) {
             break;
         }
     }
-    if (slot->pair_count == 0) {
-        return 0;
+    if (slot->pair_count == 0 || error) {
+        return error;
     }
-    int error = tide_transfer_pull(&slot->pulls[0], &t->input, slot->input_keys, slot->input_count,
-                                   slot->inputs);
+    error = tide_transfer_pull(&slot->pulls[0], &t->input, slot->input_keys, slot->input_count,
+                               slot->inputs);
     return error ? error
                  : tide_transfer_pull(&slot->pulls[1], &t->output, slot->output_keys,
                                       slot->output_count, slot->outputs);
@@ -201,13 +245,22 @@ static int batch_send(struct training *t, struct slot *slot) {
                                       slot->output_count, slot->outputs);
 }
 
+/* The batch after this one is told of first, so that its negatives are on their way. */
+static int batch_begin(struct training *t, struct slot *slot, struct slot *next) {
+    int error = negatives_announce(t, next);
+    error = error ? error : batch_fetch(t, slot);
+    const int ended = negatives_end(t, slot);
+    return error ? error : ended;
+}
+
 static int train(struct training *t) {
-    int error = batch_fetch(t, &t->slots[0]);
+    int error = negatives_announce(t, &t->slots[0]);
+    error = error ? error : batch_begin(t, &t->slots[0], &t->slots[1]);
     for (size_t i = 0; !error && t->slots[i % SLOTS].pair_count; i++) {
         struct slot *slot = &t->slots[i % SLOTS], *next = &t->slots[(i + 1) % SLOTS];
         struct slot *last = &t->slots[(i + 2) % SLOTS];
         error = tide_transfer_wait(slot->pulls, 2);
-        error = error ? error : batch_fetch(t, next);
+        error = error ? error : batch_begin(t, next, last);
         error = error ? error : batch_compute(t, slot);
         error = error ? error : tide_transfer_wait(last->pushes, 2);
         error = error ? error : batch_send(t, slot);
@@ -215,7 +268,8 @@ static int train(struct training *t) {
     for (int i = 0; i < SLOTS; i++) { /* whatever is under way ends before its memory goes */
         int pulled = tide_transfer_wait(t->slots[i].pulls, 2);
         int pushed = tide_transfer_wait(t->slots[i].pushes, 2);
-        error = error ? error : pulled ? pulled : pushed;
+        int drawn = negatives_end(t, &t->slots[i]);
+        error = error ? error : pulled ? pulled : pushed ? pushed : drawn;
     }
     return error;
 }
@@ -286,6 +340,7 @@ enum {
     NEGATIVES,
     SUBSAMPLE,
     POWER,
+    SAMPLER,
     ALPHA,
     ALPHA_LAST,
     SEED,
@@ -305,6 +360,8 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [SUBSAMPLE] = {"subsample", TIDE_NUMBER, 0, false, 1e-2,
                    "words more frequent than this share are thinned; 0: none"},
     [POWER] = {"power", TIDE_NUMBER, 0, false, 0.75, "of the counts, for the noise distribution"},
+    [SAMPLER] = {"sampler", TIDE_DRAWS, 0, false, 0,
+                 "draws the negatives, keys of output (default: by counts and power)"},
     [ALPHA] = {"alpha", TIDE_NUMBER, 0, false, 0.025, "step size at the first token"},
     [ALPHA_LAST] = {"alpha_last", TIDE_NUMBER, 0, false, -1,
                     "step size at the last token; -1: as alpha"},
@@ -400,6 +457,7 @@ static int read_arguments(const struct tide_argument *arguments, struct training
     }
     t->input = arguments[INPUT].rows;
     t->output = arguments[OUTPUT].rows;
+    t->draws = arguments[SAMPLER].draws;
     t->width = t->input.width;
     t->window = (size_t)window;
     t->negatives = (size_t)negatives;
@@ -426,7 +484,9 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     }
     float *keep = keep_create(counts->data, word_count, numbers[0]);
     t.text.keep = keep;
-    code = keep ? noise_create(&t.noise, counts->data, word_count, numbers[1]) : TIDE_ENOMEM;
+    code = !keep             ? TIDE_ENOMEM
+           : t.draws.sampler ? 0
+                             : noise_create(&t.noise, counts->data, word_count, numbers[1]);
     code = code ? code : training_init(&t);
     code = code ? code : train(&t);
     training_release(&t);

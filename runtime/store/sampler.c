@@ -3,6 +3,9 @@
  *
  * Localizing is a hint: whether it worked is not asked; a pull finds the row wherever it is and
  * says what fails. A sample is a record of its own, for the ticket in it must not move.
+ *
+ * What is here, for local draws: where rows move, it is asked of each key that is drawn; where they
+ * stay, it is listed, and listed anew when slots have moved.
  */
 #include "base/alias.h"
 #include "store/store_internal.h"
@@ -15,7 +18,8 @@ enum {
     REUSE_DEFAULT = 16,
     GROUP_MAX = 1 << 16,
     REUSE_MAX = 1 << 12,
-    TRIES = 64 /* draws for a key that is here */
+    TRIES = 64, /* draws for a key that is here */
+    LISTED_MAX = 1 << 24
 };
 
 struct sample {
@@ -34,9 +38,21 @@ struct group {
     uint64_t *keys;
 };
 
+/* The keys that are here, of a table whose rows stay. */
+struct here {
+    bool listed;
+    uint64_t changes; /* the table's, when they were listed */
+    double *weights;  /* of all keys; NULL: uniform */
+    uint64_t *keys;
+    double *shares; /* their weights */
+    size_t count;
+    struct tide_alias alias; /* count 0: uniform, or none has a weight */
+};
+
 struct tide_sampler {
     struct tide_table *table;
     struct tide_sampler_options options;
+    struct here here;
     struct tide_alias alias; /* count 0: uniform or drawn by the caller */
     struct tide_random random;
     struct sample *samples[SAMPLES_MAX];
@@ -77,8 +93,57 @@ static bool is_here(struct tide_sampler *s, uint64_t key) {
     return tide_table_where(s->table, key, &node) == 0 && node == tide__store_self(s->table->store);
 }
 
+static bool lists(const struct tide_sampler *s) {
+    return s->options.scheme == TIDE_SAMPLE_LOCAL && !s->table->relocates && !s->options.draw &&
+           s->options.key_count <= LISTED_MAX;
+}
+
+static int list_here(struct tide_sampler *s) {
+    struct here *here = &s->here;
+    /* acquire: routes that are read below are at least as new */
+    const uint64_t changes = atomic_load_explicit(&s->table->changes, memory_order_acquire);
+    double sum = 0;
+    if (here->listed && here->changes == changes) {
+        return 0;
+    }
+    here->listed = false;
+    here->changes = changes;
+    here->count = 0;
+    tide_alias_release(&here->alias);
+    here->alias = (struct tide_alias){0};
+    for (uint64_t i = 0; i < s->options.key_count; i++) {
+        const double weight = here->weights ? here->weights[i] : 1;
+        if (weight > 0 && is_here(s, s->options.first_key + i)) {
+            sum += weight;
+            here->shares[here->count] = weight;
+            here->keys[here->count++] = s->options.first_key + i;
+        }
+    }
+    const int code = here->weights && sum > 0
+                         ? tide_alias_create(&here->alias, here->shares, (uint32_t)here->count)
+                         : 0;
+    here->listed = code == 0;
+    return code;
+}
+
+static int draw_listed(struct tide_sampler *s, uint64_t *key) {
+    const struct here *here = &s->here;
+    const int code = list_here(s);
+    if (code || here->count == 0) {
+        s->stats.not_found += code == 0;
+        return code ? code : draw(s, key);
+    }
+    s->stats.drawn++;
+    *key = here->keys[here->alias.count ? tide_alias_draw(&here->alias, &s->random)
+                                        : tide_random_below(&s->random, here->count)];
+    return 0;
+}
+
 /* Given that it is here, a key that passes has its share of the distribution. */
 static int draw_local(struct tide_sampler *s, uint64_t *key) {
+    if (s->here.keys) {
+        return draw_listed(s, key);
+    }
     for (int i = 0; i < TRIES; i++) {
         int code = draw(s, key);
         if (code < 0 || is_here(s, *key)) {
@@ -139,8 +204,7 @@ static int begin_group(struct tide_sampler *s) {
     int code = group->keys ? draw_many(s, group->keys, s->options.group) : TIDE_ENOMEM;
     group->begun = now(s);
     group->took = 0;
-    code = code ? code
-                : localize(s, group->keys, s->options.group, &group->localized);
+    code = code ? code : localize(s, group->keys, s->options.group, &group->localized);
     s->ahead += code == 0;
     s->stats.groups += code == 0;
     return code;
@@ -340,6 +404,20 @@ static int check(struct tide_table *table, struct tide_sampler_options *o) {
     return 0;
 }
 
+static int here_create(struct tide_sampler *s) {
+    const size_t count = (size_t)s->options.key_count, bytes = count * sizeof *s->here.weights;
+    if (s->options.weights) {
+        s->here.weights = tide_alloc(bytes);
+        if (!s->here.weights) {
+            return TIDE_ENOMEM;
+        }
+        memcpy(s->here.weights, s->options.weights, bytes);
+    }
+    s->here.shares = tide_alloc(bytes);
+    s->here.keys = s->here.shares ? tide_alloc(count * sizeof *s->here.keys) : NULL;
+    return s->here.keys ? 0 : TIDE_ENOMEM;
+}
+
 int tide_sampler_create(struct tide_table *table, const struct tide_sampler_options *options,
                         struct tide_sampler **out) {
     struct tide_sampler_options o = *options;
@@ -352,8 +430,9 @@ int tide_sampler_create(struct tide_table *table, const struct tide_sampler_opti
     if (o.weights && !o.draw) {
         code = tide_alias_create(&s->alias, o.weights, (uint32_t)o.key_count);
     }
-    o.weights = NULL; /* the caller's */
     s->options = o;
+    code = code || !lists(s) ? code : here_create(s);
+    s->options.weights = NULL; /* the caller's */
     tide_random_seed(&s->random, o.seed);
     if (code == 0 && pools(s)) {
         s->laid = tide_alloc((size_t)o.group * o.reuse * sizeof *s->laid);
@@ -386,6 +465,10 @@ void tide_sampler_destroy(struct tide_sampler *s) {
         tide_free(s->groups[i].keys);
     }
     tide_alias_release(&s->alias);
+    tide_alias_release(&s->here.alias);
+    tide_free(s->here.weights);
+    tide_free(s->here.shares);
+    tide_free(s->here.keys);
     tide_free(s->laid);
     tide_free(s);
 }

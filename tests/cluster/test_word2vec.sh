@@ -26,6 +26,11 @@ for line in text:
     at = stop + 1 + 400 + 1
 assert at == len(data)
 PYTHON
+for sampling in naive local; do
+    train --data generated --nodes 2 --sampling $sampling
+    more "$(value purity)" 0.7 || fail "topic purity $(value purity) with $sampling"
+done
+nothing_left
 [ -s tables.input.safetensors ] && [ -s tables.output.safetensors ] || fail "the tables were not saved"
 
 printf 'the cat sat\nthe dog sat\n' >small.txt

@@ -327,6 +327,68 @@ static void local_run(struct fiber *f) {
     tide_sampler_destroy(s);
 }
 
+/* Weights of the keys that are here, whose shares are those of all draws. */
+static void listed_run(struct fiber *f) {
+    enum { COUNT = 100000 };
+    struct tide_table *table;
+    static uint64_t keys[COUNT], seen[KEYS];
+    double weights[KEYS], sum = 0, chi = 0;
+    unsigned mine = 0;
+    CHECK(f, tide_table_find(f->node, "stays", &table) == 0);
+    for (uint64_t k = 0; k < KEYS; k++) {
+        weights[k] = (double)(k % 5); /* every fifth is never drawn */
+        mine += here(f, table, k) && weights[k] > 0;
+        sum += here(f, table, k) ? weights[k] : 0;
+        seen[k] = 0;
+    }
+    struct tide_sampler *s = sampler(
+        table, (struct tide_sampler_options){
+                   .scheme = TIDE_SAMPLE_LOCAL, .seed = 5, .weights = weights, .key_count = KEYS});
+    sample(s, keys, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        seen[keys[i]]++;
+    }
+    for (uint64_t k = 0; k < KEYS; k++) {
+        const double expected = here(f, table, k) ? COUNT * weights[k] / sum : 0;
+        CHECK(f, expected > 0 || seen[k] == 0);
+        chi += expected > 0 ? ((double)seen[k] - expected) * ((double)seen[k] - expected) / expected
+                            : 0;
+    }
+    /* Wilson and Hilferty's bound of p = 0.001 with mine - 1 degrees of freedom */
+    const double freedom = mine - 1, third = 1 - 2 / (9 * freedom) + 3.09 * sqrt(2 / (9 * freedom));
+    CHECK(f, chi < freedom * third * third * third);
+    /* Slots come here: their keys are drawn, too. */
+    const uint16_t self = tide_node_id(f->node);
+    uint32_t slots[TIDE_SLOTS];
+    for (uint32_t i = 0; i < TIDE_SLOTS; i++) {
+        slots[i] = i;
+    }
+    CHECK(f, tide_table_move(table, slots, TIDE_SLOTS, self) == 0);
+    for (int look = 0; look < 2000 && !here(f, table, KEYS - 1); look++) {
+        (void)tide_sleep(1000000);
+    }
+    CHECK(f, here(f, table, 1) && here(f, table, KEYS - 1));
+    sample(s, keys, COUNT);
+    memset(seen, 0, sizeof seen);
+    for (int i = 0; i < COUNT; i++) {
+        seen[keys[i]]++;
+    }
+    for (uint64_t k = 0; k < KEYS; k++) {
+        CHECK(f, (seen[k] > 0) == (weights[k] > 0));
+    }
+    tide_sampler_destroy(s);
+}
+
+static void local_sampling_lists_what_is_here_and_follows_slots(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 2, 1);
+    create(&c, (struct tide_table_options){
+                   .name = "stays", .key_count = KEYS, .width = WIDTH, .slots = TIDE_SLOTS_RANGE});
+    run_alone(&c, 0, listed_run, NULL);
+    close_cluster(&c);
+}
+
 static void local_sampling_stays_local_and_ends(void **state) {
     (void)state;
     struct cluster c;
@@ -346,6 +408,7 @@ int main(void) {
         cmocka_unit_test(keys_come_ahead_and_late_ones_are_put_off_real),
         cmocka_unit_test(keys_come_ahead_and_late_ones_are_put_off_simulated),
         cmocka_unit_test(local_sampling_stays_local_and_ends),
+        cmocka_unit_test(local_sampling_lists_what_is_here_and_follows_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
