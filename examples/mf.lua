@@ -25,7 +25,8 @@ local opt = tide.options {
   ahead    = {"orders without blocks: groups whose columns are sent for; without it 2, by intent 8", type = "integer"},
   blocks   = {"blocks on a side of the matrix, a multiple of all workers; else by caches, density", type = "integer"},
   technique = {"where columns live: at a fixed home, or with who uses them now; without blocks also: with copies on "
-               .. "all nodes, or by intent", default = "static", choices = {"static", "relocate", "replicate", "intent"}},
+               .. "all nodes, or by intent", default = "static",
+               choices = {"static", "relocate", "replicate", "intent"}},
   nodes    = {"node processes on this machine", default = 4},
   workers  = {"workers of each node", default = 1},
   seed     = {"of initial values, split and orders", default = 1},

@@ -56,6 +56,7 @@ function groups:epoch(epoch)
   local cells <const>, columns <const>, offsets <const> = core.matrix_groups(self.part, {
     rows = self.rows, columns = self.cols, size = self.size, by_columns = self.order == "columnwise",
     seed = core.random((w.seed * 1000003 + epoch) * 65537 + w.rank):below(1 << 53)})
+  if not cells then error(columns, 0) end
   local count <const>, all <const>, began <const>, coming <const> = #offsets - 1, #cells.values, w.clocks, {}
   local at, asked = -1, 0
   local function keys_of(n) return columns:slice(offsets[n + 1] + 1, offsets[n + 2] - offsets[n + 1]) end
