@@ -17,6 +17,8 @@ local opt = tide.options {
   min_count = {"rarer words are left out; without it 1 with --data generated, else 5", type = "integer"},
   sampling  = {"how negatives are drawn (scripting.md): independently, or so that their rows are near",
                default = "pool", choices = {"naive", "preloc", "pool", "postpone", "local"}},
+  batch     = {"pairs whose rows are pulled and pushed together; without it 1024, fewer of long vectors",
+               type = "integer"},
   nearest   = {"words whose neighbours are shown, with commas between", default = "dog,king,water,red,quickly,music"},
   technique = {"rows stay; words that are frequent have copies on all nodes; or words go where they are next used",
                default = "static", choices = {"static", "replicate", "intent"}},
@@ -284,6 +286,7 @@ local job = tide.job {
         local r = train {
           input = w.tables.input, output = w.tables.output, tokens = d.tokens, first = from, count = to - from,
           counts = d.counts, window = opt.window, negatives = opt.negatives, subsample = subsample, sampler = sampler,
+          batch = opt.batch,
           alpha = alpha_at((epoch - 1 + from / d.count) / epochs),
           alpha_last = alpha_at((epoch - 1 + to / d.count) / epochs),
           seed = ((w.seed * 1000003 + w.rank) * 1009 + epoch) * PIECES + piece}

@@ -1,12 +1,12 @@
 /*
  * sgns_train: skip-gram with negative sampling (word2vec) over a run of tokens.
  *
- * The text is walked in mini-batches of some hundred (context, centre) pairs. All draws of a batch
- * are made first, so its distinct rows are known: they are pulled once, the pairs are worked on one
- * after the other in memory, and the differences are pushed once. Three batches are under way, as
- * in kge_batch.c: rows miss at most the two pushes of this worker that were on their way when they
- * were pulled. Negatives are independent draws from the noise distribution, or a sampler's, to
- * which they are announced a batch ahead.
+ * The text is walked in mini-batches of about a thousand (context, centre) pairs. All draws of a
+ * batch are made first, so its distinct rows are known: they are pulled once, the pairs are worked
+ * on one after the other in memory, and the differences are pushed once. Three batches are under
+ * way, as in kge_batch.c: rows miss at most the two pushes of this worker that were on their way
+ * when they were pulled. Negatives are independent draws from the noise distribution, or a
+ * sampler's, to which they are announced a batch ahead.
  */
 #include "cpu/sgns.h"
 
@@ -20,8 +20,9 @@
 
 enum {
     SLOTS = 3,
-    PAIRS_MOST = 512,
+    PAIRS_MOST = 1024,
     PAIRS_LEAST = 64,
+    BATCH_MOST = 1 << 14,
     FLOATS_MOST = 1 << 20, /* output rows of a batch: they stay in the second cache */
     SENTENCE_MOST = 1000,
     WINDOW_MOST = 100,
@@ -314,9 +315,7 @@ static void training_release(struct training *t) {
 }
 
 static int training_init(struct training *t) {
-    size_t each = 1 + t->negatives, pairs = FLOATS_MOST / (t->width * each);
-    t->pairs_most = pairs < PAIRS_LEAST ? PAIRS_LEAST : pairs > PAIRS_MOST ? PAIRS_MOST : pairs;
-    size_t most = t->pairs_most + 2 * t->window;
+    size_t each = 1 + t->negatives, most = t->pairs_most + 2 * t->window;
     int error = tide_key_index_init(&t->input_index, most);
     error = error ? error : tide_key_index_init(&t->output_index, most * each);
     for (int i = 0; i < SLOTS && !error; i++) {
@@ -341,6 +340,7 @@ enum {
     SUBSAMPLE,
     POWER,
     SAMPLER,
+    BATCH,
     ALPHA,
     ALPHA_LAST,
     SEED,
@@ -362,6 +362,8 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [POWER] = {"power", TIDE_NUMBER, 0, false, 0.75, "of the counts, for the noise distribution"},
     [SAMPLER] = {"sampler", TIDE_DRAWS, 0, false, 0,
                  "draws the negatives, keys of output (default: by counts and power)"},
+    [BATCH] = {"batch", TIDE_NUMBER, 0, false, 0,
+               "pairs of a mini-batch, 1 to 16384; default 1024, fewer where rows are wide"},
     [ALPHA] = {"alpha", TIDE_NUMBER, 0, false, 0.025, "step size at the first token"},
     [ALPHA_LAST] = {"alpha_last", TIDE_NUMBER, 0, false, -1,
                     "step size at the last token; -1: as alpha"},
@@ -438,16 +440,24 @@ static int read_range(const struct tide_argument *arguments, struct training *t,
     return code;
 }
 
+static size_t pairs_that_fit(const struct training *t) {
+    const size_t pairs = FLOATS_MOST / (t->width * (1 + t->negatives));
+    return pairs < PAIRS_LEAST ? PAIRS_LEAST : pairs > PAIRS_MOST ? PAIRS_MOST : pairs;
+}
+
 static int read_arguments(const struct tide_argument *arguments, struct training *t,
                           double numbers[2], char *error) {
     const struct tide_kernel *k = &tide_kernel_sgns_train;
-    uint64_t window = 0, negatives = 0, seed = 0;
+    uint64_t window = 0, negatives = 0, seed = 0, batch = 0;
     float subsample = 0, power = 0;
     int code = read_range(arguments, t, error);
     code = code ? code : tide_kernel_whole(k, arguments, WINDOW, 1, WINDOW_MOST, &window, error);
     code = code ? code
                 : tide_kernel_whole(k, arguments, NEGATIVES, 1, NEGATIVES_MOST, &negatives, error);
     code = code ? code : tide_kernel_whole(k, arguments, SEED, 0, 1ull << 53, &seed, error);
+    code = code || !arguments[BATCH].given
+               ? code
+               : tide_kernel_whole(k, arguments, BATCH, 1, BATCH_MOST, &batch, error);
     code = code ? code : tide_kernel_weight(k, arguments, SUBSAMPLE, &subsample, error);
     code = code ? code : tide_kernel_weight(k, arguments, POWER, &power, error);
     code = code ? code : tide_kernel_weight(k, arguments, ALPHA, &t->alpha_first, error);
@@ -461,6 +471,7 @@ static int read_arguments(const struct tide_argument *arguments, struct training
     t->width = t->input.width;
     t->window = (size_t)window;
     t->negatives = (size_t)negatives;
+    t->pairs_most = arguments[BATCH].given ? (size_t)batch : pairs_that_fit(t);
     tide_random_seed(&t->random, seed);
     numbers[0] = (double)subsample;
     numbers[1] = (double)power;

@@ -131,6 +131,7 @@ static void set_training(const struct tide_kernel *k, struct tide_argument *a, s
     plain_argument(k, a, "counts")->tensor = (struct tide_tensor){w->counts, WORDS, 1, TIDE_U64};
     plain_argument(k, a, "subsample")->number = 0;
     plain_argument(k, a, "alpha")->number = 0.05;
+    plain_argument(k, a, "batch")->number = 512; /* several in the text */
 }
 
 static int train(struct world *w, double seed, struct tide_result *results, char *error) {
@@ -289,7 +290,7 @@ static void bad_arguments_are_named(void **state) {
         double value;
     } numbers[] = {{"window", 0},   {"window", 101},   {"negatives", 0}, {"first", TOKENS + 1},
                    {"count", 1e9},  {"subsample", -1}, {"alpha", -0.1},  {"alpha_last", -0.5},
-                   {"power", -0.5}, {"seed", 0.5}};
+                   {"power", -0.5}, {"seed", 0.5},     {"batch", 0},     {"batch", 16385}};
     for (size_t i = 0; i < TIDE_COUNT(numbers); i++) {
         set_training(k, a, &w);
         plain_argument(k, a, numbers[i].name)->number = numbers[i].value;
