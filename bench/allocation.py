@@ -121,13 +121,11 @@ def main():
         sys.exit(__doc__)
     table = Table(os.path.realpath(arguments[0]), arguments[1:])
     mf1m, mf100k = (applications.MF + ["--generate", size] for size in ("mf1m", "mf100k"))
-    for layout, peer in zip(LAYOUTS, (0.79, 0.65, 0.66)):
-        technique = ["--technique", "relocate"] if layout[0] > 1 else []
-        table.epochs("MF 1M {}x{}".format(*layout), mf1m + technique, layout, 0.6 * peer)
-    for layout, peer in zip(LAYOUTS, (1.66, 1.39, 1.47)):
-        technique = ["--technique", "relocate"] if layout[0] > 1 else []
-        table.epochs("MF 1M columnwise {}x{}".format(*layout), mf1m + ["--order", "columnwise"] + technique, layout,
-                     0.6 * peer)
+    for name, order, peers in (("MF 1M", "blocks", (0.79, 0.65, 0.66)),
+                               ("MF 1M columnwise", "columnwise", (1.66, 1.39, 1.47))):
+        for layout, peer in zip(LAYOUTS, peers):
+            technique = ["--technique", "relocate"] if layout[0] > 1 else []
+            table.epochs("{} {}x{}".format(name, *layout), mf1m + ["--order", order] + technique, layout, 0.6 * peer)
     table.epochs("MF 100k 2x1, rows stay", mf100k, (2, 1), 6)
     table.epochs("MF 100k 2x1, rows relocate", mf100k + ["--technique", "relocate"], (2, 1), 0.03)
     with tempfile.TemporaryDirectory() as directory:

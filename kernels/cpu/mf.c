@@ -293,9 +293,8 @@ static int run_sgd(const struct tide_argument *arguments, struct tide_result *re
     uint32_t *cells;
     float *values;
     code = copied(c, arguments[SEED].given ? &seed : NULL, &cells, &values);
-    c->cells = cells;
+    c->cells = c->own = cells;
     c->values = values;
-    code = code ? code : mf_chunks_compact(c, cells);
     code = code ? code : mf_chunks_init(c, true, (size_t)chunk_bytes);
     for (int side = 0; side < 2 && !code; side++) {
         t.decays[side] = tide_alloc(c->sides[side].capacity * sizeof(float));

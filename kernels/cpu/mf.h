@@ -26,7 +26,7 @@ struct mf_side {
     struct tide_rows table;
     uint64_t base;        /* key of index 0 */
     uint32_t first, span; /* all indices of the cells lie in first .. first + span - 1 */
-    uint32_t *names;      /* of the indices, if the cells were compacted; else NULL */
+    uint32_t *names;      /* of the indices, if they were renumbered; else NULL */
     uint32_t *places;     /* by index - first: place of its row in `rows` + 1; 0: not there */
     size_t capacity, count;
     uint64_t *keys;
@@ -39,6 +39,7 @@ struct mf_chunks {
     struct mf_side sides[2]; /* rows, columns */
     size_t width;
     const uint32_t *cells; /* cell_count x 2 */
+    uint32_t *own;         /* the same, if they may be renumbered; else NULL */
     const float *values;
     size_t cell_count;
     size_t at, end; /* the chunk: cells at .. end - 1 */
@@ -48,11 +49,9 @@ struct mf_chunks {
 /* Rows of a chunk and side that are held at once, so that memory is bounded. */
 enum { MF_CHUNK_BYTES = 32 << 20 };
 
-/* `cells`, the chunks' own: on a side on which they are few and far between, their indices become
- * 0, 1, ... in the order of their first appearance, so that nothing grows with the matrix. Before
- * init. ENOMEM. */
-int mf_chunks_compact(struct mf_chunks *chunks, uint32_t *cells);
-/* The tables, cells and values must be set. Reads the cells once. ENOMEM. */
+/* The tables, cells and values must be set. Reads the cells once. On a side on which cells of its
+ * own are few and far between their indices become 0, 1, ... in the order of their first
+ * appearance, so that nothing grows with the matrix. ENOMEM. */
 int mf_chunks_init(struct mf_chunks *chunks, bool train, size_t chunk_bytes);
 void mf_chunks_deinit(struct mf_chunks *chunks);
 /* Pulls the next chunk: 1, 0 at the end, or a negative code. */

@@ -9,7 +9,7 @@
 
 enum { SPARSE = 2 }; /* as many indices as cells, and more, of which most are not there */
 
-/* Of one side, whose cells are sparse. */
+/* Renumbers the indices of a side, every second number. */
 static int compact(struct mf_side *side, uint32_t *indices, size_t count) {
     struct tide_key_index index = {0};
     uint64_t *keys = tide_alloc(count * sizeof *keys);
@@ -24,24 +24,10 @@ static int compact(struct mf_side *side, uint32_t *indices, size_t count) {
     for (size_t i = 0; i < distinct; i++) {
         side->names[i] = (uint32_t)keys[i];
     }
+    side->first = 0;
+    side->span = (uint32_t)distinct;
     tide_key_index_release(&index);
     tide_free(keys);
-    return code;
-}
-
-int mf_chunks_compact(struct mf_chunks *chunks, uint32_t *cells) {
-    int code = 0;
-    for (size_t side = 0; side < 2 && code == 0; side++) {
-        uint32_t least = UINT32_MAX, most = 0;
-        for (size_t i = 0; i < chunks->cell_count; i++) {
-            const uint32_t index = cells[2 * i + side];
-            least = index < least ? index : least;
-            most = index > most ? index : most;
-        }
-        if (chunks->cell_count && (most - least) / SPARSE >= chunks->cell_count) {
-            code = compact(&chunks->sides[side], cells + side, chunks->cell_count);
-        }
-    }
     return code;
 }
 
@@ -73,7 +59,10 @@ int mf_chunks_init(struct mf_chunks *chunks, bool train, size_t chunk_bytes) {
         struct mf_side *side = &chunks->sides[i];
         side->first = chunks->cell_count ? least[i] : 0;
         side->span = chunks->cell_count ? most[i] - least[i] + 1 : 0;
-        code = side_init(side, chunks->width, train, chunk_bytes);
+        if (chunks->own && side->span / SPARSE > chunks->cell_count) {
+            code = compact(side, chunks->own + i, chunks->cell_count);
+        }
+        code = code ? code : side_init(side, chunks->width, train, chunk_bytes);
     }
     return code;
 }

@@ -44,9 +44,9 @@ struct here {
     uint64_t changes; /* the table's, when they were listed */
     double *weights;  /* of all keys; NULL: uniform */
     uint64_t *keys;
-    double *shares; /* their weights */
     size_t count;
-    struct tide_alias alias; /* count 0: uniform, or none has a weight */
+    double *shares;          /* their weights; NULL: uniform */
+    struct tide_alias alias; /* count 0: uniform */
 };
 
 struct tide_sampler {
@@ -102,7 +102,6 @@ static int list_here(struct tide_sampler *s) {
     struct here *here = &s->here;
     /* acquire: routes that are read below are at least as new */
     const uint64_t changes = atomic_load_explicit(&s->table->changes, memory_order_acquire);
-    double sum = 0;
     if (here->listed && here->changes == changes) {
         return 0;
     }
@@ -114,12 +113,13 @@ static int list_here(struct tide_sampler *s) {
     for (uint64_t i = 0; i < s->options.key_count; i++) {
         const double weight = here->weights ? here->weights[i] : 1;
         if (weight > 0 && is_here(s, s->options.first_key + i)) {
-            sum += weight;
-            here->shares[here->count] = weight;
+            if (here->weights) {
+                here->shares[here->count] = weight;
+            }
             here->keys[here->count++] = s->options.first_key + i;
         }
     }
-    const int code = here->weights && sum > 0
+    const int code = here->weights && here->count
                          ? tide_alias_create(&here->alias, here->shares, (uint32_t)here->count)
                          : 0;
     here->listed = code == 0;
@@ -405,17 +405,18 @@ static int check(struct tide_table *table, struct tide_sampler_options *o) {
 }
 
 static int here_create(struct tide_sampler *s) {
-    const size_t count = (size_t)s->options.key_count, bytes = count * sizeof *s->here.weights;
+    struct here *here = &s->here;
+    const size_t count = (size_t)s->options.key_count, bytes = count * sizeof *here->weights;
+    here->keys = tide_alloc(count * sizeof *here->keys);
     if (s->options.weights) {
-        s->here.weights = tide_alloc(bytes);
-        if (!s->here.weights) {
+        here->weights = tide_alloc(bytes);
+        here->shares = tide_alloc(bytes);
+        if (!here->weights || !here->shares) {
             return TIDE_ENOMEM;
         }
-        memcpy(s->here.weights, s->options.weights, bytes);
+        memcpy(here->weights, s->options.weights, bytes);
     }
-    s->here.shares = tide_alloc(bytes);
-    s->here.keys = s->here.shares ? tide_alloc(count * sizeof *s->here.keys) : NULL;
-    return s->here.keys ? 0 : TIDE_ENOMEM;
+    return here->keys ? 0 : TIDE_ENOMEM;
 }
 
 int tide_sampler_create(struct tide_table *table, const struct tide_sampler_options *options,

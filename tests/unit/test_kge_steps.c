@@ -1,5 +1,6 @@
 /* Single examples of kge_train while rows are on their way: who is sent for, who waits, who draws. */
 #include "tests/unit/kge_setting.h"
+#include "tests/unit/plain_sampler.h"
 
 /* A table whose rows another worker takes as soon as a group has been sent for; a triple's own two
  * stay until the next group is. */
@@ -127,44 +128,11 @@ static void a_triple_whose_entities_are_away_lets_others_go_first(void **state) 
     free(ids);
 }
 
-/* A sampler that gives 49, 48, 49, ... and fails when it has given `most`. */
-static struct {
-    uint64_t announced, taken, most;
-    uint32_t open;
-} sampler;
-
-static int sampler_prepare(void *of, size_t count, uint32_t *sample) {
-    (void)of;
-    sampler.announced += count;
-    *sample = ++sampler.open;
-    return 0;
-}
-
-static int sampler_take(void *of, uint32_t sample, size_t count, uint64_t *keys) {
-    (void)of;
-    assert_true(sample > 0);
-    for (size_t i = 0; i < count; i++) {
-        keys[i] = 49 - sampler.taken++ % 2;
-    }
-    return sampler.taken > sampler.most ? tide_fail(TIDE_EDIED, "the owner died") : 0;
-}
-
-static int sampler_finish(void *of, uint32_t sample) {
-    (void)of;
-    assert_true(sample > 0);
-    sampler.open--;
-    return 0;
-}
+static struct plain_sampler sampler;
 
 static void sample(struct setting *s, uint64_t most) {
-    memset(&sampler, 0, sizeof sampler);
-    sampler.most = most;
-    plain_argument(s->kernel, s->arguments, "sampler")->draws = (struct tide_draws){
-        .sampler = &sampler,
-        .prepare = sampler_prepare,
-        .take = sampler_take,
-        .finish = sampler_finish,
-    };
+    sampler = (struct plain_sampler){.last = 49, .kinds = 2, .most = most};
+    plain_argument(s->kernel, s->arguments, "sampler")->draws = plain_draws(&sampler);
 }
 
 static void negatives_come_from_a_sampler_which_sends_for_them_itself(void **state) {

@@ -195,8 +195,7 @@ static void assert_near(const struct plain_table *t, const double *expected) {
     }
 }
 
-static void test_block_is_trained_cell_by_cell_in_chunks_of_any_size(void **state) {
-    (void)state;
+static void block_is_trained_cell_by_cell(const uint64_t *seed) {
     static const double chunk_bytes[] = {1, 5 * WIDTH * 4, 1 << 20};
     for (size_t n = 0; n < TIDE_COUNT(chunk_bytes); n++) {
         struct world world;
@@ -209,6 +208,7 @@ static void test_block_is_trained_cell_by_cell_in_chunks_of_any_size(void **stat
         widen(&world.w, w);
         widen(&world.h, h);
         set_training(k, a, &world, 0.02, 5);
+        plain_argument(k, a, "seed")->given = seed != NULL;
         plain_argument(k, a, "chunk_bytes")->number = chunk_bytes[n];
         int count = k->run(a, results, error);
         assert_true(count > 0);
@@ -216,31 +216,21 @@ static void test_block_is_trained_cell_by_cell_in_chunks_of_any_size(void **stat
         double chunks = plain_result(results, count, "chunks");
         assert_true(n == 2 ? chunks == 1 : chunks > 10);
         assert_true((double)world.w.pushes == chunks && world.w.open == 0 && world.h.open == 0);
-        train_reference(&world, 0.02, &(uint64_t){5}, w, h);
+        train_reference(&world, 0.02, seed, w, h);
         assert_near(&world.w, w);
         assert_near(&world.h, h);
         world_deinit(&world);
     }
 }
 
+static void test_block_is_trained_cell_by_cell_in_chunks_of_any_size(void **state) {
+    (void)state;
+    block_is_trained_cell_by_cell(&(uint64_t){5});
+}
+
 static void test_block_without_a_seed_is_trained_in_the_order_of_its_cells(void **state) {
     (void)state;
-    struct world world;
-    double w[ROWS * WIDTH], h[COLUMNS * WIDTH];
-    struct tide_argument a[PLAIN_ARGUMENTS_MOST] = {{0}};
-    struct tide_result results[16];
-    char error[256] = "";
-    const struct tide_kernel *k = tide_kernel_find("mf_sgd_block");
-    world_init(&world, 0.5f);
-    widen(&world.w, w);
-    widen(&world.h, h);
-    set_training(k, a, &world, 0.02, 5);
-    plain_argument(k, a, "seed")->given = false;
-    assert_true(k->run(a, results, error) > 0);
-    train_reference(&world, 0.02, NULL, w, h);
-    assert_near(&world.w, w);
-    assert_near(&world.h, h);
-    world_deinit(&world);
+    block_is_trained_cell_by_cell(NULL);
 }
 
 /* A few cells that are far apart in a large matrix, and the same cells beside each other. */

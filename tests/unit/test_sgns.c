@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "cpu/sgns.h"
 #include "plain_rows.h"
+#include "plain_sampler.h"
 #include "wire/wire.h"
 
 #include <setjmp.h>
@@ -213,48 +214,14 @@ static void failures_of_the_table_end_the_call_with_nothing_open(void **state) {
     }
 }
 
-/* A sampler that gives one word again and again, and fails when it has given `most`. */
-static struct {
-    uint64_t announced, taken, most, word;
-    uint32_t open, ahead; /* the most that were open */
-} sampler;
-
-static int sampler_prepare(void *of, size_t count, uint32_t *number) {
-    (void)of;
-    sampler.announced += count;
-    *number = ++sampler.open;
-    sampler.ahead = sampler.open > sampler.ahead ? sampler.open : sampler.ahead;
-    return 0;
-}
-
-static int sampler_take(void *of, uint32_t number, size_t count, uint64_t *keys) {
-    (void)of;
-    assert_true(number > 0);
-    for (size_t i = 0; i < count; i++) {
-        keys[i] = sampler.word;
-    }
-    sampler.taken += count;
-    return sampler.taken > sampler.most ? tide_fail(TIDE_EDIED, "the owner died") : 0;
-}
-
-static int sampler_finish(void *of, uint32_t number) {
-    (void)of;
-    assert_true(number > 0);
-    sampler.open--;
-    return 0;
-}
+static struct plain_sampler sampler;
 
 static int train_sampled(struct world *w, uint64_t most, struct tide_result *results, char *error) {
     const struct tide_kernel *k = tide_kernel_find("sgns_train");
     struct tide_argument a[ARGUMENTS];
-    memset(&sampler, 0, sizeof sampler);
-    sampler.most = most;
-    sampler.word = 1; /* not in the text */
+    sampler = (struct plain_sampler){.last = 1, .kinds = 1, .most = most}; /* not in the text */
     set_training(k, a, w);
-    plain_argument(k, a, "sampler")->draws = (struct tide_draws){.sampler = &sampler,
-                                                                 .prepare = sampler_prepare,
-                                                                 .take = sampler_take,
-                                                                 .finish = sampler_finish};
+    plain_argument(k, a, "sampler")->draws = plain_draws(&sampler);
     return k->run(a, results, error);
 }
 
@@ -267,7 +234,7 @@ static void negatives_come_from_a_sampler_that_is_told_a_batch_ahead(void **stat
     assert_int_equal(train_sampled(&w, UINT64_MAX, results, error), 4);
     const double pairs = results[2].value;
     assert_true((double)sampler.taken == 5 * pairs && results[3].value == 6 * pairs);
-    assert_true(sampler.announced > sampler.taken && sampler.open == 0 && sampler.ahead == 2);
+    assert_true(sampler.announced > sampler.taken && sampler.open == 0 && sampler.open_most == 2);
     assert_true(w.output.rows[WIDTH] != 0); /* the only word that was drawn */
     for (uint64_t most = 0; most < 10000; most += 777) {
         assert_int_equal(train_sampled(&w, most, results, error), TIDE_EDIED);
