@@ -18,7 +18,7 @@ enum {
     LOOK_NS = 200000,
     REST = 4, /* after a round, in times the work in it: rounds leave most of the links to others */
     REST_MAX_NS = 1000000000, /* a round that was long waited for a node that stood still */
-    REST_ROWS = 256,          /* rows that take about as long as the answers are waited for */
+    REST_BYTES = 128 * 1024,  /* of rows: take about as long as the answers are waited for */
 };
 
 struct batch {
@@ -545,10 +545,11 @@ static uint64_t rows_moved(const struct tide__shared *s) {
            atomic_load_explicit(&s->rows_in, memory_order_relaxed);
 }
 
-/* After a round that took `elapsed_ns`. What of that was work is told by its rows: a round of few
- * rows waits for answers, and copies that rested for it would be behind for nothing. */
-static uint64_t rest_of(uint64_t elapsed_ns, uint64_t rows) {
-    const double work_ns = (double)elapsed_ns * (double)rows / (double)(rows + REST_ROWS);
+/* After a round that took `elapsed_ns`. What of that was work is told by what it moved: a round of
+ * few bytes waits for answers, and copies that rested for it would be behind for nothing. */
+static uint64_t rest_of(const struct tide__shared *s, uint64_t elapsed_ns, uint64_t rows) {
+    const double bytes = (double)rows * (double)s->shape.floats * sizeof(float);
+    const double work_ns = (double)elapsed_ns * bytes / (bytes + REST_BYTES);
     const double rest_ns = REST * work_ns;
     return rest_ns < REST_MAX_NS ? (uint64_t)rest_ns : REST_MAX_NS;
 }
@@ -573,7 +574,7 @@ static int fiber_main(void *state) {
         s->in_round = true;
         code = run_round(s);
         s->in_round = false;
-        const uint64_t ended = now_of(s), rest = rest_of(ended - began, rows_moved(s) - moved);
+        const uint64_t ended = now_of(s), rest = rest_of(s, ended - began, rows_moved(s) - moved);
         next = began + TIDE_SECOND / s->share.hz;
         next = ended + rest > next ? ended + rest : next;
         tide_lock(&s->lock);
