@@ -23,6 +23,10 @@ spec.loader.exec_module(applications)
 
 LAYOUTS = ((1, 1), (1, 2), (2, 1))
 KGE = ["kge.lua", "--mode", "steps", "--dim", "100", "--neg", "10", "--lr", "0.1", "--eval-limit", "100", "--epochs", "3"]
+WAYS = {technique + draws: ["--technique", technique, "--cluster", "--sampling", sampling]
+        for technique in ("relocate", "replicate", "intent")
+        for draws, sampling in (("", "preloc"), (", local draws", "local"))}
+WAYS["relocate, buckets"] = ["--technique", "relocate", "--order", "buckets"]
 KGE_SCRIPT = os.path.join(applications.EXAMPLES, KGE[0])
 
 
@@ -138,17 +142,15 @@ def main():
             for layout, peer in zip(LAYOUTS[:2], peers):
                 table.epochs("{} d=100 {}x{}".format(model, *layout),
                              KGE + ["--data", data, "--model", model.lower()], layout, 0.6 * peer)
-            for technique, sampling in (("relocate", "preloc"), ("relocate", "local"), ("replicate", "preloc"),
-                                        ("intent", "preloc"), ("intent", "local")):
-                table.epochs(f"{model} d=100 2x1, {technique}" + ", local draws" * (sampling == "local"),
-                             KGE + ["--data", data, "--model", model.lower(), "--technique", technique, "--cluster",
-                                    "--sampling", sampling], (2, 1), 0.6 * peers[2])
+            for way in ("relocate", "relocate, local draws", "relocate, buckets", "replicate", "intent",
+                        "intent, local draws"):
+                table.epochs(f"{model} d=100 2x1, {way}", KGE + ["--data", data, "--model", model.lower()] + WAYS[way],
+                             (2, 1), 0.6 * peers[2])
         for model, epochs in (("ComplEx", (2, 12)), ("RESCAL", (1, 5))):
-            for technique, sampling in (("relocate", "local"), ("replicate", "preloc")):
-                table.processor_times(f"{model}, {technique}" + ", local draws" * (sampling == "local"),
+            for way in ("relocate, local draws", "relocate, buckets", "replicate"):
+                table.processor_times(f"{model}, {way}",
                                       [KGE_SCRIPT, *KGE[1:-2], "--workers", "1", "--model", model.lower(), "--data",
-                                       os.path.join(directory, model), "--technique", technique, "--cluster",
-                                       "--sampling", sampling], epochs)
+                                       os.path.join(directory, model), *WAYS[way]], epochs)
     table.processor_times("ComplEx on WordNet in mini-batches", [KGE_SCRIPT, "--workers", "1", "--eval-limit", "100"],
                           (1, 3))
     words = ["word2vec.lua", "--data", "generated"]

@@ -8,6 +8,7 @@
 -- nothing hides the moves of the first. What a byte costs an I/O thread is what moves of rows of 100 floats took on the
 -- machine of docs/performance.md; --io 0 leaves it to the cards.
 local tide = require "tide"
+local schedule = require "tide.data.schedule"
 local sim = require "tide.sim"
 
 local opt = tide.options {
@@ -43,7 +44,8 @@ local job = tide.job {
     local columns <const>, first <const> = w.tables.columns, (w.rank - 1) * opt.own
     for i = 0, opt.own - 1 do fill(columns, first + i) end -- or there are no rows to move
     w:barrier "filled"
-    local rotation <const> = tide.data.rotation(w, {blocks = BLOCKS, own = opt.own, columns = columns, keys = keys_of})
+    local rotation <const> = tide.data.rotation(w, {plan = schedule.plan(BLOCKS, opt.own, w.seed), columns = columns,
+                                                    keys = keys_of})
     local began <const>, visits, first_s = tide.now(), 0, nil
     for _ in rotation:epoch(1) do
       tide.sleep(opt.cells / BLOCKS / BLOCKS * opt.cell * 1e-9)

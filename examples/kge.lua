@@ -16,12 +16,14 @@ local opt = tide.options {
   penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
-  sampling   = {"mode steps: how negatives are drawn (scripting.md)", default = "preloc",
+  sampling   = {"mode steps, order random: how negatives are drawn (scripting.md)", default = "preloc",
                 choices = {"naive", "preloc", "pool", "postpone", "local"}},
   ahead      = {"mode steps: triples sent for while others are worked on; without it: 64 for sampling local, else 8",
                 type = "integer"},
   technique  = {"rows stay; entities go where they are used next; copies of relations, in steps of all; or by intent",
                 default = "static", choices = {"static", "relocate", "replicate", "intent"}},
+  order      = {"mode steps: of triples, random, or by pairs of buckets of entities, which pass from worker to worker "
+                .. "and of which negatives are drawn", default = "random", choices = {"random", "buckets"}},
   cluster    = {"each worker gets triples of few relations, whose rows stay on its node", default = false},
   nodes      = {"node processes on this machine", default = 4},
   workers    = {"workers of each node", default = 1},
@@ -31,6 +33,11 @@ local opt = tide.options {
   save       = {"file for the trained tables", type = "string"},
   json       = {"one JSON object instead of text", default = false},
 }
+
+local by_buckets <const> = opt.order == "buckets"
+if by_buckets and (opt.mode ~= "steps" or opt.technique ~= "relocate" or opt.cluster) then
+  error("buckets pass from worker to worker: --order buckets needs --mode steps, --technique relocate, no --cluster", 0)
+end
 
 local data = opt.data and tide.data.triples(opt.data) or tide.data.wordnet(opt.wordnet)
 -- Where intents tell all that is used, they are fine: what is intended early by all nodes has copies on all.
@@ -56,7 +63,7 @@ local function triples_of(w)
   if not opt.cluster then return w.data:part "train" end
   local triples, own, shared = w.data:clustered("train", 2)
   w.tables.relations:localize(own)
-  if #shared > 0 then assert(w.tables.relations:manage(shared, "replicate")) end
+  if #shared > 0 then assert(w.tables.relations:manage(shared, "replicate", {rate = 20})) end -- of RESCAL large rows
   return triples
 end
 
@@ -80,6 +87,32 @@ local function intend(w, clock, triples, first, count)
   w:intent(w.tables.entities, keys, clock)
 end
 
+---All triples of this worker in a random order, which is another one in each epoch. By intent, each call is a clock.
+local function random_order(w)
+  local triples <const>, intends <const> = triples_of(w), opt.technique == "intent"
+  local calls <const>, clock = calls_of(triples, CALL), 0
+  return function(epoch)
+    triples:shuffle(w.seed + 1000 * w.rank + epoch)
+    for i = 1, intends and math.min(AHEAD, #calls) or 0 do intend(w, clock + i - 1, triples, table.unpack(calls[i])) end
+    local at = 0
+    return function()
+      if intends and at > 0 then clock = w:clock() end
+      at = at + 1
+      if not calls[at] then return nil end
+      if intends and calls[at + AHEAD] then intend(w, clock + AHEAD, triples, table.unpack(calls[at + AHEAD])) end
+      local first <const>, count <const> = table.unpack(calls[at])
+      return {triples = triples, first = first, count = count,
+              seed = (w.seed * 1000 + epoch) * 1000003 + w.rank * 65537 + first}
+    end
+  end
+end
+
+---The triples that join entities of two buckets which this worker has, and then those of others.
+local function bucket_order(w)
+  local buckets <const> = w.data:buckets(w, {entities = w.tables.entities, epochs = opt.epochs})
+  return function(epoch) return buckets:epoch(epoch) end
+end
+
 local job = tide.job {
   name = "kge",
   data = data,
@@ -94,38 +127,28 @@ local job = tide.job {
                                 or opt.technique},
       relations = tide.table {keys = tide.dense(d.relation_count), init = init, update = update,
                               technique = opt.cluster and "relocate"
-                                or (opt.technique == "replicate" or opt.technique == "intent") and "replicate"
-                                or "static",
+                                or (opt.technique == "replicate" or opt.technique == "intent" or by_buckets)
+                                  and "replicate" or "static",
                               width = opt.model == "rescal" and width * width or width},
     }
   end,
 
   worker = function(w)                       -- on every worker, on its own fiber; calls that wait suspend only it
-    local train, triples = tide.kernel "kge_train", triples_of(w)
-    local sampler = opt.mode == "steps" and opt.sampling ~= "preloc"       -- which is what the kernel itself does
+    local train <const>, calls <const> = tide.kernel "kge_train", by_buckets and bucket_order(w) or random_order(w)
+    local sampler = opt.mode == "steps" and not by_buckets and opt.sampling ~= "preloc"   -- the kernel itself does that
       and w.tables.entities:sampler {scheme = opt.sampling, seed = w.seed * 65537 + w.rank} or nil
-    local clock, calls = 0, calls_of(triples, CALL)
     for epoch = 1, opt.epochs do
-      triples:shuffle(w.seed + 1000 * w.rank + epoch)
       local loss, examples = 0, 0
-      for i = 1, opt.technique == "intent" and math.min(AHEAD, #calls) or 0 do
-        intend(w, clock + i - 1, triples, table.unpack(calls[i]))
-      end
-      for i, call in ipairs(calls) do
-        local first <const>, count <const> = call[1], call[2]
-        if opt.technique == "intent" and calls[i + AHEAD] then
-          intend(w, clock + AHEAD, triples, table.unpack(calls[i + AHEAD]))
-        end
+      for call in calls(epoch) do
         local r = train {
-          model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = triples,
-          first = first, count = count, entity_count = w.data.entity_count, mode = opt.mode, batch = opt.batch,
-          negatives = opt.neg, sampler = sampler, ahead = opt.ahead or opt.sampling == "local" and 64 or 8,
-          intended = FINE, loss = opt.loss, penalty = opt.penalty, gamma_e = opt.gamma, gamma_r = opt.gamma,
-          seed = (w.seed * 1000 + epoch) * 1000003 + w.rank * 65537 + first,
+          model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = call.triples,
+          first = call.first, count = call.count, entity_count = w.data.entity_count, mode = opt.mode,
+          batch = opt.batch, negatives = opt.neg, sampler = sampler, candidates = call.candidates,
+          ahead = opt.ahead or opt.sampling == "local" and 64 or 8, intended = FINE or by_buckets, loss = opt.loss,
+          penalty = opt.penalty, gamma_e = opt.gamma, gamma_r = opt.gamma, seed = call.seed,
         }
-        loss, examples = loss + r.loss, examples + count
-        if opt.technique == "intent" then clock = w:clock() end
-        w:report {loss = r.loss, examples = count, wait = false}                    -- moves the progress line
+        loss, examples = loss + r.loss, examples + call.count
+        w:report {loss = r.loss, examples = call.count, wait = false}               -- moves the progress line
       end
       w:report {loss = loss, examples = examples}                                   -- waits for all
       if w:stopping() then break end
@@ -173,7 +196,7 @@ end
 
 tide.main(function()
   say("data: %s", data.note)
-  if opt.mode == "steps" then say("negatives: sampling %s", opt.sampling) end
+  if opt.mode == "steps" then say("negatives: %s", by_buckets and "of the buckets" or "sampling " .. opt.sampling) end
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   local run = cluster:start(job)
   local epochs, before = {}, 0
@@ -195,7 +218,8 @@ tide.main(function()
     local result = summary:to_data()
     result.schema, result.model, result.data, result.nearest, result.files = "tide.kge/1", opt.model, data.note, near,
       files
-    result.sampling = opt.mode == "steps" and opt.sampling or nil
+    result.order = opt.order
+    result.sampling = opt.mode == "steps" and not by_buckets and opt.sampling or nil
     result.mrr, result.hits1, result.hits3, result.hits10 = test.mrr, test.hits1, test.hits3, test.hits10
     result.mean_rank, result.ranked, result.epochs = test.rank, test.count, epochs
     print(tide.json.encode(result))

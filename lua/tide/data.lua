@@ -115,6 +115,19 @@ function set:clustered(name, column)
   return require("tide.data.cluster").piece(set.whole(self, name), column, cut.rank, cut.workers)
 end
 
+---The triples of a part by pairs of buckets of entities, each worker at its turn: `for pair in w.data:buckets(w,
+---o):epoch(n) do ... end` with pair.triples and pair.seed; see buckets.lua.
+---@param w tide.worker
+---@param o? {part?: string, entities?: table, epochs?: integer} part: "train"; entities: the table, if its rows move to
+---  who uses them; epochs: number of the last one
+---@return tide.data.rotation
+function set:buckets(w, o)
+  if not self.entity_count then error(script.error("T0401", "only triples have entities to make buckets of"), 2) end
+  return require("tide.data.buckets").new(w, {
+    triples = set.whole(self, o and o.part or "train"), entity_count = self.entity_count,
+    entities = o and o.entities, epochs = o and o.epochs})
+end
+
 ---Iterates over a part in batches: first row (from 0, as kernels count) and number of rows.
 ---@param name string
 ---@param size integer rows in a batch

@@ -4,18 +4,20 @@ package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 -- P and row blocks of a worker
 local CASES <const> = {{4, 4}, {4, 2}, {4, 1}, {8, 4}, {6, 2}, {6, 3}, {12, 4}, {12, 6}, {12, 3}, {16, 4}, {9, 3}}
 
-local schedule, rotation, random
+local schedule, tournament, rotation, random
 
 setup(function()
   random = require "tests.lua.fresh"().core.random
-  schedule, rotation = require "tide.data.schedule", require "tide.data.rotation"
+  schedule, tournament, rotation = require "tide.data.schedule", require "tide.data.tournament",
+    require "tide.data.rotation"
 end)
 
----All workers, their blocks in the order in which they were done, by a scheduler that draws whose turn it is.
----@return table[] done {row, column, epoch}
----@return integer ahead columns that were asked for before their worker waited for one
-local function run(blocks, own, epochs, seed, moves, leave_at)
-  local workers <const>, rng <const> = blocks // own, random(seed)
+---All workers, their visits in the order in which they were done, by a scheduler that draws whose turn it is. `plan`
+---makes a plan: each worker has its own.
+---@return table[] done visits, each with its epoch and rank
+---@return integer ahead columns that were asked for in the midst of a round
+local function run(plan, epochs, seed, moves, leave_at)
+  local workers <const>, rng <const> = plan().workers, random(seed)
   local came, users, homes, done, ahead = {}, {}, {}, {}, 0
 
   local function worker_of(rank)
@@ -37,7 +39,7 @@ local function run(blocks, own, epochs, seed, moves, leave_at)
     return {localize = function(_, column)
       assert.is_nil(users[column], "asked for while another one uses it")
       homes[column] = rank
-      if w.visits and w.visits % (own * schedule.stay(blocks, own)) ~= 0 then ahead = ahead + 1 end
+      if w.midst then ahead = ahead + 1 end
       return {wait = function()
         coroutine.yield "columns"
         return true
@@ -45,22 +47,32 @@ local function run(blocks, own, epochs, seed, moves, leave_at)
     end}
   end
 
+  local function use(rank, columns)
+    for _, column in ipairs(columns) do
+      assert.is_nil(users[column], "two workers use a column")
+      assert.is_true(not moves or homes[column] == rank)
+      users[column] = rank
+    end
+    coroutine.yield "works"
+    for _, column in ipairs(columns) do users[column] = nil end
+  end
+
   local function body(rank)
     local w <const> = worker_of(rank)
     local r <const> = rotation.new(w, {
-      blocks = blocks, own = own, epochs = epochs, columns = moves and table_of(rank, w) or nil,
+      plan = plan(), epochs = epochs, columns = moves and table_of(rank, w) or nil,
       keys = function(column) return column end,
-      block = function(epoch, row, column) return {epoch = epoch, row = row, column = column} end})
+      block = function(epoch, visit)
+        return setmetatable({epoch = epoch, rank = rank}, {__index = visit})
+      end})
     for epoch = 1, epochs do
-      local n = 0
+      local n, round = 0, nil
       for block in r:epoch(epoch) do
-        assert.is_nil(users[block.column], "two workers use a column")
-        assert.is_true(not moves or homes[block.column] == rank)
-        users[block.column] = rank
-        coroutine.yield "works"
-        users[block.column] = nil
+        use(rank, block.columns)
         done[#done + 1] = block
-        n, w.visits = n + 1, (w.visits or 0) + 1
+        n = n + 1
+        w.midst = r.current == round
+        round = r.current
         if n == leave_at then break end
       end
     end
@@ -81,6 +93,11 @@ local function run(blocks, own, epochs, seed, moves, leave_at)
     end
   end
   return done, ahead
+end
+
+---DSGD with so many row blocks of each worker.
+local function run_dsgd(blocks, own, ...)
+  return run(function() return schedule.plan(blocks, own, 5) end, ...)
 end
 
 ---Which blocks touched each row and each column, in order: factors are the same bit for bit where these are.
@@ -168,21 +185,92 @@ describe("column blocks that pass from worker to worker", function()
       local expected <const> = histories_of_sub_epochs(blocks, 3)
       for seed = 1, 3 do
         for _, moves in ipairs {false, true} do
-          assert.same(expected, histories((run(blocks, own, 3, seed, moves))))
+          assert.same(expected, histories((run_dsgd(blocks, own, 3, seed, moves))))
         end
       end
     end
   end)
 
   it("are asked for while their worker still works on others", function()
-    local _, ahead = run(16, 4, 2, 1, true)
+    local _, ahead = run_dsgd(16, 4, 2, 1, true)
     assert.is_true(ahead > 0)
   end)
 
   it("pass on when all leave an epoch early", function()
     for seed = 1, 5 do
-      local done <const> = run(16, 4, 2, seed, true, 21)
+      local done <const> = run_dsgd(16, 4, 2, seed, true, 21)
       assert.equal(2 * 4 * 21, #done)
+    end
+  end)
+end)
+
+describe("the tournament of buckets", function()
+  local function plan_of(workers, seed)
+    return function() return tournament.new(workers, seed or 5) end
+  end
+
+  it("brings each two columns together once an epoch, in the hands of one worker", function()
+    for workers = 1, 9 do
+      local done <const>, times = run(plan_of(workers), 3, workers, true), {}
+      for _, visit in ipairs(done) do
+        local a, b = table.unpack(visit.joined)
+        local here = {}
+        for _, column in ipairs(visit.columns) do here[column] = true end
+        assert.is_true(here[a] and here[b])
+        local pair <const> = ("%d:%d:%d"):format(visit.epoch, math.min(a, b), math.max(a, b))
+        assert.is_nil(times[pair], "twice: " .. pair)
+        times[pair] = true
+      end
+      local n <const> = tournament.new(workers, 5).column_count
+      assert.equal(3 * n * (n + 1) // 2, #done)
+    end
+  end)
+
+  it("lets every worker keep one of its two buckets, from epoch to epoch too", function()
+    for workers = 2, 9 do
+      local plan <const> = tournament.new(workers, 3)
+      local held = {}
+      for epoch = 1, 4 do
+        for round = 0, plan.rounds - 1 do
+          for rank = 1, workers do
+            local kept = 0
+            local columns <const> = plan:columns(epoch, round, rank)
+            for _, column in ipairs(columns) do kept = kept + (held[column] == rank and 1 or 0) end
+            assert.is_true(kept >= 2 or not next(held))
+          end
+          held = {}
+          for rank = 1, workers do
+            for _, column in ipairs(plan:columns(epoch, round, rank)) do
+              assert.is_nil(held[column])
+              held[column] = rank
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("says the same whatever was asked before, and draws another order for each epoch and seed", function()
+    local function of(plan, epoch)
+      local all = {}
+      for round = 0, plan.rounds - 1 do all[#all + 1] = table.concat(plan:columns(epoch, round, 2), " ") end
+      return table.concat(all, ",")
+    end
+    local plan <const> = tournament.new(4, 3)
+    local late <const>, first <const> = of(tournament.new(4, 3), 7), of(plan, 1)
+    for epoch = 2, 6 do of(plan, epoch) end
+    assert.equal(late, of(plan, 7))
+    assert.equal(first, of(plan, 1))
+    assert.not_equal(first, of(plan, 2))
+    assert.not_equal(first, of(tournament.new(4, 4), 1))
+  end)
+
+  it("has columns travel while others are worked on, and goes on when an epoch is left early", function()
+    local _, ahead = run(plan_of(4), 2, 1, true)
+    assert.is_true(ahead > 0)
+    for seed = 1, 5 do
+      local done <const> = run(plan_of(4), 3, seed, false, 9)
+      assert.equal(3 * 4 * 9, #done)
     end
   end)
 end)

@@ -1,6 +1,7 @@
 -- tide.data.matrix, tide.data.ratings: sparse matrices, cut into P x P blocks for parameter blocking. A worker keeps
 -- the cells of its row blocks only; which block it works on when is data:rotation, or data:groups without blocks.
 local core = require "tide.core"
+local schedule = require "tide.data.schedule"
 local script = require "tide.script"
 
 local PARTS <const> = {"train", "test"}
@@ -246,9 +247,10 @@ return function(data)
   function set:rotation(w, o)
     local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
     return data.rotation(w, {
-      blocks = blocks, own = cut.count, epochs = o and o.epochs, columns = o and o.columns,
+      plan = schedule.plan(blocks, cut.count, w.seed), epochs = o and o.epochs, columns = o and o.columns,
       keys = function(column) return range_tensor(side(self.cols, blocks, column)) end,
-      block = function(epoch, row, column)
+      block = function(epoch, visit)
+        local row <const>, column <const> = visit.row, visit.column
         local made <const>, loaded <const> = new_block(self, "train", row, column, column)
         made.column = column
         made.col_first, made.col_count = side(loaded.cols, blocks, column)

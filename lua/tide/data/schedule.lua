@@ -101,7 +101,7 @@ end
 ---share a row or a column come in the order of their sub-epochs; among all such orders this is the one that goes up in
 ---columns wherever it may, digit by digit: so columns with small numbers are needed before the others, which are needed
 ---late, and are done with early.
----@return {row: integer, column: integer}[]
+---@return {row: integer, column: integer, columns: integer[]}[]
 function schedule:visits(at, first, own)
   local stay <const>, radices <const> = schedule.stay(self.blocks, own)
   local list, keys = {}, {}
@@ -113,12 +113,37 @@ function schedule:visits(at, first, own)
         unit = unit // radix
         key = (key * radix + e // unit % radix) * radix + column // unit % radix
       end
-      local visit <const> = {row = row, column = column}
+      local visit <const> = {row = row, column = column, columns = {column}}
       list[#list + 1], keys[visit] = visit, key
     end
   end
   table.sort(list, function(a, b) return keys[a] < keys[b] end)
   return list
+end
+
+---@class tide.data.dsgd : tide.data.plan
+local dsgd = {}
+dsgd.__index = dsgd
+
+---The plan of workers with `own` row blocks each (rotation.lua): a round is as long as they keep their columns.
+---@return tide.data.dsgd
+function schedule.plan(blocks, own, seed)
+  local stay <const> = schedule.stay(blocks, own)
+  return setmetatable({workers = blocks // own, rounds = blocks // stay, blocks = blocks, own = own, stay = stay,
+                       seed = seed}, dsgd)
+end
+
+function dsgd:of(epoch)
+  if self.epoch ~= epoch then self.epoch, self.schedule = epoch, schedule.new(self.blocks, epoch, self.seed) end
+  return self.schedule
+end
+
+function dsgd:columns(epoch, round, rank)
+  return self:of(epoch):columns(round * self.stay, (rank - 1) * self.own, self.own)
+end
+
+function dsgd:visits(epoch, round, rank)
+  return self:of(epoch):visits(round * self.stay, (rank - 1) * self.own, self.own)
 end
 
 return schedule
