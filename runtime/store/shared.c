@@ -260,26 +260,28 @@ int tide__shared_synchronize(struct tide__shared *s) {
 
 enum served { SERVED, ELSEWHERE, NOT_YET };
 
+static bool queue_is_full(struct tide__shared *s, size_t count) {
+    const uint64_t queued = atomic_load_explicit(&s->queued_bytes, memory_order_relaxed);
+    return queued > 0 && queued + count * queued_bytes(s) > TIDE__HOME_BYTES &&
+           !TIDE_MUTANT(share_queue_unbounded);
+}
+
 /* Before a push looks for records: those that wait for rows are few enough. Larger ones go alone. */
 static int wait_for_queue(struct tide__shared *s, size_t count) {
     struct tide_port *port = s->table->store->port;
-    const uint64_t until = tide_port_now(port) + TIDE_CALL_TIMEOUT;
-    for (;;) {
-        const uint64_t queued = atomic_load_explicit(&s->queued_bytes, memory_order_relaxed);
-        if (queued == 0 || queued + count * queued_bytes(s) <= TIDE__HOME_BYTES ||
-            TIDE_MUTANT(share_queue_unbounded)) {
-            return 0;
-        }
+    uint64_t until = 0;
+    int code = 0;
+    while (!code && queue_is_full(s, count)) {
+        until = until ? until : tide_port_now(port) + TIDE_CALL_TIMEOUT;
         if (!tide_fiber_current() || tide_port_now(port) > until) {
             return tide_fail_busy(tide_tier_retry_ms(TIDE_TIER_CALM),
                                   "pushes of %llu bytes to table '%s' wait for copies of its rows",
-                                  (unsigned long long)queued, s->table->name);
+                                  (unsigned long long)atomic_load(&s->queued_bytes),
+                                  s->table->name);
         }
-        int code = tide_sleep(WAIT_NS);
-        if (code) {
-            return code;
-        }
+        code = tide_sleep(WAIT_NS);
     }
+    return code;
 }
 
 /* Latched, COMING: the push waits for the row. Sums are made of what adds up as it is. */
