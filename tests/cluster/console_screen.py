@@ -44,24 +44,27 @@ class Person(Prompt):
             shown.pop()
         return shown
 
-    def shows(self, pattern, where=-1):
-        """Waits until a line of the screen (the last one; None: all as one text) matches."""
+    def wait_until(self, look, missing):
+        """What look() gives, as soon as that is not None."""
         end = time.monotonic() + console.LIMIT_S
         while True:
-            lines = self.lines()
-            text = "\n".join(lines) if where is None else lines[where] if len(lines) >= abs(where) else ""
-            if re.search(pattern, text, re.M):
-                return text
+            seen = look()
+            if seen is not None:
+                return seen
             if time.monotonic() > end or not self.read(0.05):
-                self.fail(f"the screen does not show /{pattern}/; it shows:\n" + "\n".join(lines))
+                self.fail(f"{missing}; the screen shows:\n" + "\n".join(self.lines()))
+
+    def shows(self, pattern, where=-1):
+        """Waits until a line of the screen (the last one; None: all as one text) matches."""
+        def text():
+            lines = self.lines()
+            shown = "\n".join(lines) if where is None else lines[where] if len(lines) >= abs(where) else ""
+            return shown if re.search(pattern, shown, re.M) else None
+        return self.wait_until(text, f"/{pattern}/ is not shown")
 
     def cursor_is_in(self, column):
         """Waits for it: a line is drawn before the cursor goes back into it."""
-        end = time.monotonic() + console.LIMIT_S
-        while self.screen.cursor.x != column:
-            if time.monotonic() > end or not self.read(0.05):
-                self.fail(f"the cursor is in column {self.screen.cursor.x} instead of {column}; the screen shows:\n"
-                          + "\n".join(self.lines()))
+        self.wait_until(lambda: self.screen.cursor.x == column or None, f"the cursor is not in column {column}")
 
     def check(self, what, condition):
         if not condition:

@@ -13,7 +13,9 @@ local core = require "tide.core"
 local schedule = {}
 schedule.__index = schedule
 
-local function permutation(random, n)
+---The numbers 0 .. n - 1 in a drawn order.
+---@return integer[]
+function schedule.permutation(random, n)
   local list = {}
   for i = 1, n do
     local j = random:below(i) + 1
@@ -41,7 +43,7 @@ end
 ---its leading digits.
 local function nested_permutation(random, radices, first)
   if first > #radices then return {0} end
-  local list, outer = {}, permutation(random, radices[first])
+  local list, outer = {}, schedule.permutation(random, radices[first])
   for _, digit in ipairs(outer) do
     local inner = nested_permutation(random, radices, first + 1)
     for _, rest in ipairs(inner) do list[#list + 1] = digit * #inner + rest end

@@ -9,6 +9,7 @@
 -- A bucket has two halves, of which one travels while the other is worked on. They are the columns of the plan: 2 b and
 -- 2 b + 1 those of bucket b. A single worker has one column, and all in it.
 local core = require "tide.core"
+local schedule = require "tide.data.schedule"
 
 ---@class tide.data.tournament : tide.data.plan
 ---@field column_count integer
@@ -60,14 +61,8 @@ end
 ---What each worker holds in the rounds (from 1) of an epoch.
 local function epoch_of(self, epoch)
   if not self.epochs[epoch] then
-    local before <const>, random <const> = epoch > 1 and epoch_of(self, epoch - 1),
-      core.random(self.seed * 1000003 + epoch)
-    local order, all = {}, {}
-    for i = 1, self.rounds do
-      local j <const> = random:below(i) + 1
-      order[i] = order[j]
-      order[j] = i - 1
-    end
+    local before <const>, all = epoch > 1 and epoch_of(self, epoch - 1), {}
+    local order <const> = schedule.permutation(core.random(self.seed * 1000003 + epoch), self.rounds)
     for i, round in ipairs(order) do
       local held <const> = i > 1 and all[i - 1] or before and before[self.rounds]
       all[i] = held and held_next(self, round, held) or held_first(self, round)
