@@ -135,20 +135,24 @@ local job = tide.job {
 
   worker = function(w)                       -- on every worker, on its own fiber; calls that wait suspend only it
     local train <const>, calls <const> = tide.kernel "kge_train", by_buckets and bucket_order(w) or random_order(w)
-    local sampler = opt.mode == "steps" and not by_buckets and opt.sampling ~= "preloc"   -- the kernel itself does that
-      and w.tables.entities:sampler {scheme = opt.sampling, seed = w.seed * 65537 + w.rank} or nil
+    local scheme <const> = by_buckets and "local" or opt.sampling
+    local sampler = opt.mode == "steps" and scheme ~= "preloc"                            -- the kernel itself does that
+      and w.tables.entities:sampler {scheme = scheme, seed = w.seed * 65537 + w.rank} or nil
     for epoch = 1, opt.epochs do
-      local loss, examples = 0, 0
+      local loss, examples, told = 0, 0, {loss = 0, examples = 0}
       for call in calls(epoch) do
         local r = train {
           model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = call.triples,
           first = call.first, count = call.count, entity_count = w.data.entity_count, mode = opt.mode,
-          batch = opt.batch, negatives = opt.neg, sampler = sampler, candidates = call.candidates,
+          batch = opt.batch, negatives = opt.neg, sampler = sampler,
           ahead = opt.ahead or opt.sampling == "local" and 64 or 8, intended = FINE or by_buckets, loss = opt.loss,
           penalty = opt.penalty, gamma_e = opt.gamma, gamma_r = opt.gamma, seed = call.seed,
         }
         loss, examples = loss + r.loss, examples + call.count
-        w:report {loss = r.loss, examples = call.count, wait = false}               -- moves the progress line
+        if examples - told.examples >= CALL then                                    -- moves the progress line
+          w:report {loss = loss - told.loss, examples = examples - told.examples, wait = false}
+          told = {loss = loss, examples = examples}
+        end
       end
       w:report {loss = loss, examples = examples}                                   -- waits for all
       if w:stopping() then break end

@@ -17,6 +17,12 @@ static int table_where(lua_State *L) {
     return 1;
 }
 
+static int table_slot(lua_State *L) {
+    lua_pushinteger(
+        L, tide_table_slot(tide__lua_check_table(L, 1), (uint64_t)luaL_checkinteger(L, 2)));
+    return 1;
+}
+
 static void push_stats(lua_State *L, struct tide_table *table) {
     struct tide_table_stats s = {0};
     tide_table_stats(table, &s);
@@ -210,6 +216,7 @@ int tide__lua_tables(lua_State *L) {
 
 const luaL_Reg tide__lua_info_methods[] = {
     {"where", table_where},
+    {"slot", table_slot},
     {"stats", table_stats},
     {"hottest", table_hottest},
     {"show", table_show},

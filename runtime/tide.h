@@ -514,6 +514,8 @@ void tide_table_slot_served(struct tide_table *table, uint64_t *served);
 
 /* Node that has the row of a key, as far as this node knows: its owner, if that is this node or the home is; else the home. */
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node);
+/* Slot of a key, by which it has its home: the same on all nodes. */
+uint32_t tide_table_slot(const struct tide_table *table, uint64_t key);
 
 /*
  * Techniques of single keys. Copies of shared keys (techniques replicate and intent) are read and written by the workers

@@ -30,7 +30,6 @@ enum {
     MODE,
     NEGATIVES,
     SAMPLER,
-    CANDIDATES,
     AHEAD,
     INTENDED,
     BATCH,
@@ -60,14 +59,10 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
                    "(default 10)"},
     [SAMPLER] = {"sampler", TIDE_DRAWS, 0, false, 0,
                  "steps: draws the negatives (default: uniformly, and they are localized)"},
-    [CANDIDATES] = {"candidates", TIDE_TENSOR, TIDE_U64, false, 0,
-                    "steps, without sampler: entities that negatives are drawn among, uniformly "
-                    "(default: all)"},
     [AHEAD] = {"ahead", TIDE_NUMBER, 0, false, 8,
                "steps: triples whose rows are sent for while others are worked on"},
     [INTENDED] = {"intended", TIDE_FLAG, 0, false, 0,
-                  "steps: the caller sees to subjects, objects and candidates, which are not sent "
-                  "for"},
+                  "steps: the caller intends subjects and objects, they are not sent for"},
     [BATCH] = {"batch", TIDE_NUMBER, 0, false, 512, "triples a mini-batch"},
     [SEED] = {"seed", TIDE_NUMBER, 0, false, 1,
               "of order and draws; another one for each epoch and worker"},
@@ -225,10 +220,8 @@ static int group_draw(struct examples *e, struct group *g) {
         g->sampled = error == 0;
         return error;
     }
-    const uint64_t among = t->candidates ? t->candidate_count : t->entity_count;
     for (size_t i = 0; i < g->count * e->drawn; i++) {
-        const uint64_t at = tide_random_below(&t->random, among);
-        g->drawn[i] = t->candidates ? t->candidates[at] : at;
+        g->drawn[i] = tide_random_below(&t->random, t->entity_count);
     }
     return 0;
 }
@@ -250,8 +243,7 @@ static int group_fetch(struct examples *e, struct group *g, size_t first) {
     }
     const int error = group_draw(e, g);
     const uint64_t *from = t->intended ? g->drawn : g->own;
-    const bool seen_to = g->sampled || (t->intended && t->candidates);
-    const uint64_t *to = g->drawn + (seen_to ? 0 : g->count * e->drawn);
+    const uint64_t *to = g->drawn + (g->sampled ? 0 : g->count * e->drawn);
     return error || from == to
                ? error
                : tide_transfer_localize(&g->move, &t->entities, from, (size_t)(to - from));
@@ -390,33 +382,6 @@ static int prepare_numbers(const struct tide_argument *arguments, struct kge_tra
     return code;
 }
 
-static int prepare_draws(const struct tide_argument *arguments, struct kge_training *t,
-                         char *error) {
-    t->draws = arguments[SAMPLER].draws;
-    if (!arguments[CANDIDATES].given) {
-        return 0;
-    }
-    const struct tide_tensor *all = &arguments[CANDIDATES].tensor;
-    t->candidates = all->data;
-    t->candidate_count = all->rows * all->columns;
-    if (t->draws.sampler) {
-        return tide_kernel_fail(error, TIDE_EINVAL,
-                                "candidates: a sampler is given, which draws by itself");
-    }
-    if (t->candidate_count == 0 && t->count > 0) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "candidates: there are none to draw from");
-    }
-    for (size_t i = 0; i < t->candidate_count; i++) {
-        if (t->candidates[i] >= t->entity_count) {
-            return tide_kernel_fail(error, TIDE_ERANGE,
-                                    "candidates: entity %llu, but entity_count is %llu",
-                                    (unsigned long long)t->candidates[i],
-                                    (unsigned long long)t->entity_count);
-        }
-    }
-    return 0;
-}
-
 static int prepare(const struct tide_argument *arguments, struct kge_training *t, bool steps,
                    size_t *first, char *error) {
     const struct tide_kernel *k = &tide_kernel_kge_train;
@@ -426,6 +391,7 @@ static int prepare(const struct tide_argument *arguments, struct kge_training *t
     t->width = t->entities.width;
     t->relation_width = t->relations.width;
     t->triples = arguments[TRIPLES].tensor.data;
+    t->draws = arguments[SAMPLER].draws;
     int code = kge_widths(t->model, &t->entities, &t->relations, error);
     code = code ? code : tide_kernel_triples(k, arguments, TRIPLES, &triples, error);
     code = code ? code : kge_part(k, arguments, FIRST, COUNT, triples, first, &t->count, error);
@@ -435,7 +401,6 @@ static int prepare(const struct tide_argument *arguments, struct kge_training *t
     code = code ? code
                 : kge_check(t->triples, *first, t->count, t->entity_count, t->relations.key_count,
                             error);
-    code = code ? code : prepare_draws(arguments, t, error);
     return code ? code : prepare_numbers(arguments, t, steps, error);
 }
 

@@ -10,15 +10,13 @@ struct kge_training {
     enum kge_model model;
     size_t width, relation_width;
     struct tide_rows entities, relations;
-    struct tide_draws draws;    /* single examples: of the negatives */
-    const uint64_t *candidates; /* single examples: what negatives are; NULL: all entities */
-    size_t candidate_count;
+    struct tide_draws draws; /* single examples: of the negatives */
     const uint32_t *triples; /* subject, relation, object */
     uint32_t *order;         /* the triples of this call, shuffled */
     size_t count;
     uint64_t entity_count;
     size_t negatives, batch, ahead;
-    bool intended; /* subjects and objects, candidates */
+    bool intended; /* subjects and objects */
     bool softmax, cubic;
     float weight; /* logistic: of all negatives of one side together; softmax: ignored */
     float gamma_entity, gamma_relation;

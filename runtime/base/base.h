@@ -96,6 +96,8 @@ struct tide_lock {
 };
 void tide_lock(struct tide_lock *lock);
 void tide_unlock(struct tide_lock *lock);
+/* To other threads: on a machine with fewer cores than threads, who has what is waited for may need it. */
+void tide_lend_core(void);
 static inline void tide_pause(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

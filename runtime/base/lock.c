@@ -1,13 +1,16 @@
 /*
  * Spin lock for a few instructions. Waiters read the flag instead of exchanging it, so that the
- * line stays shared, and give the core away after a while: on a machine with fewer cores than
- * threads the holder may need it.
+ * line stays shared, and lend the core after a while.
  */
 #include "base/base.h"
 
 #include <sched.h>
 
 enum { SPINS_MAX = 100 };
+
+void tide_lend_core(void) {
+    (void)sched_yield();
+}
 
 void tide_lock(struct tide_lock *lock) {
     /* acquire: pairs with the release in tide_unlock */
@@ -18,7 +21,7 @@ void tide_lock(struct tide_lock *lock) {
                 tide_pause();
             } else {
                 spins = 0;
-                (void)sched_yield();
+                tide_lend_core();
             }
         }
     }

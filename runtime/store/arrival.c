@@ -46,7 +46,7 @@ atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, ui
     if (table->options.keys == TIDE_KEYS_HASHED) {
         int code;
         while ((code = tide__hashed_lock(table, key, true, 0, false, &word, old)) == TIDE_EBUSY) {
-            tide_pause();
+            tide_lend_core();
         }
         return code == TIDE__FOUND ? word : NULL;
     }
@@ -56,7 +56,7 @@ atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, ui
     }
     word += tide__place_of(table, slot, key);
     while (tide__word_lock(word, false, old)) {
-        tide_pause();
+        tide_lend_core();
     }
     return word;
 }
@@ -65,10 +65,9 @@ atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, ui
  * Then the record is not used any more. */
 static inline uint64_t settled(struct tide_table *table, uint64_t word) {
     const struct tide__arrival *a = tide__arrival_of(table, word);
-    return !a->here || a->held || a->own
-               ? word
-               : tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 |
-                     a->row;
+    return !a->here || a->held || a->own ? word
+                                         : tide__word_base(word, tide__word_seen(word)) |
+                                               (uint64_t)TIDE__OWNED << 60 | a->row;
 }
 
 static inline uint64_t settle(struct tide_table *table, uint64_t word) {
@@ -157,24 +156,29 @@ void tide__owner_take_back(struct tide_table *table, const void *keys, const uin
     }
 }
 
+const atomic_uint_fast64_t *tide__owner_word(struct tide_table *table, uint64_t key) {
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        return NULL;
+    }
+    const uint32_t slot = tide__slot_of(table, key);
+    /* acquire: with tide__dense_words */
+    const atomic_uint_fast64_t *words =
+        atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+    return words ? words + tide__place_of(table, slot, key) : NULL;
+}
+
 /* A look at the word of a key; 0: it has none. */
 static uint64_t word_of(struct tide_table *table, uint64_t key) {
-    const uint32_t slot = tide__slot_of(table, key);
     uint64_t seen = 0;
     if (table->options.keys == TIDE_KEYS_HASHED) {
         atomic_uint_fast64_t *word;
         if (tide__hashed_lock(table, key, false, 0, true, &word, &seen) == TIDE__FOUND) {
             tide__word_unlock(word, seen);
         }
-    } else {
-        /* acquire: with tide__dense_words */
-        atomic_uint_fast64_t *words =
-            atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
-        seen = words ? atomic_load_explicit(words + tide__place_of(table, slot, key),
-                                            memory_order_relaxed)
-                     : 0;
+        return seen;
     }
-    return seen;
+    const atomic_uint_fast64_t *word = tide__owner_word(table, key);
+    return word ? atomic_load_explicit(word, memory_order_relaxed) : 0;
 }
 
 bool tide__owner_awaits(struct tide_table *table, uint64_t key) {
@@ -189,6 +193,14 @@ uint16_t tide__owner_of(struct tide_table *table, uint64_t key) {
         return self;
     }
     return seen & TIDE__WORD_AWAY ? tide__word_owner(seen) : tide__route_home(route);
+}
+
+bool tide__owner_serves(struct tide_table *table, uint64_t key) {
+    const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
+    const uint64_t seen = word_of(table, key);
+    return tide__word_state(seen) == TIDE__OWNED ||
+           (tide__word_state(seen) == TIDE__ABSENT && !(seen & TIDE__WORD_AWAY) &&
+            (route & TIDE__FOR_WORKER) == TIDE__MINE);
 }
 
 /* ---- operations on a row ---- */
@@ -404,8 +416,8 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
                          tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0, key,
                          0, NULL, NULL);
     }
-    return settle(table, tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 |
-                             (uint32_t)old);
+    return settle(table,
+                  tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 | (uint32_t)old);
 }
 
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
@@ -414,8 +426,8 @@ void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
     (void)snprintf(text, 160, "node %s died, and with it the row", name);
 }
 
-void tide__block_fetch(struct tide_table *table, struct tide__key_block *block,
-                       const uint8_t *keys, size_t count) {
+void tide__block_fetch(struct tide_table *table, struct tide__key_block *block, const uint8_t *keys,
+                       size_t count) {
     const bool range = table->options.slots == TIDE_SLOTS_RANGE;
     for (size_t i = 0; i < count; i++) {
         uint64_t key;

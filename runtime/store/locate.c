@@ -8,7 +8,7 @@ int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool c
     int code;
     if (table->options.keys == TIDE_KEYS_HASHED) {
         while ((code = tide__hashed_lock(table, key, create, 0, false, word, old)) == TIDE_EBUSY) {
-            tide_pause();
+            tide_lend_core();
         }
         return code;
     }
@@ -22,7 +22,7 @@ int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool c
     }
     *word = words + tide__place_of(table, slot, key);
     while (tide__word_lock(*word, false, old)) {
-        tide_pause();
+        tide_lend_core();
     }
     return TIDE__FOUND;
 }

@@ -4,8 +4,9 @@
  * Localizing is a hint: whether it worked is not asked; a pull finds the row wherever it is and
  * says what fails. A sample is a record of its own, for the ticket in it must not move.
  *
- * What is here, for local draws: where rows move, it is asked of each key that is drawn; where they
- * stay, it is listed, and listed anew when slots have moved.
+ * What is here, for local draws, is listed: anew when slots have moved, and where rows move, each
+ * time that as many keys were drawn as there are; what has gone meanwhile is found out when it is
+ * drawn. A caller's own draws are asked one by one.
  */
 #include "base/alias.h"
 #include "store/store_internal.h"
@@ -19,6 +20,7 @@ enum {
     GROUP_MAX = 1 << 16,
     REUSE_MAX = 1 << 12,
     TRIES = 64, /* draws for a key that is here */
+    AHEAD = 4,
     LISTED_MAX = 1 << 24
 };
 
@@ -38,15 +40,24 @@ struct group {
     uint64_t *keys;
 };
 
-/* The keys that are here, of a table whose rows stay. */
+/* A key that was here when keys were listed. */
+struct listed {
+    uint64_t key;
+    const atomic_uint_fast64_t *word; /* its key word; NULL: rows stay, or it has none to look at */
+};
+
+/* The keys that are here. */
 struct here {
-    bool listed;
-    uint64_t changes; /* the table's, when they were listed */
-    double *weights;  /* of all keys; NULL: uniform */
-    uint64_t *keys;
+    struct listed *keys; /* room for all; NULL: they are not listed */
     size_t count;
-    double *shares;          /* their weights; NULL: uniform */
+    bool listed;
+    uint64_t changes;        /* the table's, when they were listed */
+    uint64_t draws;          /* since then */
+    double *weights;         /* of all keys; NULL: uniform */
+    double *shares;          /* weights of the listed; NULL: uniform */
     struct tide_alias alias; /* count 0: uniform */
+    size_t ahead[AHEAD];     /* drawn already, a ring: their words are on the way to the cache */
+    size_t next;
 };
 
 struct tide_sampler {
@@ -90,19 +101,43 @@ static int draw(struct tide_sampler *s, uint64_t *key) {
 
 static bool is_here(struct tide_sampler *s, uint64_t key) {
     uint16_t node = 0;
-    return tide_table_where(s->table, key, &node) == 0 && node == tide__store_self(s->table->store);
+    return s->table->relocates ? tide__owner_serves(s->table, key)
+                               : tide_table_where(s->table, key, &node) == 0 &&
+                                     node == tide__store_self(s->table->store);
 }
 
 static bool lists(const struct tide_sampler *s) {
-    return s->options.scheme == TIDE_SAMPLE_LOCAL && !s->table->relocates && !s->options.draw &&
+    return s->options.scheme == TIDE_SAMPLE_LOCAL && !s->options.draw &&
            s->options.key_count <= LISTED_MAX;
+}
+
+/* One of the listed, and draws another. */
+static const struct listed *draw_listed(struct tide_sampler *s) {
+    struct here *here = &s->here;
+    size_t *ahead = &here->ahead[here->next++ % AHEAD];
+    const struct listed *drawn = &here->keys[*ahead];
+    *ahead = here->alias.count ? tide_alias_draw(&here->alias, &s->random)
+                               : tide_random_below(&s->random, here->count);
+    if (here->keys[*ahead].word) {
+        __builtin_prefetch(here->keys[*ahead].word);
+    }
+    here->draws++;
+    return drawn;
+}
+
+static bool still_here(struct tide_sampler *s, const struct listed *k) {
+    /* relaxed: it may go as soon as this is said */
+    return (k->word &&
+            tide__word_state(atomic_load_explicit(k->word, memory_order_relaxed)) == TIDE__OWNED) ||
+           is_here(s, k->key);
 }
 
 static int list_here(struct tide_sampler *s) {
     struct here *here = &s->here;
     /* acquire: routes that are read below are at least as new */
     const uint64_t changes = atomic_load_explicit(&s->table->changes, memory_order_acquire);
-    if (here->listed && here->changes == changes) {
+    const bool old = s->table->relocates && here->draws >= s->options.key_count;
+    if (here->listed && here->changes == changes && !old) {
         return 0;
     }
     here->listed = false;
@@ -116,42 +151,44 @@ static int list_here(struct tide_sampler *s) {
             if (here->weights) {
                 here->shares[here->count] = weight;
             }
-            here->keys[here->count++] = s->options.first_key + i;
+            const uint64_t key = s->options.first_key + i;
+            here->keys[here->count++] =
+                (struct listed){key, s->table->relocates ? tide__owner_word(s->table, key) : NULL};
         }
     }
     const int code = here->weights && here->count
                          ? tide_alias_create(&here->alias, here->shares, (uint32_t)here->count)
                          : 0;
     here->listed = code == 0;
-    return code;
-}
-
-static int draw_listed(struct tide_sampler *s, uint64_t *key) {
-    const struct here *here = &s->here;
-    const int code = list_here(s);
-    if (code || here->count == 0) {
-        s->stats.not_found += code == 0;
-        return code ? code : draw(s, key);
+    for (size_t i = 0; here->listed && here->count && i < AHEAD; i++) {
+        here->ahead[i] = 0;
+        (void)draw_listed(s);
     }
-    s->stats.drawn++;
-    *key = here->keys[here->alias.count ? tide_alias_draw(&here->alias, &s->random)
-                                        : tide_random_below(&s->random, here->count)];
-    return 0;
+    here->draws = 0;
+    return code;
 }
 
 /* Given that it is here, a key that passes has its share of the distribution. */
 static int draw_local(struct tide_sampler *s, uint64_t *key) {
-    if (s->here.keys) {
-        return draw_listed(s, key);
+    struct here *here = &s->here;
+    const bool stay = here->keys && !s->table->relocates;
+    int code = here->keys ? list_here(s) : 0;
+    for (int i = 0; code == 0 && here->count && i < TRIES; i++) {
+        const struct listed *drawn = draw_listed(s);
+        *key = drawn->key;
+        s->stats.drawn++;
+        if (stay || still_here(s, drawn)) {
+            return 0;
+        }
     }
-    for (int i = 0; i < TRIES; i++) {
-        int code = draw(s, key);
+    for (int i = 0; code == 0 && i < (stay ? 1 : TRIES); i++) {
+        code = draw(s, key);
         if (code < 0 || is_here(s, *key)) {
             return code;
         }
     }
-    s->stats.not_found++;
-    return 0;
+    s->stats.not_found += code == 0;
+    return code;
 }
 
 static int draw_many(struct tide_sampler *s, uint64_t *keys, size_t count) {

@@ -62,6 +62,7 @@ int tide__word_lock_slow(atomic_uint_fast64_t *word, bool patient, uint64_t *old
         if (!patient) {
             return TIDE_EBUSY;
         }
+        tide_lend_core();
         if (tide_fiber_current()) {
             (void)tide_yield(); /* a killed fiber still finishes its call: rows are never left half
                                    written */
@@ -111,7 +112,7 @@ static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot
         }
         uint64_t word;
         while (tide__word_lock(&old->entries[i].word, false, &word)) {
-            tide_pause();
+            tide_lend_core();
         }
         struct tide__entry *entry =
             find(hash, old->entries[i].key, tide_mix64(old->entries[i].key));
@@ -291,7 +292,7 @@ static int drain_word(struct tide_table *table, atomic_uint_fast64_t *word, uint
                       void *arg) {
     uint64_t old;
     while (tide__word_lock(word, false, &old)) {
-        tide_pause();
+        tide_lend_core();
     }
     if (tide__word_state(old) != TIDE__OWNED) {
         tide__word_unlock(word, old);

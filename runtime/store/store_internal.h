@@ -793,6 +793,10 @@ bool tide__owner_leave(struct tide_store *store, bool offer);
 void tide__owner_clear(struct tide_table *table, uint32_t slot);
 /* Worker: state of a key as far as this node knows; the owner. */
 uint16_t tide__owner_of(struct tide_table *table, uint64_t key);
+/* Worker: an access finds the row here and has not to wait for its arrival. */
+bool tide__owner_serves(struct tide_table *table, uint64_t key);
+/* The word of a key of a dense table, where it stays; NULL: none yet. */
+const atomic_uint_fast64_t *tide__owner_word(struct tide_table *table, uint64_t key);
 /* Gives up the count of an operation; true: the word (locked) may be served by workers. */
 bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
 

@@ -493,6 +493,10 @@ int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
     return 0;
 }
 
+uint32_t tide_table_slot(const struct tide_table *table, uint64_t key) {
+    return tide__slot_of(table, key);
+}
+
 void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, uint64_t *version) {
     memset(counts, 0, limit * sizeof *counts);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {

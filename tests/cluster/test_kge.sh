@@ -61,21 +61,25 @@ for technique in relocate intent; do
 done
 nothing_left
 
-# By buckets: an epoch has every triple once, whoever does it, and with it the entities that are there.
+# By buckets: an epoch has every triple once, whoever does it, who has asked for its entities since others used them.
 cat >buckets.lua <<'LUA'
 local tide = require "tide"
 local data = tide.data.triples(arg[1])
 local function epoch_of(workers, epoch)
-  local seen, count = {}, 0
+  local seen, count, asked = {}, 0, 0
   for rank = 1, workers do
     local passed = {done = function() return true end, wait = function() return {} end}
     local w = {rank = rank, workers = workers, seed = 7, barrier = function() return passed end}
-    for pair in data:cut(rank, workers, 7):buckets(w):epoch(epoch) do
-      local here = {}
-      for _, key in ipairs(pair.candidates:totable()) do
-        assert(not here[key] and key < data.entity_count)
-        here[key] = true
+    local here = {}
+    local entities = {slot = function(_, key) return 3 * key % 4096 end}
+    function entities.localize(_, keys)
+      for _, key in ipairs(keys:totable()) do
+        assert(key < data.entity_count)
+        here[key], asked = true, asked + 1
       end
+      return {wait = function() return true end}
+    end
+    for pair in data:cut(rank, workers, 7):buckets(w, {entities = entities}):epoch(epoch) do
       assert(pair.first == 0 and pair.count == pair.triples:rows())
       for i = 1, 3 * pair.count, 3 do
         local s, r, o = pair.triples[i], pair.triples[i + 1], pair.triples[i + 2]
@@ -85,7 +89,7 @@ local function epoch_of(workers, epoch)
       end
     end
   end
-  return seen, count
+  return seen, count, asked
 end
 tide.main(function()
   local train, expected = data:whole "train", {}
@@ -95,8 +99,9 @@ tide.main(function()
   end
   for _, workers in ipairs {1, 2, 3, 8} do -- eight have more columns than data/ has entities in some
     for epoch = 1, 2 do
-      local seen, count = epoch_of(workers, epoch)
+      local seen, count, asked = epoch_of(workers, epoch)
       assert(count == train:rows())
+      assert(asked <= 2 * count) -- none for which there is no use
       for name, n in pairs(expected) do assert(seen[name] == n, name) end
     end
   end

@@ -36,11 +36,16 @@ local function run(plan, epochs, seed, moves, leave_at)
   end
 
   local function table_of(rank, w)
-    return {localize = function(_, column)
-      assert.is_nil(users[column], "asked for while another one uses it")
-      homes[column] = rank
-      if w.midst then ahead = ahead + 1 end
+    return {localize = function(_, columns)
+      for _, column in ipairs(columns) do
+        assert.is_true(users[column] == nil or users[column] == rank, "asked for while another one uses it")
+        homes[column] = rank
+        if w.midst then ahead = ahead + 1 end
+      end
+      local waited = false
       return {wait = function()
+        assert.is_false(waited)
+        waited = true
         coroutine.yield "columns"
         return true
       end}
@@ -61,7 +66,7 @@ local function run(plan, epochs, seed, moves, leave_at)
     local w <const> = worker_of(rank)
     local r <const> = rotation.new(w, {
       plan = plan(), epochs = epochs, columns = moves and table_of(rank, w) or nil,
-      keys = function(column) return column end,
+      keys = function(columns) return columns end,
       block = function(epoch, visit)
         return setmetatable({epoch = epoch, rank = rank}, {__index = visit})
       end})

@@ -159,72 +159,11 @@ static void negatives_come_from_a_sampler_which_sends_for_them_itself(void **sta
     free(ids);
 }
 
-static void set_candidates(struct setting *s, uint64_t *keys, size_t count) {
-    plain_argument(s->kernel, s->arguments, "candidates")->tensor =
-        (struct tide_tensor){keys, count, 1, TIDE_U64};
-}
-
-static void negatives_are_candidates_which_the_caller_sees_to(void **state) {
-    (void)state;
-    struct setting s;
-    struct tide_result results[16];
-    uint32_t *ids = ring();
-    uint64_t candidates[] = {7, 31, 40}, drawn[50] = {0};
-    const size_t pulled = 2 * (size_t)PASS * EXAMPLES;
-    for (int intended = 0; intended < 2; intended++) {
-        far_setting(&s, ids);
-        set_candidates(&s, candidates, TIDE_COUNT(candidates));
-        set_number(&s, "intended", intended);
-        s.entities.log = malloc(pulled * sizeof *s.entities.log);
-        s.entities.log_capacity = pulled;
-        (void)run(&s, results);
-        assert_int_equal(s.entities.log_size, pulled);
-        assert_true(intended ? far.localized == 0
-                             : far.localized >= PASS * 2 * (size_t)(1 + DRAWN));
-        for (size_t i = 0; i < pulled; i += 2) {
-            const size_t of_triple = i / 2 % EXAMPLES;
-            drawn[s.entities.log[i + of_triple % 2]] += of_triple > 0;
-        }
-        setting_deinit(&s);
-    }
-    for (size_t i = 0; i < TIDE_COUNT(drawn); i++) { /* of two passes, each about as often */
-        const bool candidate = i == 7 || i == 31 || i == 40;
-        assert_in_range(drawn[i], candidate ? PASS * DRAWN : 0, candidate ? 2 * PASS * DRAWN : 0);
-    }
-    free(ids);
-}
-
-static void candidates_are_checked(void **state) {
-    (void)state;
-    struct setting s;
-    struct tide_result results[16];
-    uint32_t *ids = ring();
-    uint64_t candidates[] = {3, 50};
-    far_setting(&s, ids);
-    set_candidates(&s, candidates, 2);
-    assert_int_equal(run(&s, results), TIDE_ERANGE);
-    assert_string_equal(s.error, "candidates: entity 50, but entity_count is 50");
-    set_candidates(&s, candidates, 0);
-    assert_int_equal(run(&s, results), TIDE_EINVAL);
-    assert_string_equal(s.error, "candidates: there are none to draw from");
-    set_number(&s, "count", 0); /* nor is anything drawn */
-    assert_true(run(&s, results) > 0);
-    set_number(&s, "count", -1);
-    sample(&s, UINT64_MAX);
-    set_candidates(&s, candidates, 1);
-    assert_int_equal(run(&s, results), TIDE_EINVAL);
-    assert_string_equal(s.error, "candidates: a sampler is given, which draws by itself");
-    setting_deinit(&s);
-    free(ids);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_entities_of_a_triple_are_sent_for_again),
         cmocka_unit_test(a_triple_whose_entities_are_away_lets_others_go_first),
         cmocka_unit_test(negatives_come_from_a_sampler_which_sends_for_them_itself),
-        cmocka_unit_test(negatives_are_candidates_which_the_caller_sees_to),
-        cmocka_unit_test(candidates_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -379,6 +379,96 @@ static void listed_run(struct fiber *f) {
     tide_sampler_destroy(s);
 }
 
+/* Draws while another node takes keys: only what an access would find here. */
+static void draw_local(struct fiber *f) {
+    enum { COUNT = 20, ROUNDS = 400 };
+    struct tide_table *table;
+    uint64_t keys[COUNT], mine[KEYS];
+    unsigned gone = 0;
+    CHECK(f, tide_table_find(f->node, "moves", &table) == 0);
+    struct tide_sampler *s =
+        sampler(table, (struct tide_sampler_options){.scheme = TIDE_SAMPLE_LOCAL, .seed = 5});
+    struct tide_sampler_stats stats;
+    for (int round = 0; round < ROUNDS && !f->failure[0]; round++) {
+        sample(s, keys, COUNT);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK(f, here(f, table, keys[i]));
+        }
+        size_t count = 0;
+        for (uint64_t k = 0; k < KEYS; k++) {
+            if (!here(f, table, k) && count < COUNT) {
+                mine[count++] = k;
+            }
+        }
+        gone += count > 0;
+        CHECK(f, tide_table_localize(table, mine, count, NULL) == 0);
+        (void)tide_sleep(100000);
+    }
+    tide_sampler_stats(s, &stats);
+    CHECK(f, gone > ROUNDS / 4);
+    CHECK(f, stats.not_found == 0);
+    tide_sampler_destroy(s);
+}
+
+static void taken_run(struct fiber *f) {
+    draw_local(f);
+    atomic_store(&drawn, true);
+}
+
+/* Keys that are on their way here are not drawn, and when they are here they are. */
+static void arriving_run(struct fiber *f) {
+    enum { COUNT = 40 * KEYS };
+    struct tide_table *table;
+    static uint64_t keys[COUNT];
+    uint64_t away[KEYS];
+    bool coming[KEYS] = {false}, seen[KEYS] = {false};
+    size_t count = 0;
+    struct tide_ticket ticket = {0};
+    CHECK(f, tide_table_find(f->node, "moves", &table) == 0);
+    for (uint64_t k = 0; k < KEYS; k++) {
+        if (!here(f, table, k)) {
+            away[count++] = k;
+            coming[k] = true;
+        }
+    }
+    CHECK(f, count > KEYS / 4 && count < KEYS);
+    struct tide_sampler *s =
+        sampler(table, (struct tide_sampler_options){.scheme = TIDE_SAMPLE_LOCAL, .seed = 6});
+    CHECK(f, tide_table_localize(table, away, count, &ticket) == 0);
+    CHECK(f, !tide_ticket_done(&ticket));
+    sample(s, keys, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(f, !coming[keys[i]]);
+    }
+    CHECK(f, tide_ticket_wait(&ticket) == 0);
+    sample(s, keys, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        seen[keys[i]] = true;
+    }
+    for (uint64_t k = 0; k < KEYS; k++) {
+        CHECK(f, seen[k]);
+    }
+    tide_sampler_destroy(s);
+}
+
+static void local_sampling_follows_rows_that_move(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct cluster c;
+        struct fiber fibers[2];
+        atomic_store(&drawn, false);
+        open_cluster(&c, true, 2, seed);
+        create(&c,
+               (struct tide_table_options){
+                   .name = "moves", .key_count = KEYS, .width = WIDTH, .technique = TIDE_RELOCATE});
+        run_alone(&c, 1, arriving_run, NULL);
+        start(&c, &fibers[0], 0, 0, thief_run, NULL);
+        start(&c, &fibers[1], 1, 1, taken_run, NULL);
+        finish(&c, fibers, 2);
+        close_cluster(&c);
+    }
+}
+
 static void local_sampling_lists_what_is_here_and_follows_slots(void **state) {
     (void)state;
     struct cluster c;
@@ -408,6 +498,7 @@ int main(void) {
         cmocka_unit_test(keys_come_ahead_and_late_ones_are_put_off_real),
         cmocka_unit_test(keys_come_ahead_and_late_ones_are_put_off_simulated),
         cmocka_unit_test(local_sampling_stays_local_and_ends),
+        cmocka_unit_test(local_sampling_follows_rows_that_move),
         cmocka_unit_test(local_sampling_lists_what_is_here_and_follows_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local schedule = require "tide.data.schedule"
 local script = require "tide.script"
+local tensor = require "tide.tensor"
 
 local PARTS <const> = {"train", "test"}
 local CACHE_BYTES <const> = 2 << 20  -- rows of a block, of both tables
@@ -248,7 +249,11 @@ return function(data)
     local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
     return data.rotation(w, {
       plan = schedule.plan(blocks, cut.count, w.seed), epochs = o and o.epochs, columns = o and o.columns,
-      keys = function(column) return range_tensor(side(self.cols, blocks, column)) end,
+      keys = function(columns)
+        local ranges = {}
+        for i, column in ipairs(columns) do ranges[i] = range_tensor(side(self.cols, blocks, column)) end
+        return #ranges == 1 and ranges[1] or tensor.join(ranges)
+      end,
       block = function(epoch, visit)
         local row <const>, column <const> = visit.row, visit.column
         local made <const>, loaded <const> = new_block(self, "train", row, column, column)

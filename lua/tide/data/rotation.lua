@@ -23,10 +23,11 @@ local rotation = {}
 rotation.__index = rotation
 
 ---@param w tide.worker
----@param o {plan: tide.data.plan, epochs?: integer, columns?: table, keys?: (fun(column: integer): table),
----  block?: (fun(epoch: integer, visit: tide.data.visit): any)}
+---@param o {plan: tide.data.plan, epochs?: integer, columns?: table, keys?: (fun(columns: integer[],
+---  visits: tide.data.visit[]): table), block?: (fun(epoch: integer, visit: tide.data.visit): any)}
 ---  epochs: number of the last one, else the columns of an epoch are asked for when it begins; columns: the table of
----  columns, if they move to who uses them, and keys: those of a column; block: what is iterated over, else the visits
+---  columns, if they move to who uses them, and keys: those of some columns that the visits of a round use; block: what
+---  is iterated over, else the visits
 ---@return tide.data.rotation
 function rotation.new(w, o)
   return setmetatable({w = w, plan = o.plan, epochs = o.epochs or 0, columns = o.columns, keys = o.keys,
@@ -51,7 +52,7 @@ local function group_of(self, epoch, round, former)
     epoch = epoch, round = round, visits = self.plan:visits(epoch, round, self.w.rank),
     columns = self.plan:columns(epoch, round, self.w.rank), left = {}, -- visits to each column
     arrivals = {}, behind = former and former.arrivals,                -- the k-th: its worker is done with k columns
-    turn = former and turns_of(self, former) or {}, coming = {}, here = {},
+    turn = former and turns_of(self, former) or {}, coming = {},
   }
   for _, visit in ipairs(group.visits) do
     for _, column in ipairs(visit.columns) do group.left[column] = (group.left[column] or 0) + 1 end
@@ -90,17 +91,23 @@ local function begin(self, epoch, round)
   self.following = following(self, self.current)
 end
 
----Asks for the columns of a group that nobody else uses any more; what the worker keeps, when the group has begun.
+---Does nobody else use the column any more? What the worker keeps is its own since it was free for the round before.
+local function is_free(self, group, column)
+  local turn <const> = group.turn[column]
+  if not turn then return group == self.current or self.current.coming[column] ~= nil end
+  return group.behind[turn] ~= nil and group.behind[turn]:done()
+end
+
+---Asks for the columns of a group that nobody else uses any more.
 local function ask(self, group)
   if not self.columns or not group then return end
+  local free = {}
   for _, column in ipairs(group.columns) do
-    local turn <const> = group.turn[column]
-    local before <const> = turn and group.behind[turn]
-    local free <const> = before and before:done() or not turn and group == self.current
-    if free and not group.coming[column] then
-      group.coming[column] = self.columns:localize(self.keys(column), {async = true})
-    end
+    if not group.coming[column] and is_free(self, group, column) then free[#free + 1] = column end
   end
+  if #free == 0 then return end
+  local coming <const> = {ticket = self.columns:localize(self.keys(free, group.visits), {async = true}), here = false}
+  for _, column in ipairs(free) do group.coming[column] = coming end
 end
 
 ---Before a block: waits until its columns are free and here.
@@ -115,10 +122,11 @@ local function enter(self, group, visit)
   ask(self, group)
   ask(self, self.following)
   for _, column in ipairs(self.columns and visit.columns or {}) do
-    if not group.here[column] then
-      local ok, err = group.coming[column]:wait()
+    local coming <const> = group.coming[column]
+    if not coming.here then
+      local ok, err = coming.ticket:wait()
       if not ok then error(err, 0) end
-      group.here[column] = true
+      coming.here = true
     end
   end
 end
