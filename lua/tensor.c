@@ -325,6 +325,23 @@ static int tensor_copy(lua_State *L) {
     return 1;
 }
 
+/* t:put(first, source): rows of `source` become those of t from `first` on */
+static int tensor_put(lua_State *L) {
+    struct tide_lua_tensor *to = tide__lua_tensor_check(L, 1);
+    const lua_Integer first = luaL_checkinteger(L, 2), rows = (lua_Integer)to->t.rows;
+    const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 3);
+    const lua_Integer count = (lua_Integer)from->t.rows;
+    luaL_argcheck(L, from->t.type == to->t.type && from->t.columns == to->t.columns, 3,
+                  "has other rows");
+    if (first < 1 || first - 1 > rows || count > rows - (first - 1)) {
+        return luaL_error(L, "%I rows from row %I on are outside 1..%I", count, first, rows);
+    }
+    const size_t at = (size_t)(first - 1) * to->t.columns * to->element;
+    memmove((char *)to->t.data + at, from->t.data, tide__lua_tensor_count(from) * from->element);
+    lua_settop(L, 1);
+    return 1;
+}
+
 /* t:pick(source, numbers): row i of t becomes the row of `source` that number i, a u32 from 0,
  * names */
 static int tensor_pick(lua_State *L) {
@@ -535,11 +552,14 @@ const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count) {
 
 void tide__lua_open_tensor(lua_State *L) {
     static const luaL_Reg methods[] = {
-        {"rows", tensor_rows},   {"columns", tensor_columns}, {"type", tensor_type},
-        {"slice", tensor_slice}, {"view", tensor_view},       {"copy", tensor_copy},
-        {"fill", tensor_fill},   {"pick", tensor_pick},       {"sum", tensor_sum},
-        {"min", tensor_min},     {"max", tensor_max},         {"shuffle", tensor_shuffle},
-        {"bytes", tensor_bytes}, {"totable", tensor_totable}, {NULL, NULL},
+        {"rows", tensor_rows},       {"columns", tensor_columns},
+        {"type", tensor_type},       {"slice", tensor_slice},
+        {"view", tensor_view},       {"copy", tensor_copy},
+        {"fill", tensor_fill},       {"put", tensor_put},
+        {"pick", tensor_pick},       {"sum", tensor_sum},
+        {"min", tensor_min},         {"max", tensor_max},
+        {"shuffle", tensor_shuffle}, {"bytes", tensor_bytes},
+        {"totable", tensor_totable}, {NULL, NULL},
     };
     static const luaL_Reg meta[] = {
         {"__newindex", tensor_newindex}, {"__len", tensor_len}, {"__pairs", tensor_pairs},

@@ -19,11 +19,10 @@ function tensor.join(parts)
   local first, rows = parts[1], 0
   for _, t in ipairs(parts) do rows = rows + t:rows() end
   local whole = core.tensor(first:type(), rows, first:columns())
-  local at = 0
+  local at = 1
   for _, t in ipairs(parts) do
-    local n = #t
-    for i = 1, n do whole[at + i] = t[i] end
-    at = at + n
+    whole:put(at, t)
+    at = at + t:rows()
   end
   return whole
 end

@@ -4,9 +4,9 @@
  * Localizing is a hint: whether it worked is not asked; a pull finds the row wherever it is and
  * says what fails. A sample is a record of its own, for the ticket in it must not move.
  *
- * What is here, for local draws, is listed: anew when slots have moved, and where rows move, each
- * time that as many keys were drawn as there are; what has gone meanwhile is found out when it is
- * drawn. A caller's own draws are asked one by one.
+ * What is here, for local draws, is listed: anew when slots have moved, and where rows move, after
+ * as many draws as there are keys if an eighth of them found that the key had gone, else after 16
+ * times as many, for what has come. A caller's own draws are asked one by one.
  */
 #include "base/alias.h"
 #include "store/store_internal.h"
@@ -19,8 +19,10 @@ enum {
     REUSE_DEFAULT = 16,
     GROUP_MAX = 1 << 16,
     REUSE_MAX = 1 << 12,
-    TRIES = 64, /* draws for a key that is here */
-    AHEAD = 4,
+    TRIES = 64,      /* draws for a key that is here */
+    AHEAD = 4,       /* draws */
+    LOOK_AHEAD = 16, /* keys, when they are listed */
+    PASSES_MAX = 16,
     LISTED_MAX = 1 << 24
 };
 
@@ -52,7 +54,7 @@ struct here {
     size_t count;
     bool listed;
     uint64_t changes;        /* the table's, when they were listed */
-    uint64_t draws;          /* since then */
+    uint64_t draws, gone;    /* since then; of keys that were here no more */
     double *weights;         /* of all keys; NULL: uniform */
     double *shares;          /* weights of the listed; NULL: uniform */
     struct tide_alias alias; /* count 0: uniform */
@@ -132,12 +134,20 @@ static bool still_here(struct tide_sampler *s, const struct listed *k) {
            is_here(s, k->key);
 }
 
+/* The key will be looked at: brings its word into the cache. */
+static void fetch_word(struct tide_sampler *s, uint64_t key) {
+    if (s->table->relocates && key - s->options.first_key < s->options.key_count) {
+        __builtin_prefetch(tide__owner_word(s->table, key));
+    }
+}
+
 static int list_here(struct tide_sampler *s) {
     struct here *here = &s->here;
     /* acquire: routes that are read below are at least as new */
     const uint64_t changes = atomic_load_explicit(&s->table->changes, memory_order_acquire);
-    const bool old = s->table->relocates && here->draws >= s->options.key_count;
-    if (here->listed && here->changes == changes && !old) {
+    const uint64_t passes = here->draws / s->options.key_count;
+    const bool old = passes >= PASSES_MAX || (passes && here->gone >= here->draws / 8);
+    if (here->listed && here->changes == changes && !(old && s->table->relocates)) {
         return 0;
     }
     here->listed = false;
@@ -146,6 +156,7 @@ static int list_here(struct tide_sampler *s) {
     tide_alias_release(&here->alias);
     here->alias = (struct tide_alias){0};
     for (uint64_t i = 0; i < s->options.key_count; i++) {
+        fetch_word(s, s->options.first_key + i + LOOK_AHEAD);
         const double weight = here->weights ? here->weights[i] : 1;
         if (weight > 0 && is_here(s, s->options.first_key + i)) {
             if (here->weights) {
@@ -164,7 +175,7 @@ static int list_here(struct tide_sampler *s) {
         here->ahead[i] = 0;
         (void)draw_listed(s);
     }
-    here->draws = 0;
+    here->draws = here->gone = 0;
     return code;
 }
 
@@ -180,6 +191,7 @@ static int draw_local(struct tide_sampler *s, uint64_t *key) {
         if (stay || still_here(s, drawn)) {
             return 0;
         }
+        here->gone++;
     }
     for (int i = 0; code == 0 && i < (stay ? 1 : TRIES); i++) {
         code = draw(s, key);

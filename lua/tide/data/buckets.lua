@@ -30,7 +30,8 @@ local function place(a, b)
   return b * (b + 1) // 2 + a
 end
 
----Triples sorted by the columns of their subject and object, and where each pair's begin.
+---Triples sorted by the columns of their subject and object; where each pair's begin; and their subjects and objects, of
+---each pair first those in the column that is named first, a u64 tensor.
 local function sorted(triples, column_of, column_count)
   local offsets, rows <const> = {}, triples:rows()
   local function place_of(i) return place(column_of[triples[3 * i + 1]], column_of[triples[3 * i + 3]]) end
@@ -40,25 +41,18 @@ local function sorted(triples, column_of, column_count)
     offsets[at] = offsets[at] + 1
   end
   for at = 1, #offsets do offsets[at] = offsets[at] + offsets[at - 1] end
-  local all, free = tensor.zeros("u32", rows, 3), {}
+  local all <const>, ends <const>, free = tensor.zeros("u32", rows, 3), tensor.zeros("u64", 2 * rows), {}
   for i = 0, rows - 1 do
-    local at <const> = place_of(i)
+    local s <const>, r <const>, o <const> = triples[3 * i + 1], triples[3 * i + 2], triples[3 * i + 3]
+    local at <const> = place(column_of[s], column_of[o])
     local to <const> = free[at] or offsets[at]
-    for c = 1, 3 do all[3 * to + c] = triples[3 * i + c] end
+    all[3 * to + 1], all[3 * to + 2], all[3 * to + 3] = s, r, o
+    local first, second = s, o
+    if column_of[s] > column_of[o] then first, second = o, s end
+    ends[offsets[at] + to + 1], ends[offsets[at + 1] + to + 1] = first, second
     free[at] = to + 1
   end
-  return all, offsets
-end
-
----Columns that a round brings together with `column`.
-local function partners_of(column, visits)
-  local partners = {}
-  for _, visit in ipairs(visits) do
-    local a <const>, b <const> = table.unpack(visit.joined)
-    if a == column then partners[#partners + 1] = b elseif b == column then partners[#partners + 1] = a end
-  end
-  table.sort(partners)
-  return partners
+  return all, offsets, ends
 end
 
 ---@param w tide.worker
@@ -68,40 +62,28 @@ end
 function buckets.new(w, o)
   local plan <const> = tournament.new(w.workers, w.seed)
   local column_of <const> = columns_of(o.entities, o.entity_count, plan.column_count)
-  local all <const>, offsets <const> = sorted(o.triples, column_of, plan.column_count)
-  local used = {}
+  local all <const>, offsets <const>, ends <const> = sorted(o.triples, column_of, plan.column_count)
 
-  ---Entities of `column` in triples that join it with one of `partners`, behind those of `list`.
-  local function add_entities(list, column, partners)
-    local seen = {}
-    for _, partner in ipairs(partners) do
-      local at <const> = place(column, partner)
-      for i = 3 * offsets[at] + 1, 3 * offsets[at + 1], 3 do
-        for _, entity in ipairs {all[i], all[i + 2]} do
-          if column_of[entity] == column and not seen[entity] then seen[entity], list[#list + 1] = true, entity end
-        end
-      end
-    end
-  end
-
-  ---Entities of some columns that visits use; found out once.
-  local function entities_of(columns, visits)
-    local names, partners = {}, {}
-    for i, column in ipairs(columns) do
-      partners[i] = partners_of(column, visits)
-      names[i] = column .. ":" .. table.concat(partners[i], ",")
-    end
-    local name <const> = table.concat(names, " ")
-    if not used[name] then
-      local list = {}
-      for i, column in ipairs(columns) do add_entities(list, column, partners[i]) end
-      used[name] = tensor.from("u64", list)
-    end
-    return used[name]
+  ---Entities of `column` in the triples that join it with `partner`.
+  local function entities_of(column, partner)
+    local at <const> = place(column, partner)
+    local first <const>, count <const> = offsets[at], offsets[at + 1] - offsets[at]
+    if column == partner then return ends:slice(2 * first + 1, 2 * count) end
+    return ends:slice(2 * first + (column < partner and 0 or count) + 1, count)
   end
 
   return rotation.new(w, {
-    plan = plan, epochs = o.epochs, columns = o.entities, keys = entities_of,
+    plan = plan, epochs = o.epochs, columns = o.entities,
+    keys = function(columns, visits)
+      local wanted, parts = {}, {}
+      for _, column in ipairs(columns) do wanted[column] = true end
+      for _, visit in ipairs(visits) do
+        local a <const>, b <const> = visit.joined[1], visit.joined[2]
+        if wanted[a] then parts[#parts + 1] = entities_of(a, b) end
+        if wanted[b] and a ~= b then parts[#parts + 1] = entities_of(b, a) end
+      end
+      return tensor.join(parts)
+    end,
     block = function(epoch, visit)
       local at <const> = place(visit.joined[1], visit.joined[2])
       local count <const> = offsets[at + 1] - offsets[at]
