@@ -52,6 +52,8 @@ struct tide_executor {
     unsigned handles_open;
     size_t streams_open;
     struct tide_stream *closing_first, **closing_last; /* `closed` is to be delivered */
+    struct tide_stream *rings_first, *rings_next; /* streams with rings; where a walk over them goes on */
+    unsigned rings_count;
     struct tide_real_signal *signals;
     struct tide_process *processes;
 };
@@ -75,7 +77,36 @@ void tide__real_address_print(const struct tide_real_address *address, char *out
 /* Binds and listens; gives the descriptor or a negative code. */
 int tide__real_address_listen(const struct tide_real_address *address, const char *endpoint);
 
+/* real_ring.c: memory that two processes share, a ring of bytes each way */
+struct tide_rings;
+struct tide_ring_end {
+    struct tide_rings *rings; /* NULL: none */
+    unsigned side;            /* 0: made it */
+    uint64_t written, read;   /* through the rings */
+    uint64_t base;            /* of what it writes */
+};
+/* False: this machine has none to give, or the descriptor is of something else. Both leave the descriptor open. */
+bool tide__rings_make(struct tide_ring_end *end, int *descriptor);
+bool tide__rings_take(struct tide_ring_end *end, int descriptor);
+void tide__rings_drop(struct tide_ring_end *end);
+bool tide__rings_taken(const struct tide_ring_end *end);
+/* From now on this side writes to its ring, behind so many bytes to the socket; and the other side? */
+void tide__ring_begin(struct tide_ring_end *end, uint64_t socket_bytes);
+bool tide__ring_begins(const struct tide_ring_end *end, uint64_t *socket_bytes);
+/* As many bytes as there is room for, as there are; EPROTO: the peer breaks the ring. *wake: a byte through the socket
+ * is to wake the peer. */
+ssize_t tide__ring_write(struct tide_ring_end *end, const struct tide_iovec *iov, size_t count, bool *wake);
+ssize_t tide__ring_read(struct tide_ring_end *end, void *data, size_t size, bool *wake);
+bool tide__ring_has_bytes(const struct tide_ring_end *end);
+bool tide__ring_has_room(const struct tide_ring_end *end); /* enough to go on writing */
+/* Whether this side wants to be woken when there is something to read, or room to write. Who is about to sleep looks
+ * at both once more, behind a seq_cst fence. */
+void tide__rings_sleep(struct tide_ring_end *end, bool reads, bool writes);
+
 /* real_stream.c */
+void tide__real_streams_look(struct tide_executor *executor); /* what came through rings */
+/* Before sleeping until `next`: when to look again; 0: something has come. */
+uint64_t tide__real_streams_doze(struct tide_executor *executor, uint64_t next);
 void tide__real_streams_deliver_closed(struct tide_executor *executor);
 int tide__real_listen(struct tide_executor *executor, const char *endpoint,
                       void (*accepted)(void *arg, struct tide_stream *stream), void *arg,

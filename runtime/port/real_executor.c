@@ -121,6 +121,7 @@ static bool run_turn(struct tide_executor *e) {
         sched_yield();
         return false;
     }
+    next = tide__real_streams_doze(e, next);
     if (next != TIDE_NEVER && next <= tide_port_now(e->port)) {
         return false; /* a timer is due: no system call is needed to say so */
     }
@@ -137,6 +138,7 @@ static void on_prepare(uv_prepare_t *prepare) {
         uv_stop(e->loop);
         return;
     }
+    tide__real_streams_look(e);
     tide__real_streams_deliver_closed(e);
     bool sleep = run_turn(e);
     if (sleep) {

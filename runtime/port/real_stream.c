@@ -5,6 +5,14 @@
  * `finish` takes the socket away at once, and the loop delivers `closed` before its next turn, so
  * that no owner is called from inside its own call. The struct is freed when both `closed` was
  * delivered and libuv has let go of the handle.
+ *
+ * When much has gone through a Unix socket, the side that connected offers rings (real_ring.c): a
+ * descriptor that travels with some bytes, which a peer that knows nothing of it never sees. Who
+ * takes them goes on writing there at once, the other side when it has read what came before
+ * through the socket. Each says in its ring behind which byte of the socket the ring goes on. From
+ * then on a byte in the socket is a bell that wakes the reader of a ring, or the writer of a full
+ * one, and the socket's end is the stream's. An executor that is awake looks at its rings by
+ * itself.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* accept4, struct ucred */
@@ -26,7 +34,10 @@ enum { BURST_MAX = 32 };
 /* Unsent bytes in the kernel beyond which it reports a socket as full: what waits is ours to
  * order by priority. */
 enum { UNSENT_BYTES_MAX = 256 * 1024 };
-enum { UNANSWERED_MS_MAX = 5000 }; /* then the kernel gives the connection up */
+enum { UNANSWERED_MS_MAX = 5000 };   /* then the kernel gives the connection up */
+enum { RINGS_AFTER = 256 * 1024 };   /* bytes */
+enum { RINGS_MAX = 32 };             /* of an executor: 256 KiB each */
+#define LOOK_NS (TIDE_SECOND / 1000) /* how often who cannot hear a bell looks */
 
 #ifndef IOV_MAX
 #define IOV_MAX 1024
@@ -53,6 +64,15 @@ struct tide_stream {
     bool handle_open;
     bool delivered;
     struct tide_stream *closing_next;
+    /* rings */
+    bool is_unix, outgoing, offered;
+    bool writes_ring, reads_ring;
+    bool dozing; /* the peer was told so */
+    bool ends;   /* the socket has: what is in the ring is the last, and `reason` is told then */
+    int offer;   /* travels with the next bytes; -1: none */
+    uint64_t socket_out, socket_in; /* bytes of the stream through the socket */
+    struct tide_ring_end ring;
+    struct tide_stream *rings_next, **rings_at;
 };
 
 struct tide_listener {
@@ -83,6 +103,98 @@ static void on_stream_handle_closed(uv_handle_t *handle) {
     free_when_done(s);
 }
 
+/* The peer has gone. What it sent before is still here to be read, and may say why it went: the
+ * end is found by reading, behind it. */
+static bool is_gone(int error_number) {
+    return error_number == EPIPE || error_number == ECONNRESET || error_number == ETIMEDOUT;
+}
+
+/* ---- rings ---- */
+
+static void rings_join(struct tide_stream *s) {
+    struct tide_executor *e = s->executor;
+    s->rings_next = e->rings_first;
+    s->rings_at = &e->rings_first;
+    if (s->rings_next) {
+        s->rings_next->rings_at = &s->rings_next;
+    }
+    e->rings_first = s;
+    e->rings_count++;
+    s->dozing = true; /* as the rings begin */
+}
+
+static void rings_leave(struct tide_stream *s) {
+    struct tide_executor *e = s->executor;
+    if (s->offer >= 0) {
+        close(s->offer);
+        s->offer = -1;
+    }
+    if (!s->ring.rings) {
+        return;
+    }
+    if (e->rings_next == s) {
+        e->rings_next = s->rings_next;
+    }
+    *s->rings_at = s->rings_next;
+    if (s->rings_next) {
+        s->rings_next->rings_at = s->rings_at;
+    }
+    e->rings_count--;
+    tide__rings_drop(&s->ring);
+}
+
+static void rings_offer(struct tide_stream *s) {
+    if (s->is_unix && s->outgoing && !s->offered && s->executor->rings_count < RINGS_MAX &&
+        s->socket_out + s->socket_in >= RINGS_AFTER) {
+        s->offered = true;
+        if (tide__rings_make(&s->ring, &s->offer)) {
+            rings_join(s);
+        }
+    }
+}
+
+/* *Takes* a descriptor that came with bytes of the peer. */
+static void rings_take(struct tide_stream *s, int fd) {
+    if (!s->outgoing && !s->ring.rings && s->executor->rings_count < RINGS_MAX &&
+        tide__rings_take(&s->ring, fd)) {
+        rings_join(s);
+        tide__ring_begin(&s->ring, s->socket_out);
+        s->writes_ring = true;
+    }
+    close(fd);
+}
+
+/* Has the peer's part that came through the socket been read? Then its ring is next. */
+static bool turns_to_ring(struct tide_stream *s) {
+    uint64_t begins;
+    if (!s->reads_ring && s->ring.rings && tide__ring_begins(&s->ring, &begins) &&
+        s->socket_in >= begins) {
+        s->reads_ring = true;
+        if (!s->writes_ring) { /* not before: until then a bell would lie behind unread bytes */
+            tide__ring_begin(&s->ring, s->socket_out);
+            s->writes_ring = true;
+        }
+    }
+    return s->reads_ring;
+}
+
+/* Wakes the peer. Where there is no room for another one, bells enough are on their way. */
+static void ring_bell(struct tide_stream *s) {
+    if (send(s->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && is_gone(errno)) {
+        s->broken = true;
+    }
+}
+
+/* What is in the socket of a stream whose bytes come through a ring: bells, or the end. */
+static void hear_bells(struct tide_stream *s) {
+    char bells[64];
+    const ssize_t n = recv(s->fd, bells, sizeof bells, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        s->ends = true;
+        s->reason = n == 0 ? TIDE_ECLOSED : tide__error_from_errno(-errno);
+    }
+}
+
 /* Takes the socket away; `closed` follows from the loop. Only the first reason counts. */
 static void finish(struct tide_stream *s, int reason) {
     if (s->fd < 0) {
@@ -93,6 +205,7 @@ static void finish(struct tide_stream *s, int reason) {
     if (s->handle_open) {
         uv_close((uv_handle_t *)&s->poll, on_stream_handle_closed);
     }
+    rings_leave(s);
     close(s->fd);
     s->fd = -1;
     s->reason = reason;
@@ -123,8 +236,9 @@ static void update_mask(struct tide_stream *s) {
     if (s->fd < 0) {
         return;
     }
-    bool write = s->connecting || s->want_write;
-    int mask = (s->reading && !s->connecting ? UV_READABLE : 0) | (write ? UV_WRITABLE : 0);
+    bool read = s->reads_ring ? !s->ends : s->reading && !s->connecting;
+    bool write = s->connecting || (s->want_write && !s->writes_ring);
+    int mask = (read ? UV_READABLE : 0) | (write ? UV_WRITABLE : 0);
     if (mask == s->mask) {
         return;
     }
@@ -134,7 +248,7 @@ static void update_mask(struct tide_stream *s) {
 }
 
 /* Takes fd (closes it on failure). */
-static int stream_create(struct tide_executor *e, int fd, bool connecting,
+static int stream_create(struct tide_executor *e, int fd, int family, bool connecting,
                          struct tide_stream **out) {
     struct tide_stream *s = tide_alloc_zero(1, sizeof *s);
     if (s == NULL) {
@@ -150,7 +264,9 @@ static int stream_create(struct tide_executor *e, int fd, bool connecting,
     s->poll.data = s;
     s->executor = e;
     s->fd = fd;
-    s->connecting = connecting;
+    s->is_unix = family == AF_UNIX;
+    s->connecting = s->outgoing = connecting;
+    s->offer = -1;
     s->reading = true;
     s->handle_open = true;
     e->streams_open++;
@@ -169,7 +285,60 @@ static void tune(int fd, int family) {
 
 /* ---- reading and writing ---- */
 
-/* Reads until the socket is empty, the owner wants no more, or the burst is over. */
+/* Room for a descriptor that comes or goes with bytes. */
+union control {
+    struct cmsghdr head; /* for its alignment */
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+static void take_descriptors(struct tide_stream *s, struct msghdr *message) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        const bool rights = c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS;
+        for (size_t at = CMSG_LEN(0); rights && at + sizeof(int) <= c->cmsg_len;
+             at += sizeof(int)) {
+            int fd;
+            memcpy(&fd, (const char *)c + at, sizeof fd);
+            rings_take(s, fd);
+        }
+    }
+}
+
+/* Bytes that were read; 0: none now; else why there will be no more. */
+static ssize_t read_socket(struct tide_stream *s, void *data, size_t size) {
+    union control control;
+    struct iovec iov = {data, size};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (s->is_unix) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+    }
+    ssize_t n;
+    do {
+        n = recvmsg(s->fd, &message, MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n <= 0) {
+        return n == 0 ? TIDE_ECLOSED : errno == EAGAIN ? 0 : tide__error_from_errno(-errno);
+    }
+    take_descriptors(s, &message);
+    uint64_t begins;
+    s->socket_in += (uint64_t)n;
+    if (s->ring.rings && tide__ring_begins(&s->ring, &begins) && s->socket_in > begins) {
+        n -= (ssize_t)(s->socket_in - begins); /* bells */
+        s->socket_in = begins;
+    }
+    return n;
+}
+
+static ssize_t read_ring(struct tide_stream *s, void *data, size_t size) {
+    bool wake = false;
+    const ssize_t n = tide__ring_read(&s->ring, data, size, &wake);
+    if (wake) {
+        ring_bell(s);
+    }
+    return n == 0 && s->ends ? s->reason : n;
+}
+
+/* Reads until there is no more now, the owner wants no more, or the burst is over. */
 static void receive(struct tide_stream *s) {
     for (int i = 0; i < BURST_MAX && s->fd >= 0 && s->reading; i++) {
         void *data = NULL;
@@ -182,20 +351,22 @@ static void receive(struct tide_stream *s) {
             s->reading = false;
             return;
         }
-        ssize_t n;
-        do {
-            n = recv(s->fd, data, size, 0);
-        } while (n < 0 && errno == EINTR);
-        if (n < 0 && errno == EAGAIN) {
+        const bool ring = turns_to_ring(s);
+        const ssize_t n = ring ? read_ring(s, data, size) : read_socket(s, data, size);
+        if (n < 0 && !ring && turns_to_ring(s)) { /* it began before it ended */
+            s->ends = true;
+            s->reason = (int)n;
+            continue;
+        }
+        if (n < 0) {
+            finish(s, (int)n);
             return;
         }
-        if (n <= 0) {
-            finish(s, n == 0 ? TIDE_ECLOSED : tide__error_from_errno(-errno));
-            return;
+        if (n > 0) {
+            s->events->received(s->arg, (size_t)n);
         }
-        s->events->received(s->arg, (size_t)n);
-        if ((size_t)n < size) {
-            return; /* drained; should more have come meanwhile, the poll says so at once */
+        if (s->fd >= 0 && (size_t)n < size && ring == turns_to_ring(s)) {
+            return; /* drained; should more have come meanwhile, the poll or a look says so */
         }
     }
 }
@@ -217,9 +388,8 @@ static bool is_self_connected(int fd) {
  * listener whose backlog is full is there, and busy. */
 static int connect_reason(int error_number) {
     int code = tide__error_from_errno(-error_number);
-    bool own_fault =
-        code == TIDE_ENOMEM || code == TIDE_EPERM || code == TIDE_ELIMIT || code == TIDE_ETIMEDOUT ||
-                     code == TIDE_EBUSY;
+    bool own_fault = code == TIDE_ENOMEM || code == TIDE_EPERM || code == TIDE_ELIMIT ||
+                     code == TIDE_ETIMEDOUT || code == TIDE_EBUSY;
     return own_fault ? code : TIDE_EUNREACHABLE;
 }
 
@@ -250,9 +420,12 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
     }
     if (s->connecting) {
         on_connected(s);
-    } else if (status < 0 && !s->reading) {
+    } else if (status < 0 && !s->reading && !s->reads_ring) {
         finish(s, TIDE_ECLOSED);
     } else {
+        if (s->reads_ring) {
+            hear_bells(s);
+        }
         if (status < 0 || (events & UV_READABLE) != 0) {
             receive(s);
         }
@@ -264,6 +437,53 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
     update_mask(s);
 }
 
+static bool can_read_ring(struct tide_stream *s) {
+    return s->reading && turns_to_ring(s) && (s->ends || tide__ring_has_bytes(&s->ring));
+}
+
+static bool can_write_ring(const struct tide_stream *s) {
+    return s->want_write && s->writes_ring && tide__ring_has_room(&s->ring);
+}
+
+void tide__real_streams_look(struct tide_executor *e) {
+    for (struct tide_stream *s = e->rings_first; s; s = e->rings_next) {
+        e->rings_next = s->rings_next; /* whatever a callback closes */
+        if (s->dozing) {
+            s->dozing = false;
+            tide__rings_sleep(&s->ring, false, false);
+        }
+        if (can_read_ring(s)) {
+            tide__real_awake(e);
+            receive(s);
+        }
+        if (s->fd >= 0 && can_write_ring(s)) {
+            s->want_write = false;
+            s->events->writable(s->arg);
+        }
+        update_mask(s);
+    }
+}
+
+uint64_t tide__real_streams_doze(struct tide_executor *e, uint64_t next) {
+    for (struct tide_stream *s = e->rings_first; s; s = s->rings_next) {
+        s->dozing = true;
+        tide__rings_sleep(&s->ring, s->reading, s->want_write && s->writes_ring);
+    }
+    if (e->rings_first) {
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    for (struct tide_stream *s = e->rings_first; s; s = s->rings_next) {
+        if (can_read_ring(s) || can_write_ring(s)) {
+            return 0;
+        }
+        if (s->want_write && s->writes_ring && !s->reads_ring && !s->reading) {
+            const uint64_t soon = tide_port_now(e->port) + LOOK_NS;
+            next = soon < next ? soon : next;
+        }
+    }
+    return next;
+}
+
 static size_t size_of(const struct tide_iovec *iov, size_t count) {
     size_t size = 0;
     for (size_t i = 0; i < count; i++) {
@@ -272,10 +492,45 @@ static size_t size_of(const struct tide_iovec *iov, size_t count) {
     return size;
 }
 
-/* The peer has gone. What it sent before is still here to be read, and may say why it went: the
- * end is found by reading, behind it. */
-static bool is_gone(int error_number) {
-    return error_number == EPIPE || error_number == ECONNRESET || error_number == ETIMEDOUT;
+/* As many bytes as the socket takes now, at most IOV_MAX vectors; 0 also when the peer has gone. */
+static ssize_t write_socket(struct tide_stream *s, const struct tide_iovec *iov, size_t count) {
+    union control control = {0};
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count};
+    rings_offer(s);
+    if (s->offer >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+        *c = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        memcpy(CMSG_DATA(c), &s->offer, sizeof s->offer);
+    }
+    ssize_t n;
+    do {
+        n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && is_gone(errno)) {
+        s->broken = true;
+        return 0;
+    }
+    if (n < 0 && errno != EAGAIN && errno != ENOBUFS) {
+        return tide__real_fail(errno, "writing to", "a stream");
+    }
+    if (n > 0 && s->offer >= 0) {
+        close(s->offer);
+        s->offer = -1;
+    }
+    s->socket_out += n > 0 ? (uint64_t)n : 0;
+    return n > 0 ? n : 0;
+}
+
+static ssize_t write_ring(struct tide_stream *s, const struct tide_iovec *iov, size_t count) {
+    bool wake = false;
+    const ssize_t n = tide__ring_write(&s->ring, iov, count, &wake);
+    if (wake) {
+        ring_bell(s);
+    }
+    return n;
 }
 
 ssize_t tide__real_stream_write(struct tide_stream *s, const struct tide_iovec *iov, size_t count) {
@@ -284,30 +539,21 @@ ssize_t tide__real_stream_write(struct tide_stream *s, const struct tide_iovec *
         return tide_fail(TIDE_ECLOSED, "the connection is closed");
     }
     size_t taken = 0;
-    while (!s->connecting && !s->broken && count > 0) {
+    while (!s->connecting && !s->broken && !s->ends && count > 0) {
         size_t batch = count < IOV_MAX ? count : IOV_MAX, wanted = size_of(iov, batch);
-        struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = batch};
-        ssize_t n;
-        do {
-            n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
-        } while (n < 0 && errno == EINTR);
-        if (n < 0 && is_gone(errno)) {
-            s->broken = true;
-            break;
+        const ssize_t n = s->writes_ring ? write_ring(s, iov, batch) : write_socket(s, iov, batch);
+        if (n < 0) {
+            finish(s, (int)n);
+            return n;
         }
-        if (n < 0 && errno != EAGAIN && errno != ENOBUFS) {
-            int code = tide__real_fail(errno, "writing to", "a stream");
-            finish(s, code);
-            return code;
-        }
-        taken += n > 0 ? (size_t)n : 0;
-        if (n < 0 || (size_t)n < wanted) {
+        taken += (size_t)n;
+        if ((size_t)n < wanted) {
             break;
         }
         iov += batch;
         count -= batch;
     }
-    if (s->broken) {
+    if (s->broken || s->ends) {
         return (ssize_t)(taken + size_of(iov, count));
     }
     if (count > 0) {
@@ -374,7 +620,7 @@ int tide__real_connect(struct tide_executor *e, const char *endpoint,
     }
     tune(fd, family);
     struct tide_stream *s;
-    code = stream_create(e, fd, true, &s);
+    code = stream_create(e, fd, family, true, &s);
     if (code != 0) {
         return code;
     }
@@ -428,9 +674,10 @@ static void on_accept(uv_poll_t *poll, int status, int events) {
             }
             return;
         }
-        tune(fd, l->is_unix ? AF_UNIX : AF_INET);
+        const int family = l->is_unix ? AF_UNIX : AF_INET;
+        tune(fd, family);
         struct tide_stream *s;
-        if (stream_create(l->executor, fd, false, &s) != 0) {
+        if (stream_create(l->executor, fd, family, false, &s) != 0) {
             continue; /* the peer sees its connection end */
         }
         l->accepted(l->arg, s);

@@ -30,8 +30,8 @@ local function place(a, b)
   return b * (b + 1) // 2 + a
 end
 
----Triples sorted by the columns of their subject and object; where each pair's begin; and their subjects and objects, of
----each pair first those in the column that is named first, a u64 tensor.
+---Triples sorted by the columns of their subject and object; where those of each pair begin; and their subjects and
+---objects, of each pair first those in the lower column.
 local function sorted(triples, column_of, column_count)
   local offsets, rows <const> = {}, triples:rows()
   local function place_of(i) return place(column_of[triples[3 * i + 1]], column_of[triples[3 * i + 3]]) end
