@@ -22,8 +22,8 @@ local opt = tide.options {
                 type = "integer"},
   technique  = {"rows stay; entities go where they are used next; copies of relations, in steps of all; or by intent",
                 default = "static", choices = {"static", "relocate", "replicate", "intent"}},
-  order      = {"mode steps: of triples, random, or by pairs of buckets of entities, which pass from worker to worker "
-                .. "and of which negatives are drawn", default = "random", choices = {"random", "buckets"}},
+  order      = {"mode steps: of triples, random, or by pairs of buckets of entities, which pass from worker to worker, "
+                .. "with negatives from what is local", default = "random", choices = {"random", "buckets"}},
   cluster    = {"each worker gets triples of few relations, whose rows stay on its node", default = false},
   nodes      = {"node processes on this machine", default = 4},
   workers    = {"workers of each node", default = 1},
@@ -40,6 +40,7 @@ if by_buckets and (opt.mode ~= "steps" or opt.technique ~= "relocate" or opt.clu
 end
 
 local data = opt.data and tide.data.triples(opt.data) or tide.data.wordnet(opt.wordnet)
+local SAMPLING <const> = by_buckets and "local" or opt.sampling
 -- Where intents tell all that is used, they are fine: what is intended early by all nodes has copies on all.
 local FINE <const> = opt.mode == "steps" and opt.technique == "intent" and opt.sampling == "local"
 local CALL <const> = opt.mode == "batched" and 4 * opt.batch or FINE and 50 or 1000    -- triples
@@ -135,9 +136,8 @@ local job = tide.job {
 
   worker = function(w)                       -- on every worker, on its own fiber; calls that wait suspend only it
     local train <const>, calls <const> = tide.kernel "kge_train", by_buckets and bucket_order(w) or random_order(w)
-    local scheme <const> = by_buckets and "local" or opt.sampling
-    local sampler = opt.mode == "steps" and scheme ~= "preloc"                            -- the kernel itself does that
-      and w.tables.entities:sampler {scheme = scheme, seed = w.seed * 65537 + w.rank} or nil
+    local sampler = opt.mode == "steps" and SAMPLING ~= "preloc"                          -- the kernel itself does that
+      and w.tables.entities:sampler {scheme = SAMPLING, seed = w.seed * 65537 + w.rank} or nil
     for epoch = 1, opt.epochs do
       local loss, examples, told = 0, 0, {loss = 0, examples = 0}
       for call in calls(epoch) do
@@ -145,7 +145,7 @@ local job = tide.job {
           model = opt.model, entities = w.tables.entities, relations = w.tables.relations, triples = call.triples,
           first = call.first, count = call.count, entity_count = w.data.entity_count, mode = opt.mode,
           batch = opt.batch, negatives = opt.neg, sampler = sampler,
-          ahead = opt.ahead or opt.sampling == "local" and 64 or 8, intended = FINE or by_buckets, loss = opt.loss,
+          ahead = opt.ahead or SAMPLING == "local" and 64 or 8, intended = FINE or by_buckets, loss = opt.loss,
           penalty = opt.penalty, gamma_e = opt.gamma, gamma_r = opt.gamma, seed = call.seed,
         }
         loss, examples = loss + r.loss, examples + call.count
@@ -200,7 +200,7 @@ end
 
 tide.main(function()
   say("data: %s", data.note)
-  if opt.mode == "steps" then say("negatives: %s", by_buckets and "of the buckets" or "sampling " .. opt.sampling) end
+  if opt.mode == "steps" then say("negatives: sampling %s", SAMPLING) end
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   local run = cluster:start(job)
   local epochs, before = {}, 0
@@ -223,7 +223,7 @@ tide.main(function()
     result.schema, result.model, result.data, result.nearest, result.files = "tide.kge/1", opt.model, data.note, near,
       files
     result.order = opt.order
-    result.sampling = opt.mode == "steps" and not by_buckets and opt.sampling or nil
+    result.sampling = opt.mode == "steps" and SAMPLING or nil
     result.mrr, result.hits1, result.hits3, result.hits10 = test.mrr, test.hits1, test.hits3, test.hits10
     result.mean_rank, result.ranked, result.epochs = test.rank, test.count, epochs
     print(tide.json.encode(result))

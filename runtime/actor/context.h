@@ -5,21 +5,6 @@
 
 #include "base/base.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define TIDE_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TIDE_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define TIDE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TIDE_TSAN 1
-#endif
-#endif
-
 struct context_stack {
     struct context_stack *next; /* of a free list; lives at the top of the stack itself */
     void *memory;

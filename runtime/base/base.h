@@ -90,6 +90,22 @@ static inline void tide_text_copy(char *out, size_t size, const char *text) {
     out[length] = '\0';
 }
 
+/* ---- builds for sanitizers ---- */
+#if defined(__SANITIZE_ADDRESS__)
+#define TIDE_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TIDE_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define TIDE_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TIDE_TSAN 1
+#endif
+#endif
+
 /* ---- spin lock: for a few instructions, never across a fiber switch ---- */
 struct tide_lock {
     atomic_bool held;

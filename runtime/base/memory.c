@@ -17,7 +17,9 @@
 /* More than this is asked for because of what somebody asked for, who can be told no. */
 enum { VITAL_MAX = 1 << 20 };
 
-enum { LINE_BYTES = 64 }; /* of the caches; malloc aligns to a quarter: an address fits before the next */
+enum {
+    LINE_BYTES = 64
+}; /* of the caches; malloc aligns to a quarter: an address fits before the next */
 
 /* Bytes at the end of a heap, and of a block that is mapped apart. */
 enum { KEPT_BYTES = 16 << 20, MAPPED_BYTES = 8 << 20 };
@@ -31,6 +33,20 @@ void tide__memory_keep(void) {
 
 bool (*tide__memory_refuses)(enum tide_memory_use use);
 static _Thread_local enum tide_memory_use current_use;
+
+/* AddressSanitizer keeps for an address what it knew of what was mapped there before: the stack of
+ * a fiber that never came to its end leaves it forbidden. */
+#ifdef TIDE_ASAN
+void __asan_unpoison_memory_region(void const volatile *address, size_t size);
+static void forget_what_was_here(const void *memory, size_t size) {
+    __asan_unpoison_memory_region(memory, size);
+}
+#else
+static void forget_what_was_here(const void *memory, size_t size) {
+    (void)memory;
+    (void)size;
+}
+#endif
 
 enum tide_memory_use tide__memory_swap(enum tide_memory_use use) {
     enum tide_memory_use before = current_use;
@@ -163,6 +179,7 @@ void *tide_map(size_t size, bool guard) {
     if (memory == MAP_FAILED) {
         return checked(NULL, size);
     }
+    forget_what_was_here(memory, size);
     if (guard) {
         size_t page = (size_t)sysconf(_SC_PAGESIZE);
         TIDE_ASSERT(size > page);
