@@ -100,7 +100,7 @@ ssize_t tide__ring_read(struct tide_ring_end *end, void *data, size_t size, bool
 bool tide__ring_has_bytes(const struct tide_ring_end *end);
 bool tide__ring_has_room(const struct tide_ring_end *end); /* enough to go on writing */
 /* Whether this side wants to be woken when there is something to read, or room to write. Who is about to sleep looks
- * at both once more, behind a seq_cst fence. */
+ * at both once more behind this. */
 void tide__rings_sleep(struct tide_ring_end *end, bool reads, bool writes);
 
 /* real_stream.c */

@@ -136,9 +136,7 @@ static void copy_out(const uint8_t *ring, uint64_t at, void *data, size_t size) 
 
 /* Once after each time that it said so. */
 static bool wakes(atomic_uint *sleeps) {
-    atomic_thread_fence(memory_order_seq_cst);
-    return atomic_load_explicit(sleeps, memory_order_relaxed) != 0 &&
-           atomic_exchange_explicit(sleeps, 0, memory_order_relaxed) != 0;
+    return atomic_load(sleeps) != 0 && atomic_exchange(sleeps, 0) != 0;
 }
 
 ssize_t tide__ring_write(struct tide_ring_end *end, const struct tide_iovec *iov, size_t count,
@@ -163,16 +161,14 @@ ssize_t tide__ring_write(struct tide_ring_end *end, const struct tide_iovec *iov
         room -= size;
     }
     end->written = head + taken;
-    /* release: with the bytes before it */
-    atomic_store_explicit(&way->head, end->written, memory_order_release);
+    atomic_store(&way->head, end->written); /* with the bytes before it */
     *wake = taken > 0 && wakes(&way->reader_sleeps);
     return (ssize_t)taken;
 }
 
 /* Bytes that are there to be read; more than a ring has: the peer lies. */
 static uint64_t waiting(const struct tide_ring_end *end) {
-    /* acquire: with the bytes */
-    return atomic_load_explicit(&in_way(end)->head, memory_order_acquire) - end->read;
+    return atomic_load(&in_way(end)->head) - end->read;
 }
 
 ssize_t tide__ring_read(struct tide_ring_end *end, void *data, size_t size, bool *wake) {
@@ -185,8 +181,7 @@ ssize_t tide__ring_read(struct tide_ring_end *end, void *data, size_t size, bool
     const uint64_t base = atomic_load_explicit(&way->base, memory_order_relaxed);
     copy_out(end->rings->bytes[1 - end->side], end->read - base, data, size);
     end->read += size;
-    /* release: the writer may write over what was copied */
-    atomic_store_explicit(&way->tail, end->read, memory_order_release);
+    atomic_store(&way->tail, end->read); /* the writer may write over what was copied */
     *wake = size > 0 && there - size <= RING_BYTES / 2 && wakes(&way->writer_sleeps);
     return (ssize_t)size;
 }
@@ -196,12 +191,10 @@ bool tide__ring_has_bytes(const struct tide_ring_end *end) {
 }
 
 bool tide__ring_has_room(const struct tide_ring_end *end) {
-    /* relaxed: writing looks again */
-    return end->written - atomic_load_explicit(&out_way(end)->tail, memory_order_relaxed) <=
-           RING_BYTES / 2;
+    return end->written - atomic_load(&out_way(end)->tail) <= RING_BYTES / 2;
 }
 
 void tide__rings_sleep(struct tide_ring_end *end, bool reads, bool writes) {
-    atomic_store_explicit(&in_way(end)->reader_sleeps, reads, memory_order_relaxed);
-    atomic_store_explicit(&out_way(end)->writer_sleeps, writes, memory_order_relaxed);
+    atomic_store(&in_way(end)->reader_sleeps, reads);
+    atomic_store(&out_way(end)->writer_sleeps, writes);
 }

@@ -469,9 +469,6 @@ uint64_t tide__real_streams_doze(struct tide_executor *e, uint64_t next) {
         s->dozing = true;
         tide__rings_sleep(&s->ring, s->reading, s->want_write && s->writes_ring);
     }
-    if (e->rings_first) {
-        atomic_thread_fence(memory_order_seq_cst);
-    }
     for (struct tide_stream *s = e->rings_first; s; s = s->rings_next) {
         if (can_read_ring(s) || can_write_ring(s)) {
             return 0;
