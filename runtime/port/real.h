@@ -89,7 +89,6 @@ struct tide_ring_end {
 bool tide__rings_make(struct tide_ring_end *end, int *descriptor);
 bool tide__rings_take(struct tide_ring_end *end, int descriptor);
 void tide__rings_drop(struct tide_ring_end *end);
-bool tide__rings_taken(const struct tide_ring_end *end);
 /* From now on this side writes to its ring, behind so many bytes to the socket; and the other side? */
 void tide__ring_begin(struct tide_ring_end *end, uint64_t socket_bytes);
 bool tide__ring_begins(const struct tide_ring_end *end, uint64_t *socket_bytes);

@@ -34,7 +34,6 @@ struct way {
 
 struct tide_rings {
     uint64_t magic;
-    atomic_uint taken;  /* the other side has it, too */
     struct way ways[2]; /* the first is written by who made it */
     uint8_t bytes[2][RING_BYTES];
 };
@@ -83,8 +82,6 @@ bool tide__rings_take(struct tide_ring_end *end, int fd) {
         return false;
     }
     *end = (struct tide_ring_end){.rings = rings, .side = 1};
-    /* release: pairs with the acquire in tide__rings_taken */
-    atomic_store_explicit(&rings->taken, 1, memory_order_release);
     return true;
 }
 
@@ -93,11 +90,6 @@ void tide__rings_drop(struct tide_ring_end *end) {
         (void)munmap(end->rings, sizeof *end->rings);
         end->rings = NULL;
     }
-}
-
-bool tide__rings_taken(const struct tide_ring_end *end) {
-    /* acquire: the other side's mapping and all it did before */
-    return atomic_load_explicit(&end->rings->taken, memory_order_acquire) != 0;
 }
 
 static struct way *out_way(const struct tide_ring_end *end) {
