@@ -25,11 +25,14 @@
 enum { RING_BYTES = 128 << 10, LINE = 64, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 struct way {
-    _Alignas(LINE) atomic_uint_fast64_t head; /* bytes written since the beginning; of the writer */
-    _Alignas(LINE) atomic_uint_fast64_t tail; /* bytes read; of the reader */
+    /* the writer's */
+    _Alignas(LINE) atomic_uint_fast64_t head; /* bytes written since the beginning */
+    atomic_uint_fast64_t base;   /* the byte that is first in memory; changes while all is read */
+    atomic_uint_fast64_t begins; /* behind so many bytes of the socket */
+    /* the reader's */
+    _Alignas(LINE) atomic_uint_fast64_t tail; /* bytes read */
+    /* of both */
     _Alignas(LINE) atomic_uint reader_sleeps, writer_sleeps;
-    atomic_uint_fast64_t begins; /* behind so many bytes of the socket; of the writer */
-    atomic_uint_fast64_t base;   /* the byte that is first in memory; of the writer, ring empty */
 };
 
 struct tide_rings {
