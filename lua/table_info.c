@@ -18,8 +18,11 @@ static int table_where(lua_State *L) {
 }
 
 static int table_slot(lua_State *L) {
-    lua_pushinteger(
-        L, tide_table_slot(tide__lua_check_table(L, 1), (uint64_t)luaL_checkinteger(L, 2)));
+    const struct tide_table *table = tide__lua_check_table(L, 1);
+    const struct tide_table_options *o = tide_table_options(table);
+    const uint64_t key = (uint64_t)luaL_checkinteger(L, 2);
+    luaL_argcheck(L, o->keys != TIDE_KEYS_DENSE || key < o->key_count, 2, "is no key of the table");
+    lua_pushinteger(L, tide_table_slot(table, key));
     return 1;
 }
 

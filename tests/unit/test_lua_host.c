@@ -283,6 +283,8 @@ static void keys_are_localized(void **state) {
         "assert(m:stats().localized == before + 3 and m:stats().localize_noop == 0)\n"
         "assert(s:localize {1}) assert(s:stats().localize_noop == noop + 1)\n"
         "local r, err = m:localize {100} assert(not r and err.name == 'ERANGE')\n"
+        "assert(m:slot(0) ~= m:slot(1) and m:slot(99) < 4096 and s:slot(7) == m:slot(7))\n"
+        "fails('no key of the table', m.slot, m, 100) fails('no key of the table', m.slot, m, -1)\n"
         "fails('technique', core.table, {name = 'x', keys = {'dense', 1}, width = 1, technique = "
         "'teleport'})");
 }

@@ -210,6 +210,11 @@ static void slices_share_storage_and_keep_it_alive(void **state) {
         "fails('outside', t.slice, t, 3, 2) fails('outside', t.slice, t, 0, 1) fails('outside', "
         "t.slice, t, 5, 0)\n"
         "assert(#t:slice(4, 0) == 0) s = s:slice(2) end\n"
+        "do local t = core.tensor('u64', 4, 2) local u = core.tensor('u64', {1, 2, 3, 4}, 2)\n"
+        "assert(t:put(2, u) == t and t[2] == 0 and t[3] == 1 and t[6] == 4 and t[7] == 0)\n"
+        "assert(t:put(5, u:slice(1, 0)) == t) fails('outside', t.put, t, 4, u)\n"
+        "fails('outside', t.put, t, 0, u) fails('has other rows', t.put, t, 1, core.tensor('u64', 1, 1))\n"
+        "fails('has other rows', t.put, t, 1, core.tensor('u32', 1, 2)) end\n"
         "for i = 1, 100 do collectgarbage() local x = core.tensor('f32', 100) end\n"
         "assert(s:rows() == 1 and s[1] == 5 and s[2] == 6)");
 }
