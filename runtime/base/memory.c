@@ -17,9 +17,7 @@
 /* More than this is asked for because of what somebody asked for, who can be told no. */
 enum { VITAL_MAX = 1 << 20 };
 
-enum {
-    LINE_BYTES = 64
-}; /* of the caches; malloc aligns to a quarter: an address fits before the next */
+enum { LINE_BYTES = 64 }; /* of the caches; malloc aligns to a quarter: an address fits before the next */
 
 /* Bytes at the end of a heap, and of a block that is mapped apart. */
 enum { KEPT_BYTES = 16 << 20, MAPPED_BYTES = 8 << 20 };

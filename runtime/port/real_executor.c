@@ -20,7 +20,6 @@
 #include "port/real.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -118,7 +117,7 @@ static bool run_turn(struct tide_executor *e) {
         return false;
     }
     if (e->eager && tide_port_now(e->port) - e->active_at < SPIN_NS) {
-        sched_yield();
+        tide_lend_core();
         return false;
     }
     next = tide__real_streams_doze(e, next);

@@ -1,13 +1,13 @@
 /*
  * Rings: the bytes of a stream between two processes of one machine go through memory that both
- * map, a ring each way, which takes a copy and half of the processor time off what a Unix socket
- * takes. The memory is a sealed memfd, so that neither side can take it away from the other.
+ * map, a ring each way, and need no system call while both are awake. The memory is a sealed memfd,
+ * so that neither side can take it away from the other.
  *
  * A ring has one writer and one reader. Each publishes how far it is; the other believes it no
  * further than the ring is long. An empty ring begins anew at the start of its memory, so that what
  * is little goes through few lines of the caches. Who is about to sleep says so in the ring, looks
- * once more, and is woken through the stream's socket: the fences here order "I sleep" before that
- * look, and "there is more" before the look at who sleeps.
+ * once more, and is woken through the stream's socket. All of this is seq_cst: "I sleep" comes
+ * before that look and "there is more" before the look at who sleeps, so one sees the other.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memfd_create, seals */

@@ -65,9 +65,10 @@ atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, ui
  * Then the record is not used any more. */
 static inline uint64_t settled(struct tide_table *table, uint64_t word) {
     const struct tide__arrival *a = tide__arrival_of(table, word);
-    return !a->here || a->held || a->own ? word
-                                         : tide__word_base(word, tide__word_seen(word)) |
-                                               (uint64_t)TIDE__OWNED << 60 | a->row;
+    return !a->here || a->held || a->own
+               ? word
+               : tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 |
+                     a->row;
 }
 
 static inline uint64_t settle(struct tide_table *table, uint64_t word) {
@@ -416,8 +417,8 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
                          tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0, key,
                          0, NULL, NULL);
     }
-    return settle(table,
-                  tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 | (uint32_t)old);
+    return settle(table, tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 |
+                             (uint32_t)old);
 }
 
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
@@ -426,8 +427,8 @@ void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
     (void)snprintf(text, 160, "node %s died, and with it the row", name);
 }
 
-void tide__block_fetch(struct tide_table *table, struct tide__key_block *block, const uint8_t *keys,
-                       size_t count) {
+void tide__block_fetch(struct tide_table *table, struct tide__key_block *block,
+                       const uint8_t *keys, size_t count) {
     const bool range = table->options.slots == TIDE_SLOTS_RANGE;
     for (size_t i = 0; i < count; i++) {
         uint64_t key;

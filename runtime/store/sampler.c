@@ -156,13 +156,13 @@ static int list_here(struct tide_sampler *s) {
     tide_alias_release(&here->alias);
     here->alias = (struct tide_alias){0};
     for (uint64_t i = 0; i < s->options.key_count; i++) {
-        fetch_word(s, s->options.first_key + i + LOOK_AHEAD);
+        const uint64_t key = s->options.first_key + i;
         const double weight = here->weights ? here->weights[i] : 1;
-        if (weight > 0 && is_here(s, s->options.first_key + i)) {
+        fetch_word(s, key + LOOK_AHEAD);
+        if (weight > 0 && is_here(s, key)) {
             if (here->weights) {
                 here->shares[here->count] = weight;
             }
-            const uint64_t key = s->options.first_key + i;
             here->keys[here->count++] =
                 (struct listed){key, s->table->relocates ? tide__owner_word(s->table, key) : NULL};
         }

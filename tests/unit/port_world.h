@@ -71,6 +71,14 @@ static inline bool flag_is_set(void *arg) {
     return atomic_load((atomic_bool *)arg);
 }
 
+/* Real threads: until the flag is set; 10 s at most. */
+static inline void wait_flag(atomic_bool *flag) {
+    for (int i = 0; i < 10000 && !atomic_load(flag); i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(atomic_load(flag));
+}
+
 /* Until the flag is set; 20 s at most. */
 static inline bool world_wait(struct world *w, atomic_bool *flag) {
     if (!w->kind->real) {

@@ -213,13 +213,6 @@ static void errands_open(struct errand *errand) {
                      0);
 }
 
-static void wait_flag(atomic_bool *flag) {
-    for (int i = 0; i < 10000 && !atomic_load(flag); i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    assert_true(atomic_load(flag));
-}
-
 static int errand_do(struct errand *errand, void (*run)(struct errand *errand), const void *input) {
     errand->run = run;
     errand->input = input;

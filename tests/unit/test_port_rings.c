@@ -174,13 +174,6 @@ static uint64_t echo_turn(void *arg) {
     return TIDE_NEVER;
 }
 
-static void wait_until(atomic_bool *flag) {
-    for (int i = 0; i < 20000 && !atomic_load(flag); i++) {
-        usleep(1000);
-    }
-    assert_true(atomic_load(flag));
-}
-
 static struct echo *echo_open(void) {
     struct echo *e = calloc(1, sizeof *e);
     assert_non_null(e);
@@ -193,14 +186,14 @@ static struct echo *echo_open(void) {
     assert_int_equal(e->port->ops->executor_start(e->port, &options, &e->executor), 0);
     atomic_store(&e->begun, true);
     tide_executor_wake(e->port, e->executor);
-    wait_until(&e->listens);
+    wait_flag(&e->listens);
     return e;
 }
 
 static void echo_close(struct echo *e) {
     atomic_store(&e->stop, true);
     tide_executor_wake(e->port, e->executor);
-    wait_until(&e->stopped);
+    wait_flag(&e->stopped);
     e->port->ops->executor_stop(e->executor);
     e->port->ops->destroy(e->port);
     assert_int_equal(rmdir(e->directory), 0);
@@ -324,7 +317,7 @@ static void both_sides_go_on_in_the_rings(void **state) {
     }
     close(memory);
     close(fd);
-    wait_until(&e->closed);
+    wait_flag(&e->closed);
     assert_int_equal(e->reason, TIDE_ECLOSED);
     tide__rings_drop(&end);
     echo_close(e);
@@ -342,7 +335,7 @@ static void the_end_lies_behind_the_last_byte_of_the_ring(void **state) {
     usleep(30000); /* it sleeps, and no bell is heard */
     assert_int_equal(tide__ring_write(&end, &iov, 1, &wake), sizeof last);
     close(fd);
-    wait_until(&e->closed);
+    wait_flag(&e->closed);
     assert_int_equal(e->reason, TIDE_ECLOSED);
     assert_int_equal(e->received, 1 + sizeof last);
     close(memory);
@@ -365,7 +358,7 @@ static void nonsense_in_the_ring_ends_the_stream(void **state) {
         assert_ptr_not_equal(bytes, MAP_FAILED);
         memset(bytes + 16, at ? 0xff : 0x55, 1024 - 16);
         assert_int_equal(send(fd, "", 1, 0), 1);
-        wait_until(&e->closed);
+        wait_flag(&e->closed);
         assert_int_equal(e->reason, TIDE_EPROTO);
         (void)munmap(bytes, 1024);
         close(memory);
@@ -553,7 +546,7 @@ static void who_knows_no_rings_goes_on_by_the_socket(void **state) {
         const int fd = accept(listener, NULL, NULL);
         assert_true(fd >= 0);
         assert_int_equal(echo_by_hand(fd, looks), looks); /* one offer, if it looks for it */
-        wait_until(&s->closed);
+        wait_flag(&s->closed);
         assert_int_equal(s->received, SPOKEN);
         assert_int_equal(s->wrong, 0);
         close(fd);

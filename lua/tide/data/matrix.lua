@@ -252,7 +252,7 @@ return function(data)
       keys = function(columns)
         local ranges = {}
         for i, column in ipairs(columns) do ranges[i] = range_tensor(side(self.cols, blocks, column)) end
-        return #ranges == 1 and ranges[1] or tensor.join(ranges)
+        return tensor.join(ranges)
       end,
       block = function(epoch, visit)
         local row <const>, column <const> = visit.row, visit.column
