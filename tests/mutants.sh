@@ -79,6 +79,8 @@ share_unsynchronized        shared   order|linearizable
 share_queue_passed          shared   order
 share_notice_overtaken      shared   copies|linearizable|progress
 share_all_are_changers      shared   copies|linearizable
+share_fresh_unsubscribed    shared   copies|linearizable
+share_news_forgotten        shared   copies|linearizable|progress
 share_row_leaves_silently   shared   copies|linearizable
 share_outlives_owner        shared   copies
 share_update_dropped        shared   exactly_once|order

@@ -230,6 +230,9 @@ int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float
         tide__rule_apply(&table->options, row, in);
     }
     tide__row_changes(table, tide__job_key_at(job, index), tide__job_changer(job), made);
+    if ((job->flags & TIDE__SUBSCRIBES) && tide__resubscribe(job, index)) {
+        memcpy((float *)job->values->data + index * floats, row, floats * sizeof *row);
+    }
     return 0;
 }
 

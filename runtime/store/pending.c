@@ -213,11 +213,12 @@ void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, 
         return;
     }
     bool fits = count > 0 && (count <= p->left || p->at) && (positions || count == p->count);
-    if (fits && !code && p->kind == TIDE__PULL) {
+    const bool brings = !code && (p->kind == TIDE__PULL || (rows && p->subscribes));
+    if (fits && brings) {
         fits = rows && scatter(p, positions, count, rows_code, rows, row_bytes);
     }
     if (fits) {
-        tell(p, code, positions, count);
+        tell(p, brings && p->kind == TIDE__PUSH ? TIDE__FATE_ROW : code, positions, count);
     }
     if (fits && p->at) {
         const bool goes_again = p->table->replicas && !TIDE_MUTANT(late_refusal_taken);

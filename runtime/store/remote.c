@@ -126,6 +126,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                                 .node = node,
                                 .kind = (uint8_t)kind,
                                 .raw = pass->raw,
+                                .subscribes = pass->flags & TIDE__SUBSCRIBES,
                                 .stamp = pass->stamp};
     memcpy(p->index, positions, count * sizeof *positions);
     if (traced) {
@@ -324,7 +325,8 @@ out:
 static uint32_t bytes_of(const struct request *r, const struct tide__pass *pass) {
     const struct tide_table *table = pass->table;
     size_t row = (pass->raw ? table->row_floats : table->width) * sizeof(float);
-    size_t answer = r->pending->kind == TIDE__PULL ? r->pending->count * row : 0;
+    const bool brings = r->pending->kind == TIDE__PULL || r->pending->subscribes;
+    size_t answer = brings ? r->pending->count * row : 0;
     return (uint32_t)(r->body.size + (r->tail ? r->tail->size : 0) + answer);
 }
 

@@ -21,6 +21,9 @@ static void job_reset(struct tide__job *job) {
     job->values = NULL;
     tide_free(job->deltas);
     job->deltas = NULL;
+    tide_free(job->fresh);
+    job->fresh = NULL;
+    job->fresh_count = 0;
     tide__misses_release(&job->misses);
     job->at = 0;
 }
@@ -86,11 +89,48 @@ void tide__job_error(const struct tide__job *job, int code, const char *text,
     reply_error(store, job->origin, job->id, code, text, job, indices, count);
 }
 
-/* Answers everything but the misses. The rows lie in job->values, row i at i; they are closed up
- * over the gaps. */
-void tide__job_reply(struct tide__job *job) {
+/* Which keys of a job an answer is for, in order: neither misses nor, of those that have rows to go
+ * back and those that have none, the others. */
+struct answered {
+    const struct tide__job *job;
+    bool fresh;
+    size_t next, next_miss;
+};
+
+/* UINT32_MAX: there are no more. */
+static uint32_t next_answered(struct answered *a) {
+    const struct tide__job *job = a->job;
+    while (a->next < job->count) {
+        const size_t i = a->next++;
+        if (a->next_miss < job->misses.count && job->misses.at[a->next_miss] == i) {
+            a->next_miss++;
+        } else if (!job->fresh || job->fresh[i] == a->fresh) {
+            return (uint32_t)i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* The positions of `done` keys into the message; their rows are closed up over the gaps. */
+static const uint8_t *write_answered(struct answered *a, size_t done, float *values,
+                                     struct tide_writer *w) {
+    const size_t floats = tide__job_floats(a->job);
+    tide_write_typed_head(w, TIDE_U32, done);
+    uint8_t *out = tide_write_reserve(w, done * 4);
+    for (size_t to = 0; out && to < done; to++) {
+        const uint32_t i = next_answered(a), position = tide__job_position_at(a->job, i);
+        memcpy(out + to * 4, &position, 4);
+        if (values && to != i) {
+            memmove(values + to * floats, values + i * floats, floats * sizeof *values);
+        }
+    }
+    return out;
+}
+
+/* For `done` keys of the job; values: their rows go back, row i at i. */
+static void reply(struct tide__job *job, size_t done, struct tide_blob *values) {
     struct tide_store *store = job->table->store;
-    const size_t floats = tide__job_floats(job), done = job->count - job->misses.count;
+    const size_t floats = tide__job_floats(job);
     if (done == 0) {
         return;
     }
@@ -106,43 +146,28 @@ void tide__job_reply(struct tide__job *job) {
     tide_write_int(&w, 0);
     tide_write_nil(&w);
     const uint8_t *positions = job->positions;
-    if (job->misses.count == 0 && !positions) {
+    if (done == job->count && !positions) {
         tide_write_nil(&w);
     } else {
-        tide_write_typed_head(&w, TIDE_U32, done);
-        uint8_t *out = tide_write_reserve(&w, done * 4);
-        positions = out;
-        size_t to = 0, next_miss = 0;
-        for (size_t i = 0; out && i < job->count; i++) {
-            if (next_miss < job->misses.count && job->misses.at[next_miss] == i) {
-                next_miss++;
-                continue;
-            }
-            uint32_t position = tide__job_position_at(job, i);
-            memcpy(out + to * 4, &position, 4);
-            if (job->values && to != i) {
-                float *values = job->values->data;
-                memmove(values + to * floats, values + i * floats, floats * sizeof *values);
-            }
-            to++;
-        }
+        struct answered answered = {.job = job, .fresh = values != NULL};
+        positions = write_answered(&answered, done, values ? values->data : NULL, &w);
     }
     if (job->origin == tide__store_self(store)) {
         if (!w.error) { /* before anything else is written: positions lie in the writer */
             tide__pending_answer(store, 0, job->id, 0, NULL, positions, done, TIDE_F32,
-                                 job->values ? job->values->data : NULL, floats * sizeof(float));
+                                 values ? values->data : NULL, floats * sizeof(float));
         }
         tide_writer_release(&w);
         return;
     }
     tide_write_uint(&w, done);
-    if (job->values) {
+    if (values) {
         const uint8_t code = tide__job_code(job);
         if (code != TIDE_F32) {
-            tide__floats_to_half(job->values->data, job->values->data, done * floats,
+            tide__floats_to_half(values->data, values->data, done * floats,
                                  job->table->options.wire);
         }
-        job->values->size = done * tide__job_wire_row(job);
+        values->size = done * tide__job_wire_row(job);
         tide_write_typed_head(&w, code, done * floats);
     } else {
         tide_write_nil(&w);
@@ -151,12 +176,21 @@ void tide__job_reply(struct tide__job *job) {
         tide_write_uint(&w, job->table->id);
     }
     if (!w.error) {
-        (void)tide__store_send(store, job->origin, TIDE_LANE_ANSWER, true, w.data, w.size,
-                               job->values);
+        (void)tide__store_send(store, job->origin, TIDE_LANE_ANSWER, true, w.data, w.size, values);
     }
     tide__table_count(job->table, TIDE__MESSAGES_OUT, 1);
-    tide__table_count(job->table, TIDE__BYTES_OUT, w.size + (job->values ? job->values->size : 0));
+    tide__table_count(job->table, TIDE__BYTES_OUT, w.size + (values ? values->size : 0));
     tide_writer_release(&w);
+}
+
+void tide__job_reply(struct tide__job *job) {
+    const size_t done = job->count - job->misses.count;
+    if (job->kind == TIDE__PUSH) {
+        reply(job, done - job->fresh_count, NULL);
+        reply(job, job->fresh_count, job->values);
+    } else {
+        reply(job, done, job->values);
+    }
 }
 
 /* ---- what is not served here ---- */
@@ -441,6 +475,48 @@ int tide__job_prepare(struct tide__job *job) {
     return 0;
 }
 
+int tide__job_make_fresh(struct tide__job *job) {
+    if (job->fresh) {
+        return 0;
+    }
+    job->values = tide_blob_create(job->count * tide__job_floats(job) * sizeof(float));
+    job->fresh = job->values ? tide_alloc_zero(job->count, 1) : NULL;
+    if (!job->fresh) {
+        tide_blob_unref(job->values);
+        job->values = NULL;
+    }
+    return job->fresh ? 0 : TIDE_ENOMEM;
+}
+
+/* After the push: the rows that others have changed since its origin read them. */
+static void read_fresh(struct tide__job *job) {
+    struct tide_table *table = job->table;
+    uint32_t *at = tide_alloc(job->count * sizeof *at);
+    size_t count = 0, next_miss = 0;
+    for (uint32_t i = 0; at && i < job->count; i++) {
+        if (next_miss < job->misses.count && job->misses.at[next_miss] == i) {
+            next_miss++;
+        } else if (tide__resubscribe(job, i)) {
+            at[count++] = i;
+        }
+    }
+    struct tide__misses misses;
+    struct tide__pass pass = {.table = table,
+                              .keys = job->keys,
+                              .index = at,
+                              .count = count,
+                              .out = job->values ? job->values->data : NULL,
+                              .mask = TIDE__FOR_FOREIGN,
+                              .raw = job->raw,
+                              .patient = true,
+                              .stamp = TIDE_NO_CLOCK,
+                              .misses = &misses};
+    tide__misses_init(&misses);
+    const int code = count ? tide__pass_pull(&pass) : 0;
+    TIDE_ASSERT(!code && misses.count == 0); /* they have just been pushed to, by this thread */
+    tide_free(at);
+}
+
 /* 0: all of it is executed, answered, parked or on its way. EBUSY: a row is locked; call again with
  * the same job. */
 static int process(struct tide__job *job) {
@@ -465,7 +541,8 @@ static int process(struct tide__job *job) {
                               .patient = false,
                               .stamp = job->stamp,
                               .misses = &job->misses};
-    if (!code && (job->flags & TIDE__SUBSCRIBES)) {
+    const bool subscribes = job->flags & TIDE__SUBSCRIBES;
+    if (!code && subscribes && job->kind == TIDE__PULL) {
         code = tide__subscribe_job(job);
     }
     if (!code) {
@@ -481,6 +558,9 @@ static int process(struct tide__job *job) {
         tide__table_count(
             table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
             job->origin == tide__store_self(table->store) ? 0 : job->count - job->misses.count);
+        if (subscribes && job->kind == TIDE__PUSH) {
+            read_fresh(job);
+        }
         if (job->misses.count) {
             /* before the reply moves the rows; positions are read from the message */
             dispatch_misses(job, &job->misses);

@@ -28,7 +28,9 @@ struct tide__job {
     uint64_t sequence, low;
     uint32_t map_version; /* what the origin knows */
     size_t at;                /* of the walk, when it stalled */
-    struct tide_blob *values; /* pull: rows read so far */
+    struct tide_blob *values; /* rows read so far, row i at i; of a push those that are fresh */
+    uint8_t *fresh;           /* push, of each key: its row goes back (subscribe.c); NULL: none */
+    uint32_t fresh_count;
     float *deltas;            /* push with short values: widened rows */
     /* relocating tables: a part that waits for rows on their way (owner.c) */
     struct tide__waiter *waiters;
@@ -99,6 +101,8 @@ static inline uint32_t tide__job_position_at(const struct tide__job *job, size_t
 
 /* Reads rows (pull) or widens them (push) into memory of the job. */
 int tide__job_prepare(struct tide__job *job);
+/* Push: room for rows that go back. */
+int tide__job_make_fresh(struct tide__job *job);
 /* Fails the keys at `indices` (NULL: all `count` of them) of an operation; nothing for id 0. */
 void tide__job_error(const struct tide__job *job, int code, const char *text,
                      const uint32_t *indices, size_t count);

@@ -200,6 +200,9 @@ void tide__subscriptions_destroy(struct tide__shared *s);
 /* I/O, before the row is read. */
 int tide__subscribe_job(const struct tide__job *job); /* all keys that are served here */
 int tide__subscribe_of(const struct tide__job *job, uint32_t index);  /* if it wants that */
+/* I/O, a push of a copy's updates, after it. True: others have changed the row since the copy was
+ * read; the key is `fresh`, and its row is to be read now. */
+bool tide__resubscribe(struct tide__job *job, uint32_t index);
 void tide__shared_slot_left(struct tide_table *table, uint32_t slot); /* its rows went elsewhere */
 void tide__notices_send(struct tide__shared *s);                      /* fiber */
 void tide__notice_message(struct tide_store *store, struct tide_reader *r);

@@ -2,11 +2,11 @@
  * The rounds of a table's copies (shared.h): a fiber of the node, on the thread of the store actor.
  *
  * A round takes the keys that workers, notices and intents have listed. What accumulated in copies
- * is pushed to the owners first, and answered, before any row is pulled: so every row that comes
- * has in it all that this node ever sent, and what its workers pushed since is added to it again
- * (cached.c). The next round begins no sooner than 1/hz later, nor before this one has been
- * followed by a rest of several times the work in it, a second at most, and only when there is
- * something to do.
+ * is pushed to the owners first, and answered, before any row is pulled; where others changed a
+ * row, it comes with the answer (subscribe.c). So every row that comes has in it all that this node
+ * ever sent, and what its workers pushed since is added to it again (cached.c). The next round
+ * begins no sooner than 1/hz later, nor before this one has been followed by a rest of several
+ * times the work in it, a second at most, and only when there is something to do.
  */
 #include "store/intent.h"
 
@@ -24,10 +24,12 @@ enum {
 struct batch {
     struct tide__shared *s;
     size_t count, most;
-    uint64_t *keys, *since;
+    uint64_t *keys;
+    uint64_t *since; /* updates: since when they waited; rows: since when they are newer */
+    uint64_t *newer; /* updates: since when the row is newer; 0: as far as is known it is not */
     int *fates;
     struct tide_blob *blob; /* of the rows: updates are kept in it until they are answered */
-    float *rows;
+    float *rows; /* to be sent; a row that comes with the answer takes its update's place */
 };
 
 static int batch_init(struct batch *b, struct tide__shared *s) {
@@ -36,10 +38,11 @@ static int batch_init(struct batch *b, struct tide__shared *s) {
     *b = (struct batch){.s = s, .most = most < 1 ? 1 : most > BATCH_KEYS ? BATCH_KEYS : most};
     b->keys = tide_alloc(b->most * sizeof *b->keys);
     b->since = tide_alloc(b->most * sizeof *b->since);
+    b->newer = tide_alloc(b->most * sizeof *b->newer);
     b->fates = tide_alloc(b->most * sizeof *b->fates);
     b->blob = tide_blob_create(b->most * row);
     b->rows = b->blob ? b->blob->data : NULL;
-    return b->keys && b->since && b->fates && b->rows
+    return b->keys && b->since && b->newer && b->fates && b->rows
                ? 0
                : tide_fail(TIDE_ENOMEM, "no memory for the copies of table '%s'", s->table->name);
 }
@@ -47,6 +50,7 @@ static int batch_init(struct batch *b, struct tide__shared *s) {
 static void batch_release(struct batch *b) {
     tide_free(b->keys);
     tide_free(b->since);
+    tide_free(b->newer);
     tide_free(b->fates);
     tide_blob_unref(b->blob);
 }
@@ -140,6 +144,51 @@ static void forget(struct tide__shared *s, struct tide__shared_key *k, uint64_t 
     atomic_fetch_sub_explicit(&s->held, 1, memory_order_relaxed);
 }
 
+/* ---- rows that come ---- */
+
+/* Latched: a row came, which has all that was sent. */
+static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, const float *row) {
+    struct tide__shared *s = b->s;
+    struct tide__cached *r = tide__shared_copy(k);
+    struct tide__queued *queued = NULL;
+    if (k->state == TIDE__COPY_COMING) {
+        queued = k->queued;
+        k->queued = k->queued_last = NULL;
+        k->state = TIDE__COPY_HELD;
+    }
+    tide__cached_row(&s->shape, r, row, UINT64_MAX);
+    k->unseen_ns = TIDE_MUTANT(share_notice_overtaken) ? 0 : k->unseen_ns;
+    while (queued) {
+        struct tide__queued *next = queued->next;
+        (void)tide__shared_push(s, k, key, queued->delta);
+        tide__shared_queued_free(s, queued);
+        queued = next;
+    }
+    if (k->unseen_ns || k->ends) {
+        tide__shared_list(s, k, key);
+    }
+}
+
+/* Is the row itself here? Then workers use it; also if it came while the pull waited for it. */
+static bool is_own(const struct batch *b, size_t i, uint64_t key) {
+    uint16_t owner;
+    return b->fates[i] == TIDE__FATE_HERE || (!TIDE_MUTANT(share_copy_beside_row) &&
+                                              tide_table_where(b->s->table, key, &owner) == 0 &&
+                                              owner == tide__store_self(b->s->table->store));
+}
+
+/* Latched: the i-th row is the key's; newer than its copy since `since` (0: nobody said so). */
+static void row_came(struct batch *b, struct tide__shared_key *k, uint64_t key, size_t i,
+                     uint64_t since, uint64_t now) {
+    struct tide__shared *s = b->s;
+    k->ends |= is_own(b, i, key);
+    tide__share_count(&s->rows_in, 1);
+    if (since) {
+        age_add(&s->rows, now - since);
+    }
+    install(b, k, key, b->rows + i * s->shape.floats);
+}
+
 /* ---- updates ---- */
 
 static float largest(const float *values, size_t count) {
@@ -172,29 +221,40 @@ static bool clip(struct tide__shared *s, float *update) {
     return cut;
 }
 
-static void updates_answered(struct batch *b, bool sent) {
+/* Latched, of the i-th key: what it pushed is answered, or was never sent. */
+static void update_answered(struct batch *b, struct tide__shared_key *k, size_t i, bool sent,
+                            uint64_t now) {
     struct tide__shared *s = b->s;
-    const uint64_t now = now_of(s);
+    struct tide__cached *r = tide__shared_copy(k);
+    const int fate = b->fates[i];
+    uint64_t newer = TIDE_MUTANT(share_news_forgotten) ? 0 : b->newer[i];
+    if (fate < 0 && !sent && !TIDE_MUTANT(share_update_dropped)) {
+        (void)tide__cached_unsend(&s->shape, r, 0);
+        r->dirty = true;
+        k->unsent_ns = b->since[i];
+        tide__shared_list(s, k, b->keys[i]);
+    } else {
+        tide__cached_confirm(r, UINT64_MAX);
+        age_add(&s->updates, now - b->since[i]);
+        tide__share_count(&s->updates_failed, fate < 0);
+        newer = newer || fate >= 0 ? newer : now; /* perhaps not at all there: the row tells */
+    }
+    if (fate == TIDE__FATE_ROW) {
+        row_came(b, k, b->keys[i], i, newer, now);
+    } else if (newer) {
+        k->unseen_ns = newer;
+        tide__shared_list(s, k, b->keys[i]);
+    }
+}
+
+static void updates_answered(struct batch *b, bool sent) {
+    const uint64_t now = now_of(b->s);
     for (size_t i = 0; i < b->count; i++) {
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k = lock(s, b->keys[i], &word, &old);
+        struct tide__shared_key *k = lock(b->s, b->keys[i], &word, &old);
         TIDE_ASSERT(k); /* records stay */
-        struct tide__cached *r = tide__shared_copy(k);
-        if (b->fates[i] < 0 && !sent && !TIDE_MUTANT(share_update_dropped)) {
-            (void)tide__cached_unsend(&s->shape, r, 0);
-            r->dirty = true;
-            k->unsent_ns = b->since[i];
-            tide__shared_list(s, k, b->keys[i]);
-        } else {
-            tide__cached_confirm(r, UINT64_MAX);
-            age_add(&s->updates, now - b->since[i]);
-            if (b->fates[i] < 0) { /* perhaps not at all there: the row tells */
-                tide__share_count(&s->updates_failed, 1);
-                k->unseen_ns = k->unseen_ns ? k->unseen_ns : now;
-                tide__shared_list(s, k, b->keys[i]);
-            }
-        }
+        update_answered(b, k, i, sent, now);
         tide__word_unlock(word, old);
     }
 }
@@ -206,9 +266,10 @@ static int updates_send(struct batch *b) {
     if (b->count == 0) {
         return 0;
     }
-    int code = tide__shared_exchange(s, TIDE__PUSH,
-                                     (uint8_t)(raw | (raw ? TIDE__SUMS : 0) | TIDE__OF_COPY),
-                                     b->keys, b->count, b->rows, b->fates, &sent);
+    const uint8_t flags =
+        (uint8_t)(raw | (raw ? TIDE__SUMS : 0) | TIDE__OF_COPY | TIDE__SUBSCRIBES);
+    int code =
+        tide__shared_exchange(s, TIDE__PUSH, flags, b->keys, b->count, b->rows, b->fates, &sent);
     tide__share_count(&s->updates_out, b->count);
     updates_answered(b, sent);
     b->count = 0;
@@ -231,8 +292,9 @@ static bool update_pack(struct batch *b, struct tide__shared_key *k, uint64_t ke
         k->unseen_ns = k->unseen_ns ? k->unseen_ns : now_of(s);
     }
     b->since[b->count] = k->unsent_ns;
+    b->newer[b->count] = k->unseen_ns;
     b->keys[b->count++] = key;
-    k->unsent_ns = 0;
+    k->unsent_ns = k->unseen_ns = 0; /* what comes from here on is seen next time */
     return true;
 }
 
@@ -263,29 +325,6 @@ static int updates(struct batch *b, const uint64_t *keys, size_t count, bool all
 }
 
 /* ---- rows ---- */
-
-/* Latched: a row came, which has all that was sent. */
-static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, const float *row) {
-    struct tide__shared *s = b->s;
-    struct tide__cached *r = tide__shared_copy(k);
-    struct tide__queued *queued = NULL;
-    if (k->state == TIDE__COPY_COMING) {
-        queued = k->queued;
-        k->queued = k->queued_last = NULL;
-        k->state = TIDE__COPY_HELD;
-    }
-    tide__cached_row(&s->shape, r, row, UINT64_MAX);
-    k->unseen_ns = TIDE_MUTANT(share_notice_overtaken) ? 0 : k->unseen_ns;
-    while (queued) {
-        struct tide__queued *next = queued->next;
-        (void)tide__shared_push(s, k, key, queued->delta);
-        tide__shared_queued_free(s, queued);
-        queued = next;
-    }
-    if (k->unseen_ns || k->ends) {
-        tide__shared_list(s, k, key);
-    }
-}
 
 /* A push that waited goes the ordinary way; what there is no room for now is tried again. */
 static int push_now(struct tide__shared *s, uint64_t key, struct tide__queued *queued) {
@@ -344,31 +383,6 @@ static int row_failed(struct tide__shared *s, uint64_t key, uint64_t since, int 
     return coming ? give_up(s, key) : 0;
 }
 
-/* Is the row itself here? Then workers use it; also if it came while the pull waited for it. */
-static bool is_own(const struct batch *b, size_t i, uint64_t key) {
-    uint16_t owner;
-    return b->fates[i] == TIDE__FATE_HERE || (!TIDE_MUTANT(share_copy_beside_row) &&
-                                              tide_table_where(b->s->table, key, &owner) == 0 &&
-                                              owner == tide__store_self(b->s->table->store));
-}
-
-/* The row of a key, which is of batch[at], came as the i-th. */
-static void row_came(struct batch *b, size_t at, size_t i, uint64_t now) {
-    struct tide__shared *s = b->s;
-    const uint64_t key = b->keys[at], since = b->since[at];
-    atomic_uint_fast64_t *word;
-    uint64_t old;
-    struct tide__shared_key *k = lock(s, key, &word, &old);
-    TIDE_ASSERT(k);
-    k->ends |= is_own(b, i, key);
-    tide__share_count(&s->rows_in, 1);
-    if (since) {
-        age_add(&s->rows, now - since);
-    }
-    install(b, k, key, b->rows + i * s->shape.floats);
-    tide__word_unlock(word, old);
-}
-
 /* A call that could not begin, perhaps for one key's sake, is made again by halves: that key does
  * not keep the others back. */
 static int fetch(struct batch *b, size_t first, size_t count) {
@@ -385,8 +399,13 @@ static int fetch(struct batch *b, size_t first, size_t count) {
     }
     const uint64_t now = now_of(s);
     for (size_t i = 0; i < count; i++) {
-        if (b->fates[i] >= 0) {
-            row_came(b, first + i, i, now);
+        atomic_uint_fast64_t *word;
+        uint64_t old;
+        struct tide__shared_key *k =
+            b->fates[i] >= 0 ? lock(s, b->keys[first + i], &word, &old) : NULL;
+        if (k) { /* records stay */
+            row_came(b, k, b->keys[first + i], i, b->since[first + i], now);
+            tide__word_unlock(word, old);
         }
     }
     code = 0;

@@ -292,7 +292,8 @@ int tide__misses_add(struct tide__misses *misses, size_t position); /* ENOMEM */
 enum tide__operation_flags {
     TIDE__RAW = 1,        /* rows with state, copied both ways */
     TIDE__SUMS = 2,       /* push, raw: added instead */
-    TIDE__SUBSCRIBES = 4, /* pull: the origin keeps a copy, and wants to hear of the next change */
+    TIDE__SUBSCRIBES = 4, /* pull: the origin keeps a copy, and wants to hear of the next change;
+                             push: and wants the rows that others have changed since it read them */
     TIDE__OF_COPY = 8,    /* push: what the copy of the origin has in it already */
     TIDE__INTENDED = 16,  /* localize, LOC: of an intent; the home decides, and may answer STAY */
     TIDE__PASSED_ON = 32, /* pull, push: the home of relocating keys passed it on to their owner */
@@ -361,7 +362,11 @@ struct tide__ticket {           /* lies in struct tide_ticket */
     uint8_t kind;
 };
 /* What became of a key: an error, or one of these. */
-enum tide__fate { TIDE__FATE_DONE, TIDE__FATE_HERE /* no other node has answered for it */ };
+enum tide__fate {
+    TIDE__FATE_DONE,
+    TIDE__FATE_HERE, /* no other node has answered for it */
+    TIDE__FATE_ROW   /* push: done, and its row came with the answer */
+};
 /* How a key of an operation came to where it is: who passed it on last, as which leg; 0: nobody. */
 struct tide__way {
     uint16_t via, leg;
@@ -380,7 +385,7 @@ struct tide__pending {
     bool passed_anywhere; /* there was no memory to note where */
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
-    bool raw;
+    bool raw, subscribes; /* as its flags say */
     uint32_t stamp; /* push: of its worker */
     /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
      * at `node`. */
@@ -525,7 +530,8 @@ enum tide__op {                             /* first element of every body */
                 TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
                                                  home */
                 TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil]; of
-                                   pushes that are at risk: table (vanished.c) */
+                                   pushes that are at risk: table (vanished.c); rows also of pushes
+                                   that subscribe: others changed them (subscribe.c) */
                 TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, round or 0, slots u32, homes u32,
                                    versions u32] */
                 TIDE__OP_MAP_DONE, /* [op, table, round] to the controller: nothing goes by the old homes

@@ -1,8 +1,10 @@
 /*
  * Who has copies of the rows of this node (shared.h), as the owner knows it: a node subscribes with
  * a pull for a copy, and is told once when somebody else changes the row or the row leaves; what it
- * pulls then subscribes it again. So nothing has to be cancelled or handed on with a row: a node
- * that has dropped its copy does not pull, and one notice too many costs a pull.
+ * pulls then subscribes it again. So does what it pushes: if the row has been changed, it comes
+ * with the answer, and nothing is left to be told or pulled. So nothing has to be cancelled or
+ * handed on with a row: a node that has dropped its copy does not pull, and one notice too many
+ * costs a pull.
  *
  * A subscription is made before the row is read and the row is changed under its latch. A change is
  * in what the subscriber reads, or finds the subscription.
@@ -17,13 +19,13 @@ enum { MARKS = 1 << 16, KEYS_MAX = 1 << 20, NOTICE_KEYS = 4096 };
 
 /*
  * A set of nodes has those that wait for a change first; behind them the fired ones, which are to
- * be told. Its stamp: the first change that those were not told of.
+ * be told. Its stamp: the first change that those were not told of; 0: the key is not in `fired`.
  */
 struct tide__subscriptions {
     atomic_uchar marks[MARKS]; /* of keys with waiting nodes, by hash; 255 stays. Any thread */
     struct tide_lock lock;     /* of the rest */
     struct tide__node_sets sets;
-    uint64_t *fired; /* keys with fired nodes */
+    uint64_t *fired; /* keys with fired nodes, or that had some */
     size_t fired_count, fired_capacity;
 };
 
@@ -57,6 +59,17 @@ static void mark(struct tide__subscriptions *subs, uint64_t key, int change) {
     }
 }
 
+/* The node at `at`, behind those that wait, does so too. */
+static void await_change(struct tide__subscriptions *subs, struct tide__node_set *set,
+                         unsigned at) {
+    const uint16_t node = set->nodes[at];
+    set->nodes[at] = set->nodes[set->first];
+    set->nodes[set->first] = node;
+    if (set->first++ == 0) {
+        mark(subs, set->key, 1);
+    }
+}
+
 static int add(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
     struct tide__node_set *set = tide__node_set_find(&subs->sets, key);
     if (set && tide__node_set_at(set, node) >= 0) {
@@ -69,11 +82,25 @@ static int add(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
     if (!set) {
         return TIDE_ENOMEM;
     }
-    set->nodes[set->count - 1] = set->nodes[set->first];
-    set->nodes[set->first] = node;
-    if (set->first++ == 0) {
-        mark(subs, key, 1);
+    await_change(subs, set, set->count - 1u);
+    return 0;
+}
+
+/* Is the node to be told of the next change, and has not missed one? */
+static bool is_up_to_date(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
+    const struct tide__node_set *set = tide__node_set_find(&subs->sets, key);
+    const int at = set ? tide__node_set_at(set, node) : -1;
+    return at >= 0 && at < set->first;
+}
+
+/* As add(), of a node that reads the row now: what it was not told of yet, it need not be. */
+static int renew(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
+    struct tide__node_set *set = tide__node_set_find(&subs->sets, key);
+    const int at = set ? tide__node_set_at(set, node) : -1;
+    if (at < 0) {
+        return add(subs, key, node);
     }
+    await_change(subs, set, (unsigned)at);
     return 0;
 }
 
@@ -95,7 +122,7 @@ static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, u
     if (kept == sub->first) {
         return false;
     }
-    if (sub->first == sub->count) { /* the first ones since they were told last */
+    if (!sub->stamp) {
         if (subs->fired_count == subs->fired_capacity) {
             size_t capacity = subs->fired_capacity ? subs->fired_capacity * 2 : 256;
             /* Eight bytes beside a subscription that we got. */
@@ -103,6 +130,8 @@ static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, u
             subs->fired_capacity = capacity;
         }
         subs->fired[subs->fired_count++] = sub->key;
+    }
+    if (sub->first == sub->count) { /* the first ones since all were told, or read it */
         sub->stamp = now;
     }
     sub->first = (uint16_t)kept;
@@ -148,6 +177,25 @@ int tide__subscribe_of(const struct tide__job *job, uint32_t index) {
     return job->flags & TIDE__SUBSCRIBES
                ? subscribe(job->table, tide__job_key_at(job, index), job->origin)
                : 0;
+}
+
+bool tide__resubscribe(struct tide__job *job, uint32_t index) {
+    struct tide_table *table = job->table;
+    struct tide__shared *s = tide__shared_of(table);
+    const uint64_t key = tide__job_key_at(job, index);
+    if (!s || job->origin == tide__store_self(table->store) || TIDE_BUGGIFY(row_kept_back)) {
+        return false;
+    }
+    tide_lock(&s->subscriptions->lock);
+    const bool fresh =
+        !is_up_to_date(s->subscriptions, key, job->origin) && tide__job_make_fresh(job) == 0 &&
+        (TIDE_MUTANT(share_fresh_unsubscribed) || renew(s->subscriptions, key, job->origin) == 0);
+    tide_unlock(&s->subscriptions->lock);
+    if (fresh) {
+        job->fresh[index] = 1;
+        job->fresh_count++;
+    }
+    return fresh;
 }
 
 void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer) {
@@ -232,7 +280,8 @@ static struct notice *take(struct tide__shared *s, size_t *count) {
         total += sub ? (size_t)(sub->count - sub->first) : 0;
     }
     struct notice *notices = total ? tide_alloc(total * sizeof *notices) : NULL;
-    for (size_t i = 0; notices && i < subs->fired_count; i++) {
+    const bool room = notices || !total;
+    for (size_t i = 0; room && i < subs->fired_count; i++) {
         struct tide__node_set *sub = tide__node_set_find(&subs->sets, subs->fired[i]);
         if (!sub) {
             continue;
@@ -242,11 +291,12 @@ static struct notice *take(struct tide__shared *s, size_t *count) {
                 .key = sub->key, .age_us = (now - sub->stamp) / 1000, .node = sub->nodes[n]};
         }
         sub->count = sub->first;
+        sub->stamp = 0;
         if (sub->count == 0) {
             tide__node_set_drop(&subs->sets, sub);
         }
     }
-    subs->fired_count = notices || !total ? 0 : subs->fired_count;
+    subs->fired_count = room ? 0 : subs->fired_count;
     tide_unlock(&subs->lock);
     return notices;
 }

@@ -163,6 +163,8 @@ shared|fails|-DSILENTMOVE
 shared|fails|-DFORGETUNSENT
 shared|fails|-DNOACC
 shared|fails|-DCHANGERALL
+shared|fails|-DFRESHUNSUB
+shared|fails|-DNEWSLOST
 inbox|holds|
 inbox|holds|-DNOPENDING
 inbox|holds|-DLATEWAKE

@@ -6,7 +6,8 @@
  * moves between them (that operations follow it, each sender's in order, is reloc.pml's); workers of
  * theirs push to it. What the fiber sends may overtake what the worker sent: each has a queue of its
  * own. An owner remembers that the node has a copy, tells it once when somebody else changes the row
- * or the row leaves, and notices of different owners overtake each other. Whether a copy is wanted
+ * or the row leaves, and notices of different owners overtake each other. An update of the copy may be
+ * answered with the row, if the owner owes a notice or does not know the node. Whether a copy is wanted
  * changes at any moment, and a fetch may fail.
  *
  * A row is how often the worker pushed and how often others did. Checked: whatever the worker reads
@@ -19,6 +20,7 @@
  *   LATESUB     subscribed after the row was read             LATECLEAR    notices that came with the fetch are forgotten
  *   SILENTMOVE  a row leaves and nobody is told               FORGETUNSENT a copy goes with its updates
  *   NOACC       a fetched row replaces what was not sent      CHANGERALL   whoever changes a row, nobody is told
+ *   FRESHUNSUB  a row comes with an answer, unsubscribed      NEWSLOST     no row does, and the notice is forgotten
  */
 #ifndef OPS
 #define OPS 3
@@ -40,6 +42,7 @@
 #define HELD 2
 #define PUSH 0
 #define PULL 1
+#define UPDATE 2
 
 byte row_own, row_other;   /* at the owner */
 byte owner;
@@ -56,7 +59,7 @@ bit worker_answered, fiber_answered, late;
 byte late_owner;
 
 chan from_worker = [OPS] of { bit };
-chan from_fiber = [1] of { bit, byte };
+chan from_fiber = [1] of { byte, byte };
 chan rows = [1] of { byte, byte };
 
 inline fire() {
@@ -150,8 +153,17 @@ end:
             :: atomic { queued == 0 -> giving_up = 0; state = NONE; unseen = 0; break }
             od
         fi
-    :: atomic { state == HELD && acc > 0 -> n = acc; acc = 0 }
-        exchange(PUSH, n)
+    :: atomic { state == HELD && acc > 0 -> n = acc; acc = 0; was = unseen; unseen = 0 }
+        exchange(UPDATE, n);
+        atomic {
+            if
+            :: nempty(rows) -> rows?own, other -> copy_own = own + acc; copy_other = other
+            :: empty(rows) ->
+#ifndef NEWSLOST
+                unseen = unseen || was
+#endif
+            fi
+        }
     :: atomic { state == HELD && wanted && unseen -> 
 #ifndef LATECLEAR
         unseen = 0
@@ -183,7 +195,7 @@ inline told(node) {
 }
 
 proctype world() {
-    bit kind;
+    byte kind;
     byte n;
 end:
     do
@@ -195,7 +207,11 @@ end:
        }
     :: atomic { !moving && !late && nempty(from_fiber) -> from_fiber?kind, n;
         if
-        :: kind == PUSH -> row_own = row_own + n
+        :: kind == PUSH || kind == UPDATE -> row_own = row_own + n
+        :: kind == UPDATE && !subscribed[owner] -> row_own = row_own + n; rows!row_own, row_other;
+#ifndef FRESHUNSUB
+            subscribed[owner] = 1
+#endif
         :: kind == PULL -> rows!row_own, row_other;
 #ifdef LATESUB
             late = 1; late_owner = owner

@@ -387,8 +387,9 @@ static void a_worker_sees_its_pushes_while_copies_come_and_go(void **state) {
     (void)state;
     copies_come_and_go(false, NULL, &(struct work){.seed = 1});
     copies_come_and_go(false, NULL, &(struct work){.seed = 2, .technique = TIDE_RELOCATE});
+    static const char *const sites[] = {"shared_late", "subscription_refused", "row_kept_back"};
     for (uint64_t seed = 1; seed <= 24; seed++) {
-        const char *site = seed % 2 ? "shared_late" : "subscription_refused";
+        const char *site = sites[seed % TIDE_COUNT(sites)];
         copies_come_and_go(true, site, &(struct work){.seed = seed});
         copies_come_and_go(true, site, &(struct work){.seed = seed, .technique = TIDE_RELOCATE});
     }
@@ -683,6 +684,40 @@ static void copies_rest_for_what_moved_not_for_answers(void **state) {
     assert_in_range(behind_ms(LARGE), 5 * ANSWER_MS, 12 * ANSWER_MS);
 }
 
+/* Rows that came for copies of keys that both nodes push to, and keys that were asked for. */
+static void count_rows(uint64_t *rows, uint64_t *asked) {
+    struct cluster c;
+    struct fiber fibers[2];
+    *rows = *asked = 0;
+    open_cluster(&c, true, 2, 1);
+    create(&c, (struct tide_table_options){.name = "w", .key_count = KEYS, .width = LARGE});
+    run_alone(&c, 0, share_run, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        start(&c, &fibers[i], i, i, hot_push_run, NULL);
+    }
+    finish(&c, fibers, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        struct tide_share_stats s;
+        struct tide_table_stats stats;
+        tide_table_share_stats(table_of(&c, i, "w"), &s);
+        tide_table_stats(table_of(&c, i, "w"), &stats);
+        *rows += s.rows_in;
+        *asked += stats.pulls_remote;
+    }
+    close_cluster(&c);
+}
+
+static void a_row_that_others_changed_comes_with_the_answer_to_an_update(void **state) {
+    (void)state;
+    uint64_t rows, asked;
+    count_rows(&rows, &asked);
+    assert_true(rows > 100 && asked < rows / 2);
+    unlikely_begins("row_kept_back", 1, 1);
+    count_rows(&rows, &asked);
+    unlikely_ends();
+    assert_true(rows > 100 && asked == rows);
+}
+
 /* ---- rules, files, options ---- */
 
 enum { STEPS = 20 };
@@ -841,6 +876,7 @@ int main(void) {
         cmocka_unit_test(a_death_takes_only_what_the_dead_had_not_sent),
         cmocka_unit_test(rows_that_are_lost_do_not_delay_the_copies_of_others),
         cmocka_unit_test(copies_rest_for_what_moved_not_for_answers),
+        cmocka_unit_test(a_row_that_others_changed_comes_with_the_answer_to_an_update),
         cmocka_unit_test(a_copy_takes_the_steps_of_adagrad_as_its_owner_would),
         cmocka_unit_test(a_file_has_what_copies_had_and_copies_get_what_is_read),
         cmocka_unit_test(what_does_not_go_with_copies_is_refused),
