@@ -423,6 +423,18 @@ static int core_rss(lua_State *L) {
     return 1;
 }
 
+/* {id=, processors=} of the machine (port.h) */
+static int core_machine(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    struct tide_machine machine;
+    port->ops->machine(port, &machine);
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, machine.id);
+    lua_setfield(L, -2, "id");
+    tide__lua_set_integer(L, "processors", machine.processors);
+    return 1;
+}
+
 /* {cap_bytes=, used_bytes=, most_bytes=, tier=, refused=} of this node's memory; nil without a cap */
 static int core_memory(lua_State *L) {
     static const char *const tiers[] = {"calm", "tight", "narrow", "full", "over"};
@@ -636,6 +648,7 @@ void tide__lua_open_node(lua_State *L) {
         {"links", core_links},
         {"actors", core_actors},
         {"rss", core_rss},
+        {"machine", core_machine},
         {"queue", core_queue},
         {"memory", core_memory},
         {"load", core_load},

@@ -87,7 +87,8 @@ function ops.serve_cost(request)
   return {}
 end
 
----Takes a run's script: {run=, script={text, sha, args, args_sha, path, modules}, controller=}.
+---Takes a run's script: {run=, script={text, sha, args, args_sha, path, modules}, controller=}. Answers the status, and
+---of what machine the node is.
 function ops.load(request, message)
   local sent = request.script
   local sha = core.sha256(sent.text)
@@ -106,10 +107,13 @@ function ops.load(request, message)
     local monitor = core.monitor(message.from)
     state.runs[request.run] = {script = sent, controller = message.from, monitor = monitor, workers = {}}
   end
-  return ops.status()
+  local answer = ops.status()
+  answer.machine = core.machine()
+  return answer
 end
 
----Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, seed=, params=, tables=}; answers addresses.
+---Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, crowded=, seed=, params=, tables=}; answers
+---addresses.
 function ops.start(request)
   local run = state.runs[request.run]
   if not run then
@@ -121,9 +125,10 @@ function ops.start(request)
     local address, err = core.spawn {
       source = WORKER, chunk = "@tide/worker.lua", role = "compute", thread = i - 1,
       argument = {
-        rank = rank, workers = request.workers, node = core.node().name, seed = request.seed, params = request.params,
-        controller = run.controller, script = run.script, job = request.job, tables = request.tables,
-        keeps = request.keeps, resume = request.resume and request.resume[i],
+        rank = rank, workers = request.workers, crowded = request.crowded, node = core.node().name,
+        seed = request.seed, params = request.params, controller = run.controller, script = run.script,
+        job = request.job, tables = request.tables, keeps = request.keeps,
+        resume = request.resume and request.resume[i],
       },
     }
     if not address then return nil, err end

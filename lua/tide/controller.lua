@@ -198,6 +198,20 @@ end
 
 ---- start ---------------------------------------------------------------------------------------------------------
 
+---Has a machine fewer processors than workers, as far as nodes say which one is theirs?
+local function is_crowded(nodes, loaded)
+  local workers = {}
+  for _, node in ipairs(nodes) do
+    local machine <const> = loaded[node.name].machine
+    if machine and machine.processors > 0 then
+      local id <const> = machine.id ~= "" and machine.id or node.name
+      workers[id] = (workers[id] or 0) + node.workers
+      if workers[id] > machine.processors then return true end
+    end
+  end
+  return false
+end
+
 ---Loads the script on every node and starts the workers. Raises what goes wrong.
 function controller:start()
   local a = self.a
@@ -213,7 +227,7 @@ function controller:start()
       node.ranks[#node.ranks + 1] = rank
     end
   end
-  self.worker_count = rank
+  self.worker_count, self.crowded = rank, is_crowded(a.nodes, self.baseline)
   if a.examples then
     self.chunks = chunks.new(a.examples, {workers = rank, seed = a.seed, chunks = self.job.chunks})
   end
@@ -232,8 +246,8 @@ function controller:start()
       resume[i].passes = self.chunks and self.chunks:passed()
     end
     local answer, err = core.call(node.agent, {
-      op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, seed = a.seed, params = self.params,
-      tables = a.tables, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
+      op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded, seed = a.seed,
+      params = self.params, tables = a.tables, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
     if not answer then error(err, 0) end
     for i, address in ipairs(answer.addresses) do
       local r = node.ranks[i]

@@ -23,6 +23,7 @@ function core.members() end           --> {view=n, {id=,name=,state="up",store=,
 function core.links() end             --> array of tide_link_info fields, snake_case as in net.h
 function core.actors() end            --> array of {address="1:77", name=,type=,waits_for=,waits_s=,mailbox_messages=,...}
 function core.rss() end               --> bytes
+function core.machine() end           --> {id=, processors=}: the id is the same on all nodes of a machine; processors that this process may run on, 0: as many as it has threads (simulated)
 function core.memory() end            --> {cap_bytes=, used_bytes=, most_bytes=, tier="calm|tight|narrow|full|over", refused=}: the node's memory budget; nil without a cap
 function core.queue() end             --> {limit_bytes=, bytes=, most_bytes=, waits=}: this node's operations under way, now and ever, and fibers that had to wait for room; nil without a queue limit
 function core.ends(ids) end           --> true | nil, err: these members are about to end with their cluster: whoever of them goes has left, nobody takes its rows over; suspends until the controller has heard it, a second at most

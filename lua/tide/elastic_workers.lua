@@ -52,8 +52,8 @@ function elastic_workers.extend(controller)
       if answer then
         self.baseline[node.name] = answer
         answer, err = core.call(node.agent, {op = "start", run = self.a.run, job = self.a.job, ranks = node.ranks,
-          workers = #self.workers, seed = self.a.seed, params = self.params, tables = self.a.tables,
-          keeps = self.job.checkpoint ~= nil}, CALL_S)
+          workers = #self.workers, crowded = self.crowded, seed = self.a.seed, params = self.params,
+          tables = self.a.tables, keeps = self.job.checkpoint ~= nil}, CALL_S)
       end
       for i, rank in ipairs(node.ranks) do
         local w = self.workers[rank]

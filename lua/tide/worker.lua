@@ -15,6 +15,7 @@ local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and oth
 ---@class tide.worker
 ---@field rank integer 1..workers
 ---@field workers integer how many there were when it began
+---@field crowded boolean a machine has fewer processors than workers, as of the beginning of the run
 ---@field node string name of the node it runs on
 ---@field seed integer the job's seed; the same on all workers
 ---@field rng table generator seeded by job and rank
@@ -364,8 +365,9 @@ function worker.new(a)
   local rng = core.random(a.seed * 1000003 + a.rank)
   if resume.rng then rng:restore(resume.rng) end
   return setmetatable({
-    rank = a.rank, workers = a.workers, node = a.node, seed = a.seed, params = resume.params or a.params or {},
-    state = resume.state or {}, keeps = a.keeps, controller = a.controller, reports = 0, barriers = 0, arrivals = {},
+    rank = a.rank, workers = a.workers, crowded = a.crowded, node = a.node, seed = a.seed,
+    params = resume.params or a.params or {}, state = resume.state or {}, keeps = a.keeps, controller = a.controller,
+    reports = 0, barriers = 0, arrivals = {},
     waited_for = 0, holding = 0, clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0,
     partial = {}, spans = {}, progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(),
     stop_asked = false, rng = rng,

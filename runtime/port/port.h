@@ -75,6 +75,12 @@ struct tide_process_options {
     void *arg;
 };
 
+/* Where a process runs. */
+struct tide_machine {
+    char id[40]; /* the same for all its processes until it starts anew; "": each has its own */
+    unsigned processors; /* that this process may run on; 0: one for each thread (simulated) */
+};
+
 struct tide_port_ops {
     uint64_t (*now)(struct tide_port *);  /* monotonic ns; any thread */
     uint64_t (*wall)(struct tide_port *); /* ns since 1970, may jump; any thread */
@@ -117,6 +123,7 @@ struct tide_port_ops {
     int (*process_id)(struct tide_process *);
     void (*process_release)(struct tide_process *); /* after `ended` */
     int (*signal_watch)(struct tide_executor *, int signal, void (*fired)(void *arg, int signal), void *arg); /* arg NULL fn: stop watching */
+    void (*machine)(struct tide_port *, struct tide_machine *out);
     uint64_t (*memory_resident)(struct tide_port *); /* bytes */
     uint64_t (*memory_total)(struct tide_port *);    /* that this process may have at most; 0: not known */
     uint32_t (*user)(struct tide_port *);            /* uid of this process */

@@ -73,6 +73,18 @@ static void real_destroy(struct tide_port *port) {
     tide_free(port);
 }
 
+static void real_machine(struct tide_port *port, struct tide_machine *out) {
+    (void)port;
+    *out = (struct tide_machine){.processors = uv_available_parallelism()};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL) {
+        if (fscanf(file, "%39s", out->id) != 1) {
+            out->id[0] = 0;
+        }
+        (void)fclose(file);
+    }
+}
+
 /* The machine's, or less where a control group says so. */
 static uint64_t real_memory_total(struct tide_port *port) {
     (void)port;
@@ -140,6 +152,7 @@ static const struct tide_port_ops real_ops = {
     .process_id = tide__real_process_id,
     .process_release = tide__real_process_release,
     .signal_watch = tide__real_signal_watch,
+    .machine = real_machine,
     .memory_resident = real_memory_resident,
     .memory_total = real_memory_total,
     .user = real_user,

@@ -360,6 +360,11 @@ static int sim_signal_watch(struct tide_executor *e, int signal_number,
     return 0;
 }
 
+static void sim_machine(struct tide_port *port, struct tide_machine *out) {
+    (void)port;
+    *out = (struct tide_machine){.processors = 0};
+}
+
 static uint64_t sim_memory_total(struct tide_port *port) {
     (void)port;
     return 0;
@@ -412,6 +417,7 @@ static const struct tide_port_ops sim_ops = {
     .process_id = sim_process_id,
     .process_release = sim_process_release,
     .signal_watch = sim_signal_watch,
+    .machine = sim_machine,
     .memory_resident = sim_memory_resident,
     .memory_total = sim_memory_total,
     .environment = sim_environment,

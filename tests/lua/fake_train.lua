@@ -71,8 +71,8 @@ return function()
     interrupted = function() return 0 end, simulated = function() return false end,
     kernel = function() return nil, {name = "ENOENT", code = "T0901", message = "no such kernel"} end,
   }
-  f.reply = function(_, value)
-    if value.op == "load" then return {tables = {}, links = {}} end
+  f.reply = function(agent, value)
+    if value.op == "load" then return {tables = {}, links = {}, machine = f.machines and f.machines[agent]} end
     if value.op == "start" then
       local addresses = {}
       for i, rank in ipairs(value.ranks) do addresses[i] = "w:" .. rank end

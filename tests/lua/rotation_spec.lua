@@ -14,9 +14,9 @@ end)
 
 ---All workers, their visits in the order in which they were done, by a scheduler that draws whose turn it is. `plan`
 ---makes a plan: each worker has its own.
----@return table[] done visits, each with its epoch and rank
+---@return table[] done visits, each with its epoch, rank, round and whether its block goes on with another
 ---@return integer ahead columns that were asked for in the midst of a round
-local function run(plan, epochs, seed, moves, leave_at)
+local function run(plan, epochs, seed, moves, leave_at, joins)
   local workers <const>, rng <const> = plan().workers, random(seed)
   local came, users, homes, done, ahead = {}, {}, {}, {}, 0
 
@@ -42,39 +42,54 @@ local function run(plan, epochs, seed, moves, leave_at)
         homes[column] = rank
         if w.midst then ahead = ahead + 1 end
       end
-      local waited = false
-      return {wait = function()
+      local waited, here = false, false
+      local function look()
+        here = here or rng:below(2) == 0
+        return here
+      end
+      return {done = look, wait = function()
         assert.is_false(waited)
         waited = true
-        coroutine.yield "columns"
+        while not look() do coroutine.yield "columns" end
         return true
       end}
     end}
   end
 
-  local function use(rank, columns)
-    for _, column in ipairs(columns) do
-      assert.is_nil(users[column], "two workers use a column")
-      assert.is_true(not moves or homes[column] == rank)
-      users[column] = rank
+  local function use(rank, block)
+    for _, visit in ipairs(block) do
+      for _, column in ipairs(visit.columns) do
+        assert.is_true(users[column] == nil or users[column] == rank, "two workers use a column")
+        assert.is_true(not moves or homes[column] == rank)
+        users[column] = rank
+      end
     end
     coroutine.yield "works"
-    for _, column in ipairs(columns) do users[column] = nil end
+    for _, visit in ipairs(block) do
+      for _, column in ipairs(visit.columns) do users[column] = nil end
+    end
   end
 
   local function body(rank)
     local w <const> = worker_of(rank)
     local r <const> = rotation.new(w, {
       plan = plan(), epochs = epochs, columns = moves and table_of(rank, w) or nil,
-      keys = function(columns) return columns end,
-      block = function(epoch, visit)
-        return setmetatable({epoch = epoch, rank = rank}, {__index = visit})
+      keys = function(columns) return columns end, joins = joins,
+      block = function(epoch, visits)
+        local block = {}
+        for i, visit in ipairs(visits) do
+          block[i] = setmetatable({epoch = epoch, rank = rank, goes_on = i < #visits}, {__index = visit})
+        end
+        return block
       end})
     for epoch = 1, epochs do
       local n, round = 0, nil
       for block in r:epoch(epoch) do
-        use(rank, block.columns)
-        done[#done + 1] = block
+        use(rank, block)
+        for _, visit in ipairs(block) do
+          visit.round = r.current.round
+          done[#done + 1] = visit
+        end
         n = n + 1
         w.midst = r.current == round
         round = r.current
@@ -210,13 +225,14 @@ describe("column blocks that pass from worker to worker", function()
 end)
 
 describe("the tournament of buckets", function()
-  local function plan_of(workers, seed)
-    return function() return tournament.new(workers, seed or 5) end
+  local function plan_of(workers, whole)
+    return function() return tournament.new(workers, 5, whole) end
   end
 
   it("brings each two columns together once an epoch, in the hands of one worker", function()
-    for workers = 1, 9 do
-      local done <const>, times = run(plan_of(workers), 3, workers, true), {}
+    for case = 2, 19 do
+      local workers <const>, whole <const> = case // 2, case % 2 == 1
+      local done <const>, times = run(plan_of(workers, whole), 3, workers, true, nil, workers % 2 == 0), {}
       for _, visit in ipairs(done) do
         local a, b = table.unpack(visit.joined)
         local here = {}
@@ -226,14 +242,40 @@ describe("the tournament of buckets", function()
         assert.is_nil(times[pair], "twice: " .. pair)
         times[pair] = true
       end
-      local n <const> = tournament.new(workers, 5).column_count
+      local n <const> = tournament.new(workers, 5, whole).column_count
+      assert.equal(workers == 1 and 1 or whole and 2 * workers or 4 * workers, n)
       assert.equal(3 * n * (n + 1) // 2, #done)
     end
   end)
 
+  it("makes visits at once whose columns are there, unless somebody waits for one of these", function()
+    local function count(done)
+      local blocks, at, last = 0, {}, {}
+      for n, visit in ipairs(done) do
+        for _, column in ipairs(visit.columns) do last[visit.epoch .. ":" .. visit.round .. ":" .. column] = n end
+      end
+      for n, visit in ipairs(done) do
+        blocks = blocks + (visit.goes_on and 0 or 1)
+        at[visit.rank] = at[visit.rank] or tournament.new(4, 5)
+        local columns <const>, passed <const> = at[visit.rank]:columns(visit.epoch, visit.round, visit.rank)
+        for k = 1, visit.goes_on and passed or 0 do
+          assert.not_equal(n, last[visit.epoch .. ":" .. visit.round .. ":" .. columns[k]])
+        end
+      end
+      return blocks
+    end
+    for seed = 1, 5 do
+      local alone <const>, joined <const> = run(plan_of(4), 3, seed, true), run(plan_of(4), 3, seed, true, nil, true)
+      assert.equal(#alone, #joined)
+      assert.equal(#alone, count(alone))
+      assert.is_true(count(joined) < 2 / 3 * #joined)
+    end
+  end)
+
   it("lets every worker keep one of its two buckets, from epoch to epoch too", function()
-    for workers = 2, 9 do
-      local plan <const> = tournament.new(workers, 3)
+    for case = 4, 19 do
+      local workers <const>, whole <const> = case // 2, case % 2 == 1
+      local plan <const> = tournament.new(workers, 3, whole)
       local held = {}
       for epoch = 1, 4 do
         for round = 0, plan.rounds - 1 do
@@ -241,7 +283,7 @@ describe("the tournament of buckets", function()
             local kept = 0
             local columns <const> = plan:columns(epoch, round, rank)
             for _, column in ipairs(columns) do kept = kept + (held[column] == rank and 1 or 0) end
-            assert.is_true(kept >= 2 or not next(held))
+            assert.is_true(kept >= #columns // 2 or not next(held))
           end
           held = {}
           for rank = 1, workers do

@@ -192,6 +192,22 @@ describe("the controller of a run", function()
     for rank = 1, 3 do assert.equal(1, #sent_to("w:" .. rank, "go")) end
   end)
 
+  it("tells workers whether a machine has fewer processors than workers", function()
+    local function crowded(one, other)
+      fresh()
+      fake.machines = {["a:1"] = one, ["a:2"] = other}
+      return start_controller().crowded
+    end
+    local function machine(id, processors) return {id = id, processors = processors} end
+    assert.is_true(crowded(machine("x", 2), machine("x", 2))) -- two workers and one
+    assert.is_false(crowded(machine("x", 2), machine("y", 2)))
+    assert.is_false(crowded(machine("x", 3), machine("x", 3)))
+    assert.is_true(crowded(machine("x", 1), machine("y", 8)))
+    assert.is_false(crowded(machine("", 2), machine("", 1))) -- each its own
+    assert.is_false(crowded(machine("", 0), machine("", 0))) -- simulated
+    assert.is_false(crowded(nil, machine("x", 1)))           -- does not say
+  end)
+
   it("sums reports, asks on_report, and answers only when all have reported", function()
     local c = start_controller()
     from(c, 1, {op = "report", id = 1, fields = {loss = 1, examples = 10, note = "x"}})

@@ -423,6 +423,10 @@ static void the_process_knows_its_memory_and_environment(void **state) {
     assert_true(port->seed != 0 && !port->simulated);
     assert_true(port->ops->entropy(port) != port->ops->entropy(port));
     assert_true(port->ops->memory_resident(port) > 100000);
+    struct tide_machine machine;
+    port->ops->machine(port, &machine);
+    assert_true(machine.processors >= 1);
+    assert_int_equal(strlen(machine.id), 36);
     assert_non_null(port->ops->environment(port, "PATH"));
     assert_null(port->ops->environment(port, "TIDE_NO_SUCH_NAME"));
     uint64_t now = port->ops->now(port);

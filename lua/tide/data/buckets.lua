@@ -9,17 +9,18 @@ local tournament = require "tide.data.tournament"
 
 local buckets = {}
 
----@class tide.data.bucket_pair
+---@class tide.data.bucket_pair one pair, or several that can be trained on at once
 ---@field triples table u32 tensor n x 3; first (0) and count of those that are trained on: all
 ---@field seed integer for their order and draws
 
 ---Columns of entities, by slots of their table: so the rows of a bucket have one node as their home, which is asked for
 ---all of them at once.
-local function columns_of(entities, entity_count, column_count)
-  local column_of, bucket_count <const> = {}, (column_count + 1) // 2
+local function columns_of(entities, entity_count, plan)
+  local column_of, parts <const> = {}, plan.parts
+  local bucket_count <const> = plan.column_count // parts
   for entity = 0, entity_count - 1 do
     local slot <const> = entities and entities:slot(entity) or entity
-    column_of[entity] = (2 * (slot % bucket_count) + slot // bucket_count % 2) % column_count
+    column_of[entity] = parts * (slot % bucket_count) + slot // bucket_count % parts
   end
   return column_of
 end
@@ -60,8 +61,8 @@ end
 ---  triples: those of all workers; entities: the table whose rows move; epochs: number of the last one
 ---@return tide.data.rotation its blocks are pairs of buckets
 function buckets.new(w, o)
-  local plan <const> = tournament.new(w.workers, w.seed)
-  local column_of <const> = columns_of(o.entities, o.entity_count, plan.column_count)
+  local plan <const> = tournament.new(w.workers, w.seed, w.crowded)
+  local column_of <const> = columns_of(o.entities, o.entity_count, plan)
   local all <const>, offsets <const>, ends <const> = sorted(o.triples, column_of, plan.column_count)
 
   ---Entities of `column` in the triples that join it with `partner`.
@@ -72,8 +73,13 @@ function buckets.new(w, o)
     return ends:slice(2 * first + (column < partner and 0 or count) + 1, count)
   end
 
+  local function triples_of(visit)
+    local at <const> = place(visit.joined[1], visit.joined[2])
+    return all:slice(offsets[at] + 1, offsets[at + 1] - offsets[at])
+  end
+
   return rotation.new(w, {
-    plan = plan, epochs = o.epochs, columns = o.entities,
+    plan = plan, epochs = o.epochs, columns = o.entities, joins = true,
     keys = function(columns, visits)
       local wanted, parts = {}, {}
       for _, column in ipairs(columns) do wanted[column] = true end
@@ -84,11 +90,13 @@ function buckets.new(w, o)
       end
       return tensor.join(parts)
     end,
-    block = function(epoch, visit)
-      local at <const> = place(visit.joined[1], visit.joined[2])
-      local count <const> = offsets[at + 1] - offsets[at]
-      return {triples = all:slice(offsets[at] + 1, count), first = 0, count = count,
-              seed = core.random((w.seed * 1000003 + epoch) * 4294967296 + at):below(1 << 53)}
+    block = function(epoch, visits)
+      local slices = {}
+      for i, visit in ipairs(visits) do slices[i] = triples_of(visit) end
+      local triples <const> = #slices == 1 and slices[1] or tensor.join(slices)
+      local joined <const> = visits[1].joined
+      return {triples = triples, first = 0, count = triples:rows(),
+              seed = core.random((w.seed * 1000003 + epoch) * 4294967296 + place(joined[1], joined[2])):below(1 << 53)}
     end})
 end
 

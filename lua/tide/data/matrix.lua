@@ -254,8 +254,8 @@ return function(data)
         for i, column in ipairs(columns) do ranges[i] = range_tensor(side(self.cols, blocks, column)) end
         return tensor.join(ranges)
       end,
-      block = function(epoch, visit)
-        local row <const>, column <const> = visit.row, visit.column
+      block = function(epoch, visits)
+        local row <const>, column <const> = visits[1].row, visits[1].column
         local made <const>, loaded <const> = new_block(self, "train", row, column, column)
         made.column = column
         made.col_first, made.col_count = side(loaded.cols, blocks, column)

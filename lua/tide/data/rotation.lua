@@ -3,8 +3,9 @@
 -- tournament for what joins columns with each other (tournament.lua).
 --
 -- In a round of the plan a worker has some columns, and then others. Nobody waits at the end of a round: when a worker
--- is done with the first of its columns it comes to a barrier and goes on with the others, and so with each. Who has a
--- column next uses it when the barrier has passed to which its former holder came when it was done with it. Columns
+-- is done with the first of its columns it comes to a barrier and goes on with the others, and so with each that passes
+-- on. Who has a column next uses it when the barrier has passed to which its former holder came when it was done with
+-- it. Columns
 -- that move are asked for as soon as that is so, which is looked at between blocks, so they travel while other blocks
 -- are worked on. A worker waits when it needs a column that has not come.
 local core = require "tide.core"
@@ -12,8 +13,9 @@ local core = require "tide.core"
 ---@class tide.data.plan who has which columns when: the same on all workers, and as many columns for each
 ---@field workers integer
 ---@field rounds integer of an epoch
----@field columns fun(self, epoch: integer, round: integer, rank: integer): integer[] in the order in which the worker
----  is done with them; epochs and ranks from 1, rounds from 0
+---@field columns fun(self, epoch: integer, round: integer, rank: integer): integer[], integer|nil in the order in which
+---  the worker is done with them; how many of them, the first ones, pass on to others (all); epochs and ranks from 1,
+---  rounds from 0
 ---@field visits fun(self, epoch: integer, round: integer, rank: integer): tide.data.visit[]
 ---@class tide.data.visit
 ---@field columns integer[] what it uses
@@ -24,14 +26,15 @@ rotation.__index = rotation
 
 ---@param w tide.worker
 ---@param o {plan: tide.data.plan, epochs?: integer, columns?: table, keys?: (fun(columns: integer[],
----  visits: tide.data.visit[]): table), block?: (fun(epoch: integer, visit: tide.data.visit): any)}
+---  visits: tide.data.visit[]): table), joins?: boolean, block?: (fun(epoch: integer, visits: tide.data.visit[]): any)}
 ---  epochs: number of the last one, else the columns of an epoch are asked for when it begins; columns: the table of
 ---  columns, if they move to who uses them, and keys: those of some columns that the visits of a round use; block: what
----  is iterated over, else the visits
+---  is iterated over, else the lists of visits, which are of one each; joins: or of more, those that can be made at
+---  once and let nobody wait for a column
 ---@return tide.data.rotation
 function rotation.new(w, o)
   return setmetatable({w = w, plan = o.plan, epochs = o.epochs or 0, columns = o.columns, keys = o.keys,
-                       block = o.block}, rotation)
+                       joins = o.joins, block = o.block}, rotation)
 end
 
 ---Which of its holder's columns each one is, in the order in which it is done with them. The worker's own have no turn.
@@ -39,7 +42,8 @@ local function turns_of(self, group)
   local turn = {}
   for rank = 1, self.plan.workers do
     if rank ~= self.w.rank then
-      for k, column in ipairs(self.plan:columns(group.epoch, group.round, rank)) do turn[column] = k end
+      local columns <const> = self.plan:columns(group.epoch, group.round, rank)
+      for k = 1, group.passed do turn[columns[k]] = k end
     end
   end
   return turn
@@ -48,14 +52,18 @@ end
 ---What this worker does in a round.
 ---@param former table|nil the round before
 local function group_of(self, epoch, round, former)
+  local columns <const>, passed <const> = self.plan:columns(epoch, round, self.w.rank)
   local group <const> = {
-    epoch = epoch, round = round, visits = self.plan:visits(epoch, round, self.w.rank),
-    columns = self.plan:columns(epoch, round, self.w.rank), left = {}, -- visits to each column
-    arrivals = {}, behind = former and former.arrivals,                -- the k-th: its worker is done with k columns
+    epoch = epoch, round = round, visits = self.plan:visits(epoch, round, self.w.rank), columns = columns,
+    passed = passed or #columns, left = {},             -- visits to each column that passes on
+    arrivals = {}, behind = former and former.arrivals, -- the k-th: its worker is done with k columns
     turn = former and turns_of(self, former) or {}, coming = {},
   }
+  for k = 1, group.passed do group.left[columns[k]] = 0 end
   for _, visit in ipairs(group.visits) do
-    for _, column in ipairs(visit.columns) do group.left[column] = (group.left[column] or 0) + 1 end
+    for _, column in ipairs(visit.columns) do
+      group.left[column] = group.left[column] and group.left[column] + 1
+    end
   end
   return group
 end
@@ -73,20 +81,24 @@ local function arrive(self, group)
   group.arrivals[#group.arrivals + 1] = self.w:barrier("block", nil, {async = true})
 end
 
----One visit more is made; the worker may be done with some of its columns.
-local function leave(self, group, visit)
+---One visit more is made: with how many of the columns that pass on is the worker done?
+local function count_visit(group, visit)
+  local done = 0
   for _, column in ipairs(visit.columns) do
-    group.left[column] = group.left[column] - 1
-    if group.left[column] == 0 then arrive(self, group) end
+    local left <const> = group.left[column]
+    if left then
+      group.left[column] = left - 1
+      if left == 1 then done = done + 1 end
+    end
   end
+  return done
 end
 
 local function begin(self, epoch, round)
   local former <const>, next_one <const> = self.current, self.following
-  while former and #former.arrivals < #former.columns and self.plan.workers > 1 do -- left early
-    arrive(self, former)
-  end
   local expected <const> = next_one and next_one.epoch == epoch and next_one.round == round
+  if former and not expected then former.passed = #former.columns end -- left early: who has what then is not known
+  while former and #former.arrivals < former.passed and self.plan.workers > 1 do arrive(self, former) end
   self.current = expected and next_one or group_of(self, epoch, round, former)
   self.following = following(self, self.current)
 end
@@ -110,7 +122,15 @@ local function ask(self, group)
   for _, column in ipairs(free) do group.coming[column] = coming end
 end
 
----Before a block: waits until its columns are free and here.
+---Waits until what was asked for is here.
+local function wait_for(coming)
+  if coming.here then return end
+  local ok, err = coming.ticket:wait()
+  if not ok then error(err, 0) end
+  coming.here = true
+end
+
+---Before a visit: waits until its columns are free and here.
 local function enter(self, group, visit)
   for _, column in ipairs(visit.columns) do
     local turn <const> = group.turn[column]
@@ -121,14 +141,32 @@ local function enter(self, group, visit)
   end
   ask(self, group)
   ask(self, self.following)
-  for _, column in ipairs(self.columns and visit.columns or {}) do
+  for _, column in ipairs(self.columns and visit.columns or {}) do wait_for(group.coming[column]) end
+end
+
+---Would enter() not wait?
+local function may_enter(self, group, visit)
+  for _, column in ipairs(visit.columns) do
     local coming <const> = group.coming[column]
-    if not coming.here then
-      local ok, err = coming.ticket:wait()
-      if not ok then error(err, 0) end
-      coming.here = true
+    if not is_free(self, group, column) or self.columns and not (coming and (coming.here or coming.ticket:done())) then
+      return false
     end
   end
+  return true
+end
+
+---The visits of a block from `at` on, and with how many columns the worker is done after them.
+local function visits_from(self, group, at)
+  local visits = {}
+  local done
+  repeat
+    local visit <const> = group.visits[at + #visits]
+    enter(self, group, visit)
+    visits[#visits + 1] = visit
+    done = count_visit(group, visit)
+    local next_one <const> = group.visits[at + #visits]
+  until done > 0 or not self.joins or not next_one or not may_enter(self, group, next_one)
+  return visits, done
 end
 
 ---The blocks of one epoch: `for block in rotation:epoch(n) do ... end`. All workers go through the same epochs. At the
@@ -137,19 +175,22 @@ end
 ---@return fun(): any
 function rotation:epoch(epoch)
   begin(self, epoch, 0)
-  local at = 0
+  local at, done = 1, 0
   return function()
     local group = self.current
-    if group.visits[at] then leave(self, group, group.visits[at]) end
-    at = at + 1
+    for _ = 1, done do arrive(self, group) end
     if not group.visits[at] then
-      if group.round + 1 == self.plan.rounds then return ask(self, self.following) end
+      if group.round + 1 == self.plan.rounds then
+        done = 0
+        return ask(self, self.following)
+      end
       begin(self, epoch, group.round + 1)
       group, at = self.current, 1
     end
-    local visit <const> = group.visits[at]
-    enter(self, group, visit)
-    return self.block and self.block(epoch, visit) or visit
+    local visits
+    visits, done = visits_from(self, group, at)
+    at = at + #visits
+    return self.block and self.block(epoch, visits) or visits
   end
 end
 

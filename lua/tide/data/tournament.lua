@@ -7,21 +7,25 @@
 -- buckets, make up circles: along these each worker keeps one bucket and gets the other from its neighbour.
 --
 -- A bucket has two halves, of which one travels while the other is worked on. They are the columns of the plan: 2 b and
--- 2 b + 1 those of bucket b. A single worker has one column, and all in it.
+-- 2 b + 1 those of bucket b. Where workers share processors, one that waits lets others work: buckets are not cut. A
+-- single worker has one column, and all in it.
 local core = require "tide.core"
 local schedule = require "tide.data.schedule"
 
 ---@class tide.data.tournament : tide.data.plan
 ---@field column_count integer
+---@field parts integer columns of a bucket
 local tournament = {}
 tournament.__index = tournament
 
 ---@param workers integer
 ---@param seed integer the same on all workers
+---@param whole? boolean buckets are not cut
 ---@return tide.data.tournament
-function tournament.new(workers, seed)
-  return setmetatable({workers = workers, rounds = 2 * workers - 1, column_count = workers > 1 and 4 * workers or 1,
-                       seed = seed, epochs = {}}, tournament)
+function tournament.new(workers, seed, whole)
+  local parts <const> = (whole or workers == 1) and 1 or 2
+  return setmetatable({workers = workers, rounds = 2 * workers - 1, parts = parts, seed = seed, epochs = {},
+                       column_count = workers > 1 and 2 * workers * parts or 1}, tournament)
 end
 
 ---Whom bucket `x` meets in a round of the circle method: the last bucket stands still, the others go round it.
@@ -82,8 +86,11 @@ end
 
 function tournament:columns(epoch, round, rank)
   if self.workers == 1 then return {0} end
-  local x <const>, y <const> = buckets_of(self, epoch, round, rank)
-  return {2 * x, 2 * x + 1, 2 * y, 2 * y + 1}
+  local columns = {}
+  for _, bucket in ipairs {buckets_of(self, epoch, round, rank)} do
+    for part = 0, self.parts - 1 do columns[#columns + 1] = self.parts * bucket + part end
+  end
+  return columns, self.parts
 end
 
 ---@class tide.data.tournament.visit : tide.data.visit
@@ -93,17 +100,18 @@ end
 ---@return tide.data.tournament.visit[]
 function tournament:visits(epoch, round, rank)
   if self.workers == 1 then return {{joined = {0, 0}, columns = {0}}} end
-  local x1 <const>, x2 <const>, y1 <const>, y2 <const> = table.unpack(self:columns(epoch, round, rank))
+  local columns <const> = self:columns(epoch, round, rank)
+  local gone <const>, kept <const> = {table.unpack(columns, 1, self.parts)}, {table.unpack(columns, self.parts + 1)}
   local list = {}
-  local function visit(columns, ...)
-    for _, joined in ipairs {...} do list[#list + 1] = {joined = joined, columns = columns} end
+  local function visit(a, b, ...) list[#list + 1] = {joined = {a, b}, columns = {a, b, ...}} end
+  local function inside(bucket, i) -- once an epoch
+    for k = i, round == 0 and self.parts or 0 do visit(bucket[i], bucket[k]) end
   end
-  local inside <const> = round == 0 -- once an epoch
-  visit({x1, y1}, {x1, y1})
-  visit({x1, y1, y2}, {x1, y2})
-  if inside then visit({x1, x2, y1, y2}, {x1, x1}, {x1, x2}) end
-  visit({x2, y1, y2}, {x2, y1}, {x2, y2})
-  if inside then visit({x2, y1, y2}, {x2, x2}, {y1, y1}, {y1, y2}, {y2, y2}) end
+  for i, column in ipairs(gone) do
+    for k, other in ipairs(kept) do visit(column, other, table.unpack(kept, 1, k - 1)) end
+    inside(gone, i)
+  end
+  for i = 1, self.parts do inside(kept, i) end
   return list
 end
 
