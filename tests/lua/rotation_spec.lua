@@ -18,7 +18,7 @@ end)
 ---@return integer ahead columns that were asked for in the midst of a round
 local function run(plan, epochs, seed, moves, leave_at, joins)
   local workers <const>, rng <const> = plan().workers, random(seed)
-  local came, users, homes, done, ahead = {}, {}, {}, {}, 0
+  local came, users, homes, asked, done, ahead = {}, {}, {}, {}, {}, 0
 
   local function worker_of(rank)
     local w = {rank = rank, seed = 5, barriers = 0}
@@ -39,7 +39,9 @@ local function run(plan, epochs, seed, moves, leave_at, joins)
     return {localize = function(_, columns)
       for _, column in ipairs(columns) do
         assert.is_true(users[column] == nil or users[column] == rank, "asked for while another one uses it")
+        if homes[column] ~= rank then asked[column] = {} end -- rows of former stays are elsewhere
         homes[column] = rank
+        for _, name in ipairs(columns.visits[column]) do asked[column][name] = true end
         if w.midst then ahead = ahead + 1 end
       end
       local waited, here = false, false
@@ -56,8 +58,13 @@ local function run(plan, epochs, seed, moves, leave_at, joins)
     end}
   end
 
+  local function name_of(visit) return visit.joined and table.concat(visit.joined, "-") or visit.row end
+
   local function use(rank, block)
     for _, visit in ipairs(block) do
+      for _, column in ipairs(moves and (visit.joined or visit.columns) or {}) do
+        assert.is_true(asked[column][name_of(visit)], "not asked for what the visit uses")
+      end
       for _, column in ipairs(visit.columns) do
         assert.is_true(users[column] == nil or users[column] == rank, "two workers use a column")
         assert.is_true(not moves or homes[column] == rank)
@@ -74,7 +81,15 @@ local function run(plan, epochs, seed, moves, leave_at, joins)
     local w <const> = worker_of(rank)
     local r <const> = rotation.new(w, {
       plan = plan(), epochs = epochs, columns = moves and table_of(rank, w) or nil,
-      keys = function(columns) return columns end, joins = joins,
+      keys = function(columns, visits_of)
+        local visits = {}
+        for _, column in ipairs(columns) do
+          visits[column] = {}
+          for i, visit in ipairs(visits_of(column)) do visits[column][i] = name_of(visit) end
+        end
+        columns.visits = visits
+        return columns
+      end, joins = joins,
       block = function(epoch, visits)
         local block = {}
         for i, visit in ipairs(visits) do

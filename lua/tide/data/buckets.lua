@@ -80,13 +80,14 @@ function buckets.new(w, o)
 
   return rotation.new(w, {
     plan = plan, epochs = o.epochs, columns = o.entities, joins = true,
-    keys = function(columns, visits)
-      local wanted, parts = {}, {}
-      for _, column in ipairs(columns) do wanted[column] = true end
-      for _, visit in ipairs(visits) do
-        local a <const>, b <const> = visit.joined[1], visit.joined[2]
-        if wanted[a] then parts[#parts + 1] = entities_of(a, b) end
-        if wanted[b] and a ~= b then parts[#parts + 1] = entities_of(b, a) end
+    keys = function(columns, visits_of)
+      local parts = {}
+      for _, column in ipairs(columns) do
+        for _, visit in ipairs(visits_of(column)) do
+          local a <const>, b <const> = visit.joined[1], visit.joined[2]
+          if a == column then parts[#parts + 1] = entities_of(a, b) end
+          if b == column and a ~= b then parts[#parts + 1] = entities_of(b, a) end
+        end
       end
       return tensor.join(parts)
     end,

@@ -26,11 +26,12 @@ rotation.__index = rotation
 
 ---@param w tide.worker
 ---@param o {plan: tide.data.plan, epochs?: integer, columns?: table, keys?: (fun(columns: integer[],
----  visits: tide.data.visit[]): table), joins?: boolean, block?: (fun(epoch: integer, visits: tide.data.visit[]): any)}
+---  visits_of: fun(column: integer): tide.data.visit[]): table), joins?: boolean,
+---  block?: (fun(epoch: integer, visits: tide.data.visit[]): any)}
 ---  epochs: number of the last one, else the columns of an epoch are asked for when it begins; columns: the table of
----  columns, if they move to who uses them, and keys: those of some columns that the visits of a round use; block: what
----  is iterated over, else the lists of visits, which are of one each; joins: or of more, those that can be made at
----  once and let nobody wait for a column
+---  columns, if they move to who uses them, and keys: those of some columns that come, or of them what the worker's
+---  visits use until a column passes on; block: what is iterated over, else the lists of visits, which are of one each;
+---  joins: or of more, those that can be made at once and let nobody wait for a column
 ---@return tide.data.rotation
 function rotation.new(w, o)
   return setmetatable({w = w, plan = o.plan, epochs = o.epochs or 0, columns = o.columns, keys = o.keys,
@@ -51,13 +52,14 @@ end
 
 ---What this worker does in a round.
 ---@param former table|nil the round before
-local function group_of(self, epoch, round, former)
+---@param follows boolean the worker makes all visits of that one, so what it keeps is what the plan says
+local function group_of(self, epoch, round, former, follows)
   local columns <const>, passed <const> = self.plan:columns(epoch, round, self.w.rank)
   local group <const> = {
     epoch = epoch, round = round, visits = self.plan:visits(epoch, round, self.w.rank), columns = columns,
     passed = passed or #columns, left = {},             -- visits to each column that passes on
     arrivals = {}, behind = former and former.arrivals, -- the k-th: its worker is done with k columns
-    turn = former and turns_of(self, former) or {}, coming = {},
+    turn = former and turns_of(self, former) or {}, coming = {}, kept = follows and former.coming or {},
   }
   for k = 1, group.passed do group.left[columns[k]] = 0 end
   for _, visit in ipairs(group.visits) do
@@ -68,12 +70,36 @@ local function group_of(self, epoch, round, former)
   return group
 end
 
+---The round behind one, and its epoch; nil: none whose columns may be asked for before it begins.
+local function next_round(self, epoch, round)
+  if round + 1 < self.plan.rounds then return epoch, round + 1 end
+  if epoch < self.epochs then return epoch + 1, 0 end
+  return nil
+end
+
 ---The round after `group`, if its columns may be asked for before it begins.
 local function following(self, group)
-  local epoch, round = group.epoch, group.round + 1
-  if round == self.plan.rounds then epoch, round = epoch + 1, 0 end
-  if epoch > group.epoch and epoch > self.epochs then return nil end
-  return group_of(self, epoch, round, group)
+  local epoch <const>, round <const> = next_round(self, group.epoch, group.round)
+  return epoch and group_of(self, epoch, round, group, true)
+end
+
+local function contains(list, value)
+  for _, v in ipairs(list) do
+    if v == value then return true end
+  end
+  return false
+end
+
+---The visits to a column from `group` on, for as long as the worker keeps it.
+local function visits_of(self, group, column)
+  local list, epoch, round, rank = {}, group.epoch, group.round, self.w.rank
+  repeat
+    for _, visit in ipairs(self.plan:visits(epoch, round, rank)) do
+      if contains(visit.columns, column) then list[#list + 1] = visit end
+    end
+    epoch, round = next_round(self, epoch, round)
+  until not epoch or not contains(self.plan:columns(epoch, round, rank), column)
+  return list
 end
 
 local function arrive(self, group)
@@ -99,14 +125,14 @@ local function begin(self, epoch, round)
   local expected <const> = next_one and next_one.epoch == epoch and next_one.round == round
   if former and not expected then former.passed = #former.columns end -- left early: who has what then is not known
   while former and #former.arrivals < former.passed and self.plan.workers > 1 do arrive(self, former) end
-  self.current = expected and next_one or group_of(self, epoch, round, former)
+  self.current = expected and next_one or group_of(self, epoch, round, former, false)
   self.following = following(self, self.current)
 end
 
----Does nobody else use the column any more? What the worker keeps is its own since it was free for the round before.
+---Does nobody else use the column any more? What the worker keeps is its own, and was asked for when it came.
 local function is_free(self, group, column)
   local turn <const> = group.turn[column]
-  if not turn then return group == self.current or self.current.coming[column] ~= nil end
+  if not turn then return group == self.current end
   return group.behind[turn] ~= nil and group.behind[turn]:done()
 end
 
@@ -115,10 +141,12 @@ local function ask(self, group)
   if not self.columns or not group then return end
   local free = {}
   for _, column in ipairs(group.columns) do
+    if not group.coming[column] and not group.turn[column] then group.coming[column] = group.kept[column] end
     if not group.coming[column] and is_free(self, group, column) then free[#free + 1] = column end
   end
   if #free == 0 then return end
-  local coming <const> = {ticket = self.columns:localize(self.keys(free, group.visits), {async = true}), here = false}
+  local keys <const> = self.keys(free, function(column) return visits_of(self, group, column) end)
+  local coming <const> = {ticket = self.columns:localize(keys, {async = true}), here = false}
   for _, column in ipairs(free) do group.coming[column] = coming end
 end
 
