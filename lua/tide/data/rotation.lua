@@ -5,9 +5,8 @@
 -- In a round of the plan a worker has some columns, and then others. Nobody waits at the end of a round: when a worker
 -- is done with the first of its columns it comes to a barrier and goes on with the others, and so with each that passes
 -- on. Who has a column next uses it when the barrier has passed to which its former holder came when it was done with
--- it. Columns
--- that move are asked for as soon as that is so, which is looked at between blocks, so they travel while other blocks
--- are worked on. A worker waits when it needs a column that has not come.
+-- it. Columns that move are asked for as soon as that is so, which is looked at between blocks, so they travel while
+-- other blocks are worked on. A worker waits when it needs a column that has not come.
 local core = require "tide.core"
 
 ---@class tide.data.plan who has which columns when: the same on all workers, and as many columns for each
