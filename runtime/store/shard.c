@@ -492,11 +492,10 @@ int tide__job_make_fresh(struct tide__job *job) {
 static void read_fresh(struct tide__job *job) {
     struct tide_table *table = job->table;
     uint32_t *at = tide_alloc(job->count * sizeof *at);
-    size_t count = 0, next_miss = 0;
-    for (uint32_t i = 0; at && i < job->count; i++) {
-        if (next_miss < job->misses.count && job->misses.at[next_miss] == i) {
-            next_miss++;
-        } else if (tide__resubscribe(job, i)) {
+    size_t count = 0;
+    struct answered pushed = {.job = job};
+    for (uint32_t i = 0; at && (i = next_answered(&pushed)) != UINT32_MAX;) {
+        if (tide__resubscribe(job, i)) {
             at[count++] = i;
         }
     }

@@ -86,22 +86,22 @@ static int add(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
     return 0;
 }
 
-/* Is the node to be told of the next change, and has not missed one? */
-static bool is_up_to_date(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
-    const struct tide__node_set *set = tide__node_set_find(&subs->sets, key);
-    const int at = set ? tide__node_set_at(set, node) : -1;
-    return at >= 0 && at < set->first;
-}
-
-/* As add(), of a node that reads the row now: what it was not told of yet, it need not be. */
-static int renew(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
+/* The origin of a push reads the row now, if it has missed a change and there is room for the row:
+ * what it was not told of yet, it need not be. */
+static bool renew(struct tide__subscriptions *subs, struct tide__job *job, uint64_t key) {
     struct tide__node_set *set = tide__node_set_find(&subs->sets, key);
-    const int at = set ? tide__node_set_at(set, node) : -1;
+    const int at = set ? tide__node_set_at(set, job->origin) : -1;
+    if ((at >= 0 && at < set->first) || tide__job_make_fresh(job)) {
+        return false;
+    }
+    if (TIDE_MUTANT(share_fresh_unsubscribed)) {
+        return true;
+    }
     if (at < 0) {
-        return add(subs, key, node);
+        return add(subs, key, job->origin) == 0;
     }
     await_change(subs, set, (unsigned)at);
-    return 0;
+    return true;
 }
 
 /* Fires all but `except`. True: the fiber has something to tell. */
@@ -182,14 +182,11 @@ int tide__subscribe_of(const struct tide__job *job, uint32_t index) {
 bool tide__resubscribe(struct tide__job *job, uint32_t index) {
     struct tide_table *table = job->table;
     struct tide__shared *s = tide__shared_of(table);
-    const uint64_t key = tide__job_key_at(job, index);
     if (!s || job->origin == tide__store_self(table->store) || TIDE_BUGGIFY(row_kept_back)) {
         return false;
     }
     tide_lock(&s->subscriptions->lock);
-    const bool fresh =
-        !is_up_to_date(s->subscriptions, key, job->origin) && tide__job_make_fresh(job) == 0 &&
-        (TIDE_MUTANT(share_fresh_unsubscribed) || renew(s->subscriptions, key, job->origin) == 0);
+    const bool fresh = renew(s->subscriptions, job, tide__job_key_at(job, index));
     tide_unlock(&s->subscriptions->lock);
     if (fresh) {
         job->fresh[index] = 1;

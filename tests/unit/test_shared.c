@@ -388,7 +388,7 @@ static void a_worker_sees_its_pushes_while_copies_come_and_go(void **state) {
     copies_come_and_go(false, NULL, &(struct work){.seed = 1});
     copies_come_and_go(false, NULL, &(struct work){.seed = 2, .technique = TIDE_RELOCATE});
     static const char *const sites[] = {"shared_late", "subscription_refused", "row_kept_back"};
-    for (uint64_t seed = 1; seed <= 24; seed++) {
+    for (uint64_t seed = 1; seed <= 36; seed++) {
         const char *site = sites[seed % TIDE_COUNT(sites)];
         copies_come_and_go(true, site, &(struct work){.seed = seed});
         copies_come_and_go(true, site, &(struct work){.seed = seed, .technique = TIDE_RELOCATE});
