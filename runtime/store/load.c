@@ -33,9 +33,9 @@ void tide__load_served(struct tide__job *job) {
     struct tide_store *store = table->store;
     uint64_t here = 0;
     for (size_t i = 0; i < job->count; i++) {
-        struct tide__slot *slot = &table->slots[tide__slot_of(table, tide__job_key_at(job, i))];
-        if (atomic_load_explicit(&slot->route, memory_order_relaxed) & TIDE__MINE) {
-            add(&slot->served, 1);
+        const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, i));
+        if (atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed) & TIDE__MINE) {
+            add(&table->served[slot], 1);
             here++;
         }
     }

@@ -197,6 +197,6 @@ void tide_table_slot_homes(struct tide_table *table, uint16_t *homes) {
 
 void tide_table_slot_served(struct tide_table *table, uint64_t *served) {
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        served[s] = atomic_load_explicit(&table->slots[s].served, memory_order_relaxed);
+        served[s] = atomic_load_explicit(&table->served[s], memory_order_relaxed);
     }
 }

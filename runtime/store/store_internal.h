@@ -100,7 +100,6 @@ struct tide__slot {
                               tide__hash, under the latch */
     atomic_uint route;
     struct tide_lock latch;
-    atomic_uint_fast64_t served; /* keys of others' operations that came here; written by the I/O thread */
 };
 
 /* ---- counters: padded stripes, one a thread as far as they go ---- */
@@ -156,6 +155,9 @@ struct tide_table {
     atomic_uint_fast64_t index_bytes;
     struct tide__slab slab;
     struct tide__slot slots[TIDE_SLOT_COUNT];
+    /* by slot: keys of others' operations that came here; the I/O thread's, and not among the slots,
+     * which workers read all the time */
+    atomic_uint_fast64_t served[TIDE_SLOT_COUNT];
     struct tide__stripe stripes[TIDE__STRIPES];
     struct tide__heat *heat;    /* heat.h: the keys that workers of this node access most; constant */
     atomic_uint_fast64_t waits[2][TIDE_WAIT_BUCKETS]; /* of pulls, of pushes: ticket.c */
@@ -837,9 +839,9 @@ struct tide_store {
     atomic_int fenced; /* this node was declared dead: EFENCED; or left: ECLOSED */
     struct tide__replication *replication; /* replica.h; made with the first table with copies */
     atomic_uint_fast64_t serve_ns; /* what a key of others takes besides its work: load.c */
-    atomic_uint_fast64_t busy_ns, served_keys, served_messages; /* load.c; written by the I/O thread */
 
     /* I/O thread */
+    atomic_uint_fast64_t busy_ns, served_keys, served_messages; /* load.c; any thread reads */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
     unsigned members_end; /* above the highest member that was ever seen; clients apart */
     bool told_dead[65536];       /* a home said so: what it still sends of rows is too late */
