@@ -6,23 +6,33 @@
  *            (Kingma, Ba 2015, algorithm 1; mh, vh divided by 1 - b^t)
  * State behind the values: adagrad s; adam m, v and the number of steps as a float (it stops at
  * 2^24, where the correction has long been 1). Deltas come from callers and from messages at any
- * alignment, hence the vectors of four with alignment 1; compilers fuse two of them where the
- * machine has wider ones.
+ * alignment, hence the vectors with alignment 1. Adagrad and adam wait for square roots and
+ * divisions, so there are two instances of each, one for processors that take eight at a time; no
+ * instance fuses multiply and add, so their results are the same bits.
  */
 #include "store/store_internal.h"
 
 #include <math.h>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
+#define BODY static inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define WIDE __attribute__((target("avx2")))
+#define IS_WIDE __builtin_cpu_supports("avx2")
+#else
+#define WIDE
+#define IS_WIDE false
 #endif
 
+enum { EIGHT = 8 };
+typedef float float8 __attribute__((vector_size(32), aligned(1), may_alias));
 typedef float float4 __attribute__((vector_size(16), aligned(1), may_alias));
 typedef uint32_t word4 __attribute__((vector_size(16), aligned(1), may_alias));
 
 #define LOAD(p) (*(const float4 *)(const void *)(p))
 #define STORE(p, v) (*(float4 *)(void *)(p) = (v))
 #define EACH(x) ((float4){(x), (x), (x), (x)})
+#define LOAD8(p) (*(const float8 *)(const void *)(p))
+#define STORE8(p, v) (*(float8 *)(void *)(p) = (v))
 
 static inline float at(const char *delta, size_t i) {
     float value;
@@ -68,40 +78,37 @@ static void add(float *row, const char *delta, size_t width) {
     }
 }
 
-static inline void root4(float *values) {
-#if defined(__SSE__)
-    _mm_storeu_ps(values, _mm_sqrt_ps(_mm_loadu_ps(values)));
-#else
-    for (int i = 0; i < 4; i++) {
+BODY void roots(float values[EIGHT]) {
+    for (int i = 0; i < EIGHT; i++) {
         values[i] = sqrtf(values[i]);
     }
-#endif
 }
 
 /* `grown`, if not NULL: what the row grows by is added to it. */
-static inline __attribute__((always_inline)) void adagrad(const struct tide_table_options *o,
-                                                          float *row, const char *delta,
-                                                          size_t width, float *grown) {
+BODY void adagrad_body(const struct tide_table_options *o, float *row, const char *delta,
+                       float *grown) {
+    const float lr = o->lr, epsilon = o->epsilon;
+    const size_t width = o->width;
     float *sum = row + width;
     size_t i = 0;
-    for (; i + 4 <= width; i += 4) {
-        float4 d = LOAD(delta + i * 4), square = d * d;
-        float4 s = LOAD(sum + i) + square;
-        float root[4];
-        STORE(sum + i, s);
-        STORE(root, s);
-        root4(root);
-        float4 step = EACH(o->lr) * d / (LOAD(root) + EACH(o->epsilon));
-        STORE(row + i, LOAD(row + i) - step);
+    for (; i + EIGHT <= width; i += EIGHT) {
+        float8 d = LOAD8(delta + i * 4), square = d * d;
+        float8 s = LOAD8(sum + i) + square;
+        float root[EIGHT];
+        STORE8(sum + i, s);
+        STORE8(root, s);
+        roots(root);
+        float8 step = lr * d / (LOAD8(root) + epsilon);
+        STORE8(row + i, LOAD8(row + i) - step);
         if (grown) {
-            STORE(grown + i, LOAD(grown + i) - step);
-            STORE(grown + width + i, LOAD(grown + width + i) + square);
+            STORE8(grown + i, LOAD8(grown + i) - step);
+            STORE8(grown + width + i, LOAD8(grown + width + i) + square);
         }
     }
     for (; i < width; i++) {
         float d = at(delta, i), square = d * d;
         sum[i] += square;
-        float step = o->lr * d / (sqrtf(sum[i]) + o->epsilon);
+        float step = lr * d / (sqrtf(sum[i]) + epsilon);
         row[i] -= step;
         if (grown) {
             grown[i] -= step;
@@ -110,35 +117,57 @@ static inline __attribute__((always_inline)) void adagrad(const struct tide_tabl
     }
 }
 
-void tide__adagrad_apply(const struct tide_table_options *o, float *row, const void *delta,
-                         float *grown) {
-    adagrad(o, row, delta, o->width, grown);
-}
-
-static void adam(const struct tide_table_options *o, float *row, const char *delta, size_t width) {
+BODY void adam_body(const struct tide_table_options *o, float *row, const char *delta) {
+    const size_t width = o->width;
     float *m = row + width, *v = m + width, *steps = v + width;
     *steps += 1.0f;
     const float first = (float)(1.0 / (1.0 - pow((double)o->beta1, (double)*steps)));
     const float second = (float)(1.0 / (1.0 - pow((double)o->beta2, (double)*steps)));
     const float keep1 = o->beta1, keep2 = o->beta2, new1 = 1.0f - keep1, new2 = 1.0f - keep2;
+    const float lr = o->lr, epsilon = o->epsilon;
     size_t i = 0;
-    for (; i + 4 <= width; i += 4) {
-        float4 d = LOAD(delta + i * 4);
-        float4 m4 = EACH(keep1) * LOAD(m + i) + EACH(new1) * d;
-        float4 v4 = EACH(keep2) * LOAD(v + i) + EACH(new2) * d * d;
-        float root[4];
-        STORE(m + i, m4);
-        STORE(v + i, v4);
-        STORE(root, v4 * EACH(second));
-        root4(root);
-        STORE(row + i,
-              LOAD(row + i) - EACH(o->lr) * (m4 * EACH(first)) / (LOAD(root) + EACH(o->epsilon)));
+    for (; i + EIGHT <= width; i += EIGHT) {
+        float8 d = LOAD8(delta + i * 4);
+        float8 m8 = keep1 * LOAD8(m + i) + new1 * d;
+        float8 v8 = keep2 * LOAD8(v + i) + new2 * d * d;
+        float root[EIGHT];
+        STORE8(m + i, m8);
+        STORE8(v + i, v8);
+        STORE8(root, v8 * second);
+        roots(root);
+        STORE8(row + i, LOAD8(row + i) - lr * (m8 * first) / (LOAD8(root) + epsilon));
     }
     for (; i < width; i++) {
         float d = at(delta, i);
         m[i] = keep1 * m[i] + new1 * d;
         v[i] = keep2 * v[i] + new2 * d * d;
-        row[i] -= o->lr * (m[i] * first) / (sqrtf(v[i] * second) + o->epsilon);
+        row[i] -= lr * (m[i] * first) / (sqrtf(v[i] * second) + epsilon);
+    }
+}
+
+WIDE static void adagrad_wide(const struct tide_table_options *o, float *row, const char *delta,
+                              float *grown) {
+    adagrad_body(o, row, delta, grown);
+}
+
+void tide__adagrad_apply(const struct tide_table_options *o, float *row, const void *delta,
+                         float *grown) {
+    if (IS_WIDE) {
+        adagrad_wide(o, row, delta, grown);
+    } else {
+        adagrad_body(o, row, delta, grown);
+    }
+}
+
+WIDE static void adam_wide(const struct tide_table_options *o, float *row, const char *delta) {
+    adam_body(o, row, delta);
+}
+
+static void adam(const struct tide_table_options *o, float *row, const char *delta) {
+    if (IS_WIDE) {
+        adam_wide(o, row, delta);
+    } else {
+        adam_body(o, row, delta);
     }
 }
 
@@ -166,10 +195,10 @@ void tide__rule_apply(const struct tide_table_options *o, float *row, const void
         add_scaled(row, delta, o->width, -o->lr);
         break;
     case TIDE_UPDATE_ADAGRAD:
-        adagrad(o, row, delta, o->width, NULL);
+        tide__adagrad_apply(o, row, delta, NULL);
         break;
     case TIDE_UPDATE_ADAM:
-        adam(o, row, delta, o->width);
+        adam(o, row, delta);
         break;
     default:
         TIDE_ASSERT(o->update <= TIDE_UPDATE_ADAM); /* was checked at creation */

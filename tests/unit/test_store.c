@@ -104,6 +104,47 @@ static void rules_agree_with_their_formulas_at_every_width(void **state) {
     }
 }
 
+/* One value, with the operations that a processor without vectors has; this file is compiled for one. */
+static void step_alone(const struct tide_table_options *o, float *w, float *m, float *s, float d,
+                       int step) {
+    if (o->update == TIDE_UPDATE_ADAGRAD) {
+        *s += d * d;
+        *w -= o->lr * d / (sqrtf(*s) + o->epsilon);
+        return;
+    }
+    const float first = (float)(1.0 / (1.0 - pow((double)o->beta1, step)));
+    const float second = (float)(1.0 / (1.0 - pow((double)o->beta2, step)));
+    *m = o->beta1 * *m + (1.0f - o->beta1) * d;
+    *s = o->beta2 * *s + (1.0f - o->beta2) * d * d;
+    *w -= o->lr * (*m * first) / (sqrtf(*s * second) + o->epsilon);
+}
+
+/* So it makes no difference on which processor a row is. */
+static void rules_come_to_the_same_bits_on_all_processors(void **state) {
+    (void)state;
+    struct tide_random random;
+    tide_random_seed(&random, 4);
+    for (uint8_t update = TIDE_UPDATE_ADAGRAD; update <= TIDE_UPDATE_ADAM; update++) {
+        const struct tide_table_options o = {.update = update,
+                                             .width = WIDTH_MAX,
+                                             .lr = 0.1f,
+                                             .beta1 = 0.9f,
+                                             .beta2 = 0.999f,
+                                             .epsilon = 1e-8f};
+        float row[3 * WIDTH_MAX + 1] = {0};
+        float w[WIDTH_MAX] = {0}, m[WIDTH_MAX] = {0}, s[WIDTH_MAX] = {0};
+        for (int step = 1; step <= STEPS; step++) {
+            float d[WIDTH_MAX];
+            for (int i = 0; i < WIDTH_MAX; i++) {
+                d[i] = (float)(tide_random_uniform(&random) - 0.5);
+                step_alone(&o, w + i, m + i, s + i, d[i], step);
+            }
+            tide__rule_apply(&o, row, d);
+            assert_memory_equal(row, w, sizeof w);
+        }
+    }
+}
+
 /* ---- initial values ---- */
 
 static void initial_values_are_a_function_of_seed_and_key_alone(void **state) {
@@ -653,6 +694,7 @@ int main(void) {
         cmocka_unit_test(a_row_of_about_a_page_lies_in_one),
         cmocka_unit_test(lent_rows_are_nobodys_until_the_loan_ends),
         cmocka_unit_test(rules_agree_with_their_formulas_at_every_width),
+        cmocka_unit_test(rules_come_to_the_same_bits_on_all_processors),
         cmocka_unit_test(initial_values_are_a_function_of_seed_and_key_alone),
         cmocka_unit_test(initial_values_follow_their_distribution),
         cmocka_unit_test(duplicates_in_one_call_take_effect_in_order),
