@@ -31,22 +31,31 @@ enum {
 
 /* ---- the step ---- */
 
+enum { SCORE_LEAST = -80 }; /* below it log(1 + e^-score) is -score; below -88 e^-score is no float */
+
+/* The loss of a pair, the sum of log(1 + odds): one logarithm of the product, which stays a double. */
 TIDE_BODY double step_body(size_t d, float alpha, float *v, float *outputs, const uint32_t *targets,
                            size_t target_count, float *scratch) {
-    double loss = 0;
+    const double product_most = 1e250;
+    double loss = 0, product = 1;
     memset(scratch, 0, d * sizeof(float));
     for (size_t x = 0; x < target_count; x++) {
         float *u = outputs + targets[x] * d, sign = x == 0 ? 1.0f : -1.0f;
         float score = sign * tide_dot_body(d, v, u);
         float odds = expf(-score); /* of the wrong label */
-        loss += score < -80 ? (double)-score : (double)log1pf(odds);
+        loss += score < SCORE_LEAST ? (double)-score : 0;
+        product *= score < SCORE_LEAST ? 1 : 1 + (double)odds;
+        if (product > product_most) {
+            loss += log(product);
+            product = 1;
+        }
         float wrong = score > 6 ? 0 : score < -6 ? 1 : odds / (1 + odds);
         float g = sign * alpha * wrong;
         tide_axpy_body(d, g, u, scratch);
         tide_axpy_body(d, g, v, u);
     }
     tide_axpy_body(d, 1, scratch, v);
-    return loss;
+    return loss + log(product);
 }
 
 TIDE_VECTOR_FUNCTION(double, step,
