@@ -1,10 +1,11 @@
 /*
  * The store. Local rows: one thread on 20,000 keys (5,000 for 1000 floats), shuffled lists of 100
  * keys a call, beside a copy of random rows of the same size in the same run, in time of that
- * thread's processor. With --net unix|tcp: two processes, remote rows: 64 calls outstanding x 100
- * keys, and synchronous pulls of one key; rows that are relocated; copies of hot keys, and of rows
- * for the case of a death; and with three processes what such copies cost each of the nodes. --only
- * strict|relocation|copies|remote|apart: one of these groups.
+ * thread's processor; pushes by the rules that compute most. With --net unix|tcp: two processes,
+ * remote rows: 64 calls outstanding x 100 keys, and synchronous pulls of one key; rows that are
+ * relocated; copies of hot keys, and of rows for the case of a death; and with three processes what
+ * such copies cost each of the nodes. --only strict|relocation|copies|remote|apart: one of these
+ * groups.
  */
 #include "bench/bare_stream.h"
 #include "bench/copied_rows.h"
@@ -65,20 +66,27 @@ static double run_local(struct tide_table *table, const uint64_t *lists, size_t 
     return rate;
 }
 
-static void local_rows(size_t width, size_t keys_a_call) {
+/* A table of one process, every row of which exists. */
+static struct tide_table *open_table(struct tide_table_options options) {
     struct tide_store *store;
     struct tide_table *table;
-    const uint64_t key_count = width == 1000 ? 5000 : 20000;
-    struct tide_table_options options = {
-        .name = "w", .key_count = key_count, .width = (uint32_t)width};
+    options.name = "w";
     if (tide__store_create_bare(&store) || tide__table_create_in(store, &options, &table)) {
         fail_loudly("create");
     }
-    uint64_t *lists = key_lists(LISTS, keys_a_call, key_count);
-    float *ones = calloc(width, sizeof *ones);
-    for (uint64_t key = 0; key < key_count; key++) {
+    float *ones = calloc(options.width, sizeof *ones);
+    for (uint64_t key = 0; key < options.key_count; key++) {
         (void)tide_table_push(table, &key, 1, ones, 0, NULL);
     }
+    free(ones);
+    return table;
+}
+
+static void local_rows(size_t width, size_t keys_a_call) {
+    const uint64_t key_count = width == 1000 ? 5000 : 20000;
+    struct tide_table *table = open_table(
+        (struct tide_table_options){.key_count = key_count, .width = (uint32_t)width});
+    uint64_t *lists = key_lists(LISTS, keys_a_call, key_count);
     for (int in = 0; in < 2; in++) {
         char what[80];
         snprintf(what, sizeof what, "local %s, %zu floats, %zu keys a call", in ? "push" : "pull",
@@ -89,9 +97,27 @@ static void local_rows(size_t width, size_t keys_a_call) {
         snprintf(what, sizeof what, "  copy %s random rows, %zu floats", in ? "to" : "of", width);
         report_row(what, "keys/s", copied);
     }
-    free(ones);
     free(lists);
-    tide_store_destroy(store);
+    tide_store_destroy(table->store);
+}
+
+/* Rows of 200 values, as ComplEx's with 100 dimensions, so few that they stay in the second cache. */
+static void local_rules(void) {
+    enum { KEYS = 200, FLOATS = 200 };
+    static const char *const names[] = {
+        [TIDE_UPDATE_ADD] = "add", [TIDE_UPDATE_ADAGRAD] = "adagrad", [TIDE_UPDATE_ADAM] = "adam"};
+    uint64_t *lists = key_lists(LISTS, KEYS_A_CALL, KEYS);
+    for (uint8_t update = 0; update < TIDE_COUNT(names); update++) {
+        if (names[update]) {
+            char what[80];
+            snprintf(what, sizeof what, "local push by rule %s, %d floats", names[update], FLOATS);
+            struct tide_table *table = open_table((struct tide_table_options){
+                .key_count = KEYS, .width = FLOATS, .update = update, .lr = 0.1f});
+            report_row(what, "keys/s", run_local(table, lists, KEYS_A_CALL, true));
+            tide_store_destroy(table->store);
+        }
+    }
+    free(lists);
 }
 
 /* ---- remote ---- */
@@ -555,5 +581,6 @@ int main(int argc, char **argv) {
     local_rows(10, 1);
     local_rows(100, 100);
     local_rows(1000, 100);
+    local_rules();
     return 0;
 }
