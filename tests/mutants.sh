@@ -120,6 +120,7 @@ stall_not_excused             test_suspicion
 no_refutation                 test_suspicion
 noise_unlearned               test_suspicion
 slot_move_order               test_store_cluster
+joiner_told_early             test_store_move slots_wait_until*
 pull_overtaken                test_store_order
 memory_rows_unbounded         test_budget
 memory_cap_ignored            test_budget

@@ -80,7 +80,8 @@ static void tell_batch(struct tide_store *store, struct batch *b) {
 void tide__plan_resume(struct tide_store *store) {
     for (struct batch *b = store->moves->batches; b && store->moves->recording == 0; b = b->next) {
         /* Up it may be before this store has looked and told it of the tables: then it looks soon. */
-        if (!b->told && store->member_state[b->to] > 1 + TIDE_MEMBER_JOINING) {
+        const bool looked = store->member_state[b->to] > 1 + TIDE_MEMBER_JOINING;
+        if (!b->told && (looked || TIDE_MUTANT(joiner_told_early))) {
             tell_batch(store, b);
         }
     }
