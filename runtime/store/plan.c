@@ -232,7 +232,8 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     for (const struct batch *b = store->moves->batches; b; b = b->next) {
         for (uint32_t i = 0; i < b->count && b->table == entry->id; i++) {
             planned[b->slots[i]] = true;
-            any = any || (b->to == from && !TIDE_MUTANT(leave_before_arrivals)); /* on their way to who leaves now: they go on from there */
+            /* On their way to who leaves now: they go on from there. */
+            any = any || (b->to == from && !TIDE_MUTANT(leave_before_arrivals));
         }
     }
     bool plans = false; /* what is under way is looked at often, and mostly all is planned */
