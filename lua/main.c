@@ -67,9 +67,6 @@ int main(int argc, char **argv) {
     struct tide_lua *host;
     keep_standard_streams();
     tide__memory_keep();
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     if (argc == 3 && strcmp(argv[1], "--hold-parent") == 0) {
         int code = tide_port_hold_parent(strtod(argv[2], NULL));
         if (code < 0) {

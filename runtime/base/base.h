@@ -14,7 +14,8 @@ _Noreturn void tide__assert_failed(const char *expression, const char *file, int
 #define TIDE_LIKELY(e) __builtin_expect(!!(e), 1)
 #define TIDE_UNLIKELY(e) __builtin_expect(!!(e), 0)
 #define TIDE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-/* A place where a build for tests breaks a rule on purpose when tide__mutant has its name: the tests must notice. */
+/* A place where a build for tests breaks a rule on purpose when tide__mutant has its name (at first
+ * TIDE_MUTANT of the environment): the tests must notice. */
 #ifdef TIDE_MUTANTS
 #include <string.h>
 extern const char *tide__mutant;

@@ -15,6 +15,10 @@ enum { LIBUV_EOF = -4095, LIBUV_EAI_FIRST = -3014, LIBUV_EAI_LAST = -3000, ERRNO
 
 #ifdef TIDE_MUTANTS
 const char *tide__mutant;
+
+__attribute__((constructor)) static void mutant_of_environment(void) {
+    tide__mutant = getenv("TIDE_MUTANT");
+}
 #endif
 
 static _Thread_local struct tide_error_slot own_slot;

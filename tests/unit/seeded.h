@@ -1,6 +1,5 @@
 /* Tests that run many seeds, and can be told which:
- * [--first N] [--seeds N] [--mutant NAME] [FILTER]; the mutant also by TIDE_MUTANT in the
- * environment. */
+ * [--first N] [--seeds N] [--mutant NAME] [FILTER]. */
 #ifndef TIDE_TESTS_SEEDED_H
 #define TIDE_TESTS_SEEDED_H
 
@@ -22,9 +21,6 @@ static uint64_t seeds(uint64_t usual) {
 }
 
 static void seeded_options(int argc, char **argv) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     for (; argc > 2 && strncmp(argv[1], "--", 2) == 0; argc -= 2, argv += 2) {
         if (strcmp(argv[1], "--seeds") == 0) {
             seeds_wanted = strtoull(argv[2], NULL, 10);

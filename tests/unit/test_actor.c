@@ -674,9 +674,6 @@ static int run(const char *name, bool sim) {
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     int failed = run("real", false);
     failed += run("simulated", true);
     return failed + atomic_load(&failures);

@@ -369,9 +369,6 @@ static void who_stands_in_line_when_its_own_node_has_left_is_told(void **state) 
 
 int main(int argc, char **argv) {
     program = argv[0];
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_under_way_stays_within_the_credit_simulated),
         cmocka_unit_test(what_is_under_way_stays_within_the_credit_real),

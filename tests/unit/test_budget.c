@@ -547,9 +547,6 @@ static void what_would_fill_a_node_further_is_refused_tier_by_tier(void **state)
 
 int main(int argc, char **argv) {
     program = argv[0];
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tier_ends_below_where_it_begins),
         cmocka_unit_test(caps_that_make_no_sense_are_refused),

@@ -675,9 +675,6 @@ static void what_may_come_back_stays_whole(void **state) {
 
 int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cut_by_clocks_is_exact),
         cmocka_unit_test(a_cut_by_clocks_is_exact_under_seeds),

@@ -305,9 +305,6 @@ static void sums_agree_with_the_standard(void **state) {
 
 int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_agree_with_the_standard),
         cmocka_unit_test(every_flipped_bit_is_detected),

@@ -124,9 +124,6 @@ static void only_tables_that_a_worker_uses_hold_it_up_real(void **state) {
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_tables_that_a_worker_uses_hold_it_up_simulated),
         cmocka_unit_test(a_table_that_comes_as_workers_begin_frees_nobody),

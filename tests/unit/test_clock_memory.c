@@ -192,9 +192,6 @@ static void who_changes_a_bound_hears_that_it_was_not_told(void **state) {
 
 int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_that_get_no_memory_lose_nothing),
         cmocka_unit_test(workers_that_get_no_memory_lose_nothing_real),

@@ -189,9 +189,6 @@ static void who_waits_for_anothers_request_asks_for_its_own_clock(void **state) 
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pull_that_meets_a_latch_hears_of_news),
         cmocka_unit_test(who_waits_for_anothers_request_asks_for_its_own_clock),

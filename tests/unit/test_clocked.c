@@ -677,9 +677,6 @@ static void consistency_is_read_and_printed(void **state) {
 
 int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(consistency_is_read_and_printed),
         cmocka_unit_test(rules_act_on_copies_as_at_home),

@@ -408,9 +408,6 @@ int main(void) {
         cmocka_unit_test(a_crash_at_any_message_leaves_the_others_equal),
         cmocka_unit_test(two_deaths_and_lost_messages_leave_the_others_equal),
     };
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     tide_log_set(TIDE_LOG_WARN, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

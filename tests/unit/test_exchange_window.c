@@ -199,9 +199,6 @@ int main(void) {
         cmocka_unit_test(what_lies_between_two_steps_does_not_count),
         cmocka_unit_test(the_layer_needed_first_overtakes_those_that_left),
     };
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     tide_log_set(TIDE_LOG_WARN, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

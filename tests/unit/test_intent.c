@@ -242,9 +242,6 @@ static void one_owns_two_share_and_the_last_owns(void **state) {
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_window_is_a_quantile_of_the_clocks_of_two_rounds),
         cmocka_unit_test(the_window_follows_the_workers_pace),

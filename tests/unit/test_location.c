@@ -233,9 +233,6 @@ static void the_fence_lasts_until_the_last_part_is_back(void **state) {
 }
 
 int main(int argc, char **argv) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations_go_straight_and_come_back_when_the_key_has_moved),

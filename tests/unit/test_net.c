@@ -548,8 +548,5 @@ int main(void) {
         cmocka_unit_test(the_same_seed_gives_the_same_events),
     };
     net_tests_begin();
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

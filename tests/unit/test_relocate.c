@@ -707,9 +707,6 @@ static void a_lost_row_ends_the_wait(void **state) {
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_interleavings_keep_one_owner_order_and_every_push),
         cmocka_unit_test(duplicated_hands_and_rows_do_no_harm),

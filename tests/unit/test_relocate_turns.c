@@ -95,9 +95,6 @@ static void three_nodes_take_turns_also_when_one_is_slow(void **state) {
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_nodes_that_fight_over_rows_take_turns),
         cmocka_unit_test(three_nodes_take_turns_also_when_one_is_slow),

@@ -545,9 +545,6 @@ static void a_cluster_that_shrinks_is_linked_all_to_all_again(void **unused) {
 
 int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_are_linked_with_neighbours_and_the_controller),

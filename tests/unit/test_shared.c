@@ -861,9 +861,6 @@ static void what_does_not_go_with_copies_is_refused(void **state) {
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_that_wait_for_rows_are_few),
         cmocka_unit_test(copies_take_every_push_once_and_become_equal_real),

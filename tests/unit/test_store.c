@@ -687,9 +687,6 @@ static void a_dense_table_costs_little_beside_its_rows(void **state) {
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_of_about_a_page_lies_in_one),
         cmocka_unit_test(lent_rows_are_nobodys_until_the_loan_ends),

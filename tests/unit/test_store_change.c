@@ -500,9 +500,6 @@ static void a_home_before_the_last_serves_nothing_stale(void **state) {
 int main(int argc, char **argv) {
     program = argv[0];
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_old_home_passes_on_nothing_of_who_has_not_heard),
         cmocka_unit_test(a_home_that_goes_shows_nothing_that_its_successor_lacks),

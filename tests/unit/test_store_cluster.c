@@ -771,9 +771,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_crash_fails_operations_and_names_the_node_real),
         cmocka_unit_test(damaged_messages_are_answered_or_dropped),
     };
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

@@ -357,9 +357,6 @@ static void what_a_node_asked_before_it_left_fails_and_does_not_wait(void **stat
 int main(int argc, char **argv) {
     (void)argc;
     program = argv[0];
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait),
         cmocka_unit_test(what_a_node_asked_before_it_left_fails_and_does_not_wait),

@@ -331,9 +331,6 @@ static void slots_count_what_they_serve_to_others(void **state) {
 
 int main(int argc, char **argv) {
     program = argv[0];
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_wander_and_nothing_is_lost_or_overtaken_real),
         cmocka_unit_test(slots_wander_and_nothing_is_lost_or_overtaken_simulated),

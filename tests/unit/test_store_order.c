@@ -66,9 +66,6 @@ static void a_pull_that_runs_again_shows_no_later_push_of_its_worker(void **stat
 int main(int argc, char **argv) {
     (void)argc;
     program = argv[0];
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pull_that_runs_again_shows_no_later_push_of_its_worker),
     };

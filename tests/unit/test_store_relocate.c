@@ -749,9 +749,6 @@ int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "--serve") == 0) {
         return serve(argv[2]);
     }
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(localized_rows_are_served_in_place_with_their_state),

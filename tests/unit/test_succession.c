@@ -649,9 +649,6 @@ int main(int argc, char **argv) {
     if (argc > 1) { /* those whose name it matches */
         cmocka_set_test_filter(argv[1]);
     }
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_controller_that_crashes_at_any_write_goes_on),

@@ -192,9 +192,6 @@ static void when_most_are_silent_all_are_given_more_time(void **unused) {
 }
 
 int main(void) {
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_silent_node_is_noticed_within_a_second),

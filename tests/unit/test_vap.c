@@ -361,9 +361,6 @@ static void other_rules_are_refused(void **state) {
 
 int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-#ifdef TIDE_MUTANTS
-    tide__mutant = getenv("TIDE_MUTANT");
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_rules_are_refused),
         cmocka_unit_test(nobody_misses_more_than_the_bound),
