@@ -13,6 +13,7 @@
 #define TIDE_STORE_INTERNAL_H
 
 #include "base/budget.h"
+#include "store/admission.h"
 #include "store/clock.h"
 #include "store/slab.h"
 #include "store/store.h"
@@ -416,46 +417,6 @@ struct tide__pending_table {
     uint64_t sequence;
     uint8_t gone[65536 / 8]; /* bit of a node: dead or left */
 };
-/* ---- admission (admission.c) ---- */
-
-enum { TIDE__HOME_MESSAGES = 1024, TIDE__HOME_BYTES = 4 << 20 };
-
-struct tide__credit {  /* under the lock: of a home, or of all together */
-    uint32_t messages; /* under way */
-    uint64_t bytes;
-    uint64_t since, waited_ns; /* since when something is under way; how long it was before that */
-    struct tide__admission_waiter *first; /* in line */
-    uint64_t withheld; /* UINT64_MAX less the home's grant */
-};
-struct tide__admission {
-    struct tide_lock lock;
-    struct tide__credit *pages[256]; /* by node id */
-    uint64_t waits, bytes_most;      /* fibers that had to wait; most under way to one home */
-    uint32_t messages_max;           /* of a home */
-    uint64_t bytes_max;
-    uint64_t withheld;               /* of every home, by this node itself */
-    struct tide__credit all;         /* of whole operations, on whatever homes; with a limit only */
-    uint64_t all_max;                /* 0: no limit; written before anything is under way */
-    uint64_t all_most, all_waits;
-};
-void tide__admission_init(struct tide__admission *admission);
-void tide__admission_deinit(struct tide__admission *admission);
-/* Credit for an operation's messages to `home`; a fiber waits for it. EBUSY: not a fiber. ETIMEDOUT,
- * ECANCELED. Any thread. */
-int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages,
-                         uint64_t bytes);
-void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages,
-                            uint64_t bytes);
-/* Room for all of an operation within the node's queue limit, before any home's credit: who waits
- * here holds nothing. It returns with the credit of the homes, or by leave, where none was taken.
- * Errors as above. Any thread. */
-int tide__admission_enter(struct tide_store *store, uint32_t messages, uint64_t bytes);
-void tide__admission_leave(struct tide_store *store, uint32_t messages, uint64_t bytes);
-/* The home grants so many bytes over all lanes now, or this node itself of what it sends. */
-void tide__admission_granted(struct tide_store *store, uint16_t home, uint64_t grant);
-void tide__admission_own(struct tide_store *store, uint64_t grant);
-/* How long something has been under way to `home`, ns since the start. Any thread. */
-uint64_t tide__admission_waited(struct tide_store *store, uint16_t home);
 
 int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket);
 
@@ -674,20 +635,19 @@ int tide__store_send_scattered(struct tide_store *store, uint16_t node, const vo
 int tide__store_send_writer(struct tide_store *store, uint16_t node,
                             struct tide_writer *writer); /* and releases it */
 int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number); /* [op, number] */
-/* ---- rate.c ---- */
-struct tide__bucket {
-    double per_second; /* 0: no limit; written before the node joins */
-    uint64_t due;      /* of the next token; under the lock */
-};
-struct tide__rate {
-    struct tide_lock lock;
-    struct tide__bucket operations, bytes;
-};
-/* An operation on rows of other nodes. A fiber waits for its turn; EBUSY: not a fiber. ECANCELED.
- * Any thread. */
-int tide__rate_take(struct tide_store *store, uint64_t bytes);
-/* ---- pressure.c: the node's memory budget ---- */
+
 struct tide__job;
+/* A PULL or PUSH message. */
+void tide__operation(struct tide_store *store, uint16_t from, const struct tide_message *message);
+/* Wakes the actor after `delay` for what is stalled or moves. */
+void tide__retry_later(struct tide_store *store, uint64_t delay);
+void tide__stalled_retry(struct tide_store *store);
+/* Forwards or parks what is not served here. */
+void tide__job_pass_misses(struct tide__job *job, const uint32_t *indices, size_t count);
+/* Operations that waited for a slot look again. */
+void tide__parked_retry(struct tide_table *table);
+
+/* ---- pressure.c: the node's memory budget ---- */
 struct tide__pressure { /* I/O thread */
     bool runs;
     uint64_t timer;    /* of the next look */
@@ -714,21 +674,12 @@ bool tide__memory_takes_rows(struct tide_store *store, uint16_t node);
 /* Those of the nodes that take rows come first; how many, or all if none does: rows of a member that
  * leaves have to go somewhere. */
 size_t tide__memory_prefer(struct tide_store *store, uint16_t *nodes, size_t count);
+
 /* ---- load.c: what this node does for others ---- */
 /* Keys of an operation of another node came; takes the time that a test wants them to take. */
-struct tide__job;
 void tide__load_served(struct tide__job *job);
 /* The store actor worked for others from `began` on. */
 void tide__load_busy(struct tide_store *store, uint64_t began);
-/* A PULL or PUSH message. */
-void tide__operation(struct tide_store *store, uint16_t from, const struct tide_message *message);
-/* Wakes the actor after `delay` for what is stalled or moves. */
-void tide__retry_later(struct tide_store *store, uint64_t delay);
-void tide__stalled_retry(struct tide_store *store);
-/* Forwards or parks what is not served here. */
-void tide__job_pass_misses(struct tide__job *job, const uint32_t *indices, size_t count);
-/* Operations that waited for a slot look again. */
-void tide__parked_retry(struct tide_table *table);
 
 /* ---- catalog.c: which tables there are ---- */
 struct tide__catalog;
