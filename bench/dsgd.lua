@@ -5,6 +5,7 @@ local tide = require "tide"
 
 local opt = tide.options {
   nodes = {"node processes on this machine", default = 1},
+  workers = {"workers on each node", default = 1},
   epochs = {"passes over the cells", default = 20},
   generate = {"size of the generated matrix", default = "mf1m", choices = {"mf100k", "mf1m"}},
   share = {"the n-th part of the rows and cells of mf1m alone; 0: all of --generate", default = 0},
@@ -44,7 +45,7 @@ local job = tide.job {
 }
 
 tide.main(function()
-  local cluster <close> = tide.cluster {nodes = opt.nodes, workers = 1}
+  local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   local run = cluster:start(job)
   for r in run:events "report" do print(("%.4f s an epoch"):format(r.workers[1].train_s / opt.epochs)) end
   run:wait()
