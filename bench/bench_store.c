@@ -557,6 +557,14 @@ static int remote_rows(const char *net, const char *only, const char *program, b
     return 0;
 }
 
+static bool understood(const char *net, const char *only) {
+    bool known = !only || strcmp(only, "apart") == 0;
+    for (size_t i = 0; i < TIDE_COUNT(groups) && !known; i++) {
+        known = strcmp(only, groups[i].name) == 0;
+    }
+    return net ? known && (strcmp(net, "unix") == 0 || strcmp(net, "tcp") == 0) : !only;
+}
+
 int main(int argc, char **argv) {
     report_init(argc, argv, "store");
     tide__memory_keep(); /* as the program does */
@@ -570,6 +578,12 @@ int main(int argc, char **argv) {
     for (int i = 1; i + 1 < argc; i++) {
         net = strcmp(argv[i], "--net") == 0 ? argv[i + 1] : net;
         only = strcmp(argv[i], "--only") == 0 ? argv[i + 1] : only;
+    }
+    if (!understood(net, only)) {
+        fputs("bench_store: options are [--json] [--net unix|tcp "
+              "[--only strict|relocation|copies|remote|apart]]\n",
+              stderr);
+        return 2;
     }
     if (net) {
         const bool three = only && strcmp(only, "apart") == 0;
